@@ -1,0 +1,52 @@
+"""The command line. Each command is a module here; heavy imports stand inside the functions, so help is instant."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from trelliswork import __version__
+from trelliswork.cli import bench, data, demo, warmup
+from trelliswork.cli.running import report_errors, settings
+
+app = typer.Typer(
+    name="trelliswork",
+    help="Structured probabilistic models of language: taggers, parsers and language models with exact posteriors.",
+    epilog="Start with: trelliswork demo",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(report_errors(demo.demo))
+app.add_typer(data.app, name="data")
+app.command("bench")(report_errors(bench.bench))
+app.command("warmup")(report_errors(warmup.warmup))
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"trelliswork {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads to compute with; all cores by default.", show_default=False)
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    settings.debug = debug
+    if threads is not None:
+        from trelliswork.inference.threads import set_num_threads
+
+        set_num_threads(threads)
+
+
+def main() -> None:
+    """Entry point of the command ``trelliswork``."""
+    sys.exit(app())

@@ -1,0 +1,47 @@
+"""How commands run: errors become one clear line and an exit code, unless the traceback is asked for."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from trelliswork.errors import TrellisworkError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass
+class Settings:
+    """Options given before the command's name."""
+
+    debug: bool = False
+
+
+settings = Settings()
+
+
+def report_errors(command: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a command: exit code 1 for a failure, 130 for Ctrl-C, and quiet when the reader of a pipe has gone."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at exit
+            raise typer.Exit(0) from None
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+        except (TrellisworkError, OSError) as error:
+            if settings.debug:
+                raise
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+
+    return wrapped

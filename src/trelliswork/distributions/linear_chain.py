@@ -1,0 +1,356 @@
+"""Distributions over label sequences with first-order dependencies: the posterior of HMM and CRF taggers."""
+
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from trelliswork.distributions.base import Distribution, Structure
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference import chain
+from trelliswork.inference.chain import autograd, torch_path
+from trelliswork.inference.checks import check_lengths, check_scores, check_shape
+
+
+class ChainExpectations(NamedTuple):
+    """log Z (B,), node marginals (B, T, S) and expected transition counts (B, S, S)."""
+
+    log_z: Tensor
+    marginals: Tensor
+    transition_counts: Tensor
+
+
+class LinearChain(Distribution):
+    r"""Label sequences scored by labels and pairs of neighbouring labels.
+
+    .. math:: p(y) \propto \exp\Big(\sum_t u_t(y_t) + \sum_t w_t(y_t, y_{t+1}) + s(y_1) + e(y_T)\Big)
+
+    Parameters
+    ----------
+    log_unary : Tensor (B, T, S)
+        ``log_unary[b, t, j]`` scores label j at position t; -inf forbids it. Arrays and lists are converted.
+    log_pairwise : Tensor (S, S) or (B, T-1, S, S)
+        ``log_pairwise[i, j]`` scores label i before label j. With four axes it depends on sequence and position
+        (either of these axes may be 1).
+    log_start, log_end : Tensor (S,), optional
+        Scores of the first and the last label.
+    lengths : Tensor of int (B,), optional
+        Positions of each sequence, 1 to T; all T by default. What stands behind them is never read.
+    allowed : Tensor of bool (B, T, S), optional
+        Evidence: labels that a position may take.
+    allowed_transitions : Tensor of bool (S, S), optional
+        Pairs of neighbouring labels that may occur.
+    backend : {"auto", "kernel", "torch"}
+        ``auto`` takes compiled kernels for CPU tensors and torch operations for the others.
+
+    Notes
+    -----
+    float32 or float64. Time O(T S^2) and memory O(T S) a sequence. Every query that returns probabilities is
+    differentiable; without gradients no graph is kept. Padding holds label -1 and probability 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> chain = LinearChain(torch.zeros(1, 3, 2), torch.zeros(2, 2))
+    >>> round(chain.log_partition().exp().item())  # 2 ** 3 label sequences
+    8
+    >>> forced = chain.condition(labels=torch.tensor([[-1, 1, -1]]))
+    >>> round(forced.log_partition().exp().item())
+    4
+    """
+
+    def __init__(
+        self,
+        log_unary: Any,
+        log_pairwise: Any,
+        *,
+        log_start: Any = None,
+        log_end: Any = None,
+        lengths: Any = None,
+        allowed: Any = None,
+        allowed_transitions: Any = None,
+        backend: str = "auto",
+    ) -> None:
+        if backend not in ("auto", "kernel", "torch"):
+            raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
+        unary, pairwise = _floats("log_unary", log_unary), _floats("log_pairwise", log_pairwise)
+        dtype = torch.promote_types(unary.dtype, pairwise.dtype)
+        unary, pairwise = unary.to(dtype), pairwise.to(dtype)
+        sizes = check_shape("log_unary", unary.shape, "B T S")
+        B, T, S = sizes["B"], sizes["T"], sizes["S"]
+        if unary.device != pairwise.device:
+            raise ValueRangeError(
+                f"log_unary is on {unary.device}, log_pairwise on {pairwise.device}: move one of them."
+            )
+        self.backend = backend if backend != "auto" else "kernel" if unary.device.type == "cpu" else "torch"
+        self.lengths = torch.as_tensor(check_lengths(_host(lengths), B, T), device=unary.device)
+        if log_start is not None:
+            start = _edge_scores("log_start", log_start, unary)
+            unary = torch.cat([unary[:, :1] + start, unary[:, 1:]], dim=1)
+        if log_end is not None:
+            end = _edge_scores("log_end", log_end, unary)
+            last = torch.arange(T, device=unary.device) == self.lengths[:, None] - 1
+            unary = torch.where(last[:, :, None], unary + end, unary)
+        if allowed is not None:
+            unary = unary.masked_fill(~_mask("allowed", allowed, "B T S", unary.device, B=B, T=T, S=S), -torch.inf)
+        if allowed_transitions is not None:
+            mask = _mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
+            pairwise = pairwise.masked_fill(~mask, -torch.inf)
+        self.log_unary, self.log_pairwise = unary, pairwise
+        self._potentials = self._check()
+
+    def _check(self) -> chain.Potentials | None:
+        """Refuse bad scores and shapes; return the potentials laid out for the kernels, ``None`` on the torch road."""
+        unary, pairwise = self.log_unary.detach(), self.log_pairwise.detach()
+        B, T, S = unary.shape
+        if self.backend == "kernel" and unary.device.type != "cpu":
+            raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {unary.device}.")
+        if self.backend == "torch":
+            chain.transition_steps(pairwise.shape, B, T, S)
+            # The maximum is nan if anything is: only then is a copy on the host worth while, for the message.
+            if unary.numel() and unary.max() < torch.inf and (not pairwise.numel() or pairwise.max() < torch.inf):
+                return None
+        potentials = chain.chain_potentials(_host(unary), _host(pairwise), _host(self.lengths))
+        return potentials if self.backend == "kernel" else None
+
+    def __repr__(self) -> str:
+        B, T, S = self.log_unary.shape
+        return f"LinearChain(B={B}, T={T}, S={S}, dtype={self.log_unary.dtype}, backend={self.backend!r})"
+
+    def log_partition(self) -> Tensor:
+        """log Z (B,); -inf for a sequence without any possible labelling. Its gradient is the marginals."""
+        return self._log_z().to(self.log_unary.dtype)
+
+    def expectations(self) -> ChainExpectations:
+        """log Z (B,), node marginals (B, T, S) and transition counts (B, S, S) in one pass."""
+        log_z, marginals, counts = self._moments(per_position=False)
+        return ChainExpectations(log_z.to(marginals.dtype), marginals, counts)
+
+    def marginals(self) -> Tensor:
+        """p(y_t = j), (B, T, S); zero in the padding and for impossible sequences."""
+        return self._moments(per_position=False)[1]
+
+    def transition_counts(self) -> Tensor:
+        """Expected number of transitions from label i to label j, (B, S, S); paper 1, eq. 20."""
+        return self._moments(per_position=False)[2]
+
+    def edge_marginals(self) -> Tensor:
+        """p(y_t = i, y_{t+1} = j), (B, T-1, S, S); ``transition_counts`` needs T times less memory."""
+        return self._moments(per_position=True)[2]
+
+    def argmax(self) -> Structure:
+        """Viterbi: the best labels (B, T) and their scores (B,)."""
+        if self._potentials is not None:
+            labels, scores = chain.viterbi(self._potentials)
+            return Structure(torch.from_numpy(labels), torch.from_numpy(scores).to(self.log_unary.dtype))
+        best = self.topk(1)
+        return Structure(best.labels[:, 0], best.scores[:, 0])
+
+    def topk(self, k: int) -> Structure:
+        """The k best labellings (B, k, T), all different, and their scores (B, k), best first.
+
+        Where a sequence has fewer than k possible labellings the rest is -1 with score -inf. Time O(T S^2 k) at worst.
+        """
+        if self._potentials is not None:
+            labels, scores = chain.topk(self._potentials, k)
+            return Structure(torch.from_numpy(labels), torch.from_numpy(scores).to(self.log_unary.dtype))
+        chain.check_count("k", k)
+        found = Structure(*torch_path.topk(self.log_unary, self.log_pairwise, self.lengths, k))
+        self._check_possible(found.scores[:, 0], "no labelling to decode")
+        return found
+
+    def mbr(self) -> Structure:
+        """Posterior decoding: the labels (B, T) with most expected hits, and their expected number (B,)."""
+        with torch.no_grad():
+            log_z, marginals, _ = self._moments(per_position=False)
+        self._check_possible(log_z, "no labelling to decode")
+        best = marginals.max(dim=2)
+        return Structure(best.indices.masked_fill(~self._valid(), -1), best.values.sum(dim=1))
+
+    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
+        """n exact, independent labellings (n, B, T) of each sequence; a seeded ``generator`` repeats them."""
+        chain.check_count("n", n)
+        B, T, _ = self.log_unary.shape
+        device = generator.device if generator is not None else self.log_unary.device
+        uniforms = torch.rand((n, B, T), dtype=torch.float64, generator=generator, device=device)
+        if self._potentials is not None:
+            return torch.from_numpy(chain.sample(self._potentials, uniforms.cpu().numpy()))
+        unary, pairwise = self.log_unary.double(), self.log_pairwise.double()
+        log_z, log_alpha = torch_path.forward(unary, pairwise, self.lengths)
+        self._check_possible(log_z, "nothing to sample")
+        return torch_path.sample(pairwise, self.lengths, log_alpha, uniforms.to(unary.device))
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats (B,): log Z minus the expected score."""
+        double = self._double()
+        log_z, marginals, edges = double._moments(per_position=double._per_position)
+        self._check_possible(log_z, "no entropy")
+        return (log_z - double._expected_score(marginals, edges)).to(self.log_unary.dtype)
+
+    def log_prob(self, structure: Tensor) -> Tensor:
+        """log p(y) (B,) of labels (B, T); what stands in the padding is not read."""
+        log_z = self._log_z()
+        self._check_possible(log_z, "no probabilities")
+        return (self._score(torch.as_tensor(structure)) - log_z).to(self.log_unary.dtype)
+
+    def kl(self, other: Self) -> Tensor:
+        """KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
+        if self.log_unary.shape != other.log_unary.shape or not torch.equal(self.lengths, other.lengths):
+            raise ShapeError(f"kl needs two chains of one shape and the same lengths, got {self} and {other}.")
+        p, q = self._double(), other._double()
+        log_z, marginals, edges = p._moments(per_position=p._per_position or q._per_position)
+        log_z_other = q._log_z()
+        self._check_possible(log_z, "no divergence")
+        self._check_possible(log_z_other, "no divergence")
+        score = p._expected_score(marginals, edges) - q._expected_score(marginals, edges)
+        return (score - log_z + log_z_other).to(self.log_unary.dtype)
+
+    def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> "LinearChain":
+        """The chain given evidence; the difference of the log partitions is the evidence's log probability.
+
+        Parameters
+        ----------
+        allowed : Tensor of bool (B, T, S), optional
+            Labels that each position may take.
+        labels : Tensor of int (B, T), optional
+            Known labels; -1 for unknown.
+        """
+        B, T, S = self.log_unary.shape
+        device = self.log_unary.device
+        mask = torch.ones((B, T, S), dtype=torch.bool, device=device)
+        if allowed is not None:
+            mask &= _mask("allowed", allowed, "B T S", device, B=B, T=T, S=S)
+        if labels is not None:
+            known = self._check_labels(torch.as_tensor(labels).to(device), lowest=-1)
+            mask &= (known[:, :, None] < 0) | (known[:, :, None] == torch.arange(S, device=device))
+        return LinearChain(self.log_unary, self.log_pairwise, lengths=self.lengths, allowed=mask, backend=self.backend)
+
+    @property
+    def _per_position(self) -> bool:
+        """True if transitions differ between positions, so that sums over positions do not tell their scores."""
+        return self.log_pairwise.ndim == 4 and self.log_pairwise.shape[1] > 1
+
+    def _valid(self) -> Tensor:
+        """Positions (B, T) that are not padding."""
+        return torch.arange(self.log_unary.shape[1], device=self.log_unary.device) < self.lengths[:, None]
+
+    def _double(self) -> "LinearChain":
+        """The same chain in float64: differences of large scores need the digits."""
+        if self.log_unary.dtype == torch.float64:
+            return self
+        return LinearChain(
+            self.log_unary.double(), self.log_pairwise.double(), lengths=self.lengths, backend=self.backend
+        )
+
+    def _log_z(self) -> Tensor:
+        """log Z (B,) in float64."""
+        return autograd.log_partition(self.log_unary, self.log_pairwise, self.lengths, self._potentials)
+
+    def _moments(self, per_position: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """log Z (float64), marginals, and edges (B, T-1, S, S) or their sums over positions (B, S, S).
+
+        With gradients asked for these are derivatives of log Z, and can be differentiated again.
+        """
+        B, T, S = self.log_unary.shape
+        needs_graph = torch.is_grad_enabled() and (self.log_unary.requires_grad or self.log_pairwise.requires_grad)
+        if self._potentials is not None and not needs_graph:
+            value, found = chain.expectations(self._potentials, edges=per_position, counts=not per_position)
+            pairs = found.edges if per_position else found.counts
+            return torch.from_numpy(value), torch.from_numpy(found.marginals), torch.from_numpy(pairs)
+        pairwise = self.log_pairwise if self.log_pairwise.ndim == 4 else self.log_pairwise[None, None]
+        # One copy a sequence (and position) receives each one's own expectations as its gradient.
+        if T == 1:
+            pairwise = pairwise.new_zeros((B, 1, S, S))
+        pairwise = pairwise.expand(B, max(T - 1, 1) if per_position or self._per_position else 1, S, S)
+        unary = self.log_unary
+        with torch.enable_grad():
+            if not needs_graph or not unary.requires_grad:
+                unary = unary.detach().requires_grad_()
+            if not needs_graph or not pairwise.requires_grad:
+                pairwise = pairwise.detach().requires_grad_()
+            wide = LinearChain(unary, pairwise, lengths=self.lengths, backend=self.backend)
+            log_z = wide._log_z()
+            nodes, edges = torch.autograd.grad(log_z.sum(), (unary, pairwise), create_graph=needs_graph)
+        edges = edges[:, : T - 1] if per_position else edges.sum(dim=1)
+        return (log_z if needs_graph else log_z.detach()), nodes, edges
+
+    def _expected_score(self, marginals: Tensor, edges: Tensor) -> Tensor:
+        """E[score] (B,) of this chain under given moments; -inf where they need what is impossible here."""
+        pairwise = self.log_pairwise
+        if edges.ndim == 4 and pairwise.ndim == 2:
+            pairwise = pairwise[None, None]
+        elif edges.ndim == 3 and pairwise.ndim == 4:
+            pairwise = pairwise[:, 0] if pairwise.shape[1] else pairwise.new_zeros(edges.shape)
+        return _expectation(marginals, self.log_unary) + _expectation(edges, pairwise)
+
+    def _score(self, labels: Tensor) -> Tensor:
+        """Score (B,) of labels (B, T) in float64, differentiable."""
+        T = self.log_unary.shape[1]
+        valid = self._valid()
+        safe = self._check_labels(labels.to(self.log_unary.device), lowest=0).masked_fill(~valid, 0)
+        unary = self.log_unary.gather(2, safe[:, :, None])[:, :, 0].double()
+        score = unary.masked_fill(~valid, 0).sum(dim=1)
+        if T == 1:
+            return score
+        batch = torch.arange(len(safe), device=safe.device)[:, None]
+        steps = torch.arange(T - 1, device=safe.device)[None, :]
+        if self.log_pairwise.ndim == 2:
+            pairs = self.log_pairwise[safe[:, :-1], safe[:, 1:]]
+        else:
+            rows, times = (size > 1 for size in self.log_pairwise.shape[:2])
+            pairs = self.log_pairwise[batch * rows, steps * times, safe[:, :-1], safe[:, 1:]]
+        return score + pairs.double().masked_fill(~valid[:, 1:], 0).sum(dim=1)
+
+    def _check_labels(self, labels: Tensor, lowest: int) -> Tensor:
+        B, T, S = self.log_unary.shape
+        check_shape("labels", labels.shape, "B T", B=B, T=T)
+        if labels.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
+            raise ValueRangeError(f"labels must be integers, got {labels.dtype}.")
+        bad = ((labels < lowest) | (labels >= S)) & self._valid()
+        if bad.any():
+            b, t = bad.nonzero()[0].tolist()
+            raise ValueRangeError(
+                f"labels must lie between {lowest} and S-1={S - 1}, got {labels[b, t]} at ({b}, {t})."
+            )
+        return labels.long()
+
+    def _check_possible(self, log_values: Tensor, what: str) -> None:
+        chain.check_possible(_host(log_values.detach()), what)
+
+
+def _expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
+    """sum p * score over all but axis 0, where 0 * -inf is 0."""
+    impossible = torch.isneginf(scores)
+    axes = tuple(range(1, probabilities.ndim))
+    value = (probabilities * scores.masked_fill(impossible, 0)).sum(dim=axes)
+    return torch.where(((probabilities > 0) & impossible).any(dim=axes), -torch.inf, value)
+
+
+def _floats(name: str, values: Any) -> Tensor:
+    tensor = torch.as_tensor(values)
+    if not tensor.is_floating_point() and not tensor.is_complex():
+        tensor = tensor.to(torch.get_default_dtype())
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise ValueRangeError(f"{name} must be float32 or float64, got {tensor.dtype}: convert it first.")
+    return tensor
+
+
+def _edge_scores(name: str, values: Any, unary: Tensor) -> Tensor:
+    """Scores (S,) of a first or last label, checked."""
+    scores = _floats(name, values).to(unary)
+    check_shape(name, scores.shape, "S", S=unary.shape[2])
+    check_scores(name, _host(scores.detach()))
+    return scores
+
+
+def _mask(name: str, values: Any, pattern: str, device: torch.device, **sizes: int) -> Tensor:
+    mask = torch.as_tensor(values, device=device)
+    check_shape(name, mask.shape, pattern, **sizes)
+    if mask.dtype != torch.bool:
+        raise ValueRangeError(f"{name} must be boolean (True: allowed), got {mask.dtype}.")
+    return mask
+
+
+def _host(values: Any) -> Any:
+    """A NumPy view (or copy from another device) of a tensor; anything else as it is."""
+    return values.cpu().numpy() if isinstance(values, Tensor) else values

@@ -1,0 +1,1 @@
+"""Arrays in; log partition functions, marginals and best structures out. No strings, files or estimators."""

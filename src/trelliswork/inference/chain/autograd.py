@@ -1,0 +1,97 @@
+"""log Z of linear chains as a torch function: its gradient is the marginals.
+
+CPU tensors go through the compiled kernels, CUDA tensors (or ``backend="torch"``) through ``torch_path``. The
+forward pass keeps alpha only; the backward pass knows the incoming gradient, so that transition counts are summed over
+sequences as they arise and a (B, T, S, S) tensor never exists.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trelliswork.inference import chain
+from trelliswork.inference.chain import torch_path
+from trelliswork.inference.chain.potentials import Potentials
+
+
+def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, potentials: Potentials | None) -> Tensor:
+    """log Z (B,) in float64, differentiable in both potentials.
+
+    Parameters
+    ----------
+    log_unary : Tensor (B, T, S)
+    log_pairwise : Tensor (S, S) or (B or 1, T-1 or 1, S, S)
+    lengths : Tensor (B,)
+    potentials : Potentials or None
+        The same, checked and laid out for the kernels; ``None`` takes the torch road.
+
+    Notes
+    -----
+    The gradient may be differentiated once more (marginals in a loss, gradients of entropies); this Hessian-vector
+    product goes through ``torch_path`` and takes O(B T S^2) memory.
+    """
+    return _LogPartition.apply(log_unary, log_pairwise, lengths, potentials)
+
+
+class _LogPartition(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, potentials: Any) -> Tensor:
+        if potentials is None:
+            log_z, ctx.kept = torch_path.forward(log_unary, log_pairwise, lengths)
+            log_z = log_z.double()
+        else:
+            ctx.kept = chain.forward(potentials)
+            log_z = torch.from_numpy(ctx.kept.log_z)
+        ctx.save_for_backward(log_unary, log_pairwise, lengths, log_z)
+        return log_z
+
+    @staticmethod
+    def backward(ctx: Any, grad_log_z: Tensor) -> Any:
+        log_unary, log_pairwise, lengths, log_z = ctx.saved_tensors
+        weights = grad_log_z.to(log_unary.dtype)
+        return *_Gradient.apply(log_unary, log_pairwise, weights, lengths, log_z, ctx.kept), None, None
+
+
+class _Gradient(torch.autograd.Function):
+    """(weights * marginals, weights * edge marginals summed to the shape of log_pairwise)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, log_unary: Tensor, log_pairwise: Tensor, weights: Tensor, lengths: Tensor, log_z: Tensor, kept: Any
+    ) -> Any:
+        ctx.save_for_backward(log_unary, log_pairwise, weights, lengths, log_z)
+        if isinstance(kept, Tensor):
+            return torch_path.backward(log_unary, log_pairwise, lengths, log_z.to(log_unary.dtype), kept, weights)
+        shape = log_pairwise.shape
+        empty = log_pairwise.numel() == 0  # T = 1
+        per_position = len(shape) == 4 and shape[1] > 1
+        shared = len(shape) == 2 or tuple(shape[:2]) == (1, 1)
+        found = chain.backward(
+            kept,
+            weights=weights.detach().numpy(),
+            edges=per_position and not empty,
+            counts=not per_position and not empty,
+            total=shared,
+        )
+        marginals = torch.from_numpy(found.marginals)
+        if empty:
+            return marginals, torch.zeros_like(log_pairwise)
+        edges = torch.from_numpy(found.edges if per_position else found.counts)
+        if per_position and shape[0] == 1:
+            edges = edges.sum(dim=0)
+        return marginals, edges.to(log_pairwise.dtype).reshape(shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad_marginals: Tensor, grad_edges: Tensor) -> Any:
+        log_unary, log_pairwise, weights, lengths, log_z = ctx.saved_tensors
+        possible = ~torch.isneginf(log_z)
+        with torch.enable_grad():
+            unary = log_unary.detach().clamp(min=torch_path.UNLIKELY).requires_grad_()
+            pairwise = log_pairwise.detach().clamp(min=torch_path.UNLIKELY).requires_grad_()
+            weight = weights.detach().requires_grad_()
+            value = torch_path.log_partition(unary, pairwise, lengths)
+            total = (weight * torch.where(possible, value, 0)).sum()
+            nodes, edges = torch.autograd.grad(total, (unary, pairwise), create_graph=True, materialize_grads=True)
+            through = (nodes * grad_marginals).sum() + (edges * grad_edges).sum()
+        return *torch.autograd.grad(through, (unary, pairwise, weight), materialize_grads=True), None, None, None

@@ -1,0 +1,219 @@
+"""Compiled forward-backward of linear chains that share one transition matrix, in probability space.
+
+Four sequences advance together, so that one step is a small matrix product (4, S) x (S, S). With
+e_t = exp(log_unary_t - max), P = exp(log_pairwise - max):
+
+    prior_t = alpha_{t-1} P        c_t = sum prior_t e_t      alpha_t = prior_t e_t / c_t       (1)
+    w_t = e_t beta_t / c_t         beta_{t-1} = P w_t                                           (2)
+    marginal_t = alpha_t beta_t    counts = sum_t alpha_{t-1} w_t^T * P                         (3)
+
+and log Z = sum_t log c_t + the maxima taken out. Equations (1) are Rabiner's (1989) eqs. 91-93 (scaling).
+
+A number too small for the type is lost as zero. Whatever is lost at position t has posterior mass below
+``tiny * w_t(j)``, so a sequence whose w stays below a limit is *safe*: it lost nothing that could be seen. The others
+(deep underflow, impossible sentences) are marked, and the caller gives them to ``log_kernels``.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.row_kernels import exp_row
+from trelliswork.inference.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
+from trelliswork.inference.simd import multiply_add as fma
+
+ROWS = 4  # sequences that advance together; the products below are written for four
+BLOCK = 64  # positions whose w is kept for one sweep of the transition counts
+
+
+@njit(cache=True, nogil=True)
+def _product(rows, panels, out):
+    """out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, Sp, 2W) is P cut into strips two vectors wide."""
+    n_panels, Sp, wide = panels.shape
+    W = lanes(rows)
+    for p in range(n_panels):
+        at = p * Sp * wide
+        zero = spread(rows, 0.0)
+        a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
+        for i in range(Sp):
+            left, right = load(panels, at), load(panels, at + W)
+            at += wide
+            x = spread(rows, rows[0, i])
+            a0, a1 = fma(x, left, a0), fma(x, right, a1)
+            x = spread(rows, rows[1, i])
+            b0, b1 = fma(x, left, b0), fma(x, right, b1)
+            x = spread(rows, rows[2, i])
+            c0, c1 = fma(x, left, c0), fma(x, right, c1)
+            x = spread(rows, rows[3, i])
+            d0, d1 = fma(x, left, d0), fma(x, right, d1)
+        k = p * wide
+        store(out, k, a0)
+        store(out, k + W, a1)
+        store(out, k + Sp, b0)
+        store(out, k + Sp + W, b1)
+        store(out, k + 2 * Sp, c0)
+        store(out, k + 2 * Sp + W, c1)
+        store(out, k + 3 * Sp, d0)
+        store(out, k + 3 * Sp + W, d1)
+
+
+@njit(cache=True, nogil=True)
+def forward(start, stop, order, lengths, log_unary, panels, log_shift, limit, alpha, scale, row_max, log_z):
+    """Fill alpha (B, T, Sp), scale and row_max (B, T), log_z (B,) for ``order[start:stop]``, longest first."""
+    T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
+    rows = np.zeros((ROWS, Sp), alpha.dtype)
+    prior = np.empty((ROWS, Sp), alpha.dtype)
+    unary = np.empty(Sp, alpha.dtype)
+    mass = np.empty(ROWS)  # product of the scales since the last logarithm
+    shifts = np.empty(ROWS)
+    nan = alpha.dtype.type(np.nan)
+    for group in range(start, stop, ROWS):
+        n = min(ROWS, stop - group)
+        prior[:] = 1
+        mass[:] = 1
+        for r in range(n):
+            b = order[group + r]
+            log_z[b] = 0
+            shifts[r] = (lengths[b] - 1) * log_shift
+        for t in range(lengths[order[group]]):
+            if t > 0:
+                _product(rows, panels, prior)
+            for r in range(n):
+                b = order[group + r]
+                if t >= lengths[b]:
+                    break  # sorted by length: the others have ended too
+                row = r * Sp
+                shift = exp_row(log_unary, (b * T + t) * S, S, nan, unary)
+                mass_here = spread(rows, 0.0)
+                for k in range(0, Sp, W):
+                    product = multiply(load(prior, row + k), load(unary, k))
+                    store(rows, row + k, product)
+                    mass_here = add(mass_here, product)
+                c = total(mass_here)
+                if c * limit < 1:
+                    c = alpha.dtype.type(0)  # too small to divide by: unsafe
+                inverse = spread(rows, 1 / c if c > 0 else c)
+                here = (b * T + t) * Sp
+                for k in range(0, Sp, W):
+                    value = multiply(load(rows, row + k), inverse)
+                    store(rows, row + k, value)
+                    store(alpha, here + k, value)
+                scale[b, t] = c
+                row_max[b, t] = shift
+                shifts[r] += shift
+                mass[r] *= c
+                if not 1e-20 < mass[r] < 1e20:  # a logarithm now and then, not at every position
+                    log_z[b] += math.log(mass[r]) if mass[r] > 0 else -np.inf
+                    mass[r] = 1
+        for r in range(n):
+            log_z[order[group + r]] += math.log(mass[r]) + shifts[r]
+
+
+@njit(cache=True, nogil=True)
+def backward(
+    start, stop, order, lengths, log_unary, panels, transition, limit, weight, slot,
+    alpha, scale, row_max, safe, marginals, counts,
+):  # fmt: skip
+    """Fill weighted marginals (B, T, S), add weighted counts to counts[slot[b]]; clear ``safe`` where w exceeds limit.
+
+    ``panels`` holds the transpose of ``transition`` (Sp, Sp). Either output is left out when its axis 0 is empty.
+    Sequences already marked unsafe are passed over.
+    """
+    T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
+    whole = S - S % W
+    beta = np.zeros((ROWS, Sp), alpha.dtype)
+    w = np.zeros((ROWS, Sp), alpha.dtype)
+    unary = np.empty(Sp, alpha.dtype)
+    kept = np.empty((ROWS, BLOCK if counts.shape[0] else 0, Sp), alpha.dtype)
+    tile = np.empty((ROWS, Sp), alpha.dtype)
+    for group in range(start, stop, ROWS):
+        n = min(ROWS, stop - group)
+        w[:] = 0
+        for t in range(lengths[order[group]] - 1, -1, -1):
+            if t < lengths[order[group]] - 1:
+                _product(w, panels, beta)
+            for r in range(n):
+                b = order[group + r]
+                if t >= lengths[b]:
+                    break
+                row, here = r * Sp, (b * T + t) * Sp
+                if not safe[b]:
+                    w[r] = 0
+                    continue
+                if t == lengths[b] - 1:
+                    beta[r] = 1
+                mass = spread(beta, 0.0)
+                for k in range(0, Sp, W):
+                    mass = fma(load(alpha, here + k), load(beta, row + k), mass)
+                # The mass is 1 but for rounding; dividing by it keeps long sequences from drifting.
+                m = total(mass)
+                correction = 1 / m if m > 0 else m
+                if marginals.shape[0]:
+                    out, by = (b * T + t) * S, correction * weight[b]
+                    for k in range(0, whole, W):
+                        product = multiply(load(alpha, here + k), load(beta, row + k))
+                        store(marginals, out + k, multiply(product, spread(alpha, by)))
+                    for j in range(whole, S):
+                        marginals[b, t, j] = alpha[b, t, j] * beta[r, j] * by
+                if t == 0:
+                    safe[b] = safe[b] and m > 0
+                    continue
+                exp_row(log_unary, (b * T + t) * S, S, row_max[b, t], unary)
+                c = scale[b, t]
+                by_scale = spread(w, correction / c if c > 0 else c)
+                top = spread(w, 0.0)
+                to = (r * BLOCK + t % BLOCK) * Sp
+                for k in range(0, Sp, W):
+                    value = multiply(multiply(load(unary, k), load(beta, row + k)), by_scale)
+                    store(w, row + k, value)
+                    if counts.shape[0]:
+                        store(kept, to + k, value)
+                    top = maximum(value, top)
+                if not (c > 0 and m > 0 and largest(top) <= limit):
+                    safe[b] = False
+                    w[r] = 0
+                    continue
+                if counts.shape[0] and (t == 1 or t % BLOCK == 0):
+                    last = min(lengths[b] - 1, t - t % BLOCK + BLOCK - 1)
+                    _add_counts(alpha, here - Sp, kept, to, last - t + 1, transition, weight[b], tile, counts[slot[b]])
+
+
+@njit(cache=True, nogil=True)
+def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, counts):
+    """counts (S, S) += weight * transition * sum over n_steps of alpha_{t-1} w_t^T.
+
+    ``left`` and ``right`` are the flat indices of the first alpha and the first w; rows are Sp apart.
+    """
+    S, Sp, W = counts.shape[0], transition.shape[0], lanes(transition)
+    for i in range(0, S, ROWS):
+        for j in range(0, Sp, 2 * W):
+            zero = spread(transition, 0.0)
+            a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
+            at, to = left + i, right + j
+            flat = alpha.reshape(-1)
+            for _ in range(n_steps):
+                u, v = load(kept, to), load(kept, to + W)
+                x = spread(transition, flat[at])
+                a0, a1 = fma(x, u, a0), fma(x, v, a1)
+                x = spread(transition, flat[at + 1])
+                b0, b1 = fma(x, u, b0), fma(x, v, b1)
+                x = spread(transition, flat[at + 2])
+                c0, c1 = fma(x, u, c0), fma(x, v, c1)
+                x = spread(transition, flat[at + 3])
+                d0, d1 = fma(x, u, d0), fma(x, v, d1)
+                at += Sp
+                to += Sp
+            k = i * Sp + j
+            store(tile, j, multiply(a0, load(transition, k)))
+            store(tile, j + W, multiply(a1, load(transition, k + W)))
+            store(tile, Sp + j, multiply(b0, load(transition, k + Sp)))
+            store(tile, Sp + j + W, multiply(b1, load(transition, k + Sp + W)))
+            store(tile, 2 * Sp + j, multiply(c0, load(transition, k + 2 * Sp)))
+            store(tile, 2 * Sp + j + W, multiply(c1, load(transition, k + 2 * Sp + W)))
+            store(tile, 3 * Sp + j, multiply(d0, load(transition, k + 3 * Sp)))
+            store(tile, 3 * Sp + j + W, multiply(d1, load(transition, k + 3 * Sp + W)))
+        for r in range(min(ROWS, S - i)):
+            out, here = counts[i + r], tile[r]
+            for j in range(S):
+                out[j] += weight * here[j]

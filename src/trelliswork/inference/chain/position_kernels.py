@@ -1,0 +1,151 @@
+"""Compiled forward-backward for transitions that change with the position, in probability space.
+
+The equations and the safety mark are those of ``kernels``; here each step has a matrix P_t of its own, so there is no
+product to share between sequences: exponentiate, multiply, forget. Also serves edge marginals of
+shared transitions. Matrix ``b * batch_step + t * time_step`` of ``log_pairwise`` (n, S, S) leads from t to t+1.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.row_kernels import exp_row
+from trelliswork.inference.simd import (
+    add,
+    exponential,
+    lanes,
+    largest,
+    load,
+    maximum,
+    multiply,
+    spread,
+    store,
+    subtract,
+    total,
+)
+from trelliswork.inference.simd import multiply_add as fma
+
+
+@njit(cache=True, nogil=True)
+def _exp_matrix(scores, matrix):
+    """matrix (S, Sp) = exp(scores - max), padded with zeros; return the maximum."""
+    S, Sp, W = scores.shape[0], matrix.shape[1], lanes(matrix)
+    for i in range(S):
+        for j in range(S):
+            matrix[i, j] = scores[i, j]
+        for j in range(S, Sp):
+            matrix[i, j] = -np.inf
+    top = spread(matrix, -np.inf)
+    for k in range(0, S * Sp, W):
+        top = maximum(load(matrix, k), top)
+    shift = largest(top)
+    by = spread(matrix, shift if shift > -np.inf else matrix.dtype.type(0))
+    for k in range(0, S * Sp, W):
+        store(matrix, k, exponential(subtract(load(matrix, k), by)))
+    return shift
+
+
+@njit(cache=True, nogil=True)
+def forward(
+    start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step, limit, alpha, scale, row_max, log_z
+):
+    """Fill alpha (B, T, Sp), scale and row_max (B, T), log_z (B,) for ``order[start:stop]``."""
+    T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
+    matrix = np.empty((S, Sp), alpha.dtype)
+    unary = np.empty(Sp, alpha.dtype)
+    prior = np.empty(Sp, alpha.dtype)
+    nan = alpha.dtype.type(np.nan)
+    for at in range(start, stop):
+        b = order[at]
+        log_z[b] = 0
+        prior[:] = 1
+        for t in range(lengths[b]):
+            if t > 0:
+                log_z[b] += _exp_matrix(log_pairwise[b * batch_step + (t - 1) * time_step], matrix)
+                before = alpha[b, t - 1]
+                for k in range(0, Sp, W):
+                    mass = spread(alpha, 0.0)
+                    for i in range(S):
+                        mass = fma(spread(alpha, before[i]), load(matrix, i * Sp + k), mass)
+                    store(prior, k, mass)
+            shift = exp_row(log_unary, (b * T + t) * S, S, nan, unary)
+            here = alpha[b, t]
+            mass = spread(alpha, 0.0)
+            for k in range(0, Sp, W):
+                product = multiply(load(prior, k), load(unary, k))
+                store(here, k, product)
+                mass = add(mass, product)
+            c = total(mass)
+            if c * limit < 1:
+                c = alpha.dtype.type(0)  # too small to divide by: unsafe
+            inverse = spread(alpha, 1 / c if c > 0 else c)
+            for k in range(0, Sp, W):
+                store(here, k, multiply(load(here, k), inverse))
+            scale[b, t] = c
+            row_max[b, t] = shift
+            log_z[b] += (math.log(np.float64(c)) if c > 0 else -np.inf) + shift
+
+
+@njit(cache=True, nogil=True)
+def backward(
+    start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step, limit, weight, slot,
+    alpha, scale, row_max, safe, marginals, edges, counts,
+):  # fmt: skip
+    """Fill weighted marginals (B, T, S) and edges (B, T-1, S, S), add to counts[slot[b]]; clear ``safe`` past limit.
+
+    An output whose axis 0 is empty is left out. Sequences already marked unsafe are passed over.
+    """
+    T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
+    matrix = np.empty((S, Sp), alpha.dtype)
+    unary = np.empty(Sp, alpha.dtype)
+    beta = np.empty(Sp, alpha.dtype)
+    w = np.empty(Sp, alpha.dtype)
+    want_edges, want_counts = edges.shape[0] > 0, counts.shape[0] > 0
+    for at in range(start, stop):
+        b = order[at]
+        if not safe[b]:
+            continue
+        beta[:] = 1
+        for t in range(lengths[b] - 1, -1, -1):
+            here = alpha[b, t]
+            mass = spread(alpha, 0.0)
+            for k in range(0, Sp, W):
+                mass = fma(load(here, k), load(beta, k), mass)
+            m = total(mass)  # 1 but for rounding; dividing by it keeps long sequences from drifting
+            correction = 1 / m if m > 0 else m
+            if marginals.shape[0]:
+                for j in range(S):
+                    marginals[b, t, j] = here[j] * beta[j] * correction * weight[b]
+            if t == 0:
+                if not m > 0:
+                    safe[b] = False
+                break
+            exp_row(log_unary, (b * T + t) * S, S, row_max[b, t], unary)
+            c = scale[b, t]
+            by_scale = spread(alpha, correction / c if c > 0 else c)
+            top = spread(alpha, 0.0)
+            for k in range(0, Sp, W):
+                value = multiply(multiply(load(unary, k), load(beta, k)), by_scale)
+                store(w, k, value)
+                top = maximum(value, top)
+            if not (c > 0 and m > 0 and largest(top) <= limit):
+                safe[b] = False
+                break
+            _exp_matrix(log_pairwise[b * batch_step + (t - 1) * time_step], matrix)
+            beta[:] = 0
+            for i in range(S):
+                mass = spread(alpha, 0.0)
+                for k in range(0, Sp, W):
+                    product = multiply(load(matrix, i * Sp + k), load(w, k))
+                    store(matrix, i * Sp + k, product)
+                    mass = add(mass, product)
+                beta[i] = total(mass)
+                if want_edges or want_counts:
+                    x = alpha[b, t - 1, i] * weight[b]
+                    for j in range(S):
+                        p = x * matrix[i, j]
+                        if want_edges:
+                            edges[b, t - 1, i, j] = p
+                        if want_counts:
+                            counts[slot[b], i, j] += p

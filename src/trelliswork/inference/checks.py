@@ -1,0 +1,81 @@
+"""Checks at the public door: sizes and values of arrays, with messages that name the way out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ShapeError, ValueRangeError
+
+
+def check_shape(name: str, shape: Sequence[int], pattern: str, **known: int) -> dict[str, int]:
+    """Match a shape with a pattern such as ``"B T S"`` and return the sizes by letter.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    shape : sequence of int
+        What came.
+    pattern : str
+        One word an axis: a letter (a size to learn or to compare with ``known``) or an expression in
+        the known letters, ``"T-1"``.
+    **known : int
+        Sizes fixed by earlier arguments.
+
+    Examples
+    --------
+    >>> check_shape("log_unary", (2, 5, 3), "B T S")
+    {'B': 2, 'T': 5, 'S': 3}
+    >>> check_shape("log_pairwise", (3, 4), "S S", S=3)
+    Traceback (most recent call last):
+    trelliswork.errors.ShapeError: log_pairwise must have shape (S, S), got (3, 4): axis 1 should be S=3.
+    """
+    axes = pattern.split()
+    wanted = f"({', '.join(axes)}{',' if len(axes) == 1 else ''})"
+    got = tuple(shape)
+    if len(got) != len(axes):
+        raise ShapeError(f"{name} must have shape {wanted}, got {got}: {len(axes)} axes wanted, {len(got)} came.")
+    sizes = dict(known)
+    for axis, (letter, size) in enumerate(zip(axes, got, strict=True)):
+        base, _, less = letter.partition("-")
+        want = sizes.setdefault(base, size + int(less or 0)) - int(less or 0)
+        if size != want:
+            raise ShapeError(f"{name} must have shape {wanted}, got {got}: axis {axis} should be {letter}={want}.")
+    return sizes
+
+
+def check_lengths(lengths: object, n_sequences: int, n_positions: int) -> NDArray[np.int64]:
+    """Lengths as an int64 array (B,), each between 1 and T; ``None`` means that all are full."""
+    if lengths is None:
+        return np.full(n_sequences, n_positions, np.int64)
+    array = np.asarray(lengths)
+    check_shape("lengths", array.shape, "B", B=n_sequences)
+    if array.dtype.kind not in "iu":
+        raise ValueRangeError(f"lengths must be integers, got dtype {array.dtype}: convert them with .astype(int).")
+    bad = np.flatnonzero((array < 1) | (array > n_positions))
+    if bad.size:
+        raise ValueRangeError(
+            f"lengths must lie between 1 and T={n_positions}, got {array[bad[0]]} for sequence {bad[0]}: "
+            "leave empty sequences out of the batch."
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def check_scores(name: str, scores: NDArray[np.floating], valid: NDArray[np.bool_] | None = None) -> None:
+    """Refuse nan and +inf in log-potentials; -inf (impossible) is fine.
+
+    ``valid``, if given, has the leading axes of ``scores``; what it leaves out is padding and may hold anything.
+    """
+    if scores.size == 0 or scores.max() < np.inf:  # the maximum of an array with a nan is nan
+        return
+    bad = ~(scores < np.inf)
+    if valid is not None:
+        bad &= valid.reshape(valid.shape + (1,) * (scores.ndim - valid.ndim))
+        if not bad.any():
+            return
+    index = tuple(int(i) for i in np.argwhere(bad)[0])
+    raise ValueRangeError(
+        f"{name} must hold finite scores or -inf (impossible), got {scores[index]} at index {index}: "
+        "look for a division by zero or a logarithm of a negative number upstream."
+    )

@@ -1,0 +1,216 @@
+"""Explicit SIMD for kernels: native-width vectors of float32 or float64 inside Numba code.
+
+LLVM vectorises long plain loops well, but not the short ones over a label set: there the checks around
+the loop cost more than the loop. These intrinsics are the few operations that such kernels need. A vector holds
+``lanes(array)`` numbers; ``load(array, k)`` reads them from flat index ``k`` of a C-contiguous array.
+Nothing is checked: indices must be in range, and rows are padded to a multiple of the width.
+
+A vector is passed between njit functions like a number. Keep accumulators in named variables (they are registers);
+a vector wider than the hardware's is slower, not faster.
+
+Numba's disk cache does not notice edits here in the kernels that call it: ``make clean-kernels`` after a change.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, models, register_model
+
+VECTOR_BYTES = 64 if llvm.get_host_cpu_features().get("avx512f") else 32
+
+_IR_FLOAT = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+_FMA_FLAGS = ("contract", "reassoc")
+
+
+class Vector(types.Type):
+    """Numba type of a SIMD vector of ``dtype`` (float32 or float64)."""
+
+    def __init__(self, dtype: types.Float) -> None:
+        self.dtype = dtype
+        self.width = VECTOR_BYTES * 8 // dtype.bitwidth
+        super().__init__(name=f"Vector({dtype} x {self.width})")
+
+    @property
+    def ir_type(self) -> ir.VectorType:
+        """The LLVM type of this vector."""
+        return ir.VectorType(_IR_FLOAT[self.dtype], self.width)
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Vector) -> None:
+        super().__init__(dmm, fe_type, fe_type.ir_type)
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Vector) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), vector.ir_type.as_pointer())
+
+
+@intrinsic
+def lanes(typingctx: Any, array: Any) -> Any:
+    """``lanes(array)``: how many of the array's numbers one vector holds (a compile-time constant)."""
+    width = Vector(array.dtype).width
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(ir.IntType(64), width)
+
+    return types.intp(array), codegen
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """``load(array, k)``: the vector that starts at flat index k."""
+    vector = Vector(array.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, signature.args[0], args[0], args[1], vector)
+        return builder.load(pointer, align=vector.dtype.bitwidth // 8)
+
+    return vector(array, types.intp), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """``store(array, k, v)``: write the vector v at flat index k."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _pointer(context, builder, signature.args[0], args[0], args[1], signature.args[2])
+        builder.store(args[2], pointer, align=signature.args[2].dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def spread(typingctx: Any, array: Any, scalar: Any) -> Any:
+    """``spread(array, x)``: a vector of the array's dtype with x in every lane."""
+    vector = Vector(array.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _splat(builder, args[1], vector.width)
+
+    return vector(array, vector.dtype), codegen
+
+
+def _splat(builder: Any, value: Any, width: int) -> Any:
+    zero = ir.Constant(ir.IntType(32), 0)
+    single = builder.insert_element(ir.Constant(ir.VectorType(value.type, width), ir.Undefined), value, zero)
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
+    return builder.shuffle_vector(single, single, mask)
+
+
+def _elementwise(build: Callable[..., Any], arity: int, doc: str) -> Any:
+    """An intrinsic on ``arity`` vectors of one type whose body is ``build(builder, vector_type, *values)``."""
+
+    def typer(vector: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return build(builder, vector, *args)
+
+        return vector(*[vector] * arity), codegen
+
+    if arity == 1:
+
+        def one(typingctx: Any, a: Any) -> Any:
+            return typer(a)
+
+        one.__doc__ = doc
+        return intrinsic(one)
+    if arity == 2:
+
+        def two(typingctx: Any, a: Any, b: Any) -> Any:
+            return typer(a)
+
+        two.__doc__ = doc
+        return intrinsic(two)
+
+    def three(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+        return typer(a)
+
+    three.__doc__ = doc
+    return intrinsic(three)
+
+
+def _multiply_add(builder: Any, vector: Vector, a: Any, b: Any, c: Any) -> Any:
+    name = f"llvm.fma.v{vector.width}f{vector.dtype.bitwidth}"
+    t = vector.ir_type
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(t, [t, t, t]), name)
+    return builder.call(function, [a, b, c])
+
+
+def _maximum(builder: Any, vector: Vector, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+
+def _exponential(builder: Any, vector: Vector, x: Any) -> Any:
+    """exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2)/2, exp(r) by its Taylor series.
+
+    At most 2 units in the last place off for x <= 88 (float32) or 700 (float64), and 0 below the
+    smallest normal number, hence exp(-inf) = 0.
+    """
+    bits = vector.dtype.bitwidth
+    mantissa, bias, degree = (23, 127, 7) if bits == 32 else (52, 1023, 13)
+    smallest = -87.3 if bits == 32 else -708.3
+    t = vector.ir_type
+    integers = ir.VectorType(ir.IntType(bits), vector.width)
+
+    def constant(value: float) -> Any:
+        return ir.Constant(t, [value] * vector.width)
+
+    def whole(value: int) -> Any:
+        return ir.Constant(integers, [value] * vector.width)
+
+    inside = _maximum(builder, vector, x, constant(smallest))
+    # Adding 1.5 * 2^mantissa rounds to the nearest integer and leaves it in the low bits.
+    magic = constant(1.5 * 2.0**mantissa)
+    shifted = _multiply_add(builder, vector, inside, constant(1 / math.log(2)), magic)
+    n = builder.fsub(shifted, magic)
+    high = 0.693359375 if bits == 32 else 0.693145751953125
+    r = _multiply_add(builder, vector, n, constant(-high), inside)
+    r = _multiply_add(builder, vector, n, constant(-_ln2_rest(high)), r)
+    result = constant(1 / math.factorial(degree))
+    for k in reversed(range(degree)):
+        result = _multiply_add(builder, vector, result, r, constant(1 / math.factorial(k)))
+    exponent = builder.shl(builder.add(builder.bitcast(shifted, integers), whole(bias)), whole(mantissa))
+    result = builder.fmul(result, builder.bitcast(exponent, t))
+    return builder.select(builder.fcmp_ordered("<", x, constant(smallest)), constant(0.0), result)
+
+
+def _ln2_rest(high: float) -> float:
+    """ln 2 - high to full precision (ln 2 = 0.6931471805599453 + 2.3190468138462996e-17)."""
+    return (0.6931471805599453 - high) + 2.3190468138462996e-17
+
+
+multiply_add = _elementwise(_multiply_add, 3, "``multiply_add(a, b, c)``: a * b + c, rounded once.")
+add = _elementwise(lambda builder, vector, a, b: builder.fadd(a, b), 2, "``add(a, b)``.")
+subtract = _elementwise(lambda builder, vector, a, b: builder.fsub(a, b), 2, "``subtract(a, b)``.")
+multiply = _elementwise(lambda builder, vector, a, b: builder.fmul(a, b), 2, "``multiply(a, b)``.")
+maximum = _elementwise(_maximum, 2, "``maximum(a, b)``: the larger of each lane.")
+exponential = _elementwise(_exponential, 1, _exponential.__doc__ or "")
+
+
+def _reduction(combine: Callable[..., Any], doc: str) -> Any:
+    """An intrinsic that folds a vector to a number, always in the same order: halves onto each other."""
+
+    def fold(typingctx: Any, a: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            values = [builder.extract_element(args[0], ir.Constant(ir.IntType(32), k)) for k in range(a.width)]
+            while len(values) > 1:
+                half = len(values) // 2
+                values = [combine(builder, values[k], values[k + half]) for k in range(half)]
+            return values[0]
+
+        return a.dtype(a), codegen
+
+    fold.__doc__ = doc
+    return intrinsic(fold)
+
+
+total = _reduction(lambda builder, a, b: builder.fadd(a, b), "``total(v)``: the sum of the lanes.")
+largest = _reduction(
+    lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b), "``largest(v)``: the largest lane."
+)

@@ -1,0 +1,130 @@
+"""The one place that decides how many threads compute.
+
+A kernel is serial over a range of work and releases the interpreter lock; ``run`` hands ranges to a thread
+pool. How the work is cut never depends on the number of threads, and so neither do the results.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from queue import SimpleQueue
+from threading import Lock, Thread
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ValueRangeError
+
+MAX_RANGES = 16
+LEAST_WORK = 400_000  # multiplications that are worth handing to another thread
+_settings: dict[str, int] = {}
+_Task = tuple[Callable[[], None], "SimpleQueue[BaseException | None]"]
+_tasks: "SimpleQueue[_Task]" = SimpleQueue()
+_workers: list[Thread] = []
+_hiring = Lock()
+# A forked child inherits the list without its threads.
+os.register_at_fork(after_in_child=_workers.clear)
+
+
+def get_num_threads() -> int:
+    """Threads in use: ``set_num_threads``, else the variable TRELLISWORK_THREADS, else the cores we may run on."""
+    if "threads" not in _settings:
+        text = os.environ.get("TRELLISWORK_THREADS", "")
+        if text:
+            if not text.isdecimal():
+                raise ValueRangeError(f"TRELLISWORK_THREADS must be a positive whole number, got {text!r}.")
+            set_num_threads(int(text))
+        else:
+            affinity = getattr(os, "sched_getaffinity", None)
+            set_num_threads(len(affinity(0)) if affinity else os.cpu_count() or 1)
+    return _settings["threads"]
+
+
+def set_num_threads(n_threads: int) -> None:
+    """Use ``n_threads`` threads from now on, in the whole process."""
+    if not isinstance(n_threads, int) or n_threads < 1:
+        raise ValueRangeError(f"the number of threads must be a positive whole number, got {n_threads!r}.")
+    _settings["threads"] = n_threads
+
+
+@contextmanager
+def num_threads(n_threads: int) -> Iterator[None]:
+    """Use ``n_threads`` threads inside a ``with`` block."""
+    before = get_num_threads()
+    set_num_threads(n_threads)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
+
+
+def cut(costs: NDArray[np.integer], *, multiple: int = 1, least: int = 1) -> list[tuple[int, int]]:
+    """Cut items into at most 16 consecutive ranges of about equal cost.
+
+    Parameters
+    ----------
+    costs : ndarray (n,)
+        Cost of each item, in multiplications or so.
+    multiple : int
+        Ranges hold a multiple of so many items (but the last).
+    least : int
+        A range is not cut further when it costs less: handing it out must be worth while.
+
+    Examples
+    --------
+    >>> cut(np.array([5, 5, 5, 5]), least=10)
+    [(0, 2), (2, 4)]
+    """
+    n = len(costs)
+    ends = np.concatenate([[0], np.cumsum(costs, dtype=np.float64)])
+    n_ranges = int(min(MAX_RANGES, max(1, ends[-1] // max(least, 1)), -(-n // multiple)))
+    at = np.searchsorted(ends, ends[-1] * np.arange(1, n_ranges) / n_ranges)
+    at = np.unique(np.minimum(-(-at // multiple) * multiple, n))
+    edges = [0, *(int(a) for a in at if 0 < a < n), n]
+    return list(pairwise(edges))
+
+
+def run(work: Callable[[int, int], object], ranges: Sequence[tuple[int, int]]) -> None:
+    """Call ``work(start, stop)`` for every range, on as many threads as are set."""
+    n = min(get_num_threads(), len(ranges))
+    if n <= 1:
+        for start, stop in ranges:
+            work(start, stop)
+        return
+    _hire(n - 1)
+    todo = iter(ranges)  # each thread takes the next range when it is free; next() on a list's iterator is atomic
+
+    def take() -> None:
+        for start, stop in todo:
+            work(start, stop)
+
+    done: SimpleQueue[BaseException | None] = SimpleQueue()
+    for _ in range(n - 1):
+        _tasks.put((take, done))
+    try:
+        take()
+    finally:
+        errors = [done.get() for _ in range(n - 1)]
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+def _hire(n_workers: int) -> None:
+    """Have at least so many threads waiting for tasks (a bare queue wakes one in a third of a future's time)."""
+    with _hiring:
+        while len(_workers) < n_workers:
+            _workers.append(Thread(target=_work_forever, name="trelliswork", daemon=True))
+            _workers[-1].start()
+
+
+def _work_forever() -> None:
+    while True:
+        task, done = _tasks.get()
+        try:
+            task()
+        except BaseException as error:  # handed to the thread that asked
+            done.put(error)
+        else:
+            done.put(None)

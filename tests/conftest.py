@@ -1,0 +1,24 @@
+"""Shared by all tests: where the real data is, and how hypothesis behaves."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Deadlines measure the machine, not the code; the same examples everywhere make a failure everyone's.
+settings.register_profile(
+    "trelliswork", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("trelliswork")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real data: TRELLISWORK_DATA, or ``../shared/data`` beside the repository."""
+    folder = Path(os.environ.get("TRELLISWORK_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} is not a folder (set TRELLISWORK_DATA)")
+    return folder

@@ -1,0 +1,54 @@
+"""Linear chains by enumeration of all labellings: slow, obvious, and the judge of everything else."""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+
+@dataclass
+class Enumerated:
+    """Every labelling of one sequence with its score, in lexicographic order."""
+
+    labellings: np.ndarray  # (S^T, T)
+    scores: np.ndarray  # (S^T,)
+
+    @property
+    def log_z(self) -> float:
+        top = self.scores.max()
+        return -np.inf if top == -np.inf else float(top + np.log(np.exp(self.scores - top).sum()))
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        if self.log_z == -np.inf:
+            return np.zeros_like(self.scores)
+        return np.exp(self.scores - self.log_z)
+
+    def marginals(self, n_labels: int) -> np.ndarray:
+        hits = self.labellings[:, :, None] == np.arange(n_labels)
+        return np.einsum("n,ntj->tj", self.probabilities, hits.astype(float))
+
+    def edges(self, n_labels: int) -> np.ndarray:
+        hits = (self.labellings[:, :, None] == np.arange(n_labels)).astype(float)
+        return np.einsum("n,nti,ntj->tij", self.probabilities, hits[:, :-1], hits[:, 1:])
+
+    def entropy(self) -> float:
+        p = self.probabilities
+        return float(-(p[p > 0] * np.log(p[p > 0])).sum())
+
+
+def enumerate_chain(log_unary: np.ndarray, log_pairwise: np.ndarray) -> Enumerated:
+    """All labellings of one sequence; log_unary (T, S), log_pairwise (T-1, S, S)."""
+    T, S = log_unary.shape
+    labellings = np.array(list(product(range(S), repeat=T)))
+    scores = log_unary[np.arange(T), labellings].sum(axis=1)
+    scores = scores + log_pairwise[np.arange(T - 1), labellings[:, :-1], labellings[:, 1:]].sum(axis=1)
+    return Enumerated(labellings, scores)
+
+
+def enumerate_batch(log_unary: np.ndarray, log_pairwise: np.ndarray, lengths: np.ndarray) -> list[Enumerated]:
+    """Enumerate each sequence of a ragged batch; log_pairwise (S, S) or (B, T-1, S, S) or with axes of 1."""
+    B, T, S = log_unary.shape
+    pairwise = np.broadcast_to(log_pairwise, (B, T - 1, S, S)) if T > 1 else np.zeros((B, 0, S, S))
+    unary, pairwise = log_unary.astype(np.float64), pairwise.astype(np.float64)
+    return [enumerate_chain(unary[b, :n], pairwise[b, : n - 1]) for b, n in enumerate(lengths)]
