@@ -96,22 +96,16 @@ class LinearChain(Distribution):
         if allowed_transitions is not None:
             mask = _mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
             pairwise = pairwise.masked_fill(~mask, -torch.inf)
-        self.log_unary, self.log_pairwise = unary, pairwise
-        self._potentials = self._check()
-
-    def _check(self) -> chain.Potentials | None:
-        """Refuse bad scores and shapes; return the potentials laid out for the kernels, ``None`` on the torch road."""
-        unary, pairwise = self.log_unary.detach(), self.log_pairwise.detach()
-        B, T, S = unary.shape
-        if self.backend == "kernel" and unary.device.type != "cpu":
-            raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {unary.device}.")
-        if self.backend == "torch":
-            chain.transition_steps(pairwise.shape, B, T, S)
-            # The maximum is nan if anything is: only then is a copy on the host worth while, for the message.
-            if unary.numel() and unary.max() < torch.inf and (not pairwise.numel() or pairwise.max() < torch.inf):
-                return None
-        potentials = chain.chain_potentials(_host(unary), _host(pairwise), _host(self.lengths))
-        return potentials if self.backend == "kernel" else None
+        chain.transition_steps(pairwise.shape, B, T, S)
+        valid = torch.arange(T, device=unary.device) < self.lengths[:, None]
+        self.log_unary = _clean("log_unary", unary, valid)
+        self.log_pairwise = _clean("log_pairwise", pairwise, valid[:, 1:])
+        self._potentials: chain.Potentials | None = None  # laid out for the kernels
+        if self.backend == "kernel":
+            if unary.device.type != "cpu":
+                raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {unary.device}.")
+            arrays = (_host(x.detach()) for x in (self.log_unary, self.log_pairwise, self.lengths))
+            self._potentials = chain.chain_potentials(*arrays, check_values=False)
 
     def __repr__(self) -> str:
         B, T, S = self.log_unary.shape
@@ -333,6 +327,17 @@ def _floats(name: str, values: Any) -> Tensor:
     if tensor.dtype not in (torch.float32, torch.float64):
         raise ValueRangeError(f"{name} must be float32 or float64, got {tensor.dtype}: convert it first.")
     return tensor
+
+
+def _clean(name: str, scores: Tensor, valid: Tensor) -> Tensor:
+    """Refuse nan and +inf, but in the padding (where ``valid`` is False) put zeros in their place."""
+    values = scores.detach()
+    if values.numel() == 0 or values.max() < torch.inf:  # the maximum is nan if anything is
+        return scores
+    if scores.shape[:-2] != valid.shape and scores.shape[:-1] != valid.shape:
+        check_scores(name, _host(values))
+    check_scores(name, _host(values), _host(valid))
+    return torch.where(valid.reshape(*valid.shape, *[1] * (scores.ndim - valid.ndim)), scores, 0)
 
 
 def _edge_scores(name: str, values: Any, unary: Tensor) -> Tensor:

@@ -20,11 +20,37 @@ MAX_RANGES = 16
 LEAST_WORK = 400_000  # multiplications that are worth handing to another thread
 _settings: dict[str, int] = {}
 _Task = tuple[Callable[[], None], "SimpleQueue[BaseException | None]"]
-_tasks: "SimpleQueue[_Task]" = SimpleQueue()
-_workers: list[Thread] = []
-_hiring = Lock()
-# A forked child inherits the list without its threads.
-os.register_at_fork(after_in_child=_workers.clear)
+
+
+class _Crew:
+    """Threads that wait for tasks on one queue."""
+
+    def __init__(self) -> None:
+        self.tasks: SimpleQueue[_Task] = SimpleQueue()
+        self.workers: list[Thread] = []
+        self.hiring = Lock()
+
+    def hire(self, n_workers: int) -> None:
+        """Have at least so many threads (a bare queue wakes one in a third of the time of a future)."""
+        with self.hiring:
+            while len(self.workers) < n_workers:
+                self.workers.append(Thread(target=self._work_forever, name="trelliswork", daemon=True))
+                self.workers[-1].start()
+
+    def _work_forever(self) -> None:
+        while True:
+            task, done = self.tasks.get()
+            try:
+                task()
+            except BaseException as error:  # handed to the thread that asked
+                done.put(error)
+            else:
+                done.put(None)
+
+
+_crew = _Crew()
+# A forked child inherits the queue, locked, but not the threads: it starts anew.
+os.register_at_fork(after_in_child=_crew.__init__)  # type: ignore[misc]
 
 
 def get_num_threads() -> int:
@@ -92,7 +118,7 @@ def run(work: Callable[[int, int], object], ranges: Sequence[tuple[int, int]]) -
         for start, stop in ranges:
             work(start, stop)
         return
-    _hire(n - 1)
+    _crew.hire(n - 1)
     todo = iter(ranges)  # each thread takes the next range when it is free; next() on a list's iterator is atomic
 
     def take() -> None:
@@ -101,7 +127,7 @@ def run(work: Callable[[int, int], object], ranges: Sequence[tuple[int, int]]) -
 
     done: SimpleQueue[BaseException | None] = SimpleQueue()
     for _ in range(n - 1):
-        _tasks.put((take, done))
+        _crew.tasks.put((take, done))
     try:
         take()
     finally:
@@ -109,22 +135,3 @@ def run(work: Callable[[int, int], object], ranges: Sequence[tuple[int, int]]) -
     for error in errors:
         if error is not None:
             raise error
-
-
-def _hire(n_workers: int) -> None:
-    """Have at least so many threads waiting for tasks (a bare queue wakes one in a third of a future's time)."""
-    with _hiring:
-        while len(_workers) < n_workers:
-            _workers.append(Thread(target=_work_forever, name="trelliswork", daemon=True))
-            _workers[-1].start()
-
-
-def _work_forever() -> None:
-    while True:
-        task, done = _tasks.get()
-        try:
-            task()
-        except BaseException as error:  # handed to the thread that asked
-            done.put(error)
-        else:
-            done.put(None)

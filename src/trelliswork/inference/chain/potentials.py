@@ -77,7 +77,9 @@ class Potentials:
         )
 
 
-def chain_potentials(log_unary: object, log_pairwise: object, lengths: object = None) -> Potentials:
+def chain_potentials(
+    log_unary: object, log_pairwise: object, lengths: object = None, *, check_values: bool = True
+) -> Potentials:
     """Check log-potentials and lay them out for the kernels; the arrays themselves are left unchanged.
 
     Parameters
@@ -89,6 +91,8 @@ def chain_potentials(log_unary: object, log_pairwise: object, lengths: object = 
         all sequences, or one for all positions.
     lengths : array of int (B,), optional
         Number of positions of each sequence, 1 to T; all T by default.
+    check_values : bool
+        False if nan and +inf are known to be absent.
     """
     unary, pairwise = _floats("log_unary", log_unary), _floats("log_pairwise", log_pairwise)
     sizes = check_shape("log_unary", unary.shape, "B T S")
@@ -100,10 +104,10 @@ def chain_potentials(log_unary: object, log_pairwise: object, lengths: object = 
     if not pairwise.size:  # T = 1: no transitions, but the kernels want a matrix to hold
         pairwise = np.zeros((S, S), pairwise.dtype)
     checked = check_lengths(lengths, B, T)
-    valid = np.arange(T) < checked[:, None]
-    check_scores("log_unary", unary, valid)
-    pads = valid[:, 1:] if pairwise.ndim == 4 and pairwise.shape[:2] == (B, T - 1) else None
-    check_scores("log_pairwise", pairwise, pads)
+    if check_values:
+        valid = np.arange(T) < checked[:, None]
+        check_scores("log_unary", unary, valid)
+        check_scores("log_pairwise", pairwise, valid[:, 1:] if pairwise.shape[:-2] == (B, T - 1) else None)
     dtype = np.result_type(unary, pairwise)
     unary, pairwise = np.ascontiguousarray(unary, dtype), np.ascontiguousarray(pairwise, dtype)
     return Potentials(unary, pairwise.reshape(-1, S, S), batch_step, time_step, checked)

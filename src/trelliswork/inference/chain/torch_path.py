@@ -51,12 +51,12 @@ def backward(
     log_beta = torch.zeros_like(log_unary[:, 0])
     for t in range(T - 1, -1, -1):
         active = (t < lengths)[:, None]
-        weight = torch.where(active, weights[:, None], 0)
-        marginals[:, t] = torch.exp(log_alpha[:, t] + log_beta - log_z) * weight
+        marginals[:, t] = torch.where(active, torch.exp(log_alpha[:, t] + log_beta - log_z) * weights[:, None], 0)
         if t == 0:
             break
         ahead = _step(log_pairwise, t - 1) + (log_unary[:, t] + log_beta)[:, None, :]  # (B, S, S)
-        edge = torch.exp((log_alpha[:, t - 1] - log_z)[:, :, None] + ahead) * weight[:, :, None]
+        edge = torch.exp((log_alpha[:, t - 1] - log_z)[:, :, None] + ahead) * weights[:, None, None]
+        edge = torch.where(active[:, :, None], edge, 0)  # in the padding it may be anything
         if edges.ndim == 2:
             edges += edge.sum(dim=0)
         else:

@@ -1,0 +1,1 @@
+"""What is timed: ours and the peers, one module a benchmark; heavy imports stay inside the functions."""

@@ -1,0 +1,307 @@
+"""Time ours against peers, each in a process of its own, and print what was measured.
+
+A benchmark script declares a `Benchmark` and calls `main`. For each case every contender gets a worker
+(``worker.py``), started with the interpreter of its environment: ours with ``.venv``, peers with
+``.venv-bench``. The results on a tiny problem, and those of the warm-up call on the real one, are
+compared with ours; then the repetitions are interleaved (ours, peer, peer, ours, ...) and the best of
+each contender counts. Threads are the same for all: the workers are kept on that many cores and the
+usual variables are set. A sample during which other processes used these cores is taken again, up to
+twice; where all were disturbed, ``extra`` says so, and the row is not to be trusted.
+
+A contender that is not installed is reported as skipped; one that crashes, disagrees with ours, or
+exceeds the time or memory limit as failed; the rest goes on.
+
+Rows go to stdout, as a table or with ``--json`` as one object a line; progress and the machine go to
+stderr. The exit status is 1 when ours could not be measured or a peer disagrees with it.
+"""
+
+import argparse
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from benchmarks.declarations import Benchmark, Case, Contender, Reference, Task
+from benchmarks.load import ForeignLoad
+from benchmarks.rows import Row, format_table
+from benchmarks.workers import FailedError, Limits, SkippedError, WorkerProcess
+
+__all__ = ["Benchmark", "Case", "CaseRun", "Contender", "Limits", "Reference", "Row", "Task", "main"]
+
+_ATTEMPTS = 3  # at a sample that other processes disturb
+_PAUSE_SECONDS = 1.0
+
+
+class MismatchError(FailedError):
+    """A peer's results are not ours."""
+
+
+class CaseRun:
+    """One case, measured for ours, the peers and the reference.
+
+    Parameters
+    ----------
+    bench : Benchmark
+        Where the case comes from.
+    case : Case
+        What to measure.
+    peers : sequence of Contender
+        Those to compare with.
+    limits : Limits
+        Of each worker.
+    """
+
+    def __init__(self, bench: Benchmark, case: Case, peers: Sequence[Contender], limits: Limits) -> None:
+        self.bench, self.case, self.peers, self.limits = bench, case, peers, limits
+        self.problems: dict[Contender, dict[str, str]] = {}
+        self.ok = True
+        self._workers: dict[Contender, WorkerProcess] = {}
+        self._digests: dict[str, Any] = {}
+        self._samples: dict[Contender, list[tuple[bool, float]]] = {}  # disturbed?, seconds
+        self._peak_mb: dict[Contender, float] = {}
+        self._interrupted = False
+
+    def measure(self, repeats: int) -> None:
+        """Prepare every contender, then time ``repeats`` rounds of them, interleaved."""
+        reference = [self.case.reference.contender] if self.case.reference else []
+        self._interrupted = True
+        for contender in (self.bench.ours, *self.peers, *reference):
+            self._guarded(contender, self._prepare)
+        for n in range(repeats):
+            say(f"{self.case.name}: round {n + 1} of {repeats}")
+            for contender in list(self._workers):
+                self._guarded(contender, self._sample)
+        self._interrupted = False
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+
+    def rows(self) -> list[Row]:
+        """Return a row for each contender that was measured, skipped or failed so far."""
+        ours = self._row(self.case.name, None, self.bench.ours)
+        reference = self.case.reference
+        rows = []
+        if reference and (seconds := self._best(reference.contender)):
+            rows.append(self._row(reference.contender.name, None, reference.contender))
+            rows[-1].extra |= reference.describe(seconds)
+            if ours.seconds:
+                ours.extra |= reference.relate(ours.seconds, seconds)
+        elif reference and reference.contender in self.problems:
+            rows.append(self._row(reference.contender.name, None, reference.contender))
+        for peer in self.peers:
+            if peer in self._samples or peer in self.problems:
+                row = self._row(self.case.name, peer.name, self.bench.ours)
+                row.peer_seconds, row.peer_peak_mb = self._best(peer), self._peak_mb.get(peer)
+                row.extra |= ours.extra
+                if self._disturbed(peer):
+                    row.extra["disturbed"] = True
+                for kind, reason in self.problems.get(peer, {}).items():
+                    row.extra[kind] = "; ".join(filter(None, [ours.extra.get(kind), reason]))
+                rows.append(row)
+        if not any(row.peer for row in rows) and (ours.seconds or self.bench.ours in self.problems):
+            rows.append(ours)
+        return rows
+
+    def _row(self, case: str, peer: str | None, contender: Contender) -> Row:
+        """Return a row with the measured side filled in; ours has its troubles marked as such."""
+        row = Row(self.bench.name, case, peer, self.limits.threads)
+        row.seconds, row.peak_mb = self._best(contender), self._peak_mb.get(contender)
+        prefix = "ours: " if contender is self.bench.ours else ""
+        row.extra = {kind: prefix + reason for kind, reason in self.problems.get(contender, {}).items()}
+        if self._disturbed(contender):
+            row.extra["disturbed"] = True
+        if self._interrupted:
+            row.extra["interrupted"] = True
+        return row
+
+    def _guarded(self, contender: Contender, step: Callable[[Contender], None]) -> None:
+        """Take a step of a contender; when it cannot, note why and go on without it."""
+        try:
+            step(contender)
+        except SkippedError as error:
+            self._drop(contender, "skipped", str(error))
+        except FailedError as error:
+            self._drop(contender, "failed", str(error))
+            if isinstance(error, MismatchError):
+                self.ok = False
+
+    def _drop(self, contender: Contender, kind: str, reason: str) -> None:
+        say(f"{self.case.name}: {contender.name} {kind.upper()}: {reason}")
+        self.problems[contender] = {kind: reason}
+        self._samples.pop(contender, None)
+        self._peak_mb.pop(contender, None)
+        if worker := self._workers.pop(contender, None):
+            worker.close()
+        if contender is self.bench.ours:
+            self.ok = False
+
+    def _prepare(self, contender: Contender) -> None:
+        begin = time.monotonic()
+        worker = self._workers[contender] = WorkerProcess(contender, self.limits)
+        versions = worker.start()
+        is_reference = self.case.reference is not None and contender == self.case.reference.contender
+        if self.case.check is not None and not is_reference:
+            self._compare(contender, "tiny case", worker.ask("check", params=self.case.check)["digest"])
+        params = self.case.reference.params if is_reference and self.case.reference else self.case.params
+        digest = worker.ask("prepare", params=params)["digest"]
+        if not is_reference:
+            self._compare(contender, "case", digest)
+        told = ", ".join(f"{name} {version}" for name, version in versions.items())
+        told = f" ({told})" if told else ""
+        say(f"{self.case.name}: {contender.name}{told} ready after {time.monotonic() - begin:.1f} s")
+
+    def _sample(self, contender: Contender) -> None:
+        """Take one sample; one that was disturbed is taken again, and counts only if there is no better."""
+        worker = self._workers[contender]
+        for attempt in range(_ATTEMPTS):
+            load = ForeignLoad(worker.pid, self.limits.threads)
+            reply = worker.ask("run")
+            disturbed = load.is_high()
+            self._peak_mb[contender] = reply["peak_mb"]
+            self._samples.setdefault(contender, []).append((disturbed, reply["seconds"]))
+            if not disturbed:
+                return
+            say(f"{self.case.name}: {contender.name} was disturbed by other processes")
+            if attempt + 1 < _ATTEMPTS:
+                time.sleep(_PAUSE_SECONDS)
+
+    def _best(self, contender: Contender) -> float | None:
+        """Return the best undisturbed sample, else the best."""
+        return min(self._samples[contender])[1] if contender in self._samples else None
+
+    def _disturbed(self, contender: Contender) -> bool:
+        return contender in self._samples and min(self._samples[contender])[0]
+
+    def _compare(self, contender: Contender, where: str, digest: Any) -> None:
+        if contender is self.bench.ours:
+            self._digests[where] = digest
+            return
+        ours = self._digests.get(where)
+        if digest is None or ours is None:
+            return
+        if difference := differ(ours, digest, self.bench.rtol, self.bench.atol):
+            raise MismatchError(f"MISMATCH with ours on the {where}: {difference}")
+
+
+def differ(ours: Any, theirs: Any, rtol: float, atol: float, at: str = "digest") -> str | None:
+    """Tell the first place where two digests are not close, or None.
+
+    Parameters
+    ----------
+    ours, theirs : dict, list, number or other JSON value
+        Compared item by item; a key of only one side is a difference.
+    rtol, atol : float
+        Numbers may differ by ``atol + rtol * abs(ours)``.
+    at : str
+        Name of the place, for the answer.
+    """
+    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
+        items = [(ours[key], theirs[key], f"{at}.{key}") for key in ours]
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        items = [(a, b, f"{at}[{i}]") for i, (a, b) in enumerate(zip(ours, theirs, strict=True))]
+    elif isinstance(ours, int | float) and isinstance(theirs, int | float):
+        close = ours == theirs or abs(ours - theirs) <= atol + rtol * abs(ours)  # a nan is never close
+        return None if close else f"{at} is {theirs:.6g}, ours is {ours:.6g}"
+    else:
+        return None if ours == theirs else f"{at} is {theirs!r:.60}, ours is {ours!r:.60}"
+    return next(filter(None, (differ(a, b, rtol, atol, place) for a, b, place in items)), None)
+
+
+def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
+    """Run a benchmark from the command line.
+
+    Parameters
+    ----------
+    bench : Benchmark
+        Its declaration.
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit status: 0; 1 when ours failed or a peer disagrees with it; 130 after Ctrl-C.
+    """
+    options = _parse(bench, argv)
+    if options.list:
+        print("\n".join([f"case {case.name}" for case in bench.cases] + [f"peer {peer.name}" for peer in bench.peers]))
+        return 0
+    limits = Limits(options.threads, options.timeout, options.max_memory_gb)
+    say(describe_machine(limits.threads))
+    rows: list[Row] = []
+    status = 0
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        for case in options.cases:
+            run = CaseRun(bench, case, options.peers, limits)
+            try:
+                run.measure(options.repeats)
+            finally:
+                run.close()
+                rows += run.rows()
+                if options.json:
+                    for row in run.rows():
+                        print(row.to_json(), flush=True)
+            status = status if run.ok else 1
+    except KeyboardInterrupt:
+        say("interrupted; this is what was measured so far")
+        status = 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if not options.json:
+        print(f"{bench.name}, {limits.threads} threads, best of {options.repeats}; ratio above 1: ours is faster\n")
+        print(format_table(rows))
+    return status
+
+
+def say(text: str) -> None:
+    """Print a line of progress to stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def describe_machine(threads: int) -> str:
+    """Return one line on the processor, its cores, the system and the load."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    return f"{model}, {n_cores} cores, {threads} threads, {platform.platform()}{load}"
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _parse(bench: Benchmark, argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=f"Benchmark {bench.name}: ours against its peers.")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line instead of a table")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default 2)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds; the best counts (default 5)")
+    parser.add_argument("--cases", default="", metavar="TEXT[,TEXT]", help="only cases whose name has one of these")
+    parser.add_argument("--peers", metavar="NAME[,NAME]", help="only these peers; an empty text for none")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds a contender may take (default 300)")
+    parser.add_argument("--max-memory-gb", type=float, default=16, help="memory a contender may take (default 16)")
+    parser.add_argument("--list", action="store_true", help="list cases and peers and stop")
+    options = parser.parse_args(argv)
+    if options.threads < 1 or options.repeats < 1:
+        parser.error("--threads and --repeats must be at least 1")
+    texts = options.cases.split(",")
+    options.cases = [case for case in bench.cases if any(text in case.name for text in texts)]
+    if not options.cases:
+        parser.error(f"no case has any of {texts} in its name; cases: {', '.join(case.name for case in bench.cases)}")
+    by_name = {peer.name: peer for peer in bench.peers}
+    names = list(by_name) if options.peers is None else [name for name in options.peers.split(",") if name]
+    if unknown := set(names) - set(by_name):
+        parser.error(f"no peer is named {', '.join(sorted(unknown))}; peers: {', '.join(by_name)}")
+    options.peers = [by_name[name] for name in names]
+    return options

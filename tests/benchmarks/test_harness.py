@@ -1,0 +1,284 @@
+"""The harness on contenders that behave, and on those that misbehave in one way each."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from benchmarks import harness, load
+from benchmarks.harness import Benchmark, Case, Contender, Reference, Row
+from benchmarks.rows import format_table, round_significant
+from benchmarks.workers import ROOT, SkippedError, find_python, thread_variables
+
+HERE = Path(__file__).resolve().parent
+FIELDS = ["bench", "case", "peer", "threads", "seconds", "peer_seconds", "ratio", "peak_mb", "peer_peak_mb", "extra"]
+
+
+class NoLoad:
+    """Whatever else this machine does, the tests take every sample once."""
+
+    def __init__(self, pid: int, n_cores: int) -> None:
+        pass
+
+    def is_high(self) -> bool:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRELLISWORK_PYTHON", sys.executable)
+    monkeypatch.setenv("TRELLISWORK_BENCH_PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.setattr(harness, "ForeignLoad", NoLoad)
+
+
+def contender(name: str, **keywords: Any) -> Contender:
+    return Contender(name, f"fake_contenders:{name}", **keywords)
+
+
+def benchmark(*peers: str, ours: str = "sums", cases: int = 1, pids: Path | None = None, **case: Any) -> Benchmark:
+    params = {"n": 100} | ({"pids": str(pids)} if pids else {})
+    return Benchmark(
+        name="fake",
+        ours=contender(ours, environment=""),
+        peers=tuple(contender(peer) for peer in peers),
+        cases=tuple(Case(f"n={i}", params, check=params, **case) for i in range(cases)),
+    )
+
+
+def run(bench: Benchmark, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    status = harness.main(bench, ["--json", "--repeats", "1", "--threads", "1", *arguments])
+    return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)  # a zombie would still be there
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_rows_of_a_peer_that_behaves(capsys):
+    status, rows = run(benchmark("sleeps", cases=2), capsys, "--repeats", "3")
+    assert status == 0
+    assert [(row["case"], row["peer"]) for row in rows] == [("n=0", "sleeps"), ("n=1", "sleeps")]
+    for row in rows:
+        assert list(row) == FIELDS
+        assert row["bench"] == "fake"
+        assert row["threads"] == 1
+        assert row["peer_seconds"] >= 0.01 > row["seconds"] > 0
+        assert row["ratio"] == pytest.approx(row["peer_seconds"] / row["seconds"], rel=1e-3)
+        assert row["extra"] == {}
+
+
+def test_misbehaving_peers_do_not_stop_the_others(capsys, tmp_path):
+    pids = tmp_path / "pids"
+    bench = benchmark("raises", "misses", "lacks", "eats", "hangs", "dies", "sleeps", pids=pids)
+    status, rows = run(bench, capsys, "--timeout", "3", "--max-memory-gb", "0.25")
+    assert status == 0
+    extra = {row["peer"]: row["extra"] for row in rows}
+    assert list(extra) == [peer.name for peer in bench.peers]
+    assert extra["raises"] == {"failed": "ValueError: no such luck"}
+    assert extra["misses"] == {"skipped": "ModuleNotFoundError: No module named 'library_that_nobody_has'"}
+    assert extra["lacks"] == {"skipped": "NotImplementedError: no second-order chains"}
+    assert extra["eats"] == {"failed": "took more than 0.25 GB of memory"}
+    assert extra["hangs"] == {"failed": "no answer within 3 s"}
+    assert extra["dies"] == {"failed": "exited with status 3: the last words"}
+    assert extra["sleeps"] == {}
+    for row in rows:
+        assert row["seconds"] > 0
+        assert (row["peer_seconds"] is None) == (row["ratio"] is None) == (row["peer"] != "sleeps")
+    workers = {int(line) for line in pids.read_text().split()}
+    assert len(workers) == 7
+    assert all(is_gone(pid) for pid in workers)
+
+
+def test_a_peer_with_other_results_is_not_timed(capsys):
+    status, rows = run(benchmark("errs", "sleeps"), capsys)
+    assert status == 1
+    assert rows[0]["peer_seconds"] is None
+    assert rows[0]["extra"] == {"failed": "MISMATCH with ours on the tiny case: digest.total is 5050, ours is 4950"}
+    assert rows[1]["extra"] == {}
+
+
+@pytest.mark.parametrize(("ours", "kind"), [("raises", "failed"), ("misses", "skipped")])
+def test_without_ours_the_peers_are_still_measured(capsys, ours, kind):
+    status, (row,) = run(benchmark("sleeps", ours=ours), capsys)
+    assert status == 1
+    assert row["seconds"] is None
+    assert row["ratio"] is None
+    assert row["peer_seconds"] > 0
+    assert row["extra"][kind].startswith("ours: ")
+
+
+def test_missing_environment_is_told(capsys, monkeypatch):
+    monkeypatch.setenv("TRELLISWORK_BENCH_PYTHON", str(HERE / "no-python"))
+    _, (row,) = run(benchmark("sums"), capsys)
+    assert "make setup-bench" in row["extra"]["skipped"]
+    assert "TRELLISWORK_BENCH_PYTHON" in row["extra"]["skipped"]
+
+
+def test_interpreters_are_found_by_environment(monkeypatch):
+    monkeypatch.delenv("TRELLISWORK_PYTHON")
+    assert find_python("").exists()
+    assert find_python("bench") == Path(sys.executable)
+    with pytest.raises(SkippedError, match="TRELLISWORK_BENCH_OLD_PYTHON"):
+        find_python("bench-old")
+
+
+def test_threads_are_set_for_every_library():
+    variables = thread_variables(3)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "TRELLISWORK_THREADS"):
+        assert variables[name] == "3"
+
+
+@pytest.mark.parametrize(("disturbed", "extra"), [([True, False, False], {}), ([True] * 6, {"disturbed": True})])
+def test_disturbed_samples_are_taken_again(capsys, monkeypatch, disturbed, extra):
+    answers = iter(disturbed)
+    monkeypatch.setattr(harness, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(NoLoad, "is_high", lambda self: next(answers))
+    _, (row,) = run(benchmark("sums"), capsys)
+    assert row["ratio"] > 0
+    assert row["extra"] == extra
+    assert next(answers, None) is None
+
+
+@pytest.mark.parametrize(("others", "high"), [(0.0, False), (0.03, False), (5.0, True)])
+def test_load_is_what_the_worker_did_not_cause(monkeypatch, others, high):
+    busy, own = iter([100.0, 101.0 + others]), iter([10.0, 11.0])
+    monkeypatch.setattr(load, "busy_seconds", lambda cores: next(busy))
+    monkeypatch.setattr(load, "process_seconds", lambda pid: next(own))
+    assert load.ForeignLoad(1, 2).is_high() == high
+
+
+@pytest.mark.skipif(not Path("/proc/stat").exists(), reason="needs /proc")
+def test_processor_times_are_read():
+    begin = load.process_seconds(os.getpid())
+    while load.process_seconds(os.getpid()) < begin + 0.05:
+        pass
+    assert load.busy_seconds(sorted(os.sched_getaffinity(0))) > 0.05
+
+
+def test_reference_has_its_row_and_adds_to_the_case(capsys):
+    reference = Reference(contender("sleeps"), {"n": 1}, lambda s: {"rate": 1 / s}, lambda a, b: {"part": a / b})
+    _, (own, row) = run(benchmark("sums", reference=reference), capsys)
+    assert own["case"] == "sleeps"
+    assert own["peer"] is None
+    assert own["extra"] == {"rate": pytest.approx(1 / own["seconds"], rel=1e-3)}
+    assert row["extra"] == {"part": pytest.approx(row["seconds"] / own["seconds"], rel=1e-3)}
+
+
+def test_without_peers_ours_has_a_row(capsys):
+    _, (row,) = run(benchmark("sleeps"), capsys, "--peers", "")
+    assert row["peer"] is None
+    assert row["ratio"] is None
+    assert row["seconds"] > 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc")
+def test_peak_memory_is_what_the_call_takes(capsys):
+    bench = Benchmark("fake", contender("sums", environment=""), (contender("holds"),), (Case("n", {"n": 100}),))
+    _, (row,) = run(bench, capsys)
+    assert row["peak_mb"] < 8
+    assert 60 < row["peer_peak_mb"] < 80
+
+
+def test_cases_and_peers_are_chosen(capsys):
+    _, rows = run(benchmark("sums", "sleeps", cases=3), capsys, "--cases", "=2,=0", "--peers", "sleeps")
+    assert [(row["case"], row["peer"]) for row in rows] == [("n=0", "sleeps"), ("n=2", "sleeps")]
+    assert harness.main(benchmark("sums"), ["--list"]) == 0
+    assert capsys.readouterr().out == "case n=0\npeer sums\n"
+
+
+@pytest.mark.parametrize("arguments", [["--cases", "none such"], ["--peers", "nobody"], ["--repeats", "0"]])
+def test_wrong_arguments_are_refused(arguments):
+    with pytest.raises(SystemExit, match="2"):
+        harness.main(benchmark("sums"), arguments)
+
+
+def test_table_has_the_ratio_first(capsys):
+    assert harness.main(benchmark("sums", "misses"), ["--repeats", "1"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[2].split()[:3] == ["ratio", "case", "peer"]
+    assert lines[4].split()[1:3] == ["n=0", "sums"]
+    assert lines[5].split()[:3] == ["-", "n=0", "misses"]
+    assert "skipped" in lines[5]
+    assert "misses SKIPPED" in err
+
+
+def test_table_is_aligned():
+    row = Row("chain", "S=16", "slow", 2, 0.001, 0.0125, 1.0, 25.0)
+    failed = Row("chain", "S=256", None, 2, 123.4, extra={"failed": "why"})
+    assert format_table([row, failed]).splitlines() == [
+        "ratio  case   peer  ours     peer's   MB   peer's MB",
+        "-----  -----  ----  -------  -------  ---  ---------  -----------",
+        "12.50  S=16   slow  1.00 ms  12.5 ms  1.0       25.0",
+        "    -  S=256  -       123 s        -    -          -  failed: why",
+    ]
+
+
+def test_digests_are_compared_item_by_item():
+    ours = {"log_z": [1.0, float("-inf")], "name": "a", "count": 3}
+    close = {"rtol": 1e-3, "atol": 0.0}
+    assert harness.differ(ours, {"log_z": [1.0005, float("-inf")], "name": "a", "count": 3}, **close) is None
+    for change in (
+        {"log_z": [1.1, float("-inf")]},
+        {"log_z": [float("nan"), float("-inf")]},
+        {"name": "b"},
+        {"more": 1},
+    ):
+        assert harness.differ(ours, ours | change, **close) is not None
+    assert harness.differ([1.0], [1.0, 2.0], **close) is not None
+
+
+def test_floats_are_rounded_to_four_digits():
+    assert round_significant({"a": [0.123456, 123456.0], "b": 12345, "c": "x"}) == {
+        "a": [0.1235, 123500.0],
+        "b": 12345,
+        "c": "x",
+    }
+
+
+def test_ctrl_c_ends_the_workers_and_prints_what_was_measured(tmp_path):
+    pids = tmp_path / "pids"
+    program = f"""
+import sys
+sys.path[:0] = [{str(ROOT)!r}, {str(HERE)!r}]
+from pathlib import Path
+from benchmarks.harness import main
+from test_harness import benchmark
+sys.exit(main(benchmark("sleeps", pids=Path({str(pids)!r})), ["--json", "--repeats", "100000"]))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "round 3 " in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=10)
+    assert process.returncode == 130
+    (row,) = (json.loads(line) for line in out.splitlines())
+    assert row["ratio"] > 0
+    assert row["extra"]["interrupted"] is True
+    assert all(is_gone(int(pid)) for pid in pids.read_text().split())
+
+
+@pytest.mark.parametrize("command", [["-m", "benchmarks.chain"], [str(ROOT / "benchmarks" / "chain.py")]])
+def test_the_chain_benchmark_starts_as_module_and_as_script(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT) if "-m" in command else "")
+    result = subprocess.run(
+        [sys.executable, *command, "--list"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "case viterbi S=256" in result.stdout
+    assert "peer dynamax" in result.stdout

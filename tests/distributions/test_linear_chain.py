@@ -1,0 +1,353 @@
+"""LinearChain: every query against enumeration on both roads, gradients, laws, bad input."""
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from tests.inference.chains import chains
+from tests.oracle.chain import enumerate_batch
+from trelliswork.distributions import LinearChain
+from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
+
+DEVICES = [("kernel", "cpu"), ("torch", "cpu")] + ([("torch", "cuda")] if torch.cuda.is_available() else [])
+both_roads = pytest.mark.parametrize(("backend", "device"), DEVICES)
+
+
+def build(case, backend, device="cpu", **options) -> LinearChain:
+    unary, pairwise = torch.tensor(case.log_unary).to(device), torch.tensor(case.log_pairwise).to(device)
+    return LinearChain(unary, pairwise, lengths=case.lengths, backend=backend, **options)
+
+
+def random_chain(seed=0, shape=(2, 4, 3), pairwise_shape=None, backend="auto", **options) -> LinearChain:
+    generator = torch.Generator().manual_seed(seed)
+    S = shape[2]
+    unary = torch.randn(shape, dtype=torch.float64, generator=generator)
+    pairwise = torch.randn(pairwise_shape or (S, S), dtype=torch.float64, generator=generator)
+    return LinearChain(unary, pairwise, backend=backend, **options)
+
+
+@both_roads
+@given(data=st.data())
+def test_expectations_match_enumeration(backend, device, data):
+    case = data.draw(chains())
+    S = case.log_unary.shape[2]
+    one = build(case, backend, device)
+    log_z, marginals, counts = (x.cpu().numpy() for x in one.expectations())
+    edges = one.edge_marginals().cpu().numpy()
+    for b, want in enumerate(enumerate_batch(*case)):
+        n = case.lengths[b]
+        assert_allclose(log_z[b], want.log_z, rtol=1e-10, atol=1e-10)
+        assert_allclose(marginals[b, :n], want.marginals(S), atol=1e-8)
+        assert_allclose(counts[b], want.edges(S).sum(axis=0), atol=1e-8)
+        assert_allclose(edges[b, : n - 1], want.edges(S), atol=1e-8)
+        assert_allclose(marginals[b, :n].sum(axis=1), float(want.log_z > -np.inf), atol=1e-8)
+
+
+@both_roads
+@given(data=st.data())
+def test_structures_match_enumeration(backend, device, data):
+    case = data.draw(chains(possible=True))
+    one = build(case, backend, device)
+    best, few, hits = one.argmax(), one.topk(4), one.mbr()
+    log_prob = one.log_prob(best.labels)
+    for b, want in enumerate(enumerate_batch(*case)):
+        n = case.lengths[b]
+        order = np.sort(want.scores)[::-1]
+        assert_allclose(best.scores[b].item(), order[0], rtol=1e-12, atol=1e-9)
+        assert_allclose(log_prob[b].item(), order[0] - want.log_z, rtol=1e-9, atol=1e-9)
+        assert log_prob[b] <= 1e-9
+        listed = few.scores[b][few.scores[b] > -torch.inf].tolist()
+        assert_allclose(listed, order[: len(listed)], rtol=1e-12, atol=1e-9)
+        marginals = want.marginals(case.log_unary.shape[2])
+        assert_allclose(hits.scores[b].item(), marginals.max(axis=1).sum(), atol=1e-7)
+        chosen = marginals[np.arange(n), hits.labels[b, :n].cpu().numpy()]
+        assert_allclose(chosen, marginals.max(axis=1), atol=1e-7)
+        assert (hits.labels[b, n:] == -1).all()
+        assert (best.labels[b, n:] == -1).all()
+
+
+@both_roads
+@given(data=st.data())
+def test_entropy_matches_enumeration(backend, device, data):
+    case = data.draw(chains(possible=True))
+    entropy = build(case, backend, device).entropy()
+    for b, want in enumerate(enumerate_batch(*case)):
+        assert_allclose(entropy[b].item(), want.entropy(), atol=1e-6)  # scores of 1e4 leave so many digits
+
+
+@both_roads
+@given(data=st.data())
+def test_evidence_is_renormalised_enumeration(backend, device, data):
+    case = data.draw(chains(possible=True))
+    rng = np.random.default_rng(0)
+    B, T, S = case.log_unary.shape
+    allowed = rng.random((B, T, S)) < 0.6
+    labels = np.where(rng.random((B, T)) < 0.3, rng.integers(0, S, (B, T)), -1)
+    given_evidence = build(case, backend, device).condition(allowed=torch.tensor(allowed), labels=torch.tensor(labels))
+    mask = allowed & ((labels[:, :, None] < 0) | (labels[:, :, None] == np.arange(S)))
+    marginals = given_evidence.marginals().cpu().numpy()
+    log_z = given_evidence.log_partition().tolist()
+    for b, want in enumerate(enumerate_batch(*case)):
+        n = case.lengths[b]
+        consistent = mask[b, np.arange(n), want.labellings].all(axis=1)
+        want.scores = np.where(consistent, want.scores, -np.inf)
+        assert_allclose(log_z[b], want.log_z, rtol=1e-10, atol=1e-10)
+        assert_allclose(marginals[b, :n], want.marginals(S), atol=1e-8)
+
+
+@both_roads
+def test_evidence_log_probability_is_the_divergence(backend, device):
+    one = random_chain(backend=backend)
+    given_evidence = one.condition(labels=torch.tensor([[-1, 2, -1, -1], [0, -1, -1, 1]]))
+    log_probability = given_evidence.log_partition() - one.log_partition()
+    assert (log_probability < 0).all()
+    assert_allclose(given_evidence.kl(one), -log_probability, rtol=1e-10)
+    assert torch.isposinf(one.kl(given_evidence)).all()
+
+
+@both_roads
+@pytest.mark.parametrize(
+    "layouts", [((3, 3), (3, 3)), ((2, 3, 3, 3), (3, 3)), ((3, 3), (1, 3, 3, 3)), ((2, 1, 3, 3), (3, 3))]
+)
+def test_kl_matches_enumeration(backend, device, layouts):
+    p, q = (random_chain(seed, pairwise_shape=s, backend=backend) for seed, s in enumerate(layouts))
+    lengths = np.array([4, 4])
+    pairs = zip(
+        enumerate_batch(p.log_unary.numpy(), p.log_pairwise.numpy(), lengths),
+        enumerate_batch(q.log_unary.numpy(), q.log_pairwise.numpy(), lengths),
+        strict=True,
+    )
+    want = [(a.probabilities * (np.log(a.probabilities) - np.log(b.probabilities))).sum() for a, b in pairs]
+    assert_allclose(p.kl(q), want, rtol=1e-9)
+    assert_allclose(p.kl(p), 0, atol=1e-12)
+
+
+@both_roads
+def test_samples_follow_the_marginals_and_repeat_with_the_seed(backend, device):
+    from scipy.stats import chisquare
+
+    one = random_chain(3, shape=(2, 5, 3), backend=backend, lengths=[5, 2])
+    draws = one.sample(8000, generator=torch.Generator().manual_seed(7))
+    assert torch.equal(draws, one.sample(8000, generator=torch.Generator().manual_seed(7)))
+    assert not torch.equal(draws, one.sample(8000, generator=torch.Generator().manual_seed(8)))
+    assert (draws[:, 1, 2:] == -1).all()
+    pairs = one.edge_marginals()
+    for b, n in enumerate([5, 2]):
+        for t in range(n - 1):
+            seen = np.bincount(draws[:, b, t] * 3 + draws[:, b, t + 1], minlength=9)
+            assert chisquare(seen, 8000 * pairs[b, t].flatten().numpy()).pvalue > 1e-4
+
+
+@both_roads
+@pytest.mark.parametrize("layout", [(3, 3), (2, 3, 3, 3), (1, 3, 3, 3), (2, 1, 3, 3)])
+def test_gradients(backend, device, layout):
+    generator = torch.Generator().manual_seed(0)
+    unary = torch.randn(2, 4, 3, dtype=torch.float64, generator=generator, requires_grad=True)
+    pairwise = torch.randn(layout, dtype=torch.float64, generator=generator, requires_grad=True)
+    start = torch.randn(3, dtype=torch.float64, generator=generator, requires_grad=True)
+    end = torch.randn(3, dtype=torch.float64, generator=generator, requires_grad=True)
+
+    def query(name):
+        def f(unary, pairwise, start, end):
+            one = LinearChain(unary, pairwise, log_start=start, log_end=end, lengths=[4, 2], backend=backend)
+            return (
+                one.log_prob(torch.tensor([[0, 1, 2, 0], [1, 1, 0, 0]])) if name == "log_prob" else getattr(one, name)()
+            )
+
+        return f
+
+    inputs = (unary, pairwise, start, end)
+    assert torch.autograd.gradcheck(query("log_partition"), inputs)
+    assert torch.autograd.gradgradcheck(query("log_partition"), inputs)
+    for name in ("log_prob", "entropy", "marginals", "transition_counts", "edge_marginals"):
+        assert torch.autograd.gradcheck(query(name), inputs), name
+
+
+@both_roads
+def test_gradients_with_impossible_labels_and_sentences(backend, device):
+    unary = torch.randn(2, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    unary[0, 1, 2] = -torch.inf
+    unary[1, 2] = -torch.inf
+    unary.requires_grad_()
+    pairwise = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
+    one = LinearChain(unary, pairwise, backend=backend)
+    one.log_partition()[0].backward()
+    assert_allclose(unary.grad, torch.cat([one.marginals().detach()[:1], torch.zeros(1, 4, 3)]), atol=1e-12)
+    assert unary.grad[0, 1, 2] == 0
+    first = LinearChain(unary[:1], pairwise, backend=backend)
+    (gradient,) = torch.autograd.grad(first.entropy().sum(), unary)
+    assert torch.isfinite(gradient).all()
+    assert gradient[0, 1, 2] == 0
+
+
+@both_roads
+@pytest.mark.parametrize("layout", [(3, 3), (2, 3, 3, 3)])
+def test_gradients_do_not_see_the_padding(backend, device, layout):
+    unary, pairwise = torch.randn(2, 4, 3, dtype=torch.float64), torch.randn(layout, dtype=torch.float64)
+    unary[1, 2:] = torch.nan
+    if len(layout) == 4:
+        pairwise[1, 1:] = torch.nan
+    unary, pairwise = unary.requires_grad_(), pairwise.requires_grad_()
+    one = LinearChain(unary, pairwise, lengths=[4, 2], backend=backend)
+    for value in (one.log_partition(), one.entropy(), one.marginals()[:, :2, 0]):
+        for gradient in torch.autograd.grad(value.sum(), (unary, pairwise), retain_graph=True):
+            assert torch.isfinite(gradient).all()
+
+
+@both_roads
+def test_the_gradient_of_log_z_is_the_marginals(backend, device):
+    one = random_chain(backend=backend)
+    unary, pairwise = one.log_unary.requires_grad_(), one.log_pairwise.requires_grad_()
+    LinearChain(unary, pairwise, backend=backend).log_partition().sum().backward()
+    assert_allclose(unary.grad, LinearChain(unary.detach(), pairwise.detach()).marginals(), atol=1e-12)
+    want = LinearChain(unary.detach(), pairwise.detach()).transition_counts().sum(dim=0)
+    assert_allclose(pairwise.grad, want, atol=1e-12)
+
+
+def test_no_graph_is_kept_without_gradients():
+    unary = torch.zeros(1, 3, 2, requires_grad=True)
+    with torch.no_grad():
+        one = LinearChain(unary, torch.zeros(2, 2))
+        for value in (*one.expectations(), one.edge_marginals(), one.entropy(), one.log_prob(torch.zeros(1, 3).long())):
+            assert not value.requires_grad
+            assert value.grad_fn is None
+    assert LinearChain(unary, torch.zeros(2, 2)).marginals().requires_grad
+
+
+def test_memory_is_linear_in_the_labels():
+    """Transition counts of a long batch: a (B, T, S, S) tensor would take 1.6 GB."""
+    import tracemalloc
+
+    unary, pairwise = torch.zeros(4, 4000, 160), torch.zeros(160, 160)
+    one = LinearChain(unary, pairwise)
+    gc.collect()
+    tracemalloc.start()
+    one.expectations()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60e6
+
+
+@both_roads
+def test_start_end_and_forbidden_transitions(backend, device):
+    rng = np.random.default_rng(4)
+    unary, pairwise, start, end = (rng.normal(size=s) for s in [(2, 4, 3), (3, 3), 3, 3])
+    transitions = np.array([[True, True, False], [True, True, True], [False, True, True]])
+    allowed = rng.random((2, 4, 3)) < 0.8
+    lengths = np.array([4, 3])
+    one = LinearChain(
+        unary, pairwise, log_start=start, log_end=end, lengths=lengths,
+        allowed=allowed, allowed_transitions=transitions, backend=backend,
+    )  # fmt: skip
+    effective = unary.copy()
+    effective[:, 0] += start
+    effective[[0, 1], lengths - 1] += end
+    effective[~allowed] = -np.inf
+    for b, want in enumerate(enumerate_batch(effective, np.where(transitions, pairwise, -np.inf), lengths)):
+        assert_allclose(one.log_partition()[b].item(), want.log_z, rtol=1e-12)
+        assert_allclose(one.marginals()[b, : lengths[b]], want.marginals(3), atol=1e-12)
+
+
+@both_roads
+def test_a_single_position(backend, device):
+    unary = torch.randn(2, 1, 3, dtype=torch.float64)
+    for pairwise in (torch.zeros(3, 3, dtype=torch.float64), torch.zeros(2, 0, 3, 3, dtype=torch.float64)):
+        one = LinearChain(unary, pairwise, backend=backend)
+        assert_allclose(one.marginals()[:, 0], torch.softmax(unary[:, 0], dim=1))
+        assert one.edge_marginals().shape == (2, 0, 3, 3)
+        assert not one.transition_counts().any()
+        assert torch.equal(one.argmax().labels, unary.argmax(dim=2))
+        assert_allclose(one.entropy(), torch.distributions.Categorical(logits=unary[:, 0]).entropy())
+
+
+@both_roads
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_precision_goes_in_and_comes_out(backend, device, dtype):
+    one = LinearChain(torch.randn(2, 3, 4, dtype=dtype), torch.randn(4, 4, dtype=dtype), backend=backend)
+    values = [*one.expectations(), one.edge_marginals(), one.argmax().scores, one.topk(2).scores]
+    values += [one.entropy(), one.kl(one), one.mbr().scores, one.log_prob(one.argmax().labels)]
+    assert {v.dtype for v in values} == {dtype}
+
+
+def test_arrays_and_lists_are_converted():
+    one = LinearChain([[[0.0, 1.0], [2.0, 3.0]]], np.zeros((2, 2)), lengths=[2])
+    assert_allclose(one.log_partition().item(), np.log(np.exp([2, 3, 3, 4]).sum()), rtol=1e-6)
+
+
+@both_roads
+def test_an_impossible_sentence_says_so(backend, device):
+    one = random_chain(backend=backend)
+    allowed = torch.ones(2, 4, 3, dtype=torch.bool)
+    allowed[1, 2] = False
+    broken = one.condition(allowed=allowed)
+    assert broken.log_partition()[1] == -torch.inf
+    assert not broken.marginals()[1].any()
+    assert_allclose(broken.marginals()[0].sum(dim=1), 1)
+    queries = [broken.argmax, lambda: broken.topk(2), broken.sample, broken.entropy, broken.mbr]
+    queries += [lambda: broken.kl(one), lambda: one.kl(broken), lambda: broken.log_prob(torch.zeros(2, 4).long())]
+    for query in queries:
+        with pytest.raises(ImpossibleError, match="sequence 1 has probability zero"):
+            query()
+
+
+@both_roads
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"lengths": [4, 5]}, ValueRangeError, "between 1 and T=4, got 5 for sequence 1"),
+        ({"lengths": torch.tensor([4.0, 4.0])}, ValueRangeError, "lengths must be integers"),
+        ({"log_start": torch.zeros(4)}, ShapeError, r"log_start must have shape \(S,\), got \(4,\)"),
+        ({"log_end": torch.full((3,), torch.nan)}, ValueRangeError, "log_end must hold finite scores"),
+        ({"allowed": torch.ones(2, 4, 3)}, ValueRangeError, "allowed must be boolean"),
+        ({"allowed": torch.ones(2, 3, 3).bool()}, ShapeError, "allowed must have shape"),
+        ({"allowed_transitions": torch.ones(3, 2).bool()}, ShapeError, "allowed_transitions must have shape"),
+    ],
+)
+def test_bad_options_are_refused(backend, device, options, error, message):
+    with pytest.raises(error, match=message):
+        random_chain(backend=backend, **options)
+
+
+@both_roads
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_nan_and_plus_inf_are_refused(backend, device, bad):
+    unary = torch.zeros(2, 3, 4)
+    unary[1, 2, 0] = bad
+    with pytest.raises(ValueRangeError, match=r"log_unary must hold finite scores .* at index \(1, 2, 0\)"):
+        LinearChain(unary, torch.zeros(4, 4), backend=backend)
+    LinearChain(unary, torch.zeros(4, 4), lengths=[3, 2], backend=backend)  # in the padding it does no harm
+    with pytest.raises(ValueRangeError, match="log_pairwise must hold finite scores"):
+        LinearChain(torch.zeros(2, 3, 4), torch.full((4, 4), bad), backend=backend)
+
+
+@both_roads
+def test_bad_queries_are_refused(backend, device):
+    one = random_chain(backend=backend)
+    with pytest.raises(ValueRangeError, match="k must be a positive whole number, got 0"):
+        one.topk(0)
+    with pytest.raises(ValueRangeError, match="n must be a positive whole number, got -1"):
+        one.sample(-1)
+    with pytest.raises(ValueRangeError, match=r"labels must lie between 0 and S-1=2, got 3 at \(0, 0\)"):
+        one.log_prob(torch.full((2, 4), 3))
+    with pytest.raises(ValueRangeError, match=r"labels must lie between -1 and S-1=2, got -2 at \(0, 0\)"):
+        one.condition(labels=torch.full((2, 4), -2))
+    with pytest.raises(ShapeError, match="labels must have shape"):
+        one.log_prob(torch.zeros(2, 3).long())
+    with pytest.raises(ValueRangeError, match="labels must be integers"):
+        one.log_prob(torch.zeros(2, 4))
+    with pytest.raises(ShapeError, match="one shape and the same lengths"):
+        one.kl(random_chain(shape=(2, 3, 3), backend=backend))
+
+
+def test_bad_types_are_refused():
+    with pytest.raises(ValueRangeError, match=r"log_unary must be float32 or float64, got torch\.bfloat16"):
+        LinearChain(torch.zeros(1, 2, 3, dtype=torch.bfloat16), torch.zeros(3, 3))
+    with pytest.raises(ValueRangeError, match="backend must be 'auto', 'kernel' or 'torch', got 'gpu'"):
+        random_chain(backend="gpu")
+    with pytest.raises(ShapeError, match=r"log_unary must have shape \(B, T, S\)"):
+        LinearChain(torch.zeros(0, 2, 3), torch.zeros(3, 3))

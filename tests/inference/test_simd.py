@@ -1,0 +1,64 @@
+"""The vector operations against NumPy, over the whole range of each type."""
+
+import numpy as np
+import pytest
+from numba import njit
+from numpy.testing import assert_allclose
+
+from trelliswork.inference import simd
+from trelliswork.inference.row_kernels import exp_row
+
+
+@njit
+def _exponential(x, out):
+    for k in range(0, x.size, simd.lanes(x)):
+        simd.store(out, k, simd.exponential(simd.load(x, k)))
+
+
+@njit
+def _arithmetic(a, b, out):
+    W = simd.lanes(a)
+    u, v = simd.load(a, 0), simd.load(b, 0)
+    simd.store(out, 0, simd.add(u, v))
+    simd.store(out, W, simd.subtract(u, v))
+    simd.store(out, 2 * W, simd.multiply(u, v))
+    simd.store(out, 3 * W, simd.maximum(u, v))
+    simd.store(out, 4 * W, simd.multiply_add(u, v, simd.spread(a, 2.0)))
+    return simd.total(u), simd.largest(u)
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [(np.float32, -87.2, 88.0), (np.float64, -708.0, 700.0)])
+def test_exponential(dtype, low, high):
+    x = np.linspace(low, high, 64 * 1000).astype(dtype)
+    out = np.empty_like(x)
+    _exponential(x, out)
+    assert_allclose(out, np.exp(x.astype(np.longdouble)).astype(np.float64), rtol=2 * np.finfo(dtype).eps)
+    special = np.tile(np.array([0, -np.inf, 2 * low, -0.0], dtype), 16)
+    out = np.empty_like(special)
+    _exponential(special, out)
+    assert_allclose(out, np.tile([1, 0, 0, 1], 16), rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arithmetic(dtype):
+    rng = np.random.default_rng(0)
+    W = simd.VECTOR_BYTES // np.dtype(dtype).itemsize
+    a, b, out = (rng.normal(size=n).astype(dtype) for n in (W, W, 5 * W))
+    total, largest = _arithmetic(a, b, out)
+    assert_allclose(out.reshape(5, W), [a + b, a - b, a * b, np.maximum(a, b), a * b + 2], rtol=1e-6)
+    assert_allclose(total, a.sum(), rtol=1e-5, atol=1e-6)
+    assert largest == a.max()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 7, 8, 15, 16, 20, 32])
+def test_exp_row(dtype, n):
+    rng = np.random.default_rng(n)
+    source = rng.normal(size=(3, n)).astype(dtype)
+    row = np.full(32, np.nan, dtype)
+    shift = exp_row(source, n, n, dtype(np.nan), row)
+    assert shift == source[1].max()
+    assert_allclose(row[:n], np.exp(source[1] - shift), rtol=1e-6)
+    assert not row[n:].any()
+    assert exp_row(np.full((1, n), -np.inf, dtype), 0, n, dtype(np.nan), row) == -np.inf
+    assert not row.any()

@@ -1,0 +1,78 @@
+"""The thread pool: all ranges are done once, errors arrive, the setting has one place."""
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference import threads
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_every_range_is_done_once(n_threads):
+    done = []
+    with threads.num_threads(n_threads):
+        threads.run(lambda start, stop: done.append((start, stop)), [(k, k + 1) for k in range(50)])
+    assert sorted(done) == [(k, k + 1) for k in range(50)]
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_an_error_reaches_the_caller_and_the_pool_survives(n_threads):
+    def work(start, stop):
+        if start == 7:
+            raise ValueError("seven")
+
+    with threads.num_threads(n_threads):
+        with pytest.raises(ValueError, match="seven"):
+            threads.run(work, [(k, k + 1) for k in range(10)])
+        test_every_range_is_done_once(n_threads)
+
+
+def test_cut_covers_everything_in_multiples():
+    costs = np.random.default_rng(0).integers(1, 100, 103)
+    ranges = threads.cut(costs, multiple=4)
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == 103
+    assert all(a[1] == b[0] for a, b in pairwise(ranges))
+    assert all(start % 4 == 0 for start, _ in ranges)
+    assert len(ranges) == threads.MAX_RANGES
+    assert threads.cut(costs, least=10**9) == [(0, 103)]
+    assert (
+        threads.cut(np.array([1000, 1, 1, 1])) == [(0, 1), (1, 4)] or len(threads.cut(np.array([1000, 1, 1, 1]))) <= 4
+    )
+
+
+def test_the_setting_is_checked_and_restored():
+    before = threads.get_num_threads()
+    with threads.num_threads(7):
+        assert threads.get_num_threads() == 7
+    assert threads.get_num_threads() == before
+    for bad in (0, -1, 1.5):
+        with pytest.raises(ValueRangeError, match="positive whole number"):
+            threads.set_num_threads(bad)
+
+
+def test_the_environment_variable():
+    def ask(value):
+        code = "from trelliswork.inference.threads import get_num_threads as n; print(n())"
+        environment = os.environ | {"TRELLISWORK_THREADS": value}
+        return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+
+    assert ask("3").stdout.strip() == "3"
+    assert "must be a positive whole number" in ask("many").stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_has_its_own_threads():
+    with threads.num_threads(2):
+        threads.run(lambda start, stop: None, [(0, 1), (1, 2)])
+        child = os.fork()
+        if child == 0:
+            threads.run(lambda start, stop: None, [(0, 1), (1, 2)])
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
