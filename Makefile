@@ -22,6 +22,12 @@ setup: .venv/.ready ## make the environment in .venv and compile the kernels
 
 setup-bench: setup $(BENCH)/.ready ## add the peers that benchmarks compare with, in .venv-bench
 
+$(BENCH)/.ready: constraints.txt benchmarks/constraints.txt benchmarks/requirements.txt benchmarks/requirements-nodeps.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install -q -c constraints.txt -c benchmarks/constraints.txt -r benchmarks/requirements.txt
+	$(BENCH)/bin/python -m pip install -q --no-deps -c constraints.txt -c benchmarks/constraints.txt -r benchmarks/requirements-nodeps.txt
+	@touch $@
+
 test: setup ## run the tests (a few minutes)
 	$(BIN)/python -m pytest -m "not slow"
 

@@ -55,10 +55,11 @@ def test_arithmetic(dtype):
 def test_exp_row(dtype, n):
     rng = np.random.default_rng(n)
     source = rng.normal(size=(3, n)).astype(dtype)
-    row = np.full(32, np.nan, dtype)
-    shift = exp_row(source, n, n, dtype(np.nan), row)
+    out = np.full((2, 32), np.nan, dtype)
+    shift = exp_row(source, n, n, out, 32, 32)
     assert shift == source[1].max()
-    assert_allclose(row[:n], np.exp(source[1] - shift), rtol=1e-6)
-    assert not row[n:].any()
-    assert exp_row(np.full((1, n), -np.inf, dtype), 0, n, dtype(np.nan), row) == -np.inf
-    assert not row.any()
+    assert np.isnan(out[0]).all()
+    assert_allclose(out[1, :n], np.exp(source[1] - shift), rtol=1e-6)
+    assert not out[1, n:].any()
+    assert exp_row(np.full((1, n), -np.inf, dtype), 0, n, out, 0, 32) == -np.inf
+    assert not out[0].any()

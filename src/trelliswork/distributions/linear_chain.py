@@ -97,9 +97,8 @@ class LinearChain(Distribution):
             mask = _mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
             pairwise = pairwise.masked_fill(~mask, -torch.inf)
         chain.transition_steps(pairwise.shape, B, T, S)
-        valid = torch.arange(T, device=unary.device) < self.lengths[:, None]
-        self.log_unary = _clean("log_unary", unary, valid)
-        self.log_pairwise = _clean("log_pairwise", pairwise, valid[:, 1:])
+        self.log_unary = _clean("log_unary", unary, self.lengths, 0)
+        self.log_pairwise = _clean("log_pairwise", pairwise, self.lengths, 1)
         self._potentials: chain.Potentials | None = None  # laid out for the kernels
         if self.backend == "kernel":
             if unary.device.type != "cpu":
@@ -329,15 +328,18 @@ def _floats(name: str, values: Any) -> Tensor:
     return tensor
 
 
-def _clean(name: str, scores: Tensor, valid: Tensor) -> Tensor:
-    """Refuse nan and +inf, but in the padding (where ``valid`` is False) put zeros in their place."""
-    values = scores.detach()
-    if values.numel() == 0 or values.max() < torch.inf:  # the maximum is nan if anything is
+def _clean(name: str, scores: Tensor, lengths: Tensor, first: int) -> Tensor:
+    """Refuse nan and +inf, but in the padding put zeros in their place; axis 1 begins with position ``first``."""
+    values: Any = scores.detach()
+    if values.device.type == "cpu":
+        values = values.numpy()  # torch would wake its own threads, which then stand in the way of ours
+    if 0 in values.shape or values.max() < torch.inf:  # the maximum is nan if anything is
         return scores
-    if scores.shape[:-2] != valid.shape and scores.shape[:-1] != valid.shape:
+    if scores.ndim == 2 or len(scores) != len(lengths):
         check_scores(name, _host(values))
+    valid = torch.arange(first, scores.shape[1] + first, device=scores.device) < lengths[:, None]
     check_scores(name, _host(values), _host(valid))
-    return torch.where(valid.reshape(*valid.shape, *[1] * (scores.ndim - valid.ndim)), scores, 0)
+    return torch.where(valid.reshape(*valid.shape, *[1] * (scores.ndim - 2)), scores, 0)
 
 
 def _edge_scores(name: str, values: Any, unary: Tensor) -> Tensor:

@@ -3,8 +3,6 @@
 Numba's disk cache does not notice edits here in the kernels that call it: ``make clean-kernels`` after a change.
 """
 
-import math
-
 import numpy as np
 from numba import njit
 
@@ -12,26 +10,27 @@ from trelliswork.inference.simd import exponential, lanes, largest, load, maximu
 
 
 @njit(nogil=True)
-def exp_row(source, at, n, shift, row):
-    """row (Sp,) = exp(source[at : at + n] - shift), flat indices, padded with zeros to whole vectors.
+def exp_row(source, at, n, out, to, width):
+    """out[to : to + width] = exp(source[at : at + n] - shift), flat indices, with zeros beyond n; return the shift.
 
-    Returns the shift, which is the maximum of the scores if nan came.
+    The shift is the largest score, or -inf if nothing is possible (then all is zero). ``width`` is a whole number of
+    vectors.
     """
-    Sp, W = row.size, lanes(row)
+    W = lanes(out)
     whole = n - n % W
-    for j in range(n - whole):
-        row[whole + j] = source.flat[at + whole + j]
-    for j in range(n, Sp):
-        row[j] = -np.inf
-    if math.isnan(shift):
-        top = load(row, whole) if whole < Sp else spread(row, -np.inf)
-        for k in range(0, whole, W):
-            top = maximum(top, load(source, at + k))
-        shift = largest(top)
-    # With nothing possible all scores are -inf, and -inf - (-inf) would be nan.
-    by = spread(row, shift if shift > -np.inf else row.dtype.type(0))
+    for j in range(whole, n):
+        out.flat[to + j] = source.flat[at + j]
+    for j in range(n, width):
+        out.flat[to + j] = -np.inf
+    top = spread(out, -np.inf)
     for k in range(0, whole, W):
-        store(row, k, exponential(subtract(load(source, at + k), by)))
-    for k in range(whole, Sp, W):
-        store(row, k, exponential(subtract(load(row, k), by)))
+        top = maximum(load(source, at + k), top)
+    for k in range(whole, width, W):
+        top = maximum(load(out, to + k), top)
+    shift = largest(top)
+    by = spread(out, shift if shift > -np.inf else out.dtype.type(0))  # -inf - (-inf) would be nan
+    for k in range(0, whole, W):
+        store(out, to + k, exponential(subtract(load(source, at + k), by)))
+    for k in range(whole, width, W):
+        store(out, to + k, exponential(subtract(load(out, to + k), by)))
     return shift

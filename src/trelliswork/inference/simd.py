@@ -172,9 +172,15 @@ def _exponential(builder: Any, vector: Vector, x: Any) -> Any:
     high = 0.693359375 if bits == 32 else 0.693145751953125
     r = _multiply_add(builder, vector, n, constant(-high), inside)
     r = _multiply_add(builder, vector, n, constant(-_ln2_rest(high)), r)
-    result = constant(1 / math.factorial(degree))
-    for k in reversed(range(degree)):
-        result = _multiply_add(builder, vector, result, r, constant(1 / math.factorial(k)))
+    # Estrin's scheme: neighbours pair up, so the chain of dependent operations is short.
+    terms = [constant(1 / math.factorial(k)) for k in range(degree + 1)]
+    power = r
+    while len(terms) > 1:
+        terms = [_multiply_add(builder, vector, power, b, a) for a, b in zip(terms[::2], terms[1::2], strict=False)] + (
+            terms[-1:] if len(terms) % 2 else []
+        )
+        power = builder.fmul(power, power)
+    result = terms[0]
     exponent = builder.shl(builder.add(builder.bitcast(shifted, integers), whole(bias)), whole(mantissa))
     result = builder.fmul(result, builder.bitcast(exponent, t))
     return builder.select(builder.fcmp_ordered("<", x, constant(smallest)), constant(0.0), result)
@@ -198,11 +204,15 @@ def _reduction(combine: Callable[..., Any], doc: str) -> Any:
 
     def fold(typingctx: Any, a: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            values = [builder.extract_element(args[0], ir.Constant(ir.IntType(32), k)) for k in range(a.width)]
-            while len(values) > 1:
-                half = len(values) // 2
-                values = [combine(builder, values[k], values[k + half]) for k in range(half)]
-            return values[0]
+            value, width = args[0], a.width
+            while width > 1:
+                width //= 2
+                low, high = (
+                    builder.shuffle_vector(value, value, ir.Constant(ir.VectorType(ir.IntType(32), width), part))
+                    for part in (list(range(width)), list(range(width, 2 * width)))
+                )
+                value = combine(builder, low, high)
+            return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
         return a.dtype(a), codegen
 

@@ -103,11 +103,12 @@ def cut(costs: NDArray[np.integer], *, multiple: int = 1, least: int = 1) -> lis
     [(0, 2), (2, 4)]
     """
     n = len(costs)
-    ends = np.concatenate([[0], np.cumsum(costs, dtype=np.float64)])
+    ends = np.cumsum(costs, dtype=np.float64)
     n_ranges = int(min(MAX_RANGES, max(1, ends[-1] // max(least, 1)), -(-n // multiple)))
-    at = np.searchsorted(ends, ends[-1] * np.arange(1, n_ranges) / n_ranges)
-    at = np.unique(np.minimum(-(-at // multiple) * multiple, n))
-    edges = [0, *(int(a) for a in at if 0 < a < n), n]
+    if n_ranges == 1:
+        return [(0, n)]
+    at = np.searchsorted(ends, ends[-1] * np.arange(1, n_ranges) / n_ranges) + 1
+    edges = sorted({0, n, *(min(-(-int(a) // multiple) * multiple, n) for a in at)})
     return list(pairwise(edges))
 
 

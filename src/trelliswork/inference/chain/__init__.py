@@ -57,16 +57,19 @@ class Forward:
     ----------
     log_z : ndarray (B,)
         float64; -inf for a sequence without any possible labelling.
-    alpha : ndarray (B, T, Sp)
-        p(y_t | potentials up to t), rows padded to whole vectors; undefined where ``safe`` is False.
+    emission, alpha : ndarray (B, T, Sp)
+        exp(log_unary - row maximum); p(y_t | potentials up to t). Rows padded to whole vectors, undefined where
+        ``safe`` is False.
+    scale : ndarray (B, T)
+        The sums that alpha was divided by.
     safe : ndarray (B,)
         False for sequences that only log space can hold (underflow, impossible).
     """
 
     potentials: Potentials
+    emission: Floats
     alpha: Floats
     scale: Floats
-    row_max: Floats
     log_z: NDArray[np.float64]
     safe: NDArray[np.bool_]
 
@@ -84,7 +87,7 @@ def forward(potentials: Potentials) -> Forward:
     result.safe &= result.log_z > -np.inf
     if not p.mixing:
         threads.run(_backward_work(result, _Outputs.none(p)), p.ranges)  # marks what underflowed
-    _repair_log_z(result)
+    _repair_log_z(p, result.log_z, result.safe)
     return result
 
 
@@ -112,7 +115,7 @@ def backward(
     """
     out = _Outputs.allocate(forward.potentials, weights, marginals, edges, counts, total)
     threads.run(_backward_work(forward, out), forward.potentials.ranges)
-    return _finish(forward, out)
+    return _finish(forward.potentials, forward.safe, out)
 
 
 def expectations(
@@ -120,18 +123,29 @@ def expectations(
 ) -> tuple[NDArray[np.float64], Expectations]:
     """log Z (B,) and ``backward``'s expectations in one pass over each range of sequences, while it is in the cache."""
     p = potentials
-    result = _allocate(p)
     out = _Outputs.allocate(p, None, marginals, edges, counts, False)
-    ahead, back = _forward_work(result), _backward_work(result, out)
+    log_z, safe = np.empty(len(p.lengths)), np.ones(len(p.lengths), bool)
+    if p.shared and not edges:
+        transition, shift = _exp_transition(p)
+        panels, panels_t = _panels(transition), _panels(np.ascontiguousarray(transition.T))
 
-    def work(start: int, stop: int) -> None:
-        ahead(start, stop)
-        back(start, stop)
+        def work(start: int, stop: int) -> None:
+            kernels.forward_backward(
+                start, stop, p.order, p.lengths, p.log_unary, panels, panels_t, transition, shift, _limit(p),
+                out.weight, out.slot, log_z, safe, out.marginals, out.counts,
+            )  # fmt: skip
+    else:
+
+        def work(start: int, stop: int) -> None:
+            position_kernels.forward_backward(
+                start, stop, p.order, p.lengths, p.log_unary, *_transitions(p), _padded(p), _limit(p),
+                out.weight, out.slot, log_z, safe, out.marginals, out.edges, out.counts,
+            )  # fmt: skip
 
     threads.run(work, p.ranges)
-    result.safe &= result.log_z > -np.inf
-    _repair_log_z(result)
-    return result.log_z, _finish(result, out)
+    safe &= log_z > -np.inf
+    _repair_log_z(p, log_z, safe)
+    return log_z, _finish(p, safe, out)
 
 
 def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
@@ -145,19 +159,17 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
         float64.
     """
     p = potentials
-    labels = np.full(p.log_unary.shape[:2], -1, np.int64)
+    labels, scores = np.full(p.log_unary.shape[:2], -1, np.int64), np.empty(len(p.lengths))
     if p.shared:
-        padded = _pad(p.log_pairwise[0], -np.inf)
-        panels = _panels(padded)
-        into = np.ascontiguousarray(p.log_pairwise[0].T)
+        padded = _pad(p, p.log_pairwise[0], -np.inf)
+        panels, into = _panels(padded), np.ascontiguousarray(padded.T)
 
         def work(start: int, stop: int) -> None:
-            max_kernels.viterbi(start, stop, p.order, p.lengths, p.log_unary, panels, into, labels)
+            max_kernels.viterbi(start, stop, p.order, p.lengths, p.log_unary, panels, into, labels, scores)
 
         threads.run(work, p.ranges)
     else:
-        _run_all(max_kernels.viterbi_positions, p, p.log_unary, *_transitions(p), labels)
-    scores = score(p, labels)
+        _run_all(max_kernels.viterbi_positions, p, p.log_unary, *_transitions(p), labels, scores)
     check_possible(scores, "no labelling to decode")
     return labels, scores
 
@@ -247,19 +259,20 @@ class _Outputs:
             # One sum a range of work, whatever the number of threads: the result does not depend on it.
             slot[p.order] = np.repeat(np.arange(len(p.ranges)), [stop - start for start, stop in p.ranges])
             sums = np.zeros((len(p.ranges), S, S))
-        nodes = np.zeros((B if marginals else 0, T, S), dtype)
+        full = p.lengths.min() == T  # without padding every marginal is written
+        nodes = (np.empty if full else np.zeros)((B if marginals else 0, T, S), dtype)
         pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S), dtype)
         return cls(weight, slot, nodes, pairs, sums, total)
 
 
 def _allocate(p: Potentials) -> Forward:
-    B, T, S = p.log_unary.shape
+    B, T = p.log_unary.shape[:2]
     dtype = p.log_unary.dtype
     return Forward(
         p,
-        alpha=np.empty((B, T, _padded(S, dtype)), dtype),
+        emission=np.empty((B, T, _padded(p)), dtype),
+        alpha=np.empty((B, T, _padded(p)), dtype),
         scale=np.empty((B, T), dtype),
-        row_max=np.empty((B, T), dtype),
         log_z=np.empty(B),
         safe=np.ones(B, bool),
     )
@@ -268,7 +281,7 @@ def _allocate(p: Potentials) -> Forward:
 def _forward_work(result: Forward) -> Callable[[int, int], None]:
     """The forward kernel that suits the transitions, over ranges of ``order``."""
     p = result.potentials
-    out = (_limit(p), result.alpha, result.scale, result.row_max, result.log_z)
+    out = (_limit(p), _everyone(p), result.emission, result.alpha, result.scale, result.log_z)
     if p.shared:
         transition, shift = _exp_transition(p)
         panels = _panels(transition)
@@ -281,31 +294,31 @@ def _forward_work(result: Forward) -> Callable[[int, int], None]:
 def _backward_work(result: Forward, out: _Outputs) -> Callable[[int, int], None]:
     """The backward kernel that suits the transitions and outputs; it also marks the unsafe sequences."""
     p = result.potentials
-    state = (_limit(p), out.weight, out.slot, result.alpha, result.scale, result.row_max, result.safe)
+    state = (_limit(p), out.weight, out.slot, _everyone(p), result.emission, result.alpha, result.scale, result.safe)
     if p.shared and not len(out.edges):
         transition, _ = _exp_transition(p)
         panels = _panels(np.ascontiguousarray(transition.T))
         return lambda start, stop: kernels.backward(
-            start, stop, p.order, p.lengths, p.log_unary, panels, transition, *state, out.marginals, out.counts
+            start, stop, p.order, p.lengths, panels, transition, *state, out.marginals, out.counts
         )
     return lambda start, stop: position_kernels.backward(
-        start, stop, p.order, p.lengths, p.log_unary, *_transitions(p), *state, out.marginals, out.edges, out.counts
+        start, stop, p.order, p.lengths, *_transitions(p), *state, out.marginals, out.edges, out.counts
     )
 
 
-def _repair_log_z(result: Forward) -> None:
+def _repair_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np.bool_]) -> None:
     """Compute log Z of the unsafe sequences in log space."""
-    which = np.flatnonzero(~result.safe)
+    which = np.flatnonzero(~safe)
     if which.size:
-        result.log_z[which] = _log_forward(result.potentials.take(which))[0]
+        log_z[which] = _log_forward(p.take(which))[0]
 
 
-def _finish(result: Forward, out: _Outputs) -> Expectations:
+def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectations:
     """Compute what the unsafe sequences lack in log space; sum the counts if asked."""
-    which = np.flatnonzero(~result.safe)
+    which = np.flatnonzero(~safe)
     edges, counts = len(out.edges) > 0, len(out.counts) > 0
     if which.size:
-        nodes, pairs, sums = _log_expectations(result.potentials.take(which), edges=edges, counts=counts)
+        nodes, pairs, sums = _log_expectations(p.take(which), edges=edges, counts=counts)
         by = out.weight[which].astype(np.float64)[:, None, None]
         if len(out.marginals):
             out.marginals[which] = by * nodes
@@ -340,6 +353,11 @@ def _log_expectations(p: Potentials, edges: bool, counts: bool) -> tuple[Floats,
     return nodes, pairs, sums
 
 
+def _everyone(p: Potentials) -> Integers:
+    """Each sequence has a place of its own in the arrays of a forward pass."""
+    return np.arange(len(p.lengths))
+
+
 def _limit(p: Potentials) -> np.floating:
     dtype = p.log_unary.dtype
     return dtype.type(LIMIT[dtype])
@@ -361,15 +379,15 @@ def _run_all(kernel: Any, p: Potentials, *arguments: object) -> None:
     )
 
 
-def _padded(n_states: int, dtype: np.dtype[Any]) -> int:
+def _padded(p: Potentials) -> int:
     """S rounded up to whole strips of two vectors."""
-    wide = 2 * VECTOR_BYTES // dtype.itemsize
-    return -(-n_states // wide) * wide
+    wide = 2 * VECTOR_BYTES // p.log_unary.dtype.itemsize
+    return -(-p.log_unary.shape[2] // wide) * wide
 
 
-def _pad(matrix: Floats, value: float) -> Floats:
-    Sp = _padded(len(matrix), matrix.dtype)
-    padded = np.full((Sp, Sp), value, matrix.dtype)
+def _pad(p: Potentials, matrix: Floats, value: float) -> Floats:
+    """The matrix (S, S) filled up to (Sp, Sp)."""
+    padded = np.full((_padded(p), _padded(p)), value, matrix.dtype)
     padded[: len(matrix), : len(matrix)] = matrix
     return padded
 
@@ -380,7 +398,7 @@ def _exp_transition(p: Potentials) -> tuple[Floats, float]:
     shift = log_pairwise.max()
     if not shift > -np.inf:
         shift = log_pairwise.dtype.type(0)
-    return _pad(np.exp(log_pairwise - shift), 0), float(shift)
+    return _pad(p, np.exp(log_pairwise - shift), 0), float(shift)
 
 
 def _panels(padded: Floats) -> Floats:

@@ -59,127 +59,6 @@ def _product(rows, panels, out):
 
 
 @njit(cache=True, nogil=True)
-def forward(start, stop, order, lengths, log_unary, panels, log_shift, limit, alpha, scale, row_max, log_z):
-    """Fill alpha (B, T, Sp), scale and row_max (B, T), log_z (B,) for ``order[start:stop]``, longest first."""
-    T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
-    rows = np.zeros((ROWS, Sp), alpha.dtype)
-    prior = np.empty((ROWS, Sp), alpha.dtype)
-    unary = np.empty(Sp, alpha.dtype)
-    mass = np.empty(ROWS)  # product of the scales since the last logarithm
-    shifts = np.empty(ROWS)
-    nan = alpha.dtype.type(np.nan)
-    for group in range(start, stop, ROWS):
-        n = min(ROWS, stop - group)
-        prior[:] = 1
-        mass[:] = 1
-        for r in range(n):
-            b = order[group + r]
-            log_z[b] = 0
-            shifts[r] = (lengths[b] - 1) * log_shift
-        for t in range(lengths[order[group]]):
-            if t > 0:
-                _product(rows, panels, prior)
-            for r in range(n):
-                b = order[group + r]
-                if t >= lengths[b]:
-                    break  # sorted by length: the others have ended too
-                row = r * Sp
-                shift = exp_row(log_unary, (b * T + t) * S, S, nan, unary)
-                mass_here = spread(rows, 0.0)
-                for k in range(0, Sp, W):
-                    product = multiply(load(prior, row + k), load(unary, k))
-                    store(rows, row + k, product)
-                    mass_here = add(mass_here, product)
-                c = total(mass_here)
-                if c * limit < 1:
-                    c = alpha.dtype.type(0)  # too small to divide by: unsafe
-                inverse = spread(rows, 1 / c if c > 0 else c)
-                here = (b * T + t) * Sp
-                for k in range(0, Sp, W):
-                    value = multiply(load(rows, row + k), inverse)
-                    store(rows, row + k, value)
-                    store(alpha, here + k, value)
-                scale[b, t] = c
-                row_max[b, t] = shift
-                shifts[r] += shift
-                mass[r] *= c
-                if not 1e-20 < mass[r] < 1e20:  # a logarithm now and then, not at every position
-                    log_z[b] += math.log(mass[r]) if mass[r] > 0 else -np.inf
-                    mass[r] = 1
-        for r in range(n):
-            log_z[order[group + r]] += math.log(mass[r]) + shifts[r]
-
-
-@njit(cache=True, nogil=True)
-def backward(
-    start, stop, order, lengths, log_unary, panels, transition, limit, weight, slot,
-    alpha, scale, row_max, safe, marginals, counts,
-):  # fmt: skip
-    """Fill weighted marginals (B, T, S), add weighted counts to counts[slot[b]]; clear ``safe`` where w exceeds limit.
-
-    ``panels`` holds the transpose of ``transition`` (Sp, Sp). Either output is left out when its axis 0 is empty.
-    Sequences already marked unsafe are passed over.
-    """
-    T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
-    whole = S - S % W
-    beta = np.zeros((ROWS, Sp), alpha.dtype)
-    w = np.zeros((ROWS, Sp), alpha.dtype)
-    unary = np.empty(Sp, alpha.dtype)
-    kept = np.empty((ROWS, BLOCK if counts.shape[0] else 0, Sp), alpha.dtype)
-    tile = np.empty((ROWS, Sp), alpha.dtype)
-    for group in range(start, stop, ROWS):
-        n = min(ROWS, stop - group)
-        w[:] = 0
-        for t in range(lengths[order[group]] - 1, -1, -1):
-            if t < lengths[order[group]] - 1:
-                _product(w, panels, beta)
-            for r in range(n):
-                b = order[group + r]
-                if t >= lengths[b]:
-                    break
-                row, here = r * Sp, (b * T + t) * Sp
-                if not safe[b]:
-                    w[r] = 0
-                    continue
-                if t == lengths[b] - 1:
-                    beta[r] = 1
-                mass = spread(beta, 0.0)
-                for k in range(0, Sp, W):
-                    mass = fma(load(alpha, here + k), load(beta, row + k), mass)
-                # The mass is 1 but for rounding; dividing by it keeps long sequences from drifting.
-                m = total(mass)
-                correction = 1 / m if m > 0 else m
-                if marginals.shape[0]:
-                    out, by = (b * T + t) * S, correction * weight[b]
-                    for k in range(0, whole, W):
-                        product = multiply(load(alpha, here + k), load(beta, row + k))
-                        store(marginals, out + k, multiply(product, spread(alpha, by)))
-                    for j in range(whole, S):
-                        marginals[b, t, j] = alpha[b, t, j] * beta[r, j] * by
-                if t == 0:
-                    safe[b] = safe[b] and m > 0
-                    continue
-                exp_row(log_unary, (b * T + t) * S, S, row_max[b, t], unary)
-                c = scale[b, t]
-                by_scale = spread(w, correction / c if c > 0 else c)
-                top = spread(w, 0.0)
-                to = (r * BLOCK + t % BLOCK) * Sp
-                for k in range(0, Sp, W):
-                    value = multiply(multiply(load(unary, k), load(beta, row + k)), by_scale)
-                    store(w, row + k, value)
-                    if counts.shape[0]:
-                        store(kept, to + k, value)
-                    top = maximum(value, top)
-                if not (c > 0 and m > 0 and largest(top) <= limit):
-                    safe[b] = False
-                    w[r] = 0
-                    continue
-                if counts.shape[0] and (t == 1 or t % BLOCK == 0):
-                    last = min(lengths[b] - 1, t - t % BLOCK + BLOCK - 1)
-                    _add_counts(alpha, here - Sp, kept, to, last - t + 1, transition, weight[b], tile, counts[slot[b]])
-
-
-@njit(cache=True, nogil=True)
 def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, counts):
     """counts (S, S) += weight * transition * sum over n_steps of alpha_{t-1} w_t^T.
 
@@ -217,3 +96,142 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, cou
             out, here = counts[i + r], tile[r]
             for j in range(S):
                 out[j] += weight * here[j]
+
+
+@njit(cache=True, nogil=True)
+def forward(start, stop, order, lengths, log_unary, panels, log_shift, limit, place, emission, alpha, scale, log_z):
+    """Fill emission (e) and alpha (., T, Sp), scale (., T), all at place[b], and log_z (B,) for ``order[start:stop]``.
+
+    ``order`` lists the sequences longest first.
+    """
+    T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
+    rows = np.zeros((ROWS, Sp), alpha.dtype)
+    prior = np.empty((ROWS, Sp), alpha.dtype)
+    mass = np.empty(ROWS)  # product of the scales since the last logarithm
+    for group in range(start, stop, ROWS):
+        n = min(ROWS, stop - group)
+        prior[:] = 1
+        mass[:] = 1
+        for r in range(n):
+            b = order[group + r]
+            shifts = (lengths[b] - 1) * log_shift
+            for t in range(lengths[b]):
+                shifts += exp_row(log_unary, (b * T + t) * S, S, emission, (place[b] * T + t) * Sp, Sp)
+            log_z[b] = shifts
+        for t in range(lengths[order[group]]):
+            if t > 0:
+                _product(rows, panels, prior)
+            for r in range(n):
+                b = order[group + r]
+                if t >= lengths[b]:
+                    break  # sorted by length: the others have ended too
+                row, here = r * Sp, (place[b] * T + t) * Sp
+                sums = spread(rows, 0.0)
+                for k in range(0, Sp, W):
+                    product = multiply(load(prior, row + k), load(emission, here + k))
+                    store(rows, row + k, product)
+                    sums = add(sums, product)
+                c = total(sums)
+                if c * limit < 1:
+                    c = alpha.dtype.type(0)  # too small to divide by: unsafe
+                inverse = spread(rows, 1 / c if c > 0 else c)
+                for k in range(0, Sp, W):
+                    value = multiply(load(rows, row + k), inverse)
+                    store(rows, row + k, value)
+                    store(alpha, here + k, value)
+                scale[place[b], t] = c
+                mass[r] *= c
+                if not 1e-20 < mass[r] < 1e20:  # a logarithm now and then, not at every position
+                    log_z[b] += math.log(mass[r]) if mass[r] > 0 else -np.inf
+                    mass[r] = 1
+        for r in range(n):
+            log_z[order[group + r]] += math.log(mass[r])
+
+
+@njit(cache=True, nogil=True)
+def backward(
+    start, stop, order, lengths, panels, transition, limit, weight, slot,
+    place, emission, alpha, scale, safe, marginals, counts,
+):  # fmt: skip
+    """Fill weighted marginals (B, T, S), add weighted counts to counts[slot[b]]; clear ``safe`` where w exceeds limit.
+
+    ``panels`` holds the transpose of ``transition`` (Sp, Sp). Either output is left out when its axis 0 is empty.
+    Sequences already marked unsafe are passed over.
+    """
+    T, S, Sp, W = alpha.shape[1], marginals.shape[2], alpha.shape[2], lanes(alpha)
+    whole = S - S % W
+    beta = np.zeros((ROWS, Sp), alpha.dtype)
+    w = np.zeros((ROWS, Sp), alpha.dtype)
+    kept = np.empty((ROWS, BLOCK if counts.shape[0] else 0, Sp), alpha.dtype)
+    tile = np.empty((ROWS, Sp), alpha.dtype)
+    for group in range(start, stop, ROWS):
+        n = min(ROWS, stop - group)
+        w[:] = 0
+        for t in range(lengths[order[group]] - 1, -1, -1):
+            if t < lengths[order[group]] - 1:
+                _product(w, panels, beta)
+            for r in range(n):
+                b = order[group + r]
+                if t >= lengths[b]:
+                    break
+                row, here = r * Sp, (place[b] * T + t) * Sp
+                if not safe[b]:
+                    w[r] = 0
+                    continue
+                if t == lengths[b] - 1:
+                    beta[r] = 1
+                sums = spread(beta, 0.0)
+                for k in range(0, Sp, W):
+                    sums = fma(load(alpha, here + k), load(beta, row + k), sums)
+                # The mass is 1 but for rounding; dividing by it keeps long sequences from drifting.
+                m = total(sums)
+                correction = 1 / m if m > 0 else m
+                if marginals.shape[0]:
+                    out, by = (b * T + t) * S, correction * weight[b]
+                    for k in range(0, whole, W):
+                        product = multiply(load(alpha, here + k), load(beta, row + k))
+                        store(marginals, out + k, multiply(product, spread(alpha, by)))
+                    for j in range(whole, S):
+                        marginals[b, t, j] = alpha[place[b], t, j] * beta[r, j] * by
+                if t == 0:
+                    safe[b] = safe[b] and m > 0
+                    continue
+                c = scale[place[b], t]
+                by_scale = spread(w, correction / c if c > 0 else c)
+                top = spread(w, 0.0)
+                to = (r * BLOCK + t % BLOCK) * Sp
+                for k in range(0, Sp, W):
+                    value = multiply(multiply(load(emission, here + k), load(beta, row + k)), by_scale)
+                    store(w, row + k, value)
+                    if counts.shape[0]:
+                        store(kept, to + k, value)
+                    top = maximum(value, top)
+                if not (c > 0 and m > 0 and largest(top) <= limit):
+                    safe[b] = False
+                    w[r] = 0
+                    continue
+                if counts.shape[0] and (t == 1 or t % BLOCK == 0):
+                    last = min(lengths[b] - 1, t - t % BLOCK + BLOCK - 1)
+                    _add_counts(alpha, here - Sp, kept, to, last - t + 1, transition, weight[b], tile, counts[slot[b]])
+
+
+@njit(cache=True, nogil=True)
+def forward_backward(
+    start, stop, order, lengths, log_unary, panels, panels_t, transition, log_shift, limit, weight, slot,
+    log_z, safe, marginals, counts,
+):  # fmt: skip
+    """Both passes, group by group: alpha is forgotten while it is still in the cache."""
+    T, Sp = log_unary.shape[1], transition.shape[0]
+    emission = np.empty((ROWS, T, Sp), log_unary.dtype)
+    alpha = np.empty((ROWS, T, Sp), log_unary.dtype)
+    scale = np.empty((ROWS, T), log_unary.dtype)
+    place = np.empty(len(lengths), np.int64)
+    for group in range(start, stop, ROWS):
+        end = min(group + ROWS, stop)
+        for r in range(end - group):
+            place[order[group + r]] = r
+        forward(group, end, order, lengths, log_unary, panels, log_shift, limit, place, emission, alpha, scale, log_z)
+        backward(
+            group, end, order, lengths, panels_t, transition, limit, weight, slot,
+            place, emission, alpha, scale, safe, marginals, counts,
+        )  # fmt: skip

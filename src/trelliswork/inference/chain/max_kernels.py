@@ -10,7 +10,7 @@ largest delta is taken out at every position, so that float32 keeps its digits o
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import add, lanes, load, maximum, spread, store
+from trelliswork.inference.simd import add, lanes, largest, load, maximum, spread, store, subtract
 
 ROWS = 4
 
@@ -47,46 +47,58 @@ def _max_product(rows, panels, out):
 
 
 @njit(cache=True, nogil=True)
-def _finish(row, scores, delta):
-    """delta (Sp) = row + scores, less its maximum; -inf in the padding."""
-    S = scores.size
-    top = row.dtype.type(-np.inf)
-    for j in range(S):
-        delta[j] = row[j] + scores[j]
-        top = max(top, delta[j])
-    if top > -np.inf:
-        for j in range(S):
-            delta[j] -= top
-    for j in range(S, delta.size):
-        delta[j] = -np.inf
+def _finish(source, at, n, prior, rows, row):
+    """rows = prior + source[at : at + n], less its maximum, in the Sp numbers from flat index ``row``; -inf beyond n.
 
-
-@njit(cache=True, nogil=True)
-def _trace(log_pairwise_t, delta, labels):
-    """Labels (T,) of the best path; ``log_pairwise_t`` (S, S) is transposed: the previous label is its axis 1."""
-    T, S = labels.size, log_pairwise_t.shape[0]
-    j = np.argmax(delta[T - 1, :S])
-    labels[T - 1] = j
-    for t in range(T - 2, -1, -1):
-        into, here = log_pairwise_t[j], delta[t]
-        j, top = 0, here[0] + into[0]
-        for i in range(1, S):
-            value = here[i] + into[i]
-            if value > top:
-                j, top = i, value
-        labels[t] = j
-
-
-@njit(cache=True, nogil=True)
-def viterbi(start, stop, order, lengths, log_unary, panels, log_pairwise_t, labels):
-    """Fill labels (B, T) for ``order[start:stop]``, longest first.
-
-    A sequence without any possible labelling gets labels of score -inf.
+    ``prior`` is -inf beyond n already, but for the first position.
     """
-    Sp = panels.shape[1]
+    Sp, W = rows.shape[1], lanes(rows)
+    whole = n - n % W
+    top = spread(rows, -np.inf)
+    for k in range(0, whole, W):
+        value = add(load(prior, row + k), load(source, at + k))
+        store(rows, row + k, value)
+        top = maximum(value, top)
+    best = largest(top)
+    for k in range(whole, n):
+        value = prior.flat[row + k] + source.flat[at + k]
+        rows.flat[row + k] = value
+        best = max(best, value)
+    for k in range(n, Sp):
+        rows.flat[row + k] = -np.inf
+    if best > -np.inf:
+        by = spread(rows, best)
+        for k in range(0, Sp, W):
+            store(rows, row + k, subtract(load(rows, row + k), by))
+
+
+@njit(cache=True, nogil=True)
+def _best_before(delta, at, into, to, Sp):
+    """The smallest i with the largest delta[at + i] + into[to + i], flat indices."""
+    W = lanes(delta)
+    top = add(load(delta, at), load(into, to))
+    for k in range(W, Sp, W):
+        top = maximum(add(load(delta, at + k), load(into, to + k)), top)
+    best = largest(top)
+    for i in range(Sp):
+        if delta.flat[at + i] + into.flat[to + i] == best:
+            return i
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def viterbi(start, stop, order, lengths, log_unary, panels, into, labels, scores):
+    """Fill labels (B, T) and scores (B,) for ``order[start:stop]``, longest first.
+
+    ``into`` (Sp, Sp) is the transposed log P, padded with -inf: row j holds the scores of stepping into j.
+    A sequence without any possible labelling gets the score -inf.
+    """
+    T, S, Sp = log_unary.shape[1], log_unary.shape[2], panels.shape[1]
     rows = np.full((ROWS, Sp), -np.inf, log_unary.dtype)
     prior = np.empty((ROWS, Sp), log_unary.dtype)
-    delta = np.empty((ROWS, lengths[order[start]], Sp), log_unary.dtype)
+    longest = lengths[order[start]]
+    delta = np.empty((ROWS, longest, Sp), log_unary.dtype)
+    nowhere = np.zeros((1, Sp), log_unary.dtype)
     for group in range(start, stop, ROWS):
         n = min(ROWS, stop - group)
         prior[:] = 0
@@ -97,15 +109,24 @@ def viterbi(start, stop, order, lengths, log_unary, panels, log_pairwise_t, labe
                 b = order[group + r]
                 if t >= lengths[b]:
                     break
-                _finish(prior[r], log_unary[b, t], rows[r])
+                _finish(log_unary, (b * T + t) * S, S, prior, rows, r * Sp)
                 delta[r, t] = rows[r]
         for r in range(n):
             b = order[group + r]
-            _trace(log_pairwise_t, delta[r], labels[b, : lengths[b]])
+            j = _best_before(delta, (r * longest + lengths[b] - 1) * Sp, nowhere, 0, Sp)
+            labels[b, lengths[b] - 1] = j
+            score = np.float64(log_unary[b, lengths[b] - 1, j])
+            for t in range(lengths[b] - 2, -1, -1):
+                i = _best_before(delta, (r * longest + t) * Sp, into, j * Sp, Sp)
+                score += into[j, i]
+                score += log_unary[b, t, i]
+                labels[b, t] = i
+                j = i
+            scores[b] = score
 
 
 @njit(cache=True, nogil=True)
-def viterbi_positions(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, labels):
+def viterbi_positions(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, labels, scores):
     """The same for transitions that change with the position (see ``position_kernels``)."""
     T, S = log_unary.shape[1:]
     delta = np.empty((T, S), log_unary.dtype)
@@ -121,9 +142,18 @@ def viterbi_positions(start, stop, lengths, log_unary, log_pairwise, batch_step,
                     for j in range(S):
                         value = before + matrix[i, j]
                         best[j] = value if value > best[j] else best[j]
-            _finish(best, log_unary[b, t], delta[t])
+            delta[t] = best + log_unary[b, t]
+            top = delta[t].max()
+            if top > -np.inf:
+                delta[t] -= top
         j = np.argmax(delta[lengths[b] - 1])
         labels[b, lengths[b] - 1] = j
+        score = np.float64(log_unary[b, lengths[b] - 1, j])
         for t in range(lengths[b] - 2, -1, -1):
-            j = np.argmax(delta[t] + log_pairwise[b * batch_step + t * time_step, :, j])
-            labels[b, t] = j
+            matrix = log_pairwise[b * batch_step + t * time_step]
+            i = np.argmax(delta[t] + matrix[:, j])
+            score += matrix[i, j]
+            score += log_unary[b, t, i]
+            labels[b, t] = i
+            j = i
+        scores[b] = score

@@ -48,14 +48,13 @@ def _exp_matrix(scores, matrix):
 
 @njit(cache=True, nogil=True)
 def forward(
-    start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step, limit, alpha, scale, row_max, log_z
-):
-    """Fill alpha (B, T, Sp), scale and row_max (B, T), log_z (B,) for ``order[start:stop]``."""
+    start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step, limit,
+    place, emission, alpha, scale, log_z,
+):  # fmt: skip
+    """Fill emission and alpha (., T, Sp), scale (., T), all at place[b], and log_z (B,) for ``order[start:stop]``."""
     T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
     matrix = np.empty((S, Sp), alpha.dtype)
-    unary = np.empty(Sp, alpha.dtype)
     prior = np.empty(Sp, alpha.dtype)
-    nan = alpha.dtype.type(np.nan)
     for at in range(start, stop):
         b = order[at]
         log_z[b] = 0
@@ -63,17 +62,18 @@ def forward(
         for t in range(lengths[b]):
             if t > 0:
                 log_z[b] += _exp_matrix(log_pairwise[b * batch_step + (t - 1) * time_step], matrix)
-                before = alpha[b, t - 1]
+                before = alpha[place[b], t - 1]
                 for k in range(0, Sp, W):
                     mass = spread(alpha, 0.0)
                     for i in range(S):
                         mass = fma(spread(alpha, before[i]), load(matrix, i * Sp + k), mass)
                     store(prior, k, mass)
-            shift = exp_row(log_unary, (b * T + t) * S, S, nan, unary)
-            here = alpha[b, t]
+            at_row = (place[b] * T + t) * Sp
+            log_z[b] += exp_row(log_unary, (b * T + t) * S, S, emission, at_row, Sp)
+            here = alpha[place[b], t]
             mass = spread(alpha, 0.0)
             for k in range(0, Sp, W):
-                product = multiply(load(prior, k), load(unary, k))
+                product = multiply(load(prior, k), load(emission, at_row + k))
                 store(here, k, product)
                 mass = add(mass, product)
             c = total(mass)
@@ -82,23 +82,21 @@ def forward(
             inverse = spread(alpha, 1 / c if c > 0 else c)
             for k in range(0, Sp, W):
                 store(here, k, multiply(load(here, k), inverse))
-            scale[b, t] = c
-            row_max[b, t] = shift
-            log_z[b] += (math.log(np.float64(c)) if c > 0 else -np.inf) + shift
+            scale[place[b], t] = c
+            log_z[b] += math.log(np.float64(c)) if c > 0 else -np.inf
 
 
 @njit(cache=True, nogil=True)
 def backward(
-    start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step, limit, weight, slot,
-    alpha, scale, row_max, safe, marginals, edges, counts,
+    start, stop, order, lengths, log_pairwise, batch_step, time_step, limit, weight, slot,
+    place, emission, alpha, scale, safe, marginals, edges, counts,
 ):  # fmt: skip
     """Fill weighted marginals (B, T, S) and edges (B, T-1, S, S), add to counts[slot[b]]; clear ``safe`` past limit.
 
     An output whose axis 0 is empty is left out. Sequences already marked unsafe are passed over.
     """
-    T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
+    T, S, Sp, W = alpha.shape[1], log_pairwise.shape[1], alpha.shape[2], lanes(alpha)
     matrix = np.empty((S, Sp), alpha.dtype)
-    unary = np.empty(Sp, alpha.dtype)
     beta = np.empty(Sp, alpha.dtype)
     w = np.empty(Sp, alpha.dtype)
     want_edges, want_counts = edges.shape[0] > 0, counts.shape[0] > 0
@@ -108,7 +106,7 @@ def backward(
             continue
         beta[:] = 1
         for t in range(lengths[b] - 1, -1, -1):
-            here = alpha[b, t]
+            here = alpha[place[b], t]
             mass = spread(alpha, 0.0)
             for k in range(0, Sp, W):
                 mass = fma(load(here, k), load(beta, k), mass)
@@ -121,12 +119,12 @@ def backward(
                 if not m > 0:
                     safe[b] = False
                 break
-            exp_row(log_unary, (b * T + t) * S, S, row_max[b, t], unary)
-            c = scale[b, t]
+            c = scale[place[b], t]
+            at_row = (place[b] * T + t) * Sp
             by_scale = spread(alpha, correction / c if c > 0 else c)
             top = spread(alpha, 0.0)
             for k in range(0, Sp, W):
-                value = multiply(multiply(load(unary, k), load(beta, k)), by_scale)
+                value = multiply(multiply(load(emission, at_row + k), load(beta, k)), by_scale)
                 store(w, k, value)
                 top = maximum(value, top)
             if not (c > 0 and m > 0 and largest(top) <= limit):
@@ -142,10 +140,32 @@ def backward(
                     mass = add(mass, product)
                 beta[i] = total(mass)
                 if want_edges or want_counts:
-                    x = alpha[b, t - 1, i] * weight[b]
+                    x = alpha[place[b], t - 1, i] * weight[b]
                     for j in range(S):
                         p = x * matrix[i, j]
                         if want_edges:
                             edges[b, t - 1, i, j] = p
                         if want_counts:
                             counts[slot[b], i, j] += p
+
+
+@njit(cache=True, nogil=True)
+def forward_backward(
+    start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step, n_padded, limit, weight, slot,
+    log_z, safe, marginals, edges, counts,
+):  # fmt: skip
+    """Both passes, sequence by sequence: alpha is forgotten while it is still in the cache."""
+    T = log_unary.shape[1]
+    emission = np.empty((1, T, n_padded), log_unary.dtype)
+    alpha = np.empty((1, T, n_padded), log_unary.dtype)
+    scale = np.empty((1, T), log_unary.dtype)
+    place = np.zeros(len(lengths), np.int64)
+    for at in range(start, stop):
+        forward(
+            at, at + 1, order, lengths, log_unary, log_pairwise, batch_step, time_step, limit,
+            place, emission, alpha, scale, log_z,
+        )  # fmt: skip
+        backward(
+            at, at + 1, order, lengths, log_pairwise, batch_step, time_step, limit, weight, slot,
+            place, emission, alpha, scale, safe, marginals, edges, counts,
+        )  # fmt: skip
