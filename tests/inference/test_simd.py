@@ -50,6 +50,21 @@ def test_arithmetic(dtype):
     assert largest == a.max()
 
 
+@njit
+def _first_equal(a, b):
+    return simd.first_equal(simd.load(a, 0), simd.load(b, 0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_first_equal(dtype):
+    W = simd.VECTOR_BYTES // np.dtype(dtype).itemsize
+    a = np.arange(W, dtype=dtype)
+    for lane in range(W):
+        b = np.where(np.arange(W) >= lane, a, -1).astype(dtype)
+        assert _first_equal(a, b) == lane
+    assert _first_equal(a, a + 1) == W
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [1, 7, 8, 15, 16, 20, 32])
 def test_exp_row(dtype, n):

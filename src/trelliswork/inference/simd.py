@@ -224,3 +224,16 @@ total = _reduction(lambda builder, a, b: builder.fadd(a, b), "``total(v)``: the 
 largest = _reduction(
     lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b), "``largest(v)``: the largest lane."
 )
+
+
+@intrinsic
+def first_equal(typingctx: Any, a: Any, b: Any) -> Any:
+    """``first_equal(u, v)``: the first lane in which the vectors are equal, or the number of lanes."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        equal = builder.fcmp_ordered("==", *args)
+        mask = builder.zext(builder.bitcast(equal, ir.IntType(a.width)), ir.IntType(64))
+        mask = builder.or_(mask, ir.Constant(ir.IntType(64), 1 << a.width))  # so that there always is one
+        return builder.cttz(mask, ir.Constant(ir.IntType(1), 1))
+
+    return types.intp(a, a), codegen

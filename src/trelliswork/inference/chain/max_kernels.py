@@ -10,7 +10,7 @@ largest delta is taken out at every position, so that float32 keeps its digits o
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import add, lanes, largest, load, maximum, spread, store, subtract
+from trelliswork.inference.simd import add, first_equal, lanes, largest, load, maximum, spread, store, subtract
 
 ROWS = 4
 
@@ -47,10 +47,10 @@ def _max_product(rows, panels, out):
 
 
 @njit(cache=True, nogil=True)
-def _finish(source, at, n, prior, rows, row):
-    """rows = prior + source[at : at + n], less its maximum, in the Sp numbers from flat index ``row``; -inf beyond n.
+def _finish(source, at, n, prior, rows, row, delta, to):
+    """Add the scores source[at : at + n] to a row of ``prior`` and take out the maximum; -inf beyond n.
 
-    ``prior`` is -inf beyond n already, but for the first position.
+    The result goes to the same row of ``rows`` and to ``delta``, all by flat indices.
     """
     Sp, W = rows.shape[1], lanes(rows)
     whole = n - n % W
@@ -59,17 +59,18 @@ def _finish(source, at, n, prior, rows, row):
         value = add(load(prior, row + k), load(source, at + k))
         store(rows, row + k, value)
         top = maximum(value, top)
-    best = largest(top)
     for k in range(whole, n):
-        value = prior.flat[row + k] + source.flat[at + k]
-        rows.flat[row + k] = value
-        best = max(best, value)
+        rows.flat[row + k] = prior.flat[row + k] + source.flat[at + k]
     for k in range(n, Sp):
         rows.flat[row + k] = -np.inf
-    if best > -np.inf:
-        by = spread(rows, best)
-        for k in range(0, Sp, W):
-            store(rows, row + k, subtract(load(rows, row + k), by))
+    for k in range(whole, Sp, W):
+        top = maximum(load(rows, row + k), top)
+    best = largest(top)
+    by = spread(rows, best if best > -np.inf else rows.dtype.type(0))
+    for k in range(0, Sp, W):
+        value = subtract(load(rows, row + k), by)
+        store(rows, row + k, value)
+        store(delta, to + k, value)
 
 
 @njit(cache=True, nogil=True)
@@ -79,10 +80,11 @@ def _best_before(delta, at, into, to, Sp):
     top = add(load(delta, at), load(into, to))
     for k in range(W, Sp, W):
         top = maximum(add(load(delta, at + k), load(into, to + k)), top)
-    best = largest(top)
-    for i in range(Sp):
-        if delta.flat[at + i] + into.flat[to + i] == best:
-            return i
+    best = spread(delta, largest(top))
+    for k in range(0, Sp, W):
+        lane = first_equal(add(load(delta, at + k), load(into, to + k)), best)
+        if lane < W:
+            return k + lane
     return 0
 
 
@@ -109,8 +111,7 @@ def viterbi(start, stop, order, lengths, log_unary, panels, into, labels, scores
                 b = order[group + r]
                 if t >= lengths[b]:
                     break
-                _finish(log_unary, (b * T + t) * S, S, prior, rows, r * Sp)
-                delta[r, t] = rows[r]
+                _finish(log_unary, (b * T + t) * S, S, prior, rows, r * Sp, delta, (r * longest + t) * Sp)
         for r in range(n):
             b = order[group + r]
             j = _best_before(delta, (r * longest + lengths[b] - 1) * Sp, nowhere, 0, Sp)
