@@ -9,7 +9,7 @@ from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import autograd, torch_path
-from trelliswork.inference.checks import check_lengths, check_scores, check_shape
+from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 
 
 class ChainExpectations(NamedTuple):
@@ -147,7 +147,7 @@ class LinearChain(Distribution):
         if self._potentials is not None:
             labels, scores = chain.topk(self._potentials, k)
             return Structure(torch.from_numpy(labels), torch.from_numpy(scores).to(self.log_unary.dtype))
-        chain.check_count("k", k)
+        check_count("k", k)
         found = Structure(*torch_path.topk(self.log_unary, self.log_pairwise, self.lengths, k))
         self._check_possible(found.scores[:, 0], "no labelling to decode")
         return found
@@ -162,7 +162,7 @@ class LinearChain(Distribution):
 
     def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
         """n exact, independent labellings (n, B, T) of each sequence; a seeded ``generator`` repeats them."""
-        chain.check_count("n", n)
+        check_count("n", n)
         B, T, _ = self.log_unary.shape
         device = generator.device if generator is not None else self.log_unary.device
         uniforms = torch.rand((n, B, T), dtype=torch.float64, generator=generator, device=device)
@@ -308,7 +308,7 @@ class LinearChain(Distribution):
         return labels.long()
 
     def _check_possible(self, log_values: Tensor, what: str) -> None:
-        chain.check_possible(_host(log_values.detach()), what)
+        check_possible(_host(log_values.detach()), what)
 
 
 def _expectation(probabilities: Tensor, scores: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 
 
 def check_shape(name: str, shape: Sequence[int], pattern: str, **known: int) -> dict[str, int]:
@@ -79,3 +79,20 @@ def check_scores(name: str, scores: NDArray[np.floating], valid: NDArray[np.bool
         f"{name} must hold finite scores or -inf (impossible), got {scores[index]} at index {index}: "
         "look for a division by zero or a logarithm of a negative number upstream."
     )
+
+
+def check_count(name: str, value: int) -> None:
+    """Refuse what is not a positive whole number."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+        raise ValueRangeError(f"{name} must be a positive whole number, got {value!r}.")
+
+
+def check_possible(log_values: NDArray[np.float64], what: str) -> None:
+    """Refuse a batch in which a sequence has no possible labelling: log Z or best score -inf."""
+    bad = np.flatnonzero(log_values == -np.inf)
+    if bad.size:
+        raise ImpossibleError(
+            f"{what}: every labelling of sequence {bad[0]} has probability zero"
+            + (f" (and of {bad.size - 1} more)" if bad.size > 1 else "")
+            + ". Loosen the evidence or the forbidden transitions, or leave it out of the batch."
+        )
