@@ -137,20 +137,58 @@ def test_a_hundred_thousand_positions(dtype):
     assert labels.min() >= 0
 
 
-def test_a_far_away_end_can_overrule_everything_before():
-    """All mass sits on label 0 until the last position forbids it: only log space holds label 1's 1e-4000."""
-    T = 200
-    unary = np.zeros((1, T, 2))
-    unary[0, :, 1] = -50
-    unary[0, -1, 0] = -np.inf
-    pairwise = np.log(np.eye(2) + 0.0, out=np.full((2, 2), -np.inf), where=np.eye(2) > 0)
-    for dtype in (np.float64, np.float32):
-        log_z, found = chain.expectations(
-            chain.chain_potentials(unary.astype(dtype), pairwise.astype(dtype)), counts=True
-        )
-        assert_allclose(log_z, -50.0 * T, rtol=1e-6)
-        assert_allclose(found.marginals[0, :, 1], 1)
-        assert_allclose(found.counts[0, 1, 1], T - 1)
+@pytest.mark.parametrize("layout", ["shared", "by position"])
+@pytest.mark.parametrize("crossing", [-np.inf, -3000.0])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(-50.0, -np.inf, id="forbidden at the end"),
+        pytest.param(-50.0, -3000.0, id="unlikely at the end"),
+        pytest.param(-3.0, -3.5, id="slowly, there and back"),
+    ],
+)
+def test_the_end_can_overrule_the_beginning(before, after, dtype, crossing, layout):
+    """Label 1 falls far behind in the first half and overtakes in the second; almost nothing leads from 0 to 1.
+
+    In probability space its mass is lost on the way, without a trace in the scales: only log space holds it.
+    """
+    half = 1000
+    unary = np.zeros((1, 2 * half, 2), dtype)
+    unary[0, :half, 1] = before
+    unary[0, half:, 0] = after
+    pairwise = np.array([[0, crossing], [crossing, 0]], dtype)
+    if layout == "by position":
+        pairwise = np.broadcast_to(pairwise, (1, 2 * half - 1, 2, 2))
+    potentials = chain.chain_potentials(unary, pairwise)
+    want, marginals, edges = reference.expectations(
+        unary[0].astype(float), np.broadcast_to(pairwise.astype(float).reshape(-1, 2, 2), (2 * half - 1, 2, 2))
+    )
+    log_z, found = chain.expectations(potentials, counts=True)
+    for value in (log_z[0], chain.log_partition(potentials)[0]):
+        assert_allclose(value, want, rtol=1e-6)
+    assert_allclose(found.marginals[0], marginals, atol=1e-6)
+    assert_allclose(found.counts[0], edges.sum(axis=0), atol=1e-2)
+    total = chain.backward(chain.forward(potentials), counts=True, total=True).counts
+    assert_allclose(total, edges.sum(axis=0), atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_small_products_that_are_lost_are_noticed(dtype):
+    """At one position every product is near the smallest number of the type: which survive is chance, so none may be trusted."""
+    low = -80.0 if dtype == np.float32 else -690.0
+    rng = np.random.default_rng(0)
+    unary = np.zeros((1, 6, 8), dtype)
+    unary[0, 2] = low / 2 + rng.normal(size=8) * 5
+    unary[0, 2, 0] = 0
+    unary[0, 3, 0] = -np.inf
+    pairwise = np.full((8, 8), low / 2, dtype)
+    pairwise[0, 0] = 0
+    pairwise[0, 1:] = -np.inf
+    log_z, found = chain.expectations(chain.chain_potentials(unary, pairwise), counts=True)
+    want = reference.expectations(unary[0].astype(float), np.broadcast_to(pairwise.astype(float), (5, 8, 8)))
+    assert_allclose(log_z[0], want[0], rtol=1e-6)
+    assert_allclose(found.marginals[0], want[1], atol=1e-5)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])

@@ -33,6 +33,7 @@ def count_chain(
     n_symbols: int,
     *,
     smoothing: float = 0.1,
+    emission_smoothing: float = 0.01,
 ) -> ChainEstimate:
     """Estimate an HMM from labelled sequences by smoothed counts.
 
@@ -42,11 +43,12 @@ def count_chain(
         Label and symbol ids, of equal lengths pair by pair.
     n_labels, n_symbols : int
         S and V.
-    smoothing : float
-        Added to each count; positive, so that nothing is impossible.
+    smoothing, emission_smoothing : float
+        Added to each count of start and transitions, and of emissions; positive, so that nothing is impossible.
     """
-    if not smoothing > 0:
-        raise ValueRangeError(f"smoothing must be positive, got {smoothing}: zero would forbid all unseen events.")
+    for name, value in (("smoothing", smoothing), ("emission_smoothing", emission_smoothing)):
+        if not value > 0:
+            raise ValueRangeError(f"{name} must be positive, got {value}: zero would forbid all unseen events.")
     if len(labels) != len(symbols):
         raise ShapeError(f"labels and symbols must pair up, got {len(labels)} and {len(symbols)} sequences.")
     start = np.zeros(n_labels)
@@ -65,7 +67,7 @@ def count_chain(
         _log_frequencies(start, smoothing),
         np.ascontiguousarray(log_next[:, :-1]),
         np.ascontiguousarray(log_next[:, -1]),
-        _log_frequencies(emission, smoothing),
+        _log_frequencies(emission, emission_smoothing),
     )
 
 

@@ -9,9 +9,10 @@ e_t = exp(log_unary_t - max), P = exp(log_pairwise - max):
 
 and log Z = sum_t log c_t + the maxima taken out. Equations (1) are Rabiner's (1989) eqs. 91-93 (scaling).
 
-A number too small for the type is lost as zero. Whatever is lost at position t has posterior mass below
-``tiny * w_t(j)``, so a sequence whose w stays below a limit is *safe*: it lost nothing that could be seen. The others
-(deep underflow, impossible sentences) are marked, and the caller gives them to ``log_kernels``.
+A number too small for the type is lost as zero. A product prior_t(j) e_t(j) below ``tiny`` stands for paths of posterior mass
+below ``tiny * beta_t(j) / c_t``, and so do the other products here; hence a sequence whose beta / c stays below a limit is
+*safe*: it lost nothing that could be seen. The others (deep underflow, impossible sentences) are marked, and the caller gives
+them to ``log_kernels``.
 """
 
 import math
@@ -99,7 +100,7 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, cou
 
 
 @njit(cache=True, nogil=True)
-def forward(start, stop, order, lengths, log_unary, panels, log_shift, limit, place, emission, alpha, scale, log_z):
+def forward(start, stop, order, lengths, log_unary, panels, log_shift, place, emission, alpha, scale, log_z):
     """Fill emission (e) and alpha (., T, Sp), scale (., T), all at place[b], and log_z (B,) for ``order[start:stop]``.
 
     ``order`` lists the sequences longest first.
@@ -132,8 +133,6 @@ def forward(start, stop, order, lengths, log_unary, panels, log_shift, limit, pl
                     store(rows, row + k, product)
                     sums = add(sums, product)
                 c = total(sums)
-                if c * limit < 1:
-                    c = alpha.dtype.type(0)  # too small to divide by: unsafe
                 inverse = spread(rows, 1 / c if c > 0 else c)
                 for k in range(0, Sp, W):
                     value = multiply(load(rows, row + k), inverse)
@@ -153,7 +152,7 @@ def backward(
     start, stop, order, lengths, panels, transition, limit, weight, slot,
     place, emission, alpha, scale, safe, marginals, counts,
 ):  # fmt: skip
-    """Fill weighted marginals (B, T, S), add weighted counts to counts[slot[b]]; clear ``safe`` where w exceeds limit.
+    """Fill weighted marginals (B, T, S), add weighted counts to counts[slot[b]]; clear ``safe`` where beta / c exceeds limit.
 
     ``panels`` holds the transpose of ``transition`` (Sp, Sp). Either output is left out when its axis 0 is empty.
     Sequences already marked unsafe are passed over.
@@ -201,11 +200,12 @@ def backward(
                 top = spread(w, 0.0)
                 to = (r * BLOCK + t % BLOCK) * Sp
                 for k in range(0, Sp, W):
-                    value = multiply(multiply(load(emission, here + k), load(beta, row + k)), by_scale)
+                    ahead = multiply(load(beta, row + k), by_scale)
+                    top = maximum(ahead, top)
+                    value = multiply(load(emission, here + k), ahead)
                     store(w, row + k, value)
                     if counts.shape[0]:
                         store(kept, to + k, value)
-                    top = maximum(value, top)
                 if not (c > 0 and m > 0 and largest(top) <= limit):
                     safe[b] = False
                     w[r] = 0
@@ -230,7 +230,7 @@ def forward_backward(
         end = min(group + ROWS, stop)
         for r in range(end - group):
             place[order[group + r]] = r
-        forward(group, end, order, lengths, log_unary, panels, log_shift, limit, place, emission, alpha, scale, log_z)
+        forward(group, end, order, lengths, log_unary, panels, log_shift, place, emission, alpha, scale, log_z)
         backward(
             group, end, order, lengths, panels_t, transition, limit, weight, slot,
             place, emission, alpha, scale, safe, marginals, counts,

@@ -13,7 +13,7 @@ LIMIT = {np.dtype(np.float32): 1e25, np.dtype(np.float64): 1e280}
 
 
 def limit(p: Potentials) -> np.floating:
-    """The largest w of a safe sequence (see ``kernels``)."""
+    """The largest beta / c of a safe sequence (see ``kernels``)."""
     dtype = p.log_unary.dtype
     return dtype.type(LIMIT[dtype])
 

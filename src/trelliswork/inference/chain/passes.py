@@ -172,7 +172,7 @@ def _allocate(p: Potentials) -> Forward:
 def _forward_work(result: Forward) -> Callable[[int, int], None]:
     """The forward kernel that suits the transitions, over ranges of ``order``."""
     p = result.potentials
-    out = (limit(p), _everyone(p), result.emission, result.alpha, result.scale, result.log_z)
+    out = (_everyone(p), result.emission, result.alpha, result.scale, result.log_z)
     if p.shared:
         transition, shift = exp_transition(p)
         strips = panels(transition)

@@ -48,7 +48,7 @@ def _exp_matrix(scores, matrix):
 
 @njit(cache=True, nogil=True)
 def forward(
-    start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step, limit,
+    start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step,
     place, emission, alpha, scale, log_z,
 ):  # fmt: skip
     """Fill emission and alpha (., T, Sp), scale (., T), all at place[b], and log_z (B,) for ``order[start:stop]``."""
@@ -77,8 +77,6 @@ def forward(
                 store(here, k, product)
                 mass = add(mass, product)
             c = total(mass)
-            if c * limit < 1:
-                c = alpha.dtype.type(0)  # too small to divide by: unsafe
             inverse = spread(alpha, 1 / c if c > 0 else c)
             for k in range(0, Sp, W):
                 store(here, k, multiply(load(here, k), inverse))
@@ -124,9 +122,9 @@ def backward(
             by_scale = spread(alpha, correction / c if c > 0 else c)
             top = spread(alpha, 0.0)
             for k in range(0, Sp, W):
-                value = multiply(multiply(load(emission, at_row + k), load(beta, k)), by_scale)
-                store(w, k, value)
-                top = maximum(value, top)
+                ahead = multiply(load(beta, k), by_scale)
+                top = maximum(ahead, top)
+                store(w, k, multiply(load(emission, at_row + k), ahead))
             if not (c > 0 and m > 0 and largest(top) <= limit):
                 safe[b] = False
                 break
@@ -162,7 +160,7 @@ def forward_backward(
     place = np.zeros(len(lengths), np.int64)
     for at in range(start, stop):
         forward(
-            at, at + 1, order, lengths, log_unary, log_pairwise, batch_step, time_step, limit,
+            at, at + 1, order, lengths, log_unary, log_pairwise, batch_step, time_step,
             place, emission, alpha, scale, log_z,
         )  # fmt: skip
         backward(

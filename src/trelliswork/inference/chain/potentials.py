@@ -57,8 +57,8 @@ class Potentials:
         """True if every transition is possible and their scores span a small range.
 
         Then any two labels are one likely step apart, and nothing that underflows at one position can matter at a
-        later one: the probability-space recursion needs no check. With a span R, w of ``kernels`` is at most
-        exp(2 R), which the ranges here keep below its limit.
+        later one: the probability-space recursion needs no check. With a span R, beta is at most exp(R) and c at least
+        exp(-R) in ``kernels``, so that beta / c stays far below its limit.
         """
         low, high = float(self.log_pairwise.min()), float(self.log_pairwise.max())
         return low > -np.inf and high - low <= (25 if self.log_unary.dtype == np.float32 else 300)
