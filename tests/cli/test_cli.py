@@ -1,0 +1,126 @@
+"""The command line as a user meets it: output, errors, exit codes."""
+
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from trelliswork import __version__
+
+
+def run(*words: str, **options) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "trelliswork", *words], capture_output=True, text=True, **options)
+
+
+def test_version_and_help():
+    assert run("--version").stdout == f"trelliswork {__version__}\n"
+    page = run("--help")
+    assert page.returncode == 0
+    for command in ("demo", "data", "bench", "warmup"):
+        assert command in page.stdout
+
+
+def test_without_a_command_the_help_is_shown():
+    shown = run()
+    assert "Usage" in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["nonsense"], ["data", "bundled", "--split", "nope"], ["--threads", "0", "demo"], ["bench", "no-such-benchmark"]],
+)
+def test_wrong_use_exits_with_2_and_says_what_was_wrong(words):
+    wrong = run(*words)
+    assert wrong.returncode == 2
+    assert "Traceback" not in wrong.stderr
+    assert any(word in wrong.stderr for word in words)
+
+
+def test_bundled_data_in_every_format():
+    conllu = run("data", "bundled", "--split", "dev", "--limit", "3").stdout
+    rows = [line.split("\t") for line in conllu.splitlines() if line and not line.startswith("#")]
+    assert {len(row) for row in rows} == {10}
+    assert conllu.count("\n\n") == 3
+    columns = run("data", "bundled", "--split", "dev", "--limit", "3", "--format", "columns").stdout
+    assert [line.split()[0] for line in columns.splitlines() if line] == [row[1] for row in rows]
+    text = run("data", "bundled", "--split", "dev", "--limit", "3", "--format", "text").stdout
+    assert text.split() == [row[1] for row in rows]
+    trees = run("data", "bundled", "--split", "dev", "--limit", "3", "--format", "trees").stdout
+    assert re.findall(r" ([^ ()]+)\)", trees) == text.split()
+
+
+def test_an_empty_selection_prints_nothing():
+    nothing = run("data", "bundled", "--limit", "0")
+    assert nothing.returncode == 0
+    assert nothing.stdout == ""
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    script = f"{sys.executable} -m trelliswork data bundled | head -n 1"
+    piped = subprocess.run(["bash", "-c", f"set -o pipefail; {script}"], capture_output=True, text=True)
+    assert piped.stdout == "# sent_id = 1\n"
+    assert piped.stderr == ""
+
+
+def test_demo_shows_confidences_k_best_and_evidence():
+    shown = run("demo", env=os.environ | {"COLUMNS": "120", "NO_COLOR": "1"})
+    assert shown.returncode == 0, shown.stderr
+    assert "\x1b" not in shown.stdout
+    accuracy = float(re.search(r"new sentences: ([\d.]+)%", shown.stdout).group(1))
+    assert accuracy > 96
+    k_best = [float(p) for p in re.findall(r"│ (0\.\d{3}) +│ [A-Z$.]+ [A-Z$.]+ ", shown.stdout)]
+    assert len(k_best) == 5
+    assert k_best == sorted(k_best, reverse=True)
+    probability = float(re.search(r"\(probability ([\d.]+)\)", shown.stdout).group(1))
+    divergence = float(re.search(r"KL\(after \|\| before\) = ([\d.]+)", shown.stdout).group(1))
+    assert abs(divergence + math.log(probability)) < 0.02
+
+
+def test_warmup_reaches_every_kernel():
+    done = run("warmup")
+    assert done.returncode == 0
+    assert "kernels ready" in done.stderr
+
+
+def test_after_warmup_nothing_is_left_to_compile():
+    """Every compiled function of the package was reached by the warm-up, in every precision that the queries use."""
+    code = """
+from trelliswork.inference.warmup import tasks
+for _, work in tasks(): work()
+import gc
+from numba.core.dispatcher import Dispatcher
+ours = [d for d in gc.get_objects() if isinstance(d, Dispatcher) and d.py_func.__module__.startswith('trelliswork')]
+# helpers are compiled into the kernels that call them, which alone are called from Python
+ours = [d for d in ours if not d.py_func.__name__.startswith('_') and d.py_func.__name__ != 'exp_row']
+before = {d: len(d.signatures) for d in ours}
+assert len(ours) > 10 and all(before.values()), [d for d in ours if not before[d]]
+import numpy as np, torch
+from trelliswork import LinearChain
+for dtype in (torch.float32, torch.float64):
+    for shape in ((4, 4), (3, 4, 4, 4), (1, 4, 4, 4), (3, 1, 4, 4)):
+        u = torch.randn(3, 5, 4, dtype=dtype, requires_grad=True)
+        w = torch.randn(shape, dtype=dtype, requires_grad=True)
+        c = LinearChain(u, w, lengths=[5, 3, 1]); c.log_partition().sum().backward()
+        with torch.no_grad():
+            c.expectations(); c.edge_marginals(); c.argmax(); c.topk(3); c.sample(2); c.entropy(); c.mbr()
+        c.condition(allowed=torch.zeros(3, 5, 4, dtype=torch.bool)).marginals()
+assert {d: len(d.signatures) for d in ours} == before, [d for d in ours if len(d.signatures) != before[d]]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_is_quiet():
+    child = subprocess.Popen(
+        [sys.executable, "-m", "trelliswork", "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(1.5)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode in (0, 130)  # it may have been done already
+    assert "Traceback" not in errors
