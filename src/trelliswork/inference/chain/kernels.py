@@ -9,10 +9,10 @@ e_t = exp(log_unary_t - max), P = exp(log_pairwise - max):
 
 and log Z = sum_t log c_t + the maxima taken out. Equations (1) are Rabiner's (1989) eqs. 91-93 (scaling).
 
-A number too small for the type is lost as zero. A product prior_t(j) e_t(j) below ``tiny`` stands for paths of posterior mass
-below ``tiny * beta_t(j) / c_t``, and so do the other products here; hence a sequence whose beta / c stays below a limit is
-*safe*: it lost nothing that could be seen. The others (deep underflow, impossible sentences) are marked, and the caller gives
-them to ``log_kernels``.
+A number too small for the type is lost as zero. A product prior_t(j) e_t(j) below ``tiny`` stands for paths of
+posterior mass below ``tiny * beta_t(j) / c_t``, and so do the other products here; hence a sequence whose beta / c
+stays below a limit is *safe*: it lost nothing that could be seen. The others (deep underflow, impossible sentences) are
+marked, and the caller gives them to ``log_kernels``.
 """
 
 import math
@@ -152,7 +152,7 @@ def backward(
     start, stop, order, lengths, panels, transition, limit, weight, slot,
     place, emission, alpha, scale, safe, marginals, counts,
 ):  # fmt: skip
-    """Fill weighted marginals (B, T, S), add weighted counts to counts[slot[b]]; clear ``safe`` where beta / c exceeds limit.
+    """Fill weighted marginals (B, T, S), add weighted counts to counts[slot[b]]; clear ``safe`` beyond the limit.
 
     ``panels`` holds the transpose of ``transition`` (Sp, Sp). Either output is left out when its axis 0 is empty.
     Sequences already marked unsafe are passed over.
