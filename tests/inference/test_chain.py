@@ -193,7 +193,7 @@ def behind_and_back(low: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def all_products_small(low: float) -> tuple[np.ndarray, np.ndarray]:
-    """At position 2 all products are about exp(low), and half of them are lost; label 7 only raises the row's maximum."""
+    """At position 2 all products are about exp(low), half of them are lost; label 7 only raises the maximum."""
     unary = np.zeros((1, 6, 8))
     unary[0, 2] = low / 2 + np.linspace(-3, 3, 8)
     unary[0, 2, 0] = -np.inf
