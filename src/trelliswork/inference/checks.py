@@ -1,6 +1,7 @@
 """Checks at the public door: sizes and values of arrays, with messages that name the way out."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +32,35 @@ def check_shape(name: str, shape: Sequence[int], pattern: str, **known: int) -> 
     Traceback (most recent call last):
     trelliswork.errors.ShapeError: log_pairwise must have shape (S, S), got (3, 4): axis 1 should be S=3.
     """
-    axes = pattern.split()
-    wanted = f"({', '.join(axes)}{',' if len(axes) == 1 else ''})"
-    got = tuple(shape)
-    if len(got) != len(axes):
-        raise ShapeError(f"{name} must have shape {wanted}, got {got}: {len(axes)} axes wanted, {len(got)} came.")
+    axes = _axes(pattern)
     sizes = dict(known)
-    for axis, (letter, size) in enumerate(zip(axes, got, strict=True)):
-        base, _, less = letter.partition("-")
-        want = sizes.setdefault(base, size + int(less or 0)) - int(less or 0)
+    for (letter, less), size in zip(axes, shape, strict=False):
+        if sizes.setdefault(letter, size + less) - less != size:
+            break
+    else:
+        if len(axes) == len(shape):
+            return sizes
+    raise ShapeError(_wrong_shape(name, tuple(shape), pattern, known))
+
+
+@cache
+def _axes(pattern: str) -> list[tuple[str, int]]:
+    """Letter and what is taken off it, for each axis of a pattern."""
+    parts = [axis.partition("-") for axis in pattern.split()]
+    return [(letter, int(less or 0)) for letter, _, less in parts]
+
+
+def _wrong_shape(name: str, shape: tuple[int, ...], pattern: str, known: dict[str, int]) -> str:
+    axes = pattern.split()
+    message = f"{name} must have shape ({', '.join(axes)}{',' if len(axes) == 1 else ''}), got {shape}"
+    if len(shape) != len(axes):
+        return f"{message}: {len(axes)} axes wanted, {len(shape)} came."
+    sizes = dict(known)
+    for axis, ((letter, less), size) in enumerate(zip(_axes(pattern), shape, strict=True)):
+        want = sizes.setdefault(letter, size + less) - less
         if size != want:
-            raise ShapeError(f"{name} must have shape {wanted}, got {got}: axis {axis} should be {letter}={want}.")
-    return sizes
+            return f"{message}: axis {axis} should be {axes[axis]}={want}."
+    return message
 
 
 def check_lengths(lengths: object, n_sequences: int, n_positions: int) -> NDArray[np.int64]:

@@ -103,12 +103,13 @@ def cut(costs: NDArray[np.integer], *, multiple: int = 1, least: int = 1) -> lis
     [(0, 2), (2, 4)]
     """
     n = len(costs)
-    ends = np.cumsum(costs, dtype=np.float64)
-    n_ranges = int(min(MAX_RANGES, max(1, ends[-1] // max(least, 1)), -(-n // multiple)))
+    total = int(costs.sum())
+    n_ranges = min(MAX_RANGES, max(1, total // max(least, 1)), -(-n // multiple))
     if n_ranges == 1:
         return [(0, n)]
-    at = np.searchsorted(ends, ends[-1] * np.arange(1, n_ranges) / n_ranges) + 1
-    edges = sorted({0, n, *(min(-(-int(a) // multiple) * multiple, n) for a in at)})
+    ends = np.cumsum(costs)
+    at = ends.searchsorted([total * k // n_ranges for k in range(1, n_ranges)]) + 1
+    edges = sorted({0, n, *(min(-(-a // multiple) * multiple, n) for a in at.tolist())})
     return list(pairwise(edges))
 
 

@@ -112,18 +112,22 @@ def viterbi(start, stop, order, lengths, log_unary, panels, into, labels, scores
                 if t >= lengths[b]:
                     break
                 _finish(log_unary, (b * T + t) * S, S, prior, rows, r * Sp, delta, (r * longest + t) * Sp)
-        for r in range(n):
-            b = order[group + r]
-            j = _best_before(delta, (r * longest + lengths[b] - 1) * Sp, nowhere, 0, Sp)
-            labels[b, lengths[b] - 1] = j
-            score = np.float64(log_unary[b, lengths[b] - 1, j])
-            for t in range(lengths[b] - 2, -1, -1):
-                i = _best_before(delta, (r * longest + t) * Sp, into, j * Sp, Sp)
-                score += into[j, i]
-                score += log_unary[b, t, i]
-                labels[b, t] = i
-                j = i
-            scores[b] = score
+        # Back through the positions of all sequences at once: their chains of look-ups do not wait for each other.
+        for t in range(lengths[order[group]] - 1, -1, -1):
+            for r in range(n):
+                b = order[group + r]
+                if t >= lengths[b]:
+                    break
+                here = (r * longest + t) * Sp
+                if t == lengths[b] - 1:
+                    j = _best_before(delta, here, nowhere, 0, Sp)
+                    scores[b] = 0
+                else:
+                    following = labels[b, t + 1]
+                    j = _best_before(delta, here, into, following * Sp, Sp)
+                    scores[b] += into[following, j]
+                scores[b] += log_unary[b, t, j]
+                labels[b, t] = j
 
 
 @njit(cache=True, nogil=True)

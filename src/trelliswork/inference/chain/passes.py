@@ -150,8 +150,7 @@ class _Outputs:
             # One sum a range of work, whatever the number of threads: the result does not depend on it.
             slot[p.order] = np.repeat(np.arange(len(p.ranges)), [stop - start for start, stop in p.ranges])
             sums = np.zeros((len(p.ranges), S, S))
-        full = p.lengths.min() == T  # without padding every marginal is written
-        nodes = (np.empty if full else np.zeros)((B if marginals else 0, T, S), dtype)
+        nodes = (np.empty if p.full else np.zeros)((B if marginals else 0, T, S), dtype)
         pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S), dtype)
         return cls(weight, slot, nodes, pairs, sums, total)
 

@@ -44,7 +44,14 @@ class Potentials:
     @cached_property
     def order(self) -> Integers:
         """Sequences by falling length, those of equal length in their order: neighbours advance together."""
+        if self.full:
+            return np.arange(len(self.lengths))
         return np.argsort(-self.lengths, kind="stable")
+
+    @cached_property
+    def full(self) -> bool:
+        """True if no sequence is padded."""
+        return bool(self.lengths.min() == self.log_unary.shape[1])
 
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
