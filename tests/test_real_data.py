@@ -1,0 +1,43 @@
+"""Chains on real text: the counting tagger on CoNLL-2000 part-of-speech tags."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trelliswork.cli.demo import posterior
+from trelliswork.data.vocabulary import Vocabulary, word_shape
+from trelliswork.learning import count_chain
+
+
+def read(path: Path) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Words and tags of the sentences of a column file."""
+    sentences = [block.split("\n") for block in path.read_text(encoding="utf-8").strip().split("\n\n")]
+    rows = [[line.split() for line in sentence] for sentence in sentences]
+    return [tuple(r[0] for r in s) for s in rows], [tuple(r[1] for r in s) for s in rows]
+
+
+@pytest.fixture(scope="module")
+def tagged(data_dir):
+    return read(data_dir / "conll2000" / "train.txt"), read(data_dir / "conll2000" / "test.txt")
+
+
+def test_a_counting_tagger_reads_the_wall_street_journal(tagged):
+    (train_words, train_tags), (test_words, test_tags) = tagged
+    tags = Vocabulary.from_sequences(train_tags)
+    words = Vocabulary.from_sequences(train_words, min_count=2, unknown=word_shape)
+    tagger = count_chain([tags.ids(y) for y in train_tags], [words.ids(x) for x in train_words], len(tags), len(words))
+    chain = posterior(tagger, words, test_words)
+    best, marginals = chain.argmax().labels, chain.marginals()
+    hits, confidences = [], []
+    for b, gold in enumerate(test_tags):
+        for t, tag in enumerate(gold):
+            hits.append(tags[best[b, t]] == tag if tag in tags else False)
+            confidences.append(float(marginals[b, t, best[b, t]]))
+    assert len(hits) == 47_377
+    assert np.mean(hits) > 0.95
+    sure = np.array(confidences) > 0.99
+    assert np.mean(np.array(hits)[sure]) > 0.98  # confidence means something
+    assert np.mean(np.array(hits)[~sure]) < 0.9
+    assert (chain.log_prob(best) <= 0).all()
+    assert (chain.entropy() >= -1e-9).all()
