@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
+    "CRF": "trelliswork.models",
+    "Corpus": "trelliswork.data",
     "Distribution": "trelliswork.distributions",
     "LinearChain": "trelliswork.distributions",
     "Structure": "trelliswork.distributions",
@@ -18,11 +20,18 @@ _HOMES = {
     "bundled": "trelliswork.data",
     "count_chain": "trelliswork.learning",
     "get_num_threads": "trelliswork.inference.threads",
+    "load": "trelliswork.models",
     "num_threads": "trelliswork.inference.threads",
+    "read_columns": "trelliswork.data",
+    "read_conllu": "trelliswork.data",
+    "read_crfsuite": "trelliswork.data",
+    "read_text": "trelliswork.data",
     "set_num_threads": "trelliswork.inference.threads",
 }
 
 __all__ = [
+    "CRF",
+    "Corpus",
     "Distribution",
     "LinearChain",
     "Structure",
@@ -33,15 +42,31 @@ __all__ = [
     "bundled",
     "count_chain",
     "get_num_threads",
+    "load",
     "num_threads",
+    "read_columns",
+    "read_conllu",
+    "read_crfsuite",
+    "read_text",
     "set_num_threads",
 ]
 
 if TYPE_CHECKING:
-    from trelliswork.data import Tree, TreebankSentence, Vocabulary, bundled
+    from trelliswork.data import (
+        Corpus,
+        Tree,
+        TreebankSentence,
+        Vocabulary,
+        bundled,
+        read_columns,
+        read_conllu,
+        read_crfsuite,
+        read_text,
+    )
     from trelliswork.distributions import Distribution, LinearChain, Structure
     from trelliswork.inference.threads import get_num_threads, num_threads, set_num_threads
     from trelliswork.learning import count_chain
+    from trelliswork.models import CRF, load
 
 
 def __getattr__(name: str) -> object:

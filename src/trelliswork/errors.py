@@ -15,3 +15,15 @@ class ValueRangeError(TrellisworkError, ValueError):
 
 class ImpossibleError(TrellisworkError, ValueError):
     """A distribution gives every structure probability zero, so there is nothing to decode or draw."""
+
+
+class DataError(TrellisworkError, ValueError):
+    """A file or a sentence is not as its format asks; the message names the file and the line."""
+
+
+class ConvergenceWarning(UserWarning):
+    """Training or inference stopped before it was done; the message says how far it came."""
+
+
+class NotFittedError(TrellisworkError, ValueError, AttributeError):
+    """A model is asked for something before it has learned anything."""

@@ -1,7 +1,23 @@
-"""Files and sentences: the annotated sentence, writers of the usual formats, and the bundled corpus."""
+"""Files and sentences: the annotated sentence, readers and writers of the usual formats, and the bundled corpus."""
 
 from trelliswork.data import bundled
+from trelliswork.data.columns import read_columns
+from trelliswork.data.conllu import read_conllu
+from trelliswork.data.corpus import AttributeCorpus, Corpus
+from trelliswork.data.crfsuite import read_crfsuite
 from trelliswork.data.sentence import Tree, TreebankSentence
+from trelliswork.data.text import read_text
 from trelliswork.data.vocabulary import Vocabulary
 
-__all__ = ["Tree", "TreebankSentence", "Vocabulary", "bundled"]
+__all__ = [
+    "AttributeCorpus",
+    "Corpus",
+    "Tree",
+    "TreebankSentence",
+    "Vocabulary",
+    "bundled",
+    "read_columns",
+    "read_conllu",
+    "read_crfsuite",
+    "read_text",
+]

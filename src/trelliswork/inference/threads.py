@@ -85,8 +85,10 @@ def num_threads(n_threads: int) -> Iterator[None]:
         set_num_threads(before)
 
 
-def cut(costs: NDArray[np.integer], *, multiple: int = 1, least: int = 1) -> list[tuple[int, int]]:
-    """Cut items into at most 16 consecutive ranges of about equal cost.
+def cut(
+    costs: NDArray[np.integer], *, multiple: int = 1, least: int = 1, most: int = MAX_RANGES
+) -> list[tuple[int, int]]:
+    """Cut items into at most ``most`` consecutive ranges of about equal cost.
 
     Parameters
     ----------
@@ -104,7 +106,7 @@ def cut(costs: NDArray[np.integer], *, multiple: int = 1, least: int = 1) -> lis
     """
     n = len(costs)
     total = int(costs.sum())
-    n_ranges = min(MAX_RANGES, max(1, total // max(least, 1)), -(-n // multiple))
+    n_ranges = min(most, max(1, total // max(least, 1)), -(-n // multiple))
     if n_ranges == 1:
         return [(0, n)]
     ends = np.cumsum(costs)

@@ -30,14 +30,14 @@ BLOCK = 64  # positions whose w is kept for one sweep of the transition counts
 
 @njit(cache=True, nogil=True)
 def _product(rows, panels, out):
-    """out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, Sp, 2W) is P cut into strips two vectors wide."""
-    n_panels, Sp, wide = panels.shape
-    W = lanes(rows)
+    """out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, S, 2W) is P cut into strips two vectors wide."""
+    n_panels, S, wide = panels.shape
+    Sp, W = rows.shape[1], lanes(rows)
     for p in range(n_panels):
-        at = p * Sp * wide
+        at = p * S * wide
         zero = spread(rows, 0.0)
         a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
-        for i in range(Sp):
+        for i in range(S):
             left, right = load(panels, at), load(panels, at + W)
             at += wide
             x = spread(rows, rows[0, i])

@@ -23,6 +23,12 @@ def transitions(p: Potentials) -> tuple[Floats, int, int]:
     return p.log_pairwise, p.batch_step, p.time_step
 
 
+def whole_vectors(n: int, dtype: type[np.floating]) -> int:
+    """N rounded up to whole vectors."""
+    width = VECTOR_BYTES // np.dtype(dtype).itemsize
+    return -(-n // width) * width
+
+
 def padded_width(p: Potentials) -> int:
     """S rounded up to whole strips of two vectors."""
     wide = 2 * VECTOR_BYTES // p.log_unary.dtype.itemsize
@@ -45,11 +51,11 @@ def exp_transition(p: Potentials) -> tuple[Floats, float]:
     return pad(p, np.exp(log_pairwise - shift), 0), float(shift)
 
 
-def panels(padded: Floats) -> Floats:
-    """Strips (Sp/2W, Sp, 2W) of a padded matrix, each contiguous, for the products of the kernels."""
-    Sp = len(padded)
+def panels(p: Potentials, padded: Floats) -> Floats:
+    """Strips (Sp/2W, S, 2W) of a padded matrix, each contiguous, for the products of the kernels; no padded rows."""
+    S, Sp = p.log_unary.shape[2], len(padded)
     wide = 2 * VECTOR_BYTES // padded.dtype.itemsize
-    return np.ascontiguousarray(padded.reshape(Sp, Sp // wide, wide).swapaxes(0, 1))
+    return np.ascontiguousarray(padded[:S].reshape(S, Sp // wide, wide).swapaxes(0, 1))
 
 
 def run_all(kernel: Any, p: Potentials, *arguments: object) -> None:

@@ -17,14 +17,14 @@ ROWS = 4
 
 @njit(cache=True, nogil=True)
 def _max_product(rows, panels, out):
-    """out[r, j] = max_i rows[r, i] + P[i, j]; ``panels`` (Sp/2W, Sp, 2W) is log P in strips two vectors wide."""
-    n_panels, Sp, wide = panels.shape
-    W = lanes(rows)
+    """out[r, j] = max_i rows[r, i] + P[i, j]; ``panels`` (Sp/2W, S, 2W) is log P in strips two vectors wide."""
+    n_panels, S, wide = panels.shape
+    Sp, W = rows.shape[1], lanes(rows)
     for p in range(n_panels):
-        at = p * Sp * wide
+        at = p * S * wide
         low = spread(rows, -np.inf)
         a0, a1, b0, b1, c0, c1, d0, d1 = low, low, low, low, low, low, low, low
-        for i in range(Sp):
+        for i in range(S):
             left, right = load(panels, at), load(panels, at + W)
             at += wide
             x = spread(rows, rows[0, i])
@@ -95,7 +95,7 @@ def viterbi(start, stop, order, lengths, log_unary, panels, into, labels, scores
     ``into`` (Sp, Sp) is the transposed log P, padded with -inf: row j holds the scores of stepping into j.
     A sequence without any possible labelling gets the score -inf.
     """
-    T, S, Sp = log_unary.shape[1], log_unary.shape[2], panels.shape[1]
+    T, S, Sp = log_unary.shape[1], log_unary.shape[2], into.shape[0]
     rows = np.full((ROWS, Sp), -np.inf, log_unary.dtype)
     prior = np.empty((ROWS, Sp), log_unary.dtype)
     longest = lengths[order[start]]

@@ -100,7 +100,7 @@ def expectations(
     log_z, safe = np.empty(len(p.lengths)), np.ones(len(p.lengths), bool)
     if p.shared and not edges:
         transition, shift = exp_transition(p)
-        strips, strips_t = panels(transition), panels(np.ascontiguousarray(transition.T))
+        strips, strips_t = panels(p, transition), panels(p, np.ascontiguousarray(transition.T))
 
         def work(start: int, stop: int) -> None:
             kernels.forward_backward(
@@ -174,7 +174,7 @@ def _forward_work(result: Forward) -> Callable[[int, int], None]:
     out = (_everyone(p), result.emission, result.alpha, result.scale, result.log_z)
     if p.shared:
         transition, shift = exp_transition(p)
-        strips = panels(transition)
+        strips = panels(p, transition)
         return lambda start, stop: kernels.forward(start, stop, p.order, p.lengths, p.log_unary, strips, shift, *out)
     return lambda start, stop: position_kernels.forward(
         start, stop, p.order, p.lengths, p.log_unary, *transitions(p), *out
@@ -187,7 +187,7 @@ def _backward_work(result: Forward, out: _Outputs) -> Callable[[int, int], None]
     state = (limit(p), out.weight, out.slot, _everyone(p), result.emission, result.alpha, result.scale, result.safe)
     if p.shared and not len(out.edges):
         transition, _ = exp_transition(p)
-        strips = panels(np.ascontiguousarray(transition.T))
+        strips = panels(p, np.ascontiguousarray(transition.T))
         return lambda start, stop: kernels.backward(
             start, stop, p.order, p.lengths, strips, transition, *state, out.marginals, out.counts
         )

@@ -26,7 +26,7 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
     labels, scores = np.full(p.log_unary.shape[:2], -1, np.int64), np.empty(len(p.lengths))
     if p.shared:
         filled = pad(p, p.log_pairwise[0], -np.inf)
-        strips, into = panels(filled), np.ascontiguousarray(filled.T)
+        strips, into = panels(p, filled), np.ascontiguousarray(filled.T)
 
         def work(start: int, stop: int) -> None:
             max_kernels.viterbi(start, stop, p.order, p.lengths, p.log_unary, strips, into, labels, scores)

@@ -1,0 +1,157 @@
+"""Column files as in CoNLL-2000 and CoNLL-2003: a token a line, a blank line between sentences."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TextIO
+
+import numpy as np
+
+from trelliswork.data.corpus import Corpus, as_array
+from trelliswork.data.files import fields_of, no_sentence, open_text, shorten, source_name, splitter
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
+
+_DOCSTART = "-DOCSTART-"
+
+
+def read_columns(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[int] | None = None,
+    separator: str | None = None,
+    skip_docstart: bool = True,
+    keep_lines: bool = False,
+    encoding: str = "utf-8",
+) -> Corpus:
+    r"""Read a column file.
+
+    Parameters
+    ----------
+    path : str or path
+        A plain or gzip file; ``-`` is the standard input.
+    columns : sequence of int, optional
+        Which columns to return, counted from 0; negative numbers count from the end. None: all.
+    separator : str, optional
+        What stands between columns, such as ``"\t"``. None: any run of ASCII white space.
+    skip_docstart : bool
+        Whether to pass over the lines ``-DOCSTART-`` with which CoNLL-2003 begins its documents. They end a sentence.
+    keep_lines : bool
+        Whether to keep the lines, to write them back with `write_columns_with`.
+    encoding : str
+
+    Returns
+    -------
+    Corpus
+        One list of strings for each column asked for. Equal strings are one object.
+
+    Raises
+    ------
+    DataError
+        If a line has another number of columns than the first, a column asked for does not exist, there is no
+        sentence, or the file cannot be read (see `open_text`).
+    ValueRangeError
+        If ``columns`` is empty, or the separator or the encoding cannot be used.
+    """
+    if columns is not None and not len(columns):
+        raise ValueRangeError("columns must name at least one column, got none. Leave it out to get all.")
+    source, split = source_name(path), splitter(separator)
+    flat: list[str] = []  # all columns of the first token, of the second, ...
+    ends, token_lines, lines = array("q", [0]), array("q"), []
+    width = first = n_tokens = 0
+    pick, n_picked = None, 0
+    unique: dict[str, str] = {}
+    with open_text(path, encoding=encoding) as file:
+        for number, line in enumerate(file, start=1):
+            if keep_lines:
+                lines.append(line)
+            fields = split(line)
+            if not fields or (skip_docstart and fields[0] == _DOCSTART):
+                if n_tokens > ends[-1]:
+                    ends.append(n_tokens)
+                continue
+            if len(fields) != width:
+                if width:
+                    raise DataError(
+                        f"{source}:{number}: {width} column{'s' * (width != 1)} wanted, as in line {first}, "
+                        f"got {len(fields)}: {shorten(line)}. Is the separator right?"
+                    )
+                width = len(fields)
+                first = number
+                chosen = _chosen(columns, width, f"{source}:{number}", line)
+                n_picked = len(chosen)
+                if chosen != list(range(width)):
+                    pick = itemgetter(*chosen) if n_picked > 1 else itemgetter(slice(chosen[0], chosen[0] + 1))
+            n_tokens += 1
+            if keep_lines:
+                token_lines.append(number - 1)
+            flat.extend([unique.setdefault(field, field) for field in (pick(fields) if pick else fields)])
+    if not n_tokens:
+        raise no_sentence(source, "a token a line, its columns side by side")
+    if n_tokens > ends[-1]:
+        ends.append(n_tokens)
+    return Corpus(
+        [flat[c::n_picked] for c in range(n_picked)],
+        as_array(ends, np.int64),
+        lines if keep_lines else None,
+        as_array(token_lines, np.int64) if keep_lines else None,
+        source,
+    )
+
+
+def _chosen(columns: Sequence[int] | None, width: int, where: str, line: str) -> list[int]:
+    """Return the columns asked for, counted from 0; raise DataError if the first token line does not have them."""
+    if columns is None:
+        return list(range(width))
+    for c in columns:
+        if not -width <= c < width:
+            raise DataError(
+                f"{where}: column {c} wanted, but there are only {width}, 0 to {width - 1}: {shorten(line)}. "
+                "Columns are counted from 0. Is the separator right?"
+            )
+    return [c % width for c in columns]
+
+
+def write_columns_with(corpus: Corpus, extra: list[list[str]], file: TextIO, separator: str | None = None) -> None:
+    r"""Write the lines of a column file back, with columns appended to each token: how files are tagged.
+
+    Blank lines and whatever was passed over stay as they are. Line ends are those of ``file``.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        Read with ``keep_lines=True``.
+    extra : list of list of str
+        ``extra[k][i]`` is the k-th new column of token i.
+    file : text stream open for writing
+    separator : str, optional
+        What stands between columns. None: a tab if there is one in the first token's line, or else a space; white
+        space at the end of a token's line is dropped.
+
+    Raises
+    ------
+    ValueRangeError
+        If the corpus has no lines, or a new value is empty, holds the separator or a line end.
+    ShapeError
+        If a new column does not have a value for each token.
+    """
+    if corpus.lines is None or corpus.token_lines is None:
+        raise ValueRangeError("corpus has no lines to write back. Read it with keep_lines=True.")
+    for k, values in enumerate(extra):
+        if len(values) != corpus.n_tokens:
+            raise ShapeError(f"extra[{k}] must have a value for each of {corpus.n_tokens} tokens, got {len(values)}.")
+        for value in set(values):
+            breaks = fields_of(value) != [value] if separator is None else separator in value
+            if not value or breaks or "\n" in value or "\r" in value:
+                raise ValueRangeError(f"extra[{k}] must hold values that fit into a column, got {value!r}.")
+    out = list(corpus.lines)
+    where = corpus.token_lines.tolist()
+    between = separator
+    if between is None:
+        between = "\t" if where and "\t" in out[where[0]].strip() else " "
+    for i, new in zip(where, zip(*extra, strict=True), strict=False):
+        line = out[i].rstrip("\t\v\f\r ") if separator is None else out[i]
+        out[i] = between.join((line, *new))
+    file.writelines(f"{line}\n" for line in out)

@@ -1,0 +1,192 @@
+"""CoNLL-U, the format of Universal Dependencies: ten columns, comments, multiword tokens and empty nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+from array import array
+from collections.abc import Sequence
+from typing import TextIO
+
+import numpy as np
+
+from trelliswork.data.corpus import Corpus, as_array
+from trelliswork.data.files import no_sentence, open_text, shorten, source_name
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
+
+COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+_RANGE = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)")
+_DECIMAL = re.compile(r"(0|[1-9][0-9]*)\.([1-9][0-9]*)")
+
+
+def read_conllu(
+    path: str | os.PathLike[str], *, columns: Sequence[str] = ("form",), keep_lines: bool = False
+) -> Corpus:
+    """Read the words of a CoNLL-U file.
+
+    Comments, multiword tokens (``3-4``) and empty nodes (``8.1``) are checked and passed over: a sentence is its words.
+
+    Parameters
+    ----------
+    path : str or path
+        A plain or gzip file in UTF-8; ``-`` is the standard input.
+    columns : sequence of str
+        Which columns to return: id, form, lemma, upos, xpos, feats, head, deprel, deps, misc.
+    keep_lines : bool
+        Whether to keep the lines, to write them back with `write_conllu_with`.
+
+    Returns
+    -------
+    Corpus
+        One list of strings for each column asked for, ``_`` where it was left open. Equal strings are one object.
+
+    Raises
+    ------
+    DataError
+        If a line does not have ten columns, ids do not count 1, 2, 3, ..., the id of a multiword token or an empty node
+        does not fit its place, there is no sentence, or the file cannot be read (see `open_text`).
+    ValueRangeError
+        If there is no column of a name asked for.
+    """
+    if isinstance(columns, str) or not len(columns):
+        raise ValueRangeError(f"columns must be a sequence of names such as ('form', 'upos'), got {columns!r}.")
+    chosen, source = [_index(name) for name in columns], source_name(path)
+    flat: list[str] = []  # all chosen columns of the first word, of the second, ...
+    ends, token_lines, lines = array("q", [0]), array("q"), []
+    unique: dict[str, str] = {}
+    n_words = number = 0
+    sentence = _Ids()
+    with open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            if keep_lines:
+                lines.append(line)
+            if line.startswith("#"):
+                continue
+            if not line or not line.strip("\t "):
+                _finish(sentence, source, number)
+                if n_words > ends[-1]:
+                    ends.append(n_words)
+                sentence = _Ids()
+                continue
+            fields = line.split("\t")
+            if len(fields) != 10:
+                raise DataError(
+                    f"{source}:{number}: 10 columns wanted, separated by tabs, got {len(fields)}: {shorten(line)}. "
+                    + ("Are there spaces in place of tabs?" if len(fields) == 1 else "Open columns are written _.")
+                )
+            if fields[0] == str(sentence.words + 1):
+                sentence.words += 1
+                sentence.empty = 0
+                n_words += 1
+                if keep_lines:
+                    token_lines.append(number - 1)
+                flat.extend([unique.setdefault(fields[c], fields[c]) for c in chosen])
+            else:
+                complaint = sentence.pass_over(fields[0])
+                if complaint:
+                    raise DataError(f"{source}:{number}: {complaint}: {shorten(line)}.")
+        _finish(sentence, source, number)
+    if not n_words:
+        raise no_sentence(source, "ten columns, a word a line")
+    if n_words > ends[-1]:
+        ends.append(n_words)
+    return Corpus(
+        [flat[c :: len(chosen)] for c in range(len(chosen))],
+        as_array(ends, np.int64),
+        lines if keep_lines else None,
+        as_array(token_lines, np.int64) if keep_lines else None,
+        source,
+    )
+
+
+class _Ids:
+    """How far the ids of a sentence have counted."""
+
+    __slots__ = ("empty", "last", "words")
+
+    def __init__(self) -> None:
+        self.words = 0  # id of the last word
+        self.last = 0  # last word of the last multiword token
+        self.empty = 0  # empty nodes since the last word
+
+    def pass_over(self, id_: str) -> str:
+        """Check the id of what is no word; return what is wrong with it, or nothing."""
+        following = self.words + 1
+        if found := _RANGE.fullmatch(id_):
+            first, last = int(found[1]), int(found[2])
+            if first != following or last < first:
+                return f"the multiword token must begin with the next word, {following}, and not end before, got {id_}"
+            if first <= self.last:
+                return f"multiword tokens must not overlap, the one before ends with {self.last}, got {id_}"
+            self.last = last
+            return ""
+        if found := _DECIMAL.fullmatch(id_):
+            wanted = f"{self.words}.{self.empty + 1}"
+            if id_ != wanted:
+                return f"the id of an empty node here must be {wanted}, got {id_}"
+            self.empty += 1
+            return ""
+        return (
+            f"id {following} wanted (or one such as {following}-{following + 1} or {self.words}.{self.empty + 1}), "
+            f"got {shorten(id_)}"
+            + (". A blank line must stand between sentences" if id_ == "1" else ". Ids count 1, 2, 3, ...")
+        )
+
+
+def _finish(sentence: _Ids, source: str, number: int) -> None:
+    """Raise DataError if the last multiword token of a sentence reaches beyond its words."""
+    if sentence.last > sentence.words:
+        raise DataError(
+            f"{source}:{number}: a multiword token reaches to word {sentence.last}, but the sentence ends after "
+            f"word {sentence.words}. Mend its range, or add the words."
+        )
+
+
+def _index(name: str) -> int:
+    """Return the number of a column; raise ValueRangeError if there is none of this name."""
+    if name not in COLUMNS:
+        raise ValueRangeError(f"CoNLL-U has no column {name!r}. Its columns are {', '.join(COLUMNS)}.")
+    return COLUMNS.index(name)
+
+
+def write_conllu_with(corpus: Corpus, column: str, values: list[str], file: TextIO) -> None:
+    """Write the lines of a CoNLL-U file back, with one column of every word replaced.
+
+    Comments, multiword tokens and empty nodes stay as they are. Line ends are those of ``file``.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        From `read_conllu` with ``keep_lines=True``.
+    column : str
+        Which column to replace; every one but id.
+    values : list of str
+        Its new value for each word.
+    file : text stream open for writing
+
+    Raises
+    ------
+    ValueRangeError
+        If the corpus has no lines or is no CoNLL-U, there is no such column, or a value is empty or holds a tab or a
+        line end.
+    ShapeError
+        If there is not one value for each word.
+    """
+    c = _index(column)
+    if c == 0:
+        raise ValueRangeError("column must be another one than id: ids count the words.")
+    if corpus.lines is None or corpus.token_lines is None:
+        raise ValueRangeError("corpus has no lines to write back. Read it with keep_lines=True.")
+    if len(values) != corpus.n_tokens:
+        raise ShapeError(f"values must have an entry for each of the {corpus.n_tokens} words, got {len(values)}.")
+    for value in set(values):
+        if not value or "\t" in value or "\n" in value or "\r" in value:
+            raise ValueRangeError(f"values must fit into a column (`_` leaves it open), got {value!r}.")
+    out = list(corpus.lines)
+    for i, value in zip(corpus.token_lines.tolist(), values, strict=True):
+        fields = out[i].split("\t")
+        if len(fields) != 10:
+            raise ValueRangeError(f"corpus must come from read_conllu, but line {i + 1} is {shorten(out[i])}.")
+        fields[c] = value
+        out[i] = "\t".join(fields)
+    file.writelines(f"{line}\n" for line in out)

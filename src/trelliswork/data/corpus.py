@@ -1,0 +1,169 @@
+"""What readers return: sentences in columns of strings, and sentences whose tokens have attributes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Sentences in columns: one flat list of strings a column, cut into sentences by offsets.
+
+    Parameters
+    ----------
+    columns : list of list of str
+        ``columns[c][i]`` is column c of token i; all sentences stand one behind the other.
+    offsets : ndarray (n_sentences + 1,)
+        Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
+    lines : list of str, optional
+        All lines of the file, without line ends, if they were kept.
+    token_lines : ndarray (n_tokens,), optional
+        Index into ``lines`` of each token.
+    source : str
+        File name for messages.
+
+    Raises
+    ------
+    ShapeError
+        If columns, offsets and token lines do not fit each other.
+
+    Examples
+    --------
+    >>> corpus = Corpus.from_sentences([[("Dogs", "NNS"), ("bark", "VBP")], [("Yes", "UH")]])
+    >>> len(corpus), corpus.n_tokens, corpus.sentences(1)
+    (2, 3, [['NNS', 'VBP'], ['UH']])
+    """
+
+    columns: list[list[str]]
+    offsets: NDArray[np.int64]
+    lines: list[str] | None = None
+    token_lines: NDArray[np.int64] | None = None
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        check_offsets("offsets", self.offsets)
+        for c, column in enumerate(self.columns):
+            if len(column) != self.n_tokens:
+                raise ShapeError(
+                    f"columns[{c}] must have a string for each of the {self.n_tokens} tokens, got {len(column)}."
+                )
+        if self.token_lines is not None and self.token_lines.shape != (self.n_tokens,):
+            raise ShapeError(f"token_lines must have shape ({self.n_tokens},), got {self.token_lines.shape}.")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens in all sentences."""
+        return int(self.offsets[-1])
+
+    def sentences(self, column: int = 0) -> list[list[str]]:
+        """Return one column, sentence by sentence."""
+        strings, ends = self.columns[column], self.offsets.tolist()
+        return [strings[start:stop] for start, stop in pairwise(ends)]
+
+    @classmethod
+    def from_sentences(cls, sentences: Sequence[Sequence[str | Sequence[str]]]) -> Corpus:
+        """Build a corpus from sentences at hand.
+
+        Parameters
+        ----------
+        sentences : sequence of sequences of tokens
+            A token is a string (one column), or a sequence of strings (several).
+
+        Raises
+        ------
+        ShapeError
+            If a token has another number of columns than the first one.
+        """
+        flat: list[str] = []
+        offsets, width = [0], None
+        unique: dict[str, str] = {}
+        for n, sentence in enumerate(sentences):
+            for t, token in enumerate(sentence):
+                fields = (token,) if isinstance(token, str) else token
+                width = len(fields) if width is None else width
+                if len(fields) != width:
+                    raise ShapeError(
+                        f"sentence {n}, token {t}: {width} columns wanted, as in the first token, "
+                        f"got {len(fields)}: {token!r}."
+                    )
+                flat.extend([unique.setdefault(field, field) for field in fields])
+            offsets.append(offsets[-1] + len(sentence))
+        width = 1 if width is None else width
+        return cls([flat[c::width] for c in range(width)], np.array(offsets, dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeCorpus:
+    """Sentences whose tokens have a label and weighted attributes: rows of a sparse matrix.
+
+    Parameters
+    ----------
+    labels : list of str
+        Label of each token; all sentences stand one behind the other.
+    offsets : ndarray (n_sentences + 1,)
+        Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
+    token_ptr : ndarray (n_tokens + 1,)
+        Token i has the attributes ``attributes[token_ptr[i] : token_ptr[i + 1]]``.
+    attributes : ndarray of int32 (nnz,)
+        Attribute ids, in the order of the file. An attribute may occur twice at a token.
+    values : ndarray of float64 (nnz,) or None
+        Weights of the attributes; None means that all are 1.
+    names : list of str
+        ``names[k]`` is the name of attribute k.
+
+    Raises
+    ------
+    ShapeError
+        If the parts do not fit each other.
+    """
+
+    labels: list[str]
+    offsets: NDArray[np.int64]
+    token_ptr: NDArray[np.int64]
+    attributes: NDArray[np.int32]
+    values: NDArray[np.float64] | None
+    names: list[str]
+
+    def __post_init__(self) -> None:
+        check_offsets("offsets", self.offsets)
+        check_offsets("token_ptr", self.token_ptr)
+        if not len(self.labels) == self.n_tokens == len(self.token_ptr) - 1:
+            raise ShapeError(
+                f"offsets end at {self.n_tokens} tokens, so labels must have {self.n_tokens} entries and token_ptr "
+                f"{self.n_tokens + 1}, got {len(self.labels)} and {len(self.token_ptr)}."
+            )
+        nnz = int(self.token_ptr[-1])
+        if self.attributes.shape != (nnz,) or (self.values is not None and self.values.shape != (nnz,)):
+            got = self.attributes.shape if self.values is None else (self.attributes.shape, self.values.shape)
+            raise ShapeError(f"token_ptr ends at {nnz}, so attributes and values must have shape ({nnz},), got {got}.")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens in all sentences."""
+        return int(self.offsets[-1])
+
+
+def check_offsets(name: str, offsets: NDArray[np.int64]) -> None:
+    """Raise ShapeError unless offsets have one axis, begin with 0 and never fall."""
+    if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or np.any(offsets[1:] < offsets[:-1]):
+        raise ShapeError(f"{name} must be one row of integers that begins with 0 and never falls, got {offsets}.")
+
+
+def as_array(numbers: array[Any], dtype: type[np.generic]) -> NDArray[Any]:
+    """Return a growing array of the standard library as an ndarray that shares its memory."""
+    return np.frombuffer(numbers, dtype=dtype) if len(numbers) else np.empty(0, dtype=dtype)

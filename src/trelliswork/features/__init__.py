@@ -1,0 +1,7 @@
+"""Sentences to sparse attribute ids: templates and what they become."""
+
+from trelliswork.features.attributes import Attributes
+from trelliswork.features.extraction import TemplateExtractor
+from trelliswork.features.templates import Template, parse_templates, read_templates
+
+__all__ = ["Attributes", "Template", "TemplateExtractor", "parse_templates", "read_templates"]

@@ -1,0 +1,38 @@
+"""What features are to the learner: for each token a list of attribute ids, perhaps with values."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """Sparse attributes of the tokens of a corpus, in compressed rows.
+
+    Attributes
+    ----------
+    offsets : ndarray of int64 (n_sentences + 1,)
+        Sentence n is tokens ``offsets[n]`` to ``offsets[n + 1]``.
+    token_ptr : ndarray of int64 (n_tokens + 1,)
+        Token i has entries ``token_ptr[i]`` to ``token_ptr[i + 1]``.
+    ids : ndarray of int32 (nnz,)
+        Attribute ids, 0 to ``n_attributes - 1``.
+    values : ndarray of float32 (nnz,) or None
+        ``None`` if all are 1.
+    n_attributes : int
+    """
+
+    offsets: NDArray[np.int64]
+    token_ptr: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    values: NDArray[np.float32] | None
+    n_attributes: int
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of all sentences."""
+        return len(self.token_ptr) - 1
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1

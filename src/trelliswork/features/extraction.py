@@ -1,0 +1,242 @@
+"""Templates applied to columns: integers all the way, a string is built only when someone asks for a name.
+
+Each column's strings get ids. A template's macros look up ids at shifted positions, which are combined to one 64-bit
+key a token, and the distinct keys of a template are numbered: these numbers are the attributes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import DataError
+from trelliswork.features import hashing_kernels as kernels
+from trelliswork.features.attributes import Attributes
+from trelliswork.features.numbering import Ids, Keys, Numbering
+from trelliswork.features.templates import Template
+
+_LARGEST_KEY = 2**62
+
+
+class ColumnIds:
+    """Ids of the strings of one column, and of what stands beyond a sentence's ends.
+
+    Ids: 0 to n-1 the strings, n to n+R-1 ``_B-1`` to ``_B-R``, then ``_B+1`` to ``_B+R``; -1 an unknown string.
+    """
+
+    def __init__(self, strings: Sequence[str], reach: int) -> None:
+        self.strings = list(strings)
+        self.reach = reach
+        self._ids = {s: n for n, s in enumerate(self.strings)}
+
+    @property
+    def radix(self) -> int:
+        """Number of different ids."""
+        return len(self.strings) + 2 * self.reach
+
+    def learn(self, column: Sequence[str]) -> Ids:
+        """Ids of a column, new strings included."""
+        ids = self._ids
+        out = np.fromiter((ids.setdefault(s, len(ids)) for s in column), np.int32, len(column))
+        self.strings = list(ids)
+        return out
+
+    def look_up(self, column: Sequence[str]) -> Ids:
+        """Ids of a column, -1 for unknown strings."""
+        get = self._ids.get
+        return np.fromiter((get(s, -1) for s in column), np.int32, len(column))
+
+    def shifted(self, ids: Ids, offsets: NDArray[np.int64], row: int, skip_outside: bool) -> Keys:
+        """The id ``row`` positions away from each token, or of the place beyond the end."""
+        beyond = np.arange(self.reach, dtype=np.int64) + len(self.strings)
+        before, after = (np.full(self.reach, -1),) * 2 if skip_outside else (beyond, beyond + self.reach)
+        out = np.empty(len(ids), np.int64)
+        kernels.shifted(ids, offsets, row, before, after, out)
+        return out
+
+    def name(self, number: int) -> str:
+        """The string of an id."""
+        n = len(self.strings)
+        if number < n:
+            return self.strings[number]
+        k = number - n
+        return f"_B-{k + 1}" if k < self.reach else f"_B+{k - self.reach + 1}"
+
+
+@dataclass
+class _Stage:
+    """Some macros of a template and the numbering of their combinations (after those of the stage before)."""
+
+    macros: tuple[tuple[int, int], ...]
+    numbering: Numbering
+
+
+class TemplateExtractor:
+    """Attributes of columns by templates.
+
+    Parameters
+    ----------
+    templates : sequence of Template
+    min_count : int
+        Attributes seen less often in training are dropped.
+    """
+
+    def __init__(self, templates: Sequence[Template], *, min_count: int = 1) -> None:
+        self.templates = list(templates)
+        self.min_count = min_count
+        self.columns: list[ColumnIds] = []
+        self._stages: list[list[_Stage]] = []
+        self._kept: list[Ids] = []  # by template: attribute id of each number, -1 if dropped
+        self.n_attributes = 0
+
+    def fit(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
+        """Learn the attributes of a corpus, and return them."""
+        self._check_columns(len(columns))
+        reach = max((abs(row) for t in self.templates for row, _ in t.macros), default=0)
+        self.columns = [ColumnIds([], reach) for _ in columns]
+        coded = [ids.learn(column) for ids, column in zip(self.columns, columns, strict=True)]
+        n_tokens = len(columns[0])
+        table = np.empty((len(self.templates), n_tokens), np.int32)
+        self._stages, self._kept, self.n_attributes = [], [], 0
+        for k, template in enumerate(self.templates):
+            stages, numbers = self._learn(template, coded, offsets)
+            counts = np.bincount(numbers[numbers >= 0], minlength=len(stages[-1].numbering))
+            kept = np.cumsum(counts >= self.min_count, dtype=np.int32) - 1 + self.n_attributes
+            kept[counts < self.min_count] = -1
+            self.n_attributes += int((counts >= self.min_count).sum())
+            self._stages.append(stages)
+            self._kept.append(kept)
+            table[k] = _translate(numbers, kept)
+        return self._compress(table, offsets)
+
+    def transform(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
+        """Known attributes of another corpus."""
+        self._check_columns(len(columns))
+        coded = [ids.look_up(column) for ids, column in zip(self.columns, columns, strict=False)]
+        table = np.empty((len(self.templates), len(columns[0])), np.int32)
+        for k, (template, stages) in enumerate(zip(self.templates, self._stages, strict=True)):
+            numbers = None
+            for stage in stages:
+                keys = self._keys(stage.macros, template, coded, offsets, numbers)
+                numbers = stage.numbering.look_up(keys)
+            assert numbers is not None
+            table[k] = _translate(numbers, self._kept[k])
+        return self._compress(table, offsets)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
+        """What ``from_state`` needs: plain data for JSON, and arrays."""
+        plain = {
+            "templates": [asdict(t) for t in self.templates],
+            "columns": [ids.strings for ids in self.columns],
+            "reach": max((ids.reach for ids in self.columns), default=0),
+            "stages": [[stage.macros for stage in stages] for stages in self._stages],
+        }
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for k, (stages, kept) in enumerate(zip(self._stages, self._kept, strict=True)):
+            arrays[f"template.{k}.kept"] = kept
+            for n, stage in enumerate(stages):
+                arrays[f"template.{k}.stage.{n}"] = stage.numbering.listed
+        return plain, arrays
+
+    @classmethod
+    def from_state(cls, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "TemplateExtractor":
+        """Build an extractor from its ``state``."""
+        self = cls(
+            [
+                Template(t["name"], tuple(t["pieces"]), tuple(map(tuple, t["macros"])), t["skip_outside"], t["where"])
+                for t in plain["templates"]
+            ]
+        )
+        self.columns = [ColumnIds(strings, plain["reach"]) for strings in plain["columns"]]
+        for k, stages in enumerate(plain["stages"]):
+            self._stages.append(
+                [
+                    _Stage(tuple(map(tuple, macros)), Numbering(arrays[f"template.{k}.stage.{n}"]))
+                    for n, macros in enumerate(stages)
+                ]
+            )
+            self._kept.append(arrays[f"template.{k}.kept"])
+        self.n_attributes = int(max((kept.max(initial=-1) for kept in self._kept), default=-1)) + 1
+        return self
+
+    def names(self) -> list[str]:
+        """The string of every attribute, as CRF++ would write it."""
+        found = [""] * self.n_attributes
+        for template, stages, kept in zip(self.templates, self._stages, self._kept, strict=True):
+            for number, attribute in enumerate(kept.tolist()):
+                if attribute >= 0:
+                    found[attribute] = self._spell(template, stages, number)
+        return found
+
+    def _check_columns(self, n_columns: int) -> None:
+        for template in self.templates:
+            if template.n_columns > n_columns:
+                raise DataError(
+                    f"the template {template.name!r} asks for column {template.n_columns - 1}, but the data has "
+                    f"{n_columns} (counted from 0): choose other columns or another template."
+                )
+
+    def _learn(self, template: Template, coded: Sequence[Ids], offsets: NDArray[np.int64]) -> tuple[list[_Stage], Ids]:
+        """Number the distinct values of a template, in as many stages as 64 bits ask for (nearly always one)."""
+        stages: list[_Stage] = []
+        numbers: Ids | None = None
+        macros = list(template.macros)
+        while macros or not stages:
+            radix, take = len(stages[-1].numbering) if stages else 1, 0
+            while take < len(macros) and radix * self.columns[macros[take][1]].radix < _LARGEST_KEY:
+                radix *= self.columns[macros[take][1]].radix
+                take += 1
+            group, macros = tuple(macros[:take]), macros[take:]
+            keys = self._keys(group, template, coded, offsets, numbers)
+            numbering, numbers = Numbering.of(keys)
+            stages.append(_Stage(group, numbering))
+        assert numbers is not None
+        return stages, numbers
+
+    def _keys(
+        self,
+        macros: tuple[tuple[int, int], ...],
+        template: Template,
+        coded: Sequence[Ids],
+        offsets: NDArray[np.int64],
+        before: Ids | None,
+    ) -> Keys:
+        """One key a token: the stage before and the macros' ids as digits; -1 where any of them is missing."""
+        keys = np.zeros(len(coded[0]), np.int64) if before is None else before.astype(np.int64)
+        missing = keys < 0
+        if template.where != "all":
+            missing[:] = True
+            missing[offsets[:-1] if template.where == "first" else offsets[1:] - 1] = False
+        for row, column in macros:
+            ids = self.columns[column]
+            digit = ids.shifted(coded[column], offsets, row, template.skip_outside)
+            missing |= digit < 0
+            keys = keys * ids.radix + digit
+        keys[missing] = -1
+        return keys
+
+    def _spell(self, template: Template, stages: list[_Stage], number: int) -> str:
+        values: list[str] = []
+        for stage in reversed(stages):
+            key = int(stage.numbering.listed[number])
+            digits: list[str] = []
+            for _, column in reversed(stage.macros):
+                key, digit = divmod(key, self.columns[column].radix)
+                digits.append(self.columns[column].name(digit))
+            values = digits[::-1] + values
+            number = key
+        pairs = zip(template.pieces, [*values, ""], strict=True)
+        return "".join(piece + value for piece, value in pairs)
+
+    def _compress(self, table: NDArray[np.int32], offsets: NDArray[np.int64]) -> Attributes:
+        token_ptr = np.empty(table.shape[1] + 1, np.int64)
+        ids = np.empty(int((table >= 0).sum()), np.int32)
+        kernels.compress(table, token_ptr, ids)
+        return Attributes(np.asarray(offsets, np.int64), token_ptr, ids, None, self.n_attributes)
+
+
+def _translate(numbers: Ids, kept: Ids) -> Ids:
+    """Attribute ids of numbers; -1 stays -1."""
+    return np.append(kept, np.int32(-1))[numbers]

@@ -1,0 +1,86 @@
+"""Compiled hash tables from 64-bit keys to consecutive ids: strings never appear here.
+
+A table is two arrays of a power-of-two size, ``keys`` and ``ids`` (-1: free). Slots are probed linearly from a
+mixed hash, so that consecutive keys do not cluster.
+"""
+
+import numpy as np
+from numba import njit
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
+_SHIFT = np.uint64(32)
+
+
+@njit(cache=True, nogil=True)
+def _slot(key, keys, ids):
+    """The slot that holds ``key``, or the free one where it belongs."""
+    mixed = np.uint64(key) * _MULTIPLIER
+    mixed ^= mixed >> _SHIFT
+    at = np.int64(mixed & np.uint64(len(keys) - 1))
+    while ids[at] >= 0 and keys[at] != key:
+        at = (at + 1) & (len(keys) - 1)
+    return at
+
+
+@njit(cache=True, nogil=True)
+def number(values, keys, ids, n, out, listed):
+    """out[i] = id of values[i], new ids from n on in order of appearance; negative values get -1.
+
+    ``listed`` receives the new keys by id; returns the new n. The table must have room for all.
+    """
+    for i in range(len(values)):
+        if values[i] < 0:
+            out[i] = -1
+            continue
+        at = _slot(values[i], keys, ids)
+        if ids[at] < 0:
+            keys[at], ids[at] = values[i], n
+            listed[n] = values[i]
+            n += 1
+        out[i] = ids[at]
+    return n
+
+
+@njit(cache=True, nogil=True)
+def look_up(values, keys, ids, out):
+    """out[i] = id of values[i], -1 where it is negative or not in the table."""
+    for i in range(len(values)):
+        out[i] = -1 if values[i] < 0 else ids[_slot(values[i], keys, ids)]
+
+
+@njit(cache=True, nogil=True)
+def build(listed, keys, ids):
+    """Put listed[id] -> id into an empty table."""
+    for n in range(len(listed)):
+        at = _slot(listed[n], keys, ids)
+        keys[at], ids[at] = listed[n], n
+
+
+@njit(cache=True, nogil=True)
+def shifted(column, offsets, row, outside_before, outside_after, out):
+    """out[i] = column[i + row] inside the sentence of i; else outside_before[k] or _after[k], k+1 positions beyond."""
+    for n in range(len(offsets) - 1):
+        start, stop = offsets[n], offsets[n + 1]
+        for i in range(start, stop):
+            at = i + row
+            if at < start:
+                out[i] = outside_before[start - at - 1]
+            elif at >= stop:
+                out[i] = outside_after[at - stop]
+            else:
+                out[i] = column[at]
+
+
+@njit(cache=True, nogil=True)
+def compress(columns, token_ptr, ids):
+    """Write the non-negative entries of columns (n_templates, n_tokens) row by row of tokens into CSR form."""
+    n_templates, n_tokens = columns.shape
+    at = 0
+    for i in range(n_tokens):
+        token_ptr[i] = at
+        for k in range(n_templates):
+            if columns[k, i] >= 0:
+                ids[at] = columns[k, i]
+                at += 1
+    token_ptr[n_tokens] = at
+    return at

@@ -1,0 +1,46 @@
+"""Numbers for 64-bit keys, in order of appearance: the compiled counterpart of a dict from strings to ids."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.features import hashing_kernels as kernels
+
+Keys = NDArray[np.int64]
+Ids = NDArray[np.int32]
+
+
+class Numbering:
+    """A table from non-negative int64 keys to ids 0, 1, 2, ...
+
+    ``listed[id]`` is the key of an id; a table is rebuilt from it.
+    """
+
+    def __init__(self, listed: Keys | None = None) -> None:
+        self.listed: Keys = np.empty(0, np.int64) if listed is None else listed
+        self._reserve(len(self.listed))
+        kernels.build(self.listed, self._keys, self._ids)
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def _reserve(self, n: int) -> None:
+        size = 1 << max(4, int(2 * n).bit_length())  # at most half full
+        self._keys, self._ids = np.zeros(size, np.int64), np.full(size, -1, np.int32)
+
+    @classmethod
+    def of(cls, values: Keys) -> tuple["Numbering", Ids]:
+        """Number the values; negative ones get -1. Returns the table and the ids."""
+        self = cls()
+        self._reserve(len(values))
+        out, listed = np.empty(len(values), np.int32), np.empty(len(values), np.int64)
+        n = kernels.number(values, self._keys, self._ids, 0, out, listed)
+        self.listed = listed[:n].copy()
+        self._reserve(n)  # the table was sized for the worst case
+        kernels.build(self.listed, self._keys, self._ids)
+        return self, out
+
+    def look_up(self, values: Keys) -> Ids:
+        """Ids of the values, -1 for those that are negative or unknown."""
+        out = np.empty(len(values), np.int32)
+        kernels.look_up(values, self._keys, self._ids, out)
+        return out

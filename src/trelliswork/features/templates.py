@@ -1,0 +1,87 @@
+r"""Feature templates in the syntax of CRF++.
+
+A template is a line such as ``U05:%x[-1,0]/%x[0,0]``: the word before and the word itself, in one attribute.
+``%x[row,col]`` is column ``col`` of the token ``row`` positions away; beyond the sentence it is ``_B-1``, ``_B-2``, ...
+or ``_B+1``, ``_B+2``, ... ``U`` templates score labels, ``B`` templates pairs of neighbouring labels; ``#`` begins a
+comment.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from trelliswork.errors import DataError
+
+_MACRO = re.compile(r"%x\[\s*(-?\d+)\s*,\s*(\d+)\s*\]")
+
+
+@dataclass(frozen=True)
+class Template:
+    """One template: ``pieces[0] + value(macros[0]) + pieces[1] + ...``.
+
+    Attributes
+    ----------
+    name : str
+        The line as written.
+    pieces : tuple of str
+        Text around the macros, one more than there are macros; ``pieces[0]`` includes the id (``U05:``).
+    macros : tuple of (row, column)
+    skip_outside : bool
+        Make no attribute where a macro points beyond the sentence, as CRFsuite's examples do; CRF++ makes ``_B-1`` etc.
+    where : {"all", "first", "last"}
+        Tokens of a sentence that it applies to.
+    """
+
+    name: str
+    pieces: tuple[str, ...]
+    macros: tuple[tuple[int, int], ...]
+    skip_outside: bool = False
+    where: str = "all"
+
+    @property
+    def on_edges(self) -> bool:
+        """True for a B template."""
+        return self.name.startswith("B")
+
+    @property
+    def n_columns(self) -> int:
+        """Columns that the data must have."""
+        return 1 + max((column for _, column in self.macros), default=-1)
+
+
+def parse_template(line: str, where: str = "template", *, skip_outside: bool = False) -> Template:
+    """Read one template line; ``where`` (file and line) stands in errors."""
+    if line[:1] not in ("U", "B"):
+        raise DataError(f"{where}: a template begins with U or B, got {line!r}.")
+    if line.count("%") != len(_MACRO.findall(line)):
+        raise DataError(f"{where}: macros are written %x[row,col], as in U01:%x[-1,0], got {line!r}.")
+    macros = tuple((int(row), int(column)) for row, column in _MACRO.findall(line))
+    pieces = tuple(_MACRO.split(line)[::3])
+    return Template(line, pieces, macros, skip_outside)
+
+
+def parse_templates(text: str, source: str = "templates", *, skip_outside: bool = False) -> list[Template]:
+    r"""Read templates, one a line; comments and blank lines are passed over.
+
+    Examples
+    --------
+    >>> [t.macros for t in parse_templates("U01:%x[0,0]/%x[1,0]  # two words\nB")]
+    [((0, 0), (1, 0)), ()]
+    """
+    found = []
+    for n, line in enumerate(text.splitlines(), start=1):
+        kept = line.split("#")[0].strip()
+        if kept:
+            found.append(parse_template(kept, f"{source}:{n}", skip_outside=skip_outside))
+    names = [template.pieces[0].split(":")[0] + "|" + template.name for template in found]
+    for n, name in enumerate(names):
+        if name in names[:n]:
+            raise DataError(f"{source}: the template {found[n].name!r} stands there twice: delete one.")
+    if not found:
+        raise DataError(f"{source}: no template found: give at least one line such as U00:%x[0,0].")
+    return found
+
+
+def read_templates(path: str | Path) -> list[Template]:
+    """Read a CRF++ template file."""
+    return parse_templates(Path(path).read_text(encoding="utf-8"), str(path))

@@ -1,0 +1,240 @@
+r"""L-BFGS, and OWL-QN for an L1 penalty.
+
+Minimises :math:`f(w) + c_1 \lVert w \rVert_1`, f smooth, from a function that gives value and gradient. The two-loop
+recursion and its history are float32 (directions need no more), weights and values float64. With an L1 penalty the
+gradient is the pseudo-gradient, steps stay in one orthant and the line search backtracks (Andrew and Gao, 2007,
+section 3); without, a step must fulfil the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6).
+"""
+
+import math
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ConvergenceWarning
+from trelliswork.learning.vector_kernels import add_scaled, differences, dot, step_to
+
+Weights = NDArray[np.float64]
+Objective = Callable[[Weights], tuple[float, Weights]]
+
+
+@dataclass
+class Step:
+    """How one iteration went; what a progress bar shows."""
+
+    iteration: int
+    value: float
+    gradient_norm: float
+    n_active: int
+    n_evaluations: int
+    seconds: float
+
+
+@dataclass
+class FitReport:
+    """How training ended.
+
+    Attributes
+    ----------
+    converged : bool
+    reason : str
+    value : float
+        Objective, penalties included.
+    history : list of Step
+    """
+
+    converged: bool
+    reason: str
+    value: float
+    history: list[Step] = field(default_factory=list)
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations done."""
+        return len(self.history)
+
+
+def lbfgs(
+    objective: Objective,
+    start: Weights,
+    *,
+    l1: float = 0.0,
+    max_iter: int = 200,
+    tol: float = 1e-5,
+    period: int = 10,
+    memory: int = 6,
+    callback: Callable[[Step, Weights], bool | None] | None = None,
+) -> tuple[Weights, FitReport]:
+    """Minimise an objective.
+
+    Parameters
+    ----------
+    objective : callable
+        ``objective(weights) -> value, gradient``.
+    start : ndarray (F,)
+    l1 : float
+        c_1 above.
+    max_iter : int
+    tol : float
+        Stop when the value fell by less than this fraction over the last ``period`` iterations, or when the gradient's
+        norm is below ``tol`` times the weights' norm (or 1).
+    memory : int
+        Pairs kept for the direction.
+    callback : callable, optional
+        Called with each ``Step`` and the weights; a true answer stops.
+
+    Returns
+    -------
+    weights : ndarray (F,)
+    report : FitReport
+    """
+    began = time.perf_counter()
+    w = np.array(start, np.float64)
+    value, gradient = objective(w)
+    value += l1 * float(np.abs(w).sum())
+    pairs: deque[tuple[NDArray[np.float32], NDArray[np.float32], float]] = deque(maxlen=memory)
+    report = FitReport(False, "", value)
+    n_evaluations = 1
+    for iteration in range(1, max_iter + 1):
+        steepest = _pseudo_gradient(w, gradient, l1)
+        norm = math.sqrt(dot(steepest, steepest))
+        if norm <= tol * max(1.0, math.sqrt(dot(w, w))):
+            report.converged, report.reason = True, "the gradient is small"
+            break
+        direction = _direction(steepest, pairs)
+        if l1:
+            direction[direction * steepest >= 0] = 0  # no step against the slope
+        slope = dot(direction, steepest)
+        if slope >= 0:  # the history misleads: begin again
+            pairs.clear()
+            direction, slope = -steepest, -(norm**2)
+        first = 1.0 if pairs else min(1.0, 1.0 / norm)
+        search = _backtrack if l1 else _wolfe
+        found = search(objective, w, value, gradient, direction, slope, first, l1)
+        if found is None:
+            if not pairs:
+                report.reason = "the line search found no lower value: the objective may be at its numerical limit"
+                break
+            pairs.clear()
+            continue
+        new, new_value, new_gradient, used = found
+        n_evaluations += used
+        s, y = np.empty(len(w), np.float32), np.empty(len(w), np.float32)
+        differences(new, w, new_gradient, gradient, s, y)
+        curvature = dot(s, y)
+        if curvature > 1e-10 * dot(y, y):
+            pairs.append((s, y, 1 / curvature))
+        w, value, gradient = new, new_value, new_gradient
+        step = Step(iteration, value, norm, int(np.count_nonzero(w)), n_evaluations, time.perf_counter() - began)
+        report.history.append(step)
+        if callback is not None and callback(step, w):
+            report.reason = "stopped by the caller"
+            break
+        if len(report.history) > period:
+            before = report.history[-1 - period].value
+            if before - value < tol * abs(value):
+                report.converged, report.reason = True, f"the value fell by less than {tol:g} in {period} iterations"
+                break
+    else:
+        report.reason = f"{max_iter} iterations"
+        warnings.warn(
+            f"L-BFGS stopped after {max_iter} iterations before reaching tol={tol:g}. "
+            "Raise max_iter or the penalties, or loosen tol.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    report.value = value
+    return w, report
+
+
+def _pseudo_gradient(w: Weights, gradient: Weights, l1: float) -> Weights:
+    """The slope of f + l1 |w| in its steepest direction; at w = 0 zero unless the gradient exceeds l1."""
+    if not l1:
+        return gradient
+    at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - l1, 0)
+    return np.where(w != 0, gradient + l1 * np.sign(w), at_zero)
+
+
+def _direction(gradient: Weights, pairs: deque[tuple[NDArray[np.float32], NDArray[np.float32], float]]) -> Weights:
+    """-H gradient by the two-loop recursion (Nocedal and Wright, algorithm 7.4)."""
+    q = -gradient.astype(np.float32)
+    coefficients = []
+    for s, y, rho in reversed(pairs):
+        a = np.float32(rho * dot(s, q))
+        add_scaled(q, -a, y)
+        coefficients.append(a)
+    if pairs:
+        s, y, rho = pairs[-1]
+        q *= np.float32(1 / (rho * dot(y, y)))
+    for (s, y, rho), a in zip(pairs, reversed(coefficients), strict=True):
+        add_scaled(q, a - np.float32(rho * dot(y, q)), s)
+    return q.astype(np.float64)
+
+
+_Found = tuple[Weights, float, Weights, int]
+
+
+def _backtrack(
+    objective: Objective, w: Weights, value: float, gradient: Weights, direction: Weights, slope: float, first: float,
+    l1: float,
+) -> _Found | None:  # fmt: skip
+    """Halve the step until the penalised value falls enough; weights that change sign become zero."""
+    orthant = np.where(w != 0, np.sign(w), -np.sign(_pseudo_gradient(w, gradient, l1)))
+    step = first
+    for used in range(1, 41):
+        new = w + step * direction
+        new[new * orthant < 0] = 0
+        new_value, new_gradient = objective(new)
+        new_value += l1 * float(np.abs(new).sum())
+        fall = dot(_pseudo_gradient(w, gradient, l1), new - w)
+        if np.isfinite(new_value) and new_value <= value + 1e-4 * fall:
+            return new, new_value, new_gradient, used
+        step *= 0.5
+    return None
+
+
+def _wolfe(
+    objective: Objective, w: Weights, value: float, gradient: Weights, direction: Weights, slope: float, first: float,
+    l1: float,
+) -> _Found | None:  # fmt: skip
+    """A step with the strong Wolfe conditions (c1 = 1e-4, c2 = 0.9): bracket, then interpolate."""
+    low, low_value, low_slope = 0.0, value, slope
+    high: float | None = None
+    high_value = np.inf
+    step = first
+    best: _Found | None = None
+    for used in range(1, 31):
+        new = np.empty_like(w)
+        step_to(w, step, direction, new)
+        new_value, new_gradient = objective(new)
+        new_slope = dot(new_gradient, direction) if np.isfinite(new_value) else np.inf
+        if (
+            not np.isfinite(new_value)
+            or new_value > value + 1e-4 * step * slope
+            or (high is None and low and new_value >= low_value)
+        ):
+            high, high_value = step, new_value
+        else:
+            best = (new, new_value, new_gradient, used)
+            if abs(new_slope) <= -0.9 * slope:
+                return best
+            if new_slope * ((high if high is not None else np.inf) - low) >= 0:
+                high, high_value = low, low_value
+            low, low_value, low_slope = step, new_value, new_slope
+        if high is None:
+            step *= 2
+            continue
+        width = high - low
+        # The minimum of the parabola through both values and the slope at the lower end, kept off the ends.
+        curve = high_value - low_value - low_slope * width
+        ideal = low - 0.5 * low_slope * width**2 / curve if np.isfinite(curve) and curve > 0 else low + 0.5 * width
+        inner, outer = sorted((low + 0.1 * width, low + 0.9 * width))
+        step = float(np.clip(ideal, inner, outer))
+        if abs(width) < 1e-12:
+            break
+    return best if best is not None and best[1] < value else None

@@ -1,0 +1,295 @@
+"""How good a tagger is: accuracies, spans as the CoNLL evaluation counts them, and the most frequent mistakes."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Any, Literal, NamedTuple
+
+from trelliswork.data.schemes import Scheme, detect_scheme, spans
+from trelliswork.errors import ShapeError, ValueRangeError
+
+N_MISTAKES = 20  # kept in a report
+_N_SHOWN = 5  # of them in its summary
+
+Sentences = Sequence[Sequence[str]]
+
+
+class Score(NamedTuple):
+    r"""Precision, recall and their harmonic mean, from counts.
+
+    .. math:: P = \frac{correct}{predicted}, \qquad R = \frac{correct}{support}, \qquad F_1 = \frac{2 P R}{P + R}
+
+    What is undefined, such as the precision of a label that was never predicted, is 0.
+
+    Examples
+    --------
+    >>> score = Score(correct=1, predicted=2, support=4)
+    >>> score.precision, score.recall, round(score.f1, 4)
+    (0.5, 0.25, 0.3333)
+    """
+
+    correct: int  # in gold and prediction
+    predicted: int  # in the prediction
+    support: int  # in gold
+
+    @property
+    def precision(self) -> float:
+        """The part of the predicted that is right."""
+        return self.correct / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        """The part of gold that was found."""
+        return self.correct / self.support if self.support else 0.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall."""
+        return 2 * self.correct / (self.predicted + self.support) if self.correct else 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the three scores and the three counts by name."""
+        return {"precision": self.precision, "recall": self.recall, "f1": self.f1, **self._asdict()}
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """Tokens with one gold label that got another."""
+
+    gold: str
+    predicted: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaggingReport:
+    """What ``evaluate_tagging`` found; rates lie between 0 and 1.
+
+    Attributes
+    ----------
+    n_sentences, n_tokens : int
+    accuracy : float
+        The part of the tokens that got their gold label.
+    sentence_accuracy : float
+        The part of the sentences without a mistake; an empty sentence has none.
+    n_known, n_unknown : int or None
+        Tokens whose word is, is not, among the known words; None if those were not given.
+    known_accuracy, unknown_accuracy : float or None
+        Accuracy on these tokens; None also if there are none.
+    labels : dict of str to Score
+        Token by token, for each label in gold or prediction, in alphabetical order.
+    scheme : {"bio", "bioes"} or None
+        How labels were read as spans; None if they were not.
+    chunks : Score or None
+        All spans together (micro average): a predicted span is right if gold has one with the same ends and type.
+    chunks_by_type : dict of str to Score, or None
+        The same for each type, in alphabetical order.
+    confusion : tuple of Mistake
+        The most frequent mistakes, most frequent first, at most ``N_MISTAKES`` of them.
+    """
+
+    n_sentences: int
+    n_tokens: int
+    accuracy: float
+    sentence_accuracy: float
+    n_known: int | None
+    n_unknown: int | None
+    known_accuracy: float | None
+    unknown_accuracy: float | None
+    labels: dict[str, Score]
+    scheme: Scheme | None
+    chunks: Score | None
+    chunks_by_type: dict[str, Score] | None
+    confusion: tuple[Mistake, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, strings, lists and dicts, ready for JSON; the keys are the attributes' names."""
+        by_type = self.chunks_by_type
+        return {
+            "n_sentences": self.n_sentences,
+            "n_tokens": self.n_tokens,
+            "accuracy": self.accuracy,
+            "sentence_accuracy": self.sentence_accuracy,
+            "n_known": self.n_known,
+            "n_unknown": self.n_unknown,
+            "known_accuracy": self.known_accuracy,
+            "unknown_accuracy": self.unknown_accuracy,
+            "labels": {label: score.to_dict() for label, score in self.labels.items()},
+            "scheme": self.scheme,
+            "chunks": None if self.chunks is None else self.chunks.to_dict(),
+            "chunks_by_type": None if by_type is None else {type_: s.to_dict() for type_, s in by_type.items()},
+            "confusion": [asdict(mistake) for mistake in self.confusion],
+        }
+
+    def summary(self) -> str:
+        """Return a short text: accuracies, spans if there are any, and the most frequent mistakes."""
+        counted = [
+            ("tokens", self.n_tokens, self.accuracy),
+            ("sentences", self.n_sentences, self.sentence_accuracy),
+            ("known words", self.n_known, self.known_accuracy),
+            ("unknown words", self.n_unknown, self.unknown_accuracy),
+        ]
+        rows = [["", "count", "accuracy"]]
+        rows += [[name, f"{n:,}", "-" if rate is None else f"{rate:.4f}"] for name, n, rate in counted if n is not None]
+        parts = [_table(rows)]
+        if self.chunks is not None and self.chunks_by_type is not None:
+            rows = [["spans", "count", "precision", "recall", "F1"]]
+            for name, score in [("all", self.chunks), *self.chunks_by_type.items()]:
+                rates = (score.precision, score.recall, score.f1)
+                rows.append([name, f"{score.support:,}", *(f"{rate:.4f}" for rate in rates)])
+            parts.append(_table(rows))
+        if self.confusion:
+            rows = [["mistakes", "count"]]
+            rows += [[f"{m.gold} as {m.predicted}", f"{m.count:,}"] for m in self.confusion[:_N_SHOWN]]
+            parts.append(_table(rows))
+        return "\n\n".join(parts)
+
+
+def evaluate_tagging(
+    gold: Sentences,
+    predicted: Sentences,
+    *,
+    words: Sentences | None = None,
+    known_words: Iterable[str] | None = None,
+    scheme: Scheme | Literal["auto"] | None = "auto",
+) -> TaggingReport:
+    """Compare predicted labels with gold ones.
+
+    Parameters
+    ----------
+    gold, predicted : sequences of sequences of str
+        The labels of each sentence.
+    words : sequence of sequences of str, optional
+        The words of each sentence, needed with ``known_words``.
+    known_words : iterable of str, optional
+        The words seen in training: accuracy is then also given apart for known and unknown words.
+    scheme : {"auto", "bio", "bioes"} or None
+        How labels are read as spans. "auto" looks at all labels, gold and predicted, and reads no spans if one of them
+        fits no scheme; None reads none.
+
+    Returns
+    -------
+    TaggingReport
+
+    Raises
+    ------
+    ShapeError
+        If gold, predicted and words differ in the number of sentences, or in a sentence's length.
+    ValueRangeError
+        If there is no token to judge, or a label does not fit the scheme asked for.
+
+    Notes
+    -----
+    Spans are read and counted as in the CoNLL evaluation script ``conlleval`` (Tjong Kim Sang and Buchholz, 2000),
+    ill-formed labels included. Time is linear in the number of tokens.
+
+    Examples
+    --------
+    >>> gold = [["B-NP", "I-NP", "B-VP"], ["B-NP", "B-VP"]]
+    >>> predicted = [["B-NP", "I-NP", "B-VP"], ["B-NP", "I-NP"]]
+    >>> report = evaluate_tagging(gold, predicted)
+    >>> report.accuracy, report.sentence_accuracy, report.chunks
+    (0.8, 0.5, Score(correct=2, predicted=3, support=4))
+    >>> print(report.summary())
+               count  accuracy
+    tokens         5    0.8000
+    sentences      2    0.5000
+    <BLANKLINE>
+    spans  count  precision  recall      F1
+    all        4     0.6667  0.5000  0.5714
+    NP         2     0.5000  0.5000  0.5000
+    VP         2     1.0000  0.5000  0.6667
+    <BLANKLINE>
+    mistakes      count
+    B-VP as I-NP      1
+    """
+    _check_same_shape("predicted", predicted, gold)
+    pairs = Counter(zip(chain.from_iterable(gold), chain.from_iterable(predicted), strict=True))
+    n_tokens = pairs.total()
+    if not n_tokens:
+        raise ValueRangeError(f"gold must hold at least one label, got {len(gold)} sentences without any.")
+    right = sum(n for (g, p), n in pairs.items() if g == p)
+    n_known, n_unknown, known_accuracy, unknown_accuracy = _by_knowledge(gold, predicted, words, known_words)
+    if scheme == "auto":
+        scheme = detect_scheme(chain.from_iterable(pairs))
+    chunks_by_type = None if scheme is None else _score_chunks(gold, predicted, scheme)
+    mistakes = sorted((-n, g, p) for (g, p), n in pairs.items() if g != p)  # most frequent first, then alphabetical
+    return TaggingReport(
+        n_sentences=len(gold),
+        n_tokens=n_tokens,
+        accuracy=right / n_tokens,
+        sentence_accuracy=sum(list(g) == list(p) for g, p in zip(gold, predicted, strict=True)) / len(gold),
+        n_known=n_known,
+        n_unknown=n_unknown,
+        known_accuracy=known_accuracy,
+        unknown_accuracy=unknown_accuracy,
+        labels=_score_labels(pairs),
+        scheme=scheme,
+        chunks=None if chunks_by_type is None else _total(chunks_by_type.values()),
+        chunks_by_type=chunks_by_type,
+        confusion=tuple(Mistake(g, p, -minus) for minus, g, p in mistakes[:N_MISTAKES]),
+    )
+
+
+def _check_same_shape(name: str, sentences: Sentences, gold: Sentences) -> None:
+    for what, given in (("gold", gold), (name, sentences)):
+        if isinstance(given, str) or any(isinstance(sentence, str) for sentence in given):
+            raise ShapeError(f"{what} must be a list of sentences, each a list of strings: wrap it in a list.")
+    if len(sentences) != len(gold):
+        raise ShapeError(f"{name} must have as many sentences as gold, got {len(sentences)} and {len(gold)}.")
+    for n, (ours, theirs) in enumerate(zip(sentences, gold, strict=True)):
+        if len(ours) != len(theirs):
+            raise ShapeError(f"{name}[{n}] must be as long as gold[{n}], got {len(ours)} and {len(theirs)} tokens.")
+
+
+def _by_knowledge(
+    gold: Sentences, predicted: Sentences, words: Sentences | None, known_words: Iterable[str] | None
+) -> tuple[int | None, int | None, float | None, float | None]:
+    """Count known and unknown tokens, and their accuracies."""
+    if words is not None:
+        _check_same_shape("words", words, gold)
+    if known_words is None:
+        return None, None, None, None
+    if words is None:
+        raise ValueRangeError("known_words needs words, got None: pass words=, the words of each sentence.")
+    known = frozenset(known_words)
+    tokens = zip(*(chain.from_iterable(x) for x in (words, gold, predicted)), strict=True)
+    counts = Counter((word in known, g == p) for word, g, p in tokens)
+    n_known, n_unknown = (counts[is_known, True] + counts[is_known, False] for is_known in (True, False))
+    known_accuracy = counts[True, True] / n_known if n_known else None
+    return n_known, n_unknown, known_accuracy, counts[False, True] / n_unknown if n_unknown else None
+
+
+def _score_labels(pairs: Counter[tuple[str, str]]) -> dict[str, Score]:
+    support: Counter[str] = Counter()
+    predicted: Counter[str] = Counter()
+    for (g, p), n in pairs.items():
+        support[g] += n
+        predicted[p] += n
+    return {x: Score(pairs[x, x], predicted[x], support[x]) for x in sorted({*support, *predicted})}
+
+
+def _score_chunks(gold: Sentences, predicted: Sentences, scheme: Scheme) -> dict[str, Score]:
+    correct: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    support: Counter[str] = Counter()
+    for g, p in zip(gold, predicted, strict=True):
+        gold_spans, found_spans = spans(g, scheme), spans(p, scheme)
+        support.update(span.type for span in gold_spans)
+        found.update(span.type for span in found_spans)
+        correct.update(span.type for span in set(gold_spans).intersection(found_spans))
+    return {x: Score(correct[x], found[x], support[x]) for x in sorted({*support, *found})}
+
+
+def _total(scores: Iterable[Score]) -> Score:
+    return Score(*(sum(counts) for counts in zip((0, 0, 0), *scores, strict=True)))
+
+
+def _table(rows: list[list[str]]) -> str:
+    """Align columns, the first to the left and numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    )

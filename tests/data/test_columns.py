@@ -1,0 +1,197 @@
+"""Column files: what is read, what is refused and why, and files written back with new columns."""
+
+import gzip
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trelliswork.data import Corpus, read_columns
+from trelliswork.data.columns import write_columns_with
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content):
+        path = tmp_path / "train.txt"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def tagged(corpus, extra, **options):
+    file = io.StringIO()
+    write_columns_with(corpus, extra, file, **options)
+    return file.getvalue()
+
+
+def test_sentences_and_columns(write):
+    corpus = read_columns(write("The DT B-NP\ndog  NN\tI-NP \n\n \t\n\nruns VBZ B-VP"))
+    assert len(corpus) == 2
+    assert corpus.n_tokens == 3
+    assert corpus.columns == [["The", "dog", "runs"], ["DT", "NN", "VBZ"], ["B-NP", "I-NP", "B-VP"]]
+    assert corpus.offsets.tolist() == [0, 2, 3]
+    assert corpus.offsets.dtype == np.int64
+    assert corpus.sentences(2) == [["B-NP", "I-NP"], ["B-VP"]]
+    assert corpus.lines is None
+    assert corpus.token_lines is None
+    assert corpus.source.endswith("train.txt")
+
+
+@pytest.mark.parametrize(
+    ("columns", "want"),
+    [
+        ([0], ["a", "d"]),
+        ([-1], ["c", "f"]),
+        ([1, 0], ["be", "ad"]),
+        ([0, 1, 2], ["ad", "be", "cf"]),
+        ((2, -1), ["cf"] * 2),
+    ],
+)
+def test_chosen_columns(write, columns, want):
+    corpus = read_columns(write("a b c\nd e f\n"), columns=columns)
+    if len(columns) == 1:
+        assert corpus.columns == [want]
+    else:
+        assert corpus.columns == [list(w) for w in want]
+
+
+def test_variants_of_one_file_read_alike(write):
+    want = read_columns(write("Ä x\nb y\n\nc z\n")).columns
+    for other in ("\ufeffÄ x\r\nb y\r\n\r\nc z\r\n", "\n\nÄ x\nb y\n\n\nc z", "Ä\tx\nb\ty\n\t\nc\tz\n\n"):
+        for content in (other.encode(), gzip.compress(other.encode())):
+            corpus = read_columns(write(content))
+            assert corpus.columns == want
+            assert corpus.offsets.tolist() == [0, 2, 3]
+
+
+def test_separator(write):
+    corpus = read_columns(write("New York\tNNP\n\tX\n \t \n"), separator="\t")
+    assert corpus.columns == [["New York", ""], ["NNP", "X"]]
+    assert read_columns(write("10\u00a0000 CD\n")).columns == [["10\u00a0000"], ["CD"]]
+    for separator in ("", "\n"):
+        with pytest.raises(ValueRangeError, match="separator must be None"):
+            read_columns(write("a b"), separator=separator)
+
+
+def test_docstart(write):
+    path = write("-DOCSTART- -X- O\n\na b\n-DOCSTART- -X- O\nc d\n")
+    corpus = read_columns(path, keep_lines=True)
+    assert corpus.sentences() == [["a"], ["c"]]
+    assert tagged(corpus, [["x", "y"]]) == "-DOCSTART- -X- O\n\na b x\n-DOCSTART- -X- O\nc d y\n"
+    path = write("-DOCSTART- O\n\na b\n")
+    assert read_columns(path, skip_docstart=False).sentences() == [["-DOCSTART-"], ["a"]]
+
+
+def test_equal_strings_are_one_object(write):
+    words = read_columns(write("dog NN\ndog NN\n")).columns[0]
+    assert words[0] is words[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (
+            "a b\n\nc d\na b c\n",
+            {},
+            r"train.txt:4: 2 columns wanted, as in line 1, got 3: 'a b c'. Is the separator ri",
+        ),
+        ("\na\nb c\n", {}, r"train.txt:3: 1 column wanted, as in line 2, got 2: 'b c'"),
+        ("a b\n", {"columns": [2]}, r"train.txt:1: column 2 wanted, but there are only 2, 0 to 1: 'a b'"),
+        ("a b\n", {"columns": [0, -3]}, r"train.txt:1: column -3 wanted"),
+        ("", {}, r"train.txt: at least one sentence wanted"),
+        (" \n\n", {}, r"train.txt: at least one sentence wanted"),
+        ("-DOCSTART- O\n", {}, r"train.txt: at least one sentence wanted"),
+        (b"a b\nc \xff\n", {}, r"train.txt:2: UTF-8 wanted, but byte 3 of the line is 0xff: 'c \\\\xff'"),
+        ("a b\nc\0 d\n", {}, r"train.txt:2: a NUL byte"),
+        (
+            "a b\n" + "x" * 500,
+            {},
+            r"train.txt:2: 2 columns wanted, as in line 1, got 1: 'x{60}\.\.\.'\. Is the",
+        ),
+    ],
+)
+def test_errors(write, content, options, message):
+    with pytest.raises(DataError, match=message):
+        read_columns(write(content), **options)
+
+
+def test_no_columns_asked_for(write):
+    with pytest.raises(ValueRangeError, match="at least one column"):
+        read_columns(write("a b"), columns=[])
+
+
+def test_written_back_with_new_columns(write):
+    corpus = read_columns(write("\r\na DT \r\ndog NN\r\n\r\n\r\nran VB"), columns=[0], keep_lines=True)
+    assert corpus.token_lines.tolist() == [1, 2, 5]
+    assert tagged(corpus, [["B", "I", "O"], ["1", "2", "3"]]) == "\na DT B 1\ndog NN I 2\n\n\nran VB O 3\n"
+    assert tagged(corpus, []) == "\na DT \ndog NN\n\n\nran VB\n"
+    assert tagged(read_columns(write("a\tb\n"), keep_lines=True), [["x"]]) == "a\tb\tx\n"
+    corpus = read_columns(write("a\t\n"), separator="\t", keep_lines=True)
+    assert tagged(corpus, [["x y"]], separator="\t") == "a\t\tx y\n"
+
+
+def test_refused_to_write(write):
+    corpus = read_columns(write("a b\n"), keep_lines=True)
+    with pytest.raises(ValueRangeError, match="keep_lines=True"):
+        tagged(read_columns(write("a b\n")), [["x"]])
+    with pytest.raises(ShapeError, match=r"extra\[1\] must have a value for each of 1 tokens, got 2"):
+        tagged(corpus, [["x"], ["x", "y"]])
+    for value, separator in (("", None), ("x y", None), ("x\ty", "\t"), ("x\n", "\t")):
+        with pytest.raises(ValueRangeError, match=r"extra\[0\] must hold values that fit"):
+            tagged(corpus, [[value]], separator=separator)
+
+
+def test_corpus_from_sentences():
+    corpus = Corpus.from_sentences([["a", "b"], [], ["c"]])
+    assert corpus.sentences() == [["a", "b"], [], ["c"]]
+    assert Corpus.from_sentences([]).sentences() == []
+    assert Corpus.from_sentences([[["a", "X"], ("b", "Y")]]).columns == [["a", "b"], ["X", "Y"]]
+    with pytest.raises(ShapeError, match=r"sentence 1, token 0: 2 columns wanted, as in the first token, got 1: 'c'"):
+        Corpus.from_sentences([[("a", "X")], ["c"]])
+    with pytest.raises(ShapeError, match=r"columns\[0\] must have a string for each of the 2 tokens, got 1"):
+        Corpus([["a"]], np.array([0, 2]))
+    with pytest.raises(ShapeError, match=r"begins with 0 and never falls"):
+        Corpus([["a"]], np.array([0, 2, 1]))
+    with pytest.raises(ShapeError, match=r"token_lines must have shape"):
+        Corpus([["a"]], np.array([0, 1]), ["a"], np.array([0, 1]))
+
+
+WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), min_size=1, max_size=5).filter(
+    lambda s: not any(c in s for c in "\t\n\v\f\r\x1c\x1d\x1e\x1f ") and s != "-DOCSTART-"
+)
+
+
+@given(
+    st.integers(1, 3).flatmap(lambda n: st.lists(st.lists(st.tuples(*[WORD] * n), min_size=1), min_size=1)), st.data()
+)
+def test_round_trip(tmp_path_factory, sentences, data):
+    path = tmp_path_factory.mktemp("columns") / "file"
+    path.write_bytes("\n\n".join("\n".join(" ".join(token) for token in s) for s in sentences).encode())
+    corpus = read_columns(path, keep_lines=True)
+    want = Corpus.from_sentences(sentences)
+    assert corpus.columns == want.columns
+    assert corpus.offsets.tolist() == want.offsets.tolist()
+    extra = data.draw(st.lists(WORD, min_size=want.n_tokens, max_size=want.n_tokens))
+    path.write_bytes(tagged(corpus, [extra]).encode())
+    again = read_columns(path)
+    assert again.columns == [*want.columns, extra]
+    assert again.offsets.tolist() == want.offsets.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences", "tokens", "types"), [("train", 8936, 211727, 19122), ("test", 2012, 47377, 8118)]
+)
+def test_conll2000(data_dir, name, sentences, tokens, types):
+    path = data_dir / "conll2000" / f"{name}.txt"
+    corpus = read_columns(path, keep_lines=True)
+    assert (len(corpus), corpus.n_tokens, len(set(corpus.columns[0]))) == (sentences, tokens, types)
+    assert len(set(corpus.columns[2])) == (22 if name == "train" else 19)
+    assert tagged(corpus, []) == path.read_text(encoding="utf-8")
+    lines = tagged(corpus, [corpus.columns[2]]).splitlines()
+    assert lines[0].split() == ["Confidence", "NN", "B-NP", "B-NP"] or name == "test"
+    assert sum(len(line.split()) == 4 for line in lines) == tokens

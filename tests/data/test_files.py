@@ -1,0 +1,142 @@
+"""Files are opened whatever their packing, what is wrong with them is said with file and line, writing is atomic."""
+
+import gzip
+import io
+import os
+import sys
+
+import pytest
+
+from trelliswork.data.files import atomic_write, open_text
+from trelliswork.errors import DataError, TrellisworkError, ValueRangeError
+
+
+def lines_of(path, **options):
+    with open_text(path, **options) as file:
+        return list(file)
+
+
+def written(folder, content, name="train.txt"):
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        (b"", []),
+        (b"a", ["a"]),
+        (b"a\nb\n", ["a", "b"]),
+        (b"a\r\nb\r\n\r\nc\r", ["a", "b", "", "c"]),
+        (b"\xef\xbb\xbfa\n", ["a"]),
+        (b"\xef\xbb\xbf", []),
+        (b"\n\n", ["", ""]),
+        ("\u2028x\x85y\x0cz\n".encode(), ["\u2028x\x85y\x0cz"]),
+    ],
+)
+def test_lines(tmp_path, content, want):
+    assert lines_of(written(tmp_path, content)) == want
+    assert lines_of(written(tmp_path, gzip.compress(content), "packed")) == want
+    assert lines_of(str(written(tmp_path, gzip.compress(content[:1]) + gzip.compress(content[1:]), "two"))) == want
+
+
+def test_blocks_end_with_lines(tmp_path):
+    want = [f"{i} {'ä' * (i % 50)}" for i in range(20_000)]  # several blocks
+    content = "\n".join(want).encode()
+    assert lines_of(written(tmp_path, content)) == want
+    bad = content.replace(b"\n15000 ", b"\n15000 \xff")
+    with pytest.raises(DataError, match=r"train.txt:15001: UTF-8 wanted, but byte 7 of the line is 0xff"):
+        lines_of(written(tmp_path, bad))
+    with pytest.raises(DataError, match=r"train.txt:15001: a NUL byte"):
+        lines_of(written(tmp_path, bad.replace(b"\xff", b"\0")))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_standard_input(monkeypatch, pack):
+    class Pipe(io.BytesIO):
+        def seekable(self):
+            return False
+
+    for stream in (io.BytesIO, Pipe):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stream(pack(b"one\ntwo"))))
+        assert lines_of("-") == ["one", "two"]
+        assert not sys.stdin.buffer.closed
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(b"a\n\xff"))))
+    with pytest.raises(DataError, match="<stdin>:2: UTF-8 wanted"):
+        lines_of("-")
+
+
+def test_other_encodings(tmp_path):
+    path = written(tmp_path, "café\n".encode("latin-1"))
+    assert lines_of(path, encoding="latin-1") == ["café"]
+    with pytest.raises(DataError, match=r"train.txt:1: UTF-8 wanted, but byte 4 of the line is 0xe9: .*latin-1"):
+        lines_of(path)
+    with pytest.raises(ValueRangeError, match="'klingon' is not known"):
+        lines_of(path, encoding="klingon")
+    with pytest.raises(ValueRangeError, match="'utf-16' cannot be read line by line"):
+        lines_of(path, encoding="utf-16")
+
+
+def test_missing_directory_and_locked(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match=r"nowhere.txt: there is no such file"):
+        lines_of(tmp_path / "nowhere.txt")
+    with pytest.raises(DataError, match=r"a file was wanted, this is a directory") as caught:
+        lines_of(tmp_path)
+    assert isinstance(caught.value, TrellisworkError)
+    assert isinstance(caught.value, ValueError)
+    with pytest.raises(DataError, match=r"cannot be read: Not a directory"):
+        lines_of(written(tmp_path, b"a") / "b")
+
+
+def test_damaged_gzip(tmp_path):
+    packed = gzip.compress(b"a b\n" * 1000 + os.urandom(5000).hex().encode())
+    for size in (1000, len(packed) - 4):
+        with pytest.raises(DataError, match=r"train.gz: the gzip file is cut off"):
+            lines_of(written(tmp_path, packed[:size], "train.gz"))
+    flipped = bytearray(packed)
+    flipped[-6] ^= 1  # the check sum
+    with pytest.raises(DataError, match=r"train.gz: the gzip file is damaged"):
+        lines_of(written(tmp_path, bytes(flipped), "train.gz"))
+    with pytest.raises(DataError, match=r"train.gz: the gzip file is damaged"):
+        lines_of(written(tmp_path, packed[:10] + b"\xff" * 100, "train.gz"))
+
+
+def write_half(path):
+    with atomic_write(path) as file:
+        file.write("half")
+        file.flush()
+        raise RuntimeError("in the middle")
+
+
+def test_atomic_write(tmp_path):
+    path = tmp_path / "out.txt"
+    with atomic_write(path) as file:
+        file.write("één\n")
+        assert not path.exists()
+    assert path.read_bytes() == "één\n".encode()
+    path.chmod(0o640)
+    with pytest.raises(RuntimeError, match="in the middle"):
+        write_half(str(path))
+    assert path.read_bytes() == "één\n".encode()
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    with atomic_write(link) as file:
+        file.write("new\n")
+    assert link.is_symlink()
+    assert path.read_text() == "new\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "out.txt"]
+
+
+def test_atomic_write_elsewhere(tmp_path, capsys):
+    with atomic_write("-") as file:
+        file.write("shown\n")
+    assert capsys.readouterr().out == "shown\n"
+    with atomic_write(os.devnull) as file:
+        file.write("gone\n")
+    with pytest.raises(DataError, match="this is a directory"), atomic_write(tmp_path):
+        pass
+    message = r"out.txt: cannot be written: No such file or directory: .*none"
+    with pytest.raises(DataError, match=message), atomic_write(tmp_path / "none" / "out.txt"):
+        pass
