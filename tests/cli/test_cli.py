@@ -21,7 +21,7 @@ def test_version_and_help():
     assert run("--version").stdout == f"trelliswork {__version__}\n"
     page = run("--help")
     assert page.returncode == 0
-    for command in ("demo", "data", "bench", "warmup"):
+    for command in ("demo", "train", "tag", "evaluate", "inspect", "data", "bench", "warmup"):
         assert command in page.stdout
 
 
@@ -90,8 +90,9 @@ def test_warmup_reaches_every_kernel():
 def test_after_warmup_nothing_is_left_to_compile():
     """Every compiled function of the package was reached by the warm-up, in every precision that the queries use."""
     code = """
-from trelliswork.inference.warmup import tasks
-for _, work in tasks(): work()
+from trelliswork.inference import warmup as inference
+from trelliswork.models import warmup as models
+for _, work in [*inference.tasks(), *models.tasks()]: work()
 import gc
 from numba.core.dispatcher import Dispatcher
 ours = [d for d in gc.get_objects() if isinstance(d, Dispatcher) and d.py_func.__module__.startswith('trelliswork')]
@@ -109,6 +110,11 @@ for dtype in (torch.float32, torch.float64):
         with torch.no_grad():
             c.expectations(); c.edge_marginals(); c.argmax(); c.topk(3); c.sample(2); c.entropy(); c.mbr()
         c.condition(allowed=torch.zeros(3, 5, 4, dtype=torch.bool)).marginals()
+from trelliswork import CRF
+X, Y = [["the", "dog"], ["a", "dog", "runs"]], [["D", "N"], ["D", "N", "V"]]
+for options in ({"features": "pos"}, {"features": "pos", "l1": 0.1}, {"features": "pos", "feature_set": "all"}):
+    crf = CRF(**options).fit(X, Y); crf.predict(X); crf.predict_topk(X, 2); crf.predict_marginals(X)
+CRF(None).fit([[{"w": 0.5}, {"w": 1.0}]], [["A", "B"]])
 assert {d: len(d.signatures) for d in ours} == before, [d for d in ours if len(d.signatures) != before[d]]
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

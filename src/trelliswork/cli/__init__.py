@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trelliswork import __version__
-from trelliswork.cli import bench, data, demo, warmup
+from trelliswork.cli import bench, data, demo, tag, train, warmup
 from trelliswork.cli.running import report_errors, settings
 
 app = typer.Typer(
@@ -19,6 +19,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(report_errors(demo.demo))
+app.add_typer(train.app, name="train")
+app.command("tag")(report_errors(tag.tag))
+app.command("evaluate")(report_errors(tag.evaluate))
+app.command("inspect")(report_errors(tag.inspect))
 app.add_typer(data.app, name="data")
 app.command("bench")(report_errors(bench.bench))
 app.command("warmup")(report_errors(warmup.warmup))

@@ -12,10 +12,11 @@ def warmup() -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    from trelliswork.inference.warmup import tasks
+    from trelliswork.inference import warmup as inference
+    from trelliswork.models import warmup as models
 
     began = time.perf_counter()
-    todo = list(tasks())
+    todo = [*inference.tasks(), *models.tasks()]
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
         bar = progress.add_task("compiling", total=len(todo))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from trelliswork.data import AttributeCorpus
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
 
@@ -45,6 +46,24 @@ class ReadyExtractor:
     def transform(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
         """Known attributes of other sentences."""
         return self._read(sentences, learn=False)
+
+    def fit_corpus(self, corpus: AttributeCorpus) -> Attributes:
+        """Learn the attributes of a file of ready ones, and return them."""
+        counts = np.bincount(corpus.attributes, minlength=len(corpus.names))
+        self._ids = {}
+        for name, n in zip(corpus.names, counts.tolist(), strict=True):
+            if n >= self.min_count:
+                self._ids[name] = len(self._ids)
+        return self.transform_corpus(corpus)
+
+    def transform_corpus(self, corpus: AttributeCorpus) -> Attributes:
+        """Known attributes of another such file."""
+        known = np.array([self._ids.get(name, -1) for name in corpus.names], np.int32)
+        ids = known[corpus.attributes]
+        kept = ids >= 0
+        before = np.concatenate([[0], np.cumsum(kept)])
+        values = None if corpus.values is None else corpus.values[kept].astype(np.float32)
+        return Attributes(corpus.offsets, before[corpus.token_ptr], ids[kept], values, len(self._ids))
 
     @classmethod
     def from_names(cls, names: Sequence[str]) -> "ReadyExtractor":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data import AttributeCorpus, Corpus, Vocabulary
 from trelliswork.data.schemes import Scheme, allowed_transitions, detect_scheme
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trelliswork.distributions import LinearChain
 
 Sentence = Sequence[Any]
+Sentences = Sequence[Sentence] | Corpus | AttributeCorpus
 compiled: Any = crf_kernels  # mypy cannot count starred arguments
 BATCH_TOKENS = 20_000  # tokens that are scored and decoded together
 
@@ -54,6 +55,8 @@ class CRF(Estimator):
     weights_ : ndarray (n_features,)
     report_ : FitReport
         How training ended.
+    input_ : dict
+        How the training file was laid out, if the command line read one; saved with the model.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class CRF(Estimator):
     kind: ClassVar[str] = "crf"
     _extractor: TemplateExtractor | ReadyExtractor
     scheme_: Scheme | None
+    input_: dict[str, Any]
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class CRF(Estimator):
 
     def fit(
         self,
-        X: Sequence[Sentence] | Corpus,
+        X: Sentences,
         y: Sequence[Sequence[str]],
         *,
         sample_weight: NDArray[np.floating] | None = None,
@@ -102,7 +106,7 @@ class CRF(Estimator):
 
         Parameters
         ----------
-        X : list of sentences, or Corpus
+        X : list of sentences, Corpus or AttributeCorpus
             A sentence is a list of tokens: strings, sequences of strings (columns), or ready attributes.
         y : list of lists of str
             Labels.
@@ -138,7 +142,7 @@ class CRF(Estimator):
         )
         return self
 
-    def predict(self, X: Sequence[Sentence] | Corpus) -> list[list[str]]:
+    def predict(self, X: Sentences) -> list[list[str]]:
         """The most probable labels of each sentence."""
         found: list[list[str]] = []
         for potentials in self._potentials(X):
@@ -146,7 +150,7 @@ class CRF(Estimator):
             found += self._strings(labels, potentials.lengths)
         return found
 
-    def predict_marginals(self, X: Sequence[Sentence] | Corpus) -> list[list[dict[str, float]]]:
+    def predict_marginals(self, X: Sentences) -> list[list[dict[str, float]]]:
         """p(label | sentence) for each token, as a dict by label."""
         names = list(self.labels_)
         found = []
@@ -157,7 +161,7 @@ class CRF(Estimator):
                 found.append([dict(zip(names, token, strict=True)) for token in row[:n]])
         return found
 
-    def predict_topk(self, X: Sequence[Sentence] | Corpus, k: int) -> list[list[tuple[list[str], float]]]:
+    def predict_topk(self, X: Sentences, k: int) -> list[list[tuple[list[str], float]]]:
         """The k most probable labellings of each sentence with their probabilities, best first."""
         found = []
         for potentials in self._potentials(X):
@@ -179,7 +183,7 @@ class CRF(Estimator):
         (potentials,) = self._potentials([sentence])
         return LinearChain(torch.from_numpy(potentials.log_unary), torch.from_numpy(potentials.log_pairwise[0]))
 
-    def score(self, X: Sequence[Sentence] | Corpus, y: Sequence[Sequence[str]]) -> float:
+    def score(self, X: Sentences, y: Sequence[Sequence[str]]) -> float:
         """Token accuracy."""
         pairs = [(a, b) for p, g in zip(self.predict(X), y, strict=True) for a, b in zip(p, g, strict=True)]
         return sum(a == b for a, b in pairs) / len(pairs)
@@ -204,6 +208,11 @@ class CRF(Estimator):
         best = np.argsort(-np.abs(self.weights_[: len(pairs)]), kind="stable")[:n]
         size = len(self.labels_)
         return [(self.labels_[pairs[f] // size], self.labels_[pairs[f] % size], float(self.weights_[f])) for f in best]
+
+    def known_words(self) -> set[str] | None:
+        """The words of the first column in training; ``None`` if the model saw ready attributes."""
+        self._check_fitted()
+        return None if isinstance(self._extractor, ReadyExtractor) else set(self._extractor.columns[0].strings)
 
     def _check_parameters(self) -> None:
         if self.feature_set not in ("observed", "all"):
@@ -234,11 +243,15 @@ class CRF(Estimator):
                 raise DataError(f"the template {template.name!r} scores label pairs by observations: only plain B can.")
         return None, TemplateExtractor(on_labels, min_count=self.min_count)
 
-    def _attributes(self, X: Sequence[Sentence] | Corpus, learn: bool) -> Attributes:
+    def _attributes(self, X: Sentences, learn: bool) -> Attributes:
         if isinstance(self._extractor, ReadyExtractor):
+            if isinstance(X, AttributeCorpus):
+                return (self._extractor.fit_corpus if learn else self._extractor.transform_corpus)(X)
             if isinstance(X, Corpus):
                 raise DataError("with features=None tokens are dicts or lists of attributes, got a corpus of columns.")
             return self._extractor.fit(X) if learn else self._extractor.transform(X)
+        if isinstance(X, AttributeCorpus):
+            raise DataError("a file of ready attributes needs features=None: templates make attributes from columns.")
         corpus = X if isinstance(X, Corpus) else Corpus.from_sentences(X)
         columns: Sequence[Sequence[str]] = corpus.columns
         if self._preset is not None:
@@ -273,7 +286,7 @@ class CRF(Estimator):
                         f"{self.scheme_!r}. Mend the labels, or use scheme=None."
                     )
 
-    def _potentials(self, X: Sequence[Sentence] | Corpus) -> Iterator[chain.Potentials]:
+    def _potentials(self, X: Sentences) -> Iterator[chain.Potentials]:
         """Scores of batches of sentences, in their order."""
         self._check_fitted()
         attributes = self._attributes(X, learn=False)
@@ -315,6 +328,7 @@ class CRF(Estimator):
             "scheme": self.scheme_,
             "n_attributes": self._layout.n_attributes,
             "preset": self.features if self._preset is not None else None,
+            "input": getattr(self, "input_", {}),
             "report": {
                 "converged": self.report_.converged,
                 "reason": self.report_.reason,
@@ -355,6 +369,7 @@ class CRF(Estimator):
         )
         if self._layout.n_features != len(self.weights_) or self._extractor.n_attributes != plain["n_attributes"]:
             raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
+        self.input_ = plain["input"]
         report = plain["report"]
         self.report_ = FitReport(report["converged"], report["reason"], report["value"])
         return self

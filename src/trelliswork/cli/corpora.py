@@ -1,0 +1,170 @@
+"""Labelled and unlabelled files as the commands read and write them."""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TextIO
+
+from trelliswork.errors import DataError
+
+if TYPE_CHECKING:
+    from trelliswork.data import AttributeCorpus, Corpus
+
+
+class FileFormat(StrEnum):
+    """How a file is laid out."""
+
+    auto = "auto"
+    columns = "columns"
+    conllu = "conllu"
+    crfsuite = "crfsuite"
+    text = "text"
+
+
+@dataclass
+class Layout:
+    """Where features and labels stand in a file; saved with a model, so that tagging reads files like training did.
+
+    Attributes
+    ----------
+    format : str
+        columns, conllu, crfsuite or bundled.
+    columns : list
+        Columns that features see: numbers, or names for CoNLL-U.
+    label : int or str
+        Column of the labels.
+    separator : str or None
+        Of a column file; any white space by default.
+    """
+
+    format: str
+    columns: list[Any]
+    label: Any
+    separator: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For ``model.json``."""
+        return asdict(self)
+
+
+def guess_format(path: str, format: FileFormat) -> FileFormat:
+    """The format by the file's name, unless it is given."""
+    if format != FileFormat.auto:
+        return format
+    name = path.removesuffix(".gz")
+    return FileFormat.conllu if name.endswith((".conllu", ".conll-u")) else FileFormat.columns
+
+
+def training_layout(
+    path: str | None, format: FileFormat, columns: str | None, label: str | None, separator: str | None
+) -> Layout:
+    """The layout that the options of a train command describe; labels are the last column by default, or upos."""
+    if path is None:
+        return Layout("columns", _numbers(columns) if columns else [0, 1], int(label) if label else 2, " ")
+    chosen = guess_format(path, format)
+    if chosen == FileFormat.conllu:
+        return Layout("conllu", columns.split(",") if columns else ["form"], label or "upos")
+    if chosen == FileFormat.crfsuite:
+        return Layout("crfsuite", [], None)
+    if chosen == FileFormat.text:
+        raise DataError(f"{path}: plain text has no labels to learn from: a column or CoNLL-U file is wanted.")
+    return Layout("columns", _numbers(columns) if columns else [], int(label) if label else -1, separator)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise DataError(f"--columns must be numbers separated by commas, such as 0,1, got {text!r}.") from None
+
+
+def read_labelled(path: str | None, layout: Layout) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
+    """Features' columns and labels of a file (of the bundled training part without one)."""
+    from trelliswork.data import bundled
+
+    if path is None or path in bundled.SPLITS:
+        return _bundled_labelled(path or "train", layout)
+    if layout.format == "crfsuite":
+        from trelliswork.data import read_crfsuite
+
+        attributes = read_crfsuite(path)
+        ends = attributes.offsets.tolist()
+        return attributes, [attributes.labels[a:b] for a, b in pairwise(ends)]
+    corpus = _read(path, layout, [*layout.columns, layout.label] if layout.columns else [], keep_lines=False)
+    n_columns = len(corpus.columns)
+    if layout.format == "columns" and not layout.columns:
+        if n_columns < 2:
+            raise DataError(f"{path}: one column only: words and labels are wanted, or choose --columns and --label.")
+        at = layout.label % n_columns
+        layout.columns = [c for c in range(n_columns) if c != at]
+        layout.label = at
+        return _select(corpus, layout.columns), corpus.sentences(at)
+    return _select(corpus, range(n_columns - 1)), corpus.sentences(n_columns - 1)
+
+
+def _bundled_labelled(split: str, layout: Layout) -> "tuple[Corpus, list[list[str]]]":
+    """Columns of a part of the bundled corpus: 0 the words, 1 their tags, 2 chunk labels."""
+    from trelliswork.data import Corpus, bundled
+
+    sentences = bundled.load(split)
+    wide = Corpus.from_sentences([list(zip(s.words, s.tags, s.chunks, strict=True)) for s in sentences])
+    for column in [*layout.columns, layout.label]:
+        if column not in range(3):
+            raise DataError(f"the bundled corpus has the columns 0 (word), 1 (tag) and 2 (chunk), got {column}.")
+    return _select(wide, layout.columns), wide.sentences(layout.label)
+
+
+def read_unlabelled(path: str, layout: Layout, format: FileFormat) -> "tuple[Corpus | AttributeCorpus, str]":
+    """A file to tag, its lines kept, and its format. Labels need not be there."""
+    from trelliswork.data import read_text
+
+    chosen = FileFormat(layout.format) if format == FileFormat.auto else format
+    if chosen == FileFormat.crfsuite:
+        from trelliswork.data import read_crfsuite
+
+        return read_crfsuite(path), "crfsuite"
+    if chosen == FileFormat.text:
+        return read_text(path), "text"
+    if chosen != layout.format:
+        layout = Layout(str(chosen), ["form"] if chosen == FileFormat.conllu else [0], layout.label)
+    return _read(path, layout, layout.columns, keep_lines=True), str(chosen)
+
+
+def write_tagged(
+    corpus: "Corpus | AttributeCorpus", format: str, layout: Layout, extra: list[list[str]], out: TextIO
+) -> None:
+    """Write a tagged file: columns appended, or the label column of CoNLL-U replaced."""
+    from trelliswork.data import AttributeCorpus
+    from trelliswork.data.columns import write_columns_with
+    from trelliswork.data.conllu import write_conllu_with
+
+    if format == "columns":
+        assert not isinstance(corpus, AttributeCorpus)
+        write_columns_with(corpus, extra, out, layout.separator)
+        return
+    if format == "conllu":
+        assert not isinstance(corpus, AttributeCorpus)
+        label = layout.label if isinstance(layout.label, str) else "upos"
+        write_conllu_with(corpus, label, ["|".join(values) for values in zip(*extra, strict=True)], out)
+        return
+    ends = corpus.offsets.tolist()
+    words = None if isinstance(corpus, AttributeCorpus) else corpus.columns[0]
+    for start, stop in pairwise(ends):
+        for i in range(start, stop):
+            row = [values[i] for values in extra]
+            out.write("\t".join(row if words is None else [words[i], *row]) + "\n")
+        out.write("\n")
+
+
+def _read(path: str, layout: Layout, columns: list[Any], keep_lines: bool) -> "Corpus":
+    from trelliswork.data import read_columns, read_conllu
+
+    if layout.format == "conllu":
+        return read_conllu(path, columns=columns, keep_lines=keep_lines)
+    return read_columns(path, columns=columns or None, separator=layout.separator, keep_lines=keep_lines)
+
+
+def _select(corpus: "Corpus", which: Any) -> "Corpus":
+    from trelliswork.data import Corpus
+
+    return Corpus([corpus.columns[c] for c in which], corpus.offsets, source=corpus.source)

@@ -1,0 +1,173 @@
+"""train crf, tag, evaluate, inspect: on files, pipes, broken input, and interrupted."""
+
+import gzip
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import run
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("crf")
+    for split in ("train", "test"):
+        for name, extension in (("columns", "txt"), ("conllu", "conllu"), ("text", "raw")):
+            text = run("data", "bundled", "--split", split, "--format", name, "--limit", "300").stdout
+            (folder / f"{split}.{extension}").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def chunker(files) -> Path:
+    done = run("train", "crf", str(files / "train.txt"), "--out", str(files / "chunker"), "--json")
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["converged"]
+    assert outcome["sentences"] == 300
+    return files / "chunker"
+
+
+@pytest.fixture(scope="module")
+def tagger(files) -> Path:
+    done = run("train", "crf", str(files / "train.conllu"), "--label", "xpos", "-o", str(files / "tagger"))
+    assert done.returncode == 0, done.stderr
+    assert "Saved in" in done.stdout
+    return files / "tagger"
+
+
+def test_evaluate_and_tag_agree(files, chunker):
+    report = json.loads(run("evaluate", str(chunker), str(files / "test.txt"), "--json").stdout)
+    assert report["accuracy"] > 0.97
+    assert report["chunks"]["f1"] > 0.95
+    tagged = run("tag", str(chunker), str(files / "test.txt"), "--marginals").stdout
+    rows = [line.split() for line in tagged.splitlines() if line]
+    assert sum(row[2] == row[3] for row in rows) / len(rows) == pytest.approx(report["accuracy"])
+    assert all(0 < float(row[4]) <= 1 for row in rows)
+    assert [line.split()[:3] for line in (files / "test.txt").read_text().splitlines()] == [
+        line.split()[:3] for line in tagged.splitlines()
+    ]
+
+
+def test_conllu_comes_back_with_the_label_replaced(files, tagger):
+    tagged = run("tag", str(tagger), str(files / "test.conllu")).stdout.splitlines()
+    gold = (files / "test.conllu").read_text().splitlines()
+    assert len(tagged) == len(gold)
+    hits = total = 0
+    for ours, theirs in zip(tagged, gold, strict=True):
+        a, b = ours.split("\t"), theirs.split("\t")
+        assert a[:4] + a[5:] == b[:4] + b[5:]
+        if len(a) == 10:
+            total, hits = total + 1, hits + (a[4] == b[4])
+    assert hits / total > 0.9
+
+
+def test_text_from_a_pipe_and_gzip(files, tagger):
+    piped = run("tag", str(tagger), "--format", "text", input="The dog sleeps .\n\nShe laughs .\n")
+    assert [len(block.splitlines()) for block in piped.stdout.strip().split("\n\n")] == [4, 3]
+    packed = files / "test.conllu.gz"
+    packed.write_bytes(gzip.compress((files / "test.conllu").read_bytes()))
+    assert run("tag", str(tagger), str(packed)).stdout == run("tag", str(tagger), str(files / "test.conllu")).stdout
+
+
+def test_topk_columns_are_distinct_and_sorted(files, chunker):
+    text = "\n".join((files / "test.txt").read_text().split("\n\n")[0].splitlines()) + "\n"
+    tagged = run("tag", str(chunker), "--topk", "3", input=text)
+    assert tagged.returncode == 0, tagged.stderr
+    rows = [line.split()[3:] for line in tagged.stdout.splitlines() if line]
+    labellings = list(zip(*rows, strict=True))[:3]
+    assert len(set(labellings)) == 3
+    probabilities = [float(p) for p in rows[0][3].split(",")]
+    assert probabilities == sorted(probabilities, reverse=True)
+
+
+def test_inspect(chunker):
+    shown = json.loads(run("inspect", str(chunker), "--n", "5", "--json").stdout)
+    assert len(shown["top_features"]) == 5
+    assert shown["scheme"] == "bio"
+    only = json.loads(run("inspect", str(chunker), "--label", "B-NP", "--json").stdout)
+    assert {label for _, label, _ in only["top_features"]} == {"B-NP"}
+    assert "B-NP" in run("inspect", str(chunker)).stdout
+    assert run("inspect", str(chunker), "--label", "XX").returncode == 2
+
+
+def test_crfsuite_files(files):
+    lines = "".join(f"{y}\tw={w}\tbias:0.5\n" for w, y in (("a", "A"), ("b", "B"), ("a", "A"))) + "\n"
+    path = files / "ready.crfsuite"
+    path.write_text(lines * 3)
+    made = run("train", "crf", str(path), "--format", "crfsuite", "-o", str(files / "ready"))
+    assert made.returncode == 0, made.stderr
+    assert run("tag", str(files / "ready"), str(path)).stdout.split() == ["A", "B", "A"] * 3
+    assert json.loads(run("evaluate", str(files / "ready"), str(path), "--json").stdout)["accuracy"] == 1
+    assert run("train", "crf", str(path), "--format", "crfsuite", "--features", "pos").returncode == 2
+
+
+def test_a_template_file(files):
+    (files / "templates").write_text("# words\nU00:%x[0,0]\nU01:%x[-1,1]/%x[0,1]\n\nB\n")
+    made = run(
+        "train", "crf", str(files / "train.txt"), "--features", str(files / "templates"), "-o", str(files / "own")
+    )
+    assert made.returncode == 0, made.stderr
+    assert json.loads(run("evaluate", str(files / "own"), str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "crf", "missing.txt"], "missing.txt"),
+        (["train", "crf", "broken.txt"], "broken.txt:2: 3 columns wanted"),
+        (["train", "crf", "empty.txt"], "empty.txt"),
+        (["train", "crf", "good.txt", "--features", "nonsense"], "chunking, pos, ner, letters"),
+        (["train", "crf", "good.txt", "--columns", "0,x"], "numbers separated by commas"),
+        (["train", "crf", "bad-bio.txt", "--scheme", "bio"], "I-NP after O is not allowed"),
+        (["tag", "no-such-model", "good.txt"], "not a model"),
+        (["evaluate", "no-such-model", "good.txt"], "not a model"),
+    ],
+)
+def test_bad_input_is_one_clear_line(words, message, tmp_path):
+    (tmp_path / "good.txt").write_text("a D O\nb N B-NP\n")
+    (tmp_path / "broken.txt").write_text("a D O\nb N\n")
+    (tmp_path / "bad-bio.txt").write_text("a D O\nb N I-NP\n\na D B-NP\n")
+    (tmp_path / "empty.txt").write_text("")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    failed = run(*words, cwd=tmp_path)
+    assert failed.returncode == 1
+    assert message in failed.stderr
+    assert len(failed.stderr.strip().splitlines()) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_a_model_is_not_written_over_something_else(files, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("keep me")
+    refused = run("train", "crf", str(files / "train.txt"), "-o", str(tmp_path / "precious"), "--max-iter", "1")
+    assert refused.returncode == 1
+    assert "not a model" in refused.stderr
+    assert (tmp_path / "precious" / "file").read_text() == "keep me"
+
+
+def test_ctrl_c_keeps_what_was_learned(tmp_path):
+    """On a terminal, so that the progress bar is there: interrupt when it shows an objective."""
+    command = [sys.executable, "-m", "trelliswork", "train", "crf", "-o", str(tmp_path / "model"), "--tol", "1e-12"]
+    main, side = pty.openpty()
+    child = subprocess.Popen(
+        command, stderr=side, stdout=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "150"}
+    )
+    os.close(side)
+    seen, deadline = "", time.monotonic() + 120
+    while "objective" not in seen and time.monotonic() < deadline:
+        seen += os.read(main, 4096).decode(errors="replace")
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=120)
+    os.close(main)
+    assert "objective" in seen
+    assert child.returncode == 0
+    assert "stopped by the caller" in out
+    assert run("inspect", str(tmp_path / "model")).returncode == 0

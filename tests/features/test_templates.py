@@ -1,0 +1,138 @@
+"""CRF++ template syntax, and the ready feature sets."""
+
+import pytest
+
+from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.features.presets import DERIVED, PRESETS, Preset, derive, preset, shape
+from trelliswork.features.templates import Template, parse_template, parse_templates, read_templates
+
+
+def test_a_line_is_cut_into_text_and_macros():
+    template = parse_template("U05:%x[-1,0]/%x[0,12]|end")
+    assert template.macros == ((-1, 0), (0, 12))
+    assert template.pieces == ("U05:", "/", "|end")
+    assert template.name == "U05:%x[-1,0]/%x[0,12]|end"
+    assert (template.skip_outside, template.where) == (False, "all")
+    assert template.n_columns == 13
+    assert not template.on_edges
+
+
+def test_a_template_may_have_no_macro():
+    template = parse_template("B")
+    assert template.macros == ()
+    assert template.pieces == ("B",)
+    assert template.n_columns == 0
+    assert template.on_edges
+
+
+def test_macros_may_be_spaced():
+    assert parse_template("U:%x[ -2 , 1 ]").macros == ((-2, 1),)
+
+
+def test_comments_and_blank_lines_are_passed_over():
+    text = "# Unigram\nU00:%x[-2,0]\n\n   \nU01:%x[0,0]  # the word\n#U02:%x[1,0]\nB\n"
+    assert [t.name for t in parse_templates(text)] == ["U00:%x[-2,0]", "U01:%x[0,0]", "B"]
+
+
+def test_skip_outside_reaches_every_template():
+    found = parse_templates("U00:%x[-2,0]\nU01:%x[0,0]", skip_outside=True)
+    assert [t.skip_outside for t in found] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["X00:%x[0,0]", "u00:%x[0,0]", "%x[0,0]", "U00:%x[0]", "U00:%x[0,0", "U00:%x[a,0]", "U00:%x[0,-1]", "U00:%y[0,0]"],
+)
+def test_a_wrong_line_is_named_by_file_and_line(line, tmp_path):
+    path = tmp_path / "template.txt"
+    path.write_text(f"# words\nU00:%x[0,0]\n{line}\n", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read_templates(path)
+    assert str(caught.value).startswith(f"{path}:3: ")
+    assert line in str(caught.value)
+
+
+def test_the_same_line_twice_is_an_error():
+    with pytest.raises(DataError, match=r"here.*U00:%x\[0,0\].*twice"):
+        parse_templates("U00:%x[0,0]\nB\nU00:%x[0,0]", "here")
+    assert len(parse_templates("U00:%x[0,0]\nU01:%x[0,0]")) == 2
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n"])
+def test_no_template_is_an_error(text):
+    with pytest.raises(DataError, match=r"nothing\.txt: no template"):
+        parse_templates(text, "nothing.txt")
+
+
+def test_a_file_reads_like_its_text(tmp_path):
+    text = "# Umlauts: ä\nU00:%x[-2,0]\nU01:ä=%x[0,0]/%x[1,1]\nB\n"
+    path = tmp_path / "template.txt"
+    path.write_bytes(text.replace("\n", "\r\n").encode())
+    assert read_templates(path) == parse_templates(text)
+    assert read_templates(str(path)) == parse_templates(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "want"),
+    [
+        ("McDonald's", "XxXxx'x"),
+        ("the", "xx"),
+        ("NATO", "XX"),
+        ("1996", "99"),
+        ("3.5", "9.9"),
+        ("a", "x"),
+        ("ab", "xx"),
+        ("...", ".."),
+        ("Ärzte", "Xxx"),
+        ("日本", "日本"),
+        ("", ""),
+    ],
+)
+def test_shape(word, want):
+    assert shape(word) == want
+
+
+def test_derived_columns():
+    words = ["Running", "of"]
+    made = derive([words, ["x", "y"]], PRESETS["pos"])
+    assert made[0] == words
+    found = dict(zip([name for _, name in PRESETS["pos"].derived], made[1:], strict=True))
+    assert found["lower"] == ["running", "of"]
+    assert found["shape"] == ["Xxx", "xx"]
+    assert found["prefix1"] == ["r", "o"]
+    assert found["prefix4"] == ["runn", "of"]
+    assert found["suffix3"] == ["ing", "of"]
+    assert found["suffix1"] == ["g", "f"]
+
+
+def test_columns_may_be_made_from_any_column():
+    chosen = Preset(2, ((1, "lower"), (0, "suffix2")), ())
+    assert derive([["Ab"], ["CD"], ["unused"]], chosen) == [["Ab"], ["CD"], ["cd"], ["ab"]]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_find_all_their_columns(name):
+    chosen = preset(name)
+    assert chosen is PRESETS[name]
+    assert max(t.n_columns for t in chosen.templates) <= chosen.n_columns + len(chosen.derived)
+    assert all(column < chosen.n_columns and kind in DERIVED for column, kind in chosen.derived)
+    assert len({t.name for t in chosen.templates}) == len(chosen.templates)
+    assert [t.where for t in chosen.templates if t.where != "all"] == ["first", "last"]
+
+
+def test_chunking_is_the_feature_set_of_crfsuite():
+    # Words: five, two pairs; tags: five, four pairs, three triples; both ends of the sentence.
+    by_shape = [tuple(row for row, _ in t.macros) for t in PRESETS["chunking"].templates]
+    window = [(-2,), (-1,), (0,), (1,), (2,)]
+    pairs, triples = [(-2, -1), (-1, 0), (0, 1), (1, 2)], [(-2, -1, 0), (-1, 0, 1), (0, 1, 2)]
+    assert sorted(by_shape) == sorted([*window, (-1, 0), (0, 1), *window, *pairs, *triples, (), ()])
+
+
+def test_an_unknown_preset_is_told_which_there_are():
+    with pytest.raises(ValueRangeError, match=r"chunking, pos, ner, letters.*'chunkin'"):
+        preset("chunkin")
+
+
+def test_templates_are_values():
+    assert Template("U", ("U",), ()) == parse_template("U")
+    assert len({parse_template("U"), parse_template("U")}) == 1

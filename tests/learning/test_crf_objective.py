@@ -1,0 +1,293 @@
+"""The CRF objective against the enumeration of all labellings with dense feature vectors."""
+
+from dataclasses import dataclass
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.threads import num_threads
+from trelliswork.learning.crf_objective import ChainObjective, FeatureLayout, Tokens
+
+
+@dataclass
+class Problem:
+    tokens: Tokens
+    gold: np.ndarray
+    n_attributes: int
+    n_labels: int
+    kind: str = "observed"
+    l2: float = 0.0
+    weights: np.ndarray | None = None
+    allowed: np.ndarray | None = None
+
+    @property
+    def layout(self) -> FeatureLayout:
+        if self.kind == "all_pairs":
+            return FeatureLayout.all_pairs(self.n_attributes, self.n_labels)
+        return FeatureLayout.observed(self.tokens, self.gold, self.n_attributes, self.n_labels)
+
+    @property
+    def objective(self) -> ChainObjective:
+        return ChainObjective(
+            self.tokens, self.gold, self.layout, l2=self.l2, weights=self.weights, allowed=self.allowed
+        )
+
+
+def feature_vector(problem, layout, first, labels):
+    """Counts of all features in one labelled sentence that begins at token ``first``."""
+    phi = np.zeros(layout.n_features)
+    n_transitions = len(layout.transitions)
+    for i, j in pairwise(labels):
+        phi[:n_transitions] += layout.transitions == i * problem.n_labels + j
+    for t, label in enumerate(labels):
+        for at in range(problem.tokens.token_ptr[first + t], problem.tokens.token_ptr[first + t + 1]):
+            value = 1.0 if problem.tokens.values is None else float(problem.tokens.values[at])
+            hit = (layout.attributes == problem.tokens.ids[at]) & (layout.labels == label)
+            phi[n_transitions:] += value * hit
+    return phi
+
+
+def enumerated(problem, w):
+    """Value and gradient by the definition, in float64."""
+    layout = problem.layout
+    value, gradient = problem.l2 * float(w @ w), 2 * problem.l2 * w
+    for n, (start, stop) in enumerate(pairwise(problem.tokens.offsets.tolist())):
+        alpha = 1.0 if problem.weights is None else float(problem.weights[n])
+        labellings = [
+            y
+            for y in product(range(problem.n_labels), repeat=stop - start)
+            if problem.allowed is None or all(problem.allowed[i, j] for i, j in pairwise(y))
+        ]
+        phi = np.array([feature_vector(problem, layout, start, y) for y in labellings])
+        scores = phi @ w
+        log_z = np.logaddexp.reduce(scores)
+        observed = feature_vector(problem, layout, start, problem.gold[start:stop].tolist())
+        value += alpha * (log_z - observed @ w)
+        gradient += alpha * (np.exp(scores - log_z) @ phi - observed)
+    return value, gradient
+
+
+def random_problem(rng, *, n_labels, n_attributes, lengths, real=False, kind="observed", **options):
+    n_tokens = int(np.sum(lengths))
+    n_each = rng.integers(0, min(n_attributes, 4) + 1, n_tokens)
+    ids = [np.sort(rng.choice(n_attributes, n, replace=False)) for n in n_each]
+    flat = np.concatenate([*ids, []]).astype(np.int32)
+    tokens = Tokens(
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        np.concatenate([[0], np.cumsum(n_each)]).astype(np.int64),
+        flat,
+        rng.normal(size=len(flat)).astype(np.float32) if real else None,
+    )
+    gold = rng.integers(0, n_labels, n_tokens).astype(np.int32)
+    return Problem(tokens, gold, n_attributes, n_labels, kind, **options)
+
+
+@st.composite
+def problems(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_labels = draw(st.integers(2, 4))
+    lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=6))
+    problem = random_problem(
+        rng,
+        n_labels=n_labels,
+        n_attributes=draw(st.integers(1, 12)),
+        lengths=lengths,
+        real=draw(st.booleans()),
+        kind=draw(st.sampled_from(["observed", "all_pairs"])),
+        l2=draw(st.sampled_from([0.0, 0.3])),
+    )
+    if draw(st.booleans()):
+        problem.weights = rng.uniform(0, 3, len(lengths))
+    if draw(st.booleans()):
+        problem.allowed = rng.random((n_labels, n_labels)) < 0.5
+        for start, stop in pairwise(problem.tokens.offsets.tolist()):
+            problem.allowed[problem.gold[start : stop - 1], problem.gold[start + 1 : stop]] = True
+    size = draw(st.sampled_from([0.0, 1.0, 5.0]))
+    return problem, rng.normal(size=problem.layout.n_features) * size
+
+
+def agree(problem, w, rtol=1e-4):
+    value, gradient = problem.objective(w)
+    want_value, want_gradient = enumerated(problem, w)
+    scale = 1 + np.abs(w).max(initial=0) * 5  # scores are rounded to float32 before they are subtracted
+    assert_allclose(value, want_value, rtol=rtol, atol=1e-6 * scale * len(problem.gold))
+    assert_allclose(gradient, want_gradient, rtol=rtol, atol=rtol * (1 + np.abs(want_gradient).max(initial=0)))
+    assert gradient.dtype == np.float64
+    assert gradient.shape == w.shape
+
+
+@given(problems())
+def test_value_and_gradient_match_enumeration(case):
+    agree(*case)
+
+
+@given(problems())
+def test_gradient_matches_finite_differences(case):
+    problem, w = case
+    objective = problem.objective
+    _, gradient = objective(w)
+    direction = np.random.default_rng(0).normal(size=len(w))
+    direction /= max(1.0, float(np.linalg.norm(direction)))
+    step = 0.02  # large because of float32; central differences of fourth order make up for it
+    at = [objective(w + k * step * direction)[0] for k in (-2, -1, 1, 2)]
+    slope = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * step)
+    scale = 1 + np.abs(w).max(initial=0) + np.abs(gradient).max(initial=0)
+    assert_allclose(gradient @ direction, slope, rtol=1e-3, atol=1e-3 * scale)
+
+
+@pytest.mark.parametrize("kind", ["observed", "all_pairs"])
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("n_labels", [2, 4])
+@pytest.mark.parametrize("size", [30.0, 200.0, 3000.0])
+def test_weights_that_underflow_in_probability_space(kind, real, n_labels, size):
+    rng = np.random.default_rng(7)
+    problem = random_problem(
+        rng, n_labels=n_labels, n_attributes=6, lengths=[5, 1, 4, 5, 2, 3, 5, 5, 4], real=real, kind=kind
+    )
+    w = rng.normal(size=problem.layout.n_features) * size
+    agree(problem, w)
+
+
+def test_a_transition_of_200_against_all_attributes():
+    # The attributes want 0 1 0 1, the transitions forbid nearly all of it: probabilities of e^-200 on the way.
+    tokens = Tokens(np.array([0, 4]), np.arange(5), np.array([0, 1, 0, 1], np.int32))
+    problem = Problem(tokens, np.array([0, 1, 0, 1], np.int32), 2, 2, "all_pairs")
+    layout = problem.layout
+    w = np.zeros(layout.n_features)
+    w[: len(layout.transitions)] = [200, -200, -200, 200]
+    w[len(layout.transitions) :] = [150, -150, -150, 150]
+    agree(problem, w)
+    assert problem.objective(w)[0] > 500
+
+
+def test_forbidden_transitions_with_large_weights():
+    rng = np.random.default_rng(3)
+    problem = random_problem(rng, n_labels=3, n_attributes=4, lengths=[5, 4, 5, 3], kind="all_pairs")
+    problem.gold[:] = 0
+    problem.allowed = np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0]], bool)
+    w = rng.normal(size=problem.layout.n_features) * 200
+    agree(problem, w)
+    _, gradient = problem.objective(w)
+    assert_array_equal(gradient[: len(problem.layout.transitions)].reshape(3, 3)[~problem.allowed], 0)
+
+
+def test_an_attribute_twice_at_a_token_counts_twice():
+    tokens = Tokens(np.array([0, 2]), np.array([0, 3, 4]), np.array([0, 0, 1, 1], np.int32))
+    problem = Problem(tokens, np.array([0, 1], np.int32), 2, 3, "all_pairs")
+    agree(problem, np.random.default_rng(0).normal(size=problem.layout.n_features))
+
+
+def test_tokens_without_attributes():
+    tokens = Tokens(np.array([0, 3, 4]), np.zeros(5, np.int64), np.empty(0, np.int32))
+    problem = Problem(tokens, np.array([0, 1, 1, 0], np.int32), 0, 2, "observed", l2=0.1)
+    agree(problem, np.array([0.5, -1.0]))
+
+
+def test_at_zero_all_labellings_are_as_probable():
+    rng = np.random.default_rng(1)
+    problem = random_problem(rng, n_labels=3, n_attributes=5, lengths=[4, 2, 5])
+    value, _ = problem.objective(np.zeros(problem.layout.n_features))
+    assert_allclose(value, 11 * np.log(3), rtol=1e-6)
+
+
+def many(n_labels=7, **options):
+    """Enough sentences for several threads and several slots of the gradient, of many lengths."""
+    rng = np.random.default_rng(11)
+    lengths = rng.integers(1, 40, 300)
+    problem = random_problem(rng, n_labels=n_labels, n_attributes=60, lengths=lengths, **options)
+    return problem, rng.normal(size=problem.layout.n_features)
+
+
+@pytest.mark.parametrize("size", [1.0, 200.0])
+@pytest.mark.parametrize("kind", ["observed", "all_pairs"])
+def test_the_number_of_threads_changes_nothing(kind, size):
+    problem, w = many(kind=kind, l2=0.1)
+    found = []
+    for n in (1, 2, 3, 3):
+        with num_threads(n):
+            found.append(problem.objective(w * size))
+    for value, gradient in found[1:]:
+        assert value == found[0][0]
+        assert_array_equal(gradient, found[0][1])
+
+
+def test_an_objective_can_be_asked_again():
+    problem, w = many(l2=0.1)
+    objective = problem.objective
+    value, gradient = objective(w)
+    kept = gradient.copy()
+    objective(w * 50)
+    assert_array_equal(gradient, kept)  # not a buffer that the next call overwrites
+    again, gradient_again = objective(w)
+    assert value == again
+    assert_array_equal(gradient, gradient_again)
+
+
+@pytest.mark.parametrize("n_labels", [2, 7, 8, 9, 17, 33])
+@pytest.mark.parametrize("real", [False, True])
+def test_many_sentences_are_the_sum_of_single_ones(n_labels, real):
+    # Widths around whole vectors; sentences are sorted, grouped and cut inside, and must come apart again.
+    problem, w = many(n_labels, real=real)
+    layout = problem.layout
+    rng = np.random.default_rng(2)
+    problem.weights = rng.uniform(0, 2, 300)
+    value, gradient = problem.objective(w)
+    total, total_gradient = 0.0, np.zeros_like(w)
+    for n, (start, stop) in enumerate(pairwise(problem.tokens.offsets.tolist())):
+        one = problem.tokens.take(np.arange(start, stop), np.array([stop - start]))
+        found = ChainObjective(one, problem.gold[start:stop], layout, weights=problem.weights[n : n + 1])(w)
+        total, total_gradient = total + found[0], total_gradient + found[1]
+    assert_allclose(value, total, rtol=1e-5)
+    assert_allclose(gradient, total_gradient, rtol=1e-4, atol=2e-3)
+
+
+def test_what_is_passed_in_is_left_alone():
+    problem, w = many(l2=0.5)
+    kept = [x.copy() for x in (w, problem.gold, problem.tokens.ids, problem.tokens.offsets)]
+    problem.objective(w)
+    for now, before in zip((w, problem.gold, problem.tokens.ids, problem.tokens.offsets), kept, strict=True):
+        assert_array_equal(now, before)
+
+
+def test_an_empty_sentence_is_refused():
+    tokens = Tokens(np.array([0, 1, 1]), np.array([0, 1]), np.array([0], np.int32))
+    layout = FeatureLayout.all_pairs(1, 2)
+    with pytest.raises(ValueRangeError, match="sentence 1 is empty"):
+        ChainObjective(tokens, np.array([0], np.int32), layout)
+
+
+def test_the_observed_layout_by_hand():
+    # Two sentences: labels 0 2 | 1, attributes {3, 1} {1} | {0}. No transition crosses the border.
+    tokens = Tokens(np.array([0, 2, 3]), np.array([0, 2, 3, 4]), np.array([3, 1, 1, 0], np.int32))
+    layout = FeatureLayout.observed(tokens, np.array([0, 2, 1], np.int32), 5, 3)
+    assert layout.transitions.tolist() == [2]
+    assert list(zip(layout.attributes.tolist(), layout.labels.tolist(), strict=True)) == [
+        (0, 1),
+        (1, 0),
+        (1, 2),
+        (3, 0),
+    ]
+    assert layout.n_features == 5
+    assert layout.attribute_ptr.tolist() == [0, 1, 3, 3, 4, 4]
+
+
+def test_the_layout_of_all_pairs():
+    layout = FeatureLayout.all_pairs(2, 3)
+    assert layout.transitions.tolist() == list(range(9))
+    assert layout.attributes.tolist() == [0, 0, 0, 1, 1, 1]
+    assert layout.labels.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_tokens_can_be_taken_in_another_order():
+    tokens = Tokens(np.array([0, 2, 3]), np.array([0, 2, 2, 3]), np.array([3, 1, 4], np.int32), np.float32([1, 2, 3]))
+    taken = tokens.take(np.array([2, 0, 1]), np.array([1, 2]))
+    assert taken.offsets.tolist() == [0, 1, 3]
+    assert taken.token_ptr.tolist() == [0, 1, 3, 3]
+    assert taken.ids.tolist() == [4, 3, 1]
+    assert taken.values is not None
+    assert taken.values.tolist() == [3, 1, 2]
