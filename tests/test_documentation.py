@@ -5,7 +5,6 @@ import importlib
 import io
 import os
 import re
-import shlex
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -36,17 +35,16 @@ def snippets() -> list:
     return found
 
 
-def commands() -> list:
-    """Lines ``$ trelliswork ...`` of console blocks."""
-    lines = {
-        line[2:].split("#")[0].strip()
-        for page in PAGES
-        for language, code in blocks(page)
-        if language == "console"
-        for line in code.splitlines()
-        if line.startswith("$ trelliswork ")
-    }
-    return sorted(lines)
+def consoles() -> list:
+    """Console blocks with lines ``$ trelliswork ...`` (perhaps behind a pipe), in their order."""
+    found = []
+    for page in PAGES:
+        for n, (language, code) in enumerate(blocks(page)):
+            lines = [line[2:].split("  #")[0].strip() for line in code.splitlines() if line.startswith("$ ")]
+            lines = [line for line in lines if re.match(r"(echo .* \| )?trelliswork ", line)]
+            if language == "console" and lines:
+                found.append(pytest.param(lines, id=f"{page.name}:{n}"))
+    return found
 
 
 @pytest.mark.parametrize(("code", "output"), snippets())
@@ -57,16 +55,20 @@ def test_python_snippets_print_what_is_shown(code, output):
     assert printed.getvalue() == output
 
 
-@pytest.mark.parametrize("command", commands())
-def test_shown_commands_run(command, tmp_path):
-    words = shlex.split(command)[1:]
-    if words[0] == "bench":
-        words += ["--help"]  # the benchmarks themselves take minutes, and peers that the tests do not install
-    run = subprocess.run(
-        [sys.executable, "-m", "trelliswork", *words], capture_output=True, text=True, cwd=tmp_path, env=os.environ
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout or words == ["warmup"]
+@pytest.mark.parametrize("lines", consoles())
+def test_shown_commands_run(lines, tmp_path):
+    """Each block in a folder of its own, line after line, in a shell that knows our command."""
+    binary = tmp_path / "bin" / "trelliswork"
+    binary.parent.mkdir()
+    binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m trelliswork "$@"\n')
+    binary.chmod(0o755)
+    environment = os.environ | {"PATH": f"{binary.parent}:{os.environ['PATH']}"}
+    for line in lines:
+        if line.startswith("trelliswork bench"):
+            line += " --help"  # the benchmarks themselves take minutes, and peers that the tests do not install
+        run = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, env=environment)
+        assert run.returncode == 0, f"{line}: {run.stderr}"
+        assert run.stdout or line == "trelliswork warmup"
 
 
 def test_make_targets_that_are_shown_exist():

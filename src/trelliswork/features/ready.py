@@ -1,5 +1,6 @@
 """Attributes that the user made: a dict or a list of strings for each token, as in sklearn-crfsuite."""
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -73,30 +74,55 @@ class ReadyExtractor:
         return self
 
     def _read(self, sentences: Sequence[Sequence[Token]], learn: bool) -> Attributes:
-        ids: list[int] = []
-        values: list[float] = []
-        token_ptr, offsets = [0], [0]
-        known = self._ids
+        table = _Learning(self._ids) if learn else _Known(self._ids)
+        look_up = table.__getitem__
+        ids, values = array("i"), array("f")
+        token_ptr, offsets = array("q", [0]), array("q", [0])
         for n, sentence in enumerate(sentences):
             for t, token in enumerate(sentence):
-                for name, value in _pairs(token, n, t):
-                    number = known.setdefault(name, len(known)) if learn else known.get(name, -1)
-                    if number >= 0:
-                        ids.append(number)
-                        values.append(value)
+                if isinstance(token, list | tuple):
+                    ids.extend(map(look_up, token))
+                    if values:
+                        values.extend([1.0] * len(token))
+                else:
+                    pairs = _pairs(token, n, t)
+                    if not values and any(value != 1 for _, value in pairs):
+                        values.extend([1.0] * len(ids))  # until now all were 1
+                    ids.extend([look_up(name) for name, _ in pairs])
+                    if values or any(value != 1 for _, value in pairs):
+                        values.extend([value for _, value in pairs])
                 token_ptr.append(len(ids))
             offsets.append(len(token_ptr) - 1)
-        array = np.array(values, np.float32)
+        if learn:
+            self._ids = dict(table)
+        found = np.array(ids, np.int32)
+        kept = found >= 0
+        before = np.concatenate([[0], np.cumsum(kept)])
         return Attributes(
             np.array(offsets, np.int64),
-            np.array(token_ptr, np.int64),
-            np.array(ids, np.int32),
-            None if (array == 1).all() else array,
-            len(known),
+            before[np.array(token_ptr, np.int64)],
+            found[kept],
+            np.array(values, np.float32)[kept] if len(values) else None,
+            len(self._ids),
         )
 
 
-def _pairs(token: Token, sentence: int, position: int) -> Iterable[tuple[str, float]]:
+class _Learning(dict[str, int]):
+    """New names get the next id."""
+
+    def __missing__(self, name: str) -> int:
+        self[name] = number = len(self)
+        return number
+
+
+class _Known(dict[str, int]):
+    """Unknown names get -1, and are forgotten."""
+
+    def __missing__(self, name: str) -> int:
+        return -1
+
+
+def _pairs(token: Token, sentence: int, position: int) -> list[tuple[str, float]]:
     if isinstance(token, str):
         raise DataError(
             f"sentence {sentence}, token {position}: with features=None a token is a dict or a list of attributes, got "

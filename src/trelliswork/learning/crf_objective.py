@@ -99,7 +99,7 @@ class FeatureLayout:
         """Only the pairs that occur in training data, as CRFsuite does by default."""
         per_token = np.diff(tokens.token_ptr)
         keys = tokens.ids.astype(np.int64) * n_labels + np.repeat(gold.astype(np.int64), per_token)
-        seen = np.unique(keys)
+        seen = _distinct(keys, n_attributes * n_labels)
         inside = np.ones(len(gold), bool)
         inside[tokens.offsets[:-1]] = False
         following = np.flatnonzero(inside)
@@ -299,6 +299,15 @@ class ChainObjective:
         counts += weight * found.counts[0]
         np.subtract.at(counts, (gold[:-1], gold[1:]), weight)
         compiled.scatter(start, stop, residual, 0, *self.tokens.arrays, w.narrow_labels, wide, narrow)
+
+
+def _distinct(keys: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """The distinct keys below n, sorted; by marking them where that takes less than a gigabyte."""
+    if n > 1 << 30:
+        return np.unique(keys)
+    marks = np.zeros(n, bool)
+    marks[keys] = True
+    return np.flatnonzero(marks)
 
 
 def _pointers(token: NDArray[np.int64], n_tokens: int) -> NDArray[np.int64]:

@@ -1,0 +1,146 @@
+"""CRF taggers: ours and python-crfsuite on the same attributes of the same real files.
+
+Each function takes ``{"task": ..., "target": ...}``; the data is CoNLL-2000. Tasks: ``train`` (prepared attributes to
+the optimum: CRFsuite to its own stopping rule, ours until it is within 1e-4 of ``target``, CRFsuite's final objective),
+``ingest`` (lists of attribute strings to trainer-ready), ``tag strings`` (from lists of attribute strings),
+``tag columns`` (from words and part-of-speech tags; CRFsuite's users build strings in Python).
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from benchmarks.declarations import Params, Task
+
+Sentences = list[list[list[str]]]
+ROOT = Path(__file__).resolve().parents[2]
+TRAINED = 30  # iterations of the models that tag
+
+
+def read(split: str) -> tuple[Sentences, list[list[str]]]:
+    """Words with part-of-speech tags, and chunk labels, of each sentence of CoNLL-2000."""
+    folder = Path(os.environ.get("TRELLISWORK_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        raise NotImplementedError("the real data is not here (set TRELLISWORK_DATA)")
+    blocks = (folder / "conll2000" / f"{split}.txt").read_text(encoding="utf-8").strip().split("\n\n")
+    rows = [[line.split() for line in block.splitlines()] for block in blocks]
+    return [[cells[:2] for cells in sentence] for sentence in rows], [[cells[2] for cells in s] for s in rows]
+
+
+def chunking_attributes(sentence: list[list[str]]) -> list[list[str]]:
+    """The attributes of CRFsuite's chunking example as strings, one list a token."""
+    n = len(sentence)
+    found = []
+    for t in range(n):
+        token = []
+        for column, name in ((0, "w"), (1, "pos")):
+            token += [f"{name}[{k}]={sentence[t + k][column]}" for k in range(-2, 3) if 0 <= t + k < n]
+        for column, name, rows in (
+            (0, "w", ((-1, 0), (0, 1))),
+            (1, "pos", ((-2, -1), (-1, 0), (0, 1), (1, 2), (-2, -1, 0), (-1, 0, 1), (0, 1, 2))),
+        ):
+            for group in rows:
+                if t + group[0] >= 0 and t + group[-1] < n:
+                    where = "|".join(f"{name}[{k}]" for k in group)
+                    token.append(where + "=" + "|".join(sentence[t + k][column] for k in group))
+        token += ["__BOS__"] * (t == 0) + ["__EOS__"] * (t == n - 1)
+        found.append(token)
+    return found
+
+
+def attributes(split: str) -> tuple[Sentences, list[list[str]]]:
+    """Attribute strings and labels."""
+    X, y = read(split)
+    return [chunking_attributes(sentence) for sentence in X], y
+
+
+def trelliswork(params: Params) -> Task:
+    """Ours, in one process with its threads."""
+    import warnings
+
+    import numpy as np
+
+    from trelliswork.data import Corpus, Vocabulary
+    from trelliswork.features.ready import ReadyExtractor
+    from trelliswork.learning.crf_objective import ChainObjective, FeatureLayout, ScoredTokens, Tokens
+    from trelliswork.learning.lbfgs import lbfgs
+    from trelliswork.models import CRF
+
+    warnings.simplefilter("ignore")
+    task = params["task"]
+    X, y = attributes("train")
+    if task in ("train", "ingest"):
+        labels = Vocabulary.from_sequences(y)
+        gold = np.array([i for sentence in y for i in labels.ids(sentence)], np.int32)
+
+        def ready() -> tuple[Tokens, FeatureLayout]:
+            found = ReadyExtractor().fit(X)
+            tokens = Tokens(found.offsets, found.token_ptr, found.ids)
+            return tokens, FeatureLayout.observed(tokens, gold, found.n_attributes, len(labels))
+
+        if task == "ingest":
+            return Task(lambda: ScoredTokens(*ready()), lambda result: {"sentences": len(result.offsets) - 1})
+        prepared, layout = ready()
+        target = params.get("target")
+
+        def train() -> float:
+            objective = ChainObjective(prepared, gold, layout, l2=1.0)
+            enough = (lambda step, w: step.value <= target * (1 + 1e-4)) if target else None
+            _, report = lbfgs(objective, np.zeros(layout.n_features), max_iter=1000, callback=enough)
+            return report.value
+
+        return Task(train, lambda value: {"objective": value})
+    if task == "tag strings":
+        test, gold_test = attributes("test")
+        model = CRF(None, max_iter=TRAINED, scheme=None).fit(X, y)
+        return Task(lambda: model.predict(test), lambda found: _accuracy(found, gold_test))
+    rows, _ = read("train")
+    test, gold_test = read("test")
+    model = CRF("chunking", max_iter=TRAINED, scheme=None).fit(rows, y)
+    return Task(lambda: model.predict(Corpus.from_sentences(test)), lambda found: _accuracy(found, gold_test))
+
+
+def crfsuite(params: Params) -> Task:
+    """python-crfsuite, which has one thread; L-BFGS with c2 = 1."""
+    import tempfile
+
+    import pycrfsuite
+
+    task = params["task"]
+    X, y = attributes("train")
+    path = str(Path(tempfile.mkdtemp()) / "model")
+
+    def append() -> Any:
+        trainer = pycrfsuite.Trainer(verbose=False)
+        for x, labels in zip(X, y, strict=True):
+            trainer.append(x, labels)
+        return trainer
+
+    if task == "ingest":
+        return Task(append, lambda trainer: {"sentences": len(X)})
+    trainer = append()
+    trainer.select("lbfgs")
+    trainer.set_params({"c1": 0.0, "c2": 1.0, "max_iterations": 1000 if task == "train" else TRAINED})
+
+    def train() -> float:
+        trainer.train(path)
+        return float(trainer.logparser.last_iteration["loss"])
+
+    if task == "train":
+        return Task(train, lambda value: {"objective": value})
+    train()
+    tagger = pycrfsuite.Tagger()
+    tagger.open(path)
+    test, gold = attributes("test") if task == "tag strings" else read("test")
+
+    def tag() -> list[list[str]]:
+        if task == "tag strings":
+            return [tagger.tag(x) for x in test]
+        return [tagger.tag(chunking_attributes(x)) for x in test]
+
+    return Task(tag, lambda found: _accuracy(found, gold))
+
+
+def _accuracy(found: list[list[str]], gold: list[list[str]]) -> dict[str, float]:
+    pairs = [(a, b) for p, g in zip(found, gold, strict=True) for a, b in zip(p, g, strict=True)]
+    return {"accuracy": sum(a == b for a, b in pairs) / len(pairs)}

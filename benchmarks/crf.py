@@ -1,0 +1,32 @@
+"""CRF taggers against python-crfsuite on CoNLL-2000 chunking."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.harness import Benchmark, Case, Contender, main
+
+MODULE = "benchmarks.contenders.crf"
+FINAL = 13139.36  # CRFsuite's objective on CoNLL-2000 with the attributes of its chunking example and c2 = 1
+
+
+def _case(name: str, task: str) -> Case:
+    return Case(name=name, params={"task": task, "target": FINAL})
+
+
+BENCHMARK = Benchmark(
+    name="crf",
+    ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "numba")),
+    peers=(Contender("crfsuite", f"{MODULE}:crfsuite", packages=("python-crfsuite",)),),
+    cases=(
+        _case("ingest conll2000", "ingest"),
+        _case("tag conll2000 strings", "tag strings"),
+        _case("tag conll2000 columns", "tag columns"),
+        _case("train conll2000", "train"),
+    ),
+    rtol=5e-3,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(BENCHMARK))
