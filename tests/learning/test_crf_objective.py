@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.threads import num_threads
-from trelliswork.learning.crf_objective import ChainObjective, FeatureLayout, Tokens
+from trelliswork.learning.crf_objective import Allowed, ChainObjective, FeatureLayout, Tokens
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Problem:
     kind: str = "observed"
     l2: float = 0.0
     weights: np.ndarray | None = None
-    allowed: np.ndarray | None = None
+    allowed: Allowed | None = None
 
     @property
     def layout(self) -> FeatureLayout:
@@ -52,6 +52,12 @@ def feature_vector(problem, layout, first, labels):
     return phi
 
 
+def is_allowed(allowed, labels):
+    return (
+        allowed.start[labels[0]] and allowed.end[labels[-1]] and all(allowed.pairs[i, j] for i, j in pairwise(labels))
+    )
+
+
 def enumerated(problem, w):
     """Value and gradient by the definition, in float64."""
     layout = problem.layout
@@ -61,7 +67,7 @@ def enumerated(problem, w):
         labellings = [
             y
             for y in product(range(problem.n_labels), repeat=stop - start)
-            if problem.allowed is None or all(problem.allowed[i, j] for i, j in pairwise(y))
+            if problem.allowed is None or is_allowed(problem.allowed, y)
         ]
         phi = np.array([feature_vector(problem, layout, start, y) for y in labellings])
         scores = phi @ w
@@ -104,9 +110,12 @@ def problems(draw):
     if draw(st.booleans()):
         problem.weights = rng.uniform(0, 3, len(lengths))
     if draw(st.booleans()):
-        problem.allowed = rng.random((n_labels, n_labels)) < 0.5
-        for start, stop in pairwise(problem.tokens.offsets.tolist()):
-            problem.allowed[problem.gold[start : stop - 1], problem.gold[start + 1 : stop]] = True
+        shapes = [(n_labels, n_labels), n_labels, n_labels]
+        problem.allowed = Allowed(*(rng.random(shape) < 0.5 for shape in shapes))
+        for start, stop in pairwise(problem.tokens.offsets.tolist()):  # what is observed must be possible
+            problem.allowed.pairs[problem.gold[start : stop - 1], problem.gold[start + 1 : stop]] = True
+            problem.allowed.start[problem.gold[start]] = True
+            problem.allowed.end[problem.gold[stop - 1]] = True
     size = draw(st.sampled_from([0.0, 1.0, 5.0]))
     return problem, rng.normal(size=problem.layout.n_features) * size
 
@@ -165,15 +174,17 @@ def test_a_transition_of_200_against_all_attributes():
     assert problem.objective(w)[0] > 500
 
 
-def test_forbidden_transitions_with_large_weights():
+@pytest.mark.parametrize("size", [1.0, 200.0])
+def test_forbidden_labels_and_pairs(size):
     rng = np.random.default_rng(3)
     problem = random_problem(rng, n_labels=3, n_attributes=4, lengths=[5, 4, 5, 3], kind="all_pairs")
     problem.gold[:] = 0
-    problem.allowed = np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0]], bool)
-    w = rng.normal(size=problem.layout.n_features) * 200
+    pairs = np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0]], bool)
+    problem.allowed = Allowed(pairs, np.array([True, False, True]), np.array([True, True, False]))
+    w = rng.normal(size=problem.layout.n_features) * size
     agree(problem, w)
     _, gradient = problem.objective(w)
-    assert_array_equal(gradient[: len(problem.layout.transitions)].reshape(3, 3)[~problem.allowed], 0)
+    assert_array_equal(gradient[: len(problem.layout.transitions)].reshape(3, 3)[~pairs], 0)
 
 
 def test_an_attribute_twice_at_a_token_counts_twice():

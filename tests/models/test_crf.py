@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV
 
 import trelliswork.models
 from trelliswork.data import Corpus, read_columns
+from trelliswork.data.schemes import labels_from_spans, spans
 from trelliswork.errors import (
     ConvergenceWarning,
     DataError,
@@ -294,6 +295,31 @@ def test_sentences_together_are_sentences_alone(fitted):
         assert_allclose([list(t.values()) for t in found], [list(t.values()) for t in alone], atol=1e-5)
 
 
+def test_known_labels_condition_the_answers(fitted):
+    sentence, known = ["the", "old", "cats"], [None, {"V", "A"}, "V"]
+    (ranked,) = fitted.predict_topk([sentence], 64)
+    fitting = [(labels, p) for labels, p in ranked if labels[1] in ("V", "A") and labels[2] == "V"]
+    total = sum(p for _, p in fitting)
+    assert fitted.predict([sentence], known=[known]) == [fitting[0][0]]
+    (marginals,) = fitted.predict_marginals([sentence], known=[known])
+    for t, token in enumerate(marginals):
+        for label, p in token.items():
+            assert_allclose(p, sum(q for labels, q in fitting if labels[t] == label) / total, atol=1e-4)
+    (best,) = fitted.predict_topk([sentence], 64, known=[known])
+    assert [labels for labels, _ in best] == [labels for labels, _ in fitting]
+    assert fitted.predict(WORDS, known=[[None] * len(s) for s in WORDS]) == TAGS
+
+
+def test_a_function_gives_the_attributes():
+    def attributes(sentence, t):
+        return {"word": sentence[t], **({"before": sentence[t - 1]} if t else {}), "last": t + 1 == len(sentence)}
+
+    crf = tagger(attributes).fit(WORDS, TAGS)
+    ready = tagger(None).fit([[attributes(s, t) for t in range(len(s))] for s in WORDS], TAGS)
+    assert crf.predict(WORDS) == TAGS
+    assert_array_equal(crf.weights_, ready.weights_)
+
+
 def test_top_features_and_transitions():
     crf = tagger("U:%x[0,0]").fit(WORDS, TAGS)
     found = crf.top_features(5)
@@ -336,6 +362,29 @@ def test_bio_never_predicts_an_ill_formed_transition(feature_set):
         posterior = crf.posterior(["o", "i"])
         ids = torch.tensor([[list(crf.labels_).index(label) for label in ("O", "I-X")]])
         assert posterior.log_prob(ids).item() == -np.inf
+
+
+@pytest.mark.parametrize("scheme", ["bio", "bioes"])
+def test_predictions_are_whole_spans(scheme):
+    # Also at the ends: no sentence begins inside a span, and in bioes none ends there.
+    spans_of = [[("X", 1, 3)], [("Y", 0, 1), ("X", 1, 4)], [("Y", 1, 3), ("Y", 3, 5)], [("X", 0, 1)]]
+    y = [labels_from_spans(found, 5, scheme) for found in spans_of]
+    x = [[label.lower() for label in labels] for labels in y]
+    words = sorted({word for s in x for word in s})
+    rng = np.random.default_rng(0)
+    new = [[str(w) for w in rng.choice(words, n)] for n in rng.integers(1, 8, 100)]
+
+    def whole(labels):
+        return labels_from_spans(spans(labels, scheme), len(labels), scheme) == labels
+
+    free = CRF("U:%x[0,0]", scheme=None, l2=1e-3).fit(x, y).predict(new)
+    assert not all(whole(labels) for labels in free)
+    crf = CRF("U:%x[0,0]", scheme=scheme, l2=1e-3).fit(x, y)
+    assert crf.predict(x) == y
+    for labels in [*crf.predict(new), *(labels for s in crf.predict_topk(new, 4) for labels, _ in s)]:
+        assert whole(labels), labels
+    with pytest.raises(DataError, match="sentence 0"):
+        CRF("U:%x[0,0]", scheme=scheme).fit([["a"], *x], [["I-X"], *y])
 
 
 def test_training_labels_outside_the_scheme_are_named():

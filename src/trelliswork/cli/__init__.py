@@ -53,4 +53,8 @@ def _options(
 
 def main() -> None:
     """Entry point of the command ``trelliswork``."""
-    sys.exit(app())
+    try:
+        sys.exit(app())
+    except KeyboardInterrupt:  # before or after a command's own work
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -207,8 +207,9 @@ class TemplateExtractor:
         keys = np.zeros(len(coded[0]), np.int64) if before is None else before.astype(np.int64)
         missing = keys < 0
         if template.where != "all":
+            filled = np.diff(offsets) > 0
             missing[:] = True
-            missing[offsets[:-1] if template.where == "first" else offsets[1:] - 1] = False
+            missing[offsets[:-1][filled] if template.where == "first" else offsets[1:][filled] - 1] = False
         for row, column in macros:
             ids = self.columns[column]
             digit = ids.shifted(coded[column], offsets, row, template.skip_outside)

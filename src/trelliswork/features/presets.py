@@ -119,5 +119,8 @@ PRESETS: dict[str, Preset] = {
 def preset(name: str) -> Preset:
     """A preset by its name."""
     if name not in PRESETS:
-        raise ValueRangeError(f"features must be one of the presets {', '.join(PRESETS)} (or templates), got {name!r}.")
+        raise ValueRangeError(
+            f"features must be one of the presets {', '.join(PRESETS)}, templates, or the path of a template file, "
+            f"got {name!r}, which is none of them."
+        )
     return PRESETS[name]

@@ -10,6 +10,7 @@ from trelliswork.data import AttributeCorpus
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
 
+_LARGEST = float(np.finfo(np.float32).max)
 Token = Mapping[str, Any] | Iterable[str]
 
 
@@ -123,10 +124,12 @@ class _Known(dict[str, int]):
 
 
 def _pairs(token: Token, sentence: int, position: int) -> list[tuple[str, float]]:
-    if isinstance(token, str):
+    """Names and values of a token's attributes."""
+    where = f"sentence {sentence}, token {position}"
+    if isinstance(token, str) or not isinstance(token, Iterable):
         raise DataError(
-            f"sentence {sentence}, token {position}: with features=None a token is a dict or a list of attributes, got "
-            f"the string {token!r}. Choose features (a preset or templates) for plain words."
+            f"{where}: with features=None a token is a dict or a list of attributes, got {token!r}. "
+            "Choose features (a preset or templates) for plain words."
         )
     if not isinstance(token, Mapping):
         return [(name, 1.0) for name in token]
@@ -137,11 +140,11 @@ def _pairs(token: Token, sentence: int, position: int) -> list[tuple[str, float]
                 pairs.append((name, 1.0))
         elif isinstance(value, str):
             pairs.append((f"{name}:{value}", 1.0))
-        elif isinstance(value, int | float | np.number) and np.isfinite(value):
+        elif isinstance(value, int | float | np.number) and abs(value) <= _LARGEST:  # type: ignore[operator]
             pairs.append((name, float(value)))
         else:
             raise DataError(
-                f"sentence {sentence}, token {position}: the value of attribute {name!r} must be a finite number, a "
-                f"boolean or a string, got {value!r}."
+                f"{where}: the value of attribute {name!r} must be a finite number (a float32), a boolean or a string, "
+                f"got {str(value)[:80]}."
             )
     return pairs

@@ -7,7 +7,7 @@ Its gradient is expected minus observed feature counts plus :math:`2 c_2 w` (pap
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,16 @@ class FeatureLayout:
     transitions: NDArray[np.int64]
     attributes: Ids
     labels: NDArray[np.int16]
+
+    def check(self) -> None:
+        """Refuse indices out of range, as a damaged file may hold."""
+        for name, values, size in (
+            ("transitions", self.transitions, self.n_labels**2),
+            ("attributes", self.attributes, self.n_attributes),
+            ("labels", self.labels, self.n_labels),
+        ):
+            if len(values) and (values.min() < 0 or values.max() >= size):
+                raise ValueRangeError(f"{name} of the features must lie between 0 and {size - 1}: the file is damaged.")
 
     @property
     def n_features(self) -> int:
@@ -164,21 +174,33 @@ class ScoredTokens:
         )  # fmt: skip
 
 
-class ChainWeights:
-    """A weight vector laid out for the kernels, in float32."""
+class Allowed(NamedTuple):
+    """Label pairs (S, S), first labels (S,) and last labels (S,) that may occur."""
 
-    def __init__(self, weights: Floats, layout: FeatureLayout, allowed: NDArray[np.bool_] | None = None) -> None:
+    pairs: NDArray[np.bool_]
+    start: NDArray[np.bool_]
+    end: NDArray[np.bool_]
+
+
+class ChainWeights:
+    """A weight vector laid out for the kernels, in float32; -inf for what is not allowed."""
+
+    def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None = None) -> None:
         S = layout.n_labels
         n_transitions = len(layout.transitions)
         log_transition = np.zeros(S * S, np.float32)
         log_transition[layout.transitions] = weights[:n_transitions]
         if allowed is not None:
-            log_transition[~allowed.reshape(-1)] = -np.inf
+            log_transition[~allowed.pairs.reshape(-1)] = -np.inf
         self.log_transition = log_transition.reshape(S, S)
         self.potentials = chain.chain_potentials(np.zeros((1, 1, S), np.float32), self.log_transition)
         state = weights[n_transitions:].astype(np.float32)
         self.narrow = state[layout.narrow_features]
         self.narrow_labels = layout.labels[layout.narrow_features]
+        self.start, self.end = np.zeros((2, layout.wide_shape[1]), np.float32)
+        if allowed is not None:
+            self.start[:S][~allowed.start] = -np.inf
+            self.end[:S][~allowed.end] = -np.inf
         self.wide = np.zeros(layout.wide_shape, np.float32)
         self.wide.reshape(-1)[layout.wide_places] = state[layout.wide_features]
 
@@ -201,8 +223,8 @@ class ChainObjective:
         c_2 above.
     weights : ndarray (n_sentences,), optional
         alpha_n above.
-    allowed : ndarray of bool (S, S), optional
-        Transitions that may occur.
+    allowed : Allowed, optional
+        What may occur; everything by default.
 
     Notes
     -----
@@ -218,7 +240,7 @@ class ChainObjective:
         *,
         l2: float = 0.0,
         weights: Floats | None = None,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: Allowed | None = None,
     ) -> None:
         self.layout, self.l2, self.allowed = layout, l2, allowed
         lengths = np.diff(tokens.offsets)
@@ -255,7 +277,7 @@ class ChainObjective:
             narrow_gradient[k] = 0
             compiled.loss_gradient(
                 start, stop, self.tokens.offsets, self.gold, self.weights, *self.tokens.arrays, *w.arrays,
-                S, transition, strips, strips_t, shift, limit(p), not p.mixing, w.log_transition,
+                w.start, w.end, S, transition, strips, strips_t, shift, limit(p), not p.mixing, w.log_transition,
                 wide_gradient[k], narrow_gradient[k], counts[k], loss, safe,
             )  # fmt: skip
 
@@ -287,6 +309,8 @@ class ChainObjective:
         S, gold = self.layout.n_labels, self.gold[start:stop]
         out = np.empty((stop - start, w.wide.shape[1]), np.float32)
         compiled.scores(start, stop, *self.tokens.arrays, *w.arrays, S, out, 0)
+        out[0] += w.start
+        out[-1] += w.end
         p = chain.chain_potentials(out[None, :, :S], w.log_transition)
         log_z, found = chain.expectations(p, counts=True)
         weight = float(self.weights[s])

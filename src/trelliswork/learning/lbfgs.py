@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ConvergenceWarning
+from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.learning.vector_kernels import add_scaled, differences, dot, step_to
 
 Weights = NDArray[np.float64]
@@ -97,6 +97,10 @@ def lbfgs(
     w = np.array(start, np.float64)
     value, gradient = objective(w)
     value += l1 * float(np.abs(w).sum())
+    if not np.isfinite(value):
+        raise ValueRangeError(
+            f"the objective is {value} at the starting weights: start elsewhere, or look at the data."
+        )
     pairs: deque[tuple[NDArray[np.float32], NDArray[np.float32], float]] = deque(maxlen=memory)
     report = FitReport(False, "", value)
     n_evaluations = 1
@@ -118,7 +122,9 @@ def lbfgs(
         found = search(objective, w, value, gradient, direction, slope, first, l1)
         if found is None:
             if not pairs:
-                report.reason = "the line search found no lower value: the objective may be at its numerical limit"
+                # Converged if even the slope promises no more than single precision can tell.
+                report.converged = -slope * first <= 1e-5 * max(1.0, abs(value))
+                report.reason = "no step lowers the value any more: its numerical limit"
                 break
             pairs.clear()
             continue

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import NotFittedError, ValueRangeError
+from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.models.storage import load_model, save_model
 
 Arrays = dict[str, NDArray[Any]]
@@ -21,6 +21,7 @@ class Estimator:
     """
 
     kind: ClassVar[str]
+    learned: ClassVar[str] = "weights_"  # the attribute that a successful fit sets
 
     @classmethod
     def _parameters(cls) -> list[str]:
@@ -50,7 +51,7 @@ class Estimator:
         return Tags(estimator_type=None, target_tags=TargetTags(required=True))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+        return hasattr(self, self.learned)
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
@@ -65,7 +66,11 @@ class Estimator:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model written by ``save``."""
-        return cls._from_state(*load_model(path, cls.kind))
+        plain, arrays = load_model(path, cls.kind)
+        try:
+            return cls._from_state(plain, arrays)
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise DataError(f"{path}: incomplete or damaged ({type(error).__name__}: {error}): train again.") from None
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         raise AssertionError("each estimator says what it consists of")

@@ -1,31 +1,35 @@
 """Linear-chain conditional random fields: taggers with features (paper 1; what CRFsuite and CRF++ do)."""
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data import AttributeCorpus, Corpus, Vocabulary
+from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme, allowed_transitions, detect_scheme
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import TemplateExtractor
-from trelliswork.features.presets import PRESETS, Preset, derive, preset
-from trelliswork.features.ready import ReadyExtractor
-from trelliswork.features.templates import Template, parse_templates, read_templates
+from trelliswork.features.feature_map import FeatureMap, Features, Sentence, Sentences
 from trelliswork.inference import chain, threads
 from trelliswork.inference.chain import crf_kernels
-from trelliswork.learning.crf_objective import ChainObjective, ChainWeights, FeatureLayout, ScoredTokens, Tokens
+from trelliswork.inference.checks import check_shape
+from trelliswork.learning.crf_objective import (
+    Allowed,
+    ChainObjective,
+    ChainWeights,
+    FeatureLayout,
+    ScoredTokens,
+    Tokens,
+)
 from trelliswork.learning.lbfgs import FitReport, Step, lbfgs
 from trelliswork.models.base import Arrays, Estimator, check_finite
 
 if TYPE_CHECKING:
     from trelliswork.distributions import LinearChain
 
-Sentence = Sequence[Any]
-Sentences = Sequence[Sentence] | Corpus | AttributeCorpus
+Evidence = Sequence[Sequence[str | Collection[str] | None]]
 compiled: Any = crf_kernels  # mypy cannot count starred arguments
 BATCH_TOKENS = 20_000  # tokens that are scored and decoded together
 
@@ -35,9 +39,10 @@ class CRF(Estimator):
 
     Parameters
     ----------
-    features : str, list of Template, path, or None
+    features : str, list of Template, path, callable, or None
         A preset (``chunking``, ``pos``, ``ner``, ``letters``), CRF++ templates (their text, a path to their file, or
-        parsed), or ``None`` if tokens come with ready attributes (dicts or lists of strings).
+        parsed), a function ``f(sentence, t)`` that gives the attributes of a token (a dict or a list of strings), or
+        ``None`` if tokens come with such attributes. A function is not saved: pass it to ``set_params`` after loading.
     l1, l2 : float
         Penalties ``l1 * sum |w| + l2 * sum w^2``.
     feature_set : {"observed", "all"}
@@ -67,13 +72,12 @@ class CRF(Estimator):
     """
 
     kind: ClassVar[str] = "crf"
-    _extractor: TemplateExtractor | ReadyExtractor
     scheme_: Scheme | None
     input_: dict[str, Any]
 
     def __init__(
         self,
-        features: str | Path | Sequence[Template] | None = "pos",
+        features: Features = "pos",
         *,
         l1: float = 0.0,
         l2: float = 1.0,
@@ -116,55 +120,67 @@ class CRF(Estimator):
             Called after each iteration with a ``Step`` and the weights; a true answer stops.
         """
         self._check_parameters()
-        self._preset, self._extractor = self._new_extractor()
-        attributes = self._attributes(X, learn=True)
-        self.labels_ = Vocabulary.from_sequences(y)
-        gold = self._gold(attributes, y)
-        tokens = _tokens(attributes)
-        n_labels = len(self.labels_)
-        self.scheme_ = detect_scheme(self.labels_) if self.scheme == "auto" else self.scheme
-        allowed = self._allowed()
+        features = FeatureMap(self.features, min_count=self.min_count)
+        attributes = features.fit(X)
+        labels = Vocabulary.from_sequences(y)
+        gold = _gold(attributes, y, labels)
+        weights = _sentence_weights(sample_weight, len(attributes))
+        scheme = detect_scheme(labels) if self.scheme == "auto" else self.scheme
+        allowed = _allowed(labels, scheme)
         if allowed is not None:
-            self._check_scheme(y, allowed)
+            _check_scheme(y, labels, allowed, scheme)
+        tokens = _tokens(attributes)
         if self.feature_set == "all":
-            self._layout = FeatureLayout.all_pairs(attributes.n_attributes, n_labels)
+            layout = FeatureLayout.all_pairs(attributes.n_attributes, len(labels))
         else:
-            self._layout = FeatureLayout.observed(tokens, gold, attributes.n_attributes, n_labels)
-        objective = ChainObjective(tokens, gold, self._layout, l2=self.l2, weights=sample_weight, allowed=allowed)
+            layout = FeatureLayout.observed(tokens, gold, attributes.n_attributes, len(labels))
+        objective = ChainObjective(tokens, gold, layout, l2=float(self.l2), weights=weights, allowed=allowed)
         self.weights_, self.report_ = lbfgs(
             objective,
-            np.zeros(self._layout.n_features),
-            l1=self.l1,
+            np.zeros(layout.n_features),
+            l1=float(self.l1),
             max_iter=self.max_iter,
             tol=self.tol,
             memory=self.memory,
             callback=callback,
         )
+        # Set together at the end: a fit that fails leaves what was learned before.
+        self.features_, self.labels_, self.scheme_, self._layout = features, labels, scheme, layout
         return self
 
-    def predict(self, X: Sentences) -> list[list[str]]:
-        """The most probable labels of each sentence."""
+    def predict(self, X: Sentences, *, known: Evidence | None = None) -> list[list[str]]:
+        """The most probable labels of each sentence.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+        known : list of lists, optional
+            Evidence: for each token a label, a collection of labels, or ``None`` if nothing is known.
+        """
         found: list[list[str]] = []
-        for potentials in self._potentials(X):
+        for potentials in self._potentials(X, known):
             labels, _ = chain.viterbi(potentials)
             found += self._strings(labels, potentials.lengths)
         return found
 
-    def predict_marginals(self, X: Sentences) -> list[list[dict[str, float]]]:
-        """p(label | sentence) for each token, as a dict by label."""
+    def predict_marginals(self, X: Sentences, *, known: Evidence | None = None) -> list[list[dict[str, float]]]:
+        """p(label | sentence, known labels) for each token, as a dict by label."""
+        self._check_fitted()
         names = list(self.labels_)
         found = []
-        for potentials in self._potentials(X):
+        for potentials in self._potentials(X, known):
             _, expected = chain.expectations(potentials)
             assert expected.marginals is not None
             for row, n in zip(expected.marginals.tolist(), potentials.lengths.tolist(), strict=True):
                 found.append([dict(zip(names, token, strict=True)) for token in row[:n]])
         return found
 
-    def predict_topk(self, X: Sentences, k: int) -> list[list[tuple[list[str], float]]]:
+    def predict_topk(
+        self, X: Sentences, k: int, *, known: Evidence | None = None
+    ) -> list[list[tuple[list[str], float]]]:
         """The k most probable labellings of each sentence with their probabilities, best first."""
         found = []
-        for potentials in self._potentials(X):
+        for potentials in self._potentials(X, known):
             labels, scores = chain.topk(potentials, k)
             log_z = chain.log_partition(potentials)
             for b, n in enumerate(potentials.lengths.tolist()):
@@ -180,6 +196,8 @@ class CRF(Estimator):
 
         from trelliswork.distributions import LinearChain
 
+        if len(sentence) == 0:
+            raise ShapeError("the sentence is empty: a distribution over labels needs a token.")
         (potentials,) = self._potentials([sentence])
         return LinearChain(torch.from_numpy(potentials.log_unary), torch.from_numpy(potentials.log_pairwise[0]))
 
@@ -196,7 +214,7 @@ class CRF(Estimator):
         if label is not None:
             which = np.flatnonzero(self._layout.labels == self.labels_.id(label))
         best = which[np.argsort(-np.abs(weights[which]), kind="stable")[:n]]
-        names = self._extractor.names()
+        names = self.features_.names()
         return [
             (names[self._layout.attributes[f]], self.labels_[self._layout.labels[f]], float(weights[f])) for f in best
         ]
@@ -212,7 +230,7 @@ class CRF(Estimator):
     def known_words(self) -> set[str] | None:
         """The words of the first column in training; ``None`` if the model saw ready attributes."""
         self._check_fitted()
-        return None if isinstance(self._extractor, ReadyExtractor) else set(self._extractor.columns[0].strings)
+        return self.features_.known_words()
 
     def _check_parameters(self) -> None:
         if self.feature_set not in ("observed", "all"):
@@ -223,77 +241,16 @@ class CRF(Estimator):
             if not getattr(self, name) >= 0:
                 raise ValueRangeError(f"{name} must be 0 or more, got {getattr(self, name)}.")
 
-    def _new_extractor(self) -> tuple[Preset | None, TemplateExtractor | ReadyExtractor]:
-        if self.features is None:
-            return None, ReadyExtractor(min_count=self.min_count)
-        if isinstance(self.features, str) and self.features in PRESETS:
-            chosen = preset(self.features)
-            return chosen, TemplateExtractor(chosen.templates, min_count=self.min_count)
-        if isinstance(self.features, str) and ("%x[" in self.features or "\n" in self.features):
-            templates = parse_templates(self.features)
-        elif isinstance(self.features, str | Path):
-            if not Path(self.features).is_file():
-                preset(str(self.features))  # says which presets there are
-            templates = read_templates(self.features)
-        else:
-            templates = list(self.features)
-        on_labels = [t for t in templates if not t.on_edges]
-        for template in templates:
-            if template.on_edges and template.macros:
-                raise DataError(f"the template {template.name!r} scores label pairs by observations: only plain B can.")
-        return None, TemplateExtractor(on_labels, min_count=self.min_count)
-
-    def _attributes(self, X: Sentences, learn: bool) -> Attributes:
-        if isinstance(self._extractor, ReadyExtractor):
-            if isinstance(X, AttributeCorpus):
-                return (self._extractor.fit_corpus if learn else self._extractor.transform_corpus)(X)
-            if isinstance(X, Corpus):
-                raise DataError("with features=None tokens are dicts or lists of attributes, got a corpus of columns.")
-            return self._extractor.fit(X) if learn else self._extractor.transform(X)
-        if isinstance(X, AttributeCorpus):
-            raise DataError("a file of ready attributes needs features=None: templates make attributes from columns.")
-        corpus = X if isinstance(X, Corpus) else Corpus.from_sentences(X)
-        columns: Sequence[Sequence[str]] = corpus.columns
-        if self._preset is not None:
-            if len(columns) < self._preset.n_columns:
-                raise DataError(
-                    f"features={self.features!r} needs {self._preset.n_columns} columns, the data has {len(columns)}."
-                )
-            columns = derive(columns, self._preset)
-        return (self._extractor.fit if learn else self._extractor.transform)(columns, corpus.offsets)
-
-    def _gold(self, attributes: Attributes, y: Sequence[Sequence[str]]) -> NDArray[np.int32]:
-        if len(y) != len(attributes):
-            raise ShapeError(f"X and y must pair up, got {len(attributes)} and {len(y)} sentences.")
-        for n, (labels, size) in enumerate(zip(y, np.diff(attributes.offsets), strict=True)):
-            if len(labels) != size:
-                raise ShapeError(f"sentence {n} has {size} tokens and {len(labels)} labels: they must be as many.")
-            if size == 0:
-                raise ShapeError(f"sentence {n} is empty: leave it out.")
-        return np.array([i for labels in y for i in self.labels_.ids(labels)], np.int32)
-
-    def _allowed(self) -> NDArray[np.bool_] | None:
-        return None if self.scheme_ is None else allowed_transitions(self.labels_.items, self.scheme_)[0]
-
-    def _check_scheme(self, y: Sequence[Sequence[str]], allowed: NDArray[np.bool_]) -> None:
-        """Training labels that the scheme forbids would have probability zero: refuse them with their place."""
-        for n, labels in enumerate(y):
-            ids = self.labels_.ids(labels)
-            for t in range(1, len(ids)):
-                if not allowed[ids[t - 1], ids[t]]:
-                    raise DataError(
-                        f"sentence {n}, token {t}: {labels[t]} after {labels[t - 1]} is not allowed in the scheme "
-                        f"{self.scheme_!r}. Mend the labels, or use scheme=None."
-                    )
-
-    def _potentials(self, X: Sentences) -> Iterator[chain.Potentials]:
-        """Scores of batches of sentences, in their order."""
+    def _potentials(self, X: Sentences, known: Evidence | None = None) -> Iterator[chain.Potentials]:
+        """Scores of batches of sentences, in their order; -inf for labels that the evidence rules out."""
         self._check_fitted()
-        attributes = self._attributes(X, learn=False)
+        if callable(self.features):
+            self.features_.function = self.features  # a loaded model gets it by set_params
+        attributes = self.features_.transform(X)
         if attributes.n_tokens == 0:
             return
         tokens = ScoredTokens(_tokens(attributes), self._layout)
-        weights = ChainWeights(self.weights_, self._layout, self._allowed())
+        weights = ChainWeights(self.weights_, self._layout, _allowed(self.labels_, self.scheme_))
         S, width = len(self.labels_), weights.wide.shape[1]
         scores = np.empty((attributes.n_tokens, width), np.float32)
         costs = np.diff(attributes.token_ptr)
@@ -302,12 +259,15 @@ class CRF(Estimator):
             threads.cut(costs, least=threads.LEAST_WORK // width),
         )
         lengths = np.diff(attributes.offsets)
-        if lengths.min() == 0:
-            raise ShapeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
+        scores[attributes.offsets[:-1]] += weights.start
+        scores[attributes.offsets[1:] - 1] += weights.end
+        if known is not None:
+            self._rule_out(scores, known, lengths)
         first = 0
         while first < len(lengths):
             # As many sentences as fit when all are padded to the longest.
-            widest = np.maximum.accumulate(lengths[first:]) * np.arange(1, len(lengths) - first + 1)
+            ahead = lengths[first : first + BATCH_TOKENS]
+            widest = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
             last = first + max(1, int(np.searchsorted(widest, BATCH_TOKENS, side="right")))
             size = lengths[first:last]
             log_unary = np.zeros((len(size), size.max(), S), np.float32)
@@ -316,6 +276,18 @@ class CRF(Estimator):
             ]
             yield chain.chain_potentials(log_unary, weights.log_transition, size, check_values=False)
             first = last
+
+    def _rule_out(self, scores: NDArray[np.float32], known: Evidence, lengths: NDArray[np.int64]) -> None:
+        """Score -inf for every label that is not among the known ones of its token."""
+        if [len(sentence) for sentence in known] != lengths.tolist():
+            raise ShapeError("known must have as many sentences and tokens as X; None where nothing is known.")
+        tokens = (token for sentence in known for token in sentence)
+        for i, token in enumerate(tokens):
+            if token is not None:
+                allowed = self.labels_.ids([token] if isinstance(token, str) else token)
+                kept = scores[i, allowed]
+                scores[i] = -np.inf
+                scores[i, allowed] = kept
 
     def _strings(self, labels: NDArray[np.integer], lengths: NDArray[np.integer]) -> list[list[str]]:
         items = self.labels_.items
@@ -327,7 +299,6 @@ class CRF(Estimator):
             "labels": list(self.labels_),
             "scheme": self.scheme_,
             "n_attributes": self._layout.n_attributes,
-            "preset": self.features if self._preset is not None else None,
             "input": getattr(self, "input_", {}),
             "report": {
                 "converged": self.report_.converged,
@@ -342,32 +313,26 @@ class CRF(Estimator):
             "attributes": self._layout.attributes,
             "labels": self._layout.labels,
         }
-        if isinstance(self._extractor, ReadyExtractor):
-            plain["attributes"] = self._extractor.names()
-        else:
-            plain["extractor"], extra = self._extractor.state()
-            arrays |= extra
+        plain["features"], extra = self.features_.state()
+        arrays |= extra
         return plain, arrays
 
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        self = cls(plain["preset"], **plain["parameters"])
+        self = cls(None, **plain["parameters"])
+        self.features_ = FeatureMap.from_state(plain["features"], arrays)
+        if isinstance(self.features_.extractor, TemplateExtractor):
+            self.features = self.features_.preset or self.features_.extractor.templates
         self.labels_ = Vocabulary(plain["labels"])
         self.scheme_ = plain["scheme"]
-        self._preset = None if plain["preset"] is None else preset(plain["preset"])
-        if "extractor" in plain:
-            self._extractor = TemplateExtractor.from_state(plain["extractor"], arrays)
-            if self._preset is None:
-                self.features = self._extractor.templates
-        else:
-            self._extractor = ReadyExtractor.from_names(plain["attributes"])
         self.weights_ = arrays["weights"].astype(np.float64)
         check_finite("weights.safetensors", self.weights_)
         n_labels = len(self.labels_)
         self._layout = FeatureLayout(
             n_labels, plain["n_attributes"], arrays["transitions"], arrays["attributes"], arrays["labels"]
         )
-        if self._layout.n_features != len(self.weights_) or self._extractor.n_attributes != plain["n_attributes"]:
+        self._layout.check()
+        if self._layout.n_features != len(self.weights_) or self.features_.n_attributes != plain["n_attributes"]:
             raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
         self.input_ = plain["input"]
         report = plain["report"]
@@ -377,3 +342,42 @@ class CRF(Estimator):
 
 def _tokens(attributes: Attributes) -> Tokens:
     return Tokens(attributes.offsets, attributes.token_ptr, attributes.ids, attributes.values)
+
+
+def _gold(attributes: Attributes, y: Sequence[Sequence[str]], labels: Vocabulary) -> NDArray[np.int32]:
+    """Label ids of all tokens."""
+    if len(y) != len(attributes):
+        raise ShapeError(f"X and y must pair up, got {len(attributes)} and {len(y)} sentences.")
+    for n, (sentence, size) in enumerate(zip(y, np.diff(attributes.offsets), strict=True)):
+        if len(sentence) != size:
+            raise ShapeError(f"sentence {n} has {size} tokens and {len(sentence)} labels: they must be as many.")
+    return np.array([i for sentence in y for i in labels.ids(sentence)], np.int32)
+
+
+def _sentence_weights(sample_weight: object, n_sentences: int) -> NDArray[np.float32] | None:
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, np.float32)
+    check_shape("sample_weight", weights.shape, "n_sentences", n_sentences=n_sentences)
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ValueRangeError("sample_weight must hold finite numbers that are not negative.")
+    return weights
+
+
+def _allowed(labels: Vocabulary, scheme: Scheme | None) -> Allowed | None:
+    """What the scheme allows; ``None`` without one."""
+    return None if scheme is None else Allowed(*allowed_transitions(labels.items, scheme))
+
+
+def _check_scheme(y: Sequence[Sequence[str]], labels: Vocabulary, allowed: Allowed, scheme: Scheme | None) -> None:
+    """Training labels that the scheme forbids would have probability zero: refuse them with their place."""
+    for n, sentence in enumerate(y):
+        ids = labels.ids(sentence)
+        bad = [(t, f"after {sentence[t - 1]}") for t in range(1, len(ids)) if not allowed.pairs[ids[t - 1], ids[t]]]
+        bad += [(0, "at the start")] * (not allowed.start[ids[0]])
+        bad += [(len(ids) - 1, "at the end")] * (not allowed.end[ids[-1]])
+        for t, where in bad[:1]:
+            raise DataError(
+                f"sentence {n}, token {t}: {sentence[t]} {where} is not allowed in the scheme {scheme!r}. "
+                "Mend the labels, or use scheme=None."
+            )

@@ -32,7 +32,7 @@ def save_model(path: str | Path, kind: str, plain: dict[str, Any], arrays: dict[
     fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         head = {"kind": kind, "format": FORMAT, "trelliswork": __version__, **plain}
-        (fresh / PLAIN).write_text(json.dumps(head, ensure_ascii=False) + "\n", encoding="utf-8")
+        (fresh / PLAIN).write_text(json.dumps(head, ensure_ascii=False, default=_plain_number) + "\n", encoding="utf-8")
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, fresh / ARRAYS)
         fresh.chmod(0o777 & ~_umask())
         old = None
@@ -74,6 +74,13 @@ def load_model(path: str | Path, kind: str | None = None) -> tuple[dict[str, Any
             f"{path / ARRAYS}: cannot be read ({error}): the file is missing or damaged, train again."
         ) from None
     return plain, arrays
+
+
+def _plain_number(value: object) -> object:
+    """NumPy's numbers as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be saved in {PLAIN}")
 
 
 def _umask() -> int:

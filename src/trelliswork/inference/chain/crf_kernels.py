@@ -86,13 +86,15 @@ def scatter(
 @njit(cache=True, nogil=True)
 def loss_gradient(
     start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-    wide, narrow, narrow_labels, n_labels, transition, panels, panels_t, log_shift, limit, check, log_transition,
+    wide, narrow, narrow_labels, start_scores, end_scores, n_labels, transition, panels, panels_t, log_shift, limit,
+    check, log_transition,
     wide_gradient, narrow_gradient, counts, loss, safe,
 ):  # fmt: skip
     """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that underflow.
 
     ``counts`` (1, S, S) float64 receives expected minus observed transitions, ``loss`` (n_sentences,) the values; an
-    unsafe sentence adds nothing. ``check`` is False if nothing can underflow (``Potentials.mixing``).
+    unsafe sentence adds nothing. ``start_scores`` and ``end_scores`` (Sw,) are added at the ends: -inf for labels that
+    may not stand there. ``check`` is False if nothing can underflow (``Potentials.mixing``).
     """
     Sp, Sw = transition.shape[0], wide.shape[1]
     longest = offsets[start + 1] - offsets[start]
@@ -122,6 +124,8 @@ def loss_gradient(
                 first, first + lengths[r], wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
                 wide, narrow, narrow_labels, n_labels, log_unary, r * longest * Sw,
             )  # fmt: skip
+            log_unary[r, 0] += start_scores
+            log_unary[r, lengths[r] - 1] += end_scores
         forward(0, n, rows, lengths, log_unary, panels, log_shift, rows, emission, alpha, scale, log_z)
         for r in range(n):
             good[r] = log_z[r] > -np.inf
