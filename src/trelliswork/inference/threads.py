@@ -26,6 +26,10 @@ class _Crew:
     """Threads that wait for tasks on one queue."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Start with an empty queue and no threads."""
         self.tasks: SimpleQueue[_Task] = SimpleQueue()
         self.workers: list[Thread] = []
         self.hiring = Lock()
@@ -50,7 +54,7 @@ class _Crew:
 
 _crew = _Crew()
 # A forked child inherits the queue, locked, but not the threads: it starts anew.
-os.register_at_fork(after_in_child=_crew.__init__)  # type: ignore[misc]
+os.register_at_fork(after_in_child=_crew.begin)
 
 
 def get_num_threads() -> int:
