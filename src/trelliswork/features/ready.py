@@ -1,8 +1,8 @@
 """Attributes that the user made: a dict or a list of strings for each token, as in sklearn-crfsuite.
 
 Strings are told apart by 62 bits of Python's own hash, which it keeps beside each string: numbers in a compact table
-are found faster than strings in a large dict (docs/benchmarks.md). That two of a million attributes fall together has a chance of
-one to ten million.
+are found faster than strings in a large dict (docs/benchmarks.md). That two of a million attributes fall together has a
+chance of one to ten million.
 """
 
 from array import array
