@@ -84,12 +84,15 @@ class Case:
         Parameters of a tiny problem whose digests are compared before anything is timed.
     reference : Reference, optional
         A figure of the machine to measure beside it.
+    show : bool
+        Whether rows tell the digests, ``ours`` and ``theirs``: figures of quality beside those of speed.
     """
 
     name: str
     params: Params
     check: Params | None = None
     reference: Reference | None = None
+    show: bool = False
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ class CaseRun:
         self.ok = True
         self._workers: dict[Contender, WorkerProcess] = {}
         self._digests: dict[str, Any] = {}
+        self._figures: dict[Contender, Any] = {}
         self._samples: dict[Contender, list[tuple[bool, float]]] = {}  # disturbed?, seconds
         self._peak_mb: dict[Contender, float] = {}
         self._interrupted = False
@@ -89,6 +90,8 @@ class CaseRun:
         ours = self._row(self.case.name, None, self.bench.ours)
         reference = self.case.reference
         rows = []
+        if self.case.show and self.bench.ours in self._figures:
+            ours.extra["ours"] = self._figures[self.bench.ours]
         if reference and (seconds := self._best(reference.contender)):
             rows.append(self._row(reference.contender.name, None, reference.contender))
             rows[-1].extra |= reference.describe(seconds)
@@ -101,6 +104,8 @@ class CaseRun:
                 row = self._row(self.case.name, peer.name, self.bench.ours)
                 row.peer_seconds, row.peer_peak_mb = self._best(peer), self._peak_mb.get(peer)
                 row.extra |= ours.extra
+                if self.case.show and peer in self._figures:
+                    row.extra["theirs"] = self._figures[peer]
                 if self._disturbed(peer):
                     row.extra["disturbed"] = True
                 for kind, reason in self.problems.get(peer, {}).items():
@@ -153,6 +158,7 @@ class CaseRun:
         params = self.case.reference.params if is_reference and self.case.reference else self.case.params
         digest = worker.ask("prepare", params=params)["digest"]
         if not is_reference:
+            self._figures[contender] = digest
             self._compare(contender, "case", digest)
         told = ", ".join(f"{name} {version}" for name, version in versions.items())
         told = f" ({told})" if told else ""

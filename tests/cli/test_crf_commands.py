@@ -171,3 +171,119 @@ def test_ctrl_c_keeps_what_was_learned(tmp_path):
     assert child.returncode == 0
     assert "stopped by the caller" in out
     assert run("inspect", str(tmp_path / "model")).returncode == 0
+
+
+def small(files: Path, n: int = 60) -> Path:
+    """The first sentences of the training file."""
+    path = files / f"small{n}.txt"
+    path.write_text("\n\n".join((files / "train.txt").read_text().split("\n\n")[:n]) + "\n")
+    return path
+
+
+def trained(*arguments: str) -> dict:
+    done = run("train", "crf", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_development_file_stops_training_early(files):
+    outcome = trained(str(small(files)), "--dev", str(files / "test.txt"), "--patience", "3", "-o", str(files / "dev"))
+    assert "no better on the development data for 3 iterations; kept iteration" in outcome["reason"]
+    report = json.loads(run("evaluate", str(files / "dev"), str(files / "test.txt"), "--json").stdout)
+    assert report["chunks"]["f1"] == pytest.approx(outcome["dev"])
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "perceptron"])
+def test_other_algorithms_from_the_command_line(files, algorithm):
+    out = str(files / algorithm)
+    trained(str(small(files)), "--algorithm", algorithm, "--max-iter", "5", "--hash-bits", "18", "-o", out)
+    assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
+
+
+def test_a_file_in_parts(files):
+    out = str(files / "streamed")
+    arguments = ["--algorithm", "sgd", "--hash-bits", "16", "--max-iter", "5", "--stream", "25", "-o", out]
+    outcome = trained(str(small(files)), *arguments)
+    assert (outcome["sentences"], outcome["iterations"]) == (60, 5)
+    assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
+    refused = run("train", "crf", "-", *arguments)
+    assert refused.returncode != 0
+    assert "--stream" in refused.stderr
+    assert run("train", "crf", str(small(files)), *arguments, "--dev", str(files / "test.txt")).returncode != 0
+
+
+def test_a_start_and_a_checkpoint_from_the_command_line(files, chunker):
+    outcome = trained(str(files / "train.txt"), "--start", str(chunker), "-o", str(files / "warm"))
+    assert outcome["iterations"] <= 15
+    whole = trained(str(small(files)), "-o", str(files / "whole"))
+    again = trained(str(small(files)), "-o", str(files / "resumed"), "--checkpoint", str(files / "state"))
+    assert again["objective"] == whole["objective"]
+    assert not (files / "state").exists()
+
+
+def test_a_run_that_was_killed_goes_on(files):
+    """kill -9 in the middle; the second run ends with the weights of one that was left alone."""
+    out, state = files / "killed", files / "killed.state"
+    code = (
+        "import trelliswork.learning.checkpoint as c, sys\n"
+        "c.Checkpoint.due = lambda self: True\n"
+        "from trelliswork.cli import app\n"
+        "app(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", code, "train", "crf", str(small(files, 400)), "--tol", "1e-9", "--max-iter", "60"]
+    child = subprocess.Popen([*command, "-o", str(out), "--checkpoint", str(state)], stderr=subprocess.PIPE)
+    while not state.exists():
+        assert child.poll() is None, child.stderr.read()
+        time.sleep(0.005)
+    child.kill()
+    child.communicate()
+    assert not out.exists()
+    assert subprocess.run([*command, "-o", str(out), "--checkpoint", str(state)], capture_output=True).returncode == 0
+    subprocess.run([*command, "-o", str(files / "alone")], check=True, capture_output=True)
+    weights = "weights.safetensors"
+    assert (out / weights).read_bytes() == (files / "alone" / weights).read_bytes()
+
+
+def test_partial_labels_in_a_file(files):
+    lines = small(files).read_text().split("\n")
+    some = [line.rsplit(" ", 1)[0] + " ?" if line and n % 4 == 0 else line for n, line in enumerate(lines)]
+    some = [line.replace("I-VP", "I-VP|B-VP") if n % 3 == 0 else line for n, line in enumerate(some)]
+    (files / "partial.txt").write_text("\n".join(some))
+    out = str(files / "partly")
+    outcome = trained(str(files / "partial.txt"), "--unknown-label", "?", "--alternatives", "|", "-o", out)
+    assert outcome["labels"] < 15
+    assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
+
+
+def test_label_weights_from_the_command_line(files):
+    trained(str(small(files)), "--label-weight", "O=100", "-o", str(files / "heavy"))
+    tagged = run("tag", str(files / "heavy"), str(files / "test.txt")).stdout
+    plain = trained(str(small(files)), "-o", str(files / "light"))
+    light = run("tag", str(files / "light"), str(files / "test.txt")).stdout
+    assert plain["labels"] > 3
+    assert sum(line.endswith(" O") for line in tagged.splitlines()) > sum(
+        line.endswith(" O") for line in light.splitlines()
+    )
+    refused = run("train", "crf", str(small(files)), "--label-weight", "O")
+    assert refused.returncode != 0
+    assert "LABEL=NUMBER" in refused.stderr
+
+
+def test_known_labels_at_tagging_time(files, chunker):
+    text = "We PRP _\nsaw VBD B-NP\nit PRP _\n\n"
+    done = run("tag", str(chunker), "--known", "2", input=text)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[3] for line in done.stdout.splitlines() if line][1] == "B-NP"
+    refused = run("tag", str(chunker), "--known", "2", input=text.replace("B-NP", "B-ZZ"))
+    assert refused.returncode != 0
+    assert "sentence 0, token 1: 'B-ZZ'" in refused.stderr
+    assert run("tag", str(chunker), "--format", "text", "--known", "2", input="We saw it").returncode != 0
+
+
+def test_edge_templates_from_a_file(files):
+    (files / "template").write_text("U0:%x[0,0]\nU1:%x[0,1]\nB\nB1:%x[-1,1]/%x[0,1]\n")
+    out = str(files / "edges")
+    trained(str(small(files)), "--features", str(files / "template"), "--max-iter", "30", "-o", out)
+    shown = run("inspect", out).stdout
+    assert "B1:" in shown
+    assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9

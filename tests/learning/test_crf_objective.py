@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from trelliswork.errors import ValueRangeError
+from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference.threads import num_threads
-from trelliswork.learning.crf_objective import Allowed, ChainObjective, FeatureLayout, Tokens
+from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Labelling, Tokens
+from trelliswork.learning.crf_objective import ChainObjective
 
 
 @dataclass
@@ -24,17 +25,33 @@ class Problem:
     l2: float = 0.0
     weights: np.ndarray | None = None
     allowed: Allowed | None = None
+    label_weights: np.ndarray | None = None
+    n_edge_attributes: int = 0
+    sets: np.ndarray | None = None  # (n_tokens, S) what a token may be, for sentences whose gold is -1
+
+    @property
+    def labelling(self) -> Labelling:
+        if self.sets is None:
+            return Labelling(self.gold)
+        return Labelling(self.gold, self.sets, np.arange(len(self.gold), dtype=np.int32))
 
     @property
     def layout(self) -> FeatureLayout:
+        sizes = (self.n_attributes, self.n_labels, self.n_edge_attributes)
         if self.kind == "all_pairs":
-            return FeatureLayout.all_pairs(self.n_attributes, self.n_labels)
-        return FeatureLayout.observed(self.tokens, self.gold, self.n_attributes, self.n_labels)
+            return FeatureLayout.all_pairs(*sizes)
+        return FeatureLayout.observed(self.tokens, self.labelling, *sizes)
 
     @property
     def objective(self) -> ChainObjective:
         return ChainObjective(
-            self.tokens, self.gold, self.layout, l2=self.l2, weights=self.weights, allowed=self.allowed
+            self.tokens,
+            self.labelling,
+            self.layout,
+            l2=self.l2,
+            weights=self.weights,
+            label_weights=self.label_weights,
+            allowed=self.allowed,
         )
 
 
@@ -48,7 +65,12 @@ def feature_vector(problem, layout, first, labels):
         for at in range(problem.tokens.token_ptr[first + t], problem.tokens.token_ptr[first + t + 1]):
             value = 1.0 if problem.tokens.values is None else float(problem.tokens.values[at])
             hit = (layout.attributes == problem.tokens.ids[at]) & (layout.labels == label)
-            phi[n_transitions:] += value * hit
+            phi[n_transitions : layout.first_edge] += value * hit
+        edges = problem.tokens.edges
+        if edges is not None and t > 0:
+            for a in edges.ids[edges.token_ptr[first + t] : edges.token_ptr[first + t + 1]]:
+                pair = labels[t - 1] * problem.n_labels + label
+                phi[layout.first_edge :] += (layout.edge_attributes == a) & (layout.edge_pairs == pair)
     return phi
 
 
@@ -70,11 +92,17 @@ def enumerated(problem, w):
             if problem.allowed is None or is_allowed(problem.allowed, y)
         ]
         phi = np.array([feature_vector(problem, layout, start, y) for y in labellings])
+        gold = problem.gold[start:stop]
         scores = phi @ w
-        log_z = np.logaddexp.reduce(scores)
-        observed = feature_vector(problem, layout, start, problem.gold[start:stop].tolist())
-        value += alpha * (log_z - observed @ w)
-        gradient += alpha * (np.exp(scores - log_z) @ phi - observed)
+        if problem.label_weights is not None:
+            scores = scores - np.log(problem.label_weights)[np.array(labellings)].sum(axis=1)
+        if gold[0] >= 0:
+            agrees = np.array([np.array_equal(y, gold) for y in labellings])
+        else:
+            agrees = np.array([all(problem.sets[start + t, j] for t, j in enumerate(y)) for y in labellings])
+        log_z, log_agree = np.logaddexp.reduce(scores), np.logaddexp.reduce(scores[agrees])
+        value += alpha * (log_z - log_agree)
+        gradient += alpha * (np.exp(scores - log_z) @ phi - np.exp(scores[agrees] - log_agree) @ phi[agrees])
     return value, gradient
 
 
@@ -89,6 +117,11 @@ def random_problem(rng, *, n_labels, n_attributes, lengths, real=False, kind="ob
         flat,
         rng.normal(size=len(flat)).astype(np.float32) if real else None,
     )
+    if options.get("n_edge_attributes"):
+        n = options["n_edge_attributes"]
+        edge_ptr = np.concatenate([[0], np.cumsum(rng.integers(0, 3, n_tokens))]).astype(np.int64)
+        edges = Tokens(tokens.offsets, edge_ptr, rng.integers(0, n, edge_ptr[-1]).astype(np.int32))
+        tokens = Tokens(tokens.offsets, tokens.token_ptr, tokens.ids, tokens.values, edges)
     gold = rng.integers(0, n_labels, n_tokens).astype(np.int32)
     return Problem(tokens, gold, n_attributes, n_labels, kind, **options)
 
@@ -106,7 +139,10 @@ def problems(draw):
         real=draw(st.booleans()),
         kind=draw(st.sampled_from(["observed", "all_pairs"])),
         l2=draw(st.sampled_from([0.0, 0.3])),
+        n_edge_attributes=draw(st.sampled_from([0, 0, 3])),
     )
+    if draw(st.booleans()):
+        problem.label_weights = rng.uniform(0.2, 5, n_labels)
     if draw(st.booleans()):
         problem.weights = rng.uniform(0, 3, len(lengths))
     if draw(st.booleans()):
@@ -116,6 +152,12 @@ def problems(draw):
             problem.allowed.pairs[problem.gold[start : stop - 1], problem.gold[start + 1 : stop]] = True
             problem.allowed.start[problem.gold[start]] = True
             problem.allowed.end[problem.gold[stop - 1]] = True
+    if draw(st.booleans()):  # forget some labels; what was gold stays possible
+        problem.sets = rng.random((len(problem.gold), n_labels)) < 0.5
+        problem.sets[np.arange(len(problem.gold)), problem.gold] = True
+        for start, stop in pairwise(problem.tokens.offsets.tolist()):
+            if rng.random() < 0.6:
+                problem.gold[start:stop] = -1
     size = draw(st.sampled_from([0.0, 1.0, 5.0]))
     return problem, rng.normal(size=problem.layout.n_features) * size
 
@@ -302,3 +344,33 @@ def test_tokens_can_be_taken_in_another_order():
     assert taken.ids.tolist() == [4, 3, 1]
     assert taken.values is not None
     assert taken.values.tolist() == [3, 1, 2]
+
+
+def test_a_sentence_without_any_label_teaches_nothing():
+    problem = random_problem(np.random.default_rng(0), n_labels=3, n_attributes=5, lengths=[4], kind="all_pairs")
+    problem.sets, problem.gold[:] = np.ones((4, 3), bool), -1
+    w = np.random.default_rng(1).normal(size=problem.layout.n_features)
+    value, gradient = problem.objective(w)
+    assert_allclose(value, 0, atol=1e-5)
+    assert_allclose(gradient, 0, atol=1e-5)
+
+
+def test_labels_that_the_scheme_rules_out_are_refused_with_their_sentence():
+    problem = random_problem(np.random.default_rng(0), n_labels=2, n_attributes=5, lengths=[1, 2, 3])
+    problem.sets = np.ones((6, 2), bool)
+    problem.sets[1:3] = [True, False]
+    problem.gold[:] = -1
+    allowed = np.array([[False, True], [True, True]])
+    problem.allowed = Allowed(allowed, np.ones(2, bool), np.ones(2, bool))
+    with pytest.raises(ImpossibleError, match="sentence 1:"):
+        problem.objective(np.zeros(problem.layout.n_features))
+
+
+def test_observed_features_of_partly_labelled_tokens():
+    ids = np.array([0, 1, 2], np.int32)
+    tokens = Tokens(np.array([0, 3]), np.array([0, 1, 2, 3]), ids)
+    sets = np.array([[True, False, False], [True, False, True], [True, True, True]])
+    labelling = Labelling(np.full(3, -1, np.int32), sets, np.arange(3, dtype=np.int32))
+    layout = FeatureLayout.observed(tokens, labelling, 3, 3)
+    assert list(zip(layout.attributes, layout.labels, strict=True)) == [(0, 0), (1, 0), (1, 2)]
+    assert len(layout.transitions) == 9

@@ -181,7 +181,7 @@ def test_the_callback_sees_every_step_and_may_stop():
 
     def callback(step, w):
         seen.append(step)
-        copies.append(w.copy())
+        copies.append(w.weights.copy())
         return step.iteration == 3
 
     w, report = lbfgs(objective, np.zeros(12), tol=1e-9, callback=callback)

@@ -694,8 +694,8 @@ def test_an_unknown_preset_is_told_which_there_are():
 def test_templates_that_cannot_be_used():
     with pytest.raises(DataError, match=r"U1:%x\[0,1\].*column 1"):
         CRF("U0:%x[0,0]\nU1:%x[0,1]").fit(WORDS, TAGS)
-    with pytest.raises(DataError, match=r"B1:%x\[0,0\]"):
-        CRF("U0:%x[0,0]\nB1:%x[0,0]").fit(WORDS, TAGS)
+    with pytest.raises(DataError, match=r"B1:%x\[0,1\].*column 1"):
+        CRF("U0:%x[0,0]\nB1:%x[0,1]").fit(WORDS, TAGS)
     with pytest.raises(DataError, match=r":2: .*X:%x\[0,0\]"):
         CRF("U0:%x[0,0]\nX:%x[0,0]").fit(WORDS, TAGS)
 

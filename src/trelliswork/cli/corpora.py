@@ -1,6 +1,7 @@
 """Labelled and unlabelled files as the commands read and write them."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TextIO
@@ -102,6 +103,23 @@ def read_labelled(path: str | None, layout: Layout) -> "tuple[Corpus | Attribute
     return _select(corpus, range(n_columns - 1)), corpus.sentences(n_columns - 1)
 
 
+def labelled_parts(path: str | None, layout: Layout, n_sentences: int) -> "Iterator[tuple[Corpus, list[list[str]]]]":
+    """The same in parts of so many sentences, of a column file that is too large to be held."""
+    from trelliswork.data.columns import column_parts
+
+    if path is None or path == "-" or layout.format != "columns":
+        raise DataError("--stream reads a column file several times: name one (not standard input).")
+    for part in column_parts(path, n_sentences, separator=layout.separator):
+        n_columns = len(part.columns)
+        if not layout.columns:
+            layout.label %= n_columns
+            layout.columns = [c for c in range(n_columns) if c != layout.label]
+        for column in [*layout.columns, layout.label]:
+            if not -n_columns <= column < n_columns:
+                raise DataError(f"{path}: there is no column {column}: there are {n_columns}, counted from 0.")
+        yield _select(part, layout.columns), part.sentences(layout.label)
+
+
 def _bundled_labelled(split: str, layout: Layout) -> "tuple[Corpus, list[list[str]]]":
     """Columns of a part of the bundled corpus: 0 the words, 1 their tags, 2 chunk labels."""
     from trelliswork.data import Corpus, bundled
@@ -114,20 +132,27 @@ def _bundled_labelled(split: str, layout: Layout) -> "tuple[Corpus, list[list[st
     return _select(wide, layout.columns), wide.sentences(layout.label)
 
 
-def read_unlabelled(path: str, layout: Layout, format: FileFormat) -> "tuple[Corpus | AttributeCorpus, str]":
-    """A file to tag, its lines kept, and its format. Labels need not be there."""
+def read_unlabelled(
+    path: str, layout: Layout, format: FileFormat, known: str | None = None
+) -> "tuple[Corpus | AttributeCorpus, str, list[list[str | None]] | None]":
+    """A file to tag, its lines kept, its format, and labels that are known. Labels need not be there."""
     from trelliswork.data import read_text
 
     chosen = FileFormat(layout.format) if format == FileFormat.auto else format
-    if chosen == FileFormat.crfsuite:
+    if chosen in (FileFormat.crfsuite, FileFormat.text):
         from trelliswork.data import read_crfsuite
 
-        return read_crfsuite(path), "crfsuite"
-    if chosen == FileFormat.text:
-        return read_text(path), "text"
+        if known is not None:
+            raise DataError(f"{path}: --known names a column, which a file of this format ({chosen}) does not have.")
+        return (read_crfsuite if chosen == FileFormat.crfsuite else read_text)(path), str(chosen), None
     if chosen != layout.format:
         layout = Layout(str(chosen), ["form"] if chosen == FileFormat.conllu else [0], layout.label)
-    return _read(path, layout, layout.columns, keep_lines=True), str(chosen)
+    if known is None:
+        return _read(path, layout, layout.columns, keep_lines=True), str(chosen), None
+    column = known if chosen == FileFormat.conllu else _numbers(known)[0]
+    corpus = _read(path, layout, [*layout.columns, column], keep_lines=True)
+    labels = [[None if label == "_" else label for label in s] for s in corpus.sentences(len(corpus.columns) - 1)]
+    return replace(corpus, columns=corpus.columns[:-1]), str(chosen), labels
 
 
 def write_tagged(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, read_labelled, read_unlabelled, write_tagged
+from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.models import CRF
@@ -22,6 +23,10 @@ def tag(
     ] = FileFormat.auto,
     marginals: Annotated[bool, typer.Option("--marginals", help="Add the probability of each label.")] = False,
     topk: Annotated[int, typer.Option(min=1, help="The so many best labellings of each sentence.")] = 1,
+    known: Annotated[
+        str | None,
+        typer.Option(help="Column of labels that are known already, _ where none is: a number, or a CoNLL-U name."),
+    ] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="Write here instead of standard output.")] = "-",
 ) -> None:
     """Tag a file: a column is added (CoNLL-U: the label column replaced).
@@ -35,18 +40,30 @@ def tag(
 
     tagger = _load(model)
     layout = Layout(**tagger.input_)
-    corpus, found = read_unlabelled(file, layout, format)
+    corpus, found, given = read_unlabelled(file, layout, format, known)
+    if given is not None:
+        _check_given(tagger, given)
     if topk > 1:
-        lists = tagger.predict_topk(corpus, topk)
+        lists = tagger.predict_topk(corpus, topk, known=given)
         extra = [[label for labellings in lists for label in _nth(labellings, k)] for k in range(max(map(len, lists)))]
         extra.append([",".join(f"{p:.6f}" for _, p in labellings) for labellings in lists for _ in labellings[0][0]])
     else:
-        extra = [[label for labels in tagger.predict(corpus) for label in labels]]
+        extra = [[label for labels in tagger.predict(corpus, known=given) for label in labels]]
         if marginals:
-            rows = [token for sentence in tagger.predict_marginals(corpus) for token in sentence]
+            rows = [token for sentence in tagger.predict_marginals(corpus, known=given) for token in sentence]
             extra.append([f"{row[label]:.6f}" for row, label in zip(rows, extra[0], strict=True)])
     with atomic_write(out) as stream:
         write_tagged(corpus, found, layout, extra, stream)
+
+
+def _check_given(tagger: "CRF", given: list[list[str | None]]) -> None:
+    for n, sentence in enumerate(given):
+        for t, label in enumerate(sentence):
+            if label is not None and label not in tagger.labels_:
+                raise DataError(
+                    f"sentence {n}, token {t}: {label!r} is given, but the model has no such label: "
+                    f"{', '.join(tagger.labels_)}; _ says that none is known."
+                )
 
 
 def _nth(labellings: list[tuple[list[str], float]], k: int) -> list[str]:
@@ -100,6 +117,7 @@ def inspect(
         "reason": tagger.report_.reason,
         "top_features": tagger.top_features(n, label),
         "top_transitions": tagger.top_transitions(n),
+        "top_edge_features": tagger.top_edge_features(n),
     }
     if json:
         print(json_module.dumps(shown, ensure_ascii=False))
@@ -113,6 +131,10 @@ def inspect(
     print("\nweight   transition")
     for before, after, weight in shown["top_transitions"]:
         print(f"{weight:7.3f}  {before} -> {after}")
+    if shown["top_edge_features"]:
+        print("\nweight   transition  attribute")
+    for attribute, before, after, weight in shown["top_edge_features"]:
+        print(f"{weight:7.3f}  {before} -> {after}  {attribute}")
     sys.stdout.flush()
 
 

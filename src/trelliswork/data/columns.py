@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TextIO
 
@@ -55,22 +56,55 @@ def read_columns(
     ValueRangeError
         If ``columns`` is empty, or the separator or the encoding cannot be used.
     """
+    (corpus,) = column_parts(
+        path,
+        sys.maxsize,
+        columns=columns,
+        separator=separator,
+        skip_docstart=skip_docstart,
+        keep_lines=keep_lines,
+        encoding=encoding,
+    )
+    return corpus
+
+
+def column_parts(
+    path: str | os.PathLike[str],
+    n_sentences: int,
+    *,
+    columns: Sequence[int] | None = None,
+    separator: str | None = None,
+    skip_docstart: bool = True,
+    keep_lines: bool = False,
+    encoding: str = "utf-8",
+) -> Iterator[Corpus]:
+    """Read a column file in parts of so many sentences, for files that are too large to be held.
+
+    Parameters
+    ----------
+    n_sentences : int
+        Of each part but the last, which may have fewer.
+    path, columns, separator, skip_docstart, keep_lines, encoding : as in `read_columns`
+
+    Yields
+    ------
+    Corpus
+    """
     if columns is not None and not len(columns):
         raise ValueRangeError("columns must name at least one column, got none. Leave it out to get all.")
     source, split = source_name(path), splitter(separator)
-    flat: list[str] = []  # all columns of the first token, of the second, ...
-    ends, token_lines, lines = array("q", [0]), array("q"), []
-    width = first = n_tokens = 0
+    width = first = n_before = 0
     pick, n_picked = None, 0
-    unique: dict[str, str] = {}
+    part = _Part()
     with open_text(path, encoding=encoding) as file:
         for number, line in enumerate(file, start=1):
-            if keep_lines:
-                lines.append(line)
             fields = split(line)
             if not fields or (skip_docstart and fields[0] == _DOCSTART):
-                if n_tokens > ends[-1]:
-                    ends.append(n_tokens)
+                if keep_lines:
+                    part.lines.append(line)
+                if part.end_sentence() == n_sentences:
+                    yield part.corpus(n_picked, keep_lines, source)
+                    n_before, part = number, _Part()
                 continue
             if len(fields) != width:
                 if width:
@@ -84,21 +118,42 @@ def read_columns(
                 n_picked = len(chosen)
                 if chosen != list(range(width)):
                     pick = itemgetter(*chosen) if n_picked > 1 else itemgetter(slice(chosen[0], chosen[0] + 1))
-            n_tokens += 1
+            part.n_tokens += 1
             if keep_lines:
-                token_lines.append(number - 1)
-            flat.extend([unique.setdefault(field, field) for field in (pick(fields) if pick else fields)])
-    if not n_tokens:
+                part.lines.append(line)
+                part.token_lines.append(number - 1 - n_before)
+            unique = part.unique
+            part.flat.extend([unique.setdefault(field, field) for field in (pick(fields) if pick else fields)])
+    if not width:
         raise no_sentence(source, "a token a line, its columns side by side")
-    if n_tokens > ends[-1]:
-        ends.append(n_tokens)
-    return Corpus(
-        [flat[c::n_picked] for c in range(n_picked)],
-        as_array(ends, np.int64),
-        lines if keep_lines else None,
-        as_array(token_lines, np.int64) if keep_lines else None,
-        source,
-    )
+    if part.end_sentence():
+        yield part.corpus(n_picked, keep_lines, source)
+
+
+class _Part:
+    """Sentences as they are read."""
+
+    def __init__(self) -> None:
+        self.flat: list[str] = []  # all columns of the first token, of the second, ...
+        self.ends, self.token_lines = array("q", [0]), array("q")
+        self.lines: list[str] = []
+        self.unique: dict[str, str] = {}
+        self.n_tokens = 0
+
+    def end_sentence(self) -> int:
+        """End the sentence, if one is open; return how many there are."""
+        if self.n_tokens > self.ends[-1]:
+            self.ends.append(self.n_tokens)
+        return len(self.ends) - 1
+
+    def corpus(self, n_columns: int, keep_lines: bool, source: str) -> Corpus:
+        return Corpus(
+            [self.flat[c::n_columns] for c in range(n_columns)],
+            as_array(self.ends, np.int64),
+            self.lines if keep_lines else None,
+            as_array(self.token_lines, np.int64) if keep_lines else None,
+            source,
+        )
 
 
 def _chosen(columns: Sequence[int] | None, width: int, where: str, line: str) -> list[int]:

@@ -21,6 +21,9 @@ class Attributes:
     values : ndarray of float32 (nnz,) or None
         ``None`` if all are 1.
     n_attributes : int
+    edges : Attributes or None
+        Attributes of pairs of neighbouring labels, with ids of their own: what stands at token i (never the first of
+        its sentence) belongs to the labels of i-1 and i. Same ``offsets``; ``None`` if the features have none.
     """
 
     offsets: NDArray[np.int64]
@@ -28,6 +31,7 @@ class Attributes:
     ids: NDArray[np.int32]
     values: NDArray[np.float32] | None
     n_attributes: int
+    edges: "Attributes | None" = None
 
     @property
     def n_tokens(self) -> int:

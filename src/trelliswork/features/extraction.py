@@ -93,7 +93,7 @@ class TemplateExtractor:
 
     def fit(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
         """Learn the attributes of a corpus, and return them."""
-        self._check_columns(len(columns))
+        check_columns(self.templates, len(columns))
         reach = max((abs(row) for t in self.templates for row, _ in t.macros), default=0)
         self.columns = [ColumnIds([], reach) for _ in columns]
         coded = [ids.learn(column) for ids, column in zip(self.columns, columns, strict=True)]
@@ -109,11 +109,11 @@ class TemplateExtractor:
             self._stages.append(stages)
             self._kept.append(kept)
             table[k] = _translate(numbers, kept)
-        return self._compress(table, offsets)
+        return compress(table, offsets, self.n_attributes)
 
     def transform(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
         """Known attributes of another corpus."""
-        self._check_columns(len(columns))
+        check_columns(self.templates, len(columns))
         coded = [ids.look_up(column) for ids, column in zip(self.columns, columns, strict=False)]
         table = np.empty((len(self.templates), len(columns[0])), np.int32)
         for k, (template, stages) in enumerate(zip(self.templates, self._stages, strict=True)):
@@ -123,7 +123,7 @@ class TemplateExtractor:
                 numbers = stage.numbering.look_up(keys)
             assert numbers is not None
             table[k] = _translate(numbers, self._kept[k])
-        return self._compress(table, offsets)
+        return compress(table, offsets, self.n_attributes)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
         """What ``from_state`` needs: plain data for JSON, and arrays."""
@@ -143,12 +143,7 @@ class TemplateExtractor:
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "TemplateExtractor":
         """Build an extractor from its ``state``."""
-        self = cls(
-            [
-                Template(t["name"], tuple(t["pieces"]), tuple(map(tuple, t["macros"])), t["skip_outside"], t["where"])
-                for t in plain["templates"]
-            ]
-        )
+        self = cls([Template.from_plain(t) for t in plain["templates"]])
         self.columns = [ColumnIds(strings, plain["reach"]) for strings in plain["columns"]]
         for k, stages in enumerate(plain["stages"]):
             self._stages.append(
@@ -169,14 +164,6 @@ class TemplateExtractor:
                 if attribute >= 0:
                     found[attribute] = self._spell(template, stages, number)
         return found
-
-    def _check_columns(self, n_columns: int) -> None:
-        for template in self.templates:
-            if template.n_columns > n_columns:
-                raise DataError(
-                    f"the template {template.name!r} asks for column {template.n_columns - 1}, but the data has "
-                    f"{n_columns} (counted from 0): choose other columns or another template."
-                )
 
     def _learn(self, template: Template, coded: Sequence[Ids], offsets: NDArray[np.int64]) -> tuple[list[_Stage], Ids]:
         """Number the distinct values of a template, in as many stages as 64 bits ask for (nearly always one)."""
@@ -206,10 +193,9 @@ class TemplateExtractor:
         """One key a token: the stage before and the macros' ids as digits; -1 where any of them is missing."""
         keys = np.zeros(len(coded[0]), np.int64) if before is None else before.astype(np.int64)
         missing = keys < 0
-        if template.where != "all":
-            filled = np.diff(offsets) > 0
-            missing[:] = True
-            missing[offsets[:-1][filled] if template.where == "first" else offsets[1:][filled] - 1] = False
+        left_out = template.leaves_out(offsets)
+        if left_out is not None:
+            missing |= left_out
         for row, column in macros:
             ids = self.columns[column]
             digit = ids.shifted(coded[column], offsets, row, template.skip_outside)
@@ -231,11 +217,23 @@ class TemplateExtractor:
         pairs = zip(template.pieces, [*values, ""], strict=True)
         return "".join(piece + value for piece, value in pairs)
 
-    def _compress(self, table: NDArray[np.int32], offsets: NDArray[np.int64]) -> Attributes:
-        token_ptr = np.empty(table.shape[1] + 1, np.int64)
-        ids = np.empty(int((table >= 0).sum()), np.int32)
-        kernels.compress(table, token_ptr, ids)
-        return Attributes(np.asarray(offsets, np.int64), token_ptr, ids, None, self.n_attributes)
+
+def check_columns(templates: Sequence[Template], n_columns: int) -> None:
+    """Raise if a template asks for a column that the data has not."""
+    for template in templates:
+        if template.n_columns > n_columns:
+            raise DataError(
+                f"the template {template.name!r} asks for column {template.n_columns - 1}, but the data has "
+                f"{n_columns} (counted from 0): choose other columns or another template."
+            )
+
+
+def compress(table: NDArray[np.int32], offsets: NDArray[np.int64], n_attributes: int) -> Attributes:
+    """Attributes from a table (n_templates, n_tokens) of ids, -1 where a template makes none."""
+    token_ptr = np.empty(table.shape[1] + 1, np.int64)
+    ids = np.empty(int((table >= 0).sum()), np.int32)
+    kernels.compress(table, token_ptr, ids)
+    return Attributes(np.asarray(offsets, np.int64), token_ptr, ids, None, n_attributes)
 
 
 def _translate(numbers: Ids, kept: Ids) -> Ids:

@@ -1,6 +1,7 @@
 """From sentences of any form to attributes: presets, templates, a function, or attributes that are there already."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,17 @@ from trelliswork.data import AttributeCorpus, Corpus
 from trelliswork.errors import DataError, ShapeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import TemplateExtractor
+from trelliswork.features.hashed import HashedReadyExtractor, HashedTemplateExtractor, check_hash_bits
 from trelliswork.features.presets import PRESETS, derive, preset
 from trelliswork.features.ready import ReadyExtractor
 from trelliswork.features.templates import Template, parse_templates, read_templates
 
 Sentence = Sequence[Any]
 Sentences = Sequence[Sentence] | Corpus | AttributeCorpus
+TemplateLike = TemplateExtractor | HashedTemplateExtractor
+ReadyLike = ReadyExtractor | HashedReadyExtractor
 Features = str | Path | Sequence[Template] | Callable[[Sentence, int], Any] | None
+_EDGES = "edges."  # before the names of the edge extractor's arrays in a state
 
 
 class FeatureMap:
@@ -31,21 +36,51 @@ class FeatureMap:
         ``None`` for tokens that are such dicts or lists.
     min_count : int
         Attributes seen less often in training are dropped.
+    hash_bits : int, optional
+        Give attributes one of ``2**hash_bits`` ids by a fixed hash (``trelliswork.features.hashed``) instead of
+        remembering them: ``fit`` learns nothing and is ``transform``. 1 to 30.
+
+    Notes
+    -----
+    B templates with macros make ``Attributes.edges``, with ids of their own. A plain B makes nothing: every chain has
+    plain transitions.
     """
 
-    def __init__(self, features: Features, *, min_count: int = 1) -> None:
+    def __init__(self, features: Features, *, min_count: int = 1, hash_bits: int | None = None) -> None:
+        if hash_bits is not None:
+            check_hash_bits(hash_bits, min_count)
+        self.hash_bits = hash_bits
         self.function = features if callable(features) else None
         self.preset = features if isinstance(features, str) and features in PRESETS else None
-        self.extractor: TemplateExtractor | ReadyExtractor
+        self.extractor: TemplateLike | ReadyLike
+        self.edge_extractor: TemplateLike | None = None
         if features is None or callable(features):
-            self.extractor = ReadyExtractor(min_count=min_count)
-        else:
-            self.extractor = TemplateExtractor(_templates(features), min_count=min_count)
+            self.extractor = (
+                ReadyExtractor(min_count=min_count) if hash_bits is None else HashedReadyExtractor(hash_bits)
+            )
+            return
+        templates = _templates(features)
+        self.extractor = _extractor([t for t in templates if not t.on_edges], min_count, hash_bits)
+        on_edges = [t for t in templates if t.on_edges]
+        if on_edges:
+            self.edge_extractor = _extractor(on_edges, min_count, hash_bits)
 
     @property
     def n_attributes(self) -> int:
         """Number of known attributes."""
         return self.extractor.n_attributes
+
+    @property
+    def n_edge_attributes(self) -> int:
+        """Number of known attributes of pairs of labels."""
+        return 0 if self.edge_extractor is None else self.edge_extractor.n_attributes
+
+    @property
+    def features(self) -> Features:
+        """What the map was made from: a function, a preset's name, templates (without plain B), or ``None``."""
+        if isinstance(self.extractor, ReadyLike):
+            return self.function
+        return self.preset or self._all_templates()
 
     def fit(self, X: Sentences) -> Attributes:
         """Learn the attributes of some sentences, and return them."""
@@ -56,42 +91,72 @@ class FeatureMap:
         return self._attributes(X, learn=False)
 
     def names(self) -> list[str]:
-        """The string of every attribute."""
+        """The string of every attribute; ``#0``, ``#1``, ... with ``hash_bits``."""
         return self.extractor.names()
 
+    def names_of(self, ids: NDArray[np.integer]) -> list[str]:
+        """The strings of some attributes."""
+        if self.hash_bits is not None:
+            return [f"#{i}" for i in ids.tolist()]
+        names = self.names()
+        return [names[i] for i in ids.tolist()]
+
+    def edge_names(self) -> list[str]:
+        """The string of every attribute of pairs of labels; ``#0``, ``#1``, ... with ``hash_bits``."""
+        return [] if self.edge_extractor is None else self.edge_extractor.names()
+
     def known_words(self) -> set[str] | None:
-        """The strings of the first column in training; ``None`` if there are only ready attributes."""
-        return None if isinstance(self.extractor, ReadyExtractor) else set(self.extractor.columns[0].strings)
+        """The strings of the first column in training; ``None`` with ready attributes or ``hash_bits``."""
+        return set(self.extractor.columns[0].strings) if isinstance(self.extractor, TemplateExtractor) else None
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What ``from_state`` needs: plain data for JSON, and arrays. A function is not part of it."""
         if isinstance(self.extractor, ReadyExtractor):
             return {"names": self.extractor.names()}, {}
+        if isinstance(self.extractor, HashedReadyExtractor):
+            return {"hash_bits": self.hash_bits}, {}
+        if isinstance(self.extractor, HashedTemplateExtractor):
+            templates = [asdict(t) for t in self._all_templates()]
+            return {"hash_bits": self.hash_bits, "preset": self.preset, "templates": templates}, {}
         plain, arrays = self.extractor.state()
-        return {"preset": self.preset, "extractor": plain}, arrays
+        found = {"preset": self.preset, "extractor": plain}
+        if isinstance(self.edge_extractor, TemplateExtractor):
+            found["edges"], extra = self.edge_extractor.state()
+            arrays |= {_EDGES + name: array for name, array in extra.items()}
+        return found, arrays
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "FeatureMap":
         """Build a map from its ``state``."""
+        if "hash_bits" in plain:
+            templates = [Template.from_plain(t) for t in plain["templates"]] if "templates" in plain else None
+            self = cls(templates, hash_bits=plain["hash_bits"])
+            self.preset = plain.get("preset")
+            return self
         self = cls(None)
         if "names" in plain:
             self.extractor = ReadyExtractor.from_names(plain["names"])
-        else:
-            self.preset = plain["preset"]
-            self.extractor = TemplateExtractor.from_state(plain["extractor"], arrays)
+            return self
+        self.preset = plain["preset"]
+        self.extractor = TemplateExtractor.from_state(plain["extractor"], arrays)
+        if "edges" in plain:
+            extra = {name.removeprefix(_EDGES): array for name, array in arrays.items() if name.startswith(_EDGES)}
+            self.edge_extractor = TemplateExtractor.from_state(plain["edges"], extra)
         return self
+
+    def _all_templates(self) -> list[Template]:
+        return [t for e in (self.extractor, self.edge_extractor) if isinstance(e, TemplateLike) for t in e.templates]
 
     def _attributes(self, X: Sentences, learn: bool) -> Attributes:
         lengths = np.diff(X.offsets) if isinstance(X, Corpus | AttributeCorpus) else np.array([len(x) for x in X])
         if len(lengths) == 0:
             if learn:
                 raise DataError("no sentence to learn from: X is empty.")
-            return Attributes(
-                np.zeros(1, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32), None, self.n_attributes
-            )
+            edges = None if self.edge_extractor is None else _no_sentences(self.n_edge_attributes)
+            return replace(_no_sentences(self.n_attributes), edges=edges)
         if lengths.min() == 0:
             raise ShapeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
-        if isinstance(self.extractor, ReadyExtractor):
+        if isinstance(self.extractor, ReadyLike):
             return self._ready(X, self.extractor, learn)
         if isinstance(X, AttributeCorpus):
             raise DataError("a file of ready attributes needs features=None: templates make attributes from columns.")
@@ -104,9 +169,15 @@ class FeatureMap:
                     f"features={self.preset!r} needs {chosen.n_columns} columns, the data has {len(columns)}."
                 )
             columns = derive(columns, chosen)
-        return (self.extractor.fit if learn else self.extractor.transform)(columns, corpus.offsets)
+        nodes = (self.extractor.fit if learn else self.extractor.transform)(columns, corpus.offsets)
+        if self.edge_extractor is None:
+            return nodes
+        return replace(
+            nodes,
+            edges=(self.edge_extractor.fit if learn else self.edge_extractor.transform)(columns, corpus.offsets),
+        )
 
-    def _ready(self, X: Sentences, extractor: ReadyExtractor, learn: bool) -> Attributes:
+    def _ready(self, X: Sentences, extractor: ReadyLike, learn: bool) -> Attributes:
         if isinstance(X, AttributeCorpus):
             return (extractor.fit_corpus if learn else extractor.transform_corpus)(X)
         if self.function is not None:
@@ -117,7 +188,7 @@ class FeatureMap:
 
 
 def _templates(features: str | Path | Sequence[Template]) -> list[Template]:
-    """Templates that score labels; a plain B (which every chain has) is accepted and needs nothing."""
+    """Templates that make attributes; a plain B (which every chain has) is accepted and needs nothing."""
     if isinstance(features, str) and features in PRESETS:
         return list(preset(features).templates)
     if isinstance(features, str) and ("%x[" in features or "\n" in features):
@@ -128,13 +199,17 @@ def _templates(features: str | Path | Sequence[Template]) -> list[Template]:
         templates = read_templates(features)
     else:
         templates = list(features)
-    for template in templates:
-        if template.on_edges and template.macros:
-            raise DataError(
-                f"the template {template.name!r} scores pairs of labels by observations, which is not supported yet: "
-                "a plain B, or a U template with the same macros, is."
-            )
-    return [template for template in templates if not template.on_edges]
+    return [template for template in templates if template.macros or not template.on_edges]
+
+
+def _extractor(templates: list[Template], min_count: int, hash_bits: int | None) -> TemplateLike:
+    if hash_bits is None:
+        return TemplateExtractor(templates, min_count=min_count)
+    return HashedTemplateExtractor(templates, hash_bits)
+
+
+def _no_sentences(n_attributes: int) -> Attributes:
+    return Attributes(np.zeros(1, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32), None, n_attributes)
 
 
 def _rows(X: Sequence[Sentence] | Corpus) -> Sequence[Sentence]:

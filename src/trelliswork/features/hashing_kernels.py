@@ -1,4 +1,4 @@
-"""Compiled hash tables from 64-bit keys to consecutive ids: strings never appear here.
+"""Compiled hash tables from 64-bit keys to consecutive ids, and hashes of templates: strings never appear here.
 
 A table is two arrays of a power-of-two size, ``keys`` and ``ids`` (-1: free). Slots are probed linearly from a
 mixed hash, so that consecutive keys do not cluster.
@@ -69,6 +69,36 @@ def shifted(column, offsets, row, outside_before, outside_after, out):
                 out[i] = outside_after[at - stop]
             else:
                 out[i] = column[at]
+
+
+@njit(cache=True, nogil=True)
+def _mix(key):
+    """A bijection of 64 bits in which every bit moves all: the finaliser of SplitMix64 (Steele et al., 2014)."""
+    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return key ^ (key >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def hash_template(hashes, offsets, key, rows, columns, outside_before, outside_after, skip_outside, shift, out):
+    """out[i] = the bits above ``shift`` of ``key`` mixed with hashes[column, i + row] of each macro in turn.
+
+    Beyond the sentence stands outside_before[k] or _after[k], k+1 positions away, or out[i] = -1 with skip_outside.
+    """
+    for n in range(len(offsets) - 1):
+        start, stop = offsets[n], offsets[n + 1]
+        for i in range(start, stop):
+            mixed, skipped = key, False
+            for m in range(len(rows)):
+                at = i + rows[m]
+                if at < start:
+                    value, skipped = outside_before[start - at - 1], skip_outside
+                elif at >= stop:
+                    value, skipped = outside_after[at - stop], skip_outside
+                else:
+                    value = hashes[columns[m], at]
+                mixed = _mix(mixed ^ value)
+            out[i] = -1 if skipped else np.int32(mixed >> shift)
 
 
 @njit(cache=True, nogil=True)

@@ -6,7 +6,7 @@ chance of one to ten million.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,8 +53,8 @@ class ReadyExtractor:
 
     def fit(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
         """Learn the attributes of some sentences, and return them."""
-        rows = _Rows(sentences)
-        table, found = Numbering.of(rows.keys)
+        rows = Rows(sentences)
+        table, found = Numbering.of(rows.keys & _BITS)
         # Ids count up as names appear: a name is new where the largest id so far grows.
         largest = np.maximum.accumulate(found) if len(found) else found
         names = rows.names_at(np.flatnonzero(np.diff(largest, prepend=-1)))
@@ -66,8 +66,8 @@ class ReadyExtractor:
 
     def transform(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
         """Known attributes of other sentences."""
-        rows = _Rows(sentences)
-        return rows.attributes(self._table.look_up(rows.keys), len(self._names))
+        rows = Rows(sentences)
+        return rows.attributes(self._table.look_up(rows.keys & _BITS), len(self._names))
 
     def fit_corpus(self, corpus: AttributeCorpus) -> Attributes:
         """Learn the attributes of a file of ready ones, and return them."""
@@ -83,10 +83,10 @@ class ReadyExtractor:
         return _known(corpus.offsets, corpus.token_ptr, ids, values, len(self._names))
 
 
-class _Rows:
-    """The attributes of sentences one behind the other, as keys."""
+class Rows:
+    """The attributes of sentences one behind the other, as int64 keys of their names."""
 
-    def __init__(self, sentences: Sequence[Sequence[Token]]) -> None:
+    def __init__(self, sentences: Sequence[Sequence[Token]], key: Callable[[str], int] = hash) -> None:
         hashes, values, lengths = array("q"), array("f"), array("q")
         self._tokens: list[Sequence[str]] = []
         for n, sentence in enumerate(sentences):
@@ -101,9 +101,9 @@ class _Rows:
                     if not values:
                         values.extend([1.0] * len(hashes))  # until now all were 1
                     values.extend([1.0] * len(names) if weights is None else weights)
-                hashes.extend(map(hash, names))
+                hashes.extend(map(key, names))
                 self._tokens.append(names)
-        self.keys: Keys = np.array(hashes, np.int64) & _BITS
+        self.keys: Keys = np.array(hashes, np.int64)
         self._values = np.array(values, np.float32) if values else None
         self._offsets = _running_sum(np.array(lengths, np.int64))
         self._token_ptr = _running_sum(np.fromiter(map(len, self._tokens), np.int64, len(self._tokens)))

@@ -2,13 +2,18 @@ r"""Feature templates in the syntax of CRF++.
 
 A template is a line such as ``U05:%x[-1,0]/%x[0,0]``: the word before and the word itself, in one attribute.
 ``%x[row,col]`` is column ``col`` of the token ``row`` positions away; beyond the sentence it is ``_B-1``, ``_B-2``, ...
-or ``_B+1``, ``_B+2``, ... ``U`` templates score labels, ``B`` templates pairs of neighbouring labels; ``#`` begins a
-comment.
+or ``_B+1``, ``_B+2``, ... ``U`` templates score labels, ``B`` templates pairs of neighbouring labels (row 0 is the
+second token of the pair); ``#`` begins a comment.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trelliswork.errors import DataError
 
@@ -40,13 +45,32 @@ class Template:
 
     @property
     def on_edges(self) -> bool:
-        """True for a B template."""
+        """True for a B template: it applies to all tokens but the first of a sentence, which end a pair."""
         return self.name.startswith("B")
 
     @property
     def n_columns(self) -> int:
         """Columns that the data must have."""
         return 1 + max((column for _, column in self.macros), default=-1)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Template":
+        """The template of ``dataclasses.asdict``, also after JSON has made lists of its tuples."""
+        macros = tuple((row, column) for row, column in plain["macros"])
+        return cls(plain["name"], tuple(plain["pieces"]), macros, plain["skip_outside"], plain["where"])
+
+    def leaves_out(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """(n_tokens,): where it makes no attribute because of the place in the sentence; ``None``: nowhere."""
+        if self.where == "all" and not self.on_edges:
+            return None
+        filled = np.diff(offsets) > 0
+        first, last = offsets[:-1][filled], offsets[1:][filled] - 1
+        out = np.full(offsets[-1], self.where != "all")
+        if self.where != "all":
+            out[first if self.where == "first" else last] = False
+        if self.on_edges:
+            out[first] = True
+        return out
 
 
 def parse_template(line: str, where: str = "template", *, skip_outside: bool = False) -> Template:

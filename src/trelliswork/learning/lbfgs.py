@@ -11,7 +11,8 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ class Step:
     n_active: int
     n_evaluations: int
     seconds: float
+    dev: float | None = None  # the metric on development data, if there are any
 
 
 @dataclass
@@ -59,16 +61,59 @@ class FitReport:
         return len(self.history)
 
 
+@dataclass
+class State:
+    """Where L-BFGS stands after an iteration; ``lbfgs`` goes on from it as if it had never stopped.
+
+    Attributes
+    ----------
+    weights, gradient : ndarray (F,)
+    value : float
+    pairs : list of (s, y, 1 / s.y)
+        Differences of weights and gradients, oldest first.
+    history : list of Step
+    """
+
+    weights: Weights
+    value: float
+    gradient: Weights
+    pairs: list[tuple[NDArray[np.float32], NDArray[np.float32], float]]
+    history: list[Step]
+
+    def to_plain(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Plain data for JSON, and arrays."""
+        plain = {
+            "value": self.value,
+            "curvatures": [rho for _, _, rho in self.pairs],
+            "history": [asdict(step) for step in self.history],
+        }
+        arrays: dict[str, NDArray[Any]] = {"weights": self.weights, "gradient": self.gradient}
+        for k, (s, y, _) in enumerate(self.pairs):
+            arrays |= {f"pair.{k}.s": s, f"pair.{k}.y": y}
+        return plain, arrays
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> "State":
+        """Build a state from ``to_plain``'s answer."""
+        return cls(
+            arrays["weights"],
+            plain["value"],
+            arrays["gradient"],
+            [(arrays[f"pair.{k}.s"], arrays[f"pair.{k}.y"], rho) for k, rho in enumerate(plain["curvatures"])],
+            [Step(**step) for step in plain["history"]],
+        )
+
+
 def lbfgs(
     objective: Objective,
-    start: Weights,
+    start: Weights | State,
     *,
     l1: float = 0.0,
     max_iter: int = 200,
     tol: float = 1e-5,
     period: int = 10,
     memory: int = 6,
-    callback: Callable[[Step, Weights], bool | None] | None = None,
+    callback: Callable[[Step, State], bool | None] | None = None,
 ) -> tuple[Weights, FitReport]:
     """Minimise an objective.
 
@@ -76,7 +121,8 @@ def lbfgs(
     ----------
     objective : callable
         ``objective(weights) -> value, gradient``.
-    start : ndarray (F,)
+    start : ndarray (F,) or State
+        Where to begin, or to go on.
     l1 : float
         c_1 above.
     max_iter : int
@@ -86,7 +132,7 @@ def lbfgs(
     memory : int
         Pairs kept for the direction.
     callback : callable, optional
-        Called with each ``Step`` and the weights; a true answer stops.
+        Called with each ``Step`` and the ``State`` after it (not to be changed); a true answer stops.
 
     Returns
     -------
@@ -94,17 +140,24 @@ def lbfgs(
     report : FitReport
     """
     began = time.perf_counter()
-    w = np.array(start, np.float64)
-    value, gradient = objective(w)
-    value += l1 * float(np.abs(w).sum())
-    if not np.isfinite(value):
-        raise ValueRangeError(
-            f"the objective is {value} at the starting weights: start elsewhere, or look at the data."
-        )
-    pairs: deque[tuple[NDArray[np.float32], NDArray[np.float32], float]] = deque(maxlen=memory)
-    report = FitReport(False, "", value)
+    if not isinstance(start, State):
+        w = np.array(start, np.float64)
+        value, gradient = objective(w)
+        value += l1 * float(np.abs(w).sum())
+        if not np.isfinite(value):
+            raise ValueRangeError(
+                f"the objective is {value} at the starting weights: start elsewhere, or look at the data."
+            )
+        start = State(w, value, gradient, [], [])
+    w, value, gradient = start.weights, start.value, start.gradient
+    pairs = deque(start.pairs, maxlen=memory)
+    report = FitReport(False, "", value, list(start.history))
     n_evaluations = 1
-    for iteration in range(1, max_iter + 1):
+    if report.history:
+        n_evaluations = report.history[-1].n_evaluations
+        began -= report.history[-1].seconds
+    done = report.history[-1].iteration if report.history else 0
+    for iteration in range(done + 1, max_iter + 1):
         steepest = _pseudo_gradient(w, gradient, l1)
         norm = math.sqrt(dot(steepest, steepest))
         if norm <= tol * max(1.0, math.sqrt(dot(w, w))):
@@ -138,7 +191,7 @@ def lbfgs(
         w, value, gradient = new, new_value, new_gradient
         step = Step(iteration, value, norm, int(np.count_nonzero(w)), n_evaluations, time.perf_counter() - began)
         report.history.append(step)
-        if callback is not None and callback(step, w):
+        if callback is not None and callback(step, State(w, value, gradient, list(pairs), report.history)):
             report.reason = "stopped by the caller"
             break
         if len(report.history) > period:

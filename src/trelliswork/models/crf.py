@@ -1,37 +1,30 @@
 """Linear-chain conditional random fields: taggers with features (paper 1; what CRFsuite and CRF++ do)."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
-from trelliswork.data.schemes import Scheme, allowed_transitions, detect_scheme
+from trelliswork.data.schemes import Scheme, detect_scheme
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
-from trelliswork.features.extraction import TemplateExtractor
 from trelliswork.features.feature_map import FeatureMap, Features, Sentence, Sentences
-from trelliswork.inference import chain, threads
-from trelliswork.inference.chain import crf_kernels
-from trelliswork.inference.checks import check_shape
-from trelliswork.learning.crf_objective import (
-    Allowed,
-    ChainObjective,
-    ChainWeights,
-    FeatureLayout,
-    ScoredTokens,
-    Tokens,
-)
-from trelliswork.learning.lbfgs import FitReport, Step, lbfgs
+from trelliswork.inference import chain
+from trelliswork.learning.crf_layout import FeatureLayout
+from trelliswork.learning.lbfgs import FitReport
+from trelliswork.learning.online import OnlineState
 from trelliswork.models.base import Arrays, Estimator, check_finite
+from trelliswork.models.crf_labels import Labels, allowed_by, label_vocabulary, label_weight_array, ruled_out
+from trelliswork.models.crf_problem import Problem, open_checkpoint, prepare
+from trelliswork.models.crf_scoring import Scorer
+from trelliswork.models.crf_start import Learned, transfer
+from trelliswork.models.crf_training import Algorithm, Callback, Development, Settings, Watch, learn, one_pass
 
 if TYPE_CHECKING:
     from trelliswork.distributions import LinearChain
-
-Evidence = Sequence[Sequence[str | Collection[str] | None]]
-compiled: Any = crf_kernels  # mypy cannot count starred arguments
-BATCH_TOKENS = 20_000  # tokens that are scored and decoded together
 
 
 class CRF(Estimator):
@@ -43,16 +36,30 @@ class CRF(Estimator):
         A preset (``chunking``, ``pos``, ``ner``, ``letters``), CRF++ templates (their text, a path to their file, or
         parsed), a function ``f(sentence, t)`` that gives the attributes of a token (a dict or a list of strings), or
         ``None`` if tokens come with such attributes. A function is not saved: pass it to ``set_params`` after loading.
+        B templates with columns score pairs of labels by observations.
     l1, l2 : float
         Penalties ``l1 * sum |w| + l2 * sum w^2``.
     feature_set : {"observed", "all"}
         Weights for the pairs of attribute and label that occur in training, or for all.
     scheme : {"auto", "bio", "bioes", None}
         Forbid label pairs that the scheme does not allow, in training and tagging; ``auto`` looks at the labels.
+    label_weight : dict, optional
+        Learn as if labels were so many times as frequent: 5 finds more of a rare one, at the price of false alarms. 1
+        for those not named (``learning.crf_objective`` has the equation). Only with L-BFGS.
     min_count : int
         Attributes seen less often are dropped.
-    max_iter, tol, memory
-        Of L-BFGS (``trelliswork.learning.lbfgs``).
+    hash_bits : int, optional
+        Map attributes to ``2**hash_bits`` numbers by a fixed hash instead of remembering them.
+    algorithm : {"lbfgs", "sgd", "perceptron"}
+        L-BFGS (OWL-QN if l1 > 0) on the whole objective; averaged SGD on mini-batches; the averaged perceptron.
+    max_iter : int, optional
+        Iterations of L-BFGS or epochs at most; 500, 30 and 10 by default.
+    tol, memory
+        Of L-BFGS (``trelliswork.learning.lbfgs``); ``tol`` also ends SGD.
+    batch_size, rate, seed
+        Of SGD and the perceptron (``trelliswork.learning.online``).
+    patience : int
+        With development data: stop after so many iterations without a better figure.
 
     Attributes
     ----------
@@ -74,6 +81,7 @@ class CRF(Estimator):
     kind: ClassVar[str] = "crf"
     scheme_: Scheme | None
     input_: dict[str, Any]
+    _online: OnlineState | None = None  # of partial_fit
 
     def __init__(
         self,
@@ -83,28 +91,45 @@ class CRF(Estimator):
         l2: float = 1.0,
         feature_set: str = "observed",
         scheme: Literal["auto", "bio", "bioes"] | None = "auto",
+        label_weight: Mapping[str, float] | None = None,
         min_count: int = 1,
-        max_iter: int = 500,
+        hash_bits: int | None = None,
+        algorithm: Algorithm = "lbfgs",
+        max_iter: int | None = None,
         tol: float = 1e-5,
         memory: int = 6,
+        batch_size: int | None = None,
+        rate: float | None = None,
+        seed: int = 0,
+        patience: int = 20,
     ) -> None:
         self.features = features
         self.l1 = l1
         self.l2 = l2
         self.feature_set = feature_set
         self.scheme = scheme
+        self.label_weight = label_weight
         self.min_count = min_count
+        self.hash_bits = hash_bits
+        self.algorithm = algorithm
         self.max_iter = max_iter
         self.tol = tol
         self.memory = memory
+        self.batch_size = batch_size
+        self.rate = rate
+        self.seed = seed
+        self.patience = patience
 
     def fit(
         self,
         X: Sentences,
-        y: Sequence[Sequence[str]],
+        y: Labels,
         *,
         sample_weight: NDArray[np.floating] | None = None,
-        callback: Callable[[Step, NDArray[np.float64]], bool | None] | None = None,
+        dev: tuple[Sentences, Sequence[Sequence[str]]] | None = None,
+        start: "CRF | None" = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Learn from labelled sentences.
 
@@ -112,43 +137,76 @@ class CRF(Estimator):
         ----------
         X : list of sentences, Corpus or AttributeCorpus
             A sentence is a list of tokens: strings, sequences of strings (columns), or ready attributes.
-        y : list of lists of str
-            Labels.
+        y : list of lists
+            For each token its label, a collection of labels it may have, or ``None`` if nothing is known.
         sample_weight : ndarray (n_sentences,), optional
             How much each sentence counts.
+        dev : (X, y), optional
+            Development data: training stops when chunk F1 (labels with a scheme) or accuracy has not risen for
+            ``patience`` iterations, and the weights of the best iteration are kept.
+        start : CRF, optional
+            Begin with the weights of this model, as far as attributes and labels are the same.
+        checkpoint : path, optional
+            A file for the state of training, written twice a minute. If it is there, training goes on from it, and ends
+            with the very weights of an uninterrupted run. It is removed at the end.
         callback : callable, optional
             Called after each iteration with a ``Step`` and the weights; a true answer stops.
         """
-        self._check_parameters()
-        features = FeatureMap(self.features, min_count=self.min_count)
+        settings = self._settings()
+        features = FeatureMap(self.features, min_count=self.min_count, hash_bits=self.hash_bits)
         attributes = features.fit(X)
-        labels = Vocabulary.from_sequences(y)
-        gold = _gold(attributes, y, labels)
-        weights = _sentence_weights(sample_weight, len(attributes))
-        scheme = detect_scheme(labels) if self.scheme == "auto" else self.scheme
-        allowed = _allowed(labels, scheme)
-        if allowed is not None:
-            _check_scheme(y, labels, allowed, scheme)
-        tokens = _tokens(attributes)
-        if self.feature_set == "all":
-            layout = FeatureLayout.all_pairs(attributes.n_attributes, len(labels))
-        else:
-            layout = FeatureLayout.observed(tokens, gold, attributes.n_attributes, len(labels))
-        objective = ChainObjective(tokens, gold, layout, l2=float(self.l2), weights=weights, allowed=allowed)
-        self.weights_, self.report_ = lbfgs(
-            objective,
-            np.zeros(layout.n_features),
-            l1=float(self.l1),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            memory=self.memory,
-            callback=callback,
-        )
+        labels = label_vocabulary(y)
+        problem, scheme = self._prepare(attributes, y, labels, sample_weight)
+        development = None
+        if dev is not None:
+            scorer = Scorer(features.transform(dev[0]), problem.layout, problem.allowed)
+            development = Development(scorer, [list(sentence) for sentence in dev[1]], labels, scheme)
+        # max_iter is not looked at: a longer run may go on from a shorter one.
+        parameters = {k: v for k, v in self.get_params().items() if k not in ("features", "max_iter")}
+        kept = None if checkpoint is None else open_checkpoint(checkpoint, problem, parameters, dev and dev[1])
+        watch = Watch(development, self.patience, kept, callback)
+        begin = None
+        if start is not None:
+            start._check_fitted()
+            begin = transfer(start._learned(), Learned(features, labels, problem.layout))
+        weights, report = learn(problem, settings, begin, watch)
         # Set together at the end: a fit that fails leaves what was learned before.
-        self.features_, self.labels_, self.scheme_, self._layout = features, labels, scheme, layout
+        self.features_, self.labels_, self.scheme_, self._layout = features, labels, scheme, problem.layout
+        self.weights_, self.report_, self._online = weights, report, None
         return self
 
-    def predict(self, X: Sentences, *, known: Evidence | None = None) -> list[list[str]]:
+    def partial_fit(self, X: Sentences, y: Labels, *, labels: Sequence[str] | None = None) -> Self:
+        """One pass of stochastic training over a part of data that is too large to be held at once.
+
+        Wants ``algorithm="sgd"`` or ``"perceptron"`` and ``hash_bits``: then no attribute must be known beforehand.
+        All pairs of attribute and label get a weight. The penalty ``l2`` is spread over the sentences of one call.
+
+        Parameters
+        ----------
+        X, y : as in ``fit``
+        labels : list of str
+            All labels there will be; wanted in the first call.
+        """
+        settings = self._settings()
+        if self.hash_bits is None or self.algorithm == "lbfgs":
+            raise ValueRangeError(
+                "partial_fit needs hash_bits (say 18) and algorithm='sgd' or 'perceptron', got "
+                f"hash_bits={self.hash_bits} and algorithm={self.algorithm!r}."
+            )
+        if self._online is None:
+            if labels is None:
+                raise ValueRangeError("the first call of partial_fit needs labels=[...], all there will be.")
+            features, names = FeatureMap(self.features, hash_bits=self.hash_bits), Vocabulary(labels)
+        else:
+            features, names = self.features_, self.labels_
+        attributes = features.transform(X)
+        layout = FeatureLayout.all_pairs(attributes.n_attributes, len(names))
+        problem, scheme = self._prepare(attributes, y, names, None, layout)
+        self.weights_, self.report_, self._online = one_pass(problem, settings, self._online)
+        self.features_, self.labels_, self.scheme_, self._layout = features, names, scheme, layout
+        return self
+
+    def predict(self, X: Sentences, *, known: Labels | None = None) -> list[list[str]]:
         """The most probable labels of each sentence.
 
         Parameters
@@ -163,7 +221,7 @@ class CRF(Estimator):
             found += self._strings(labels, potentials.lengths)
         return found
 
-    def predict_marginals(self, X: Sentences, *, known: Evidence | None = None) -> list[list[dict[str, float]]]:
+    def predict_marginals(self, X: Sentences, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
         """p(label | sentence, known labels) for each token, as a dict by label."""
         self._check_fitted()
         names = list(self.labels_)
@@ -175,9 +233,7 @@ class CRF(Estimator):
                 found.append([dict(zip(names, token, strict=True)) for token in row[:n]])
         return found
 
-    def predict_topk(
-        self, X: Sentences, k: int, *, known: Evidence | None = None
-    ) -> list[list[tuple[list[str], float]]]:
+    def predict_topk(self, X: Sentences, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:
         """The k most probable labellings of each sentence with their probabilities, best first."""
         found = []
         for potentials in self._potentials(X, known):
@@ -199,7 +255,8 @@ class CRF(Estimator):
         if len(sentence) == 0:
             raise ShapeError("the sentence is empty: a distribution over labels needs a token.")
         (potentials,) = self._potentials([sentence])
-        return LinearChain(torch.from_numpy(potentials.log_unary), torch.from_numpy(potentials.log_pairwise[0]))
+        pairwise = potentials.log_pairwise[0] if potentials.shared else potentials.log_pairwise[None]
+        return LinearChain(torch.from_numpy(potentials.log_unary), torch.from_numpy(pairwise))
 
     def score(self, X: Sentences, y: Sequence[Sequence[str]]) -> float:
         """Token accuracy."""
@@ -209,14 +266,30 @@ class CRF(Estimator):
     def top_features(self, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
         """The n largest weights by absolute value: attribute, label, weight; of one label if given."""
         self._check_fitted()
-        weights = self.weights_[len(self._layout.transitions) :]
+        layout = self._layout
+        weights = self.weights_[len(layout.transitions) : layout.first_edge]
         which = np.arange(len(weights))
         if label is not None:
-            which = np.flatnonzero(self._layout.labels == self.labels_.id(label))
+            which = np.flatnonzero(layout.labels == self.labels_.id(label))
         best = which[np.argsort(-np.abs(weights[which]), kind="stable")[:n]]
-        names = self.features_.names()
+        names = self.features_.names_of(layout.attributes[best])
+        return [(name, self.labels_[layout.labels[f]], float(weights[f])) for name, f in zip(names, best, strict=True)]
+
+    def top_edge_features(self, n: int = 20) -> list[tuple[str, str, str, float]]:
+        """The n largest weights of edge features by absolute value: attribute, from, to, weight."""
+        self._check_fitted()
+        layout, size = self._layout, len(self.labels_)
+        weights = self.weights_[layout.first_edge :]
+        best = np.argsort(-np.abs(weights), kind="stable")[:n]
+        names = self.features_.edge_names() if len(best) else []
         return [
-            (names[self._layout.attributes[f]], self.labels_[self._layout.labels[f]], float(weights[f])) for f in best
+            (
+                names[layout.edge_attributes[f]],
+                self.labels_[layout.edge_pairs[f] // size],
+                self.labels_[layout.edge_pairs[f] % size],
+                float(weights[f]),
+            )
+            for f in best
         ]
 
     def top_transitions(self, n: int = 20) -> list[tuple[str, str, float]]:
@@ -232,73 +305,51 @@ class CRF(Estimator):
         self._check_fitted()
         return self.features_.known_words()
 
-    def _check_parameters(self) -> None:
+    def _settings(self) -> Settings:
+        """How to learn, checked."""
         if self.feature_set not in ("observed", "all"):
             raise ValueRangeError(f"feature_set must be 'observed' or 'all', got {self.feature_set!r}.")
         if self.scheme not in ("auto", "bio", "bioes", None):
             raise ValueRangeError(f"scheme must be 'auto', 'bio', 'bioes' or None, got {self.scheme!r}.")
-        for name in ("l1", "l2"):
-            if not getattr(self, name) >= 0:
-                raise ValueRangeError(f"{name} must be 0 or more, got {getattr(self, name)}.")
+        names = Settings.__dataclass_fields__
+        settings = Settings(**{name: getattr(self, name) for name in names})
+        settings.check()
+        return settings
 
-    def _potentials(self, X: Sentences, known: Evidence | None = None) -> Iterator[chain.Potentials]:
+    def _prepare(
+        self, attributes: Attributes, y: Labels, labels: Vocabulary, sample_weight: object,
+        layout: FeatureLayout | None = None,
+    ) -> tuple[Problem, Scheme | None]:  # fmt: skip
+        """Data as the learner takes them, and the label scheme."""
+        scheme = detect_scheme(labels) if self.scheme == "auto" else self.scheme
+        weights = label_weight_array(self.label_weight, labels)
+        return prepare(attributes, y, labels, scheme, self.feature_set, weights, sample_weight, layout), scheme
+
+    def _learned(self) -> Learned:
+        return Learned(self.features_, self.labels_, self._layout, self.weights_)
+
+    def _potentials(self, X: Sentences, known: Labels | None = None) -> Iterator[chain.Potentials]:
         """Scores of batches of sentences, in their order; -inf for labels that the evidence rules out."""
         self._check_fitted()
         if callable(self.features):
             self.features_.function = self.features  # a loaded model gets it by set_params
-        attributes = self.features_.transform(X)
-        if attributes.n_tokens == 0:
-            return
-        tokens = ScoredTokens(_tokens(attributes), self._layout)
-        weights = ChainWeights(self.weights_, self._layout, _allowed(self.labels_, self.scheme_))
-        S, width = len(self.labels_), weights.wide.shape[1]
-        scores = np.empty((attributes.n_tokens, width), np.float32)
-        costs = np.diff(attributes.token_ptr)
-        threads.run(
-            lambda start, stop: compiled.scores(start, stop, *tokens.arrays, *weights.arrays, S, scores, start * width),
-            threads.cut(costs, least=threads.LEAST_WORK // width),
+        scorer = Scorer(self.features_.transform(X), self._layout, allowed_by(self.labels_, self.scheme_))
+        return scorer.potentials(
+            self.weights_, None if known is None else ruled_out(known, scorer.lengths, self.labels_)
         )
-        lengths = np.diff(attributes.offsets)
-        scores[attributes.offsets[:-1]] += weights.start
-        scores[attributes.offsets[1:] - 1] += weights.end
-        if known is not None:
-            self._rule_out(scores, known, lengths)
-        first = 0
-        while first < len(lengths):
-            # As many sentences as fit when all are padded to the longest.
-            ahead = lengths[first : first + BATCH_TOKENS]
-            widest = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
-            last = first + max(1, int(np.searchsorted(widest, BATCH_TOKENS, side="right")))
-            size = lengths[first:last]
-            log_unary = np.zeros((len(size), size.max(), S), np.float32)
-            log_unary[np.arange(size.max()) < size[:, None]] = scores[
-                attributes.offsets[first] : attributes.offsets[last], :S
-            ]
-            yield chain.chain_potentials(log_unary, weights.log_transition, size, check_values=False)
-            first = last
-
-    def _rule_out(self, scores: NDArray[np.float32], known: Evidence, lengths: NDArray[np.int64]) -> None:
-        """Score -inf for every label that is not among the known ones of its token."""
-        if [len(sentence) for sentence in known] != lengths.tolist():
-            raise ShapeError("known must have as many sentences and tokens as X; None where nothing is known.")
-        tokens = (token for sentence in known for token in sentence)
-        for i, token in enumerate(tokens):
-            if token is not None:
-                allowed = self.labels_.ids([token] if isinstance(token, str) else token)
-                kept = scores[i, allowed]
-                scores[i] = -np.inf
-                scores[i, allowed] = kept
 
     def _strings(self, labels: NDArray[np.integer], lengths: NDArray[np.integer]) -> list[list[str]]:
         items = self.labels_.items
         return [[items[j] for j in row[:n]] for row, n in zip(labels.tolist(), lengths.tolist(), strict=True)]
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
+        layout = self._layout
         plain: dict[str, Any] = {
             "parameters": {k: v for k, v in self.get_params().items() if k != "features"},
             "labels": list(self.labels_),
             "scheme": self.scheme_,
-            "n_attributes": self._layout.n_attributes,
+            "n_attributes": layout.n_attributes,
+            "n_edge_attributes": layout.n_edge_attributes,
             "input": getattr(self, "input_", {}),
             "report": {
                 "converged": self.report_.converged,
@@ -309,9 +360,11 @@ class CRF(Estimator):
         }
         arrays: Arrays = {
             "weights": self.weights_,
-            "transitions": self._layout.transitions,
-            "attributes": self._layout.attributes,
-            "labels": self._layout.labels,
+            "transitions": layout.transitions,
+            "attributes": layout.attributes,
+            "labels": layout.labels,
+            "edge_attributes": layout.edge_attributes,
+            "edge_pairs": layout.edge_pairs,
         }
         plain["features"], extra = self.features_.state()
         arrays |= extra
@@ -321,63 +374,26 @@ class CRF(Estimator):
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(None, **plain["parameters"])
         self.features_ = FeatureMap.from_state(plain["features"], arrays)
-        if isinstance(self.features_.extractor, TemplateExtractor):
-            self.features = self.features_.preset or self.features_.extractor.templates
+        self.features = self.features_.features
         self.labels_ = Vocabulary(plain["labels"])
         self.scheme_ = plain["scheme"]
         self.weights_ = arrays["weights"].astype(np.float64)
         check_finite("weights.safetensors", self.weights_)
-        n_labels = len(self.labels_)
         self._layout = FeatureLayout(
-            n_labels, plain["n_attributes"], arrays["transitions"], arrays["attributes"], arrays["labels"]
+            len(self.labels_),
+            plain["n_attributes"],
+            arrays["transitions"],
+            arrays["attributes"],
+            arrays["labels"],
+            plain["n_edge_attributes"],
+            arrays["edge_attributes"],
+            arrays["edge_pairs"],
         )
         self._layout.check()
-        if self._layout.n_features != len(self.weights_) or self.features_.n_attributes != plain["n_attributes"]:
+        sizes = (self._layout.n_features, self._layout.n_attributes, self._layout.n_edge_attributes)
+        if sizes != (len(self.weights_), self.features_.n_attributes, self.features_.n_edge_attributes):
             raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
         self.input_ = plain["input"]
         report = plain["report"]
         self.report_ = FitReport(report["converged"], report["reason"], report["value"])
         return self
-
-
-def _tokens(attributes: Attributes) -> Tokens:
-    return Tokens(attributes.offsets, attributes.token_ptr, attributes.ids, attributes.values)
-
-
-def _gold(attributes: Attributes, y: Sequence[Sequence[str]], labels: Vocabulary) -> NDArray[np.int32]:
-    """Label ids of all tokens."""
-    if len(y) != len(attributes):
-        raise ShapeError(f"X and y must pair up, got {len(attributes)} and {len(y)} sentences.")
-    for n, (sentence, size) in enumerate(zip(y, np.diff(attributes.offsets), strict=True)):
-        if len(sentence) != size:
-            raise ShapeError(f"sentence {n} has {size} tokens and {len(sentence)} labels: they must be as many.")
-    return np.array([i for sentence in y for i in labels.ids(sentence)], np.int32)
-
-
-def _sentence_weights(sample_weight: object, n_sentences: int) -> NDArray[np.float32] | None:
-    if sample_weight is None:
-        return None
-    weights = np.asarray(sample_weight, np.float32)
-    check_shape("sample_weight", weights.shape, "n_sentences", n_sentences=n_sentences)
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        raise ValueRangeError("sample_weight must hold finite numbers that are not negative.")
-    return weights
-
-
-def _allowed(labels: Vocabulary, scheme: Scheme | None) -> Allowed | None:
-    """What the scheme allows; ``None`` without one."""
-    return None if scheme is None else Allowed(*allowed_transitions(labels.items, scheme))
-
-
-def _check_scheme(y: Sequence[Sequence[str]], labels: Vocabulary, allowed: Allowed, scheme: Scheme | None) -> None:
-    """Training labels that the scheme forbids would have probability zero: refuse them with their place."""
-    for n, sentence in enumerate(y):
-        ids = labels.ids(sentence)
-        bad = [(t, f"after {sentence[t - 1]}") for t in range(1, len(ids)) if not allowed.pairs[ids[t - 1], ids[t]]]
-        bad += [(0, "at the start")] * (not allowed.start[ids[0]])
-        bad += [(len(ids) - 1, "at the end")] * (not allowed.end[ids[-1]])
-        for t, where in bad[:1]:
-            raise DataError(
-                f"sentence {n}, token {t}: {sentence[t]} {where} is not allowed in the scheme {scheme!r}. "
-                "Mend the labels, or use scheme=None."
-            )

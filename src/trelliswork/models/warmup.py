@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from trelliswork.learning.crf_objective import ChainObjective, FeatureLayout, Tokens
+from trelliswork.learning.crf_layout import FeatureLayout, Tokens
+from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.models.crf import CRF
 
 X = [["a", "b", "a"], ["b", "a"]]
@@ -17,6 +19,10 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "crf: templates", partial(_train, "U:%x[0,0]\nU:%x[-1,0]/%x[0,0]", X)
     yield "crf: real-valued features", partial(_train, None, [[{w: 0.5} for w in x] for x in X])
     yield "crf: L1", partial(_train, "U:%x[0,0]", X, l1=0.1)
+    yield "crf: edge features", partial(_train, "U:%x[0,0]\nB:%x[0,0]", X)
+    yield "crf: hashed features", partial(_train, "U:%x[0,0]", X, hash_bits=4)
+    yield "crf: SGD", partial(_train, "U:%x[0,0]", X, algorithm="sgd")
+    yield "crf: perceptron", _perceptron
     yield "crf: scores that underflow", _underflow
 
 
@@ -28,5 +34,11 @@ def _underflow() -> object:
     return ChainObjective(tokens, np.array([0, 0], np.int32), layout)(weights)
 
 
-def _train(features: str | None, sentences: list, l1: float = 0.0) -> object:
-    return CRF(features, l1=l1, scheme=None, tol=0.1).fit(sentences, Y).predict(sentences)
+def _perceptron() -> object:
+    """With a label scheme, whose possibility is checked sentence by sentence, and a set of labels."""
+    crf = CRF("U:%x[0,0]", algorithm="perceptron", scheme="bio")
+    return crf.fit(X, [["B-A", {"I-A", "O"}, "O"], ["O", "O"]]).predict(X)
+
+
+def _train(features: str | None, sentences: list, **options: Any) -> object:
+    return CRF(features, scheme=None, tol=0.1, **options).fit(sentences, Y).predict(sentences)

@@ -86,15 +86,17 @@ def scatter(
 @njit(cache=True, nogil=True)
 def loss_gradient(
     start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-    wide, narrow, narrow_labels, start_scores, end_scores, n_labels, transition, panels, panels_t, log_shift, limit,
-    check, log_transition,
+    wide, narrow, narrow_labels, start_scores, end_scores, extra, extra_ids, n_labels, transition, panels, panels_t,
+    log_shift, limit, check, log_transition,
     wide_gradient, narrow_gradient, counts, loss, safe,
 ):  # fmt: skip
     """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that underflow.
 
     ``counts`` (1, S, S) float64 receives expected minus observed transitions, ``loss`` (n_sentences,) the values; an
     unsafe sentence adds nothing. ``start_scores`` and ``end_scores`` (Sw,) are added at the ends: -inf for labels that
-    may not stand there. ``check`` is False if nothing can underflow (``Potentials.mixing``).
+    may not stand there. ``extra[extra_ids[i]]`` (Sw,) is added at token i: the labels it may have, label
+    weights; ``extra_ids`` may be empty. A sentence whose ``gold`` is -1 has no labelling to be compared with: its loss is
+    log Z alone. ``check`` is False if nothing can underflow (``Potentials.mixing``).
     """
     Sp, Sw = transition.shape[0], wide.shape[1]
     longest = offsets[start + 1] - offsets[start]
@@ -126,6 +128,9 @@ def loss_gradient(
             )  # fmt: skip
             log_unary[r, 0] += start_scores
             log_unary[r, lengths[r] - 1] += end_scores
+            if extra_ids.size:
+                for t in range(lengths[r]):
+                    log_unary[r, t] += extra[extra_ids[first + t]]
         forward(0, n, rows, lengths, log_unary, panels, log_shift, rows, emission, alpha, scale, log_z)
         for r in range(n):
             good[r] = log_z[r] > -np.inf
@@ -145,7 +150,7 @@ def loss_gradient(
                 continue
             first = offsets[s]
             score = 0.0
-            for t in range(lengths[r]):
+            for t in range(lengths[r] if gold[first] >= 0 else 0):
                 y = gold[first + t]
                 score += log_unary[r, t, y]
                 marginals[r, t, y] -= weights[r]

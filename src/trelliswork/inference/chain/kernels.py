@@ -30,10 +30,13 @@ BLOCK = 64  # positions whose w is kept for one sweep of the transition counts
 
 @njit(cache=True, nogil=True)
 def _product(rows, panels, out):
-    """out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, S, 2W) is P cut into strips two vectors wide."""
-    n_panels, S, wide = panels.shape
+    """out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, S, 2W) is P cut into strips two vectors wide.
+
+    If Sp is an odd number of vectors, only the left half of the last strip counts.
+    """
+    _, S, wide = panels.shape
     Sp, W = rows.shape[1], lanes(rows)
-    for p in range(n_panels):
+    for p in range(Sp // wide):
         at = p * S * wide
         zero = spread(rows, 0.0)
         a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
@@ -57,6 +60,26 @@ def _product(rows, panels, out):
         store(out, k + 2 * Sp + W, c1)
         store(out, k + 3 * Sp, d0)
         store(out, k + 3 * Sp + W, d1)
+    if Sp % wide:
+        at = (Sp // wide) * S * wide
+        zero = spread(rows, 0.0)
+        a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
+        for i in range(0, S - 1, 2):  # two rows of P at a time: sums that do not wait for each other
+            left, right = load(panels, at), load(panels, at + wide)
+            at += 2 * wide
+            a0, a1 = fma(spread(rows, rows[0, i]), left, a0), fma(spread(rows, rows[0, i + 1]), right, a1)
+            b0, b1 = fma(spread(rows, rows[1, i]), left, b0), fma(spread(rows, rows[1, i + 1]), right, b1)
+            c0, c1 = fma(spread(rows, rows[2, i]), left, c0), fma(spread(rows, rows[2, i + 1]), right, c1)
+            d0, d1 = fma(spread(rows, rows[3, i]), left, d0), fma(spread(rows, rows[3, i + 1]), right, d1)
+        if S % 2:
+            left = load(panels, at)
+            a0, b0 = fma(spread(rows, rows[0, S - 1]), left, a0), fma(spread(rows, rows[1, S - 1]), left, b0)
+            c0, d0 = fma(spread(rows, rows[2, S - 1]), left, c0), fma(spread(rows, rows[3, S - 1]), left, d0)
+        k = Sp - W
+        store(out, k, add(a0, a1))
+        store(out, k + Sp, add(b0, b1))
+        store(out, k + 2 * Sp, add(c0, c1))
+        store(out, k + 3 * Sp, add(d0, d1))
 
 
 @njit(cache=True, nogil=True)
@@ -66,12 +89,12 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, cou
     ``left`` and ``right`` are the flat indices of the first alpha and the first w; rows are Sp apart.
     """
     S, Sp, W = counts.shape[0], transition.shape[0], lanes(transition)
+    flat = alpha.reshape(-1)
     for i in range(0, S, ROWS):
-        for j in range(0, Sp, 2 * W):
+        for j in range(0, Sp - W, 2 * W):
             zero = spread(transition, 0.0)
             a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
             at, to = left + i, right + j
-            flat = alpha.reshape(-1)
             for _ in range(n_steps):
                 u, v = load(kept, to), load(kept, to + W)
                 x = spread(transition, flat[at])
@@ -93,6 +116,28 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, cou
             store(tile, 2 * Sp + j + W, multiply(c1, load(transition, k + 2 * Sp + W)))
             store(tile, 3 * Sp + j, multiply(d0, load(transition, k + 3 * Sp)))
             store(tile, 3 * Sp + j + W, multiply(d1, load(transition, k + 3 * Sp + W)))
+        if (Sp // W) % 2:
+            zero = spread(transition, 0.0)
+            a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
+            at, to = left + i, right + Sp - W
+            for _ in range(n_steps // 2):  # two steps at a time, as in ``_product``
+                u, v = load(kept, to), load(kept, to + Sp)
+                a0, a1 = fma(spread(transition, flat[at]), u, a0), fma(spread(transition, flat[at + Sp]), v, a1)
+                b0, b1 = fma(spread(transition, flat[at + 1]), u, b0), fma(spread(transition, flat[at + Sp + 1]), v, b1)
+                c0, c1 = fma(spread(transition, flat[at + 2]), u, c0), fma(spread(transition, flat[at + Sp + 2]), v, c1)
+                d0, d1 = fma(spread(transition, flat[at + 3]), u, d0), fma(spread(transition, flat[at + Sp + 3]), v, d1)
+                at += 2 * Sp
+                to += 2 * Sp
+            if n_steps % 2:
+                u = load(kept, to)
+                a0, b0 = fma(spread(transition, flat[at]), u, a0), fma(spread(transition, flat[at + 1]), u, b0)
+                c0, d0 = fma(spread(transition, flat[at + 2]), u, c0), fma(spread(transition, flat[at + 3]), u, d0)
+            j = Sp - W
+            k = i * Sp + j
+            store(tile, j, multiply(add(a0, a1), load(transition, k)))
+            store(tile, Sp + j, multiply(add(b0, b1), load(transition, k + Sp)))
+            store(tile, 2 * Sp + j, multiply(add(c0, c1), load(transition, k + 2 * Sp)))
+            store(tile, 3 * Sp + j, multiply(add(d0, d1), load(transition, k + 3 * Sp)))
         for r in range(min(ROWS, S - i)):
             out, here = counts[i + r], tile[r]
             for j in range(S):

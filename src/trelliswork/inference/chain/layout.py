@@ -3,8 +3,10 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from trelliswork.inference import threads
+from trelliswork.inference.chain.kernels import ROWS
 from trelliswork.inference.chain.potentials import Floats, Potentials
 from trelliswork.inference.simd import VECTOR_BYTES
 
@@ -23,16 +25,15 @@ def transitions(p: Potentials) -> tuple[Floats, int, int]:
     return p.log_pairwise, p.batch_step, p.time_step
 
 
-def whole_vectors(n: int, dtype: type[np.floating]) -> int:
+def whole_vectors(n: int, dtype: DTypeLike) -> int:
     """N rounded up to whole vectors."""
     width = VECTOR_BYTES // np.dtype(dtype).itemsize
     return -(-n // width) * width
 
 
 def padded_width(p: Potentials) -> int:
-    """S rounded up to whole strips of two vectors."""
-    wide = 2 * VECTOR_BYTES // p.log_unary.dtype.itemsize
-    return -(-p.log_unary.shape[2] // wide) * wide
+    """S rounded up to whole vectors, and to fours: the kernels take rows of transitions by fours."""
+    return -(-whole_vectors(p.log_unary.shape[2], p.log_unary.dtype) // ROWS) * ROWS
 
 
 def pad(p: Potentials, matrix: Floats, value: float) -> Floats:
@@ -52,10 +53,16 @@ def exp_transition(p: Potentials) -> tuple[Floats, float]:
 
 
 def panels(p: Potentials, padded: Floats) -> Floats:
-    """Strips (Sp/2W, S, 2W) of a padded matrix, each contiguous, for the products of the kernels; no padded rows."""
+    """Strips (Sp/2W, S, 2W) of a padded matrix, each contiguous, for the products of the kernels; no padded rows.
+
+    The right half of the last strip is empty if Sp is an odd number of vectors.
+    """
     S, Sp = p.log_unary.shape[2], len(padded)
     wide = 2 * VECTOR_BYTES // padded.dtype.itemsize
-    return np.ascontiguousarray(padded[:S].reshape(S, Sp // wide, wide).swapaxes(0, 1))
+    n_strips = -(-Sp // wide)
+    strips = np.zeros((S, n_strips * wide), padded.dtype)
+    strips[:, :Sp] = padded[:S]
+    return np.ascontiguousarray(strips.reshape(S, n_strips, wide).swapaxes(0, 1))
 
 
 def run_all(kernel: Any, p: Potentials, *arguments: object) -> None:

@@ -17,10 +17,13 @@ ROWS = 4
 
 @njit(cache=True, nogil=True)
 def _max_product(rows, panels, out):
-    """out[r, j] = max_i rows[r, i] + P[i, j]; ``panels`` (Sp/2W, S, 2W) is log P in strips two vectors wide."""
-    n_panels, S, wide = panels.shape
+    """out[r, j] = max_i rows[r, i] + P[i, j]; ``panels`` (Sp/2W, S, 2W) is log P in strips two vectors wide.
+
+    If Sp is an odd number of vectors, only the left half of the last strip counts.
+    """
+    _, S, wide = panels.shape
     Sp, W = rows.shape[1], lanes(rows)
-    for p in range(n_panels):
+    for p in range(Sp // wide):
         at = p * S * wide
         low = spread(rows, -np.inf)
         a0, a1, b0, b1, c0, c1, d0, d1 = low, low, low, low, low, low, low, low
@@ -44,6 +47,22 @@ def _max_product(rows, panels, out):
         store(out, k + 2 * Sp + W, c1)
         store(out, k + 3 * Sp, d0)
         store(out, k + 3 * Sp + W, d1)
+    if Sp % wide:
+        at = (Sp // wide) * S * wide
+        low = spread(rows, -np.inf)
+        a0, b0, c0, d0 = low, low, low, low
+        for i in range(S):
+            left = load(panels, at)
+            at += wide
+            a0 = maximum(a0, add(spread(rows, rows[0, i]), left))
+            b0 = maximum(b0, add(spread(rows, rows[1, i]), left))
+            c0 = maximum(c0, add(spread(rows, rows[2, i]), left))
+            d0 = maximum(d0, add(spread(rows, rows[3, i]), left))
+        k = Sp - W
+        store(out, k, a0)
+        store(out, k + Sp, b0)
+        store(out, k + 2 * Sp, c0)
+        store(out, k + 3 * Sp, d0)
 
 
 @njit(cache=True, nogil=True)

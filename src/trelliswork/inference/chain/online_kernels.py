@@ -1,0 +1,346 @@
+r"""Compiled stochastic training of linear-chain CRFs: whole ranges of mini-batches, sparse updates, exact averages.
+
+The state weights are w = s v with a scalar s, so that decay is one multiplication. Step k makes
+
+    s_k = (1 - eta_k lambda) s_{k-1}       v_k = v_{k-1} + d_k       d_k = -(eta_k / s_k) * mean gradient        (1)
+
+with d_k sparse. The sum of all weights so far needs no dense work either: with c_k = s_1 + ... + s_k,
+
+    w_1 + ... + w_n = sum_k s_k v_k = c_n v_n - u_n                  u_k = u_{k-1} + c_{k-1} d_k                 (2)
+
+because v_k lacks what was added after k (the two vectors of Xu, 2011, and Bottou, 2012). So every update is added
+twice, with two factors. The perceptron is the same with s = 1. Transitions are few: they are stored and summed plainly.
+
+v and u stand side by side, since they are touched together: ``wide`` (3 n, Sw) holds for each dense row its v, its u
+and its mask (1 where the layout has a weight), ``narrow`` (2 n,) pairs of v and u. The ids of the tokens are multiples
+of 3 and 2. Everything else is laid out as in ``crf_kernels``. Steps depend on each other, hence one thread.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.chain import log_kernels
+from trelliswork.inference.chain.crf_kernels import scores
+from trelliswork.inference.chain.kernels import ROWS, backward, forward
+from trelliswork.inference.simd import add, lanes, load, maximum, multiply, spread, store
+from trelliswork.inference.simd import multiply_add as fma
+
+SMALLEST = 0.1  # of s: c v and u of (2) grow as 1 / s, and their difference would lose digits
+LIMIT = np.float32(1e25)  # of beta / c in float32 (see ``layout.limit``)
+
+
+class Data(NamedTuple):
+    """Sentences: sparse tokens, gold labels, weights; ``sets`` (n_sets, Sw) of 0 and -inf for partial labels."""
+
+    offsets: Any
+    wide_ptr: Any
+    wide_ids: Any
+    wide_values: Any
+    narrow_ptr: Any
+    narrow_ids: Any
+    narrow_values: Any
+    narrow_labels: Any
+    gold: Any
+    weight: Any
+    partial: Any
+    sets: Any
+    set_ids: Any
+
+
+class Model(NamedTuple):
+    """What is learned, and what is possible: ``forbidden`` (S, Sw), ``start`` and ``end`` (Sw,) hold 0 and -inf."""
+
+    wide: Any
+    narrow: Any
+    transition: Any
+    transition_sum: Any
+    transition_mask: Any
+    forbidden: Any
+    start: Any
+    end: Any
+
+
+@njit(cache=True, nogil=True)
+def _score(s, constrained, scale, data, model, log_unary, r):
+    """Fill log_unary[r]: the scores of sentence s, within its label sets if ``constrained``."""
+    n_labels, Sw = len(model.forbidden), model.wide.shape[1]
+    first, stop = data.offsets[s], data.offsets[s + 1]
+    scores(
+        first, stop, data.wide_ptr, data.wide_ids, data.wide_values, data.narrow_ptr, data.narrow_ids,
+        data.narrow_values, model.wide, model.narrow, data.narrow_labels, n_labels, log_unary,
+        r * log_unary.shape[1] * Sw,
+    )  # fmt: skip
+    if scale != 1:
+        by = np.float32(scale)
+        for t in range(stop - first):
+            for j in range(Sw):
+                log_unary[r, t, j] *= by
+    log_unary[r, 0] += model.start
+    log_unary[r, stop - first - 1] += model.end
+    if constrained:
+        for i in range(first, stop):
+            log_unary[r, i - first] += data.sets[data.set_ids[i]]
+
+
+@njit(cache=True, nogil=True)
+def _exponentiate(model, log_transition, transition, panels, panels_t):
+    """Transition scores, their exponentials less the maximum, and strips of these; returns the maximum."""
+    S, wide = len(log_transition), panels.shape[2]
+    shift = np.float32(-np.inf)
+    for i in range(S):
+        for j in range(S):
+            log_transition[i, j] = np.float32(model.transition[i, j]) + model.forbidden[i, j]
+            shift = max(shift, log_transition[i, j])
+    if not shift > -np.inf:
+        shift = np.float32(0)
+    for i in range(S):
+        for j in range(S):
+            value = np.float32(math.exp(log_transition[i, j] - shift))
+            transition[i, j] = value
+            panels[j // wide, i, j % wide] = value
+            panels_t[i // wide, j, i % wide] = value
+    return shift
+
+
+@njit(cache=True, nogil=True)
+def _in_log_space(log_unary, log_transition, weight, marginals, counts):
+    """Fill weighted marginals (T, Sw) and counts (S, S) of a sentence that underflows; returns log Z."""
+    T, S = len(log_unary), len(log_transition)
+    unary = np.empty((1, T, S))
+    unary[0] = log_unary[:, :S]
+    pairwise = np.empty((1, S, S))
+    pairwise[0] = log_transition
+    lengths, log_z = np.full(1, T), np.empty(1)
+    log_alpha, found = np.empty((1, T, S)), np.zeros((1, T, S))
+    no_edges, found_counts = np.empty((0, T, S, S)), np.zeros((1, S, S))
+    log_kernels.forward(0, 1, lengths, unary, pairwise, 0, 0, log_alpha, log_z)
+    log_kernels.backward(
+        0, 1, lengths, unary, pairwise, 0, 0, log_alpha, log_z, found, no_edges, found_counts,
+    )  # fmt: skip
+    marginals[:] = 0
+    for t in range(T):
+        for j in range(S):
+            marginals[t, j] = weight * found[0, t, j]
+    counts[:] = weight * found_counts[0]
+    return log_z[0]
+
+
+@njit(cache=True, nogil=True)
+def _subtract_gold(s, place, data, log_unary, log_transition, residual, counts):
+    """Take the gold labels of a sentence off the expectations; returns their score."""
+    first, weight, score = data.offsets[s], data.weight[s], 0.0
+    for t in range(data.offsets[s + 1] - first):
+        y = data.gold[first + t]
+        score += log_unary[t, y]
+        residual[place + t, y] -= weight
+        if t > 0:
+            before = data.gold[first + t - 1]
+            score += log_transition[before, y]
+            counts[before, y] -= weight
+    return score
+
+
+@njit(cache=True, nogil=True)
+def _apply(start, stop, place, residual, data, model, by, passed):
+    """Add ``by`` times the residuals of tokens ``start`` to ``stop`` to v, ``passed`` (c) times that to u."""
+    Sw, W, wide, narrow = model.wide.shape[1], lanes(model.wide), model.wide, model.narrow
+    flat = residual.reshape(-1)
+    to = place * Sw
+    later = spread(wide, np.float32(passed))
+    for i in range(start, stop):
+        for at in range(data.wide_ptr[i], data.wide_ptr[i + 1]):
+            row = np.int64(data.wide_ids[at]) * Sw
+            factor = spread(wide, np.float32(by * data.wide_values[at] if data.wide_values.size else by))
+            for k in range(row, row + Sw, W):
+                change = multiply(multiply(load(flat, to + k - row), factor), load(wide, k + 2 * Sw))
+                store(wide, k, add(load(wide, k), change))
+                store(wide, k + Sw, fma(change, later, load(wide, k + Sw)))
+        for at in range(data.narrow_ptr[i], data.narrow_ptr[i + 1]):
+            f = data.narrow_ids[at]
+            one = np.float32(by * data.narrow_values[at] if data.narrow_values.size else by)
+            one *= flat[to + data.narrow_labels[f]]
+            narrow[f] += one
+            narrow[f + 1] += np.float32(passed) * one
+        to += Sw
+
+
+@njit(cache=True, nogil=True)
+def sgd(first, stop, order, batch_size, longest, step, rate, decay, data, model, scalars, residual):
+    """Steps (1) for the mini-batches ``first`` to ``stop`` of ``order``, longest sentence first in each.
+
+    eta_k = rate / (1 + decay rate k)^0.75, k from ``step``. ``scalars`` holds s, c and the sum of losses; ``residual``
+    (tokens of the largest batch, Sw) is workspace. Returns the next batch: ``stop``, or earlier when s has become too
+    small and the caller must fold it into v.
+    """
+    S, Sw, wide = len(model.forbidden), model.wide.shape[1], 2 * lanes(model.wide)
+    log_transition, transition = np.empty((S, S), np.float32), np.zeros((Sw, Sw), np.float32)
+    panels = np.zeros((-(-Sw // wide), S, wide), np.float32)  # see ``layout.panels``
+    panels_t = np.zeros((-(-Sw // wide), S, wide), np.float32)
+    log_unary = np.empty((ROWS, longest, Sw), np.float32)
+    emission = np.empty((ROWS, longest, Sw), np.float32)
+    alpha = np.empty((ROWS, longest, Sw), np.float32)
+    scale = np.empty((ROWS, longest), np.float32)
+    marginals = np.empty((ROWS, longest, Sw), np.float32)
+    row_counts, counts = np.empty((ROWS, S, S)), np.empty((S, S))  # by row: what is unsafe must not reach the sum
+    rows, lengths, weights = np.arange(ROWS), np.empty(ROWS, np.int64), np.empty(ROWS, np.float32)
+    log_z, good = np.empty(ROWS), np.empty(ROWS, np.bool_)
+    members, places = np.empty(batch_size, np.int64), np.empty(batch_size, np.int64)
+    for batch in range(first, stop):
+        if scalars[0] < SMALLEST:
+            return batch
+        begin, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
+        shift = _exponentiate(model, log_transition, transition, panels, panels_t)
+        n_tokens = 0
+        for b in range(begin, end):
+            n_tokens += data.offsets[order[b] + 1] - data.offsets[order[b]]
+        residual[:n_tokens] = 0
+        counts[:] = 0
+        for constrained in (False, True):  # log Z of all sentences, then less the one within the sets of the partial
+            n, place = 0, 0
+            for b in range(begin, end):
+                s = order[b]
+                if data.partial[s] or not constrained:
+                    members[n], places[n] = s, place
+                    n += 1
+                place += data.offsets[s + 1] - data.offsets[s]
+            for group in range(0, n, ROWS):
+                m = min(ROWS, n - group)
+                for r in range(m):
+                    s = members[group + r]
+                    lengths[r] = data.offsets[s + 1] - data.offsets[s]
+                    weights[r] = -data.weight[s] if constrained else data.weight[s]
+                    _score(s, constrained, scalars[0], data, model, log_unary, r)
+                forward(0, m, rows, lengths, log_unary, panels, shift, rows, emission, alpha, scale, log_z)
+                for r in range(m):
+                    good[r] = log_z[r] > -np.inf
+                row_counts[:m] = 0
+                backward(
+                    0, m, rows, lengths, panels_t, transition, LIMIT, weights, rows, rows, emission, alpha, scale,
+                    good, marginals, row_counts,
+                )  # fmt: skip
+                for r in range(m):
+                    s, place, T = members[group + r], places[group + r], lengths[r]
+                    if not good[r]:
+                        log_z[r] = _in_log_space(
+                            log_unary[r, :T], log_transition, weights[r], marginals[r, :T], row_counts[r]
+                        )
+                    scalars[2] += weights[r] * log_z[r]
+                    for t in range(T):
+                        for j in range(Sw):
+                            residual[place + t, j] += marginals[r, t, j]
+                    counts += row_counts[r]
+                    if not data.partial[s]:
+                        score = _subtract_gold(s, place, data, log_unary[r], log_transition, residual, counts)
+                        scalars[2] -= weights[r] * score
+        eta = rate / (1 + decay * rate * step) ** 0.75
+        kept, mean = 1 - eta * decay, -eta / (end - begin)
+        scalars[0] *= kept
+        place = 0
+        for b in range(begin, end):
+            start, after = data.offsets[order[b]], data.offsets[order[b] + 1]
+            _apply(start, after, place, residual, data, model, mean / scalars[0], scalars[1])
+            place += after - start
+        scalars[1] += scalars[0]
+        for i in range(S):
+            for j in range(S):
+                model.transition[i, j] = (
+                    kept * model.transition[i, j] + mean * counts[i, j] * model.transition_mask[i, j]
+                )
+                model.transition_sum[i, j] += model.transition[i, j]
+        step += 1
+    return stop
+
+
+@njit(cache=True, nogil=True)
+def best_path(log_unary, log_transition, delta, path):
+    """Fill ``path`` (T,) with the best labels; returns False if there are none.
+
+    ``log_unary`` and the workspace ``delta`` are (., Sw), ``log_transition`` (S, Sw), padded with -inf. Of labels with
+    equal scores the smallest is taken, from the last position to the first.
+    """
+    T, (S, Sw), W = len(path), log_transition.shape, lanes(delta)
+    delta[0] = log_unary[0]
+    for t in range(1, T):
+        before = delta[t - 1]
+        top = before.max()
+        if not top > -np.inf:
+            return False
+        before -= top  # keeps the digits of long sentences; the argmax stays
+        for k in range(0, Sw, W):
+            best = spread(delta, -np.inf)
+            for i in range(S):
+                best = maximum(add(spread(delta, before[i]), load(log_transition, i * Sw + k)), best)
+            store(delta, t * Sw + k, add(best, load(log_unary, t * Sw + k)))
+    path[T - 1] = np.argmax(delta[T - 1])
+    if not delta[T - 1, path[T - 1]] > -np.inf:
+        return False
+    for t in range(T - 2, -1, -1):
+        label, highest = 0, np.float32(-np.inf)
+        for i in range(S):
+            value = delta[t, i] + log_transition[i, path[t + 1]]
+            if value > highest:
+                label, highest = i, value
+        path[t] = label
+    return True
+
+
+@njit(cache=True, nogil=True)
+def perceptron(first, stop, order, batch_size, longest, data, model, scalars, residual):
+    """Updates gold - predicted for the mini-batches ``first`` to ``stop``; all of a batch at the same weights.
+
+    Layouts as in ``sgd``; ``scalars[2]`` counts wrong tokens. A partially labelled sentence is wrong where a label is
+    outside its set; its gold path is then the best one within the sets.
+    """
+    S, Sw = len(model.forbidden), model.wide.shape[1]
+    log_unary, delta = np.empty((1, longest, Sw), np.float32), np.empty((longest, Sw), np.float32)
+    log_transition, counts = np.full((S, Sw), -np.inf, np.float32), np.zeros((S, S))
+    found, wanted = np.empty(longest, np.int32), np.empty(longest, np.int32)
+    for batch in range(first, stop):
+        begin, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
+        for i in range(S):
+            for j in range(S):
+                log_transition[i, j] = np.float32(model.transition[i, j]) + model.forbidden[i, j]
+        n_tokens, n_wrong = 0, 0
+        for b in range(begin, end):
+            s = order[b]
+            start, T = data.offsets[s], data.offsets[s + 1] - data.offsets[s]
+            residual[n_tokens : n_tokens + T] = 0
+            _score(s, False, 1.0, data, model, log_unary, 0)
+            best_path(log_unary[0], log_transition, delta, found[:T])
+            wrong = 0
+            for t in range(T):
+                if data.partial[s]:
+                    wrong += data.sets[data.set_ids[start + t], found[t]] != 0
+                else:
+                    wanted[t] = data.gold[start + t]
+                    wrong += wanted[t] != found[t]
+            if wrong and data.partial[s]:
+                for t in range(T):
+                    log_unary[0, t] += data.sets[data.set_ids[start + t]]
+                best_path(log_unary[0], log_transition, delta, wanted[:T])
+            if wrong:
+                weight = data.weight[s]
+                for t in range(T):
+                    residual[n_tokens + t, wanted[t]] += weight
+                    residual[n_tokens + t, found[t]] -= weight
+                    if t > 0:
+                        counts[wanted[t - 1], wanted[t]] += weight
+                        counts[found[t - 1], found[t]] -= weight
+            n_wrong += wrong
+            n_tokens += T
+        if n_wrong:
+            place = 0
+            for b in range(begin, end):
+                for i in range(data.offsets[order[b]], data.offsets[order[b] + 1]):
+                    if residual[place].any():
+                        _apply(i, i + 1, place, residual, data, model, 1.0, scalars[1])
+                    place += 1
+            model.transition[:] += counts * model.transition_mask
+            counts[:] = 0
+        model.transition_sum[:] += model.transition
+        scalars[1] += 1
+        scalars[2] += n_wrong
+    return stop

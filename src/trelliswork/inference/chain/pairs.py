@@ -1,0 +1,175 @@
+r"""Second-order chains over ragged sentences: the best labelling, evidence and marginals.
+
+.. math:: p(x, y) = \prod_{t=1}^{T} p(y_t \mid y_{t-2}, y_{t-1})\, e_t(y_t) \cdot p(\text{end} \mid y_{T-1}, y_T)
+
+Labels before the first one are the begin. States are pairs of neighbouring labels; only labels whose emission is
+possible are touched, so a word that has been seen with two labels costs two, whatever S is.
+
+All functions take sentences one behind the other:
+
+log_emission : ndarray (n_tokens, S)
+    ``log_emission[i, c]`` scores label c at token i; -inf forbids it.
+offsets : ndarray (N + 1,)
+    Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
+log_trigram : ndarray (S + 1, S + 1, S + 1)
+    ``log_trigram[a, b, c]`` scores label c after the labels a, b. Index S is the begin in the first two axes and the
+    end in the last: ``[S, S, c]`` starts a sentence, ``[S, b, c]`` goes on, ``[a, b, S]`` ends it.
+beam : float or None
+    States whose score (Viterbi) or forward mass is more than ``beam`` below the best one of their position, in nats,
+    are left out: ``math.log(1000)`` is TnT's choice (Brants, 2000, section 2.5). None is exact. A sentence left
+    without a path is computed again without the beam.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference import threads
+from trelliswork.inference.chain import pair_kernels
+from trelliswork.inference.checks import check_possible, check_scores, check_shape
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def viterbi(
+    log_emission: NDArray[np.floating],
+    offsets: NDArray[np.integer],
+    log_trigram: NDArray[np.floating],
+    *,
+    beam: float | None = None,
+) -> tuple[Integers, Floats]:
+    """Best labelling of each sentence; for the parameters see the module.
+
+    Returns
+    -------
+    labels : ndarray (n_tokens,)
+    scores : ndarray (N,)
+
+    Raises
+    ------
+    ImpossibleError
+        If a sentence has no possible labelling.
+
+    Notes
+    -----
+    Time O(sum of A[t-2] A[t-1] A[t]), memory O(sum of A[t-1] A[t]) a sentence, A[t] the number of possible labels of
+    token t: O(T S^3) and O(T S^2) at worst.
+
+    Examples
+    --------
+    >>> log_trigram = np.log(np.full((3, 3, 3), 1 / 3))
+    >>> labels, scores = viterbi(np.log([[0.5, 0.25], [0.125, 0.5]]), np.array([0, 2]), log_trigram)
+    >>> labels, np.exp(scores) * 27
+    (array([0, 1]), array([0.25]))
+    """
+    emission, ends, trigram, width = _check(log_emission, offsets, log_trigram, beam)
+    ptr, tags, scores = _active(emission)
+    labels, best = np.zeros(len(emission), np.int64), np.empty(len(ends) - 1)
+
+    def work(start: int, stop: int) -> None:
+        pair_kernels.viterbi(start, stop, ends, ptr, tags, scores, trigram, width, labels, best)
+
+    threads.run(work, _ranges(ends, ptr, cost=1))
+    check_possible(best, "no labelling to decode")
+    return labels, best
+
+
+def forward_backward(
+    log_emission: NDArray[np.floating],
+    offsets: NDArray[np.integer],
+    log_trigram: NDArray[np.floating],
+    *,
+    beam: float | None = None,
+) -> tuple[Floats, Floats]:
+    r"""Log evidence of each sentence and posterior marginals of each token; for the parameters see the module.
+
+    Returns
+    -------
+    log_evidence : ndarray (N,)
+        :math:`\log \sum_y p(x, y)`; -inf for an impossible sentence. With a beam it sums over the paths kept: a lower
+        bound.
+    marginals : ndarray (n_tokens, S)
+        Rows sum to 1 (0 in an impossible sentence). With a beam: among the paths kept.
+
+    Notes
+    -----
+    Time and memory as for ``viterbi``, twice.
+    """
+    return _sum(log_emission, offsets, log_trigram, beam, marginals=True)
+
+
+def log_evidence(
+    log_emission: NDArray[np.floating],
+    offsets: NDArray[np.integer],
+    log_trigram: NDArray[np.floating],
+    *,
+    beam: float | None = None,
+) -> Floats:
+    """Log evidence (N,) alone, in half the time of ``forward_backward``."""
+    return _sum(log_emission, offsets, log_trigram, beam, marginals=False)[0]
+
+
+def _sum(
+    log_emission: NDArray[np.floating],
+    offsets: NDArray[np.integer],
+    log_trigram: NDArray[np.floating],
+    beam: float | None,
+    *,
+    marginals: bool,
+) -> tuple[Floats, Floats]:
+    emission, ends, log_scores, width = _check(log_emission, offsets, log_trigram, beam)
+    ptr, tags, scores = _active(emission)
+    top = float(log_scores.max())
+    shift = top if top > -np.inf else 0.0  # so that exp does not overflow: any scores will do
+    linear = np.exp(log_scores - shift)
+    evidence = np.empty(len(ends) - 1)
+    posterior = np.zeros(emission.shape if marginals else (0, 0))
+
+    def work(start: int, stop: int) -> None:
+        pair_kernels.forward_backward(
+            start, stop, ends, ptr, tags, scores, log_scores, linear, shift, width, evidence, posterior
+        )
+
+    threads.run(work, _ranges(ends, ptr, cost=2))
+    return evidence, posterior
+
+
+def _check(
+    log_emission: NDArray[np.floating],
+    offsets: NDArray[np.integer],
+    log_trigram: NDArray[np.floating],
+    beam: float | None,
+) -> tuple[Floats, Integers, Floats, float]:
+    """Refuse what does not fit; return contiguous float64 and int64 arrays, and the beam as a number."""
+    scores, trigram = np.ascontiguousarray(log_emission, np.float64), np.ascontiguousarray(log_trigram, np.float64)
+    ends = np.ascontiguousarray(offsets, np.int64)
+    n, S = check_shape("log_emission", scores.shape, "n_tokens S").values()
+    if trigram.shape != (S + 1, S + 1, S + 1):
+        raise ShapeError(
+            f"log_trigram must have shape (S+1, S+1, S+1), got {trigram.shape}: log_emission has S={S} labels."
+        )
+    check_scores("log_emission", scores)
+    check_scores("log_trigram", trigram)
+    if ends.ndim != 1 or not ends.size or ends[0] or ends[-1] != n or (np.diff(ends) < 0).any():
+        raise ShapeError(f"offsets must be one row of integers that rise from 0 to n_tokens={n}, got {offsets}.")
+    if beam is not None and not beam > 0:
+        raise ValueRangeError(f"beam must be a positive number of nats, or None for exact inference, got {beam!r}.")
+    return scores, ends, trigram, np.inf if beam is None else float(beam)
+
+
+def _active(log_emission: Floats) -> tuple[Integers, Integers, Floats]:
+    """The possible labels of every token: ``ptr`` (n_tokens + 1,), labels and their scores."""
+    possible = log_emission > -np.inf
+    ptr = np.concatenate([[0], np.cumsum(possible.sum(axis=1))])
+    return ptr, np.nonzero(possible)[1], log_emission[possible]
+
+
+def _ranges(offsets: Integers, ptr: Integers, *, cost: int) -> list[tuple[int, int]]:
+    """Sentences in ranges of about equal cost, counted in triples of labels."""
+    n_active = np.diff(ptr)
+    triples = n_active.copy()
+    triples[1:] *= n_active[:-1]
+    triples[2:] *= n_active[:-2]  # runs over the ends of sentences: near enough
+    totals = np.concatenate([[0], np.cumsum(triples)])
+    return threads.cut(cost * np.diff(totals[offsets]), least=threads.LEAST_WORK)

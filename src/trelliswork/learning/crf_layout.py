@@ -1,0 +1,326 @@
+"""What a CRF's weights stand for, and how tokens and weights lie in memory for the kernels."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference import chain
+from trelliswork.inference.chain.layout import whole_vectors
+
+Ids = NDArray[np.int32]
+Floats = NDArray[np.floating]
+WIDE = 3  # an attribute seen with so many labels gets a dense row
+
+
+@dataclass(frozen=True)
+class FeatureLayout:
+    """Which (attribute, label), (label, label) and (edge attribute, label, label) have a weight, and where it stands.
+
+    The weight vector holds first the transitions, then the state features, then the edge features.
+
+    Attributes
+    ----------
+    n_labels, n_attributes, n_edge_attributes : int
+    transitions : ndarray (n,)
+        Flat indices into (S, S).
+    attributes, labels : ndarray (n,)
+        Attribute and label of each state feature, sorted by attribute, then label.
+    edge_attributes, edge_pairs : ndarray (n,)
+        Edge attribute of each edge feature and its pair of labels, a flat index into (S, S); sorted likewise.
+    """
+
+    n_labels: int
+    n_attributes: int
+    transitions: NDArray[np.int64]
+    attributes: Ids
+    labels: NDArray[np.int16]
+    n_edge_attributes: int = 0
+    edge_attributes: Ids = field(default_factory=lambda: np.empty(0, np.int32))
+    edge_pairs: Ids = field(default_factory=lambda: np.empty(0, np.int32))
+
+    def check(self) -> None:
+        """Refuse indices out of range, as a damaged file may hold."""
+        for name, values, size in (
+            ("transitions", self.transitions, self.n_labels**2),
+            ("attributes", self.attributes, self.n_attributes),
+            ("labels", self.labels, self.n_labels),
+            ("edge attributes", self.edge_attributes, self.n_edge_attributes),
+            ("edge pairs", self.edge_pairs, self.n_labels**2),
+        ):
+            if len(values) and (values.min() < 0 or values.max() >= size):
+                raise ValueRangeError(f"{name} of the features must lie between 0 and {size - 1}: the file is damaged.")
+
+    @property
+    def n_features(self) -> int:
+        """Length of the weight vector."""
+        return len(self.transitions) + len(self.attributes) + len(self.edge_attributes)
+
+    @property
+    def first_edge(self) -> int:
+        """Where the edge features begin in the weight vector."""
+        return len(self.transitions) + len(self.attributes)
+
+    @cached_property
+    def edge_ptr(self) -> NDArray[np.int64]:
+        """(n_edge_attributes + 1,): edge attribute a has edge features ``edge_ptr[a]`` to ``edge_ptr[a + 1]``."""
+        return np.searchsorted(self.edge_attributes, np.arange(self.n_edge_attributes + 1))
+
+    @cached_property
+    def attribute_ptr(self) -> NDArray[np.int64]:
+        """(n_attributes + 1,): attribute a has state features ``attribute_ptr[a]`` to ``attribute_ptr[a + 1]``."""
+        return np.searchsorted(self.attributes, np.arange(self.n_attributes + 1))
+
+    @cached_property
+    def wide_rows(self) -> Ids:
+        """(n_attributes,): the dense row of an attribute, -1 if it has none."""
+        is_wide = np.diff(self.attribute_ptr) >= WIDE
+        return np.where(is_wide, np.cumsum(is_wide) - 1, -1).astype(np.int32)
+
+    @cached_property
+    def wide_features(self) -> NDArray[np.int64]:
+        """State features that stand in dense rows."""
+        return np.flatnonzero(self.wide_rows[self.attributes] >= 0)
+
+    @cached_property
+    def narrow_features(self) -> NDArray[np.int64]:
+        """State features that stand alone."""
+        return np.flatnonzero(self.wide_rows[self.attributes] < 0)
+
+    @cached_property
+    def wide_shape(self) -> tuple[int, int]:
+        """Number and width of the dense rows; the width is a whole number of vectors."""
+        return int(self.wide_rows.max(initial=-1)) + 1, whole_vectors(self.n_labels, np.float32)
+
+    @cached_property
+    def wide_places(self) -> NDArray[np.int64]:
+        """Flat index of each of ``wide_features`` in the dense rows."""
+        rows = self.wide_rows[self.attributes[self.wide_features]].astype(np.int64)
+        return rows * self.wide_shape[1] + self.labels[self.wide_features]
+
+    @classmethod
+    def all_pairs(cls, n_attributes: int, n_labels: int, n_edge_attributes: int = 0) -> Self:
+        """Every label with every attribute, every pair of labels, alone and with every edge attribute."""
+        S = n_labels
+        return cls(
+            S,
+            n_attributes,
+            np.arange(S**2),
+            np.repeat(np.arange(n_attributes, dtype=np.int32), S),
+            np.tile(np.arange(S, dtype=np.int16), n_attributes),
+            n_edge_attributes,
+            np.repeat(np.arange(n_edge_attributes, dtype=np.int32), S**2),
+            np.tile(np.arange(S**2, dtype=np.int32), n_edge_attributes),
+        )
+
+    @classmethod
+    def observed(
+        cls,
+        tokens: "Tokens",
+        labelling: "Labelling | Ids",
+        n_attributes: int,
+        n_labels: int,
+        n_edge_attributes: int = 0,
+    ) -> Self:
+        """Only what occurs in training data, as CRFsuite does by default.
+
+        A token with a set of labels shows its attributes with each of them, a token without label shows nothing. If
+        any sentence is only partly labelled, all pairs of labels get a weight.
+        """
+        labelling = labelling if isinstance(labelling, Labelling) else Labelling(labelling)
+        S, gold = n_labels, labelling.gold
+        token, label = labelling.pairs()
+        if labelling.complete:  # one label each: the tokens as they are
+            ids, per_token = tokens.ids, np.diff(tokens.token_ptr)
+        else:
+            chosen = tokens.take(token, np.array([len(token)]))
+            ids, per_token = chosen.ids, np.diff(chosen.token_ptr)
+        seen = _distinct(ids.astype(np.int64) * S + np.repeat(label.astype(np.int64), per_token), n_attributes * S)
+        following = np.ones(len(gold), bool)
+        following[tokens.offsets[:-1]] = False
+        following[1:] &= (gold[1:] >= 0) & (gold[:-1] >= 0)
+        at = np.flatnonzero(following)
+        pairs = gold[at - 1].astype(np.int64) * S + gold[at]
+        edge_keys = np.empty(0, np.int64)
+        if tokens.edges is not None:
+            chosen = tokens.edges.take(at, np.array([len(at)]))
+            edge_keys = np.unique(chosen.ids.astype(np.int64) * S**2 + np.repeat(pairs, np.diff(chosen.token_ptr)))
+        return cls(
+            S,
+            n_attributes,
+            np.unique(pairs) if labelling.complete else np.arange(S**2),
+            (seen // S).astype(np.int32),
+            (seen % S).astype(np.int16),
+            n_edge_attributes,
+            (edge_keys // S**2).astype(np.int32),
+            (edge_keys % S**2).astype(np.int32),
+        )
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """What is known about the labels of tokens.
+
+    Attributes
+    ----------
+    gold : ndarray (n_tokens,)
+        Label ids; -1 at *all* tokens of a sentence that is only partly labelled.
+    sets : ndarray of bool (n_sets, S)
+        Distinct sets of labels that a token of such a sentence may have.
+    set_ids : ndarray (n_tokens,) or empty
+        The set of each token, -1 where gold says all; empty if every sentence is labelled.
+    """
+
+    gold: Ids
+    sets: NDArray[np.bool_] = field(default_factory=lambda: np.empty((0, 0), bool))
+    set_ids: Ids = field(default_factory=lambda: np.empty(0, np.int32))
+
+    @property
+    def complete(self) -> bool:
+        """True if every token has its label."""
+        return len(self.set_ids) == 0
+
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Tokens and labels they show: the label, or each of a proper set; in the order of the tokens."""
+        if self.complete:
+            return np.arange(len(self.gold)), self.gold.astype(np.int64)
+        sets = self.sets & ~self.sets.all(axis=1, keepdims=True)
+        shown = np.zeros((len(self.gold), sets.shape[1]), bool)
+        partly = self.gold < 0
+        shown[partly] = sets[self.set_ids[partly]]
+        shown[~partly, self.gold[~partly]] = True
+        token, label = np.nonzero(shown)
+        return token, label
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Attributes of tokens in compressed rows (what ``features.Attributes`` holds), as plain arrays.
+
+    ``edges`` are those of the pair of a token and the one before it.
+    """
+
+    offsets: NDArray[np.int64]
+    token_ptr: NDArray[np.int64]
+    ids: Ids
+    values: NDArray[np.float32] | None = None
+    edges: "Tokens | None" = None
+
+    def take(self, which: NDArray[np.int64], lengths: NDArray[np.int64]) -> "Tokens":
+        """These tokens in this order, cut into sentences of these lengths."""
+        n_each = np.diff(self.token_ptr)[which]
+        entry = np.repeat(self.token_ptr[which], n_each) + counting(n_each)
+        return Tokens(
+            np.concatenate([[0], np.cumsum(lengths)]),
+            np.concatenate([[0], np.cumsum(n_each)]),
+            self.ids[entry],
+            None if self.values is None else self.values[entry],
+            None if self.edges is None else self.edges.take(which, lengths),
+        )
+
+
+class ScoredTokens:
+    """Tokens split by layout: dense rows and single weights of each, ready for the kernels."""
+
+    def __init__(self, tokens: Tokens, layout: FeatureLayout) -> None:
+        self.offsets = tokens.offsets
+        n_tokens = len(tokens.token_ptr) - 1
+        token = np.repeat(np.arange(n_tokens), np.diff(tokens.token_ptr))
+        rows = layout.wide_rows[tokens.ids]
+        wide = rows >= 0
+        self.wide_ids = rows[wide]
+        self.wide_ptr = _pointers(token[wide], n_tokens)
+        self.wide_values = _values(tokens.values, wide)
+        # The others: each occurrence of an attribute becomes one entry for each label it has a weight with.
+        start, stop = layout.attribute_ptr[tokens.ids[~wide]], layout.attribute_ptr[tokens.ids[~wide] + 1]
+        n_each = stop - start
+        number = np.full(len(layout.attributes), -1, np.int32)
+        number[layout.narrow_features] = np.arange(len(layout.narrow_features))
+        self.narrow_ids = number[np.repeat(start, n_each) + counting(n_each)]
+        self.narrow_ptr = _pointers(np.repeat(token[~wide], n_each), n_tokens)
+        narrow_values = _values(tokens.values, ~wide)
+        self.narrow_values = np.repeat(narrow_values, n_each) if len(narrow_values) else narrow_values
+        self.edge_token_ptr, self.edge_ids = np.zeros(n_tokens + 1, np.int64), np.empty(0, np.int32)
+        if tokens.edges is not None:
+            self.edge_token_ptr, self.edge_ids = tokens.edges.token_ptr, tokens.edges.ids
+
+    @property
+    def arrays(self) -> Any:
+        """A tuple of arrays in the order of the kernels' arguments."""
+        return (
+            self.wide_ptr, self.wide_ids, self.wide_values, self.narrow_ptr, self.narrow_ids, self.narrow_values,
+        )  # fmt: skip
+
+    @property
+    def edge_arrays(self) -> Any:
+        """The same for the edge attributes."""
+        return self.edge_token_ptr, self.edge_ids
+
+
+class Allowed(NamedTuple):
+    """Label pairs (S, S), first labels (S,) and last labels (S,) that may occur."""
+
+    pairs: NDArray[np.bool_]
+    start: NDArray[np.bool_]
+    end: NDArray[np.bool_]
+
+
+class ChainWeights:
+    """A weight vector laid out for the kernels, in float32; -inf for what is not allowed."""
+
+    def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None = None) -> None:
+        S = layout.n_labels
+        n_transitions = len(layout.transitions)
+        log_transition = np.zeros(S * S, np.float32)
+        log_transition[layout.transitions] = weights[:n_transitions]
+        if allowed is not None:
+            log_transition[~allowed.pairs.reshape(-1)] = -np.inf
+        self.log_transition = log_transition.reshape(S, S)
+        self.potentials = chain.chain_potentials(np.zeros((1, 1, S), np.float32), self.log_transition)
+        state = weights[n_transitions : layout.first_edge].astype(np.float32)
+        self.edge = weights[layout.first_edge :].astype(np.float32)
+        self.edge_ptr, self.edge_pairs = layout.edge_ptr, layout.edge_pairs
+        self.narrow = state[layout.narrow_features]
+        self.narrow_labels = layout.labels[layout.narrow_features]
+        self.start, self.end = np.zeros((2, layout.wide_shape[1]), np.float32)
+        if allowed is not None:
+            self.start[:S][~allowed.start] = -np.inf
+            self.end[:S][~allowed.end] = -np.inf
+        self.wide = np.zeros(layout.wide_shape, np.float32)
+        self.wide.reshape(-1)[layout.wide_places] = state[layout.wide_features]
+
+    @property
+    def arrays(self) -> Any:
+        """A tuple of arrays in the order of the kernels' arguments."""
+        return self.wide, self.narrow, self.narrow_labels
+
+    @property
+    def edge_arrays(self) -> Any:
+        """The same for the edge features."""
+        return self.edge_ptr, self.edge_pairs, self.edge
+
+
+def _distinct(keys: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """The distinct keys below n, sorted; by marking them where that takes less than a gigabyte."""
+    if n > 1 << 30:
+        return np.unique(keys)
+    marks = np.zeros(n, bool)
+    marks[keys] = True
+    return np.flatnonzero(marks)
+
+
+def _pointers(token: NDArray[np.int64], n_tokens: int) -> NDArray[np.int64]:
+    """Where each token's entries begin, from the sorted token of each entry."""
+    return np.concatenate([[0], np.cumsum(np.bincount(token, minlength=n_tokens))]).astype(np.int64)
+
+
+def counting(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0, 1, ..., lengths[0]-1, 0, 1, ..., lengths[1]-1, ..."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _values(values: NDArray[np.float32] | None, which: NDArray[np.bool_]) -> NDArray[np.float32]:
+    return np.empty(0, np.float32) if values is None else values[which]

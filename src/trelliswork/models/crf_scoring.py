@@ -1,0 +1,76 @@
+"""From attributes and weights of a CRF to the potentials of its chains, batch by batch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.features.attributes import Attributes
+from trelliswork.inference import chain, threads
+from trelliswork.inference.chain import crf_kernels, edge_kernels
+from trelliswork.learning.crf_layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, Tokens
+
+compiled: Any = crf_kernels  # mypy cannot count starred arguments
+compiled_edges: Any = edge_kernels
+BATCH_TOKENS = 20_000  # tokens that are scored and decoded together
+BATCH_EDGES = 1 << 24  # transition scores that are held together, where each position has its own
+
+
+def tokens_of(attributes: Attributes) -> Tokens:
+    """Attributes as the learner takes them."""
+    edges = None if attributes.edges is None else tokens_of(attributes.edges)
+    return Tokens(attributes.offsets, attributes.token_ptr, attributes.ids, attributes.values, edges)
+
+
+class Scorer:
+    """Sentences that are scored under one layout, perhaps with several weight vectors one after the other."""
+
+    def __init__(self, attributes: Attributes, layout: FeatureLayout, allowed: Allowed | None) -> None:
+        self._tokens = ScoredTokens(tokens_of(attributes), layout)
+        self._layout, self._allowed = layout, allowed
+        self.lengths = np.diff(attributes.offsets)
+        self._costs = np.diff(attributes.token_ptr)
+
+    def potentials(self, weights: Floats, ruled_out: NDArray[np.bool_] | None = None) -> Iterator[chain.Potentials]:
+        """Scores of batches of sentences, in their order; -inf for labels ``ruled_out`` (n_tokens, S)."""
+        if len(self._costs) == 0:
+            return
+        w = ChainWeights(weights, self._layout, self._allowed)
+        S, width = self._layout.n_labels, w.wide.shape[1]
+        scores = np.empty((len(self._costs), width), np.float32)
+        threads.run(
+            lambda start, stop: compiled.scores(start, stop, *self._tokens.arrays, *w.arrays, S, scores, start * width),
+            threads.cut(self._costs, least=threads.LEAST_WORK // width),
+        )
+        offsets = self._tokens.offsets
+        scores[offsets[:-1]] += w.start
+        scores[offsets[1:] - 1] += w.end
+        if ruled_out is not None:
+            scores[:, :S][ruled_out] = -np.inf
+        for first, last in self._batches():
+            size = self.lengths[first:last]
+            log_unary = np.zeros((len(size), size.max(), S), np.float32)
+            log_unary[np.arange(size.max()) < size[:, None]] = scores[offsets[first] : offsets[last], :S]
+            pairwise = w.log_transition
+            if self._layout.n_edge_attributes:
+                pairwise = np.zeros((len(size), size.max() - 1, S, S), np.float32)
+                for b in range(len(size)):
+                    compiled_edges.edge_scores(
+                        offsets[first + b], offsets[first + b + 1], *self._tokens.edge_arrays, *w.edge_arrays,
+                        w.log_transition, pairwise[b],
+                    )  # fmt: skip
+            yield chain.chain_potentials(log_unary, pairwise, size, check_values=False)
+
+    def _batches(self) -> Iterator[tuple[int, int]]:
+        """Ranges of sentences: as many as fit when all are padded to the longest."""
+        most = BATCH_TOKENS
+        if self._layout.n_edge_attributes:
+            most = max(1, min(most, BATCH_EDGES // self._layout.n_labels**2))
+        first = 0
+        while first < len(self.lengths):
+            ahead = self.lengths[first : first + most]
+            widest = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
+            last = first + max(1, int(np.searchsorted(widest, most, side="right")))
+            yield first, last
+            first = last

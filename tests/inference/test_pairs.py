@@ -1,0 +1,212 @@
+"""Second-order chains against enumeration; beams, impossible sentences, threads."""
+
+from itertools import pairwise, product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.inference import threads
+from trelliswork.inference.chain import chain_potentials, expectations, pairs
+
+
+class Sentences(NamedTuple):
+    log_emission: np.ndarray  # (n_tokens, S)
+    offsets: np.ndarray  # (N + 1,)
+    log_trigram: np.ndarray  # (S + 1, S + 1, S + 1)
+
+
+@st.composite
+def sentences(draw, possible: bool = False) -> Sentences:
+    """At most 5 sentences of at most 5 tokens, empty ones too, and 3 labels; scores small and huge, some -inf."""
+    lengths = draw(st.lists(st.integers(0, 5), min_size=1, max_size=5))
+    S = draw(st.integers(1, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    log_emission = rng.normal(size=(sum(lengths), S)) * draw(st.sampled_from([0.0, 1.0, 30.0, 1e4]))
+    log_trigram = rng.normal(size=(S + 1,) * 3) * draw(st.sampled_from([0.0, 1.0, 30.0, 1e4]))
+    if draw(st.booleans()):
+        log_emission[rng.random(log_emission.shape) < 0.4] = -np.inf
+        log_trigram[rng.random(log_trigram.shape) < draw(st.sampled_from([0.1, 0.4]))] = -np.inf
+    if possible:
+        log_emission[np.isneginf(log_emission[:, 0]), 0] = 0
+        log_trigram[np.isneginf(log_trigram)] = -50
+    return Sentences(log_emission, np.concatenate([[0], np.cumsum(lengths)]), log_trigram)
+
+
+def enumerate_paths(log_emission, log_trigram):
+    """All labellings of one sentence (S^T, T) and their scores (S^T,)."""
+    T, S = log_emission.shape
+    paths = list(product(range(S), repeat=T))
+    scores = []
+    for path in paths:
+        full = (S, S, *path, S)
+        score = sum(log_trigram[full[t : t + 3]] for t in range(T + 1))
+        scores.append(score + sum(log_emission[t, c] for t, c in enumerate(path)))
+    return np.array(paths, int).reshape(len(paths), T), np.array(scores, float)
+
+
+def each(case):
+    """Enumerate every sentence: number, tokens, labellings, scores."""
+    for n, (start, stop) in enumerate(pairwise(case.offsets)):
+        yield n, slice(start, stop), *enumerate_paths(case.log_emission[start:stop], case.log_trigram)
+
+
+def log_sum(scores):
+    top = scores.max()
+    return top if top == -np.inf else top + np.log(np.exp(scores - top).sum())
+
+
+@given(sentences())
+def test_sums_match_enumeration(case):
+    evidence, marginals = pairs.forward_backward(*case)
+    S = case.log_emission.shape[1]
+    for n, tokens, paths, scores in each(case):
+        log_z = log_sum(scores)
+        assert_allclose(evidence[n], log_z, rtol=1e-10, atol=1e-10)
+        weights = np.exp(scores - log_z) if log_z > -np.inf else np.zeros(len(scores))
+        want = np.einsum("n,ntc->tc", weights, (paths[:, :, None] == np.arange(S)).astype(float))
+        assert_allclose(marginals[tokens], want, atol=1e-7)  # scores of 1e5 have an ulp of 1e-11
+    assert_array_equal(pairs.log_evidence(*case), evidence)
+
+
+@given(sentences(possible=True))
+def test_viterbi_matches_enumeration(case):
+    labels, best = pairs.viterbi(*case)
+    for n, tokens, paths, scores in each(case):
+        assert_allclose(best[n], scores.max(), rtol=1e-10, atol=1e-10)
+        found = int(np.flatnonzero((paths == labels[tokens]).all(axis=1))[0])
+        assert_allclose(scores[found], scores.max(), rtol=1e-10, atol=1e-10)
+
+
+@given(sentences())
+def test_viterbi_finds_a_path_or_says_that_there_is_none(case):
+    top = [scores.max() for _, _, _, scores in each(case)]
+    if -np.inf in top:
+        with pytest.raises(ImpossibleError, match=f"labelling of sequence {top.index(-np.inf)} has probability zero"):
+            pairs.viterbi(*case)
+    else:
+        assert_allclose(pairs.viterbi(*case)[1], top, rtol=1e-10, atol=1e-10)
+
+
+@given(sentences(possible=True))
+def test_a_wide_beam_is_exact(case):
+    for exact, beamed in zip(pairs.viterbi(*case), pairs.viterbi(*case, beam=1e9), strict=True):
+        assert_array_equal(exact, beamed)
+    for exact, beamed in zip(pairs.forward_backward(*case), pairs.forward_backward(*case, beam=1e9), strict=True):
+        assert_array_equal(exact, beamed)
+
+
+@given(sentences(possible=True), st.sampled_from([0.01, 1.0, 5.0]))
+def test_a_narrow_beam_gives_bounds(case, beam):
+    exact, _ = pairs.forward_backward(*case)
+    evidence, marginals = pairs.forward_backward(*case, beam=beam)
+    assert (evidence <= exact + 1e-9 * (1 + np.abs(exact))).all()
+    assert_allclose(marginals.sum(axis=1), 1, rtol=1e-7)
+    labels, best = pairs.viterbi(*case, beam=beam)
+    assert (best <= pairs.viterbi(*case)[1] + 1e-9).all()
+    for n, tokens, paths, scores in each(case):  # the score is the one of the labels
+        found = int(np.flatnonzero((paths == labels[tokens]).all(axis=1))[0])
+        assert_allclose(best[n], scores[found], rtol=1e-10, atol=1e-10)
+
+
+@given(sentences())
+def test_a_beam_never_makes_a_sentence_impossible(case):
+    exact, beamed = pairs.log_evidence(*case), pairs.log_evidence(*case, beam=0.01)
+    assert_array_equal(exact > -np.inf, beamed > -np.inf)
+    if (exact > -np.inf).all():
+        assert (pairs.viterbi(*case, beam=0.01)[1] <= exact + 1e-9 * (1 + np.abs(exact))).all()
+
+
+def test_a_sentence_that_the_beam_leaves_without_a_path_is_decoded_without_it():
+    """Label 0 begins best and cannot end."""
+    log_trigram = np.zeros((3, 3, 3))
+    log_trigram[2, 0, 2] = -np.inf
+    case = np.array([[0.0, -9.0]]), np.array([0, 1]), log_trigram
+    labels, scores = pairs.viterbi(*case, beam=1)
+    assert (labels.tolist(), scores.tolist()) == ([1], [-9])
+    evidence, marginals = pairs.forward_backward(*case, beam=1)
+    assert_array_equal(evidence, [-9])
+    assert_array_equal(marginals, [[0, 1]])
+
+
+def test_no_sentence_is_no_work():
+    nothing = np.zeros((0, 2)), np.array([0]), np.zeros((3, 3, 3))
+    assert [x.shape for x in (*pairs.viterbi(*nothing), *pairs.forward_backward(*nothing))] == [
+        (0,),
+        (0,),
+        (0,),
+        (0, 2),
+    ]
+
+
+def test_the_beam_leaves_states_out():
+    """The better first label leads to the worse path: a beam of 1 nat loses it, one of 3 keeps it."""
+    log_trigram = np.zeros((3, 3, 3))
+    log_trigram[2, 0, 2] = -5
+    case = np.array([[0.0, -2.0]]), np.array([0, 1]), log_trigram
+    assert_array_equal(pairs.viterbi(*case, beam=3)[0], [1])
+    assert_array_equal(pairs.viterbi(*case, beam=1)[0], [0])
+    assert_allclose(pairs.log_evidence(*case, beam=3), np.logaddexp(-5, -2))
+    assert_allclose(pairs.log_evidence(*case, beam=1), -5)
+
+
+def test_an_impossible_sentence_has_no_evidence_and_no_marginals():
+    log_emission = np.array([[0.0, 0.0], [-np.inf, -np.inf], [0.0, 0.0], [-1.0, -np.inf]])
+    evidence, marginals = pairs.forward_backward(log_emission, np.array([0, 3, 4]), np.zeros((3, 3, 3)))
+    assert_array_equal(evidence, [-np.inf, -1])
+    assert_array_equal(marginals, [[0, 0], [0, 0], [0, 0], [1, 0]])
+    assert_array_equal(pairs.log_evidence(np.zeros((1, 1)), np.array([0, 1]), np.full((2, 2, 2), -np.inf)), [-np.inf])
+
+
+def test_a_chain_that_forgets_one_label_is_first_order():
+    """With p(c | a, b) = p(c | b) the pair states give what the linear chain gives."""
+    rng = np.random.default_rng(1)
+    S, T = 4, 30
+    log_start, log_pairwise, log_end = rng.normal(size=S), rng.normal(size=(S, S)), rng.normal(size=S)
+    log_trigram = np.full((S + 1,) * 3, -np.inf)
+    log_trigram[S, S, :S] = log_start
+    log_trigram[:, :S, :S] = log_pairwise
+    log_trigram[:, :S, S] = log_end
+    log_emission = rng.normal(size=(T, S))
+    log_unary = log_emission.copy()
+    log_unary[0] += log_start
+    log_unary[-1] += log_end
+    log_z, want = expectations(chain_potentials(log_unary[None], log_pairwise))
+    evidence, marginals = pairs.forward_backward(log_emission, np.array([0, T]), log_trigram)
+    assert_allclose(evidence, log_z, rtol=1e-10)
+    assert_allclose(marginals, want.marginals[0], atol=1e-10)
+
+
+def test_results_do_not_depend_on_threads():
+    rng = np.random.default_rng(2)
+    lengths = rng.integers(1, 30, 60)
+    log_emission = rng.normal(size=(lengths.sum(), 12))
+    log_emission[rng.random(log_emission.shape) < 0.3] = -np.inf
+    log_emission[:, 0] = 0
+    offsets, log_trigram = np.concatenate([[0], np.cumsum(lengths)]), rng.normal(size=(13, 13, 13))
+    results = []
+    for n in (1, 3):
+        with threads.num_threads(n):
+            results.append([*pairs.forward_backward(log_emission, offsets, log_trigram, beam=4.0)])
+            results[-1] += [*pairs.viterbi(log_emission, offsets, log_trigram)]
+    assert len(pairs._ranges(offsets, np.arange(0, 12 * lengths.sum() + 1, 12), cost=2)) > 1
+    for one, three in zip(*results, strict=True):
+        assert_array_equal(one, three)
+
+
+def test_bad_input_is_refused():
+    good = np.zeros((3, 2)), np.array([0, 3]), np.zeros((3, 3, 3))
+    with pytest.raises(ShapeError, match=r"log_trigram must have shape \(S\+1, S\+1, S\+1\), got \(2, 2, 2\)"):
+        pairs.viterbi(good[0], good[1], np.zeros((2, 2, 2)))
+    with pytest.raises(ShapeError, match="rise from 0 to n_tokens=3"):
+        pairs.viterbi(good[0], np.array([0, 2]), good[2])
+    with pytest.raises(ShapeError, match="rise from 0"):
+        pairs.viterbi(good[0], np.array([0, 2, 1, 3]), good[2])
+    with pytest.raises(ValueRangeError, match="beam must be a positive number of nats"):
+        pairs.log_evidence(*good, beam=0)
+    with pytest.raises(ValueRangeError, match="log_emission must hold finite scores or -inf"):
+        pairs.log_evidence(np.full((3, 2), np.nan), *good[1:])

@@ -1,0 +1,519 @@
+"""Stochastic training against dense numpy, enumeration and L-BFGS."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Labelling, Tokens
+from trelliswork.learning.crf_objective import ChainObjective
+from trelliswork.learning.lbfgs import lbfgs
+from trelliswork.learning.online import FORGET, OnlineChain, OnlineState
+
+
+def random_tokens(rng, lengths, n_attributes, *, real=False):
+    n_each = rng.integers(0, min(n_attributes, 4) + 1, int(np.sum(lengths)))
+    ids = np.concatenate([*(rng.choice(n_attributes, n, replace=False) for n in n_each), []]).astype(np.int32)
+    ptr = [np.concatenate([[0], np.cumsum(n)]).astype(np.int64) for n in (lengths, n_each)]
+    return Tokens(*ptr, ids, rng.normal(size=len(ids)).astype(np.float32) if real else None)
+
+
+def random_case(seed, *, n_labels=4, n_attributes=9, n_sentences=11, real=False, kind="observed"):
+    """Tokens, gold and a layout; "observed" has dense rows with holes as well as single weights."""
+    rng = np.random.default_rng(seed)
+    tokens = random_tokens(rng, rng.integers(1, 7, n_sentences), n_attributes, real=real)
+    gold = rng.integers(0, n_labels, tokens.offsets[-1]).astype(np.int32)
+    if kind == "all_pairs":
+        return tokens, gold, FeatureLayout.all_pairs(n_attributes, n_labels)
+    return tokens, gold, FeatureLayout.observed(tokens, Labelling(gold), n_attributes, n_labels)
+
+
+def limits(rng, tokens, gold, n_labels):
+    """Some labels and pairs forbidden, but none that is gold."""
+    allowed = Allowed(*(rng.random(shape) < 0.4 for shape in ((n_labels, n_labels), n_labels, n_labels)))
+    for start, stop in pairwise(tokens.offsets.tolist()):
+        allowed.pairs[gold[start : stop - 1], gold[start + 1 : stop]] = True
+        allowed.start[gold[start]] = allowed.end[gold[stop - 1]] = True
+    return allowed
+
+
+def features(tokens, layout, start, labels):
+    """The dense feature vector of a labelled sentence."""
+    phi, n = np.zeros(layout.n_features), len(layout.transitions)
+    for i, j in pairwise(labels):
+        phi[:n] += layout.transitions == i * layout.n_labels + j
+    for i, label in enumerate(labels, start):
+        for at in range(tokens.token_ptr[i], tokens.token_ptr[i + 1]):
+            value = 1.0 if tokens.values is None else tokens.values[at]
+            phi[n:] += value * ((layout.attributes == tokens.ids[at]) & (layout.labels == label))
+    return phi
+
+
+def labellings(n_labels, length, allowed=None, within=None):
+    for y in product(range(n_labels), repeat=length):
+        good = allowed is None or (
+            allowed.start[y[0]] and allowed.end[y[-1]] and all(map(allowed.pairs.item, y, y[1:]))
+        )
+        if good and (within is None or all(within[t, j] == 0 for t, j in enumerate(y))):
+            yield y
+
+
+def log_sum(tokens, layout, w, start, paths):
+    """log sum exp of the scores of paths, and the expected features."""
+    phi = np.array([features(tokens, layout, start, y) for y in paths])
+    scores = phi @ w
+    log_z = np.logaddexp.reduce(scores)
+    return log_z, np.exp(scores - log_z) @ phi
+
+
+def objective_of(case, **options):
+    return ChainObjective(*case, **options)
+
+
+def batches_of(n_sentences, batch_size, seed, epoch):
+    order = np.random.default_rng((seed, epoch)).permutation(n_sentences)
+    return [order[k : k + batch_size] for k in range(0, n_sentences, batch_size)]
+
+
+def dense_sgd(case, w, n_epochs, *, rate, l2, batch_size, seed, weights, allowed=None):
+    """Every step and every average spelled out; returns the last weights, the average and the last epoch's losses."""
+    tokens, gold, layout = case
+    N = len(tokens.offsets) - 1
+    decay, step, mean, losses = 2 * l2 / N, 0, w, 0.0
+    for epoch in range(n_epochs):
+        seen, losses = [], 0.0
+        for batch in batches_of(N, batch_size, seed, epoch):
+            lengths = np.diff(tokens.offsets)[batch]
+            which = np.concatenate([np.arange(tokens.offsets[n], tokens.offsets[n + 1]) for n in batch])
+            part = (tokens.take(which, lengths), gold[which], layout)
+            value, gradient = objective_of(part, weights=weights[batch], allowed=allowed)(w)
+            eta = rate / (1 + decay * rate * step) ** 0.75
+            w = w - eta * (gradient / len(batch) + decay * w)
+            seen.append(w)
+            losses += value
+            step += 1
+        share = (FORGET + 1) / (epoch + 1 + FORGET)
+        mean = (1 - share) * mean + share * np.mean(seen, axis=0)
+    return w, mean, losses
+
+
+@pytest.mark.parametrize("kind", ["observed", "all_pairs"])
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("n_labels", [2, 4, 9, 17])
+def test_one_step_over_all_sentences_is_a_step_along_the_gradient(kind, real, n_labels):
+    case = random_case(1, n_labels=n_labels, real=real, kind=kind, n_sentences=30)
+    layout, rng = case[2], np.random.default_rng(5)
+    alpha, w = rng.uniform(0, 2, 30), rng.normal(size=layout.n_features)
+    value, gradient = objective_of(case, l2=3.0, weights=alpha)(w)
+    online = OnlineChain(*case, kind="sgd", l2=3.0, weights=alpha, batch_size=30, rate=0.5)
+    online.load(w)
+    loss = online.epoch()
+    assert_allclose(online.current(), w - 0.5 * gradient / 30, rtol=1e-5, atol=1e-5)
+    assert_allclose(online.average(), online.current(), rtol=1e-6)
+    assert_allclose(loss, value - 3 * w @ w + 3 * online.current() @ online.current(), rtol=1e-5)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    batch_size=st.integers(1, 12),
+    l2=st.sampled_from([0.0, 0.3, 5.0]),
+    real=st.booleans(),
+    kind=st.sampled_from(["observed", "all_pairs"]),
+    limited=st.booleans(),
+)
+def test_weights_and_average_of_many_steps_equal_dense_ones(seed, batch_size, l2, real, kind, limited):
+    case = random_case(seed, n_labels=5, n_attributes=20, real=real, kind=kind)
+    rng = np.random.default_rng(seed)
+    options = {"l2": l2, "rate": 0.3, "batch_size": batch_size, "seed": 7, "weights": rng.uniform(0, 2, 11)}
+    options["allowed"] = limits(rng, *case[:2], 5) if limited else None
+    w = rng.normal(size=case[2].n_features)
+    online = OnlineChain(*case, kind="sgd", **options)
+    online.load(w)
+    for _ in range(3):
+        loss = online.epoch()
+    want, want_mean, losses = dense_sgd(case, w, 3, **options)
+    assert_allclose(online.current(), want, rtol=1e-4, atol=1e-4)
+    assert_allclose(online.average(), want_mean, rtol=1e-4, atol=1e-4)
+    assert_allclose(loss, losses + l2 * want @ want, rtol=1e-3, atol=1e-3)
+
+
+def test_strong_decay_is_folded_and_loses_no_digits():
+    # eta lambda = 0.6 at first: the scalar of the weights passes every bound within a few steps.
+    case = random_case(3, n_sentences=1000)
+    options = {"l2": 300.0, "rate": 1.0, "batch_size": 1, "seed": 0, "weights": np.ones(1000)}
+    online = OnlineChain(*case, kind="sgd", **options)
+    online.epoch()
+    want, want_mean, _ = dense_sgd(case, np.zeros(case[2].n_features), 1, **options)
+    assert_allclose(online.current(), want, rtol=1e-4, atol=1e-5)
+    assert_allclose(online.average(), want_mean, rtol=1e-4, atol=1e-5)
+
+
+def sampled_case(n_sentences=400, n_labels=5, n_attributes=40):
+    """Sentences labelled by a random CRF-like rule: attributes speak for labels, with noise."""
+    rng = np.random.default_rng(0)
+    tokens = random_tokens(rng, rng.integers(3, 12, n_sentences), n_attributes)
+    votes = rng.normal(size=(n_attributes, n_labels)) * 1.5
+    noise = rng.gumbel(size=(tokens.offsets[-1], n_labels))
+    gold = np.array(
+        [
+            (votes[tokens.ids[a:b]].sum(axis=0) + noise[i]).argmax()
+            for i, (a, b) in enumerate(pairwise(tokens.token_ptr))
+        ]
+    )
+    return tokens, gold.astype(np.int32), FeatureLayout.all_pairs(n_attributes, n_labels)
+
+
+def test_sgd_comes_near_the_optimum():
+    case = sampled_case()
+    objective = objective_of(case, l2=1.0)
+    _, report = lbfgs(objective, np.zeros(case[2].n_features))
+    online = OnlineChain(*case, kind="sgd", l2=1.0)
+    first = online.epoch()
+    assert online.rate > 0
+    for _ in range(19):
+        last = online.epoch()
+    assert last < first
+    assert report.value <= objective(online.average())[0] <= 1.005 * report.value
+    assert objective(online.average())[0] < objective(online.current())[0]  # averaging pays
+
+
+def test_the_chosen_rate_is_the_best_of_its_neighbours():
+    case = sampled_case(200)
+    online = OnlineChain(*case, kind="sgd", l2=1.0)
+    online.epoch()
+    chosen = online.rate
+    fresh = OnlineChain(*case, kind="sgd", l2=1.0)
+    sample = np.random.default_rng((0, 1 << 32)).permutation(200)
+    losses = []
+    for rate in (chosen / 2, chosen, 2 * chosen):
+        losses.append(fresh._pass(sample, rate, 0)[0])
+        fresh.load(np.zeros(case[2].n_features))
+    assert losses[1] == min(losses)
+    given = OnlineChain(*case, kind="sgd", l2=1.0, rate=chosen)
+    given.epoch()
+    assert_array_equal(given.current(), online.current())  # trying rates leaves nothing behind
+
+
+def dense_perceptron(case, n_epochs, *, weights, seed=0, batch_size=1, allowed=None):
+    tokens, gold, layout = case
+    w, seen, wrong = np.zeros(layout.n_features), [], []
+    for epoch in range(n_epochs):
+        wrong.append(0)
+        for batch in batches_of(len(tokens.offsets) - 1, batch_size, seed, epoch):
+            update = np.zeros_like(w)
+            for n in batch:
+                start, stop = tokens.offsets[n], tokens.offsets[n + 1]
+                paths = [y[::-1] for y in product(range(layout.n_labels), repeat=int(stop - start))]  # ties: last first
+                good = set(labellings(layout.n_labels, int(stop - start), allowed))
+                paths = [y for y in paths if y in good]
+                best = max(paths, key=lambda y: features(tokens, layout, start, y) @ w)
+                y = gold[start:stop].tolist()
+                wrong[-1] += sum(a != b for a, b in zip(y, best, strict=True))
+                difference = features(tokens, layout, start, y) - features(tokens, layout, start, best)
+                update += weights[n] * difference
+            w = w + update
+            seen.append(w)
+    return w, np.mean(seen, axis=0), wrong
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("kind", ["observed", "all_pairs"])
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_the_perceptron_equals_a_naive_one(kind, batch_size, limited):
+    rng = np.random.default_rng(4)
+    tokens = random_tokens(rng, rng.integers(1, 5, 12), 6)
+    gold = rng.integers(0, 3, tokens.offsets[-1]).astype(np.int32)
+    layout = (
+        FeatureLayout.all_pairs(6, 3) if kind == "all_pairs" else FeatureLayout.observed(tokens, Labelling(gold), 6, 3)
+    )
+    case, alpha = (tokens, gold, layout), rng.integers(0, 3, 12).astype(float)  # whole numbers: ties stay ties
+    allowed = limits(rng, tokens, gold, 3) if limited else None
+    online = OnlineChain(*case, kind="perceptron", weights=alpha, batch_size=batch_size, seed=3, allowed=allowed)
+    wrong = [online.epoch() for _ in range(4)]
+    want, want_mean, want_wrong = dense_perceptron(
+        case, 4, weights=alpha, seed=3, batch_size=batch_size or 1, allowed=allowed
+    )
+    assert wrong == want_wrong
+    assert_array_equal(online.current(), want)
+    assert_allclose(online.average(), want_mean, rtol=1e-6, atol=1e-6)
+
+
+def test_the_perceptron_separates_what_is_separable():
+    # The labels are the best ones of random weights, transitions too.
+    rng = np.random.default_rng(0)
+    tokens = random_tokens(rng, rng.integers(2, 9, 60), 12)
+    truth = rng.normal(size=12 * 4 + 16)
+    layout = FeatureLayout.all_pairs(12, 4)
+    teacher = OnlineChain(tokens, np.zeros(tokens.offsets[-1], np.int32), layout, kind="perceptron")
+    teacher.load(truth * 5)
+    gold = np.concatenate([decode(teacher, s) for s in range(60)])
+    online = OnlineChain(tokens, gold, layout, kind="perceptron")
+    wrong = [online.epoch() for _ in range(100)]
+    assert wrong[0] > 50
+    assert wrong[-1] == 0
+    before = online.current()
+    online.epoch()
+    assert_array_equal(online.current(), before)
+
+
+def decode(online, s):
+    """Best labels of a sentence, by enumeration-free dynamic programming in numpy."""
+    data, layout, w = online._data, online.layout, online.current()
+    start, stop = data.offsets[s], data.offsets[s + 1]
+    n, S = len(layout.transitions), layout.n_labels
+    state = w[n:].reshape(-1, S)
+    unary = np.zeros((stop - start, S))
+    for t in range(stop - start):
+        at = slice(data.wide_ptr[start + t], data.wide_ptr[start + t + 1])
+        unary[t] = state[data.wide_ids[at] // 3].sum(axis=0)
+    delta, back = unary[0], []
+    for row in unary[1:]:
+        scores = delta[:, None] + w[:n].reshape(S, S)
+        back.append(scores.argmax(axis=0))
+        delta = scores.max(axis=0) + row
+    path = [int(delta.argmax())]
+    for pointers in reversed(back):
+        path.append(int(pointers[path[-1]]))
+    return np.array(path[::-1], np.int32)
+
+
+def partial_case(seed, limited, n_labels=3, n_sentences=6):
+    """Every other sentence partially labelled: random sets that hold a hidden gold label."""
+    rng = np.random.default_rng(seed)
+    tokens = random_tokens(rng, rng.integers(1, 5, n_sentences), 5, real=bool(seed % 2))
+    hidden = rng.integers(0, n_labels, tokens.offsets[-1]).astype(np.int32)
+    layout = FeatureLayout.observed(tokens, Labelling(hidden), 5, n_labels)
+    sets = np.where(rng.random((len(hidden), n_labels)) < 0.5, 0, -np.inf).astype(np.float32)
+    sets[np.arange(len(hidden)), hidden] = 0
+    gold = hidden.copy()
+    for s in range(0, n_sentences, 2):
+        gold[tokens.offsets[s] : tokens.offsets[s + 1]] = -1
+    which = rng.permutation(len(hidden)).astype(np.int32)
+    ids = np.argsort(which).astype(np.int32)  # sets[which][ids] = sets
+    ids[gold >= 0] = -1
+    allowed = limits(rng, tokens, hidden, n_labels) if limited else None
+    options = {"sets": sets[which], "set_ids": ids, "allowed": allowed}
+    return (tokens, gold, layout), sets, options, rng
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("size", [1.0, 60.0, 1000.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_partial_labels_against_enumeration(seed, size, limited):
+    case, sets, options, rng = partial_case(seed, limited)
+    tokens, gold, layout = case
+    w, alpha = rng.normal(size=layout.n_features) * size, rng.uniform(0.5, 2, 6)
+    value, gradient = 0.0, np.zeros_like(w)
+    for s, (start, stop) in enumerate(pairwise(tokens.offsets.tolist())):
+        free = labellings(layout.n_labels, stop - start, options["allowed"])
+        if gold[start] == -1:
+            inside = labellings(layout.n_labels, stop - start, options["allowed"], sets[start:stop])
+        else:
+            inside = [gold[start:stop].tolist()]
+        for sign, paths in ((1, free), (-1, inside)):
+            log_z, expected = log_sum(tokens, layout, w, start, paths)
+            value += sign * alpha[s] * log_z
+            gradient += sign * alpha[s] * expected
+    online = OnlineChain(*case, kind="sgd", weights=alpha, batch_size=6, rate=6.0, **options)
+    online.load(w)
+    loss = online.epoch()
+    assert_allclose(loss, value, rtol=1e-4, atol=1e-5 * size)
+    assert_allclose(w - online.current(), gradient, rtol=1e-4, atol=2e-5 * (1 + size))
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("seed", [0, 2, 4, 6])
+def test_a_perceptron_step_with_partial_labels(seed, limited):
+    case, sets, options, rng = partial_case(seed, limited)
+    tokens, gold, layout = case
+    w = rng.normal(size=layout.n_features)
+    want, wrong = w.copy(), 0
+    for start, stop in pairwise(tokens.offsets.tolist()):
+        row, free = slice(start, stop), labellings(layout.n_labels, stop - start, options["allowed"])
+        inside = list(labellings(layout.n_labels, stop - start, options["allowed"], sets[row]))
+
+        def best(paths, start=start):
+            return max(paths, key=lambda y: features(tokens, layout, start, y) @ w)
+
+        found = best(free)
+        if gold[start] == -1:
+            wrong += sum(sets[start + t, j] != 0 for t, j in enumerate(found))
+            target = best(inside)
+        else:
+            wrong += sum(a != b for a, b in zip(gold[row], found, strict=True))
+            target = tuple(gold[row].tolist())
+        want += features(tokens, layout, start, target) - features(tokens, layout, start, found)
+    online = OnlineChain(*case, kind="perceptron", batch_size=6, **options)
+    online.load(w)
+    assert online.epoch() == wrong
+    assert_allclose(online.current(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_set_of_one_label_is_a_gold_label():
+    tokens, gold, layout = case = random_case(9, real=True)
+    sets = np.where(np.eye(4), 0, -np.inf).astype(np.float32)
+    hidden = np.full_like(gold, -1)
+    for kind in ("sgd", "perceptron"):
+        options = {"rate": 0.5, "l2": 0.2} if kind == "sgd" else {}
+        full = OnlineChain(*case, kind=kind, **options)
+        partial = OnlineChain(tokens, hidden, layout, kind=kind, sets=sets, set_ids=gold, **options)
+        assert_allclose([full.epoch() for _ in range(3)], [partial.epoch() for _ in range(3)], rtol=1e-4)
+        assert_allclose(full.average(), partial.average(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "perceptron"])
+def test_a_restored_run_goes_on_to_the_last_bit(kind):
+    case = sampled_case(60)
+    options = {"kind": kind, "seed": 5, "l2": 0.5 if kind == "sgd" else 0.0}
+    whole, first = OnlineChain(*case, **options), OnlineChain(*case, **options)
+    losses = [whole.epoch() for _ in range(5)]
+    for _ in range(2):
+        first.epoch()
+    state = first.state()
+    kept = {name: values.copy() for name, values in state.arrays().items()}
+    first.epoch()  # the state is a copy
+    numbers = state.numbers()
+    assert all(type(v) in (int, float) for v in numbers.values())
+    second = OnlineChain(*case, **options)
+    second.restore(OnlineState.from_parts(kept, numbers))
+    assert [second.epoch() for _ in range(3)] == losses[2:]
+    assert_array_equal(second.current(), whole.current())
+    assert_array_equal(second.average(), whole.average())
+    assert second.rate == whole.rate
+    whole.load(np.zeros(case[2].n_features))
+    assert whole.epoch() == losses[0]
+
+
+def test_seeds_differ():
+    case = sampled_case(60)
+    found = [OnlineChain(*case, kind="sgd", rate=0.5, seed=seed) for seed in (0, 1)]
+    assert found[0].epoch() != found[1].epoch()
+
+
+@pytest.mark.parametrize("kind", ["sgd", "perceptron"])
+def test_what_is_not_allowed_gets_no_update(kind):
+    tokens, gold, layout = random_case(2, n_labels=4, n_sentences=30, kind="all_pairs")
+    gold[:] = 0
+    pairs = np.ones((4, 4), bool)
+    pairs[2, 3] = pairs[1, 1] = False
+    allowed = Allowed(pairs, np.ones(4, bool), np.array([True, True, False, True]))
+    online = OnlineChain(tokens, gold, layout, kind=kind, allowed=allowed)
+    start = np.zeros(layout.n_features)
+    start[:16].reshape(4, 4)[~pairs] = 5.0  # tempting, if it were possible
+    start[4 * 3 + 3] = 1.0  # something to unlearn
+    online.load(start)
+    for _ in range(3):
+        online.epoch()
+    moved = (online.current() - start)[:16].reshape(4, 4)
+    assert_array_equal(moved[~pairs], 0)
+    assert (moved[pairs] != 0).any()
+
+
+@pytest.mark.parametrize("size", [30.0, 300.0, 1e4, 1e30])
+@pytest.mark.parametrize("limited", [False, True])
+def test_huge_scores_give_no_nan(size, limited):
+    tokens, gold, layout = case = random_case(6, n_labels=3, n_sentences=8)
+    rng = np.random.default_rng(1)
+    allowed = limits(rng, tokens, gold, 3) if limited else None
+    w = rng.normal(size=layout.n_features) * size
+    value, gradient = 0.0, np.zeros_like(w)
+    for start, stop in pairwise(tokens.offsets.tolist()):
+        log_z, expected = log_sum(tokens, layout, w, start, labellings(3, stop - start, allowed))
+        observed = features(tokens, layout, start, gold[start:stop].tolist())
+        value, gradient = value + log_z - observed @ w, gradient + expected - observed
+    online = OnlineChain(*case, kind="sgd", batch_size=8, rate=8.0, allowed=allowed)
+    online.load(w)
+    assert_allclose(online.epoch(), value, rtol=1e-4)
+    assert_allclose(online.current(), w - gradient, rtol=1e-5, atol=1e-4)
+    perceptron = OnlineChain(*case, kind="perceptron", allowed=allowed)
+    perceptron.load(w)
+    perceptron.epoch()
+    for found in (online, perceptron):
+        assert np.isfinite(found.average()).all()
+
+
+def test_a_run_that_diverges_says_so_and_goes_back():
+    tokens, gold, layout = random_case(6, n_sentences=20)
+    tokens = Tokens(tokens.offsets, tokens.token_ptr, tokens.ids, np.full(len(tokens.ids), 1e30, np.float32))
+    online = OnlineChain(tokens, gold, layout, kind="sgd", rate=1e15)
+    with pytest.raises(ValueRangeError, match="smaller rate"):
+        online.epoch()
+    assert_array_equal(online.current(), 0)
+    assert online.state().epochs == 0
+
+
+def test_tokens_without_attributes_and_single_tokens():
+    tokens = Tokens(np.array([0, 3, 4]), np.zeros(5, np.int64), np.empty(0, np.int32))
+    layout = FeatureLayout.observed(tokens, Labelling(np.array([0, 1, 1, 0], np.int32)), 0, 2)
+    for kind in ("sgd", "perceptron"):
+        online = OnlineChain(tokens, np.array([0, 1, 1, 0], np.int32), layout, kind=kind)
+        online.epoch()
+        assert np.isfinite(online.average()).all()
+
+
+SETS = {"sets": np.zeros((1, 4), np.float32), "set_ids": np.zeros(33, np.int32)}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"kind": "adam"}, ValueRangeError, "kind must be"),
+        ({"kind": "perceptron", "l2": 1.0}, ValueRangeError, "neither l2 nor rate"),
+        ({"kind": "perceptron", "rate": 1.0}, ValueRangeError, "neither l2 nor rate"),
+        ({"layout": FeatureLayout.all_pairs(5, 4, 1)}, ValueRangeError, "no edge attributes"),
+        ({"batch_size": 0}, ValueRangeError, "batch_size"),
+        ({"l2": -1.0}, ValueRangeError, "l2 must be"),
+        ({"rate": 11.0, "l2": 0.5}, ValueRangeError, "rate must lie between 0 and 11"),
+        ({"rate": 0.0}, ValueRangeError, "rate must lie"),
+        ({"weights": -np.ones(11)}, ValueRangeError, "weights of sentences"),
+        ({"gold": np.zeros(2, np.int32)}, ShapeError, "gold must have shape"),
+        ({"gold": np.full(33, 4, np.int32)}, ValueRangeError, "between 0 and 3"),
+        ({"gold": np.full(33, -1, np.int32)}, ValueRangeError, "need both sets and set_ids"),
+        ({"sets": np.zeros((1, 4))}, ValueRangeError, "need both sets and set_ids"),
+        ({**SETS, "sets": np.zeros((1, 3))}, ShapeError, "sets must have shape"),
+        ({**SETS, "sets": np.ones((1, 4))}, ValueRangeError, "0 .in the set. and -inf"),
+        ({**SETS, "gold": np.full(33, -1), "set_ids": np.ones(33, int)}, ValueRangeError, "between 0 and 0"),
+        ({**SETS, "gold": np.full(33, -1), "sets": np.full((1, 4), -np.inf)}, ValueRangeError, "empty set"),
+        (
+            {"allowed": Allowed(np.zeros((4, 4), bool), np.ones(4, bool), np.ones(4, bool))},
+            ValueRangeError,
+            "no labell",
+        ),
+        (
+            {
+                **SETS,
+                "gold": np.full(33, -1),
+                "allowed": Allowed(np.ones((4, 4), bool), np.ones(4, bool), np.zeros(4, bool)),
+            },
+            ValueRangeError,
+            "sentence 0 is both gold and allowed",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused(change, error, message):
+    rng = np.random.default_rng(0)
+    tokens = random_tokens(rng, np.full(11, 3), 5)
+    arguments = {"gold": np.zeros(33, np.int32), "kind": "sgd", "layout": FeatureLayout.all_pairs(5, 4), **change}
+    with pytest.raises(error, match=message):
+        OnlineChain(tokens, **arguments)
+
+
+def test_states_and_starts_that_do_not_fit_are_refused():
+    case = random_case(0)
+    online = OnlineChain(*case, kind="sgd", rate=0.1)
+    state = online.state()
+    with pytest.raises(ValueRangeError, match="lacks rate"):
+        OnlineState.from_parts(state.arrays(), {"epochs": 0, "steps": 0})
+    with pytest.raises(ShapeError, match="weights and mean"):
+        OnlineState.from_parts({"weights": np.zeros(3), "mean": np.zeros(2)}, state.numbers())
+    with pytest.raises(ShapeError, match="do not match"):
+        online.restore(OnlineState(np.zeros(1), np.zeros(1)))
+    with pytest.raises(ValueRangeError, match="finite numbers"):
+        online.load(np.full(case[2].n_features, np.nan))
+    empty = Tokens(np.array([0, 1, 1]), np.array([0, 1]), np.array([0], np.int32))
+    with pytest.raises(ValueRangeError, match="sentence 1 is empty"):
+        OnlineChain(empty, np.array([0], np.int32), FeatureLayout.all_pairs(1, 2), kind="sgd")
