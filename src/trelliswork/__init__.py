@@ -11,6 +11,7 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     "CRF": "trelliswork.models",
     "Corpus": "trelliswork.data",
+    "HMM": "trelliswork.models",
     "Distribution": "trelliswork.distributions",
     "LinearChain": "trelliswork.distributions",
     "Structure": "trelliswork.distributions",
@@ -31,6 +32,7 @@ _HOMES = {
 
 __all__ = [
     "CRF",
+    "HMM",
     "Corpus",
     "Distribution",
     "LinearChain",
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
     from trelliswork.distributions import Distribution, LinearChain, Structure
     from trelliswork.inference.threads import get_num_threads, num_threads, set_num_threads
     from trelliswork.learning import count_chain
-    from trelliswork.models import CRF, load
+    from trelliswork.models import CRF, HMM, load
 
 
 def __getattr__(name: str) -> object:

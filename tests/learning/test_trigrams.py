@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.chain import pairs
 from trelliswork.learning import trigrams
-from trelliswork.learning.trigrams import FlaggedLabels
 
 
 @st.composite
@@ -174,30 +173,6 @@ def test_the_second_order_is_learned():
         assert_allclose(q, 0.5, atol=0.05)
 
 
-def test_flags_split_labels():
-    labels, flags = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
-    flagged = FlaggedLabels.fit(labels, flags, 2)
-    assert_allclose(np.exp(flagged.log_flag), [[2.5 / 4, 1.5 / 4], [0.5 / 2, 1.5 / 2]])
-    assert flagged.n_states == 4
-    states = flagged.states(labels, flags)
-    assert_array_equal(states, [0, 0, 2, 3])
-    assert_array_equal(flagged.labels(states), labels)
-    spread = flagged.spread(np.log([[0.5, 0.25]]), np.array([1]))
-    assert_allclose(np.exp(spread), [[0, 0, 0.5 / 0.375, 0.25 / 0.75]])
-    assert_allclose(flagged.fold(np.array([[0.1, 0.2, 0.3, 0.4]])), [[0.4, 0.6]])
-
-
-def test_flags_that_say_nothing_change_nothing():
-    rng = np.random.default_rng(0)
-    labels, offsets, flags = rng.integers(0, 3, 60), np.arange(0, 61, 6), np.zeros(60, int)
-    flagged = FlaggedLabels.fit(labels, flags, 3, n_flags=1)
-    assert_allclose(flagged.log_flag, 0, atol=1e-12)
-    log_emission, model = rng.normal(size=(60, 3)), trigrams.fit(labels, offsets, 3)
-    assert_allclose(flagged.spread(log_emission, flags), log_emission)
-    again = trigrams.fit(flagged.states(labels, flags), offsets, flagged.n_states)
-    assert_allclose(again.log_trigram, model.log_trigram)
-
-
 def test_bad_input_is_refused():
     with pytest.raises(ShapeError, match=r"labels must have shape \(3,\), where offsets end, got \(2,\)"):
         trigrams.fit(np.array([0, 1]), np.array([0, 3]), 2)
@@ -209,5 +184,3 @@ def test_bad_input_is_refused():
         trigrams.fit_bigrams(np.array([], int), np.array([0]), 2)
     with pytest.raises(ValueRangeError, match="method must be 'kneser-ney' or 'deleted', got 'good-turing'"):
         trigrams.fit(np.array([0]), np.array([0, 1]), 2, method="good-turing")
-    with pytest.raises(ShapeError, match="flags must have one entry for each label"):
-        FlaggedLabels.fit(np.array([0, 1]), np.array([0]), 2)

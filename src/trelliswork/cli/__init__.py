@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trelliswork import __version__
-from trelliswork.cli import bench, data, demo, tag, train, warmup
+from trelliswork.cli import bench, data, demo, generate, inspect, tag, train, warmup
 from trelliswork.cli.running import report_errors, settings
 
 app = typer.Typer(
@@ -22,7 +22,9 @@ app.command("demo")(report_errors(demo.demo))
 app.add_typer(train.app, name="train")
 app.command("tag")(report_errors(tag.tag))
 app.command("evaluate")(report_errors(tag.evaluate))
-app.command("inspect")(report_errors(tag.inspect))
+app.command("inspect")(report_errors(inspect.inspect))
+app.command("score")(report_errors(generate.score))
+app.command("sample")(report_errors(generate.sample))
 app.add_typer(data.app, name="data")
 app.command("bench")(report_errors(bench.bench))
 app.command("warmup")(report_errors(warmup.warmup))

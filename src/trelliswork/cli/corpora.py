@@ -103,6 +103,42 @@ def read_labelled(path: str | None, layout: Layout) -> "tuple[Corpus | Attribute
     return _select(corpus, range(n_columns - 1)), corpus.sentences(n_columns - 1)
 
 
+def words_layout(path: str | None, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
+    """The layout of a file of which only words are read: the first of ``columns``, or the first column."""
+    chosen = FileFormat.columns if path is None else guess_format(path, format)
+    if chosen == FileFormat.text:
+        return Layout("text", [], None)
+    if chosen == FileFormat.conllu:
+        return Layout("conllu", columns.split(",")[:1] if columns else ["form"], None)
+    if chosen == FileFormat.crfsuite:
+        raise DataError(f"{path}: a file of ready attributes has no words.")
+    return Layout("columns", _numbers(columns)[:1] if columns else [0], None, " " if path is None else separator)
+
+
+def read_words(path: str | None, layout: Layout) -> "Corpus":
+    """The words of a file (of the bundled training part without one)."""
+    from trelliswork.data import Corpus, bundled, read_text
+
+    if path is None or path in bundled.SPLITS:
+        return Corpus.from_sentences([list(s.words) for s in bundled.load(path or "train")])
+    return read_text(path) if layout.format == "text" else _read(path, layout, layout.columns, keep_lines=False)
+
+
+def evaluation_layout(layout: Layout, path: str, format: FileFormat, label: str | None) -> Layout:
+    """How the training file was laid out, or what the options say about this one."""
+    if label is None and format == FileFormat.auto:
+        if layout.label is None and layout.format != "crfsuite":
+            raise DataError("the model was trained without labels: --label names the column to compare with.")
+        return layout
+    chosen = guess_format(path, format) if format != FileFormat.auto else layout.format
+    chosen = guess_format(path, FileFormat.auto) if chosen == "text" else chosen
+    if chosen == "conllu":
+        columns = layout.columns if layout.format == "conllu" else ["form"]
+        return Layout("conllu", columns, label or (layout.label if isinstance(layout.label, str) else "upos"))
+    columns = layout.columns if layout.format == "columns" else [0]
+    return Layout("columns", columns, _numbers(label)[0] if label else layout.label, layout.separator)
+
+
 def labelled_parts(path: str | None, layout: Layout, n_sentences: int) -> "Iterator[tuple[Corpus, list[list[str]]]]":
     """The same in parts of so many sentences, of a column file that is too large to be held."""
     from trelliswork.data.columns import column_parts

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trelliswork.learning.em import EMStep
     from trelliswork.learning.lbfgs import Step
 
 
@@ -31,21 +32,40 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def training_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator[Any]:
-    """A progress bar on a terminal's stderr; gives the callback for training, which a Ctrl-C makes stop."""
+def _bar(title: str, total: int, quiet: bool) -> Iterator[Callable[[int, str], None]]:
+    """A progress bar on a terminal's stderr; gives a function that sets how far it is, and the text beside it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     shown = not quiet and sys.stderr.isatty()
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with (
-        Progress(*parts, console=Console(stderr=True), transient=True, disable=not shown) as bar,
-        interruptible() as stopped,
-    ):
-        task = bar.add_task("reading features", total=max_iter)
+    with Progress(*parts, console=Console(stderr=True), transient=True, disable=not shown) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda completed, text: bar.update(task, completed=completed, description=text)
+
+
+@contextmanager
+def training_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator[Any]:
+    """A progress bar for training; gives the callback, which a Ctrl-C makes stop."""
+    with _bar("reading features", max_iter, quiet) as show, interruptible() as stopped:
 
         def callback(step: "Step", weights: Any) -> bool:
-            bar.update(task, completed=step.iteration, description=describe(step, n_tokens, max_iter))
+            show(step.iteration, describe(step, n_tokens, max_iter))
+            return stopped()
+
+        yield callback
+
+
+@contextmanager
+def em_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator[Any]:
+    """The same for EM, whose steps tell the log evidence."""
+    with _bar("first iterations", max_iter, quiet) as show, interruptible() as stopped:
+
+        def callback(step: "EMStep") -> bool:
+            rate = n_tokens * step.iteration / max(step.seconds, 1e-9)
+            left = step.seconds / step.iteration * (max_iter - step.iteration)
+            about = f"log evidence {step.log_evidence:.2f}  {rate:,.0f} tokens/s  at most {_time(left)} left"
+            show(step.iteration, about)
             return stopped()
 
         yield callback

@@ -3,13 +3,14 @@
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import typer
 
-from trelliswork.errors import TrellisworkError
+from trelliswork.errors import ConvergenceWarning, TrellisworkError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,13 +26,20 @@ class Settings:
 settings = Settings()
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
 def report_errors(command: Callable[P, R]) -> Callable[P, R]:
     """Wrap a command: exit code 1 for a failure, 130 for Ctrl-C, and quiet when the reader of a pipe has gone."""
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", ConvergenceWarning)
+                warnings.showwarning = _show_warning
+                return command(*args, **kwargs)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at exit
             raise typer.Exit(0) from None

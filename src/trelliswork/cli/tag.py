@@ -1,16 +1,22 @@
-"""``trelliswork tag``, ``evaluate`` and ``inspect``: use a saved model."""
+"""``trelliswork tag`` and ``evaluate``: use a saved tagger."""
 
 import json as json_module
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, read_labelled, read_unlabelled, write_tagged
+from trelliswork.cli.corpora import (
+    FileFormat,
+    Layout,
+    evaluation_layout,
+    read_labelled,
+    read_unlabelled,
+    write_tagged,
+)
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
-    from trelliswork.models import CRF
+    from trelliswork.models import CRF, HMM
 
 Model = Annotated[str, typer.Argument(help="Directory of a saved model.")]
 
@@ -36,13 +42,18 @@ def tag(
 
     Example: echo 'We tag words .' | trelliswork tag tagger --format text
     """
+    from trelliswork.data import AttributeCorpus
     from trelliswork.data.files import atomic_write
 
-    tagger = _load(model)
+    if topk > 1 and marginals:
+        raise typer.BadParameter("--topk tells probabilities of labellings, --marginals those of labels: choose one.")
+    tagger: Any = _load(model)  # both kinds take what was checked to suit them
     layout = Layout(**tagger.input_)
     corpus, found, given = read_unlabelled(file, layout, format, known)
     if given is not None:
-        _check_given(tagger, given)
+        _check_given(_labels(tagger), given)
+    if tagger.kind == "hmm" and isinstance(corpus, AttributeCorpus):
+        raise DataError(f"{file}: an HMM tags words, this file has ready attributes.")
     if topk > 1:
         lists = tagger.predict_topk(corpus, topk, known=given)
         extra = [[label for labellings in lists for label in _nth(labellings, k)] for k in range(max(map(len, lists)))]
@@ -56,13 +67,13 @@ def tag(
         write_tagged(corpus, found, layout, extra, stream)
 
 
-def _check_given(tagger: "CRF", given: list[list[str | None]]) -> None:
+def _check_given(labels: list[str], given: list[list[str | None]]) -> None:
     for n, sentence in enumerate(given):
         for t, label in enumerate(sentence):
-            if label is not None and label not in tagger.labels_:
+            if label is not None and label not in labels:
                 raise DataError(
                     f"sentence {n}, token {t}: {label!r} is given, but the model has no such label: "
-                    f"{', '.join(tagger.labels_)}; _ says that none is known."
+                    f"{', '.join(labels)}; _ says that none is known."
                 )
 
 
@@ -76,69 +87,46 @@ def evaluate(
     file: Annotated[
         str, typer.Argument(help="Labelled file, laid out like the training file; or test, dev of the bundled corpus.")
     ] = "test",
+    format: Annotated[
+        FileFormat, typer.Option(help="Layout of the file; by default that of training.")
+    ] = FileFormat.auto,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the labels, if not that of training: a number, or a CoNLL-U name.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Compare a tagger with gold labels: accuracy, spans, known and unknown words, mistakes.
 
+    Of induced states: many-to-one and one-to-one accuracy, V-measure and variation of information.
+
     Example: trelliswork evaluate chunker test.txt --json
     """
     from trelliswork.data import Corpus
-    from trelliswork.learning.metrics import evaluate_tagging
+    from trelliswork.learning.induction_metrics import InductionReport, evaluate_induction
+    from trelliswork.learning.metrics import TaggingReport, evaluate_tagging
 
-    tagger = _load(model)
-    corpus, gold = read_labelled(file, Layout(**tagger.input_))
-    words = corpus.sentences(0) if isinstance(corpus, Corpus) else None
-    known = tagger.known_words()
-    report = evaluate_tagging(gold, tagger.predict(corpus), words=words if known else None, known_words=known)
+    tagger: Any = _load(model)
+    corpus, gold = read_labelled(file, evaluation_layout(Layout(**tagger.input_), file, format, label))
+    if tagger.kind == "hmm" and not isinstance(corpus, Corpus):
+        raise DataError(f"{file}: an HMM tags words, this file has ready attributes.")
+    predicted = tagger.predict(corpus)
+    report: TaggingReport | InductionReport
+    if getattr(tagger, "induced_", False):
+        report = evaluate_induction(gold, predicted)
+    else:
+        words = corpus.sentences(0) if isinstance(corpus, Corpus) else None
+        known = tagger.known_words()
+        report = evaluate_tagging(gold, predicted, words=words if known else None, known_words=known)
     print(json_module.dumps(report.to_dict()) if json else report.summary())
 
 
-def inspect(
-    model: Model,
-    n: Annotated[int, typer.Option(min=1, help="How many weights to show.")] = 20,
-    label: Annotated[str | None, typer.Option(help="Only features of this label.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
-) -> None:
-    """Show what a tagger has learned: its largest weights and how training ended.
+def _load(path: str) -> "CRF | HMM":
+    from trelliswork.models import CRF, HMM, load
 
-    Example: trelliswork inspect chunker --label B-NP
-    """
-    tagger = _load(model)
-    if label is not None and label not in tagger.labels_:
-        raise typer.BadParameter(f"the model has no label {label!r}; it has {', '.join(tagger.labels_)}.")
-    shown: dict[str, Any] = {
-        "kind": tagger.kind,
-        "labels": list(tagger.labels_),
-        "scheme": tagger.scheme_,
-        "features": len(tagger.weights_),
-        "active": int((tagger.weights_ != 0).sum()),
-        "objective": tagger.report_.value,
-        "converged": tagger.report_.converged,
-        "reason": tagger.report_.reason,
-        "top_features": tagger.top_features(n, label),
-        "top_transitions": tagger.top_transitions(n),
-        "top_edge_features": tagger.top_edge_features(n),
-    }
-    if json:
-        print(json_module.dumps(shown, ensure_ascii=False))
-        return
-    print(f"CRF, {len(shown['labels'])} labels, {shown['active']:,} of {shown['features']:,} features active")
-    print(f"objective {shown['objective']:.4f} ({shown['reason']}); scheme {shown['scheme']}")
-    print("labels: " + " ".join(shown["labels"]))
-    print("\nweight   label       attribute")
-    for attribute, name, weight in shown["top_features"]:
-        print(f"{weight:7.3f}  {name:10}  {attribute}")
-    print("\nweight   transition")
-    for before, after, weight in shown["top_transitions"]:
-        print(f"{weight:7.3f}  {before} -> {after}")
-    if shown["top_edge_features"]:
-        print("\nweight   transition  attribute")
-    for attribute, before, after, weight in shown["top_edge_features"]:
-        print(f"{weight:7.3f}  {before} -> {after}  {attribute}")
-    sys.stdout.flush()
+    model = load(path)
+    assert isinstance(model, CRF | HMM)
+    return model
 
 
-def _load(path: str) -> "CRF":
-    from trelliswork.models import CRF
-
-    return CRF.load(path)
+def _labels(tagger: Any) -> list[str]:
+    return list(tagger.labels_ if tagger.kind == "crf" else tagger.states_)

@@ -4,6 +4,7 @@ import typer
 
 from trelliswork.cli.running import report_errors
 from trelliswork.cli.train_crf import train_crf
+from trelliswork.cli.train_hmm import train_hmm
 
 app = typer.Typer(help="Fit a model to a file.", no_args_is_help=True, rich_markup_mode="rich")
 
@@ -15,4 +16,7 @@ def _group() -> None:
 
 app.command("crf", epilog="Example: trelliswork train crf train.txt --dev dev.txt --features chunking --out chunker")(
     report_errors(train_crf)
+)
+app.command("hmm", epilog="Example: trelliswork train hmm train.conllu --label xpos --order 2 --out tagger")(
+    report_errors(train_hmm)
 )

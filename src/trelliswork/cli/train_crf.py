@@ -12,7 +12,7 @@ from trelliswork.cli.progress import training_progress
 
 if TYPE_CHECKING:
     from trelliswork.models import CRF
-    from trelliswork.models.crf_labels import Known
+    from trelliswork.models.evidence import Known
 
 
 class FeatureSet(StrEnum):
@@ -165,6 +165,8 @@ def train_crf(
         n_sentences, n_tokens = len(labels), sum(map(len, labels))
         development = read_labelled(dev, layout) if dev is not None else None
         y = _known(labels, unknown_label, alternatives)
+        if development is not None and _known(development[1], unknown_label, alternatives) != development[1]:
+            raise typer.BadParameter("every token of the --dev file needs its one label.")
         with training_progress(n_tokens, most, quiet) as callback:
             model.fit(
                 corpus,

@@ -5,11 +5,12 @@ from pathlib import Path
 from trelliswork.errors import DataError
 from trelliswork.models.base import Estimator
 from trelliswork.models.crf import CRF
+from trelliswork.models.hmm import HMM
 from trelliswork.models.storage import load_model
 
-__all__ = ["CRF", "Estimator", "load"]
+__all__ = ["CRF", "HMM", "Estimator", "load"]
 
-_KINDS: dict[str, type[Estimator]] = {cls.kind: cls for cls in (CRF,)}
+_KINDS: dict[str, type[Estimator]] = {cls.kind: cls for cls in (CRF, HMM)}
 
 
 def load(path: str | Path) -> Estimator:

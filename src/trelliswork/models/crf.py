@@ -17,11 +17,12 @@ from trelliswork.learning.crf_layout import FeatureLayout
 from trelliswork.learning.lbfgs import FitReport
 from trelliswork.learning.online import OnlineState
 from trelliswork.models.base import Arrays, Estimator, check_finite
-from trelliswork.models.crf_labels import Labels, allowed_by, label_vocabulary, label_weight_array, ruled_out
+from trelliswork.models.crf_labels import allowed_by, label_vocabulary, label_weight_array
 from trelliswork.models.crf_problem import Problem, open_checkpoint, prepare
 from trelliswork.models.crf_scoring import Scorer
 from trelliswork.models.crf_start import Learned, transfer
 from trelliswork.models.crf_training import Algorithm, Callback, Development, Settings, Watch, learn, one_pass
+from trelliswork.models.evidence import Labels, ruled_out
 
 if TYPE_CHECKING:
     from trelliswork.distributions import LinearChain
@@ -199,7 +200,11 @@ class CRF(Estimator):
             features, names = FeatureMap(self.features, hash_bits=self.hash_bits), Vocabulary(labels)
         else:
             features, names = self.features_, self.labels_
+        if labels is not None and list(labels) != list(names):
+            raise ValueRangeError("labels= must be the same in every call of partial_fit.")
         attributes = features.transform(X)
+        if attributes.edges is not None:
+            raise ValueRangeError("partial_fit knows no edge features (B templates with columns): leave them out.")
         layout = FeatureLayout.all_pairs(attributes.n_attributes, len(names))
         problem, scheme = self._prepare(attributes, y, names, None, layout)
         self.weights_, self.report_, self._online = one_pass(problem, settings, self._online)
@@ -282,15 +287,9 @@ class CRF(Estimator):
         weights = self.weights_[layout.first_edge :]
         best = np.argsort(-np.abs(weights), kind="stable")[:n]
         names = self.features_.edge_names() if len(best) else []
-        return [
-            (
-                names[layout.edge_attributes[f]],
-                self.labels_[layout.edge_pairs[f] // size],
-                self.labels_[layout.edge_pairs[f] % size],
-                float(weights[f]),
-            )
-            for f in best
-        ]
+        before, after = np.divmod(layout.edge_pairs[best], size)
+        rows = zip(layout.edge_attributes[best], before, after, weights[best].tolist(), strict=True)
+        return [(names[a], self.labels_[i], self.labels_[j], weight) for a, i, j, weight in rows]
 
     def top_transitions(self, n: int = 20) -> list[tuple[str, str, float]]:
         """The n largest transition weights by absolute value: from, to, weight."""

@@ -1,6 +1,6 @@
 """Labels as users write them, also partly known, as arrays for the learner; and what a label scheme makes of them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,7 @@ from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference.checks import check_shape
 from trelliswork.learning.crf_layout import Allowed, Labelling
-
-Known = str | Collection[str] | None  # a label, some that are possible, or nothing known
-Labels = Sequence[Sequence[Known]]
+from trelliswork.models.evidence import Labels, names_of
 
 
 def label_vocabulary(y: Labels) -> Vocabulary:
@@ -23,13 +21,6 @@ def label_vocabulary(y: Labels) -> Vocabulary:
     return Vocabulary.from_sequences(
         [label for token in sentence if token is not None for label in names_of(token)] for sentence in y
     )
-
-
-def names_of(token: str | Collection[str]) -> list[str]:
-    """The labels a token may have; of a set in the order of the alphabet, so that nothing depends on hashing."""
-    if isinstance(token, str):
-        return [token]
-    return sorted(token) if isinstance(token, set | frozenset) else list(token)
 
 
 def read_labelling(attributes: Attributes, y: Labels, labels: Vocabulary) -> Labelling:
@@ -67,18 +58,6 @@ def read_labelling(attributes: Attributes, y: Labels, labels: Vocabulary) -> Lab
     for ids, number in numbers.items():
         sets[number, list(ids)] = True
     return Labelling(gold, sets, set_ids)
-
-
-def ruled_out(known: Labels, lengths: NDArray[np.int64], labels: Vocabulary) -> NDArray[np.bool_]:
-    """(n_tokens, S): labels that evidence at tagging time excludes."""
-    if [len(sentence) for sentence in known] != lengths.tolist():
-        raise ShapeError("known must have as many sentences and tokens as X; None where nothing is known.")
-    out = np.zeros((int(lengths.sum()), len(labels)), bool)
-    for i, token in enumerate(token for sentence in known for token in sentence):
-        if token is not None:
-            out[i] = True
-            out[i, labels.ids(names_of(token))] = False
-    return out
 
 
 def sentence_weights(sample_weight: object, n_sentences: int) -> NDArray[np.float32] | None:

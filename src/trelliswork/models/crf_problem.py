@@ -13,8 +13,9 @@ from trelliswork.data.schemes import Scheme
 from trelliswork.features.attributes import Attributes
 from trelliswork.learning.checkpoint import Checkpoint, fingerprint
 from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Labelling, Tokens
-from trelliswork.models.crf_labels import Labels, allowed_by, check_scheme, read_labelling, sentence_weights
+from trelliswork.models.crf_labels import allowed_by, check_scheme, read_labelling, sentence_weights
 from trelliswork.models.crf_scoring import tokens_of
+from trelliswork.models.evidence import Labels
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from trelliswork.learning.crf_layout import FeatureLayout, Tokens
 from trelliswork.learning.crf_objective import ChainObjective
+from trelliswork.learning.hmm_counts import expected_counts, posterior_states
+from trelliswork.learning.hmm_data import HMMParameters, Sequences
 from trelliswork.models.crf import CRF
+from trelliswork.models.hmm import HMM
 
 X = [["a", "b", "a"], ["b", "a"]]
 Y = [["A", "B", "A"], ["B", "A"]]
@@ -24,6 +27,30 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "crf: SGD", partial(_train, "U:%x[0,0]", X, algorithm="sgd")
     yield "crf: perceptron", _perceptron
     yield "crf: scores that underflow", _underflow
+    yield "hmm: EM, float32", partial(_hmm, "float32")
+    yield "hmm: EM, float64", partial(_hmm, "float64")
+    yield "hmm: order 2", _trigrams
+
+
+def _hmm(dtype: Literal["float32", "float64"]) -> object:
+    """EM, one sentence in blocks, log space, and tagging."""
+    hmm = HMM(2, dtype=dtype, max_iter=6, tol=0).fit(X)
+    hmm.predict(X, decoding="posterior")
+    hmm.predict_topk(X, 2)
+    zero = np.log(np.array([[0.5, 0.5], [0.5, 0.5]]))
+    impossible = np.array([[0.0, -np.inf], [-2000.0, 0.0]])
+    for log_transition in (zero, impossible):
+        parameters = HMMParameters(np.log([0.5, 0.5]), log_transition, None, zero)
+        sequences = Sequences(np.array([0, 3]), np.array([0, 1, 0], np.int32), np.array([-1, 1, -1], np.int32))
+        expected_counts(parameters, sequences, dtype=dtype)
+        posterior_states(parameters, sequences, 0, dtype=dtype)
+    return hmm.predict(X)
+
+
+def _trigrams() -> object:
+    hmm = HMM(order=2).fit(X, Y)
+    hmm.log_evidence(X)
+    return hmm.predict(X), hmm.predict(X, decoding="posterior")
 
 
 def _underflow() -> object:

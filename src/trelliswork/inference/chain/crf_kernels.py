@@ -94,8 +94,8 @@ def loss_gradient(
 
     ``counts`` (1, S, S) float64 receives expected minus observed transitions, ``loss`` (n_sentences,) the values; an
     unsafe sentence adds nothing. ``start_scores`` and ``end_scores`` (Sw,) are added at the ends: -inf for labels that
-    may not stand there. ``extra[extra_ids[i]]`` (Sw,) is added at token i: the labels it may have, label
-    weights; ``extra_ids`` may be empty. A sentence whose ``gold`` is -1 has no labelling to be compared with: its loss is
+    may not stand there. ``extra[extra_ids[i]]`` (Sw,) is added at token i: the labels it may have, label weights;
+    ``extra_ids`` may be empty. A sentence whose ``gold`` is -1 has no labelling to be compared with: its loss is
     log Z alone. ``check`` is False if nothing can underflow (``Potentials.mixing``).
     """
     Sp, Sw = transition.shape[0], wide.shape[1]

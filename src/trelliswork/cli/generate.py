@@ -1,0 +1,85 @@
+"""``trelliswork score`` and ``sample``: what a generative model thinks of text, and text it makes up."""
+
+import json as json_module
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trelliswork.cli.corpora import FileFormat, Layout, guess_format, read_words, words_layout
+from trelliswork.cli.tag import Model
+from trelliswork.errors import DataError
+
+if TYPE_CHECKING:
+    from trelliswork.models import HMM
+
+
+def score(
+    model: Model,
+    file: Annotated[str, typer.Argument(help="Text; '-' is standard input; or test, dev of the bundled corpus.")] = "-",
+    format: Annotated[
+        FileFormat, typer.Option(help="Layout of the file; by default that of training.")
+    ] = FileFormat.auto,
+    sentences: Annotated[bool, typer.Option("--sentences", help="One line a sentence.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Log evidence of a text under a model, and its perplexity per token (ends of sentences count as tokens).
+
+    Example: echo 'We tag words .' | trelliswork score tagger --format text
+    """
+    hmm = _generative(model)
+    layout = Layout(**hmm.input_)
+    if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
+        layout = words_layout(file, guess_format(file, format), None, None)
+    corpus = read_words(file, layout)
+    evidence = hmm.log_evidence(corpus)
+    n_events = corpus.n_tokens + (len(corpus) if hmm.end else 0)
+    total = float(evidence.sum())
+    figures = {
+        "sentences": len(corpus),
+        "tokens": corpus.n_tokens,
+        "log_evidence": total,
+        "perplexity": math.exp(min(-total / n_events, 700.0)) if total > -math.inf else math.inf,
+    }
+    if json:
+        listed = {"log_evidence_of_sentences": evidence.tolist()} if sentences else {}
+        print(json_module.dumps(figures | listed))
+        return
+    if sentences:
+        for value, words in zip(evidence.tolist(), corpus.sentences(0), strict=True):
+            print(f"{value:.4f}\t{' '.join(words)}")
+        return
+    print(
+        f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, "
+        f"perplexity {figures['perplexity']:.2f} per token"
+    )
+
+
+def sample(
+    model: Model,
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many sentences.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same sentences.")] = 0,
+    max_length: Annotated[int, typer.Option(min=1, help="Cut longer sentences.")] = 200,
+    states: Annotated[bool, typer.Option("--states", help="Write word/state.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a sentence.")] = False,
+) -> None:
+    """Make up sentences.
+
+    Example: trelliswork sample tagger -n 3 --seed 1
+    """
+    for words, names in _generative(model).sample(n, seed=seed, max_length=max_length):
+        if json:
+            print(json_module.dumps({"words": words, "states": names}, ensure_ascii=False))
+        elif states:
+            print(" ".join(f"{word}/{name}" for word, name in zip(words, names, strict=True)))
+        else:
+            print(" ".join(map(str, words)))
+
+
+def _generative(path: str) -> "HMM":
+    from trelliswork.models import HMM, load
+
+    model = load(path)
+    if not isinstance(model, HMM):
+        raise DataError(f"{path}: a model of kind {model.kind!r} scores labels, not texts: an hmm is wanted.")
+    return model

@@ -1,0 +1,162 @@
+"""``trelliswork train hmm``: fit a hidden Markov model to a file, labelled or not."""
+
+import json as json_module
+import math
+import time
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from trelliswork.cli.corpora import FileFormat, read_labelled, read_words, training_layout, words_layout
+from trelliswork.cli.progress import em_progress
+
+
+class UnknownChoice(StrEnum):
+    """What unknown words are taken for."""
+
+    suffix = "suffix"
+    symbol = "symbol"
+
+
+class MethodChoice(StrEnum):
+    """How to learn without labels."""
+
+    em = "em"
+    vb = "vb"
+    stepwise = "stepwise"
+
+
+class InterpolationChoice(StrEnum):
+    """How label n-grams are smoothed."""
+
+    kneser_ney = "kneser-ney"
+    deleted = "deleted"
+
+
+def train_hmm(
+    train: Annotated[
+        str | None,
+        typer.Argument(help="File ('-': standard input, gzip welcome); the bundled corpus by default."),
+    ] = None,
+    out: Annotated[str, typer.Option("--out", "-o", help="Directory for the model.")] = "hmm-model",
+    format: Annotated[FileFormat, typer.Option(help="Layout of the file; by default by its name.")] = FileFormat.auto,
+    columns: Annotated[str | None, typer.Option(help="Column of the words.", show_default="0, or form")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(help="Column of the labels: a number, or a CoNLL-U name.", show_default="last, or upos"),
+    ] = None,
+    separator: Annotated[str | None, typer.Option(help="Between columns.", show_default="white space")] = None,
+    unlabelled: Annotated[
+        bool, typer.Option("--unlabelled", help="Read words alone and induce states by EM; plain text always does.")
+    ] = False,
+    unknown_label: Annotated[
+        str | None, typer.Option(help="Tokens with this label have none: EM fills them in.")
+    ] = None,
+    states: Annotated[int | None, typer.Option(min=1, help="Number of states to induce.")] = None,
+    order: Annotated[int, typer.Option(min=1, max=2, help="2: labels depend on the two before them.")] = 1,
+    interpolation: Annotated[
+        InterpolationChoice, typer.Option(help="Smoothing of label n-grams; deleted is TnT's.")
+    ] = InterpolationChoice.kneser_ney,
+    beam: Annotated[
+        float | None, typer.Option(help="With --order 2: drop pairs of labels that are so many times less probable.")
+    ] = None,
+    unknown: Annotated[
+        UnknownChoice, typer.Option(help="New words by their endings, or all by one symbol.")
+    ] = UnknownChoice.suffix,
+    min_count: Annotated[int, typer.Option(min=1, help="EM takes words seen less often for unknown ones.")] = 1,
+    method: Annotated[MethodChoice, typer.Option(help="EM, variational Bayes or stepwise EM.")] = MethodChoice.em,
+    max_iter: Annotated[int, typer.Option(min=1, help="Iterations (stepwise: passes) at most.")] = 100,
+    tol: Annotated[float, typer.Option(help="Stop when an iteration gains less (a fraction).")] = 1e-5,
+    restarts: Annotated[int, typer.Option(min=1, help="Random starts; the best after a few iterations goes on.")] = 1,
+    probe: Annotated[int, typer.Option(min=1, help="How many iterations that are.")] = 5,
+    start_prior: Annotated[float, typer.Option(min=0.0, help="Pseudo-count of first states.")] = 0.1,
+    transition_prior: Annotated[float, typer.Option(min=0.0, help="Pseudo-count of transitions.")] = 0.1,
+    emission_prior: Annotated[float, typer.Option(min=0.0, help="Pseudo-count of words.")] = 0.01,
+    seed: Annotated[int, typer.Option(min=0, help="Of random starts.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Train a hidden Markov model: a tagger from labels, or induced states from words.
+
+    Ctrl-C stops EM after the current iteration and keeps what was learned.
+    """
+    from trelliswork.data import Corpus
+    from trelliswork.models import HMM
+    from trelliswork.models.hmm_training import States
+
+    y: States | None = None
+    if unlabelled or format == FileFormat.text or (train is not None and train.endswith((".txt.raw", ".raw"))):
+        if label is not None or unknown_label is not None:
+            raise typer.BadParameter("--label and --unknown-label have no use without labels: leave them out.")
+        layout = words_layout(train, format, columns, separator)
+        corpus = read_words(train, layout)
+    else:
+        if train is None and label is None:
+            label = "1"  # the tags of the bundled corpus
+        layout = training_layout(train, format, columns or _words_column(train, format), label, separator)
+        labelled, labels = read_labelled(train, layout)
+        if layout.format == "crfsuite":
+            raise typer.BadParameter("an HMM reads words: a file of ready attributes is for train crf.")
+        assert isinstance(labelled, Corpus)
+        corpus = labelled
+        y = [[None if name == unknown_label else name for name in sentence] for sentence in labels]
+    model = HMM(
+        states,
+        order=order,
+        unknown=unknown.value,
+        interpolation=interpolation.value,
+        start_prior=start_prior,
+        transition_prior=transition_prior,
+        emission_prior=emission_prior,
+        min_count=min_count,
+        method=method.value,
+        max_iter=max_iter,
+        tol=tol,
+        n_restarts=restarts,
+        probe=probe,
+        seed=seed,
+        dtype="float32",
+        beam=None if beam is None else math.log(beam),
+    )
+    began = time.perf_counter()
+    with em_progress(corpus.n_tokens, max_iter, quiet) as callback:
+        model.fit(corpus, y, callback=callback)
+    model.input_ = layout.to_dict()
+    model.save(out)
+    report = model.report_
+    outcome: dict[str, Any] = {
+        "model": out,
+        "sentences": len(corpus),
+        "tokens": corpus.n_tokens,
+        "states": len(model.states_),
+        "induced": model.induced_,
+        "words": len(model.known_words()),
+        "log_evidence": report.history[-1].log_evidence if report.history else None,
+        "iterations": report.n_iter,
+        "restarts": restarts if model.induced_ else None,
+        "converged": report.converged,
+        "reason": report.reason,
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+    if json:
+        print(json_module.dumps(outcome))
+        return
+    learned = "counted"
+    if report.history:
+        learned = (
+            f"log evidence {outcome['log_evidence']:.1f} after {report.n_iter} iterations"
+            + (f", the best of {restarts} starts" if restarts > 1 and model.induced_ else "")
+            + f" ({report.reason})"
+        )
+    print(
+        f"{corpus.n_tokens:,} tokens, {outcome['words']:,} words, {outcome['states']} states: {learned}; "
+        f"{outcome['seconds']:.1f} s. Saved in {out}"
+    )
+
+
+def _words_column(train: str | None, format: FileFormat) -> str | None:
+    """Of column files the first; CoNLL-U has its own default."""
+    from trelliswork.cli.corpora import guess_format
+
+    return "form" if train is not None and guess_format(train, format) == FileFormat.conllu else "0"

@@ -1,0 +1,327 @@
+"""Compiled E-step of categorical hidden Markov models, in probability space.
+
+A group of sequences advances together, so that one step is a small matrix product. Emissions stand in a table with one
+row a symbol, e_t = table[x_t], each row divided by its largest entry; P is the transition matrix, likewise.
+
+    prior_0 = start      prior_t = alpha_{t-1} P      c_t = sum prior_t e_t      alpha_t = prior_t e_t / c_t      (1)
+    beta_{T-1} = end / sum alpha_{T-1} end      w_t = e_t beta_t / c_t      beta_{t-1} = P w_t                   (2)
+    marginal_t = alpha_t beta_t      transition counts = P * sum_t alpha_{t-1} w_t^T                             (3)
+
+A known state y makes all other entries of e_t zero. As in ``kernels``, a sequence whose beta / c stays below a limit is
+*safe*: what it lost to underflow has no posterior mass that could be seen. The others are marked and add nothing.
+
+The passes run over positions ``t0`` to ``t1`` and can be resumed, so that a long sequence needs alpha at the block
+borders only. Rows of alpha lie position by position: row (t - t0 + 1) * n + r is sequence r at position t, and rows
+0 to n-1 hold alpha_{t0-1} (zero before the beginning).
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
+from trelliswork.inference.simd import multiply_add as fma
+
+ROWS = 6  # rows of one register block: with two vectors each, twelve sums that never leave the registers
+KEPT = 96  # rows of w kept for one sweep of the transition counts: a strip of them fits the first-level cache
+
+
+@njit(cache=True, nogil=True)
+def _product(rows, n_rows, panels, out):
+    """out = rows @ P for ``n_rows`` rounded up to ROWS; ``panels`` (Sp/2W, S, 2W) is P cut into strips."""
+    n_panels, S, wide = panels.shape
+    step, W = rows.shape[1], lanes(rows)
+    for p in range(n_panels):
+        for r in range(0, n_rows, ROWS):
+            at = p * S * wide
+            zero = spread(rows, 0.0)
+            a0, a1, b0, b1, c0, c1 = zero, zero, zero, zero, zero, zero
+            d0, d1, e0, e1, f0, f1 = zero, zero, zero, zero, zero, zero
+            for i in range(S):
+                left, right = load(panels, at), load(panels, at + W)
+                at += wide
+                x = spread(rows, rows[r, i])
+                a0, a1 = fma(x, left, a0), fma(x, right, a1)
+                x = spread(rows, rows[r + 1, i])
+                b0, b1 = fma(x, left, b0), fma(x, right, b1)
+                x = spread(rows, rows[r + 2, i])
+                c0, c1 = fma(x, left, c0), fma(x, right, c1)
+                x = spread(rows, rows[r + 3, i])
+                d0, d1 = fma(x, left, d0), fma(x, right, d1)
+                x = spread(rows, rows[r + 4, i])
+                e0, e1 = fma(x, left, e0), fma(x, right, e1)
+                x = spread(rows, rows[r + 5, i])
+                f0, f1 = fma(x, left, f0), fma(x, right, f1)
+            k = r * step + p * wide
+            store(out, k, a0)
+            store(out, k + W, a1)
+            store(out, k + step, b0)
+            store(out, k + step + W, b1)
+            store(out, k + 2 * step, c0)
+            store(out, k + 2 * step + W, c1)
+            store(out, k + 3 * step, d0)
+            store(out, k + 3 * step + W, d1)
+            store(out, k + 4 * step, e0)
+            store(out, k + 4 * step + W, e1)
+            store(out, k + 5 * step, f0)
+            store(out, k + 5 * step + W, f1)
+
+
+@njit(cache=True, nogil=True)
+def _add_to(out, k, left, right):
+    W = lanes(out)
+    store(out, k, add(left, load(out, k)))
+    store(out, k + W, add(right, load(out, k + W)))
+
+
+@njit(cache=True, nogil=True)
+def _add_outer(alpha, kept, n_rows, out):
+    """out (S rounded up to ROWS, Sp) += alpha[:n_rows].T @ kept[:n_rows].
+
+    Indices that come straight from ``range`` spare Numba the test for negative ones: a quarter of the time.
+    """
+    step, width, W = kept.shape[1], out.shape[1], lanes(kept)
+    for j in range(0, width, 2 * W):
+        for i in range(0, out.shape[0], ROWS):
+            zero = spread(kept, 0.0)
+            a0, a1, b0, b1, c0, c1 = zero, zero, zero, zero, zero, zero
+            d0, d1, e0, e1, f0, f1 = zero, zero, zero, zero, zero, zero
+            for n in range(n_rows):
+                at = n * step + j
+                left, right = load(kept, at), load(kept, at + W)
+                x = spread(kept, alpha[n, i])
+                a0, a1 = fma(x, left, a0), fma(x, right, a1)
+                x = spread(kept, alpha[n, i + 1])
+                b0, b1 = fma(x, left, b0), fma(x, right, b1)
+                x = spread(kept, alpha[n, i + 2])
+                c0, c1 = fma(x, left, c0), fma(x, right, c1)
+                x = spread(kept, alpha[n, i + 3])
+                d0, d1 = fma(x, left, d0), fma(x, right, d1)
+                x = spread(kept, alpha[n, i + 4])
+                e0, e1 = fma(x, left, e0), fma(x, right, e1)
+                x = spread(kept, alpha[n, i + 5])
+                f0, f1 = fma(x, left, f0), fma(x, right, f1)
+            k = i * width + j
+            _add_to(out, k, a0, a1)
+            _add_to(out, k + width, b0, b1)
+            _add_to(out, k + 2 * width, c0, c1)
+            _add_to(out, k + 3 * width, d0, d1)
+            _add_to(out, k + 4 * width, e0, e1)
+            _add_to(out, k + 5 * width, f0, f1)
+
+
+@njit(cache=True, nogil=True)
+def forward(
+    first, n, t0, t1, offsets, symbols, labels, start, end, table, log_table, log_shift, panels, limit,
+    rows, alpha, scale, ending, log_evidence, safe,
+):  # fmt: skip
+    """Equations (1) for sequences ``first`` to ``first + n`` (longest first) at positions ``t0`` to ``t1``.
+
+    ``rows`` (n rounded up to ROWS, step) is alpha_{t0-1} before and alpha_{t1-1} after. Fills ``alpha`` (see above),
+    ``scale`` (T, n) and ``ending`` (n,), the sum of alpha end; adds to ``log_evidence``; clears ``safe`` on underflow.
+    """
+    Sp, step, W = panels.shape[0] * panels.shape[2], alpha.shape[1], lanes(alpha)
+    prior = np.empty(rows.shape, rows.dtype)
+    mass = np.ones(n)  # product of the scales since the last logarithm
+    alpha[:n] = rows[:n]
+    if t0 == 0:
+        alpha[:n] = 0
+        for r in range(n):
+            log_evidence[first + r] = (offsets[first + r + 1] - offsets[first + r] - 1) * log_shift
+    active = n
+    for t in range(t0, t1):
+        while active and offsets[first + active] - offsets[first + active - 1] <= t:
+            active -= 1
+        if t == 0:
+            prior[:] = start
+        else:
+            _product(rows, active, panels, prior)
+        for r in range(active):
+            s = first + r
+            token = offsets[s] + t
+            x, y = np.int64(symbols[token]), labels[token] if labels.size else -1
+            row, here = r * step, ((t - t0 + 1) * n + r) * step
+            sums = spread(rows, 0.0)
+            if y >= 0:
+                c = prior[r, y] * table[x, y]
+            else:
+                for k in range(0, Sp, W):
+                    product = multiply(load(prior, row + k), load(table, x * step + k))
+                    store(rows, row + k, product)
+                    sums = add(sums, product)
+                c = total(sums)
+            if not c * limit >= 1:
+                safe[s] = False
+                c = rows.dtype.type(0)
+            if y >= 0 or c == 0:
+                rows[r] = 0
+                alpha[(t - t0 + 1) * n + r] = 0
+                if c > 0:
+                    rows[r, y] = 1
+                    alpha[(t - t0 + 1) * n + r, y] = 1
+            else:
+                inverse = spread(rows, 1 / c)
+                for k in range(0, Sp, W):
+                    value = multiply(load(rows, row + k), inverse)
+                    store(rows, row + k, value)
+                    store(alpha, here + k, value)
+            scale[t, r] = c
+            log_evidence[s] += log_table[x]
+            mass[r] *= c
+            if not 1e-20 < mass[r] < 1e20:  # a logarithm now and then, not at every position
+                log_evidence[s] += math.log(mass[r]) if mass[r] > 0 else -np.inf
+                mass[r] = 1
+            if token + 1 == offsets[s + 1]:
+                sums = spread(rows, 0.0)
+                for k in range(0, Sp, W):
+                    sums = fma(load(rows, row + k), load(end, k), sums)
+                ending[r] = total(sums)
+                safe[s] = safe[s] and ending[r] * limit >= 1
+                log_evidence[s] += math.log(ending[r]) if ending[r] > 0 else -np.inf
+        alpha[(t - t0 + 1) * n + active : (t - t0 + 2) * n] = 0
+    for r in range(n):
+        log_evidence[first + r] += math.log(mass[r])
+
+
+@njit(cache=True, nogil=True)
+def backward(
+    first, n, t0, t1, offsets, symbols, labels, weights, end, table, panels, limit,
+    rows, alpha, scale, ending, safe, marginals, origin, outer,
+):  # fmt: skip
+    """Equations (2) and (3) at positions ``t1`` - 1 down to ``t0``; True if no sequence turned out unsafe.
+
+    ``rows`` is w_{t1} before (zero at the end) and w_{t0} after. Fills the weighted ``marginals`` (rows: token minus
+    ``origin``) and adds sum alpha_{t-1} w_t^T to ``outer`` (S rounded up, Sp). If the answer is False, the outputs are
+    of no use: repeat from the end, and the sequences now marked add nothing.
+    """
+    Sp, step, W = panels.shape[0] * panels.shape[2], alpha.shape[1], lanes(alpha)
+    width = marginals.shape[1]
+    beta = np.zeros(rows.shape, rows.dtype)
+    stretch = max(1, KEPT // n)
+    kept = np.empty((stretch * n, step), rows.dtype)
+    fine = True
+    active, last = 0, t1
+    for t in range(t1 - 1, t0 - 1, -1):
+        while active < n and offsets[first + active + 1] - offsets[first + active] > t:
+            active += 1
+        _product(rows, active, panels, beta)
+        at_kept = (t % stretch) * n
+        kept[at_kept + active : at_kept + n] = 0
+        for r in range(active):
+            s = first + r
+            token = offsets[s] + t
+            row, here, to = r * step, ((t - t0 + 1) * n + r) * step, (at_kept + r) * step
+            out = (token - origin) * width
+            weight = weights[s]
+            if token + 1 == offsets[s + 1]:
+                # The weight enters here and everything after it is linear.
+                for k in range(0, Sp, W):
+                    store(beta, row + k, multiply(load(end, k), spread(beta, weight / ending[r] if safe[s] else 0)))
+            sums = spread(beta, 0.0)
+            for k in range(0, Sp, W):
+                sums = fma(load(alpha, here + k), load(beta, row + k), sums)
+            # The mass is the weight but for rounding; dividing by it keeps long sequences from drifting.
+            m, c = total(sums), scale[t, r]
+            top = rows.dtype.type(np.inf)
+            if safe[s] and m > 0 and c > 0:
+                correction = spread(beta, weight / m)
+                by_scale = spread(beta, weight / m / c)
+                highest = spread(beta, 0.0)
+                x, y = np.int64(symbols[token]), labels[token] if labels.size else -1
+                for k in range(0, Sp, W):
+                    b = load(beta, row + k)
+                    store(marginals, out + k, multiply(multiply(load(alpha, here + k), b), correction))
+                    ahead = multiply(b, by_scale)
+                    highest = maximum(ahead, highest)
+                    value = multiply(load(table, x * step + k), ahead)
+                    store(rows, row + k, value)
+                    store(kept, to + k, value)
+                top = largest(highest)
+                if y >= 0:
+                    only = rows[r, y]
+                    top = beta[r, y] * (weight / m / c)
+                    rows[r] = 0
+                    rows[r, y] = only
+                    kept[at_kept + r] = rows[r]
+            if not top <= limit * weight:
+                fine = fine and not safe[s]
+                safe[s] = False
+                rows[r] = 0
+                kept[at_kept + r] = 0
+                marginals[token - origin] = 0
+        if t == t0 or t % stretch == 0:
+            _add_outer(alpha[(t - t0) * n :], kept[at_kept:], (last - t) * n, outer)
+            last = t
+    return fine
+
+
+@njit(cache=True, nogil=True)
+def forward_backward(
+    start, stop, group, offsets, symbols, labels, weights, start_row, end_row, table, log_table, log_shift,
+    panels, panels_t, transition, limit, marginals, origin, counts, log_evidence, safe,
+):  # fmt: skip
+    """Both passes for sequences ``start`` to ``stop``, ``group`` at a time, while alpha is in the cache.
+
+    Adds transition counts to ``counts`` (S, S) float64; ``transition`` (S, S) is P.
+    """
+    S, step, Sp = transition.shape[0], table.shape[1], panels.shape[0] * panels.shape[2]
+    T = offsets[start + 1] - offsets[start]
+    padded = -(-group // ROWS) * ROWS
+    rows = np.empty((padded, step), table.dtype)
+    memory = np.empty((T + 1) * group * step + ROWS, table.dtype)  # the counts look at up to ROWS numbers beyond
+    scale = np.empty((T, group), table.dtype)
+    ending = np.empty(group, table.dtype)
+    outer = np.empty((-(-S // ROWS) * ROWS, Sp), table.dtype)
+    alpha = memory[: (T + 1) * group * step].reshape((T + 1) * group, step)
+    for first in range(start, stop, group):
+        n = min(group, stop - first)
+        T = offsets[first + 1] - offsets[first]
+        rows[:] = 0
+        forward(
+            first, n, 0, T, offsets, symbols, labels, start_row, end_row, table, log_table, log_shift, panels, limit,
+            rows, alpha, scale, ending, log_evidence, safe,
+        )  # fmt: skip
+        fine = False
+        while not fine:  # hardly ever more than once
+            rows[:] = 0
+            outer[:] = 0
+            fine = backward(
+                first, n, 0, T, offsets, symbols, labels, weights, end_row, table, panels_t, limit,
+                rows, alpha, scale, ending, safe, marginals, origin, outer,
+            )  # fmt: skip
+        for i in range(S):
+            for j in range(S):
+                counts[i, j] += transition[i, j] * outer[i, j]
+
+
+@njit(cache=True, nogil=True)
+def sort_symbols(symbols, n_symbols, ends, order):
+    """Counting sort: ``order`` lists the tokens by symbol, in their own order; those of x end at ``ends[x]``.
+
+    Symbols at or beyond ``n_symbols`` are left out.
+    """
+    ends[:] = 0
+    for x in symbols:
+        if x < n_symbols:
+            ends[x] += 1
+    begin = 0
+    for x in range(n_symbols):
+        begin, ends[x] = begin + ends[x], begin
+    for k in range(symbols.size):
+        x = symbols[k]
+        if x < n_symbols:
+            order[ends[x]] = k
+            ends[x] += 1
+
+
+@njit(cache=True, nogil=True)
+def add_rows(start, stop, ends, order, marginals, counts):
+    """counts[x] (V, S) float64 += the marginals of the tokens with symbol x, for symbols ``start`` to ``stop``."""
+    S = counts.shape[1]
+    for x in range(start, stop):
+        out = counts[x]
+        for k in range(ends[x - 1] if x else 0, ends[x]):
+            row = marginals[order[k]]
+            for j in range(S):
+                out[j] += row[j]

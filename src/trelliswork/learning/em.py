@@ -1,0 +1,345 @@
+"""Expectation maximisation for categorical hidden Markov models: maximum likelihood, MAP, variational Bayes, stepwise.
+
+The E-step is ``hmm_counts.expected_counts``, the M-steps are in ``hmm_updates``; here is what goes round between them.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.inference.checks import check_count
+from trelliswork.learning.hmm_counts import expected_counts
+from trelliswork.learning.hmm_data import Counts, HMMParameters, Sequences
+from trelliswork.learning.hmm_updates import (
+    Posterior,
+    Priors,
+    check_normalised,
+    foretold,
+    log_prior,
+    maximise,
+    posterior,
+    random_parameters,
+)
+
+__all__ = [
+    "EMReport",
+    "EMStep",
+    "LikelihoodDecrease",
+    "Posterior",
+    "Priors",
+    "em",
+    "random_parameters",
+    "restarts",
+    "stepwise",
+]
+
+# How far rounding may lower an objective, by the precision of the E-step, as a fraction of |objective| + tokens.
+SLACK = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-11}
+
+
+class LikelihoodDecrease(ArithmeticError):  # noqa: N818  (it names what happened)
+    """The objective of EM fell, which it never does: a mistake in the E- or M-step, or a broken input."""
+
+
+@dataclass
+class EMStep:
+    """How one iteration went.
+
+    Attributes
+    ----------
+    iteration : int
+        From 1.
+    value : float
+        Objective of the parameters that the iteration began with: log evidence plus log prior (without its constant),
+        or the lower bound of variational Bayes.
+    log_evidence : float
+        Its first term.
+    seconds : float
+        Since the beginning.
+    """
+
+    iteration: int
+    value: float
+    log_evidence: float
+    seconds: float
+
+
+@dataclass
+class EMReport:
+    """How learning ended.
+
+    Attributes
+    ----------
+    converged : bool
+    reason : str
+    value : float
+        The last objective computed; the parameters returned are one M-step ahead, hence no worse.
+    history : list of EMStep
+    posterior : Posterior, optional
+        Of variational Bayes.
+    probes : list of float
+        The objective each restart had reached when the best was chosen.
+    """
+
+    converged: bool
+    reason: str
+    value: float
+    history: list[EMStep] = field(default_factory=list)
+    posterior: Posterior | None = None
+    probes: list[float] = field(default_factory=list)
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations done."""
+        return len(self.history)
+
+
+Callback = Callable[[EMStep], bool | None]
+Method = Literal["em", "vb"]
+
+
+def em(
+    start: HMMParameters | Posterior,
+    sequences: Sequences,
+    *,
+    priors: Priors | None = None,
+    method: Method = "em",
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    dtype: DTypeLike = np.float64,
+    callback: Callback | None = None,
+) -> tuple[HMMParameters, EMReport]:
+    """Learn an HMM from sequences whose states are unknown, or known here and there.
+
+    Parameters
+    ----------
+    start : HMMParameters or Posterior
+        Where to begin; has an end event or not, and so has the result. Zeros stay zero unless a prior lifts them. A
+        posterior continues variational Bayes.
+    sequences : Sequences
+    priors : Priors, optional
+        None by default: maximum likelihood. Variational Bayes needs them.
+    method : {"em", "vb"}
+    max_iter : int
+    tol : float
+        Stop when an iteration raises the objective by less than this fraction of it; 0 runs all iterations.
+    dtype : float32 or float64
+        Of the recursions in the E-step.
+    callback : callable, optional
+        Called with each ``EMStep``; a true answer stops.
+
+    Returns
+    -------
+    parameters : HMMParameters
+        For variational Bayes the posterior mean.
+    report : EMReport
+
+    Raises
+    ------
+    LikelihoodDecrease
+        If the objective falls by more than rounding explains.
+    """
+    began = time.perf_counter()
+    priors = priors or Priors()
+    check_count("max_iter", max_iter)
+    if method not in ("em", "vb"):
+        raise ValueRangeError(f"method must be 'em' or 'vb', got {method!r}.")
+    if not tol >= 0:
+        raise ValueRangeError(f"tol must not be negative, got {tol}.")
+    S, V = np.shape(start.log_emission if isinstance(start, HMMParameters) else start.emission)
+    priors.check(S, V, positive=method == "vb")
+    state, prior = _first_state(start, sequences, priors, method, dtype)
+    slack = SLACK[np.dtype(dtype)]
+    n_tokens = float(np.diff(sequences.offsets) @ sequences.sequence_weights)
+    report = EMReport(False, "", -np.inf)
+    for iteration in range(1, max_iter + 1):
+        if isinstance(state, Posterior):
+            assert prior is not None
+            counts = expected_counts(state.expected_log(), sequences, dtype=dtype)
+            value = counts.total - state.divergence(prior)
+            state = posterior(counts, priors, end=state.end is not None)
+        else:
+            counts = expected_counts(state, sequences, dtype=dtype)
+            value = counts.total + log_prior(state, priors)
+            state = maximise(counts, priors, state)
+        before, report.value = report.value, value
+        step = EMStep(iteration, value, counts.total, time.perf_counter() - began)
+        report.history.append(step)
+        if value < before - slack * (abs(before) + n_tokens):
+            raise LikelihoodDecrease(
+                f"the objective fell from {before!r} to {value!r} in iteration {iteration}; only "
+                f"{slack * (abs(before) + n_tokens):g} could be rounding. Please report this, with the data if you can."
+            )
+        if callback is not None and callback(step):
+            report.reason = "stopped by the caller"
+            break
+        if tol and before > -np.inf and value - before < tol * abs(value):
+            report.converged, report.reason = True, f"the objective rose by less than {tol:g} of its value"
+            break
+    else:
+        report.reason = f"{max_iter} iterations"
+        if tol > 0:
+            warnings.warn(
+                f"EM stopped after {max_iter} iterations before reaching tol={tol:g}. Raise max_iter or loosen tol.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+    if isinstance(state, Posterior):
+        report.posterior = state
+        return state.mean(), report
+    return state, report
+
+
+def restarts(
+    n_restarts: int,
+    n_states: int,
+    n_symbols: int,
+    sequences: Sequences,
+    *,
+    seed: int = 0,
+    probe: int = 5,
+    concentration: float = 1.0,
+    mean_length: float | None = None,
+    priors: Priors | None = None,
+    method: Method = "em",
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    dtype: DTypeLike = np.float64,
+    callback: Callback | None = None,
+) -> tuple[HMMParameters, EMReport]:
+    """EM from several random starts: a few iterations of each, then the best alone goes on.
+
+    The likelihood of the first iterations foretells the final one well; Tran et al. (2016) choose among five this way.
+
+    Parameters
+    ----------
+    n_restarts, probe : int
+        Random starts, and iterations before the best is chosen; these count towards ``max_iter``.
+    seed, concentration, mean_length
+        Of ``random_parameters``.
+    callback : callable, optional
+        Called with the steps of the one that goes on.
+    """
+    began = time.perf_counter()
+    for name, count in (("n_restarts", n_restarts), ("probe", probe), ("max_iter", max_iter)):
+        check_count(name, count)
+    probe = min(probe, max_iter)
+    best: tuple[HMMParameters, EMReport] | None = None
+    probes = []
+    for own_seed in np.random.SeedSequence(seed).spawn(n_restarts):
+        first = random_parameters(
+            n_states, n_symbols, seed=own_seed, concentration=concentration, mean_length=mean_length
+        )
+        tried = em(first, sequences, priors=priors, method=method, max_iter=probe, tol=0, dtype=dtype)
+        probes.append(tried[1].value)
+        if best is None or tried[1].value > best[1].value:
+            best = tried
+    assert best is not None
+    parameters, begun = best
+    begun.probes = probes
+    if max_iter == probe:
+        return best
+    probed = time.perf_counter() - began
+
+    def renumbered(step: EMStep) -> bool | None:
+        step.iteration += begun.n_iter
+        step.seconds += probed
+        return None if callback is None else callback(step)
+
+    parameters, report = em(
+        begun.posterior or parameters, sequences, priors=priors, method=method, max_iter=max_iter - probe, tol=tol,
+        dtype=dtype, callback=renumbered,
+    )  # fmt: skip
+    if report.reason == f"{max_iter - probe} iterations":
+        report.reason = f"{max_iter} iterations"
+    return parameters, replace(report, history=begun.history + report.history, probes=probes)
+
+
+def stepwise(
+    start: HMMParameters,
+    batches: Iterable[Sequences],
+    n_sequences: float,
+    *,
+    priors: Priors | None = None,
+    power: float = 0.7,
+    n_passes: int = 1,
+    dtype: DTypeLike = np.float64,
+    callback: Callback | None = None,
+) -> tuple[HMMParameters, EMReport]:
+    r"""EM that updates the parameters after every batch of sequences.
+
+    The statistics s are a running mean of each batch's expected counts, blown up to the size of the corpus:
+
+    .. math:: s \leftarrow (1 - \eta_k) s + \eta_k \frac{N}{n_k} c_k, \qquad \eta_k = (k + 2)^{-\text{power}}
+
+    (Cappé and Moulines, 2009; Liang and Klein, 2009). They begin with what the starting parameters foretell for as many
+    states as the first batch has, so that a symbol it lacks does not become impossible. A pass over a large corpus gets
+    about as far as several iterations of ``em``; the likelihood may fall now and then.
+
+    Parameters
+    ----------
+    batches : iterable of Sequences
+        Gone through ``n_passes`` times: a list, or something that reads a file anew each time.
+    n_sequences : float
+        N, the (weighted) number of sequences of the corpus; matters only relative to the priors.
+    power : float
+        Above 0.5, at most 1; small values forget faster.
+    callback : callable, optional
+        Called with an ``EMStep`` a batch: its log evidence, and as value the objective estimated from it.
+    """
+    began = time.perf_counter()
+    priors = priors or Priors()
+    priors.check(start.n_states, start.n_symbols)
+    check_count("n_passes", n_passes)
+    if not 0.5 < power <= 1:
+        raise ValueRangeError(f"power must lie above 0.5 and at most at 1, got {power}: else steps do not settle.")
+    check_normalised(start)
+    parameters, sums = start, Counts.zeros(start.n_states, start.n_symbols, 0)
+    report = EMReport(False, f"{n_passes} passes", -np.inf)
+    for n in range(n_passes):
+        done = report.n_iter
+        for batch in batches:
+            counts = expected_counts(parameters, batch, dtype=dtype)
+            k, larger = report.n_iter, n_sequences / float(batch.sequence_weights.sum())
+            if k == 0:
+                sums.add(foretold(counts, parameters, larger))
+            rate = (k + 2.0) ** -power
+            for name in ("start", "transition", "end", "by_symbol"):
+                total = getattr(sums, name)
+                total *= 1 - rate
+                total += rate * larger * getattr(counts, name)
+            value = larger * counts.total + log_prior(parameters, priors)
+            parameters = maximise(sums, priors, parameters)
+            report.history.append(EMStep(k + 1, value, counts.total, time.perf_counter() - began))
+            report.value = value
+            if callback is not None and callback(report.history[-1]):
+                report.reason = "stopped by the caller"
+                return parameters, report
+        if report.n_iter == done:
+            raise ValueRangeError(
+                f"there are no batches in pass {n + 1}: give something that can be gone through again."
+            )
+    return parameters, report
+
+
+def _first_state(
+    start: HMMParameters | Posterior, sequences: Sequences, priors: Priors, method: Method, dtype: DTypeLike
+) -> tuple[HMMParameters | Posterior, Posterior | None]:
+    """What the iterations begin with, and the prior of variational Bayes in the form of a posterior."""
+    if method == "em":
+        if isinstance(start, Posterior):
+            raise ValueRangeError("a posterior continues method='vb' only: start EM from its mean().")
+        check_normalised(start)
+        return start, None
+    if isinstance(start, HMMParameters):
+        check_normalised(start)
+        counts = expected_counts(start, sequences, dtype=dtype)
+        start = posterior(counts, priors, end=start.log_end is not None)
+    S, V = start.emission.shape
+    return start, posterior(Counts.zeros(S, V, 0), priors, end=start.end is not None)

@@ -1,0 +1,389 @@
+r"""The E-step of categorical hidden Markov models: expected counts of starts, transitions, ends and emissions.
+
+.. math:: p(x, y) = p(y_1) \prod_t p(x_t \mid y_t) \prod_{t<T} p(y_{t+1} \mid y_t) \; p(\text{end} \mid y_T)
+
+The counts are posterior marginals summed over positions (paper 1, section on EM). States may be known at some or all
+tokens. Three roads lead to them: scaled forward-backward over chunks of sequences, the same in blocks of positions for
+a sequence too long to keep, and log space for what underflows. None ever holds S x S numbers a position.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from trelliswork.errors import ImpossibleError, ValueRangeError
+from trelliswork.inference import chain, threads
+from trelliswork.inference.chain import em_kernels
+from trelliswork.inference.chain.layout import LIMIT
+from trelliswork.inference.chain.passes import log_forward
+from trelliswork.inference.simd import VECTOR_BYTES
+from trelliswork.learning.hmm_data import Counts, Doubles, Floats, HMMParameters, Sequences, SortedSequences
+
+__all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "posterior_states"]
+
+CHUNK_BYTES = 1 << 26  # marginals held at once; alpha takes as much again
+MOST_SLOTS = 16  # transition counts summed apart; as many threads can work at once, and results do not depend on them
+GROUP_TOKENS = 2400  # tokens of a group of sequences: enough work for one sum over S x S transition counts
+Visit = Callable[[int, Floats], None]  # takes the first position of a block and its weighted marginals (n, S)
+compiled: Any = em_kernels  # mypy cannot count starred arguments
+
+
+def expected_counts(parameters: HMMParameters, sequences: Sequences, *, dtype: DTypeLike = np.float64) -> Counts:
+    """One E-step of the Baum-Welch algorithm.
+
+    Parameters
+    ----------
+    parameters : HMMParameters
+        Need not be normalised: any scores below +inf do.
+    sequences : Sequences
+    dtype : float32 or float64
+        Of the recursions; sums over the corpus are float64. What underflows is computed again with more care.
+
+    Raises
+    ------
+    ImpossibleError
+        If a sequence has probability zero.
+
+    Notes
+    -----
+    Time O(n_tokens S^2). Memory O(S^2 + S V) and some 128 MB at most, whatever the corpus. Scaling as in
+    Rabiner (1989), eqs. 91-93.
+    """
+    kind = _precision(dtype)
+    S, V = parameters.n_states, parameters.n_symbols
+    sequences.check(S, V)
+    counts = Counts.zeros(S, V, sequences.n_sequences)
+    if sequences.labelled.any():
+        _count_labelled(parameters, sequences, counts)
+    left = sequences.hidden
+    for precision in sorted({kind, np.dtype(np.float64)}, key=lambda d: d.itemsize):
+        if len(left.which):
+            safe = _scaled(_Tables(parameters, sequences, precision), left, counts)
+            left = left if not safe.any() else SortedSequences.select(sequences, left.which[~safe])
+    for s in left.which.tolist():
+        counts.log_evidence[s] = _in_log_space(
+            parameters, sequences, s, counts.transition, _adder(counts, sequences, s)
+        )
+    impossible = np.flatnonzero(counts.log_evidence == -np.inf)
+    if impossible.size:
+        raise ImpossibleError(
+            f"sequence {impossible[0]} has probability zero"
+            + (f" (and {impossible.size - 1} more)" if impossible.size > 1 else "")
+            + ": start from parameters without zeros, or look at its known states."
+        )
+    counts.total = float(sequences.sequence_weights @ counts.log_evidence)
+    return counts
+
+
+def posterior_states(
+    parameters: HMMParameters, sequences: Sequences, s: int, *, dtype: DTypeLike = np.float64
+) -> tuple[NDArray[np.int64], Doubles, float]:
+    """The most probable state at each position of sequence s, its probability, and the log evidence.
+
+    For sequences of any length: time O(T S^2), memory O(T + sqrt(T) S). An impossible sequence raises ImpossibleError.
+    """
+    sequences.check(parameters.n_states, parameters.n_symbols)
+    one = SortedSequences.select(sequences, np.array([s]))
+    weight, T = float(one.weights[0]), int(one.offsets[1])
+    states, probability = np.empty(T, np.int64), np.empty(T)
+
+    def visit(t: int, marginals: Floats) -> None:
+        states[t : t + len(marginals)] = marginals.argmax(axis=1)
+        probability[t : t + len(marginals)] = marginals.max(axis=1) / weight
+
+    transition = np.zeros((parameters.n_states, parameters.n_states))
+    log_evidence, safe = _in_blocks(_Tables(parameters, sequences, _precision(dtype)), one, 0, transition, visit)
+    if not safe:
+        log_evidence = _in_log_space(parameters, sequences, s, transition, visit)
+    if log_evidence == -np.inf:
+        raise ImpossibleError(f"sequence {s} has probability zero: no state can be named.")
+    return states, probability, log_evidence
+
+
+def _precision(dtype: DTypeLike) -> np.dtype:
+    kind = np.dtype(dtype)
+    if kind not in LIMIT:
+        raise ValueRangeError(f"dtype must be float32 or float64, got {kind}.")
+    return kind
+
+
+class _Tables:
+    """Parameters as probabilities in one precision, laid out for the kernels.
+
+    Rows are ``step`` numbers apart, an odd number of strips: powers of two would fall on the same cache lines.
+    """
+
+    def __init__(self, parameters: HMMParameters, sequences: Sequences, dtype: np.dtype) -> None:
+        wide = 2 * VECTOR_BYTES // dtype.itemsize
+        S = parameters.n_states
+        n_strips = -(-S // wide)
+        self.dtype, self.S, self.V = dtype, S, parameters.n_symbols
+        self.width, self.step = n_strips * wide, (n_strips | 1) * wide
+        self.limit = dtype.type(LIMIT[dtype])
+        self.start, log_start = self._rows(parameters.log_start[None])
+        ends = np.zeros(S) if parameters.log_end is None else parameters.log_end
+        self.end, log_end = self._rows(ends[None])
+        flat, log_flat = self._rows(parameters.log_transition.reshape(1, -1), S * S)
+        self.transition = flat.reshape(S, S)
+        self.panels, self.panels_t = self._strips(self.transition), self._strips(self.transition.T)
+        self.log_shift = float(log_flat[0])
+        self.log_ends = float(log_start[0] + log_end[0])
+        self.table, self.log_table = self._emissions(parameters.log_emission.T, sequences.extra_log_emission)
+
+    def _rows(self, log_rows: Floats, step: int | None = None) -> tuple[Floats, Doubles]:
+        """exp(row - its maximum), zeros behind, and the maxima; what is below the smallest normal number is zero."""
+        top = log_rows.max(axis=1)
+        values = np.exp(log_rows - np.where(top > -np.inf, top, 0)[:, None])
+        values[values < np.finfo(self.dtype).tiny] = 0
+        out = np.zeros((len(values), step or self.step), self.dtype)
+        out[:, : values.shape[1]] = values
+        return out, np.where(np.isneginf(top), 0, top)  # an impossible row scales by 1: it is zero anyhow
+
+    def _strips(self, matrix: Floats) -> Floats:
+        """(Sp/2W, S, 2W): the columns cut into strips two vectors wide, each contiguous."""
+        padded = np.zeros((self.S, self.width), self.dtype)
+        padded[:, : self.S] = matrix
+        return np.ascontiguousarray(padded.reshape(self.S, -1, 2 * VECTOR_BYTES // self.dtype.itemsize).swapaxes(0, 1))
+
+    def _emissions(self, log_rows: Floats, extra: Floats | None) -> tuple[Floats, Doubles]:
+        """The table (V + n_unknown, step) of emissions and its log-scales."""
+        parts = [log_rows] if extra is None else [log_rows, np.asarray(extra, np.float64)]
+        table = np.empty((sum(map(len, parts)), self.step), self.dtype)
+        log_table = np.empty(len(table))
+        first = 0
+        for part in parts:
+            here = slice(first, first + len(part))
+            first += len(part)
+
+            def work(start: int, stop: int, part: Floats = part, here: slice = here) -> None:
+                table[here][start:stop], log_table[here][start:stop] = self._rows(part[start:stop])
+
+            at_once = max(1, 200_000 // self.S)
+            threads.run(work, [(a, min(a + at_once, len(part))) for a in range(0, len(part), at_once)])
+        return table, log_table
+
+    def rows(self, data: SortedSequences) -> NDArray[np.int32]:
+        """The row of the table of each token."""
+        if len(self.table) == self.V:
+            return data.rows
+        return np.where(data.rows < 0, self.V - 1 - data.rows, data.rows).astype(np.int32)
+
+
+def _scaled(tables: _Tables, data: SortedSequences, counts: Counts) -> NDArray[np.bool_]:
+    """Add the counts of all sequences that are safe in this precision; say which (M,)."""
+    S, lengths = tables.S, np.diff(data.offsets)
+    log_evidence, safe = np.zeros(len(lengths)), np.ones(len(lengths), bool)
+    rows, weights = tables.rows(data), data.weights.astype(tables.dtype)
+    bytes_each = tables.width * tables.dtype.itemsize
+    n_long = int(np.count_nonzero(lengths * bytes_each > CHUNK_BYTES))
+    for k in range(n_long):
+        own = Counts.zeros(S, tables.V, 0)
+        log_evidence[k], safe[k] = _in_blocks(tables, data, k, own.transition, _adder(own, data, k))
+        if safe[k]:
+            counts.add(own)
+    slots = int(np.clip(CHUNK_BYTES // (8 * S * S), 2, MOST_SLOTS))
+    sums = np.zeros((slots if n_long < len(lengths) else 0, S, S))
+    chunks = list(_chunks(data.offsets, n_long, CHUNK_BYTES // bytes_each))
+    most_tokens = max((data.offsets[b] - data.offsets[a] for a, b in chunks), default=0)
+    buffer = np.empty((most_tokens, tables.width), tables.dtype)
+    for a, b in chunks:
+        origin, n_tokens = int(data.offsets[a]), int(data.offsets[b] - data.offsets[a])
+        group = _group_size(lengths[a:b], tables.step * tables.dtype.itemsize)
+        costs = lengths[a:b] * S * S
+        ranges = threads.cut(costs, multiple=group, least=threads.LEAST_WORK, most=slots)
+        slot = {start: k for k, (start, _) in enumerate(ranges)}
+
+        def work(
+            start: int, stop: int, a: int = a, group: int = group, origin: int = origin, slot: dict = slot
+        ) -> None:
+            compiled.forward_backward(
+                a + start, a + stop, group, data.offsets, rows, data.labels, weights, tables.start[0], tables.end[0],
+                tables.table, tables.log_table, tables.log_shift, tables.panels, tables.panels_t, tables.transition,
+                tables.limit, buffer, origin, sums[slot[start]], log_evidence, safe,
+            )  # fmt: skip
+
+        threads.run(work, ranges)
+        marginals = buffer[:n_tokens, :S]
+        counts.start += marginals[data.offsets[a:b] - origin].sum(axis=0, dtype=np.float64)
+        counts.end += marginals[data.offsets[a + 1 : b + 1] - 1 - origin].sum(axis=0, dtype=np.float64)
+        _add_emissions(data.rows[origin : origin + n_tokens], buffer, counts.by_symbol)
+    counts.transition += sums.sum(axis=0)
+    log_evidence[n_long:] += tables.log_ends
+    counts.log_evidence[data.which] = log_evidence
+    return safe
+
+
+def _chunks(offsets: NDArray[np.int64], start: int, most_tokens: int) -> Iterator[tuple[int, int]]:
+    """Ranges of sequences from ``start`` on that have at most so many tokens together."""
+    while start < len(offsets) - 1:
+        stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + most_tokens, "right")) - 1)
+        yield start, stop
+        start = stop
+
+
+def _group_size(lengths: NDArray[np.int64], row_bytes: int) -> int:
+    """How many sequences advance together: whole register blocks, many if short, few if alpha would grow too large."""
+    blocks = int(GROUP_TOKENS // (em_kernels.ROWS * lengths.mean()))
+    enough = -(-len(lengths) // (em_kernels.ROWS * MOST_SLOTS))  # every thread should get some
+    wanted = em_kernels.ROWS * min(max(2, min(blocks, enough)), 16)
+    return max(1, min(wanted, CHUNK_BYTES // (2 * row_bytes * int(lengths[0]))))
+
+
+def _add_emissions(rows: NDArray[np.int32], marginals: Floats, by_symbol: Doubles) -> None:
+    """Add each token's marginals to the counts (V, S) of its symbol; threads share the symbols, not the tokens."""
+    V, S = by_symbol.shape
+    # Unknown symbols are negative: as unsigned numbers they lie beyond all others.
+    ends, order = np.empty(V, np.int64), np.empty(len(rows), np.int32)
+    compiled.sort_symbols(rows.view(np.uint32), V, ends, order)
+    costs = np.diff(ends, prepend=0) * S
+    threads.run(
+        lambda start, stop: compiled.add_rows(start, stop, ends, order, marginals, by_symbol),
+        threads.cut(costs, least=threads.LEAST_WORK),
+    )
+
+
+def _adder(counts: Counts, sequences: Sequences | SortedSequences, s: int) -> Visit:
+    """A visitor that adds marginals of sequence s to the counts of starts, ends and emissions."""
+    first, stop = int(sequences.offsets[s]), int(sequences.offsets[s + 1])
+
+    def visit(t: int, marginals: Floats) -> None:
+        if t == 0:
+            counts.start += marginals[0]
+        if first + t + len(marginals) == stop:
+            counts.end += marginals[-1]
+        _add_emissions(sequences.rows[first + t : first + t + len(marginals)], marginals, counts.by_symbol)
+
+    return visit
+
+
+def _in_blocks(tables: _Tables, data: SortedSequences, k: int, transition: Doubles, visit: Visit) -> tuple[float, bool]:
+    """Log evidence and safety of one sequence; alpha is kept at block borders only.
+
+    Adds to ``transition`` and visits the blocks, the last one first. Each alpha is computed twice.
+    """
+    T = int(data.offsets[k + 1] - data.offsets[k])
+    size = max(1, min(T, int(np.ceil(np.sqrt(T)))))
+    begins = range(0, T, size)
+    rows = np.zeros((em_kernels.ROWS, tables.step), tables.dtype)
+    memory = np.zeros((size + 1) * tables.step + em_kernels.ROWS, tables.dtype)
+    alpha = memory[: (size + 1) * tables.step].reshape(size + 1, tables.step)
+    borders = np.zeros((len(begins), tables.step), tables.dtype)
+    scale, ending = np.zeros((T, 1), tables.dtype), np.zeros(1, tables.dtype)
+    log_evidence, safe = np.zeros(k + 1), np.ones(k + 1, bool)
+    given = (data.offsets, tables.rows(data), data.labels)
+
+    def forward(t: int, log_evidence: Doubles) -> None:
+        compiled.forward(
+            k, 1, t, min(t + size, T), *given, tables.start[0], tables.end[0], tables.table, tables.log_table,
+            tables.log_shift, tables.panels, tables.limit, rows, alpha, scale, ending, log_evidence, safe,
+        )  # fmt: skip
+
+    for border, t in zip(borders, begins, strict=True):
+        border[:] = rows[0]
+        forward(t, log_evidence)
+    ahead = np.zeros_like(rows)
+    marginals = np.empty((size, tables.width), tables.dtype)
+    outer = np.empty((-(-tables.S // em_kernels.ROWS) * em_kernels.ROWS, tables.width), tables.dtype)
+    weights, aside = data.weights.astype(tables.dtype), np.zeros(k + 1)
+    for border, t in zip(borders[::-1], reversed(begins), strict=True):
+        if t + size < T:
+            rows[0] = border
+            forward(t, aside)
+        outer[:] = 0
+        compiled.backward(
+            k, 1, t, min(t + size, T), *given, weights, tables.end[0], tables.table, tables.panels_t, tables.limit,
+            ahead, alpha, scale, ending, safe, marginals, data.offsets[k] + t, outer,
+        )  # fmt: skip
+        if not safe[k]:
+            break
+        transition += tables.transition * outer[: tables.S, : tables.S]
+        visit(t, marginals[: min(size, T - t), : tables.S])
+    return float(log_evidence[k]) + tables.log_ends, bool(safe[k])
+
+
+def _in_log_space(parameters: HMMParameters, sequences: Sequences, s: int, transition: Doubles, visit: Visit) -> float:
+    """Log evidence of one sequence in log space, in blocks of positions: slow, right for every input.
+
+    A block with the forward message of what lies before it and the backward message of what follows is a chain of its
+    own. Adds to ``transition`` and visits the blocks, the last one first; an impossible sequence adds nothing.
+    """
+    p, S = parameters, parameters.n_states
+    first, T = int(sequences.offsets[s]), int(sequences.offsets[s + 1] - sequences.offsets[s])
+    weight = float(sequences.sequence_weights[s])
+    size = T if T * S * 8 <= CHUNK_BYTES else int(np.ceil(np.sqrt(T)))
+
+    def scores(t: int, message: Doubles | None) -> Doubles:
+        """Unary scores of a block, and before them the message from the left."""
+        stop = min(t + size, T)
+        unary = _log_unary(p, sequences, first + t, first + stop)
+        if t == 0:
+            unary[0] += p.log_start
+        if stop == T and p.log_end is not None:
+            unary[-1] += p.log_end
+        return unary if message is None else np.concatenate([message[None], unary])
+
+    messages: list[Doubles | None] = [None]
+    log_evidence = 0.0
+    for t in range(0, T, size):
+        log_z, log_alpha = log_forward(chain.chain_potentials(scores(t, messages[-1])[None], p.log_transition))
+        log_evidence += float(log_z[0])
+        if log_evidence == -np.inf:
+            return log_evidence
+        messages.append(log_alpha[0, -1] - log_z[0])
+    after = np.zeros(S)
+    for t, message in zip(reversed(range(0, T, size)), messages[-2::-1], strict=True):
+        unary = scores(t, message)
+        unary[-1] += after
+        _, found = chain.expectations(chain.chain_potentials(unary[None], p.log_transition), counts=True)
+        assert found.marginals is not None
+        assert found.counts is not None
+        transition += weight * found.counts[0]
+        visit(t, weight * found.marginals[0, 0 if message is None else 1 :])
+        if message is not None:
+            unary[0] = 0  # backwards, from the last position to the one before the block
+            log_z, log_beta = log_forward(chain.chain_potentials(unary[None, ::-1], p.log_transition.T))
+            after = log_beta[0, -1] - log_z[0]
+    return log_evidence
+
+
+def _log_unary(parameters: HMMParameters, sequences: Sequences, start: int, stop: int) -> Doubles:
+    """Emission scores (n, S) of tokens ``start`` to ``stop``; -inf for all states but the known one."""
+    rows = sequences.rows[start:stop]
+    unary = parameters.log_emission.T[np.maximum(rows, 0)]
+    if (rows < 0).any():
+        assert sequences.extra_log_emission is not None
+        unary[rows < 0] = sequences.extra_log_emission[-1 - rows[rows < 0]]
+    if sequences.labels is not None:
+        labels = sequences.labels[start:stop]
+        unary[(labels >= 0)[:, None] & (labels[:, None] != np.arange(parameters.n_states))] = -np.inf
+    return unary
+
+
+def _count_labelled(parameters: HMMParameters, sequences: Sequences, counts: Counts) -> None:
+    """Add plain counts of the sequences whose states are all known, and their joint log-probability."""
+    p, S, V = parameters, parameters.n_states, parameters.n_symbols
+    assert sequences.labels is not None
+    which = np.flatnonzero(sequences.labelled)
+    own = SortedSequences.select(sequences, which)
+    y, rows = own.labels.astype(np.int64), own.rows
+    weight = np.repeat(own.weights, np.diff(own.offsets))
+    first, last = own.offsets[:-1], own.offsets[1:] - 1
+    inner = np.ones(len(y), bool)
+    inner[last] = False
+    before = np.flatnonzero(inner)
+    known = rows >= 0
+    counts.start += np.bincount(y[first], own.weights, S)
+    counts.end += np.bincount(y[last], own.weights, S)
+    counts.transition += np.bincount(y[before] * S + y[before + 1], weight[before], S * S).reshape(S, S)
+    counts.by_symbol += np.bincount(rows[known] * np.int64(S) + y[known], weight[known], V * S).reshape(V, S)
+    score = p.log_emission[y, np.maximum(rows, 0)]
+    if not known.all():
+        assert sequences.extra_log_emission is not None
+        score[~known] = sequences.extra_log_emission[-1 - rows[~known], y[~known]]
+    score[before] += p.log_transition[y[before], y[before + 1]]
+    score[first] += p.log_start[y[first]]
+    if p.log_end is not None:
+        score[last] += p.log_end[y[last]]
+    counts.log_evidence[which] = np.add.reduceat(score, first)

@@ -1,0 +1,198 @@
+r"""The M-steps of categorical hidden Markov models, and where they start from.
+
+Every row of parameters is a distribution; c are the expected counts of an E-step, a what a prior adds to them:
+
+.. math:: \theta_k \propto c_k + a_k, \qquad
+          \log \tilde\theta_k = \psi(c_k + a_k) - \psi\big(\textstyle\sum_{k'} c_{k'} + a_{k'}\big)
+
+The first is the M-step of EM: with a Dirichlet prior of parameters a + 1 it climbs to a maximum a posteriori. The
+second is the one of variational Bayes with a Dirichlet(a) prior (MacKay, 1997; Beal, 2003): the posterior of the
+parameters is Dirichlet(c + a), and the E-step takes the weights :math:`\tilde\theta`, which sum to less than 1.
+With an end event, it is one of the outcomes of its state's transitions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.checks import check_count, check_shape
+from trelliswork.learning.hmm_data import Counts, Doubles, HMMParameters
+
+
+@dataclass(frozen=True)
+class Priors:
+    """What is added to the expected counts: numbers, or arrays of the counts' shapes.
+
+    For EM these are pseudo-counts, not negative: a Dirichlet prior of parameters ``1 + value``. For variational Bayes
+    they are the Dirichlet parameters themselves, positive; below 1 they favour few outcomes (Johnson, 2007).
+    """
+
+    start: float | Doubles = 0.0  # (S,)
+    transition: float | Doubles = 0.0  # (S, S)
+    end: float | Doubles = 0.0  # (S,); not used without an end event
+    emission: float | Doubles = 0.0  # (S, V)
+
+    def check(self, n_states: int, n_symbols: int, *, positive: bool = False) -> None:
+        """Refuse what does not fit a model of this size, or the method."""
+        for name, pattern in (("start", "S"), ("transition", "S S"), ("end", "S"), ("emission", "S V")):
+            values = np.asarray(getattr(self, name), np.float64)
+            if values.ndim:
+                check_shape(f"priors.{name}", values.shape, pattern, S=n_states, V=n_symbols)
+            if not np.isfinite(values).all() or values.min() < 0 or (positive and values.min() == 0):
+                wanted = "positive for variational Bayes" if positive else "finite and not negative"
+                raise ValueRangeError(f"priors.{name} must be {wanted}, got {values.min()} to {values.max()}.")
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Dirichlet parameters of each row of an HMM's parameters; shapes as in ``HMMParameters``."""
+
+    start: Doubles
+    transition: Doubles
+    end: Doubles | None
+    emission: Doubles
+
+    def mean(self) -> HMMParameters:
+        """The expected parameters."""
+        return self._by_row(lambda row: np.log(row / row.sum(axis=-1, keepdims=True)))
+
+    def expected_log(self) -> HMMParameters:
+        """The expected log-parameters: weights of the E-step, not normalised."""
+        from scipy.special import digamma
+
+        return self._by_row(lambda row: digamma(row) - digamma(row.sum(axis=-1, keepdims=True)))
+
+    def _by_row(self, log_of: Callable[[Doubles], Doubles]) -> HMMParameters:
+        return _parameters([log_of(row) for row in _rows(self)], self.end is not None)
+
+    def divergence(self, prior: "Posterior") -> float:
+        """KL(self || prior), summed over all rows."""
+        return sum(_dirichlet_divergence(a, b) for a, b in zip(_rows(self), _rows(prior), strict=True))
+
+
+def random_parameters(
+    n_states: int,
+    n_symbols: int,
+    *,
+    seed: int | np.random.SeedSequence = 0,
+    concentration: float = 1.0,
+    mean_length: float | None = None,
+) -> HMMParameters:
+    """Rows drawn from symmetric Dirichlet distributions, without zeros.
+
+    Parameters
+    ----------
+    concentration : float
+        The Dirichlet parameter: large values give nearly uniform rows.
+    mean_length : float, optional
+        With it the end is an event, of probability 1 / mean_length in every state; without there is none.
+    """
+    check_count("n_states", n_states)
+    check_count("n_symbols", n_symbols)
+    if not 0 < concentration < np.inf:
+        raise ValueRangeError(f"concentration must be positive, got {concentration}.")
+    if mean_length is not None and not mean_length > 1:
+        raise ValueRangeError(f"mean_length must be above 1, got {mean_length}.")
+    rng = np.random.default_rng(seed)
+
+    def draw(*shape: int) -> Doubles:
+        values = rng.standard_gamma(concentration, shape)
+        values = np.maximum(values, 1e-12 * values.sum(axis=-1, keepdims=True) + np.finfo(np.float64).tiny)
+        return np.log(values / values.sum(axis=-1, keepdims=True))
+
+    log_start, log_transition, log_emission = draw(n_states), draw(n_states, n_states), draw(n_states, n_symbols)
+    if mean_length is None:
+        return HMMParameters(log_start, log_transition, None, log_emission)
+    log_end = np.full(n_states, -np.log(mean_length))
+    return HMMParameters(log_start, log_transition + np.log1p(-1 / mean_length), log_end, log_emission)
+
+
+def maximise(counts: Counts, priors: Priors, old: HMMParameters) -> HMMParameters:
+    """The M-step: counts plus pseudo-counts, normalised; a row without any keeps its old probabilities."""
+    new = posterior(counts, priors, end=old.log_end is not None)
+
+    def log_frequencies(row: Doubles, log_old: Doubles) -> Doubles:
+        total = row.sum(axis=-1, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(total > 0, np.log(row / total), log_old)
+
+    rows = [log_frequencies(row, log_old) for row, log_old in zip(_rows(new), _rows(old), strict=True)]
+    return _parameters(rows, old.log_end is not None)
+
+
+def posterior(counts: Counts, priors: Priors, *, end: bool) -> Posterior:
+    """Counts plus what the priors add."""
+    return Posterior(
+        counts.start + priors.start,
+        counts.transition + priors.transition,
+        counts.end + priors.end if end else None,
+        counts.emission + priors.emission,
+    )
+
+
+def foretold(counts: Counts, parameters: HMMParameters, scale: float) -> Counts:
+    """Counts with the row sums of ``counts`` times ``scale``, spread as the parameters have it."""
+    p, leaving = parameters, counts.transition.sum(axis=1)
+    end = np.zeros(p.n_states)
+    if p.log_end is not None:
+        leaving = leaving + counts.end
+        end = scale * leaving * np.exp(p.log_end)
+    return Counts(
+        scale * counts.start.sum() * np.exp(p.log_start),
+        scale * leaving[:, None] * np.exp(p.log_transition),
+        end,
+        scale * counts.by_symbol.sum(axis=0) * np.exp(p.log_emission.T),
+        np.zeros(0),
+    )
+
+
+def log_prior(parameters: HMMParameters, priors: Priors) -> float:
+    """Sum of pseudo-count times log-probability: the log density of the Dirichlet priors but for a constant."""
+    value = 0.0
+    for log_theta, pseudo in (
+        (parameters.log_start, priors.start), (parameters.log_transition, priors.transition),
+        (parameters.log_end, priors.end), (parameters.log_emission, priors.emission),
+    ):  # fmt: skip
+        if log_theta is not None and np.any(pseudo):
+            weight = np.broadcast_to(pseudo, log_theta.shape)
+            value += float(np.multiply(weight, log_theta, out=np.zeros_like(log_theta), where=weight > 0).sum())
+    return value
+
+
+def check_normalised(parameters: HMMParameters) -> None:
+    """Refuse parameters whose rows do not sum to 1."""
+    for name, row in zip(
+        ("log_start", "log_transition (with log_end)", "log_emission"), _rows(parameters), strict=True
+    ):
+        off = np.abs(np.exp(row).sum(axis=-1) - 1).max()
+        if off > 1e-6:
+            raise ValueRangeError(
+                f"the probabilities of {name} must sum to 1, but a sum is {off:.3g} off: normalise them."
+            )
+
+
+def _rows(of: HMMParameters | Posterior) -> list[Doubles]:
+    """Start (S,), transitions with the end as last outcome (S, S or S+1), emissions (S, V)."""
+    if isinstance(of, Posterior):
+        start, transition, end, emission = of.start, of.transition, of.end, of.emission
+    else:
+        start, transition, end, emission = of.log_start, of.log_transition, of.log_end, of.log_emission
+    return [start, transition if end is None else np.column_stack([transition, end]), emission]
+
+
+def _parameters(rows: list[Doubles], end: bool) -> HMMParameters:
+    start, transition, emission = rows
+    if not end:
+        return HMMParameters(start, transition, None, emission)
+    return HMMParameters(start, transition[:, :-1], transition[:, -1], emission)
+
+
+def _dirichlet_divergence(a: Doubles, b: Doubles) -> float:
+    """KL(Dirichlet(a) || Dirichlet(b)), summed over rows."""
+    from scipy.special import digamma, gammaln
+
+    total_a, total_b = a.sum(axis=-1), b.sum(axis=-1)
+    value = (gammaln(total_a) - gammaln(total_b)).sum() + (gammaln(b) - gammaln(a)).sum()
+    return float(value + ((a - b) * (digamma(a) - digamma(total_a)[..., None])).sum())

@@ -1,0 +1,130 @@
+"""The words of an HMM: log p(word | state), also of words that training has not seen."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.learning.suffix_model import Lexicon, SuffixModel
+
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Token = str | int
+UNKNOWN = "<unknown>"
+
+
+class Emissions(Protocol):
+    """What an HMM asks of its words."""
+
+    def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
+        """log p(word | state) of each token (n_tokens, S)."""
+
+    def table(self) -> tuple[list[Token], Doubles]:
+        """The known words, and log p(word | state) (S, V)."""
+
+    def known_words(self) -> set[str]:
+        """The words of training."""
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """For saving."""
+
+
+class LexiconEmissions:
+    """Words of labelled text: relative frequencies mixed with what endings and shapes suggest."""
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self.lexicon = lexicon
+
+    def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
+        """log p(word | state) of each token (n_tokens, S)."""
+        initial = np.zeros(len(tokens), bool)
+        initial[offsets[:-1]] = True
+        return self.lexicon.log_emission([str(token) for token in tokens], initial)
+
+    def table(self) -> tuple[list[Token], Doubles]:
+        """The known words, and log p(word | state) (S, V)."""
+        words: list[Token] = list(self.lexicon.ids)
+        log_p = self.lexicon.log_emission([str(w) for w in words]).T
+        return words, log_p - np.logaddexp.reduce(log_p, axis=1, keepdims=True)
+
+    def known_words(self) -> set[str]:
+        """The words of training."""
+        return set(self.lexicon.ids)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """For saving."""
+        plain, arrays = self.lexicon.state()
+        return {"lexicon": plain}, arrays
+
+
+class TableEmissions:
+    """Words by a table; others by their endings, or by a symbol kept for them.
+
+    Parameters
+    ----------
+    words : list of str or of int
+        By number: strings, or 0 to V-1.
+    log_emission : ndarray (S, V)
+    suffixes : SuffixModel, optional
+        For strings that are not listed; without it they are ``UNKNOWN``, if that is listed.
+    """
+
+    def __init__(self, words: Sequence[Token], log_emission: Doubles, suffixes: SuffixModel | None) -> None:
+        self.words, self.log_emission, self.suffixes = list(words), log_emission, suffixes
+        self._ids = {word: i for i, word in enumerate(self.words)}
+
+    def ids(self, tokens: Sequence[Token]) -> NDArray[np.int32]:
+        """Numbers of tokens; that of ``UNKNOWN`` or -1 for words that are not listed."""
+        return np.array([self._ids.get(token, self._ids.get(UNKNOWN, -1)) for token in tokens], np.int32)
+
+    def unseen(self, tokens: Sequence[Token], ids: NDArray[np.int32]) -> Doubles:
+        """log p(word | state) of the tokens whose number is -1 (n, S)."""
+        words = [tokens[i] for i in np.flatnonzero(ids < 0).tolist()]
+        if not words:
+            return np.empty((0, len(self.log_emission)))
+        if self.suffixes is None:
+            raise DataError(
+                f"{words[0]!r} is not among the {len(self.words)} symbols of training, and the model has nothing for "
+                "others: train with strings and unknown='suffix' or 'symbol', or leave it out."
+            )
+        return self.suffixes.log_emission([str(word) for word in words])
+
+    def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
+        """log p(word | state) of each token (n_tokens, S)."""
+        ids = self.ids(tokens)
+        rows = self.log_emission.T[ids]
+        rows[ids < 0] = self.unseen(tokens, ids)
+        return rows
+
+    def table(self) -> tuple[list[Token], Doubles]:
+        """The known words, and log p(word | state) (S, V)."""
+        return self.words, self.log_emission
+
+    def known_words(self) -> set[str]:
+        """The words of training."""
+        return {str(word) for word in self.words if word != UNKNOWN}
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """For saving."""
+        plain: dict[str, Any] = {"words": self.words}
+        arrays: dict[str, NDArray[Any]] = {"emission": self.log_emission}
+        if self.suffixes is not None:
+            plain["suffixes"], extra = self.suffixes.state()
+            arrays |= {f"suffixes.{name}": array for name, array in extra.items()}
+        return plain, arrays
+
+
+def emissions_from_state(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> LexiconEmissions | TableEmissions:
+    """The emissions whose ``state`` this is."""
+    if "lexicon" in plain:
+        return LexiconEmissions(Lexicon.from_state(plain["lexicon"], arrays))
+    suffixes = None
+    if "suffixes" in plain:
+        own = {name.removeprefix("suffixes."): a for name, a in arrays.items() if name.startswith("suffixes.")}
+        suffixes = SuffixModel.from_state(plain["suffixes"], own)
+    log_emission = arrays["emission"].astype(np.float64)
+    if log_emission.ndim != 2 or log_emission.shape[1] != len(plain["words"]) or np.isnan(log_emission).any():
+        raise ValueRangeError("weights.safetensors: emissions do not fit the words: the file is damaged, train again.")
+    return TableEmissions(plain["words"], log_emission, suffixes)

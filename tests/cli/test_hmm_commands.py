@@ -1,0 +1,166 @@
+"""train hmm, tag, evaluate, score, sample, inspect: labelled, unlabelled and half-labelled files."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import run
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("hmm")
+    for split in ("train", "test"):
+        for name, extension in (("columns", "txt"), ("conllu", "conllu"), ("text", "raw")):
+            text = run("data", "bundled", "--split", split, "--format", name).stdout
+            (folder / f"{split}.{extension}").write_text(text)
+    return folder
+
+
+def trained(*arguments: str) -> dict:
+    done = run("train", "hmm", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def figures(*arguments: str) -> dict:
+    done = run(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def tagger(files) -> str:
+    out = str(files / "tagger")
+    outcome = trained(str(files / "train.conllu"), "--label", "xpos", "--order", "2", "-o", out)
+    assert (outcome["sentences"], outcome["induced"], outcome["reason"]) == (3000, False, "counted")
+    return out
+
+
+@pytest.fixture(scope="module")
+def induced(files) -> str:
+    out = str(files / "induced")
+    arguments = ["--states", "12", "--max-iter", "15", "--restarts", "2", "--probe", "3", "-o", out]
+    outcome = trained(str(files / "train.raw"), "--format", "text", *arguments)
+    assert (outcome["states"], outcome["induced"], outcome["iterations"], outcome["restarts"]) == (12, True, 15, 2)
+    return out
+
+
+def test_a_tagger_from_labels(files, tagger):
+    report = figures("evaluate", tagger, str(files / "test.conllu"))
+    assert report["accuracy"] > 0.95
+    assert report["unknown_accuracy"] > 0.85
+    tagged = run("tag", tagger, str(files / "test.conllu")).stdout
+    rows = [line.split("\t") for line in tagged.splitlines() if line[:1].isdigit()]
+    gold = [line.split("\t") for line in (files / "test.conllu").read_text().splitlines() if line[:1].isdigit()]
+    assert sum(a[4] == b[4] for a, b in zip(rows, gold, strict=True)) / len(gold) == pytest.approx(report["accuracy"])
+
+
+def test_marginals_k_best_and_known_tags(tagger):
+    text = "We\n\n"
+    lines = run("tag", tagger, "--format", "text", "--marginals", input="The dog runs .\n").stdout.splitlines()
+    assert all(0 < float(line.split("\t")[2]) <= 1 for line in lines if line)
+    best = run("tag", tagger, "--format", "text", "--topk", "3", input="The dog runs .\n").stdout.splitlines()[0]
+    odds = [float(p) for p in best.split("\t")[4].split(",")]
+    assert odds == sorted(odds, reverse=True)
+    assert best.split("\t")[1] == lines[0].split("\t")[1]
+    given = run("tag", tagger, "--format", "columns", "--known", "1", input="dog VB\nruns _\n\n")
+    assert given.stdout.splitlines()[0].split()[-1] == "VB"
+    assert run("tag", tagger, "--format", "text", "--topk", "2", "--marginals", input=text).returncode != 0
+
+
+def test_induced_states_are_judged_as_such(files, induced):
+    report = figures("evaluate", induced, str(files / "test.conllu"), "--format", "conllu", "--label", "xpos")
+    assert report["n_induced"] <= 12
+    assert 0.3 < report["many_to_one"] <= 1
+    assert 0 < report["v_measure"] <= 1
+    text = run("evaluate", induced, str(files / "test.conllu"), "--format", "conllu", "--label", "xpos").stdout
+    assert "V-measure" in text
+    refused = run("evaluate", induced, str(files / "test.conllu"))
+    assert refused.returncode == 1
+    assert "--label" in refused.stderr
+
+
+def test_half_labelled_files(files):
+    lines = (files / "train.txt").read_text().split("\n")[:4000]
+    hidden = [line.rsplit(" ", 1)[0].rsplit(" ", 1)[0] + (" ?" if n % 2 else f" {line.split()[1]}") if line else line
+              for n, line in enumerate(lines)]  # fmt: skip
+    (files / "half.txt").write_text("\n".join(hidden))
+    out = str(files / "half")
+    outcome = trained(str(files / "half.txt"), "--unknown-label", "?", "--max-iter", "10", "-o", out)
+    assert not outcome["induced"]
+    assert outcome["iterations"] > 1
+    report = figures("evaluate", out, str(files / "test.txt"), "--format", "columns", "--label", "1")
+    assert report["accuracy"] > 0.7
+
+
+def test_score(files, tagger, induced):
+    for model in (tagger, induced):
+        found = figures("score", model, str(files / "test.raw"), "--format", "text", "--sentences")
+        assert found["log_evidence"] == pytest.approx(sum(found["log_evidence_of_sentences"]))
+        assert 10 < found["perplexity"] < 10_000
+    assert "perplexity" in run("score", tagger, "--format", "text", input="The dog runs .\n").stdout
+    line = run("score", tagger, "--format", "text", "--sentences", input="The dog runs .\n").stdout
+    assert line.endswith("\tThe dog runs .\n")
+    assert float(line.split("\t")[0]) < 0
+
+
+def test_sample(tagger):
+    first, again = (run("sample", tagger, "-n", "4", "--seed", "3").stdout for _ in range(2))
+    assert first == again
+    assert len(first.splitlines()) == 4
+    assert run("sample", tagger, "-n", "4", "--seed", "4").stdout != first
+    assert "/" in run("sample", tagger, "--states").stdout
+    row = json.loads(run("sample", tagger, "-n", "1", "--json").stdout)
+    assert len(row["words"]) == len(row["states"])
+
+
+def test_inspect_and_its_picture(files, tagger, induced):
+    shown = run("inspect", tagger, "-n", "5", "--label", "DT").stdout
+    assert "the" in shown
+    found = figures("inspect", induced, "-n", "3")
+    assert all(len(words) == 3 for words in found["states"].values())
+    picture = files / "transitions.png"
+    assert run("inspect", tagger, "--plot", str(picture)).returncode == 0
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    refused = run("inspect", tagger, "--plot", str(files / "transitions.pdf"))
+    assert refused.returncode == 1
+    assert ".png" in refused.stderr
+
+
+def test_what_cannot_be_learned_is_refused(files):
+    for arguments, message in (
+        ([str(files / "train.raw"), "--format", "text"], "number of states must be given"),
+        ([str(files / "train.raw"), "--format", "text", "--states", "3", "--order", "2"], "order=2"),
+        ([str(files / "train.raw"), "--format", "text", "--label", "1"], "--label"),
+        ([str(files / "nothing.txt")], "no such file"),
+    ):
+        refused = run("train", "hmm", *arguments)
+        assert refused.returncode != 0
+        assert message in refused.stderr
+    (files / "empty.txt").write_text("\n\n")
+    assert run("train", "hmm", str(files / "empty.txt")).returncode == 1
+    crf = str(files / "crf")
+    assert run("train", "crf", "--max-iter", "2", "-o", crf).returncode == 0
+    refused = run("score", crf, "test")
+    assert refused.returncode == 1
+    assert "'crf'" in refused.stderr
+
+
+def test_ctrl_c_keeps_what_em_has_learned(files):
+    out = files / "stopped"
+    command = [sys.executable, "-m", "trelliswork", "train", "hmm", str(files / "train.raw"), "--format", "text",
+               "--states", "60", "--max-iter", "100000", "--tol", "0", "-o", str(out)]  # fmt: skip
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(4)
+    child.send_signal(signal.SIGINT)
+    shown, told = child.communicate(timeout=60)
+    assert child.returncode == 0, told
+    assert "stopped by the caller" in shown
+    assert "stopping after this iteration" in told
+    assert figures("score", str(out), str(files / "test.raw"), "--format", "text")["log_evidence"] < 0

@@ -1,0 +1,43 @@
+"""Hidden Markov models by enumeration of all state paths: slow, obvious, and the judge of the E-step."""
+
+from itertools import pairwise, product
+
+import numpy as np
+
+
+def enumerate_counts(log_start, log_transition, log_end, log_emission, sequences, labels=None, weights=None):
+    """Expected counts (start, transition, end, emission) and log evidence (N,) of lists of symbol lists.
+
+    ``labels[n][t]`` is the known state or -1. A symbol -1 stands for an emission score of 0 in every state.
+    """
+    S, V = log_emission.shape
+    start, transition, end, emission = np.zeros(S), np.zeros((S, S)), np.zeros(S), np.zeros((S, V))
+    log_evidence = np.empty(len(sequences))
+    for n, x in enumerate(sequences):
+        paths = [
+            path
+            for path in product(range(S), repeat=len(x))
+            if labels is None or all(y in (-1, state) for y, state in zip(labels[n], path, strict=True))
+        ]
+        scores = np.array([joint(log_start, log_transition, log_end, log_emission, x, path) for path in paths])
+        top = scores.max()
+        log_evidence[n] = -np.inf if top == -np.inf else top + np.log(np.exp(scores - top).sum())
+        if log_evidence[n] == -np.inf:
+            continue
+        by = 1.0 if weights is None else weights[n]
+        for path, p in zip(paths, by * np.exp(scores - log_evidence[n]), strict=True):
+            start[path[0]] += p
+            end[path[-1]] += p
+            for i, j in pairwise(path):
+                transition[i, j] += p
+            for state, symbol in zip(path, x, strict=True):
+                if symbol >= 0:
+                    emission[state, symbol] += p
+    return start, transition, end, emission, log_evidence
+
+
+def joint(log_start, log_transition, log_end, log_emission, x, path) -> float:
+    """log p(symbols, path)."""
+    score = log_start[path[0]] + sum(log_emission[y, v] for y, v in zip(path, x, strict=True) if v >= 0)
+    score += sum(log_transition[i, j] for i, j in pairwise(path))
+    return score if log_end is None else score + log_end[path[-1]]
