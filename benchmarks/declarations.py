@@ -86,6 +86,8 @@ class Case:
         A figure of the machine to measure beside it.
     show : bool
         Whether rows tell the digests, ``ours`` and ``theirs``: figures of quality beside those of speed.
+    alone : bool
+        Whether ours runs without the peers.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Case:
     check: Params | None = None
     reference: Reference | None = None
     show: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ class CaseRun:
     """
 
     def __init__(self, bench: Benchmark, case: Case, peers: Sequence[Contender], limits: Limits) -> None:
-        self.bench, self.case, self.peers, self.limits = bench, case, peers, limits
+        self.bench, self.case, self.limits = bench, case, limits
+        self.peers: Sequence[Contender] = () if case.alone else peers
         self.problems: dict[Contender, dict[str, str]] = {}
         self.ok = True
         self._workers: dict[Contender, WorkerProcess] = {}

@@ -87,6 +87,29 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
+def get(typingctx: Any, array: Any, index: Any) -> Any:
+    """``get(array, k)``: the number at flat index k, without Numba's test for a negative index."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.load(builder.gep(data, [args[1]]))
+
+    return array.dtype(array, types.intp), codegen
+
+
+@intrinsic
+def put(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """``put(array, k, x)``: write the number x at flat index k."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        builder.store(args[2], builder.gep(data, [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, array.dtype), codegen
+
+
+@intrinsic
 def spread(typingctx: Any, array: Any, scalar: Any) -> Any:
     """``spread(array, x)``: a vector of the array's dtype with x in every lane."""
     vector = Vector(array.dtype)
@@ -95,6 +118,18 @@ def spread(typingctx: Any, array: Any, scalar: Any) -> Any:
         return _splat(builder, args[1], vector.width)
 
     return vector(array, vector.dtype), codegen
+
+
+@intrinsic
+def spread_at(typingctx: Any, array: Any, index: Any) -> Any:
+    """``spread_at(array, k)``: a vector with the number at flat index k in every lane."""
+    vector = Vector(array.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return _splat(builder, builder.load(builder.gep(data, [args[1]])), vector.width)
+
+    return vector(array, types.intp), codegen
 
 
 def _splat(builder: Any, value: Any, width: int) -> Any:

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.layout import whole_vectors
+from trelliswork.learning import layout_kernels
 
 Ids = NDArray[np.int32]
 Floats = NDArray[np.floating]
+_NO_VALUES = np.empty(0, np.float32)  # all are 1
 WIDE = 3  # an attribute seen with so many labels gets a dense row
 
 
@@ -133,12 +135,8 @@ class FeatureLayout:
         labelling = labelling if isinstance(labelling, Labelling) else Labelling(labelling)
         S, gold = n_labels, labelling.gold
         token, label = labelling.pairs()
-        if labelling.complete:  # one label each: the tokens as they are
-            ids, per_token = tokens.ids, np.diff(tokens.token_ptr)
-        else:
-            chosen = tokens.take(token, np.array([len(token)]))
-            ids, per_token = chosen.ids, np.diff(chosen.token_ptr)
-        seen = _distinct(ids.astype(np.int64) * S + np.repeat(label.astype(np.int64), per_token), n_attributes * S)
+        chosen = tokens if labelling.complete else tokens.take(token, np.array([len(token)]))
+        seen = _seen(chosen, label, n_attributes * S, S)
         following = np.ones(len(gold), bool)
         following[tokens.offsets[:-1]] = False
         following[1:] &= (gold[1:] >= 0) & (gold[:-1] >= 0)
@@ -211,13 +209,16 @@ class Tokens:
 
     def take(self, which: NDArray[np.int64], lengths: NDArray[np.int64]) -> "Tokens":
         """These tokens in this order, cut into sentences of these lengths."""
-        n_each = np.diff(self.token_ptr)[which]
-        entry = np.repeat(self.token_ptr[which], n_each) + counting(n_each)
+        token_ptr = np.concatenate([[0], np.cumsum(np.diff(self.token_ptr)[which])])
+        ids = np.empty(token_ptr[-1], np.int32)
+        values = None if self.values is None else np.empty(token_ptr[-1], np.float32)
+        given = _NO_VALUES if self.values is None else self.values
+        layout_kernels.take(self.token_ptr, self.ids, given, which, ids, _NO_VALUES if values is None else values)
         return Tokens(
             np.concatenate([[0], np.cumsum(lengths)]),
-            np.concatenate([[0], np.cumsum(n_each)]),
-            self.ids[entry],
-            None if self.values is None else self.values[entry],
+            token_ptr,
+            ids,
+            values,
             None if self.edges is None else self.edges.take(which, lengths),
         )
 
@@ -228,21 +229,21 @@ class ScoredTokens:
     def __init__(self, tokens: Tokens, layout: FeatureLayout) -> None:
         self.offsets = tokens.offsets
         n_tokens = len(tokens.token_ptr) - 1
-        token = np.repeat(np.arange(n_tokens), np.diff(tokens.token_ptr))
-        rows = layout.wide_rows[tokens.ids]
-        wide = rows >= 0
-        self.wide_ids = rows[wide]
-        self.wide_ptr = _pointers(token[wide], n_tokens)
-        self.wide_values = _values(tokens.values, wide)
-        # The others: each occurrence of an attribute becomes one entry for each label it has a weight with.
-        start, stop = layout.attribute_ptr[tokens.ids[~wide]], layout.attribute_ptr[tokens.ids[~wide] + 1]
-        n_each = stop - start
+        values = _NO_VALUES if tokens.values is None else tokens.values
+        self.wide_ptr, self.narrow_ptr = np.empty((2, n_tokens + 1), np.int64)
+        rows, ptr = layout.wide_rows, layout.attribute_ptr
+        layout_kernels.split_sizes(tokens.token_ptr, tokens.ids, rows, ptr, self.wide_ptr, self.narrow_ptr)
+        n_wide, n_narrow = int(self.wide_ptr[-1]), int(self.narrow_ptr[-1])
+        self.wide_ids, self.narrow_ids = np.empty(n_wide, np.int32), np.empty(n_narrow, np.int32)
+        self.wide_values = np.empty(n_wide if len(values) else 0, np.float32)
+        self.narrow_values = np.empty(n_narrow if len(values) else 0, np.float32)
         number = np.full(len(layout.attributes), -1, np.int32)
         number[layout.narrow_features] = np.arange(len(layout.narrow_features))
-        self.narrow_ids = number[np.repeat(start, n_each) + counting(n_each)]
-        self.narrow_ptr = _pointers(np.repeat(token[~wide], n_each), n_tokens)
-        narrow_values = _values(tokens.values, ~wide)
-        self.narrow_values = np.repeat(narrow_values, n_each) if len(narrow_values) else narrow_values
+        # Each occurrence of a narrow attribute becomes one entry for each label it has a weight with.
+        layout_kernels.split(
+            tokens.token_ptr, tokens.ids, values, rows, ptr, number,
+            self.wide_ids, self.wide_values, self.narrow_ids, self.narrow_values,
+        )  # fmt: skip
         self.edge_token_ptr, self.edge_ids = np.zeros(n_tokens + 1, np.int64), np.empty(0, np.int32)
         if tokens.edges is not None:
             self.edge_token_ptr, self.edge_ids = tokens.edges.token_ptr, tokens.edges.ids
@@ -303,24 +304,16 @@ class ChainWeights:
         return self.edge_ptr, self.edge_pairs, self.edge
 
 
-def _distinct(keys: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """The distinct keys below n, sorted; by marking them where that takes less than a gigabyte."""
+def _seen(tokens: Tokens, labels: NDArray[np.int64], n: int, n_labels: int) -> NDArray[np.int64]:
+    """The distinct a S + y below n of attributes a at tokens labelled y, sorted; by marks where they fit."""
     if n > 1 << 30:
-        return np.unique(keys)
+        per_token = np.diff(tokens.token_ptr)
+        return np.unique(tokens.ids.astype(np.int64) * n_labels + np.repeat(labels, per_token))
     marks = np.zeros(n, bool)
-    marks[keys] = True
+    layout_kernels.mark(tokens.token_ptr, tokens.ids, labels, n_labels, marks)
     return np.flatnonzero(marks)
-
-
-def _pointers(token: NDArray[np.int64], n_tokens: int) -> NDArray[np.int64]:
-    """Where each token's entries begin, from the sorted token of each entry."""
-    return np.concatenate([[0], np.cumsum(np.bincount(token, minlength=n_tokens))]).astype(np.int64)
 
 
 def counting(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """0, 1, ..., lengths[0]-1, 0, 1, ..., lengths[1]-1, ..."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-
-
-def _values(values: NDArray[np.float32] | None, which: NDArray[np.bool_]) -> NDArray[np.float32]:
-    return np.empty(0, np.float32) if values is None else values[which]

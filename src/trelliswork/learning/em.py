@@ -6,8 +6,8 @@ The E-step is ``hmm_counts.expected_counts``, the M-steps are in ``hmm_updates``
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -114,6 +114,7 @@ def em(
     tol: float = 1e-6,
     dtype: DTypeLike = np.float64,
     callback: Callback | None = None,
+    begun: EMReport | None = None,
 ) -> tuple[HMMParameters, EMReport]:
     """Learn an HMM from sequences whose states are unknown, or known here and there.
 
@@ -133,6 +134,8 @@ def em(
         Of the recursions in the E-step.
     callback : callable, optional
         Called with each ``EMStep``; a true answer stops.
+    begun : EMReport, optional
+        Of iterations done before, which count: the result's report goes on from it.
 
     Returns
     -------
@@ -158,7 +161,10 @@ def em(
     slack = SLACK[np.dtype(dtype)]
     n_tokens = float(np.diff(sequences.offsets) @ sequences.sequence_weights)
     report = EMReport(False, "", -np.inf)
-    for iteration in range(1, max_iter + 1):
+    if begun is not None:
+        report = EMReport(False, "", begun.value, list(begun.history), None, begun.probes)
+        began -= begun.history[-1].seconds
+    for iteration in range(report.n_iter + 1, max_iter + 1):
         if isinstance(state, Posterior):
             assert prior is not None
             counts = expected_counts(state.expected_log(), sequences, dtype=dtype)
@@ -224,41 +230,34 @@ def restarts(
     seed, concentration, mean_length
         Of ``random_parameters``.
     callback : callable, optional
-        Called with the steps of the one that goes on.
+        Called with every step, also of the starts that are given up.
     """
     began = time.perf_counter()
     for name, count in (("n_restarts", n_restarts), ("probe", probe), ("max_iter", max_iter)):
         check_count(name, count)
-    probe = min(probe, max_iter)
     best: tuple[HMMParameters, EMReport] | None = None
     probes = []
+    options: dict[str, Any] = {"priors": priors, "method": method, "dtype": dtype, "callback": callback}
     for own_seed in np.random.SeedSequence(seed).spawn(n_restarts):
         first = random_parameters(
             n_states, n_symbols, seed=own_seed, concentration=concentration, mean_length=mean_length
         )
-        tried = em(first, sequences, priors=priors, method=method, max_iter=probe, tol=0, dtype=dtype)
+        if n_restarts == 1:
+            return em(first, sequences, max_iter=max_iter, tol=tol, **options)
+        tried = em(first, sequences, max_iter=min(probe, max_iter), tol=0, **options)
         probes.append(tried[1].value)
         if best is None or tried[1].value > best[1].value:
             best = tried
+        if tried[1].reason == "stopped by the caller":
+            best[1].probes, best[1].reason = probes, tried[1].reason
+            return best
     assert best is not None
     parameters, begun = best
     begun.probes = probes
-    if max_iter == probe:
+    if max_iter <= probe:
         return best
-    probed = time.perf_counter() - began
-
-    def renumbered(step: EMStep) -> bool | None:
-        step.iteration += begun.n_iter
-        step.seconds += probed
-        return None if callback is None else callback(step)
-
-    parameters, report = em(
-        begun.posterior or parameters, sequences, priors=priors, method=method, max_iter=max_iter - probe, tol=tol,
-        dtype=dtype, callback=renumbered,
-    )  # fmt: skip
-    if report.reason == f"{max_iter - probe} iterations":
-        report.reason = f"{max_iter} iterations"
-    return parameters, replace(report, history=begun.history + report.history, probes=probes)
+    begun.history[-1].seconds = time.perf_counter() - began
+    return em(begun.posterior or parameters, sequences, max_iter=max_iter, tol=tol, begun=begun, **options)
 
 
 def stepwise(

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 Floats = NDArray[np.float64]
 State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
@@ -329,8 +329,14 @@ class SparseCounts:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_tags: int) -> "SparseCounts":
-        """The counts whose ``arrays`` these are."""
-        return cls(arrays["counts_ptr"], arrays["counts_tags"], arrays["counts_values"], n_tags)
+        """The counts whose ``arrays`` these are; refused if they cannot be, as a damaged file may hold."""
+        ptr, tags, values = arrays["counts_ptr"], arrays["counts_tags"], arrays["counts_values"]
+        rises = ptr.ndim == 1 and len(ptr) > 0 and ptr[0] == 0 and (np.diff(ptr) >= 0).all()
+        if not rises or ptr[-1] != len(tags) or len(tags) != len(values):
+            raise DataError("weights.safetensors: the counts do not fit each other: the file is damaged, train again.")
+        if len(tags) and (tags.min() < 0 or tags.max() >= n_tags or not (np.isfinite(values) & (values >= 0)).all()):
+            raise DataError("weights.safetensors: the counts are out of range: the file is damaged, train again.")
+        return cls(ptr, tags, values, n_tags)
 
     def _entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Index into ``rows`` and into ``tags`` of every entry of the rows asked for."""

@@ -69,7 +69,9 @@ class Estimator:
         plain, arrays = load_model(path, cls.kind)
         try:
             return cls._from_state(plain, arrays)
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
             raise DataError(f"{path}: incomplete or damaged ({type(error).__name__}: {error}): train again.") from None
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:

@@ -21,7 +21,7 @@ def names_of(token: str | Collection[str]) -> list[str]:
 
 def ruled_out(known: Labels, lengths: NDArray[np.int64], labels: Vocabulary) -> NDArray[np.bool_]:
     """(n_tokens, S): labels that evidence excludes."""
-    if [len(sentence) for sentence in known] != lengths.tolist():
+    if [-1 if sentence is None else len(sentence) for sentence in known] != lengths.tolist():
         raise ShapeError("known must have as many sentences and tokens as X; None where nothing is known.")
     out = np.zeros((int(lengths.sum()), len(labels)), bool)
     for i, token in enumerate(token for sentence in known for token in sentence):

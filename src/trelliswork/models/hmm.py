@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
+from trelliswork.inference.checks import check_count
 from trelliswork.learning.em import EMReport
 from trelliswork.models.base import Arrays, Estimator
 from trelliswork.models.evidence import Labels, ruled_out
-from trelliswork.models.hmm_chain import FirstOrder, SecondOrder, StateChain
+from trelliswork.models.hmm_chain import SecondOrder, StateChain, chain_from_arrays
 from trelliswork.models.hmm_emissions import Emissions, Token, emissions_from_state
 from trelliswork.models.hmm_training import (
     Callback,
@@ -23,6 +24,7 @@ from trelliswork.models.hmm_training import (
     Sentences,
     States,
     Unknown,
+    check_sentences,
     learn,
     learn_stream,
 )
@@ -50,7 +52,8 @@ class HMM(Estimator):
     interpolation : {"kneser-ney", "deleted"}
         How n-grams of known states are smoothed; "deleted" is TnT's way.
     start_prior, transition_prior, emission_prior : float
-        Pseudo-counts (EM) or Dirichlet parameters (variational Bayes, above 0).
+        Pseudo-counts (EM) or Dirichlet parameters (variational Bayes, above 0). Not used by a tagger learned from known
+        states and endings, which ``interpolation`` smooths.
     end : bool
         Whether the end of a sentence is an event; without, lengths are given.
     min_count : int
@@ -61,7 +64,7 @@ class HMM(Estimator):
     max_iter, tol : int, float
         Iterations at most (passes, if stepwise), and the relative gain at which EM stops.
     n_restarts, probe : int
-        Random starts, of which the best after ``probe`` iterations goes on.
+        Random starts, if no state is known, of which the best after ``probe`` iterations goes on.
     batch_size, seed, dtype
         Of stepwise EM; of random numbers; precision of EM ("float32" is twice as fast).
     beam : float, optional
@@ -234,8 +237,7 @@ class HMM(Estimator):
         from trelliswork.distributions import LinearChain
 
         self._check_fitted()
-        if len(sentence) == 0:
-            raise ShapeError("the sentence is empty: a distribution over states needs a token.")
+        check_sentences([sentence])
         rows = self._emissions.rows(sentence, np.array([0, len(sentence)]))
         log_unary, log_pairwise = self._chain.potentials(rows)
         return LinearChain(torch.from_numpy(log_unary[None]), torch.from_numpy(log_pairwise))
@@ -243,6 +245,8 @@ class HMM(Estimator):
     def predict_next(self, words: Sequence[Token], n: int = 10) -> tuple[list[tuple[Token, float]], float]:
         """The n most probable next words after some, with p(word | words); and the probability that it is the end."""
         self._check_fitted()
+        check_count("n", n)
+        check_sentences([words] if len(words) else [])
         offsets = np.array([0, len(words)] if len(words) else [0])
         states, end = self._chain.following(
             self._emissions.rows(words, offsets) if len(words) else np.empty((0, len(self.states_)))
@@ -255,6 +259,8 @@ class HMM(Estimator):
     def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[tuple[list[Token], list[str]]]:
         """Random sentences from the model: words and states."""
         names = self._names()
+        check_count("n", n)
+        check_count("max_length", max_length)
         rng = np.random.default_rng(seed)
         listed, log_emission = self._emissions.table()
         cumulated = np.cumsum(np.exp(log_emission), axis=1)
@@ -271,6 +277,7 @@ class HMM(Estimator):
     def top_words(self, state: str, n: int = 10) -> list[tuple[Token, float]]:
         """The n most probable words of a state, with p(word | state)."""
         self._check_fitted()
+        check_count("n", n)
         listed, log_emission = self._emissions.table()
         row = log_emission[self.states_.id(state)]
         return [(listed[i], float(np.exp(row[i]))) for i in np.argsort(-row, kind="stable")[:n]]
@@ -332,6 +339,7 @@ class HMM(Estimator):
             "states": list(self.states_),
             "induced": self.induced_,
             "order": 2 if isinstance(self._chain, SecondOrder) else 1,
+            "end": self._chain.has_end,
             "emissions": emissions,
             "input": getattr(self, "input_", {}),
             "report": {
@@ -348,13 +356,9 @@ class HMM(Estimator):
         self = cls(**plain["parameters"])
         self.states_, self.induced_ = Vocabulary(plain["states"]), plain["induced"]
         self._emissions = emissions_from_state(plain["emissions"], arrays)
-        if plain["order"] == 2:
-            self._chain = SecondOrder(arrays["chain.trigram"], self.beam)
-            size = len(arrays["chain.trigram"]) - 1
-        else:
-            self._chain = FirstOrder(arrays["chain.start"], arrays["chain.transition"], arrays.get("chain.end"))
-            size = len(arrays["chain.start"])
-        if size != len(self.states_) or any(np.isnan(a).any() for a in self._chain.arrays().values()):
+        own = {name.removeprefix("chain."): a for name, a in arrays.items() if name.startswith("chain.")}
+        self._chain = chain_from_arrays(own, plain["order"], self.beam, end=plain["end"])
+        if not self._chain.n_states == self._emissions.n_states == len(self.states_):
             raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
         self.input_ = plain["input"]
         report = plain["report"]
@@ -372,9 +376,5 @@ def _sentences(X: Sentences | Corpus, *, learn: bool) -> Sentences:
     found: Sentences = X.sentences(0) if isinstance(X, Corpus) else X
     if learn and len(found) == 0:
         raise DataError("no sentence to learn from: X is empty.")
-    for n, sentence in enumerate(found):
-        if isinstance(sentence, str):
-            raise ShapeError(f"sentence {n} is a string: a list of words is wanted, such as {sentence.split()[:3]}.")
-        if len(sentence) == 0:
-            raise ShapeError(f"sentence {n} is empty: leave it out.")
+    check_sentences(found)
     return found

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.errors import DataError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import pairs
 
@@ -22,6 +23,14 @@ BATCH_SCORES = 1 << 22  # scores of states that are worked on together
 
 class StateChain(Protocol):
     """What an HMM asks of its states."""
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the end is an event."""
 
     def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
         """The most probable states (n_tokens,)."""
@@ -55,6 +64,16 @@ class FirstOrder:
     log_start: Doubles
     log_transition: Doubles
     log_end: Doubles | None
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.log_start)
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the end is an event."""
+        return self.log_end is not None
 
     def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
         """The most probable states (n_tokens,)."""
@@ -138,10 +157,19 @@ class FirstOrder:
 
 @dataclass(frozen=True)
 class SecondOrder:
-    """``log_trigram[a, b, c]``, log p(c | a, b) (S+1, S+1, S+1): index S is the begin, last the end; a beam in nats."""
+    """``log_trigram[a, b, c]``, log p(c | a, b) (S+1, S+1, S+1): index S is the begin, last the end; a beam in nats.
+
+    If the end is no event, its scores are 0.
+    """
 
     log_trigram: Doubles
     beam: float | None
+    has_end: bool = True
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.log_trigram) - 1
 
     def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
         """The most probable states (n_tokens,)."""
@@ -178,14 +206,14 @@ class SecondOrder:
         else:
             now = _filtered(*self.potentials(rows, end=False)).reshape(S + 1, S)
             ahead = np.einsum("ab,abc->c", now, np.exp(self.log_trigram[:, :S]))
-        return ahead[:S], float(ahead[S])
+        return ahead[:S], float(ahead[S]) if self.has_end else 0.0
 
     def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
         """States of a random sentence."""
         S = len(self.log_trigram) - 1
         a, b, states = S, S, list[int]()
         while len(states) < max_length:
-            c = _choose(rng, np.exp(self.log_trigram[a, b]))
+            c = _choose(rng, np.exp(self.log_trigram[a, b, : S + self.has_end]))
             if c == S:
                 break
             states.append(c)
@@ -196,6 +224,8 @@ class SecondOrder:
         """p(next state | state) (S, S), the end left out: the mean over what random sentences show."""
         S = len(self.log_trigram) - 1
         p = np.exp(self.log_trigram)
+        if not self.has_end:
+            p[..., S] = 0
         pairs = np.zeros((S + 1, S + 1))  # how often b stands after a, here at one position, there at all
         pairs[S] = p[S, S]
         visits = np.zeros((S + 1, S))
@@ -211,6 +241,60 @@ class SecondOrder:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """For saving."""
         return {"trigram": self.log_trigram}
+
+
+def first_order(log_bigram: Doubles, *, end: bool) -> FirstOrder:
+    """From log p(c | b) (S+1, S+1), row S the begin and column S the end; no sentence is empty."""
+    log_start = _without_end(log_bigram[-1:])[0]
+    if end:
+        return FirstOrder(log_start, log_bigram[:-1, :-1].copy(), log_bigram[:-1, -1].copy())
+    return FirstOrder(log_start, _without_end(log_bigram[:-1]), None)
+
+
+def second_order(log_trigram: Doubles, beam: float | None, *, end: bool) -> SecondOrder:
+    """From log p(c | a, b) (S+1, S+1, S+1), likewise."""
+    table = log_trigram.copy()
+    if not end:
+        possible = (table[..., :-1] > -np.inf).any(axis=-1)
+        table[possible, :-1] = _without_end(table[possible])
+        table[..., -1] = 0
+    else:
+        table[-1, -1, :-1] = _without_end(table[-1, -1:])[0]
+    table[-1, -1, -1] = -np.inf
+    return SecondOrder(table, beam, end)
+
+
+def chain_from_arrays(
+    arrays: dict[str, NDArray[Any]], order: int, beam: float | None, *, end: bool
+) -> FirstOrder | SecondOrder:
+    """The chain whose ``arrays`` these are; arrays that cannot be are refused, as a damaged file may hold."""
+    for name, array in arrays.items():
+        if array.dtype != np.float64 or not (array <= 1e-9).all():
+            raise DataError(f"weights.safetensors: {name} holds what are not log-probabilities: the file is damaged.")
+    S = arrays["trigram"].shape[0] - 1 if order == 2 else len(arrays["start"])
+    shapes: dict[str, tuple[int, ...]] = (
+        {"trigram": (S + 1, S + 1, S + 1)} if order == 2 else {"start": (S,), "transition": (S, S)}
+    )
+    if order != 2 and end:
+        shapes["end"] = (S,)
+    if {name: array.shape for name, array in arrays.items()} != shapes:
+        raise DataError(f"weights.safetensors: {', '.join(shapes)} do not fit each other: the file is damaged.")
+    found: FirstOrder | SecondOrder
+    if order == 2:
+        found = SecondOrder(arrays["trigram"], beam, end)
+        totals = np.exp(arrays["trigram"][:, :S, : S + end]).sum(axis=-1)
+    else:
+        found = FirstOrder(arrays["start"], arrays["transition"], arrays["end"] if end else None)
+        totals = np.exp(arrays["transition"]).sum(axis=-1) + (np.exp(arrays["end"]) if end else 0)
+    if not np.allclose(totals, 1, atol=1e-6):
+        raise DataError("weights.safetensors: transitions do not sum to 1: the file is damaged, train again.")
+    return found
+
+
+def _without_end(log_next: Doubles) -> Doubles:
+    """Rows (n, S) of log-probabilities (n, S+1) given that it is not the end."""
+    rows = log_next[:, :-1]
+    return rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)
 
 
 def _inside(p: chain.Potentials) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import DataError
 from trelliswork.learning.suffix_model import Lexicon, SuffixModel
 
 Doubles = NDArray[np.float64]
@@ -17,6 +17,10 @@ UNKNOWN = "<unknown>"
 
 class Emissions(Protocol):
     """What an HMM asks of its words."""
+
+    @property
+    def n_states(self) -> int:
+        """S."""
 
     def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
         """log p(word | state) of each token (n_tokens, S)."""
@@ -37,11 +41,20 @@ class LexiconEmissions:
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
 
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.lexicon.suffixes.tag_counts)
+
     def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
         """log p(word | state) of each token (n_tokens, S)."""
         initial = np.zeros(len(tokens), bool)
         initial[offsets[:-1]] = True
-        return self.lexicon.log_emission([str(token) for token in tokens], initial)
+        words = [token for token in tokens if isinstance(token, str)]
+        if len(words) < len(tokens):
+            odd = next(token for token in tokens if not isinstance(token, str))
+            raise DataError(f"the model has learned words, which are strings, got {odd!r}.")
+        return self.lexicon.log_emission(words, initial)
 
     def table(self) -> tuple[list[Token], Doubles]:
         """The known words, and log p(word | state) (S, V)."""
@@ -74,6 +87,11 @@ class TableEmissions:
     def __init__(self, words: Sequence[Token], log_emission: Doubles, suffixes: SuffixModel | None) -> None:
         self.words, self.log_emission, self.suffixes = list(words), log_emission, suffixes
         self._ids = {word: i for i, word in enumerate(self.words)}
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.log_emission)
 
     def ids(self, tokens: Sequence[Token]) -> NDArray[np.int32]:
         """Numbers of tokens; that of ``UNKNOWN`` or -1 for words that are not listed."""
@@ -124,7 +142,8 @@ def emissions_from_state(plain: dict[str, Any], arrays: dict[str, NDArray[Any]])
     if "suffixes" in plain:
         own = {name.removeprefix("suffixes."): a for name, a in arrays.items() if name.startswith("suffixes.")}
         suffixes = SuffixModel.from_state(plain["suffixes"], own)
-    log_emission = arrays["emission"].astype(np.float64)
-    if log_emission.ndim != 2 or log_emission.shape[1] != len(plain["words"]) or np.isnan(log_emission).any():
-        raise ValueRangeError("weights.safetensors: emissions do not fit the words: the file is damaged, train again.")
+    log_emission = arrays["emission"]
+    fits = log_emission.dtype == np.float64 and log_emission.ndim == 2 and log_emission.shape[1] == len(plain["words"])
+    if not fits or not (log_emission <= 1e-9).all():
+        raise DataError("weights.safetensors: emissions do not fit the words: the file is damaged, train again.")
     return TableEmissions(plain["words"], log_emission, suffixes)

@@ -1,6 +1,6 @@
 """How an HMM learns: by counting where all states are known, by EM where they are not, or not all."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.checks import check_count
 from trelliswork.learning import trigrams
 from trelliswork.learning.em import EMReport, EMStep, Priors, em, random_parameters, restarts, stepwise
 from trelliswork.learning.hmm_counts import expected_counts
 from trelliswork.learning.hmm_data import HMMParameters, Sequences
 from trelliswork.learning.hmm_updates import maximise
 from trelliswork.learning.suffix_model import Lexicon, SuffixModel
-from trelliswork.models.hmm_chain import FirstOrder, SecondOrder, StateChain
+from trelliswork.models.hmm_chain import FirstOrder, StateChain, first_order, second_order
 from trelliswork.models.hmm_emissions import UNKNOWN, Emissions, LexiconEmissions, TableEmissions, Token
 
 Sentences = Sequence[Sequence[Token]]
@@ -23,6 +24,9 @@ States = Sequence[Sequence[str | None] | None]
 Callback = Callable[[EMStep], bool | None]
 Method = Literal["em", "vb", "stepwise"]
 Unknown = Literal["suffix", "symbol"]
+LARGEST_TABLE = 1 << 28  # emission probabilities, 2 GB
+LABELLED_STEPS = 30.0  # what labelled transitions count for beside those without labels, in steps a state
+LEXICON_TOKENS = 3000.0  # what the lexicon of labelled words counts for beside words without labels, in tokens a state
 NEARLY_EVEN = 50.0  # Dirichlet parameter of a start that known states shall shape
 
 
@@ -54,20 +58,26 @@ class HMMSettings:
         for name, choices in (
             ("order", (1, 2)),
             ("unknown", ("suffix", "symbol")),
+            ("interpolation", ("kneser-ney", "deleted")),
             ("method", ("em", "vb", "stepwise")),
             ("dtype", ("float32", "float64")),
         ):
             if getattr(self, name) not in choices:
                 wanted = " or ".join(map(repr, choices))
                 raise ValueRangeError(f"{name} must be {wanted}, got {getattr(self, name)!r}.")
-        for name in ("start_prior", "transition_prior", "emission_prior"):
+        for name in ("start_prior", "transition_prior", "emission_prior", "tol"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise ValueRangeError(f"{name} must be 0 or more and finite, got {getattr(self, name)}.")
         for name in ("min_count", "max_iter", "n_restarts", "probe", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueRangeError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.n_states is not None and self.n_states < 1:
-            raise ValueRangeError(f"n_states must be at least 1, got {self.n_states}.")
+            check_count(name, getattr(self, name))
+        if self.n_states is not None:
+            check_count("n_states", self.n_states)
+        if self.seed < 0:
+            raise ValueRangeError(f"seed must be 0 or more, got {self.seed}.")
+        if self.beam is not None and not 0 < self.beam < np.inf:
+            raise ValueRangeError(f"beam must be a positive number of nats, or None, got {self.beam}.")
+        if self.beam is not None and self.order == 1:
+            raise ValueRangeError("a beam is for order=2: leave it out.")
 
     @property
     def priors(self) -> Priors:
@@ -92,6 +102,8 @@ def read_states(X: Sentences, y: States | None) -> tuple[Vocabulary, NDArray[np.
     if len(y) != len(X):
         raise ShapeError(f"X and y must pair up, got {len(X)} and {len(y)} sentences.")
     for n, (x, states) in enumerate(zip(X, y, strict=True)):
+        if isinstance(states, str):
+            raise ShapeError(f"the states of sentence {n} are a string: a list is wanted, one entry a token.")
         if states is not None and len(states) != len(x):
             raise ShapeError(f"sentence {n} has {len(x)} tokens and {len(states)} states: they must be as many.")
     filled = [[None] * len(x) if states is None else states for x, states in zip(X, y, strict=True)]
@@ -105,26 +117,37 @@ def learn(X: Sentences, y: States | None, settings: HMMSettings, callback: Callb
     names, labels = read_states(X, y)
     tokens = [token for x in X for token in x]
     offsets = np.concatenate([[0], np.cumsum([len(x) for x in X])]).astype(np.int64)
-    known = len(labels) > 0 and labels.min() >= 0
+    known = bool(labels.min() >= 0)
     if settings.order == 2 and not known:
         raise ValueRangeError("order=2 learns by counting: every token needs its state. Use order=1 for the others.")
-    n_states = max(len(names), settings.n_states or 0)
-    if known and settings.n_states is not None and settings.n_states != len(names):
+    if settings.n_states is not None and (settings.n_states < len(names) or (known and settings.n_states > len(names))):
         raise ValueRangeError(
-            f"all states are known, and there are {len(names)}: leave n_states={settings.n_states} out."
+            f"n_states={settings.n_states}, but y names {len(names)} states"
+            + (" and leaves none open: leave n_states out." if known else ": raise it, or leave it out.")
         )
+    n_states = max(len(names), settings.n_states or 0)
     if n_states == 0:
         raise ValueRangeError("without known states the number of states must be given: HMM(n_states=45).")
-    if known and settings.unknown == "suffix" and all(isinstance(token, str) for token in tokens):
-        return _tagger([str(token) for token in tokens], labels, offsets, names, settings)
-    if settings.order == 2:
-        raise ValueRangeError("order=2 wants words (strings) and unknown='suffix'.")
-    names = Vocabulary([*names, *(f"#{k}" for k in range(len(names), n_states))])
-    words = _symbols(tokens, settings)
-    table = TableEmissions(words, np.zeros((n_states, len(words))), None)
+    words = all(isinstance(token, str) for token in tokens)
+    if known and words and settings.unknown == "suffix":
+        emissions: Emissions = LexiconEmissions(_lexicon([str(token) for token in tokens], labels, len(names)))
+        return Learned(names, _counted_chain(labels, offsets, names, settings), emissions, _counted())
+    names = Vocabulary([*names, *_fresh(names, n_states)])
+    listed = _symbols(tokens, settings)
+    _check_size(n_states, len(listed))
+    table = TableEmissions(listed, np.zeros((n_states, len(listed))), None)
     sequences = Sequences(offsets, table.ids(tokens), labels if (labels >= 0).any() else None)
-    parameters, report = _fit(sequences, n_states, len(words), known, settings, callback)
-    return Learned(names, _chain(parameters), _emissions(words, parameters, sequences, settings), report)
+    if known:
+        parameters = _first_parameters(sequences, n_states, len(listed), settings)
+        chain = _counted_chain(labels, offsets, names, settings) if settings.order == 2 else _chain(parameters)
+        return Learned(names, chain, TableEmissions(listed, parameters.log_emission, None), _counted())
+    start, priors = None, settings.priors
+    if sequences.labels is not None:
+        start = _first_parameters(sequences, n_states, len(listed), settings)
+        if words and settings.unknown == "suffix" and settings.method != "vb":
+            start, priors = _informed(start, listed, tokens, labels, settings)
+    parameters, report = _by_em(sequences, n_states, len(listed), start, priors, settings, callback)
+    return Learned(names, _chain(parameters), _emissions(listed, parameters, [sequences], settings), report)
 
 
 def learn_stream(
@@ -133,9 +156,12 @@ def learn_stream(
     """Stepwise EM over batches of sentences that are gone through several times: once for the words, then to learn."""
     if settings.n_states is None:
         raise ValueRangeError("without known states the number of states must be given: HMM(n_states=45).")
+    if settings.order != 1:
+        raise ValueRangeError("a stream has no known states, which order=2 needs: use order=1.")
     counts: dict[Token, int] = {}
     n_sentences = n_tokens = 0
     for X in batches:
+        check_sentences(X)
         n_sentences += len(X)
         for x in X:
             n_tokens += len(x)
@@ -143,39 +169,76 @@ def learn_stream(
                 counts[token] = counts.get(token, 0) + 1
     if not n_tokens:
         raise ValueRangeError("there is no sentence to learn from, or the batches can be gone through only once.")
-    words = _listed(counts, settings)
-    table = TableEmissions(words, np.zeros((settings.n_states, len(words))), None)
+    listed = _listed(counts, settings)
+    _check_size(settings.n_states, len(listed))
+    table = TableEmissions(listed, np.zeros((settings.n_states, len(listed))), None)
 
     class Again:
-        def __iter__(self) -> Any:
+        def __iter__(self) -> Iterator[Sequences]:
             for X in batches:
-                offsets = np.concatenate([[0], np.cumsum([len(x) for x in X])]).astype(np.int64)
-                yield Sequences(offsets, table.ids([token for x in X for token in x]))
+                if len(X):
+                    offsets = np.concatenate([[0], np.cumsum([len(x) for x in X])]).astype(np.int64)
+                    yield Sequences(offsets, table.ids([token for x in X for token in x]))
 
-    start = _random(settings, settings.n_states, len(words), n_tokens / n_sentences)
+    start = _random(settings, settings.n_states, len(listed), n_tokens / n_sentences)
     parameters, report = stepwise(
         start, Again(), n_sentences, priors=settings.priors, n_passes=n_passes, dtype=settings.dtype, callback=callback
     )
-    names = Vocabulary(f"#{k}" for k in range(settings.n_states))
-    return Learned(names, _chain(parameters), TableEmissions(words, parameters.log_emission, None), report)
+    names = Vocabulary(_fresh([], settings.n_states))
+    return Learned(names, _chain(parameters), _emissions(listed, parameters, Again(), settings), report)
 
 
-def _tagger(
-    words: list[str], labels: NDArray[np.int32], offsets: NDArray[np.int64], names: Vocabulary, settings: HMMSettings
-) -> Learned:
-    """Labelled words: a lexicon with endings, and label n-grams."""
+def check_sentences(X: Sentences) -> None:
+    """Refuse strings and numbers where lists of tokens are wanted, and empty sentences."""
+    for n, sentence in enumerate(X):
+        if isinstance(sentence, str | int | np.integer):
+            raise ShapeError(f"sentence {n} is {sentence!r}: a list of words is wanted.")
+        if len(sentence) == 0:
+            raise ShapeError(f"sentence {n} is empty: leave it out.")
+
+
+def _fresh(names: Iterable[str], n_states: int) -> list[str]:
+    """Names for states that have none, up to as many states: their numbers, as #4; a name that is taken gets a star."""
+    taken = set(names)
+    fresh = []
+    for k in range(len(taken), n_states):
+        name = f"#{k}"
+        while name in taken:
+            name += "*"
+        fresh.append(name)
+    return fresh
+
+
+def _check_size(n_states: int, n_symbols: int) -> None:
+    if n_states * n_symbols > LARGEST_TABLE:
+        raise ValueRangeError(
+            f"{n_states} states and {n_symbols:,} symbols make a table of {n_states * n_symbols:,} numbers, more than "
+            f"{LARGEST_TABLE:,}: number the symbols 0, 1, 2, ... without gaps, or raise min_count."
+        )
+
+
+def _counted() -> EMReport:
+    return EMReport(True, "counted", np.nan)
+
+
+def _lexicon(words: list[str], labels: NDArray[np.int32], n_states: int) -> Lexicon:
+    """From the words whose state is known."""
     distinct = {word: i for i, word in enumerate(dict.fromkeys(words))}
-    S = len(names)
     ids = np.array([distinct[word] for word in words], np.int64)
-    counts = np.bincount(ids * S + labels, minlength=len(distinct) * S).reshape(-1, S)
-    lexicon = LexiconEmissions(Lexicon.fit(list(distinct), counts))
-    states: StateChain
+    at = labels >= 0
+    counts = np.bincount(ids[at] * n_states + labels[at], minlength=len(distinct) * n_states)
+    return Lexicon.fit(list(distinct), counts.reshape(-1, n_states))
+
+
+def _counted_chain(
+    labels: NDArray[np.int32], offsets: NDArray[np.int64], names: Vocabulary, settings: HMMSettings
+) -> StateChain:
+    """Label n-grams."""
+    method, S = settings.interpolation, len(names)
     if settings.order == 2:
-        states = SecondOrder(trigrams.fit(labels, offsets, S, method=settings.interpolation).log_trigram, settings.beam)
-    else:
-        model = trigrams.fit_bigrams(labels, offsets, S, method=settings.interpolation)
-        states = FirstOrder(model.log_start, model.log_transition, model.log_end)
-    return Learned(names, states, lexicon, EMReport(True, "counted", np.nan))
+        table = trigrams.fit(labels, offsets, S, method=method).log_trigram
+        return second_order(table, settings.beam, end=settings.end)
+    return first_order(trigrams.fit_bigrams(labels, offsets, S, method=method).log_bigram, end=settings.end)
 
 
 def _symbols(tokens: Sequence[Token], settings: HMMSettings) -> list[Token]:
@@ -207,28 +270,58 @@ def _random(settings: HMMSettings, n_states: int, n_symbols: int, mean_length: f
     )
 
 
-def _fit(
-    sequences: Sequences, n_states: int, n_symbols: int, known: bool, settings: HMMSettings, callback: Callback | None
+def _first_parameters(sequences: Sequences, n_states: int, n_symbols: int, settings: HMMSettings) -> HMMParameters:
+    """What known states tell: one M-step from nearly even parameters."""
+    length = max(float(np.diff(sequences.offsets).mean()), 1.001) if settings.end else None
+    even = random_parameters(n_states, n_symbols, seed=settings.seed, concentration=NEARLY_EVEN, mean_length=length)
+    return maximise(expected_counts(even, sequences, dtype=settings.dtype), settings.priors, even)
+
+
+def _informed(
+    start: HMMParameters, listed: list[Token], tokens: Sequence[Token], labels: NDArray[np.int32], settings: HMMSettings
+) -> tuple[HMMParameters, Priors]:
+    """A better start, and priors, for words some of which have known states.
+
+    Words get the probabilities that the lexicon of the labelled ones gives them, by counts and endings, and the
+    priors are many tokens spread like these: EM that starts from a good tagger and is left alone soon makes it worse
+    (Merialdo, 1994).
+    """
+    n_known = int(labels.max()) + 1
+    rows = _lexicon([str(token) for token in tokens], labels, n_known).log_emission([str(word) for word in listed])
+    table = np.exp(rows - rows.max())
+    emission = np.exp(start.log_emission)
+    emission[:n_known] = table.T + 1e-6 * table.max()
+    emission /= emission.sum(axis=1, keepdims=True)
+    informed = HMMParameters(start.log_start, start.log_transition, start.log_end, np.log(emission))
+    spread = LEXICON_TOKENS * emission
+    end = None if start.log_end is None else LABELLED_STEPS * np.exp(start.log_end)
+    transition = LABELLED_STEPS * np.exp(start.log_transition)
+    return informed, Priors(settings.start_prior, transition, 0.0 if end is None else end, spread)
+
+
+def _by_em(
+    sequences: Sequences,
+    n_states: int,
+    n_symbols: int,
+    start: HMMParameters | None,
+    priors: Priors,
+    settings: HMMSettings,
+    callback: Callback | None,
 ) -> tuple[HMMParameters, EMReport]:
     length = max(float(np.diff(sequences.offsets).mean()), 1.001) if settings.end else None
-    options: dict[str, Any] = {"priors": settings.priors, "dtype": settings.dtype, "callback": callback}
+    options: dict[str, Any] = {"priors": priors, "dtype": settings.dtype, "callback": callback}
     if settings.method == "stepwise":
-        start = _random(settings, n_states, n_symbols, length or 2.0)
+        if start is None:
+            start = _random(settings, n_states, n_symbols, length or 2.0)
         batches = _cut(sequences, settings)
         return stepwise(start, batches, sequences.n_sequences, n_passes=settings.max_iter, **options)
     options |= {"method": settings.method, "max_iter": settings.max_iter, "tol": settings.tol}
-    if sequences.labels is None:
-        return restarts(
-            settings.n_restarts, n_states, n_symbols, sequences, seed=settings.seed, probe=settings.probe,
-            mean_length=length, **options,
-        )  # fmt: skip
-    # Known states shape the start: one M-step from nearly even parameters.
-    even = random_parameters(n_states, n_symbols, seed=settings.seed, concentration=NEARLY_EVEN, mean_length=length)
-    counts = expected_counts(even, sequences, dtype=settings.dtype)
-    start = maximise(counts, settings.priors, even)
-    if known:
-        return start, EMReport(True, "counted", counts.total)
-    return em(start, sequences, **options)
+    if start is not None:
+        return em(start, sequences, **options)
+    return restarts(
+        settings.n_restarts, n_states, n_symbols, sequences, seed=settings.seed, probe=settings.probe,
+        mean_length=length, **options,
+    )  # fmt: skip
 
 
 def _cut(sequences: Sequences, settings: HMMSettings) -> list[Sequences]:
@@ -249,17 +342,17 @@ def _chain(parameters: HMMParameters) -> FirstOrder:
 
 
 def _emissions(
-    words: list[Token], parameters: HMMParameters, sequences: Sequences, settings: HMMSettings
+    listed: list[Token], parameters: HMMParameters, batches: Iterable[Sequences], settings: HMMSettings
 ) -> TableEmissions:
     """The table, and for other words an account of endings from the expected counts of those that are listed."""
     suffixes = None
-    if settings.unknown == "suffix" and isinstance(words[0], str):
-        counts = expected_counts(parameters, sequences, dtype=settings.dtype).by_symbol
-        listed = [str(word) for word in words if word != UNKNOWN]
-        suffixes = SuffixModel.fit(listed, counts[: len(listed)])
-        if UNKNOWN in words:  # its mass goes to endings: words seen too rarely taught them
-            words, parameters = words[:-1], _without_last(parameters)
-    return TableEmissions(words, parameters.log_emission, suffixes)
+    if settings.unknown == "suffix" and isinstance(listed[0], str):
+        counts = sum(expected_counts(parameters, part, dtype=settings.dtype).by_symbol for part in batches)
+        words = [str(word) for word in listed if word != UNKNOWN]
+        suffixes = SuffixModel.fit(words, np.asarray(counts)[: len(words)])
+        if UNKNOWN in listed:  # its mass goes to endings: words seen too rarely taught them
+            listed, parameters = listed[:-1], _without_last(parameters)
+    return TableEmissions(listed, parameters.log_emission, suffixes)
 
 
 def _without_last(parameters: HMMParameters) -> HMMParameters:

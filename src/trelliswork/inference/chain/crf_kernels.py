@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from trelliswork.inference.chain.kernels import ROWS, backward, forward
-from trelliswork.inference.simd import add, lanes, load, spread, store
+from trelliswork.inference.simd import add, get, lanes, load, put, spread, store
 from trelliswork.inference.simd import multiply_add as fma
 
 
@@ -36,7 +36,7 @@ def scores(
         for k in range(0, Sw - W, 2 * W):  # two vectors at a time stay in registers
             left, right = load(flat, to + k), load(flat, to + k + W)
             for at in range(first, last):
-                row = np.int64(wide_ids[at]) * Sw + k
+                row = np.int64(get(wide_ids, at)) * Sw + k
                 if wide_values.size:
                     by = spread(wide, wide_values[at])
                     left, right = fma(load(wide, row), by, left), fma(load(wide, row + W), by, right)
@@ -47,13 +47,14 @@ def scores(
         if (Sw // W) % 2:
             left = load(flat, to + Sw - W)
             for at in range(first, last):
-                row = load(wide, np.int64(wide_ids[at]) * Sw + Sw - W)
+                row = load(wide, np.int64(get(wide_ids, at)) * Sw + Sw - W)
                 left = fma(row, spread(wide, wide_values[at]), left) if wide_values.size else add(row, left)
             store(flat, to + Sw - W, left)
         for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
-            f = narrow_ids[at]
+            f = get(narrow_ids, at)
             value = narrow_values[at] if narrow_values.size else narrow.dtype.type(1)
-            flat[to + narrow_labels[f]] += narrow[f] * value
+            k = to + get(narrow_labels, f)
+            put(flat, k, get(flat, k) + get(narrow, f) * value)
         to += Sw
 
 
@@ -67,7 +68,7 @@ def scatter(
     flat = residual.reshape(-1)
     for i in range(start, stop):
         for at in range(wide_ptr[i], wide_ptr[i + 1]):
-            row = np.int64(wide_ids[at]) * Sw
+            row = np.int64(get(wide_ids, at)) * Sw
             if wide_values.size:
                 by = spread(wide_gradient, wide_values[at])
                 for k in range(0, Sw, W):
@@ -77,9 +78,9 @@ def scatter(
                 for k in range(0, Sw, W):
                     store(wide_gradient, row + k, add(load(flat, to + k), load(wide_gradient, row + k)))
         for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
-            f = narrow_ids[at]
+            f = get(narrow_ids, at)
             value = narrow_values[at] if narrow_values.size else narrow_gradient.dtype.type(1)
-            narrow_gradient[f] += flat[to + narrow_labels[f]] * value
+            put(narrow_gradient, f, get(narrow_gradient, f) + get(flat, to + get(narrow_labels, f)) * value)
         to += Sw
 
 

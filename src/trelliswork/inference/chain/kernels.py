@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 from trelliswork.inference.row_kernels import exp_row
-from trelliswork.inference.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
+from trelliswork.inference.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
 from trelliswork.inference.simd import multiply_add as fma
 
 ROWS = 4  # sequences that advance together; the products below are written for four
@@ -89,7 +89,6 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, cou
     ``left`` and ``right`` are the flat indices of the first alpha and the first w; rows are Sp apart.
     """
     S, Sp, W = counts.shape[0], transition.shape[0], lanes(transition)
-    flat = alpha.reshape(-1)
     for i in range(0, S, ROWS):
         for j in range(0, Sp - W, 2 * W):
             zero = spread(transition, 0.0)
@@ -97,13 +96,13 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, cou
             at, to = left + i, right + j
             for _ in range(n_steps):
                 u, v = load(kept, to), load(kept, to + W)
-                x = spread(transition, flat[at])
+                x = spread_at(alpha, at)
                 a0, a1 = fma(x, u, a0), fma(x, v, a1)
-                x = spread(transition, flat[at + 1])
+                x = spread_at(alpha, at + 1)
                 b0, b1 = fma(x, u, b0), fma(x, v, b1)
-                x = spread(transition, flat[at + 2])
+                x = spread_at(alpha, at + 2)
                 c0, c1 = fma(x, u, c0), fma(x, v, c1)
-                x = spread(transition, flat[at + 3])
+                x = spread_at(alpha, at + 3)
                 d0, d1 = fma(x, u, d0), fma(x, v, d1)
                 at += Sp
                 to += Sp
@@ -122,16 +121,16 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, cou
             at, to = left + i, right + Sp - W
             for _ in range(n_steps // 2):  # two steps at a time, as in ``_product``
                 u, v = load(kept, to), load(kept, to + Sp)
-                a0, a1 = fma(spread(transition, flat[at]), u, a0), fma(spread(transition, flat[at + Sp]), v, a1)
-                b0, b1 = fma(spread(transition, flat[at + 1]), u, b0), fma(spread(transition, flat[at + Sp + 1]), v, b1)
-                c0, c1 = fma(spread(transition, flat[at + 2]), u, c0), fma(spread(transition, flat[at + Sp + 2]), v, c1)
-                d0, d1 = fma(spread(transition, flat[at + 3]), u, d0), fma(spread(transition, flat[at + Sp + 3]), v, d1)
+                a0, a1 = fma(spread_at(alpha, at), u, a0), fma(spread_at(alpha, at + Sp), v, a1)
+                b0, b1 = fma(spread_at(alpha, at + 1), u, b0), fma(spread_at(alpha, at + Sp + 1), v, b1)
+                c0, c1 = fma(spread_at(alpha, at + 2), u, c0), fma(spread_at(alpha, at + Sp + 2), v, c1)
+                d0, d1 = fma(spread_at(alpha, at + 3), u, d0), fma(spread_at(alpha, at + Sp + 3), v, d1)
                 at += 2 * Sp
                 to += 2 * Sp
             if n_steps % 2:
                 u = load(kept, to)
-                a0, b0 = fma(spread(transition, flat[at]), u, a0), fma(spread(transition, flat[at + 1]), u, b0)
-                c0, d0 = fma(spread(transition, flat[at + 2]), u, c0), fma(spread(transition, flat[at + 3]), u, d0)
+                a0, b0 = fma(spread_at(alpha, at), u, a0), fma(spread_at(alpha, at + 1), u, b0)
+                c0, d0 = fma(spread_at(alpha, at + 2), u, c0), fma(spread_at(alpha, at + 3), u, d0)
             j = Sp - W
             k = i * Sp + j
             store(tile, j, multiply(add(a0, a1), load(transition, k)))

@@ -1,0 +1,50 @@
+"""Categorical HMMs against hmmlearn, pomegranate and dynamax: an iteration of EM; and memory on long sequences."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.contenders.gemm import gemm_reference
+from benchmarks.harness import Benchmark, Case, Contender, main
+
+MODULE = "benchmarks.contenders.hmm"
+N, T, V = 200, 200, 1000
+TINY = {"N": 6, "T": 10, "S": 5, "V": 4, "seed": 1}
+
+
+def _em(n_states: int, reference: bool = False) -> Case:
+    n_flops = 3 * 2 * N * (T - 1) * n_states**2  # forward, backward and counts; a multiply-add is two
+    return Case(
+        name=f"em states={n_states}",
+        params={"task": "em", "N": N, "T": T, "S": n_states, "V": V, "seed": 0},
+        check={"task": "em", **TINY},
+        reference=gemm_reference(n_flops) if reference else None,
+    )
+
+
+def _long(n_states: int, length: int = 100_000) -> Case:
+    # The check loads the kernels, so that the peak is that of the data. More than two states are too many to keep for
+    # all positions and take another road, in blocks; with two, it takes a million positions to get there.
+    check_length = 20 if n_states == 2 else 1_100_000
+    return Case(
+        name=f"long states={n_states}" + ("" if length == 100_000 else f" T={length}"),
+        params={"task": "long", "N": 1, "T": length, "S": n_states, "V": V, "seed": 0},
+        check={"task": "long", "N": 1, "T": check_length, "S": 2, "V": 4, "seed": 1},
+        alone=True,
+    )
+
+
+BENCHMARK = Benchmark(
+    name="hmm",
+    ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "numba")),
+    peers=(
+        Contender("hmmlearn", f"{MODULE}:hmmlearn", packages=("hmmlearn",)),
+        Contender("pomegranate", f"{MODULE}:pomegranate", packages=("pomegranate", "torch")),
+        Contender("dynamax", f"{MODULE}:dynamax", packages=("dynamax", "jax")),
+    ),
+    cases=(_em(64), _em(512, reference=True), _long(2), _long(200), _long(2000, 10_000)),
+)
+
+if __name__ == "__main__":
+    sys.exit(main(BENCHMARK))

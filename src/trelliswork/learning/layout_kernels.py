@@ -1,0 +1,67 @@
+"""Compiled passes over the attributes of all tokens, which make no arrays but those they fill.
+
+Token i has the attributes ``ids[token_ptr[i]:token_ptr[i+1]]``.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def mark(token_ptr, ids, labels, n_labels, marks):
+    """Set ``marks[a * n_labels + y]`` for each attribute a of each token and the label y of the token."""
+    for i in range(len(labels)):
+        for at in range(token_ptr[i], token_ptr[i + 1]):
+            marks[np.int64(ids[at]) * n_labels + labels[i]] = True
+
+
+@njit(cache=True, nogil=True)
+def split_sizes(token_ptr, ids, wide_rows, attribute_ptr, wide_ptr, narrow_ptr):
+    """Fill where each token's dense rows and single weights begin, (n_tokens + 1,) each."""
+    n_wide = n_narrow = 0
+    wide_ptr[0] = narrow_ptr[0] = 0
+    for i in range(len(token_ptr) - 1):
+        for at in range(token_ptr[i], token_ptr[i + 1]):
+            a = ids[at]
+            if wide_rows[a] >= 0:
+                n_wide += 1
+            else:
+                n_narrow += attribute_ptr[a + 1] - attribute_ptr[a]
+        wide_ptr[i + 1] = n_wide
+        narrow_ptr[i + 1] = n_narrow
+
+
+@njit(cache=True, nogil=True)
+def split(
+    token_ptr, ids, values, wide_rows, attribute_ptr, number, wide_ids, wide_values, narrow_ids, narrow_values
+):  # fmt: skip
+    """Fill the dense rows and the single weights of all tokens, one token behind the other.
+
+    ``number`` gives the place of a feature among the single weights. Values are passed on if there are any.
+    """
+    w = n = 0
+    for at in range(len(ids)):
+        a = ids[at]
+        if wide_rows[a] >= 0:
+            wide_ids[w] = wide_rows[a]
+            if values.size:
+                wide_values[w] = values[at]
+            w += 1
+        else:
+            for f in range(attribute_ptr[a], attribute_ptr[a + 1]):
+                narrow_ids[n] = number[f]
+                if values.size:
+                    narrow_values[n] = values[at]
+                n += 1
+
+
+@njit(cache=True, nogil=True)
+def take(token_ptr, ids, values, which, out_ids, out_values):
+    """Fill attributes (and values, if there are any) of the tokens ``which``, one behind the other."""
+    to = 0
+    for i in which:
+        for at in range(token_ptr[i], token_ptr[i + 1]):
+            out_ids[to] = ids[at]
+            if values.size:
+                out_values[to] = values[at]
+            to += 1
