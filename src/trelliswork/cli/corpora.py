@@ -53,6 +53,8 @@ def guess_format(path: str, format: FileFormat) -> FileFormat:
     if format != FileFormat.auto:
         return format
     name = path.removesuffix(".gz")
+    if name.endswith((".raw", ".text")):
+        return FileFormat.text
     return FileFormat.conllu if name.endswith((".conllu", ".conll-u")) else FileFormat.columns
 
 

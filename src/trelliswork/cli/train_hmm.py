@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, read_labelled, read_words, training_layout, words_layout
+from trelliswork.cli.corpora import FileFormat, guess_format, read_labelled, read_words, training_layout, words_layout
 from trelliswork.cli.progress import em_progress
 
 
@@ -73,6 +73,8 @@ def train_hmm(
     start_prior: Annotated[float, typer.Option(min=0.0, help="Pseudo-count of first states.")] = 0.1,
     transition_prior: Annotated[float, typer.Option(min=0.0, help="Pseudo-count of transitions.")] = 0.1,
     emission_prior: Annotated[float, typer.Option(min=0.0, help="Pseudo-count of words.")] = 0.01,
+    end: Annotated[bool, typer.Option("--end/--no-end", help="Whether the end of a sentence is an event.")] = True,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sentences a step of stepwise EM.")] = 256,
     seed: Annotated[int, typer.Option(min=0, help="Of random starts.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
@@ -86,7 +88,9 @@ def train_hmm(
     from trelliswork.models.hmm_training import States
 
     y: States | None = None
-    if unlabelled or format == FileFormat.text or (train is not None and train.endswith((".txt.raw", ".raw"))):
+    if beam is not None and not beam > 1:
+        raise typer.BadParameter(f"--beam must be above 1, such as 1000, got {beam:g}.")
+    if unlabelled or (train is not None and guess_format(train, format) == FileFormat.text):
         if label is not None or unknown_label is not None:
             raise typer.BadParameter("--label and --unknown-label have no use without labels: leave them out.")
         layout = words_layout(train, format, columns, separator)
@@ -114,6 +118,8 @@ def train_hmm(
         max_iter=max_iter,
         tol=tol,
         n_restarts=restarts,
+        end=end,
+        batch_size=batch_size,
         probe=probe,
         seed=seed,
         dtype="float32",
@@ -157,6 +163,4 @@ def train_hmm(
 
 def _words_column(train: str | None, format: FileFormat) -> str | None:
     """Of column files the first; CoNLL-U has its own default."""
-    from trelliswork.cli.corpora import guess_format
-
     return "form" if train is not None and guess_format(train, format) == FileFormat.conllu else "0"

@@ -7,6 +7,7 @@ chance of one to ten million.
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,9 @@ class ReadyExtractor:
         return _known(corpus.offsets, corpus.token_ptr, ids, values, len(self._names))
 
 
+_LISTS = {list}
+
+
 class Rows:
     """The attributes of sentences one behind the other, as int64 keys of their names."""
 
@@ -91,6 +95,10 @@ class Rows:
         self._tokens: list[Sequence[str]] = []
         for n, sentence in enumerate(sentences):
             lengths.append(len(sentence))
+            if not values and set(map(type, sentence)) <= _LISTS:  # the usual case, at the speed of C
+                self._tokens += sentence  # type: ignore[arg-type]
+                hashes.extend(map(key, chain.from_iterable(sentence)))
+                continue
             for t, token in enumerate(sentence):
                 if type(token) is list:
                     names, weights = token, None

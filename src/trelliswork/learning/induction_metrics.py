@@ -94,8 +94,8 @@ def evaluate_induction(gold: Labels, induced: Labels) -> InductionReport:
     Parameters
     ----------
     gold, induced : sequences of labels, or of sentences
-        Labels of any hashable kind, as many on both sides. A sentence is a list or an array of labels (a tuple counts
-        as a label), and must have the same length on both sides.
+        Labels of any hashable kind but tuples, as many on both sides. A sentence is a list, a tuple or an array of
+        labels, and must have the same length on both sides.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def _flatten(gold: Labels, induced: Labels) -> tuple[list[Hashable], list[Hashab
     """Both sides as flat lists of equal length."""
     if len(gold) != len(induced):
         raise ShapeError(f"gold and induced must be equally long, got {len(gold)} and {len(induced)}.")
-    nested = [any(not isinstance(x, Hashable) for x in side) for side in (gold, induced)]
+    nested = [any(isinstance(x, list | tuple | np.ndarray) for x in side) for side in (gold, induced)]
     if nested[0] != nested[1]:
         raise ShapeError("gold and induced must both be labels or both be sentences, got one of each.")
     if nested[0]:

@@ -53,7 +53,8 @@ class HMM(Estimator):
         How n-grams of known states are smoothed; "deleted" is TnT's way.
     start_prior, transition_prior, emission_prior : float
         Pseudo-counts (EM) or Dirichlet parameters (variational Bayes, above 0). Not used by a tagger learned from known
-        states and endings, which ``interpolation`` smooths.
+        states and endings, which ``interpolation`` smooths; half-labelled words have priors of their own, from the
+        labelled ones.
     end : bool
         Whether the end of a sentence is an event; without, lengths are given.
     min_count : int
@@ -153,8 +154,9 @@ class HMM(Estimator):
         Parameters
         ----------
         batches : iterable of lists of sentences
-            Gone through once to list the words and then ``n_passes`` times: a list, or an object that reads a file
-            anew each time. Words that are not listed (``min_count``) share one symbol.
+            Gone through once to list the words, then ``n_passes`` times, and with ``unknown="suffix"`` once more for
+            the endings: a list, or an object that reads a file anew each time. Words that are not listed
+            (``min_count``) share one symbol. ``method`` is not looked at.
         n_passes : int
         callback : callable, optional
             Called with an ``EMStep`` after each batch.

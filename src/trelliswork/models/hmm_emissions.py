@@ -94,8 +94,9 @@ class TableEmissions:
         return len(self.log_emission)
 
     def ids(self, tokens: Sequence[Token]) -> NDArray[np.int32]:
-        """Numbers of tokens; that of ``UNKNOWN`` or -1 for words that are not listed."""
-        return np.array([self._ids.get(token, self._ids.get(UNKNOWN, -1)) for token in tokens], np.int32)
+        """Numbers of tokens; of words that are not listed -1 if endings tell about them, else that of ``UNKNOWN``."""
+        other = -1 if self.suffixes is not None else self._ids.get(UNKNOWN, -1)
+        return np.array([self._ids.get(token, other) for token in tokens], np.int32)
 
     def unseen(self, tokens: Sequence[Token], ids: NDArray[np.int32]) -> Doubles:
         """log p(word | state) of the tokens whose number is -1 (n, S)."""

@@ -76,6 +76,8 @@ class HMMSettings:
             raise ValueRangeError(f"seed must be 0 or more, got {self.seed}.")
         if self.beam is not None and not 0 < self.beam < np.inf:
             raise ValueRangeError(f"beam must be a positive number of nats, or None, got {self.beam}.")
+        if self.method == "stepwise" and self.n_restarts > 1:
+            raise ValueRangeError("stepwise EM has one start: leave n_restarts out.")
         if self.beam is not None and self.order == 1:
             raise ValueRangeError("a beam is for order=2: leave it out.")
 
@@ -107,6 +109,12 @@ def read_states(X: Sentences, y: States | None) -> tuple[Vocabulary, NDArray[np.
         if states is not None and len(states) != len(x):
             raise ShapeError(f"sentence {n} has {len(x)} tokens and {len(states)} states: they must be as many.")
     filled = [[None] * len(x) if states is None else states for x, states in zip(X, y, strict=True)]
+    for n, states in enumerate(filled):
+        for t, name in enumerate(states):
+            if name is not None and not isinstance(name, str):
+                raise ValueRangeError(
+                    f"sentence {n}, token {t}: a state is a string, or None if it is not known, got {name!r}."
+                )
     names = Vocabulary.from_sequences([name for name in states if name is not None] for states in filled)
     numbers = [-1 if name is None else names.id(name) for states in filled for name in states]
     return names, np.array(numbers, np.int32)
@@ -147,7 +155,7 @@ def learn(X: Sentences, y: States | None, settings: HMMSettings, callback: Callb
         if words and settings.unknown == "suffix" and settings.method != "vb":
             start, priors = _informed(start, listed, tokens, labels, settings)
     parameters, report = _by_em(sequences, n_states, len(listed), start, priors, settings, callback)
-    return Learned(names, _chain(parameters), _emissions(listed, parameters, [sequences], settings), report)
+    return Learned(names, _chain(parameters), _emissions(listed, parameters, [sequences], settings, tokens), report)
 
 
 def learn_stream(
@@ -342,19 +350,39 @@ def _chain(parameters: HMMParameters) -> FirstOrder:
 
 
 def _emissions(
-    listed: list[Token], parameters: HMMParameters, batches: Iterable[Sequences], settings: HMMSettings
+    listed: list[Token],
+    parameters: HMMParameters,
+    batches: Iterable[Sequences],
+    settings: HMMSettings,
+    tokens: Sequence[Token] | None = None,
 ) -> TableEmissions:
-    """The table, and for other words an account of endings from the expected counts of those that are listed."""
+    """The table, and for other words an account of endings from expected counts: of all words, or of those listed.
+
+    Without ``tokens`` (a stream) words that share one symbol teach nothing.
+    """
     suffixes = None
     if settings.unknown == "suffix" and isinstance(listed[0], str):
-        counts = sum(expected_counts(parameters, part, dtype=settings.dtype).by_symbol for part in batches)
         words = [str(word) for word in listed if word != UNKNOWN]
+        spread = parameters
+        if UNKNOWN in listed and tokens is not None:
+            words = [str(token) for token in dict.fromkeys(tokens)]
+            table = TableEmissions(listed, parameters.log_emission, None)
+            spread, batches = _each_word(words, tokens, table, parameters, batches)
+        counts = sum(expected_counts(spread, part, dtype=settings.dtype).by_symbol for part in batches)
         suffixes = SuffixModel.fit(words, np.asarray(counts)[: len(words)])
-        if UNKNOWN in listed:  # its mass goes to endings: words seen too rarely taught them
-            listed, parameters = listed[:-1], _without_last(parameters)
     return TableEmissions(listed, parameters.log_emission, suffixes)
 
 
-def _without_last(parameters: HMMParameters) -> HMMParameters:
-    log_emission = parameters.log_emission[:, :-1]
-    return HMMParameters(parameters.log_start, parameters.log_transition, parameters.log_end, log_emission)
+def _each_word(
+    words: list[str],
+    tokens: Sequence[Token],
+    table: TableEmissions,
+    parameters: HMMParameters,
+    batches: Iterable[Sequences],
+) -> tuple[HMMParameters, list[Sequences]]:
+    """The same model and sequences with a symbol for each word: those that shared one have its probability."""
+    number = {word: i for i, word in enumerate(words)}
+    symbols = np.array([number[str(token)] for token in tokens], np.int32)
+    emission = parameters.log_emission[:, table.ids(words)]
+    each = HMMParameters(parameters.log_start, parameters.log_transition, parameters.log_end, emission)
+    return each, [Sequences(part.offsets, symbols, part.labels) for part in batches]
