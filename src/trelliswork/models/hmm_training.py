@@ -25,8 +25,7 @@ Callback = Callable[[EMStep], bool | None]
 Method = Literal["em", "vb", "stepwise"]
 Unknown = Literal["suffix", "symbol"]
 LARGEST_TABLE = 1 << 28  # emission probabilities, 2 GB
-LABELLED_STEPS = 30.0  # what labelled transitions count for beside those without labels, in steps a state
-LEXICON_TOKENS = 3000.0  # what the lexicon of labelled words counts for beside words without labels, in tokens a state
+LABELLED_SHARE = 8.0  # what a tagger learned from the labelled words counts for, against the words without labels
 NEARLY_EVEN = 50.0  # Dirichlet parameter of a start that known states shall shape
 
 
@@ -153,7 +152,7 @@ def learn(X: Sentences, y: States | None, settings: HMMSettings, callback: Callb
     if sequences.labels is not None:
         start = _first_parameters(sequences, n_states, len(listed), settings)
         if words and settings.unknown == "suffix" and settings.method != "vb":
-            start, priors = _informed(start, listed, tokens, labels, settings)
+            start, priors = _informed(start, listed, tokens, sequences, settings)
     parameters, report = _by_em(sequences, n_states, len(listed), start, priors, settings, callback)
     return Learned(names, _chain(parameters), _emissions(listed, parameters, [sequences], settings, tokens), report)
 
@@ -286,25 +285,34 @@ def _first_parameters(sequences: Sequences, n_states: int, n_symbols: int, setti
 
 
 def _informed(
-    start: HMMParameters, listed: list[Token], tokens: Sequence[Token], labels: NDArray[np.int32], settings: HMMSettings
+    start: HMMParameters, listed: list[Token], tokens: Sequence[Token], sequences: Sequences, settings: HMMSettings
 ) -> tuple[HMMParameters, Priors]:
     """A better start, and priors, for words some of which have known states.
 
-    Words get the probabilities that the lexicon of the labelled ones gives them, by counts and endings, and the
-    priors are many tokens spread like these: EM that starts from a good tagger and is left alone soon makes it worse
-    (Merialdo, 1994).
+    Words get the probabilities that the lexicon of the labelled ones gives them, by counts and endings, transitions
+    those of the sentences that are labelled throughout. The priors are many tokens spread like these: EM that starts
+    from a good tagger and is left alone soon makes it worse (Merialdo, 1994).
     """
+    labels, S = sequences.labels, start.n_states
+    assert labels is not None
     n_known = int(labels.max()) + 1
     rows = _lexicon([str(token) for token in tokens], labels, n_known).log_emission([str(word) for word in listed])
     table = np.exp(rows - rows.max())
     emission = np.exp(start.log_emission)
     emission[:n_known] = table.T + 1e-6 * table.max()
     emission /= emission.sum(axis=1, keepdims=True)
-    informed = HMMParameters(start.log_start, start.log_transition, start.log_end, np.log(emission))
-    spread = LEXICON_TOKENS * emission
-    end = None if start.log_end is None else LABELLED_STEPS * np.exp(start.log_end)
-    transition = LABELLED_STEPS * np.exp(start.log_transition)
-    return informed, Priors(settings.start_prior, transition, 0.0 if end is None else end, spread)
+    states = _chain(start)
+    whole = np.flatnonzero(sequences.labelled)
+    if len(whole) and n_known == S:
+        lengths = np.diff(sequences.offsets)
+        which = np.repeat(sequences.labelled, lengths)
+        offsets = np.concatenate([[0], np.cumsum(lengths[whole])])
+        log_bigram = trigrams.fit_bigrams(labels[which], offsets, S, method=settings.interpolation).log_bigram
+        states = first_order(log_bigram, end=settings.end)
+    informed = HMMParameters(states.log_start, states.log_transition, states.log_end, np.log(emission))
+    weight = LABELLED_SHARE * np.count_nonzero(labels < 0) / S
+    end = 0.0 if states.log_end is None else weight * np.exp(states.log_end)
+    return informed, Priors(settings.start_prior, weight * np.exp(states.log_transition), end, weight * emission)
 
 
 def _by_em(
