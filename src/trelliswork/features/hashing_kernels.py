@@ -49,6 +49,16 @@ def look_up(values, keys, ids, out):
 
 
 @njit(cache=True, nogil=True)
+def first_appearances(ids, places):
+    """Fill where each id stands first; ids count up as they appear, -1 is none."""
+    n = 0
+    for i in range(len(ids)):
+        if ids[i] == n:
+            places[n] = i
+            n += 1
+
+
+@njit(cache=True, nogil=True)
 def build(listed, keys, ids):
     """Put listed[id] -> id into an empty table."""
     for n in range(len(listed)):

@@ -7,6 +7,7 @@ from trelliswork.features import hashing_kernels as kernels
 
 Keys = NDArray[np.int64]
 Ids = NDArray[np.int32]
+BLOCK = 1 << 17  # values that are numbered before the table may have to grow
 
 
 class Numbering:
@@ -31,11 +32,17 @@ class Numbering:
     def of(cls, values: Keys) -> tuple["Numbering", Ids]:
         """Number the values; negative ones get -1. Returns the table and the ids."""
         self = cls()
-        self._reserve(len(values))
-        out, listed = np.empty(len(values), np.int32), np.empty(len(values), np.int64)
-        n = kernels.number(values, self._keys, self._ids, 0, out, listed)
+        out, listed, n = np.empty(len(values), np.int32), np.empty(BLOCK, np.int64), 0
+        for start in range(0, len(values), BLOCK):
+            if 2 * (n + BLOCK) > len(self._keys):  # grows with the distinct values, not with all of them
+                self._reserve(2 * (n + BLOCK))
+                kernels.build(listed[:n], self._keys, self._ids)
+            if n + BLOCK > len(listed):
+                listed = np.concatenate([listed, np.empty(len(listed) + BLOCK, np.int64)])
+            part = slice(start, start + BLOCK)
+            n = kernels.number(values[part], self._keys, self._ids, n, out[part], listed)
         self.listed = listed[:n].copy()
-        self._reserve(n)  # the table was sized for the worst case
+        self._reserve(n)
         kernels.build(self.listed, self._keys, self._ids)
         return self, out
 
@@ -44,3 +51,10 @@ class Numbering:
         out = np.empty(len(values), np.int32)
         kernels.look_up(values, self._keys, self._ids, out)
         return out
+
+
+def first_appearances(ids: Ids) -> NDArray[np.int64]:
+    """Where each of the ids 0, 1, 2, ..., which count up as they appear, stands first."""
+    places = np.empty(int(ids.max(initial=-1)) + 1, np.int64)
+    kernels.first_appearances(ids, places)
+    return places

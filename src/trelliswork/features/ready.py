@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trelliswork.data import AttributeCorpus
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
-from trelliswork.features.numbering import Ids, Keys, Numbering
+from trelliswork.features.numbering import Ids, Keys, Numbering, first_appearances
 
 _LARGEST = float(np.finfo(np.float32).max)
 _BITS = (1 << 62) - 1
@@ -55,20 +55,22 @@ class ReadyExtractor:
     def fit(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
         """Learn the attributes of some sentences, and return them."""
         rows = Rows(sentences)
-        table, found = Numbering.of(rows.keys & _BITS)
+        rows.keys &= _BITS
+        table, found = Numbering.of(rows.keys)
         # Ids count up as names appear: a name is new where the largest id so far grows.
-        largest = np.maximum.accumulate(found) if len(found) else found
-        names = rows.names_at(np.flatnonzero(np.diff(largest, prepend=-1)))
+        names = rows.names_at(first_appearances(found))
         kept = np.bincount(found, minlength=len(names)) >= self.min_count
         self._names = [name for name, keep in zip(names, kept, strict=True) if keep]
         self._table = Numbering(table.listed[kept])
-        number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-        return rows.attributes(number[found], len(self._names))
+        if not kept.all():
+            found = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)[found]
+        return rows.attributes(found, len(self._names))
 
     def transform(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
         """Known attributes of other sentences."""
         rows = Rows(sentences)
-        return rows.attributes(self._table.look_up(rows.keys & _BITS), len(self._names))
+        rows.keys &= _BITS
+        return rows.attributes(self._table.look_up(rows.keys), len(self._names))
 
     def fit_corpus(self, corpus: AttributeCorpus) -> Attributes:
         """Learn the attributes of a file of ready ones, and return them."""
@@ -111,7 +113,7 @@ class Rows:
                     values.extend([1.0] * len(names) if weights is None else weights)
                 hashes.extend(map(key, names))
                 self._tokens.append(names)
-        self.keys: Keys = np.array(hashes, np.int64)
+        self.keys: Keys = np.frombuffer(hashes, np.int64) if hashes else np.empty(0, np.int64)
         self._values = np.array(values, np.float32) if values else None
         self._offsets = _running_sum(np.array(lengths, np.int64))
         self._token_ptr = _running_sum(np.fromiter(map(len, self._tokens), np.int64, len(self._tokens)))
@@ -136,11 +138,15 @@ def _known(
     n_attributes: int,
 ) -> Attributes:
     kept = ids >= 0
+    if values is not None and (values == 1).all():
+        values = None
+    if kept.all():
+        return Attributes(offsets, token_ptr, ids, values, n_attributes)
     return Attributes(
         offsets,
         _running_sum(kept)[token_ptr],
         ids[kept],
-        None if values is None or (values == 1).all() else values[kept],
+        None if values is None else values[kept],
         n_attributes,
     )
 

@@ -1,0 +1,208 @@
+"""Compiled objective of linear-chain CRFs within beams: as ``crf_kernels`` and ``edge_kernels``, on few states a token.
+
+    loss = log Z_I - score(gold)       gradient of a row += p_I(y_t = . | x) - [y_t = .]
+
+with the beams I of ``beam_kernels`` (or ``beam_sparse_kernels``) and the gold states always inside.
+"""
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.chain import beam_kernels, beam_sparse_kernels
+from trelliswork.inference.chain.beam_space import Edges, make_space
+from trelliswork.inference.chain.crf_kernels import scores
+from trelliswork.inference.simd import add, get, lanes, load, put, spread, store
+from trelliswork.inference.simd import multiply_add as fma
+
+_one = beam_kernels.one
+_sparse_one, _sparse_space = beam_sparse_kernels.one, beam_sparse_kernels.make_space
+
+
+@njit(cache=True, nogil=True)
+def _scatter(
+    i, residual, labels, first, n,
+    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, narrow_labels,
+    wide_gradient, narrow_gradient,
+):  # fmt: skip
+    """Add the residual (Sw,) of token i to the gradients; only labels[first : first + n] of it are not zero."""
+    Sw, W = wide_gradient.shape[1], lanes(wide_gradient)
+    few = 2 * n < Sw // W  # then single numbers cost less than whole rows
+    for at in range(wide_ptr[i], wide_ptr[i + 1]):
+        row = np.int64(wide_ids[at]) * Sw
+        value = wide_values[at] if wide_values.size else wide_gradient.dtype.type(1)
+        if few:
+            for k in range(n):
+                j = get(labels, first + k)
+                put(wide_gradient, row + j, get(wide_gradient, row + j) + value * get(residual, j))
+        elif wide_values.size:
+            by = spread(wide_gradient, value)
+            for k in range(0, Sw, W):
+                store(wide_gradient, row + k, fma(load(residual, k), by, load(wide_gradient, row + k)))
+        else:
+            for k in range(0, Sw, W):
+                store(wide_gradient, row + k, add(load(residual, k), load(wide_gradient, row + k)))
+    for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
+        f = narrow_ids[at]
+        value = narrow_values[at] if narrow_values.size else narrow_gradient.dtype.type(1)
+        narrow_gradient[f] += residual[narrow_labels[f]] * value
+
+
+@njit(cache=True, nogil=True)
+def _edge_scatter(i, S, states, earlier, here, end, pairs, at, gold, weight, square, edges, edge_gradient, counts):
+    """Add the expected pairs of states into token i, less the observed one ``gold``, to the gradients.
+
+    ``square`` (S S) is zero and is left so.
+    """
+    for a in range(earlier, here):
+        for k in range(here, end):
+            square[states[a] * S + states[k]] = pairs[at + (a - earlier) * (end - here) + k - here]
+    square[gold] -= weight
+    for e in range(edges.token_ptr[i], edges.token_ptr[i + 1]):
+        begin, stop = edges.ptr[edges.ids[e]], edges.ptr[edges.ids[e] + 1]
+        if stop - begin == S * S:  # a weight for every pair: only those in the beams count
+            for a in range(earlier, here):
+                for k in range(here, end):
+                    j = states[a] * S + states[k]
+                    edge_gradient[begin + j] += square[j]
+        else:
+            for f in range(begin, stop):
+                edge_gradient[f] += square[edges.pairs[f]]
+    for a in range(earlier, here):
+        for k in range(here, end):
+            j = states[a] * S + states[k]
+            counts[states[a], states[k]] += square[j]
+            square[j] = 0
+
+
+@njit(cache=True, nogil=True)
+def dense(
+    start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
+    wide, narrow, narrow_labels, start_scores, end_scores, n_labels,
+    edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, use_edges, matrix, log_shift, log_transition,
+    least, keep, ratio, refined, given_ptr, given_states, limit, check,
+    wide_gradient, narrow_gradient, edge_gradient, counts, loss, safe, sizes, kept, out_states,
+):  # fmt: skip
+    """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that are not safe.
+
+    ``counts`` (S, S) float64 receives expected minus observed transitions. ``sizes`` and ``kept`` (n_tokens,) tell the
+    size of each beam and the share of the mass in it. ``out_states`` (n_tokens, S), unless empty, takes the beams.
+    """
+    S, Sw = n_labels, wide.shape[1]
+    longest = offsets[start + 1] - offsets[start]
+    dtype = wide.dtype
+    log_unary = np.empty((longest, Sw), dtype)
+    s = make_space(longest, S, Sw, refined, use_edges, wide)
+    n_steps = longest - 1 if use_edges else 0
+    log_pairwise = np.empty((n_steps * S, S), dtype)
+    edges = Edges(use_edges, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, log_transition)
+    source = log_pairwise if use_edges else matrix
+    stride, step = source.shape[1], S * S if use_edges else 0
+    pairs = np.empty(n_steps * S * S, dtype)
+    residual, square = np.zeros(Sw, dtype), np.zeros(S * S if use_edges else 0, dtype)
+    no_counts = np.empty((0, S))
+    spare = np.empty(longest * S if refined else 0, np.int32)
+    ptr, states, alpha, share = s.ptr, s.states, s.alpha, s.kept
+    for n in range(start, stop):
+        first, T = offsets[n], offsets[n + 1] - offsets[n]
+        scores(
+            first, first + T, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
+            wide, narrow, narrow_labels, S, log_unary, 0,
+        )  # fmt: skip
+        log_unary[0] += start_scores
+        log_unary[T - 1] += end_scores
+        log_z = _one(
+            T, S, log_unary, 0, Sw, source, 0, stride, step, use_edges, log_shift, gold, first,
+            least, keep, ratio, refined, given_ptr, given_states, first, limit, check or use_edges, weight[n],
+            no_counts if use_edges else counts, pairs, spare, edges, s,
+        )  # fmt: skip
+        safe[n] = log_z > -np.inf
+        if not safe[n]:
+            continue
+        score, at_pair = 0.0, 0
+        for t in range(T):
+            i, y = first + t, gold[first + t]
+            here, size = ptr[t], ptr[t + 1] - ptr[t]
+            sizes[i], kept[i] = size, share[t]
+            for k in range(here, here + size):
+                put(residual, get(states, k), get(alpha, k))
+            residual[y] -= weight[n]
+            score += log_unary[t, y]
+            _scatter(
+                i, residual, states, here, size, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
+                narrow_labels, wide_gradient, narrow_gradient,
+            )  # fmt: skip
+            for k in range(here, here + size):
+                put(residual, get(states, k), dtype.type(0))
+            if out_states.shape[0]:
+                out_states[i, :size] = states[here : here + size]
+            if t == 0:
+                continue
+            before = gold[i - 1]
+            if not use_edges:
+                score += log_transition[before, y]
+                counts[before, y] -= weight[n]
+                continue
+            score += log_pairwise[(t - 1) * S + before, y]
+            _edge_scatter(
+                i, S, states, ptr[t - 1], here, ptr[t + 1], pairs, at_pair, before * S + y, weight[n], square, edges,
+                edge_gradient, counts,
+            )  # fmt: skip
+            at_pair += (here - ptr[t - 1]) * size
+        loss[n] = weight[n] * (log_z - score)
+
+
+@njit(cache=True, nogil=True)
+def sparse(
+    start, stop, offsets, gold, gold_entry, weight,
+    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, wide, narrow, narrow_labels, n_labels,
+    emits, start_mass, end_mass, log_ends, log_start, log_end, indptr, targets, transition, log_shift, log_weights,
+    least, keep, ratio, refined, given_ptr, given_states, limit,
+    wide_gradient, narrow_gradient, counts, loss, safe, sizes, kept, out_states,
+):  # fmt: skip
+    """The same for sparse transitions: ``gold`` are states, ``gold_entry`` the entries into them (-1 at the beginning),
+    ``counts`` (n_entries,) receives expected minus observed transitions.
+    """
+    S, L, Sw = emits.size, n_labels, wide.shape[1]
+    longest = offsets[start + 1] - offsets[start]
+    dtype = wide.dtype
+    log_unary = np.empty((longest, Sw), dtype)
+    s = _sparse_space(longest, S, Sw, refined, wide)
+    residual, labels = np.zeros(Sw, dtype), np.arange(L, dtype=np.int32)
+    spare = np.empty(longest * S if refined else 0, np.int32)
+    ptr, states, alpha, share = s.ptr, s.states, s.alpha, s.kept
+    for n in range(start, stop):
+        first, T = offsets[n], offsets[n + 1] - offsets[n]
+        scores(
+            first, first + T, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
+            wide, narrow, narrow_labels, L, log_unary, 0,
+        )  # fmt: skip
+        log_z = _sparse_one(
+            T, L, log_unary, 0, Sw, emits, start_mass, end_mass, log_ends, indptr, targets, transition, log_shift,
+            gold, first, least, keep, ratio, refined, given_ptr, given_states, first, limit, weight[n],
+            counts, spare, s,
+        )  # fmt: skip
+        safe[n] = log_z > -np.inf
+        if not safe[n]:
+            continue
+        score = np.float64(log_start[gold[first]]) + np.float64(log_end[gold[first + T - 1]])
+        for t in range(T):
+            i, y = first + t, gold[first + t]
+            here, size = ptr[t], ptr[t + 1] - ptr[t]
+            sizes[i], kept[i] = size, share[t]
+            for k in range(Sw):
+                put(residual, k, dtype.type(0))
+            for k in range(here, ptr[t + 1]):
+                j = get(emits, get(states, k))
+                put(residual, j, get(residual, j) + get(alpha, k))
+            residual[emits[y]] -= weight[n]
+            score += log_unary[t, emits[y]]
+            _scatter(
+                i, residual, labels, 0, L, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
+                narrow_labels, wide_gradient, narrow_gradient,
+            )  # fmt: skip
+            if t > 0:
+                score += log_weights[gold_entry[i]]
+                counts[gold_entry[i]] -= weight[n]
+            if out_states.shape[0]:
+                out_states[i, :size] = states[here : ptr[t + 1]]
+        loss[n] = weight[n] * (log_z - score)

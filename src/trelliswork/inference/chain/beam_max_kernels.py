@@ -1,0 +1,205 @@
+"""Compiled Viterbi within beams, in log space: delta_t(j) = log_unary_t(j) + max over i in I_{t-1} of delta(i) + score.
+
+The best scores of prefixes are turned into masses exp(delta) and the beam I_t is chosen from these by the rules of
+``beam_select`` (Pal, Sutton and McCallum, 2006, section 4.1). Work a position as in ``beam_kernels``.
+"""
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.chain.beam_select import select
+from trelliswork.inference.row_kernels import exp_row
+from trelliswork.inference.simd import add, lanes, load, maximum, spread, store
+
+
+@njit(cache=True, nogil=True)
+def _push(matrix, base, stride, states, delta, first, n, S, out):
+    """out[j] = max over the n states from ``first`` on of delta + their row of the matrix."""
+    W = lanes(out)
+    flat = matrix.reshape(-1)
+    whole = S - S % W
+    k = 0
+    while k + 4 * W <= whole:
+        low = spread(out, -np.inf)
+        a0, a1, a2, a3 = low, low, low, low
+        for a in range(first, first + n):
+            x, row = spread(out, delta[a]), base + states[a] * stride + k
+            a0, a1 = maximum(add(x, load(matrix, row)), a0), maximum(add(x, load(matrix, row + W)), a1)
+            a2, a3 = maximum(add(x, load(matrix, row + 2 * W)), a2), maximum(add(x, load(matrix, row + 3 * W)), a3)
+        store(out, k, a0)
+        store(out, k + W, a1)
+        store(out, k + 2 * W, a2)
+        store(out, k + 3 * W, a3)
+        k += 4 * W
+    while k < whole:
+        a0 = spread(out, -np.inf)
+        for a in range(first, first + n):
+            a0 = maximum(add(spread(out, delta[a]), load(matrix, base + states[a] * stride + k)), a0)
+        store(out, k, a0)
+        k += W
+    for j in range(whole, S):
+        best = out.dtype.type(-np.inf)
+        for a in range(first, first + n):
+            best = max(best, delta[a] + flat[base + states[a] * stride + j])
+        out[j] = best
+
+
+@njit(cache=True, nogil=True)
+def _choose(scores, n, values, width, least, keep, ratio, chosen, work, guess):
+    """Beam of log scores[:n] into ``chosen``; return its size and the largest score."""
+    top = exp_row(scores, 0, n, values, 0, width)
+    count = 0
+    if keep >= 1:  # all that is possible, even what underflows
+        for j in range(n):
+            chosen[count] = j
+            count += scores[j] > -np.inf
+        return count, top
+    mass = 0.0
+    for j in range(n):
+        mass += values[j]
+    return select(values, 0, n, width, mass, least, keep, ratio, -1, chosen, work, guess), top
+
+
+@njit(cache=True, nogil=True)
+def dense(
+    start,
+    stop,
+    lengths,
+    log_unary,
+    matrix,
+    batch_step,
+    time_step,
+    width,
+    least,
+    keep,
+    ratio,
+    labels,
+    scores,
+    sizes,
+    most,
+):
+    """Fill labels (B, T), scores (B,), summed and largest beam sizes (B,); the score is -inf if every path is lost.
+
+    ``matrix`` (n S, S) holds the logarithms of all transition matrices, one below the other.
+    """
+    T, S = log_unary.shape[1:]
+    dtype = log_unary.dtype
+    flat = matrix.reshape(-1)
+    ptr, states, delta = np.zeros(T + 1, np.int64), np.empty(T * S, np.int32), np.empty(T * S, dtype)
+    out, values, work, chosen = (
+        np.empty(S, dtype),
+        np.empty(width, dtype),
+        np.empty(width, dtype),
+        np.empty(S, np.int32),
+    )
+    guess = np.full(1, 0.03, dtype)
+    for b in range(start, stop):
+        scores[b], sizes[b], most[b] = -np.inf, 0, 0
+        first = b * batch_step * S * S
+        lost = False
+        for t in range(lengths[b]):
+            here = ptr[t]
+            out[:] = 0
+            if t > 0:
+                base = first + (t - 1) * time_step * S * S
+                _push(matrix, base, S, states, delta, ptr[t - 1], here - ptr[t - 1], S, out)
+            out += log_unary[b, t]
+            n, top = _choose(out, S, values, width, least, keep, ratio, chosen, work, guess)
+            for a in range(n):
+                states[here + a] = chosen[a]
+                delta[here + a] = out[chosen[a]] - top
+            ptr[t + 1] = here + n
+            sizes[b] += n
+            most[b] = max(most[b], n)
+            if n == 0:
+                lost = True
+                break
+        if lost:
+            continue
+        score = 0.0
+        following = -1
+        for t in range(lengths[b] - 1, -1, -1):
+            best, j = -np.inf, -1
+            for a in range(ptr[t], ptr[t + 1]):
+                value = np.float64(delta[a])
+                if following >= 0:
+                    value += flat[first + t * time_step * S * S + states[a] * S + following]
+                if value > best:
+                    best, j = value, states[a]
+            if following >= 0:
+                score += flat[first + t * time_step * S * S + j * S + following]
+            score += log_unary[b, t, j]
+            labels[b, t] = j
+            following = j
+        scores[b] = score
+
+
+@njit(cache=True, nogil=True)
+def sparse(
+    start, stop, lengths, log_unary, emits, log_start, log_end, indptr, targets, weights, least, keep, ratio,
+    labels, scores, sizes, most,
+):  # fmt: skip
+    """The same for transitions stored by source state; ``weights`` are logarithms, labels are states."""
+    T, S = log_unary.shape[1], emits.size
+    dtype = log_unary.dtype
+    W = lanes(log_unary)
+    ptr, states, delta = np.zeros(T + 1, np.int64), np.empty(T * S, np.int32), np.empty(T * S, dtype)
+    entry, source = np.empty(T * S, np.int64), np.empty(T * S, np.int64)
+    from_entry, from_source = np.empty(S, np.int64), np.empty(S, np.int64)
+    mark, best, reached = np.full(S, -1), np.empty(S, dtype), np.empty(S, np.int32)
+    out, values, work, chosen = np.empty(S, dtype), np.empty(S + W, dtype), np.empty(S, dtype), np.empty(S, np.int32)
+    clock = 0
+    guess = np.full(1, 0.03, dtype)
+    for b in range(start, stop):
+        scores[b], sizes[b], most[b] = -np.inf, 0, 0
+        lost = False
+        for t in range(lengths[b]):
+            here, n = ptr[t], 0
+            clock += 1
+            if t == 0:
+                n = S
+                for j in range(S):
+                    reached[j], best[j] = j, log_start[j]
+            else:
+                for a in range(ptr[t - 1], here):
+                    for k in range(indptr[states[a]], indptr[states[a] + 1]):
+                        j = targets[k]
+                        value = delta[a] + weights[k]
+                        if mark[j] != clock:
+                            mark[j] = clock
+                            reached[n] = j
+                            n += 1
+                        elif not value > best[j]:
+                            continue
+                        best[j], from_entry[j], from_source[j] = value, k, a
+            for r in range(n):
+                j = reached[r]
+                out[r] = best[j] + log_unary[b, t, emits[j]]
+                if t == lengths[b] - 1:
+                    out[r] += log_end[j]
+            size, top = _choose(out, n, values, -(-n // W) * W, least, keep, ratio, chosen, work, guess)
+            for c in range(size):
+                j = reached[chosen[c]]
+                states[here + c] = j
+                delta[here + c] = out[chosen[c]] - top
+                entry[here + c], source[here + c] = from_entry[j], from_source[j]
+            ptr[t + 1] = here + size
+            sizes[b] += size
+            most[b] = max(most[b], size)
+            if size == 0:
+                lost = True
+                break
+        if lost:
+            continue
+        last = lengths[b] - 1
+        a = ptr[last] + np.argmax(delta[ptr[last] : ptr[last + 1]])
+        score = np.float64(log_end[states[a]])
+        for t in range(last, -1, -1):
+            labels[b, t] = states[a]
+            score += log_unary[b, t, emits[states[a]]]
+            if t == 0:
+                score += log_start[states[a]]
+            else:
+                score += weights[entry[a]]
+                a = source[a]
+        scores[b] = score

@@ -1,0 +1,179 @@
+"""Chains in which few transitions exist, stored sparse: state spaces of pairs and n-grams of labels."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.chain.potentials import Floats, Integers
+from trelliswork.inference.checks import check_count, check_lengths, check_scores, check_shape
+
+
+@dataclass(frozen=True)
+class SparseTransitions:
+    """Which state may follow which, and the label that each state emits.
+
+    Attributes
+    ----------
+    indptr : ndarray of int64 (S + 1,)
+        State i leads to ``targets[indptr[i]:indptr[i + 1]]``.
+    targets : ndarray of int32 (n_entries,)
+    emits : ndarray of int32 (S,)
+        Label of each state; scores of positions are given for labels.
+    n_labels : int
+    first : ndarray of bool (S,)
+        States that a sequence may begin with.
+    """
+
+    indptr: Integers
+    targets: NDArray[np.int32]
+    emits: NDArray[np.int32]
+    n_labels: int
+    first: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, bool))
+
+    def __post_init__(self) -> None:
+        S = len(self.emits)
+        for name, dtype in (("indptr", np.int64), ("targets", np.int32), ("emits", np.int32), ("first", np.bool_)):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype))
+        if not self.first.size:
+            object.__setattr__(self, "first", np.ones(S, bool))
+        check_shape("indptr", self.indptr.shape, "n", n=S + 1)
+        check_shape("first", self.first.shape, "S", S=S)
+        ends = (int(self.indptr[0]), int(self.indptr[-1]))
+        if ends != (0, len(self.targets)) or (np.diff(self.indptr) < 0).any():
+            raise ValueRangeError(
+                f"indptr must rise from 0 to the number of entries, {len(self.targets)}, got ends {ends}."
+            )
+        for name, values, size in (("targets", self.targets, S), ("emits", self.emits, self.n_labels)):
+            if len(values) and (values.min() < 0 or values.max() >= size):
+                raise ValueRangeError(
+                    f"{name} must lie between 0 and {size - 1}, got {values.min()} to {values.max()}."
+                )
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.emits)
+
+    @cached_property
+    def sources(self) -> NDArray[np.int32]:
+        """(n_entries,): the state that each entry leads from."""
+        return np.repeat(np.arange(self.n_states, dtype=np.int32), np.diff(self.indptr))
+
+    @cached_property
+    def _keys(self) -> tuple[Integers, Integers]:
+        keys = self.sources.astype(np.int64) * self.n_states + self.targets
+        order = np.argsort(keys, kind="stable")
+        return keys[order], order
+
+    def entries(self, before: NDArray[np.integer], after: NDArray[np.integer]) -> Integers:
+        """The entry of each pair of states, -1 where there is none."""
+        keys, order = self._keys
+        wanted = before.astype(np.int64) * self.n_states + after
+        at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+        found = keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
+        return np.where(found, order[at] if len(keys) else 0, -1)
+
+    @classmethod
+    def ngrams(cls, n_labels: int, order: int = 2) -> Self:
+        """States that remember the last ``order`` labels, fewer at the beginning of a sequence.
+
+        The first L states have seen one label, the next L^2 two, and so on; of k labels y_1 ... y_k the state is
+        L + ... + L^(k-1) + (y_1 L^(k-1) + ... + y_k). An order of 2 is a second-order chain of L + L^2 states.
+
+        Examples
+        --------
+        >>> pairs = SparseTransitions.ngrams(2)
+        >>> pairs.n_states, pairs.targets[pairs.indptr[1] : pairs.indptr[2]].tolist()
+        (6, [4, 5])
+        """
+        check_count("n_labels", n_labels)
+        check_count("order", order)
+        L = n_labels
+        begin = np.cumsum([0] + [L**k for k in range(1, order + 1)])
+        targets = []
+        for k in range(1, order + 1):
+            codes = np.arange(L**k)
+            longer = codes if k < order else codes % L ** (order - 1)
+            targets.append(begin[min(k, order - 1)] + (longer[:, None] * L + np.arange(L)).reshape(-1))
+        S = int(begin[-1])
+        emits = np.concatenate([np.arange(L**k) % L for k in range(1, order + 1)])
+        return cls(np.arange(S + 1) * L, np.concatenate(targets), emits, L, np.arange(S) < L)
+
+    def states(self, labels: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int32]:
+        """The states that sequences of labels, one after the other, go through, if labels tell the next state.
+
+        Parameters
+        ----------
+        labels : ndarray (n_positions,)
+        lengths : ndarray (B,)
+        """
+        L, S = self.n_labels, self.n_states
+        step = np.full((S + 1, L), -1, np.int32)  # the last row is the beginning
+        step[self.sources, self.emits[self.targets]] = self.targets
+        step[S, self.emits[self.first]] = np.flatnonzero(self.first)
+        out = np.empty(len(labels), np.int32)
+        at, ends = np.cumsum(lengths) - lengths, np.cumsum(lengths)
+        state = np.full(len(lengths), S, np.int32)
+        for _ in range(int(lengths.max(initial=0))):
+            live = at < ends
+            state[live] = step[state[live], labels[at[live]]]
+            out[at[live]] = state[live]
+            if (state[live] < 0).any():
+                b = int(np.flatnonzero(live & (state < 0))[0])
+                raise ValueRangeError(f"labels: no state follows for sequence {b} at position {at[b]}.")
+            at = at + live
+        return out
+
+
+class SparseChain(NamedTuple):
+    """Log-potentials of a ragged batch of chains with sparse transitions; make it with ``sparse_chain``.
+
+    Attributes
+    ----------
+    log_unary : ndarray (B, T, L)
+    transitions : SparseTransitions
+    log_weights : ndarray (n_entries,)
+    log_start, log_end : ndarray (S,)
+    lengths : ndarray (B,)
+    """
+
+    log_unary: Floats
+    transitions: SparseTransitions
+    log_weights: Floats
+    log_start: Floats
+    log_end: Floats
+    lengths: Integers
+
+
+def sparse_chain(
+    log_unary: Floats,
+    transitions: SparseTransitions,
+    log_weights: Floats,
+    lengths: object = None,
+    *,
+    log_start: Floats | None = None,
+    log_end: Floats | None = None,
+) -> SparseChain:
+    """Check log-potentials of sparse chains; ``log_start`` and ``log_end`` (S,) score the first and last states."""
+    unary = np.asarray(log_unary)
+    if unary.dtype not in (np.float32, np.float64):
+        raise ValueRangeError(f"log_unary must be float32 or float64, got dtype {unary.dtype}: convert it first.")
+    sizes = check_shape("log_unary", unary.shape, "B T L", L=transitions.n_labels)
+    S = transitions.n_states
+    weights = np.ascontiguousarray(log_weights, unary.dtype)
+    check_shape("log_weights", weights.shape, "n", n=len(transitions.targets))
+    ends = []
+    for name, scores in (("log_start", log_start), ("log_end", log_end)):
+        end = np.zeros(S, unary.dtype) if scores is None else np.array(scores, unary.dtype)
+        check_shape(name, end.shape, "S", S=S)
+        check_scores(name, end)
+        ends.append(end)
+    ends[0][~transitions.first] = -np.inf
+    checked = check_lengths(lengths, sizes["B"], sizes["T"])
+    check_scores("log_unary", unary, np.arange(sizes["T"]) < checked[:, None])
+    check_scores("log_weights", weights)
+    return SparseChain(np.ascontiguousarray(unary), transitions, weights, ends[0], ends[1], checked)

@@ -1,0 +1,344 @@
+"""Beams: exact when nothing is lost, a restricted chain by enumeration when something is."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from tests.inference.chains import chains
+from tests.oracle.chain import enumerate_batch
+from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.inference import chain, threads
+from trelliswork.inference.chain import beam_select
+from trelliswork.inference.chain.beam import Beam, BeamSets
+from trelliswork.inference.chain.beam_passes import expectations, viterbi
+from trelliswork.inference.chain.beam_sparse import SparseTransitions, sparse_chain
+
+beams = st.sampled_from(
+    ["kl=0.1,min=1", "kl=0.5,min=2", "size=1", "size=2", "threshold=1.0,min=1", "kl=0.1,min=1,refine"]
+)
+
+
+def dense_of(found, shape):
+    """Marginals (B, T, S) and membership of the beams."""
+    B = shape[0]
+    marginals, member = np.zeros(shape), np.zeros(shape, bool)
+    for b in range(B):
+        for t, i in enumerate(range(found.offsets[b], found.offsets[b + 1])):
+            at = slice(found.sets.ptr[i], found.sets.ptr[i + 1])
+            assert (np.diff(found.sets.states[at]) > 0).all()
+            marginals[b, t, found.sets.states[at]] = found.marginals[at]
+            member[b, t, found.sets.states[at]] = True
+    return marginals, member
+
+
+def size_of(*arrays):
+    return max(float(np.abs(x[np.isfinite(x)]).max(initial=1)) for x in arrays)
+
+
+@given(chains())
+def test_a_beam_that_loses_nothing_is_exact(case):
+    potentials = chain.chain_potentials(*case)
+    log_z, want = chain.expectations(potentials, counts=True)
+    for refine in (False, True):
+        found = expectations(potentials, Beam(eps=0, refine=refine), counts=True)
+        assert_allclose(found.log_z, log_z, rtol=1e-12, atol=1e-12 * size_of(*case[:2]))
+        marginals, _ = dense_of(found, case.log_unary.shape)
+        assert_allclose(marginals, want.marginals, atol=1e-11 * size_of(*case[:2]))
+        assert_allclose(found.counts, want.counts.sum(axis=0), atol=1e-11 * size_of(*case[:2]))
+
+
+@pytest.mark.parametrize("layout", ["shared", "by position"])
+@pytest.mark.parametrize("n_states", [1, 7, 8, 9, 40, 100])
+@pytest.mark.parametrize("n_positions", [1, 12])
+def test_exact_in_single_precision(layout, n_states, n_positions):
+    rng = np.random.default_rng(n_states)
+    B, T, S = 5, n_positions, n_states
+    shape = (S, S) if layout == "shared" else (B, T - 1, S, S)
+    unary, pairwise = (rng.normal(size=s).astype(np.float32) for s in ((B, T, S), shape))
+    potentials = chain.chain_potentials(unary, pairwise, rng.integers(1, T + 1, B))
+    log_z, want = chain.expectations(potentials, counts=True)
+    found = expectations(potentials, Beam(eps=0), counts=True)
+    assert_allclose(found.log_z, log_z, rtol=1e-5)
+    assert_allclose(dense_of(found, unary.shape)[0], want.marginals, atol=1e-5)
+    assert_allclose(found.counts, want.counts.sum(axis=0), atol=1e-4)
+    assert found.mean_size == found.max_size == S
+    assert not found.exact.any()
+
+
+@given(chains(possible=True), beams)
+def test_inference_inside_the_beams_matches_enumeration(case, text):
+    S = case.log_unary.shape[2]
+    found = expectations(chain.chain_potentials(*case), Beam.parse(text), counts=True)
+    marginals, member = dense_of(found, case.log_unary.shape)
+    restricted = np.where(member, case.log_unary, -np.inf)
+    counts = np.zeros((S, S))
+    tolerance = 1e-10 * size_of(*case[:2])
+    for b, want in enumerate(enumerate_batch(restricted, case.log_pairwise, case.lengths)):
+        assert_allclose(found.log_z[b], want.log_z, rtol=1e-12, atol=tolerance)
+        assert_allclose(marginals[b, : case.lengths[b]], want.marginals(S), atol=tolerance)
+        counts += want.edges(S).sum(axis=0)
+    assert_allclose(found.counts, counts, atol=10 * tolerance)
+    exact = chain.log_partition(chain.chain_potentials(*case))
+    assert (found.log_z <= exact + tolerance).all()
+    again = expectations(chain.chain_potentials(*case), Beam.parse(text), sets=found.sets, counts=True)
+    assert_allclose(again.log_z, found.log_z, rtol=1e-12, atol=tolerance)
+    assert_allclose(again.marginals, found.marginals, atol=tolerance)
+
+
+def naive(values, beam):
+    """The states that a rule keeps, by a full sort."""
+    order = np.argsort(-values, kind="stable")
+    n = beam.size
+    if beam.kind == "kl":
+        n = max(beam.min_size, int(np.searchsorted(np.cumsum(values[order]), np.exp(-beam.eps) * values.sum())) + 1)
+    elif beam.kind == "threshold":
+        n = max(beam.min_size, int((values >= values.max() * np.exp(-beam.threshold)).sum()))
+    chosen = order[:n]
+    return np.sort(chosen[values[chosen] > 0])
+
+
+@given(st.data())
+def test_selection_matches_a_full_sort(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    S = data.draw(st.integers(1, 400))
+    values = np.zeros(-(-S // 8) * 8)
+    values[:S] = rng.dirichlet(np.full(S, data.draw(st.sampled_from([0.01, 0.1, 1.0, 100.0]))))
+    beam = Beam.parse(
+        data.draw(
+            st.sampled_from(
+                [
+                    "kl=0.5,min=1",
+                    "kl=0.005,min=10",
+                    "kl=0.00001,min=4",
+                    "size=1",
+                    "size=20",
+                    "size=300",
+                    "threshold=2.0,min=3",
+                    "threshold=6.9,min=30",
+                ]
+            )
+        )
+    )
+    chosen, work = np.empty(S, np.int32), np.empty(len(values))
+    guess = np.full(1, data.draw(st.sampled_from([1.0, 0.03, 1e-9])))
+    arguments = (values, 0, S, len(values), float(values.sum()), *beam.rule)
+    n = beam_select.select(*arguments, -1, chosen, work, guess)
+    assert_array_equal(chosen[:n], naive(values[:S], beam))
+    forced = int(rng.integers(S))
+    n = beam_select.select(*arguments, forced, chosen, work, guess)
+    assert_array_equal(chosen[:n], np.union1d(naive(values[:S], beam), [forced]))
+
+
+def test_of_equal_states_the_first_are_taken():
+    chosen, work = np.empty(50, np.int32), np.empty(56)
+    values = np.zeros(56)
+    values[:50] = 0.02
+    for least in (1, 3, 8, 20, 49):
+        n = beam_select.select(values, 0, 50, 56, 1.0, least, 0.0, 2.0, -1, chosen, work, np.full(1, 0.03))
+        assert chosen[:n].tolist() == list(range(least))
+
+
+def forward_beliefs(log_unary, log_pairwise, member):
+    """The dense forward masses, compressed to ``member`` at every position."""
+    alpha, beliefs = None, []
+    for t, scores in enumerate(log_unary):
+        log_belief = scores if t == 0 else scores + np.logaddexp.reduce(alpha[:, None] + log_pairwise, axis=0)
+        beliefs.append(np.exp(log_belief - np.logaddexp.reduce(log_belief)))
+        alpha = np.where(member[t], log_belief, -np.inf)
+    return beliefs
+
+
+@pytest.mark.parametrize("text", ["kl=0.05,min=2", "kl=0.3,min=1", "size=5", "threshold=2.0,min=2"])
+def test_beams_follow_the_forward_masses(text):
+    rng = np.random.default_rng(4)
+    unary, pairwise = rng.normal(size=(3, 9, 30)) * 2, rng.normal(size=(30, 30))
+    beam = Beam.parse(text)
+    found = expectations(chain.chain_potentials(unary, pairwise), beam)
+    _, member = dense_of(found, unary.shape)
+    for b in range(3):
+        for t, belief in enumerate(forward_beliefs(unary[b], pairwise, member[b])):
+            assert_array_equal(np.flatnonzero(member[b, t]), naive(belief, beam))
+            kept = found.kept[found.offsets[b] + t]
+            assert_allclose(kept, belief[member[b, t]].sum(), rtol=1e-10)
+            if beam.kind == "kl":
+                assert -np.log(kept) <= beam.eps
+
+
+def test_the_gap_is_the_sum_of_the_divergences_if_nothing_follows_from_the_states():
+    # All rows of the transitions are equal: what follows cannot tell kept states from others.
+    rng = np.random.default_rng(0)
+    unary, pairwise = rng.normal(size=(4, 8, 25)) * 2, np.tile(rng.normal(size=25), (25, 1))
+    potentials = chain.chain_potentials(unary, pairwise)
+    found = expectations(potentials, Beam("kl", eps=0.2, min_size=1))
+    assert_allclose(found.gap_estimate, chain.log_partition(potentials) - found.log_z, rtol=1e-10)
+    assert (found.gap_estimate > 0.1).all()
+
+
+def test_the_gap_can_be_larger_than_its_estimate():
+    # The second state looks bad until the last position needs it.
+    unary = np.array([[[0.0, -5.0], [-30.0, 0.0]]])
+    pairwise = np.array([[0.0, -30.0], [-30.0, 0.0]])
+    potentials = chain.chain_potentials(unary, pairwise)
+    found = expectations(potentials, Beam("kl", eps=0.05, min_size=1))
+    assert chain.log_partition(potentials)[0] - found.log_z[0] > 20 * found.gap_estimate[0] > 0
+    refined = expectations(potentials, Beam("kl", eps=0.05, min_size=2, refine=True))
+    assert refined.log_z[0] > found.log_z[0] + 20
+
+
+def test_gold_states_are_inside():
+    rng = np.random.default_rng(1)
+    unary, pairwise = rng.normal(size=(6, 7, 40)) * 4, rng.normal(size=(40, 40))
+    lengths = np.array([7, 1, 3, 7, 5, 2])
+    potentials = chain.chain_potentials(unary, pairwise, lengths)
+    gold = rng.integers(-1, 40, (6, 7))
+    for text in ("size=1", "kl=0.1,min=1", "kl=0.1,min=1,refine"):
+        _, member = dense_of(expectations(potentials, Beam.parse(text), gold=gold), unary.shape)
+        for b, t in zip(*np.nonzero(gold >= 0), strict=True):
+            assert t >= lengths[b] or member[b, t, gold[b, t]]
+
+
+def test_a_beam_that_loses_every_path_is_told():
+    unary = np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]])
+    pairwise = np.array([[-np.inf, -np.inf], [0.0, 0.0]])  # the better first state of sequence 0 is a dead end
+    potentials = chain.chain_potentials(unary, pairwise)
+    found = expectations(potentials, Beam("size", size=1), counts=True)
+    assert found.exact.tolist() == [True, False]
+    exact = chain.log_partition(potentials)
+    assert_allclose(found.log_z[0], exact[0])
+    assert found.sizes.tolist() == [2, 2, 1, 1]
+    paths = viterbi(potentials, Beam("size", size=1))
+    assert paths.exact.tolist() == [True, False]
+    assert_array_equal(paths.labels, chain.viterbi(potentials)[0])
+
+
+def test_impossible_sequences():
+    potentials = chain.chain_potentials(np.full((1, 2, 3), -np.inf), np.zeros((3, 3)))
+    assert expectations(potentials, Beam()).log_z[0] == -np.inf
+    with pytest.raises(ImpossibleError):
+        viterbi(potentials, Beam())
+
+
+@given(chains(possible=True))
+def test_viterbi_with_a_full_beam(case):
+    potentials = chain.chain_potentials(*case)
+    _, scores = chain.viterbi(potentials)
+    found = viterbi(potentials, Beam(eps=0))
+    assert_allclose(found.scores, scores, rtol=1e-12, atol=1e-9)
+    assert_allclose(chain.score(potentials, found.labels), scores, rtol=1e-12, atol=1e-9)
+    narrow = viterbi(potentials, Beam("size", size=1))
+    assert (narrow.scores <= scores + 1e-9 * size_of(*case[:2])).all()
+    assert_allclose(chain.score(potentials, narrow.labels), narrow.scores, rtol=1e-12, atol=1e-9)
+
+
+def second_order(rng, dtype=np.float64, n_labels=3, size=1.0, positions=4):
+    """Sparse pairs and the same as dense potentials."""
+    structure = SparseTransitions.ngrams(n_labels, 2)
+    S = structure.n_states
+    unary = (rng.normal(size=(5, positions, n_labels)) * size).astype(dtype)
+    weights = (rng.normal(size=len(structure.targets)) * size).astype(dtype)
+    start, end = (rng.normal(size=(2, S)) * size).astype(dtype)
+    lengths = rng.integers(1, positions + 1, 5)
+    pairwise = np.full((S, S), -np.inf, dtype)
+    pairwise[structure.sources, structure.targets] = weights
+    dense = unary[:, :, structure.emits].copy()
+    dense[:, 0] += np.where(structure.first, start, -np.inf).astype(dtype)
+    dense[np.arange(5), lengths - 1] += end
+    sparse = sparse_chain(unary, structure, weights, lengths, log_start=start, log_end=end)
+    return sparse, chain.chain_potentials(dense, pairwise, lengths)
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 1000.0])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("text", ["kl=0,min=1", "kl=0,min=1,refine", "kl=0.2,min=2", "kl=0.2,min=2,refine", "size=3"])
+def test_sparse_transitions_equal_dense_ones(size, seed, text):
+    sparse, dense = second_order(np.random.default_rng(seed), size=size)
+    beam = Beam.parse(text)
+    found, want = expectations(sparse, beam, counts=True), expectations(dense, beam, counts=True)
+    assert_allclose(found.log_z, want.log_z, rtol=1e-12, atol=1e-11 * size)
+    shape = dense.log_unary.shape
+    assert_allclose(dense_of(found, shape)[0], dense_of(want, shape)[0], atol=1e-11 * size)
+    s = sparse.transitions
+    assert_allclose(found.counts, want.counts[s.sources, s.targets], atol=1e-11 * size)
+    again = expectations(sparse, beam, sets=found.sets, counts=True)
+    assert_allclose(again.counts, found.counts, atol=1e-11 * size)
+    if not beam.refine:
+        paths, best = viterbi(sparse, beam), viterbi(dense, beam)
+        assert_allclose(paths.scores, best.scores, rtol=1e-12, atol=1e-9)
+        if beam.kind == "kl" and beam.eps == 0:
+            assert_allclose(paths.scores, chain.viterbi(dense)[1], rtol=1e-12, atol=1e-9)
+
+
+def test_sparse_in_single_precision():
+    sparse, dense = second_order(np.random.default_rng(0), np.float32, n_labels=7, positions=9)
+    found, (log_z, want) = expectations(sparse, Beam(eps=0), counts=True), chain.expectations(dense, counts=True)
+    assert_allclose(found.log_z, log_z, rtol=1e-5)
+    assert_allclose(dense_of(found, dense.log_unary.shape)[0], want.marginals, atol=1e-5)
+
+
+def test_ngrams_count_their_own_states():
+    for n_labels, order in ((2, 1), (2, 3), (3, 2)):
+        s = SparseTransitions.ngrams(n_labels, order)
+        assert s.n_states == sum(n_labels**k for k in range(1, order + 1))
+        labels = np.random.default_rng(0).integers(0, n_labels, 9)
+        states = s.states(labels, np.array([5, 4]))
+        assert_array_equal(s.emits[states], labels)
+        entries = s.entries(states[:-1], states[1:])
+        assert (entries[[0, 1, 2, 3, 5, 6, 7]] >= 0).all()
+        window = [labels[max(0, t - order + 1) : t + 1] for t in range(5)]
+        codes = [sum(n_labels**k for k in range(1, len(w))) + int("".join(map(str, w)), n_labels) for w in window]
+        assert states[:5].tolist() == codes
+
+
+def test_the_number_of_threads_changes_nothing():
+    rng = np.random.default_rng(0)
+    potentials = chain.chain_potentials(
+        rng.normal(size=(200, 30, 40)).astype(np.float32), rng.normal(size=(40, 40)).astype(np.float32),
+        rng.integers(1, 31, 200),
+    )  # fmt: skip
+    found = []
+    for n in (1, 2, 3):
+        with threads.num_threads(n):
+            found.append(expectations(potentials, Beam.parse("kl=0.05,min=4"), counts=True))
+    for other in found[1:]:
+        for name in ("log_z", "marginals", "counts", "kept"):
+            assert_array_equal(getattr(other, name), getattr(found[0], name))
+        assert_array_equal(other.sets.states, found[0].sets.states)
+
+
+@pytest.mark.parametrize(
+    "text", ["kl=0.005,min=10", "kl=auto,min=10", "size=20", "threshold=6.9,min=4", "kl=0.0,min=1,refine"]
+)
+def test_beams_are_written_as_they_are_read(text):
+    assert str(Beam.parse(text)) == text
+    assert Beam.parse(str(Beam.parse(text))) == Beam.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "kl", "kl=x", "kl=-1", "size=0", "size=2.5", "min=3", "size=3,min=2", "kl=1,size=2", "beam=3", "kl=nan",
+     "kl=1,kl=2", "threshold=auto", "size=auto", "refine=1,size=2"],
+)  # fmt: skip
+def test_what_is_no_beam_is_refused(text):
+    with pytest.raises(ValueRangeError, match="beam"):
+        Beam.parse(text)
+
+
+def test_tighter_beams():
+    assert Beam(eps="auto").tighter().eps == pytest.approx(0.0005)
+    assert Beam("size", size=4).tighter().size == 8
+    assert Beam("threshold", threshold=1.0).tighter().threshold > 3
+
+
+def test_wrong_sets_and_gold_are_refused():
+    potentials = chain.chain_potentials(np.zeros((1, 2, 3)), np.zeros((3, 3)))
+    for ptr, states in (([0, 0, 1], [1]), ([0, 1, 3], [0, 1]), ([0, 1, 2], [0, 3])):
+        with pytest.raises(ValueRangeError, match="sets"):
+            expectations(potentials, Beam(), sets=BeamSets(np.array(ptr), np.array(states, np.int32)))
+    with pytest.raises(ShapeError):
+        expectations(potentials, Beam(), gold=np.zeros((2, 2), int))
+    with pytest.raises(ValueRangeError, match="gold"):
+        expectations(potentials, Beam(), gold=np.full((1, 2), 3))
+    with pytest.raises(ValueRangeError, match="refine"):
+        viterbi(potentials, Beam(refine=True))
