@@ -287,3 +287,16 @@ def test_edge_templates_from_a_file(files):
     shown = run("inspect", out).stdout
     assert "B1:" in shown
     assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
+
+
+def test_sentence_weights_from_a_file(files):
+    weights = files / "weights"
+    weights.write_text("0\n" * 30 + "2.5\n" * 30)
+    arguments = [str(small(files)), "--sentence-weights", str(weights), "-o", str(files / "weighted")]
+    assert trained(*arguments)["objective"] != trained(str(small(files)), "-o", str(files / "even"))["objective"]
+    weights.write_text("1\n")
+    refused = run("train", "crf", *arguments)
+    assert refused.returncode == 1
+    assert "60 numbers wanted" in refused.stderr
+    weights.write_text("1\nmuch\n")
+    assert ":2: a number is wanted" in run("train", "crf", *arguments).stderr

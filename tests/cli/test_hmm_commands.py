@@ -164,3 +164,15 @@ def test_ctrl_c_keeps_what_em_has_learned(files):
     assert "stopped by the caller" in shown
     assert "stopping after this iteration" in told
     assert figures("score", str(out), str(files / "test.raw"), "--format", "text")["log_evidence"] < 0
+
+
+@pytest.mark.parametrize(("name", "options"), [("train.raw", []), ("train.txt", ["--unlabelled"])])
+def test_words_in_parts(files, name, options):
+    out = str(files / "streamed")
+    arguments = ["--states", "8", "--max-iter", "2", "--stream", "700", "-o", out]
+    outcome = trained(str(files / name), *options, *arguments)
+    assert (outcome["sentences"], outcome["induced"], outcome["iterations"]) == (3000, True, 2 * 5)
+    assert 10 < figures("score", out, "test", "--format", "columns")["perplexity"] < 10_000
+    assert run("train", "hmm", str(files / "train.txt"), *arguments).returncode != 0
+    assert run("train", "hmm", "-", "--unlabelled", *arguments).returncode == 1
+    assert run("train", "hmm", str(files / name), *options, *arguments, "--restarts", "2").returncode != 0

@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, TextIO
 
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from trelliswork.data import AttributeCorpus, Corpus
 
 
@@ -156,6 +159,47 @@ def labelled_parts(path: str | None, layout: Layout, n_sentences: int) -> "Itera
             if not -n_columns <= column < n_columns:
                 raise DataError(f"{path}: there is no column {column}: there are {n_columns}, counted from 0.")
         yield _select(part, layout.columns), part.sentences(layout.label)
+
+
+class WordParts:
+    """The words of a file in parts of so many sentences, read anew each time they are gone through."""
+
+    def __init__(self, path: str | None, layout: Layout, n_sentences: int) -> None:
+        if path is None or path == "-" or layout.format not in ("columns", "text"):
+            raise DataError("--stream reads a text or column file several times: name one (not standard input).")
+        self._path, self._layout, self._size = path, layout, n_sentences
+
+    def __iter__(self) -> "Iterator[list[list[str]]]":
+        from trelliswork.data.columns import column_parts
+        from trelliswork.data.files import fields_of, open_text
+
+        if self._layout.format == "columns":
+            options: Any = {"columns": self._layout.columns, "separator": self._layout.separator}
+            for part in column_parts(self._path, self._size, **options):
+                yield part.sentences(0)
+            return
+        with open_text(self._path) as lines:
+            sentences = (words for line in lines if (words := fields_of(line)))
+            while some := list(islice(sentences, self._size)):
+                yield some
+
+
+def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
+    """A file of n numbers, one a line."""
+    import numpy as np
+
+    from trelliswork.data.files import open_text
+
+    found = []
+    with open_text(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                found.append(float(line))
+            except ValueError:
+                raise DataError(f"{path}:{number}: a number is wanted, got {line[:60]!r}.") from None
+    if len(found) != n:
+        raise DataError(f"{path}: {n} numbers wanted, one for each sentence, got {len(found)}.")
+    return np.array(found)
 
 
 def _bundled_labelled(split: str, layout: Layout) -> "tuple[Corpus, list[list[str]]]":

@@ -25,6 +25,9 @@ def score(
 ) -> None:
     """Log evidence of a text under a model, and its perplexity per token (ends of sentences count as tokens).
 
+    A model that judges new words by their endings only estimates their probabilities: compare its figures between
+    texts, not with those of other models.
+
     Example: echo 'We tag words .' | trelliswork score tagger --format text
     """
     hmm = _generative(model)
@@ -38,11 +41,12 @@ def score(
     figures = {
         "sentences": len(corpus),
         "tokens": corpus.n_tokens,
-        "log_evidence": total,
-        "perplexity": math.exp(min(-total / n_events, 700.0)) if total > -math.inf else math.inf,
+        "log_evidence": total if total > -math.inf else None,
+        "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # of the impossible: none
     }
     if json:
-        listed = {"log_evidence_of_sentences": evidence.tolist()} if sentences else {}
+        possible = [value if value > -math.inf else None for value in evidence.tolist()]  # JSON has no infinity
+        listed = {"log_evidence_of_sentences": possible} if sentences else {}
         print(json_module.dumps(figures | listed))
         return
     if sentences:
@@ -51,7 +55,7 @@ def score(
         return
     print(
         f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, "
-        f"perplexity {figures['perplexity']:.2f} per token"
+        + ("impossible" if figures["perplexity"] is None else f"perplexity {figures['perplexity']:.2f} per token")
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, labelled_parts, read_labelled, training_layout
+from trelliswork.cli.corpora import FileFormat, Layout, labelled_parts, read_labelled, read_numbers, training_layout
 from trelliswork.cli.progress import training_progress
 
 if TYPE_CHECKING:
@@ -90,6 +90,9 @@ def train_crf(
     label_weight: Annotated[
         list[str] | None, typer.Option(help="LABEL=5: learn as if it were five times as frequent; may be repeated.")
     ] = None,
+    sentence_weights: Annotated[
+        str | None, typer.Option(help="File with how much each sentence counts: a number a line.")
+    ] = None,
     algorithm: Annotated[
         AlgorithmChoice, typer.Option(help="L-BFGS, averaged SGD or averaged perceptron.")
     ] = AlgorithmChoice.lbfgs,
@@ -153,7 +156,9 @@ def train_crf(
     most = max_iter or ITERATIONS[algorithm.value]
     began = time.perf_counter()
     if stream is not None:
-        refused = {"--dev": dev, "--start": start, "--checkpoint": checkpoint}
+        refused = {
+            "--dev": dev, "--start": start, "--checkpoint": checkpoint, "--sentence-weights": sentence_weights,
+        }  # fmt: skip
         for name, value in refused.items():
             if value is not None:
                 raise typer.BadParameter(f"{name} cannot be used with --stream.")
@@ -171,6 +176,7 @@ def train_crf(
             model.fit(
                 corpus,
                 y,
+                sample_weight=None if sentence_weights is None else read_numbers(sentence_weights, len(labels)),
                 dev=development,
                 start=CRF.load(start) if start is not None else None,
                 checkpoint=checkpoint,

@@ -8,7 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, guess_format, read_labelled, read_words, training_layout, words_layout
+from trelliswork.cli.corpora import (
+    FileFormat,
+    WordParts,
+    guess_format,
+    read_labelled,
+    read_words,
+    training_layout,
+    words_layout,
+)
 from trelliswork.cli.progress import em_progress
 
 
@@ -75,6 +83,14 @@ def train_hmm(
     emission_prior: Annotated[float, typer.Option(min=0.0, help="Pseudo-count of words.")] = 0.01,
     end: Annotated[bool, typer.Option("--end/--no-end", help="Whether the end of a sentence is an event.")] = True,
     batch_size: Annotated[int, typer.Option(min=1, help="Sentences a step of stepwise EM.")] = 256,
+    stream: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Read words in parts of so many sentences, one step of stepwise EM each, for files that do not fit; "
+            "--max-iter counts passes.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of random starts.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
@@ -94,7 +110,10 @@ def train_hmm(
         if label is not None or unknown_label is not None:
             raise typer.BadParameter("--label and --unknown-label have no use without labels: leave them out.")
         layout = words_layout(train, format, columns, separator)
-        corpus = read_words(train, layout)
+        if stream is None:
+            corpus = read_words(train, layout)
+    elif stream is not None:
+        raise typer.BadParameter("--stream is for words without labels: add --unlabelled, or leave it out.")
     else:
         if train is None and label is None:
             label = "1"  # the tags of the bundled corpus
@@ -126,15 +145,25 @@ def train_hmm(
         beam=None if beam is None else math.log(beam),
     )
     began = time.perf_counter()
-    with em_progress(corpus.n_tokens, max_iter, quiet) as callback:
-        model.fit(corpus, y, callback=callback)
+    if stream is not None:
+        if restarts > 1:
+            raise typer.BadParameter("--stream has one start: leave --restarts out.")
+        parts = WordParts(train, layout, stream)
+        sizes = [(len(part), sum(map(len, part))) for part in parts]
+        n_sentences, n_tokens = sum(n for n, _ in sizes), sum(n for _, n in sizes)
+        with em_progress(n_tokens // max(len(sizes), 1), max_iter * len(sizes), quiet) as callback:
+            model.fit_stream(parts, n_passes=max_iter, callback=callback)
+    else:
+        n_sentences, n_tokens = len(corpus), corpus.n_tokens
+        with em_progress(n_tokens, max_iter, quiet) as callback:
+            model.fit(corpus, y, callback=callback)
     model.input_ = layout.to_dict()
     model.save(out)
     report = model.report_
     outcome: dict[str, Any] = {
         "model": out,
-        "sentences": len(corpus),
-        "tokens": corpus.n_tokens,
+        "sentences": n_sentences,
+        "tokens": n_tokens,
         "states": len(model.states_),
         "induced": model.induced_,
         "words": len(model.known_words()),
@@ -156,7 +185,7 @@ def train_hmm(
             + f" ({report.reason})"
         )
     print(
-        f"{corpus.n_tokens:,} tokens, {outcome['words']:,} words, {outcome['states']} states: {learned}; "
+        f"{n_tokens:,} tokens, {outcome['words']:,} words, {outcome['states']} states: {learned}; "
         f"{outcome['seconds']:.1f} s. Saved in {out}"
     )
 

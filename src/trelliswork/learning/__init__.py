@@ -1,4 +1,4 @@
-"""Objectives to parameters: counting, and later gradient methods and expectation maximisation."""
+"""Objectives to parameters: counting, gradient methods, stochastic training and expectation maximisation; metrics."""
 
 from trelliswork.learning.counting import ChainEstimate, count_chain
 
