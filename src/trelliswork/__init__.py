@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
+    "Beam": "trelliswork.inference.chain.beam",
+    "BeamChain": "trelliswork.distributions",
     "CRF": "trelliswork.models",
     "Corpus": "trelliswork.data",
+    "FactorGraph": "trelliswork.distributions",
+    "FactorialCRF": "trelliswork.models",
+    "GrammarTree": "trelliswork.distributions",
     "HMM": "trelliswork.models",
     "Distribution": "trelliswork.distributions",
     "LinearChain": "trelliswork.distributions",
+    "ProjectiveTree": "trelliswork.distributions",
+    "SpanTree": "trelliswork.distributions",
+    "SpanningTree": "trelliswork.distributions",
     "Structure": "trelliswork.distributions",
     "Tree": "trelliswork.data",
     "TreebankSentence": "trelliswork.data",
@@ -33,9 +41,17 @@ _HOMES = {
 __all__ = [
     "CRF",
     "HMM",
+    "Beam",
+    "BeamChain",
     "Corpus",
     "Distribution",
+    "FactorGraph",
+    "FactorialCRF",
+    "GrammarTree",
     "LinearChain",
+    "ProjectiveTree",
+    "SpanTree",
+    "SpanningTree",
     "Structure",
     "Tree",
     "TreebankSentence",
@@ -65,10 +81,21 @@ if TYPE_CHECKING:
         read_crfsuite,
         read_text,
     )
-    from trelliswork.distributions import Distribution, LinearChain, Structure
+    from trelliswork.distributions import (
+        BeamChain,
+        Distribution,
+        FactorGraph,
+        GrammarTree,
+        LinearChain,
+        ProjectiveTree,
+        SpanningTree,
+        SpanTree,
+        Structure,
+    )
+    from trelliswork.inference.chain.beam import Beam
     from trelliswork.inference.threads import get_num_threads, num_threads, set_num_threads
     from trelliswork.learning import count_chain
-    from trelliswork.models import CRF, HMM, load
+    from trelliswork.models import CRF, HMM, FactorialCRF, load
 
 
 def __getattr__(name: str) -> object:

@@ -21,6 +21,10 @@ class DataError(TrellisworkError, ValueError):
     """A file or a sentence is not as its format asks; the message names the file and the line."""
 
 
+class ApproximationWarning(UserWarning):
+    """An approximation lost more than it should; the message tells the figures."""
+
+
 class ConvergenceWarning(UserWarning):
     """Training or inference stopped before it was done; the message says how far it came."""
 

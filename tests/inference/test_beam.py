@@ -11,7 +11,7 @@ from tests.oracle.chain import enumerate_batch
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import chain, threads
 from trelliswork.inference.chain import beam_select
-from trelliswork.inference.chain.beam import Beam, BeamSets
+from trelliswork.inference.chain.beam import Beam, BeamSets, chosen_beam
 from trelliswork.inference.chain.beam_passes import expectations, viterbi
 from trelliswork.inference.chain.beam_sparse import SparseTransitions, sparse_chain
 
@@ -232,6 +232,32 @@ def test_viterbi_with_a_full_beam(case):
     assert_allclose(chain.score(potentials, narrow.labels), narrow.scores, rtol=1e-12, atol=1e-9)
 
 
+@given(chains(possible=True))
+def test_viterbi_within_refined_sets(case):
+    """It is the best path through the very sets that forward-backward chose."""
+    potentials = chain.chain_potentials(*case)
+    beam = Beam("size", size=2, refine=True)
+    sets = expectations(potentials, beam)
+    _, member = dense_of(sets, potentials.log_unary.shape)
+    masked = np.where(member, potentials.log_unary, -np.inf)
+    exact = chain.chain_potentials(masked, *case[1:])
+    if not np.isfinite(chain.log_partition(exact)).all():
+        return  # forward masses underflowed; all states were used instead
+    found = viterbi(potentials, beam)
+    assert_allclose(found.scores, chain.viterbi(exact)[1], rtol=1e-12, atol=1e-9 * size_of(*case[:2]))
+    assert found.max_size <= 2 or found.exact.any() or sets.exact.any()
+
+
+def test_a_beam_by_name():
+    assert chosen_beam(None, 1000) is None
+    assert chosen_beam("auto", 1000) == Beam()
+    assert chosen_beam("auto", 50) is None
+    assert chosen_beam("auto", 50, shared=False) == Beam()
+    assert chosen_beam("size=3", 5) == Beam("size", size=3)
+    with pytest.raises(ValueRangeError, match="beam must be a Beam"):
+        chosen_beam(6.9, 5)
+
+
 def second_order(rng, dtype=np.float64, n_labels=3, size=1.0, positions=4):
     """Sparse pairs and the same as dense potentials."""
     structure = SparseTransitions.ngrams(n_labels, 2)
@@ -263,11 +289,10 @@ def test_sparse_transitions_equal_dense_ones(size, seed, text):
     assert_allclose(found.counts, want.counts[s.sources, s.targets], atol=1e-11 * size)
     again = expectations(sparse, beam, sets=found.sets, counts=True)
     assert_allclose(again.counts, found.counts, atol=1e-11 * size)
-    if not beam.refine:
-        paths, best = viterbi(sparse, beam), viterbi(dense, beam)
-        assert_allclose(paths.scores, best.scores, rtol=1e-12, atol=1e-9)
-        if beam.kind == "kl" and beam.eps == 0:
-            assert_allclose(paths.scores, chain.viterbi(dense)[1], rtol=1e-12, atol=1e-9)
+    paths, best = viterbi(sparse, beam), viterbi(dense, beam)
+    assert_allclose(paths.scores, best.scores, rtol=1e-12, atol=1e-9)
+    if beam.kind == "kl" and beam.eps == 0:
+        assert_allclose(paths.scores, chain.viterbi(dense)[1], rtol=1e-12, atol=1e-9)
 
 
 def test_sparse_in_single_precision():
@@ -340,5 +365,3 @@ def test_wrong_sets_and_gold_are_refused():
         expectations(potentials, Beam(), gold=np.zeros((2, 2), int))
     with pytest.raises(ValueRangeError, match="gold"):
         expectations(potentials, Beam(), gold=np.full((1, 2), 3))
-    with pytest.raises(ValueRangeError, match="refine"):
-        viterbi(potentials, Beam(refine=True))

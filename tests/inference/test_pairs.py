@@ -1,4 +1,4 @@
-"""Second-order chains against enumeration; beams, impossible sentences, threads."""
+"""Second-order chains against enumeration; impossible sentences, threads."""
 
 from itertools import pairwise, product
 from typing import NamedTuple
@@ -92,47 +92,6 @@ def test_viterbi_finds_a_path_or_says_that_there_is_none(case):
         assert_allclose(pairs.viterbi(*case)[1], top, rtol=1e-10, atol=1e-10)
 
 
-@given(sentences(possible=True))
-def test_a_wide_beam_is_exact(case):
-    for exact, beamed in zip(pairs.viterbi(*case), pairs.viterbi(*case, beam=1e9), strict=True):
-        assert_array_equal(exact, beamed)
-    for exact, beamed in zip(pairs.forward_backward(*case), pairs.forward_backward(*case, beam=1e9), strict=True):
-        assert_array_equal(exact, beamed)
-
-
-@given(sentences(possible=True), st.sampled_from([0.01, 1.0, 5.0]))
-def test_a_narrow_beam_gives_bounds(case, beam):
-    exact, _ = pairs.forward_backward(*case)
-    evidence, marginals = pairs.forward_backward(*case, beam=beam)
-    assert (evidence <= exact + 1e-9 * (1 + np.abs(exact))).all()
-    assert_allclose(marginals.sum(axis=1), 1, rtol=1e-7)
-    labels, best = pairs.viterbi(*case, beam=beam)
-    assert (best <= pairs.viterbi(*case)[1] + 1e-9).all()
-    for n, tokens, paths, scores in each(case):  # the score is the one of the labels
-        found = int(np.flatnonzero((paths == labels[tokens]).all(axis=1))[0])
-        assert_allclose(best[n], scores[found], rtol=1e-10, atol=1e-10)
-
-
-@given(sentences())
-def test_a_beam_never_makes_a_sentence_impossible(case):
-    exact, beamed = pairs.log_evidence(*case), pairs.log_evidence(*case, beam=0.01)
-    assert_array_equal(exact > -np.inf, beamed > -np.inf)
-    if (exact > -np.inf).all():
-        assert (pairs.viterbi(*case, beam=0.01)[1] <= exact + 1e-9 * (1 + np.abs(exact))).all()
-
-
-def test_a_sentence_that_the_beam_leaves_without_a_path_is_decoded_without_it():
-    """Label 0 begins best and cannot end."""
-    log_trigram = np.zeros((3, 3, 3))
-    log_trigram[2, 0, 2] = -np.inf
-    case = np.array([[0.0, -9.0]]), np.array([0, 1]), log_trigram
-    labels, scores = pairs.viterbi(*case, beam=1)
-    assert (labels.tolist(), scores.tolist()) == ([1], [-9])
-    evidence, marginals = pairs.forward_backward(*case, beam=1)
-    assert_array_equal(evidence, [-9])
-    assert_array_equal(marginals, [[0, 1]])
-
-
 def test_no_sentence_is_no_work():
     nothing = np.zeros((0, 2)), np.array([0]), np.zeros((3, 3, 3))
     assert [x.shape for x in (*pairs.viterbi(*nothing), *pairs.forward_backward(*nothing))] == [
@@ -141,17 +100,6 @@ def test_no_sentence_is_no_work():
         (0,),
         (0, 2),
     ]
-
-
-def test_the_beam_leaves_states_out():
-    """The better first label leads to the worse path: a beam of 1 nat loses it, one of 3 keeps it."""
-    log_trigram = np.zeros((3, 3, 3))
-    log_trigram[2, 0, 2] = -5
-    case = np.array([[0.0, -2.0]]), np.array([0, 1]), log_trigram
-    assert_array_equal(pairs.viterbi(*case, beam=3)[0], [1])
-    assert_array_equal(pairs.viterbi(*case, beam=1)[0], [0])
-    assert_allclose(pairs.log_evidence(*case, beam=3), np.logaddexp(-5, -2))
-    assert_allclose(pairs.log_evidence(*case, beam=1), -5)
 
 
 def test_an_impossible_sentence_has_no_evidence_and_no_marginals():
@@ -191,7 +139,7 @@ def test_results_do_not_depend_on_threads():
     results = []
     for n in (1, 3):
         with threads.num_threads(n):
-            results.append([*pairs.forward_backward(log_emission, offsets, log_trigram, beam=4.0)])
+            results.append([*pairs.forward_backward(log_emission, offsets, log_trigram)])
             results[-1] += [*pairs.viterbi(log_emission, offsets, log_trigram)]
     assert len(pairs._ranges(offsets, np.arange(0, 12 * lengths.sum() + 1, 12), cost=2)) > 1
     for one, three in zip(*results, strict=True):
@@ -206,7 +154,5 @@ def test_bad_input_is_refused():
         pairs.viterbi(good[0], np.array([0, 2]), good[2])
     with pytest.raises(ShapeError, match="rise from 0"):
         pairs.viterbi(good[0], np.array([0, 2, 1, 3]), good[2])
-    with pytest.raises(ValueRangeError, match="beam must be a positive number of nats"):
-        pairs.log_evidence(*good, beam=0)
     with pytest.raises(ValueRangeError, match="log_emission must hold finite scores or -inf"):
         pairs.log_evidence(np.full((3, 2), np.nan), *good[1:])

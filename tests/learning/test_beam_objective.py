@@ -122,7 +122,7 @@ def tied(problem, order):
     L = problem.n_labels
     structure = SparseTransitions.ngrams(L, order)
     ids = structure.emits[structure.sources].astype(np.int64) * L + structure.emits[structure.targets]
-    return Structure(structure, ids, L * L), replace(problem.layout, transitions=np.empty(0, np.int64))
+    return Structure(structure, ids[None], L * L), replace(problem.layout, transitions=np.empty(0, np.int64))
 
 
 @pytest.mark.parametrize("size", [1.0, 100.0])

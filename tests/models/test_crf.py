@@ -490,7 +490,7 @@ DAMAGES = {
     "label out of range": lambda path: change_arrays(path, labels=with_one(100)),
     "negative label": lambda path: change_arrays(path, labels=with_one(-1)),
     "attribute out of range": lambda path: change_arrays(path, attributes=with_one(10**6)),
-    "transition out of range": lambda path: change_arrays(path, transitions=with_one(10**6)),
+    "transition out of range": lambda path: change_arrays(path, **{"ngrams.2": with_one(10**6)}),
 }
 
 

@@ -63,10 +63,14 @@ LEXICONS = {  # labelled words with endings
     "order 1, deleted": lambda: HMM(interpolation="deleted").fit(WORDS, TAGS),
     "order 2": lambda: HMM(order=2).fit(WORDS, TAGS),
     "order 2, deleted": lambda: HMM(order=2, interpolation="deleted").fit(WORDS, TAGS),
+    "order 3": lambda: HMM(order=3).fit(WORDS, TAGS),
+    "order 1, beam of all states": lambda: HMM(beam="kl=0").fit(WORDS, TAGS),
+    "order 2, beam of all states": lambda: HMM(order=2, beam="kl=0").fit(WORDS, TAGS),
+    "order 3, beam of all states": lambda: HMM(order=3, beam="size=9999").fit(WORDS, TAGS),
 }
 OTHERS = {
     "unlabelled, rare words by endings": lambda: HMM(3, min_count=2).fit(WORDS),
-    "order 2, beam": lambda: HMM(order=2, beam=math.log(1000)).fit(WORDS, TAGS),
+    "order 2, beam": lambda: HMM(order=2, beam="threshold=6.9,min=1").fit(WORDS, TAGS),
 }
 ALL = {**TABLES, **LEXICONS, **OTHERS}
 
@@ -119,16 +123,13 @@ def lexicon_oracle(hmm):
     lexicon = Lexicon.fit(words, counts)
     labels = np.array([number[tag] for y in TAGS for tag in y])
     offsets = np.cumsum([0, *map(len, TAGS)])
-    if hmm.order == 1:
-        bigram = trigrams.fit_bigrams(labels, offsets, S, method=hmm.interpolation).log_bigram
-        trigram = np.broadcast_to(bigram, (S + 1, S + 1, S + 1))
-    else:
-        trigram = trigrams.fit(labels, offsets, S, method=hmm.interpolation).log_trigram
+    k = hmm.order
+    table, _ = trigrams.fit_ngrams(labels, offsets, S, k, method=hmm.interpolation)
 
     def score(x, path):
         rows = lexicon.log_emission(x, np.arange(len(x)) == 0)
-        padded = [S, S, *path, S]
-        total = sum(trigram[tuple(padded[t : t + 3])] for t in range(len(x) + 1))
+        padded = [*[S] * k, *path, S]
+        total = sum(table[tuple(padded[t : t + k + 1])] for t in range(len(x) + 1))
         return total + sum(rows[t, state] for t, state in enumerate(path))
 
     return score
@@ -211,21 +212,29 @@ def test_decoding_and_marginals_by_enumeration(name):
 
 @pytest.mark.parametrize("name", ["order 1", "order 2", "unlabelled", "labelled ids, no end"])
 def test_posterior_scores_every_path(name):
-    """``posterior`` of order 2 has pairs for states: a * S + b, a = S being the begin."""
+    """``posterior`` of order 2 has pairs for states: S + a * S + b, at the begin b alone; order 3 triples too."""
     hmm = model(name)
     score, S, x = oracle(name, hmm), len(hmm.states_), sentences(hmm)[3][:4]
     chain = hmm.posterior(x)
     paths, scores, log_z = enumerate_paths(score, x, S)
     total = 0.0
     for path, value in zip(paths, scores, strict=True):
-        labels = path if hmm.order == 1 else np.array([S, *path[:-1]]) * S + path
+        labels = [_state(path[max(0, t + 1 - hmm.order) : t + 1], S) for t in range(len(path))]
         log_p = chain.log_prob(torch.as_tensor(labels)[None]).item()
         assert math.exp(log_p) == pytest.approx(math.exp(value - log_z), abs=1e-10)
         total += math.exp(log_p)
     assert total == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", ["order 1", "order 2", "unlabelled", "half", "labelled, symbol"])
+def _state(labels, S):
+    """The number of the state that has seen these labels."""
+    code = 0
+    for label in labels:
+        code = code * S + int(label)
+    return code + sum(S**k for k in range(1, len(labels)))
+
+
+@pytest.mark.parametrize("name", ["order 1", "order 2", "order 3", "unlabelled", "half", "labelled, symbol"])
 def test_topk_laws(name):
     hmm = model(name)
     for x, top, best in zip(WORDS, hmm.predict_topk(WORDS, 7), hmm.predict(WORDS), strict=True):
@@ -290,13 +299,39 @@ def test_a_sentence_alone_and_among_others(name):
 
 
 def test_a_wide_beam_is_exact_and_a_beam_never_adds():
-    exact, wide = model("order 2"), HMM(order=2, beam=1000.0).fit(WORDS, TAGS)
-    narrow = HMM(order=2, beam=0.5).fit(WORDS, TAGS)
+    exact, wide = model("order 2"), HMM(order=2, beam="threshold=1000,min=1").fit(WORDS, TAGS)
+    narrow = HMM(order=2, beam="threshold=0.5,min=1").fit(WORDS, TAGS)
     xs = [*WORDS, *NEW]
     assert wide.predict(xs) == exact.predict(xs)
     assert_allclose(wide.log_evidence(xs), exact.log_evidence(xs), rtol=1e-12)
     assert (narrow.log_evidence(xs) <= exact.log_evidence(xs) + 1e-12).all()
     assert (narrow.log_evidence(xs) < exact.log_evidence(xs) - 1e-6).any()
+
+
+def test_em_within_a_beam():
+    """With all states it is EM; with few it gives a lower bound, says how much it kept, and may stop when it falls."""
+    exact = HMM(4, max_iter=6, tol=0, seed=1).fit(WORDS)
+    same = HMM(4, max_iter=6, tol=0, seed=1, beam="kl=0").fit(WORDS)
+    assert_allclose(same.transitions(), exact.transitions(), rtol=1e-9)
+    assert same.report_.beam.kept == pytest.approx(1)
+    assert_allclose([s.value for s in same.report_.history], [s.value for s in exact.report_.history], rtol=1e-11)
+    narrow = HMM(4, max_iter=1, tol=0, seed=1, beam="size=2").fit(WORDS)
+    assert narrow.report_.history[0].log_evidence < exact.report_.history[0].log_evidence
+    assert narrow.report_.beam.mean_size == 2
+    assert narrow.report_.beam.kept < 1
+    half = HMM(max_iter=3, tol=0, beam="size=2").fit(WORDS, [[None, *y[1:]] for y in TAGS])
+    assert half.predict(WORDS)[0][1:] == TAGS[0][1:]
+
+
+def test_the_beam_can_be_changed_after_learning():
+    hmm = HMM(order=2).fit(WORDS, TAGS)
+    exact = hmm.log_evidence(WORDS)
+    narrow = hmm.set_params(beam="size=1").log_evidence(WORDS)
+    assert (narrow <= exact + 1e-9).all()
+    assert (narrow < exact - 1e-6).any()
+    assert hmm.posterior(WORDS[0]).kind == "lower"
+    assert_allclose(hmm.set_params(beam=None).log_evidence(WORDS), exact)
+    assert hmm.posterior(WORDS[0]).kind == "exact"
 
 
 # ---- the whole distribution: it sums to 1, predicts, and is drawn from
@@ -741,7 +776,7 @@ def test_nothing_else_is_overwritten(tmp_path):
 
 
 def test_parameters_as_scikit_learn_has_them():
-    hmm = HMM(7, order=2, unknown="symbol", method="vb", seed=3, end=False, beam=2.0)
+    hmm = HMM(7, order=2, unknown="symbol", method="vb", seed=3, end=False, beam="size=7")
     copy = clone(hmm)
     assert copy is not hmm
     assert copy.get_params() == hmm.get_params()
@@ -806,8 +841,10 @@ def test_sentences_that_are_refused(X, y, error):
     ("options", "labelled"),
     [
         pytest.param({"interpolation": "foo"}, False),
-        pytest.param({"beam": -1.0, "order": 2}, True),
-        pytest.param({"beam": math.nan, "order": 2}, True),
+        pytest.param({"beam": "kl=-1"}, True),
+        pytest.param({"beam": "kl=nan", "order": 2}, True),
+        pytest.param({"beam": 6.9, "order": 2}, True),
+        pytest.param({"order": 4}, True),
         pytest.param({"seed": -1}, False),
         pytest.param({"n_states": 2.5}, False),
         pytest.param({"tol": -1}, True),
@@ -972,7 +1009,7 @@ def test_tagging_accuracy():
     assert first > 0.975
     assert total > first > symbol > 0.93
     assert first_unknown > symbol_unknown + 0.3
-    beamed = HMM(order=2, beam=math.log(1000)).fit(X, y)
+    beamed = HMM(order=2, beam="threshold=6.9,min=1").fit(X, y)
     assert accuracies(beamed)[0] == pytest.approx(total, abs=0.002)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trelliswork import __version__
-from trelliswork.cli import bench, data, demo, generate, inspect, tag, train, warmup
+from trelliswork.cli import bench, data, demo, generate, inspect, reproduce, tag, train, warmup
 from trelliswork.cli.running import report_errors, settings
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("inspect")(report_errors(inspect.inspect))
 app.command("score")(report_errors(generate.score))
 app.command("sample")(report_errors(generate.sample))
 app.add_typer(data.app, name="data")
+app.add_typer(reproduce.app, name="reproduce")
 app.command("bench")(report_errors(bench.bench))
 app.command("warmup")(report_errors(warmup.warmup))
 

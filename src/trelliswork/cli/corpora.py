@@ -35,8 +35,8 @@ class Layout:
         columns, conllu, crfsuite or bundled.
     columns : list
         Columns that features see: numbers, or names for CoNLL-U.
-    label : int or str
-        Column of the labels.
+    label : int or str, or a list of them
+        Column of the labels; of each layer's, for models with several.
     separator : str or None
         Of a column file; any white space by default.
     """
@@ -106,6 +106,51 @@ def read_labelled(path: str | None, layout: Layout) -> "tuple[Corpus | Attribute
         layout.label = at
         return _select(corpus, layout.columns), corpus.sentences(at)
     return _select(corpus, range(n_columns - 1)), corpus.sentences(n_columns - 1)
+
+
+def layers_layout(
+    path: str | None,
+    format: FileFormat,
+    columns: str | None,
+    layers: list[str],
+    labels: str | None,
+    separator: str | None,
+) -> Layout:
+    """The same for several layers of labels: the last columns by default, or the CoNLL-U columns of their names."""
+    chosen = FileFormat.columns if path is None else guess_format(path, format)
+    if labels is not None and len(labels.split(",")) != len(layers):
+        raise DataError(f"--labels must name a column for each of the layers {', '.join(layers)}, got {labels!r}.")
+    if chosen == FileFormat.conllu:
+        return Layout("conllu", columns.split(",") if columns else ["form"], labels.split(",") if labels else layers)
+    if chosen != FileFormat.columns:
+        raise DataError(f"{path}: layers of labels stand in a column or CoNLL-U file; a {chosen} file has none.")
+    last: list[Any] = list(range(-len(layers), 0))
+    if path is None:
+        last = list(range(3 - len(layers), 3))  # the bundled corpus: words, tags, chunks
+        return Layout("columns", _numbers(columns) if columns else [0], _numbers(labels) if labels else last, " ")
+    return Layout("columns", _numbers(columns) if columns else [], _numbers(labels) if labels else last, separator)
+
+
+def read_layers(path: str | None, layout: Layout) -> "tuple[Corpus, list[list[list[str]]]]":
+    """Features' columns and the labels of each layer of a file (of the bundled training part without one)."""
+    from trelliswork.data import bundled
+
+    if path is None or path in bundled.SPLITS:
+        corpus = _bundled(path or "train", [*layout.columns, *layout.label])
+        return _select(corpus, layout.columns), [corpus.sentences(column) for column in layout.label]
+    corpus = _read(path, layout, [*layout.columns, *layout.label] if layout.columns else [], keep_lines=False)
+    n = len(corpus.columns)
+    if layout.columns:
+        first = len(layout.columns)
+        return _select(corpus, range(first)), [corpus.sentences(column) for column in range(first, n)]
+    if n <= len(layout.label):
+        raise DataError(f"{path}: {n} columns only: words and {len(layout.label)} layers of labels are wanted.")
+    for column in layout.label:
+        if not -n <= column < n:
+            raise DataError(f"{path}: there is no column {column}: there are {n}, counted from 0.")
+    layout.label = [column % n for column in layout.label]
+    layout.columns = [c for c in range(n) if c not in layout.label]
+    return _select(corpus, layout.columns), [corpus.sentences(column) for column in layout.label]
 
 
 def words_layout(path: str | None, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
@@ -204,14 +249,18 @@ def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
 
 def _bundled_labelled(split: str, layout: Layout) -> "tuple[Corpus, list[list[str]]]":
     """Columns of a part of the bundled corpus: 0 the words, 1 their tags, 2 chunk labels."""
+    wide = _bundled(split, [*layout.columns, layout.label])
+    return _select(wide, layout.columns), wide.sentences(layout.label)
+
+
+def _bundled(split: str, wanted: list[Any]) -> "Corpus":
+    """All columns of a part of the bundled corpus, if it has those that are wanted."""
     from trelliswork.data import Corpus, bundled
 
-    sentences = bundled.load(split)
-    wide = Corpus.from_sentences([list(zip(s.words, s.tags, s.chunks, strict=True)) for s in sentences])
-    for column in [*layout.columns, layout.label]:
+    for column in wanted:
         if column not in range(3):
             raise DataError(f"the bundled corpus has the columns 0 (word), 1 (tag) and 2 (chunk), got {column}.")
-    return _select(wide, layout.columns), wide.sentences(layout.label)
+    return Corpus.from_sentences([list(zip(s.words, s.tags, s.chunks, strict=True)) for s in bundled.load(split)])
 
 
 def read_unlabelled(
@@ -240,7 +289,7 @@ def read_unlabelled(
 def write_tagged(
     corpus: "Corpus | AttributeCorpus", format: str, layout: Layout, extra: list[list[str]], out: TextIO
 ) -> None:
-    """Write a tagged file: columns appended, or the label column of CoNLL-U replaced."""
+    """Write a tagged file: columns appended, or the label columns of CoNLL-U replaced."""
     from trelliswork.data import AttributeCorpus
     from trelliswork.data.columns import write_columns_with
     from trelliswork.data.conllu import write_conllu_with
@@ -251,6 +300,9 @@ def write_tagged(
         return
     if format == "conllu":
         assert not isinstance(corpus, AttributeCorpus)
+        if isinstance(layout.label, list):
+            _replace_columns(corpus, layout.label, extra, out)
+            return
         label = layout.label if isinstance(layout.label, str) else "upos"
         write_conllu_with(corpus, label, ["|".join(values) for values in zip(*extra, strict=True)], out)
         return
@@ -261,6 +313,22 @@ def write_tagged(
             row = [values[i] for values in extra]
             out.write("\t".join(row if words is None else [words[i], *row]) + "\n")
         out.write("\n")
+
+
+def _replace_columns(corpus: "Corpus", columns: list[Any], extra: list[list[str]], out: TextIO) -> None:
+    """Write CoNLL-U with one column replaced for each of ``columns``; more values go to the first, behind a bar."""
+    from io import StringIO
+
+    from trelliswork.data.conllu import write_conllu_with
+
+    if not all(isinstance(column, str) for column in columns):
+        raise DataError("the model was trained on a column file: its layers have no names of CoNLL-U columns.")
+    D = len(columns)
+    for d, column in enumerate(columns):
+        target = out if d == D - 1 else StringIO()
+        write_conllu_with(corpus, column, ["|".join(values) for values in zip(*extra[d::D], strict=True)], target)
+        if isinstance(target, StringIO):
+            corpus = replace(corpus, lines=target.getvalue().splitlines())
 
 
 def _read(path: str, layout: Layout, columns: list[Any], keep_lines: bool) -> "Corpus":

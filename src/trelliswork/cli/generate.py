@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, guess_format, read_words, words_layout
+from trelliswork.cli.options import OtherBeamOption, set_beam
 from trelliswork.cli.tag import Model
 from trelliswork.errors import DataError
 
@@ -20,6 +21,7 @@ def score(
     format: Annotated[
         FileFormat, typer.Option(help="Layout of the file; by default that of training.")
     ] = FileFormat.auto,
+    beam: OtherBeamOption = None,
     sentences: Annotated[bool, typer.Option("--sentences", help="One line a sentence.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
@@ -31,6 +33,7 @@ def score(
     Example: echo 'We tag words .' | trelliswork score tagger --format text
     """
     hmm = _generative(model)
+    set_beam(hmm, beam)
     layout = Layout(**hmm.input_)
     if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
         layout = words_layout(file, guess_format(file, format), None, None)
@@ -41,6 +44,7 @@ def score(
     figures = {
         "sentences": len(corpus),
         "tokens": corpus.n_tokens,
+        "kind": "exact" if hmm.beam is None else "lower",
         "log_evidence": total if total > -math.inf else None,
         "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # of the impossible: none
     }
@@ -55,6 +59,7 @@ def score(
         return
     print(
         f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, "
+        + ("a lower bound (beam), " if hmm.beam is not None else "")
         + ("impossible" if figures["perplexity"] is None else f"perplexity {figures['perplexity']:.2f} per token")
     )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trelliswork.cli.factorial import inspect_layers
 from trelliswork.cli.tag import Model
 
 if TYPE_CHECKING:
@@ -23,10 +24,16 @@ def inspect(
 
     Example: trelliswork inspect chunker --label B-NP
     """
-    from trelliswork.models import CRF, HMM, load
+    from trelliswork.models import CRF, HMM, FactorialCRF, load
 
     found = load(model)
-    if isinstance(found, HMM):
+    if isinstance(found, FactorialCRF):
+        if plot is not None:
+            raise typer.BadParameter("--plot draws the transitions of an HMM; this model is a factorial CRF.")
+        if label is not None:
+            _check_label(label, [name for layer in found.layers_ for name in layer.labels])
+        inspect_layers(found, n, label, json)
+    elif isinstance(found, HMM):
         _check_label(label, list(found.states_))
         _hmm(found, n, label, plot, json)
     else:

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import typer
 
-from trelliswork.errors import ConvergenceWarning, TrellisworkError
+from trelliswork.errors import ApproximationWarning, ConvergenceWarning, TrellisworkError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +38,7 @@ def report_errors(command: Callable[P, R]) -> Callable[P, R]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", ConvergenceWarning)
+                warnings.simplefilter("always", ApproximationWarning)
                 warnings.showwarning = _show_warning
                 return command(*args, **kwargs)
         except BrokenPipeError:

@@ -13,10 +13,12 @@ from trelliswork.cli.corpora import (
     read_unlabelled,
     write_tagged,
 )
+from trelliswork.cli.factorial import evaluate_layers, tag_layers
+from trelliswork.cli.options import OtherBeamOption, set_beam
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
-    from trelliswork.models import CRF, HMM
+    from trelliswork.models import CRF, HMM, FactorialCRF
 
 Model = Annotated[str, typer.Argument(help="Directory of a saved model.")]
 
@@ -31,11 +33,15 @@ def tag(
     topk: Annotated[int, typer.Option(min=1, help="The so many best labellings of each sentence.")] = 1,
     known: Annotated[
         str | None,
-        typer.Option(help="Column of labels that are known already, _ where none is: a number, or a CoNLL-U name."),
+        typer.Option(
+            help="Column of labels that are known already, _ where none is: a number, or a CoNLL-U name; "
+            "of a layer of a factorial CRF: pos=1."
+        ),
     ] = None,
+    beam: OtherBeamOption = None,
     out: Annotated[str, typer.Option("--out", "-o", help="Write here instead of standard output.")] = "-",
 ) -> None:
-    """Tag a file: a column is added (CoNLL-U: the label column replaced).
+    """Tag a file: a column is added for each layer of labels (CoNLL-U: the label column replaced).
 
     With --topk the labellings of a sentence stand one after the other as columns, and their probabilities, in
     that order and separated by commas, in one more column.
@@ -47,8 +53,14 @@ def tag(
 
     if topk > 1 and marginals:
         raise typer.BadParameter("--topk tells probabilities of labellings, --marginals those of labels: choose one.")
-    tagger: Any = _load(model)  # both kinds take what was checked to suit them
+    tagger: Any = _load(model)  # all kinds take what was checked to suit them
+    set_beam(tagger, beam)
     layout = Layout(**tagger.input_)
+    if tagger.kind == "factorial-crf":
+        if topk > 1:
+            raise typer.BadParameter("--topk is for models with one layer of labels.")
+        tag_layers(tagger, layout, file, format, marginals, known, out)
+        return
     corpus, found, given = read_unlabelled(file, layout, format, known)
     if given is not None:
         _check_given(_labels(tagger), given)
@@ -91,12 +103,17 @@ def evaluate(
         FileFormat, typer.Option(help="Layout of the file; by default that of training.")
     ] = FileFormat.auto,
     label: Annotated[
-        str | None, typer.Option(help="Column of the labels, if not that of training: a number, or a CoNLL-U name.")
+        str | None,
+        typer.Option(
+            help="Column of the labels, if not that of training: a number, or a CoNLL-U name; of several layers 1,2."
+        ),
     ] = None,
+    beam: OtherBeamOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Compare a tagger with gold labels: accuracy, spans, known and unknown words, mistakes.
 
+    Of several layers: each of them, and the accuracy of all labels of a token together.
     Of induced states: many-to-one and one-to-one accuracy, V-measure and variation of information.
 
     Example: trelliswork evaluate chunker test.txt --json
@@ -106,6 +123,10 @@ def evaluate(
     from trelliswork.learning.metrics import TaggingReport, evaluate_tagging
 
     tagger: Any = _load(model)
+    set_beam(tagger, beam)
+    if tagger.kind == "factorial-crf":
+        evaluate_layers(tagger, Layout(**tagger.input_), file, format, label, json)
+        return
     corpus, gold = read_labelled(file, evaluation_layout(Layout(**tagger.input_), file, format, label))
     if tagger.kind == "hmm" and not isinstance(corpus, Corpus):
         raise DataError(f"{file}: an HMM tags words, this file has ready attributes.")
@@ -120,11 +141,11 @@ def evaluate(
     print(json_module.dumps(report.to_dict()) if json else report.summary())
 
 
-def _load(path: str) -> "CRF | HMM":
-    from trelliswork.models import CRF, HMM, load
+def _load(path: str) -> "CRF | FactorialCRF | HMM":
+    from trelliswork.models import CRF, HMM, FactorialCRF, load
 
     model = load(path)
-    assert isinstance(model, CRF | HMM)
+    assert isinstance(model, CRF | FactorialCRF | HMM)
     return model
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, labelled_parts, read_labelled, read_numbers, training_layout
+from trelliswork.cli.options import BeamOption
 from trelliswork.cli.progress import training_progress
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ def train_crf(
     algorithm: Annotated[
         AlgorithmChoice, typer.Option(help="L-BFGS, averaged SGD or averaged perceptron.")
     ] = AlgorithmChoice.lbfgs,
+    order: Annotated[
+        int, typer.Option(min=1, help="2 (3): weights for three (four) labels in a row too; mind --beam.")
+    ] = 1,
+    beam: BeamOption = None,
     l1: Annotated[float, typer.Option(min=0.0, help="L1 penalty.")] = 0.0,
     l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 1.0,
     max_iter: Annotated[
@@ -152,6 +157,8 @@ def train_crf(
         rate=rate,
         seed=seed,
         patience=patience,
+        order=order,
+        beam=None if beam == "none" else beam,
     )
     most = max_iter or ITERATIONS[algorithm.value]
     began = time.perf_counter()
@@ -196,6 +203,7 @@ def train_crf(
         "iterations": report.n_iter,
         "converged": report.converged,
         "reason": report.reason,
+        "beam": None if report.beam is None else vars(report.beam) | {"kept": report.beam.kept},
         "dev": max((step.dev for step in report.history if step.dev is not None), default=None),
         "seconds": round(time.perf_counter() - began, 3),
     }
@@ -207,6 +215,8 @@ def train_crf(
             f"features active; objective {report.value:.4f} after {report.n_iter} iterations and "
             f"{outcome['seconds']:.1f} s ({report.reason}). Saved in {out}"
         )
+        if report.beam is not None:
+            print(f"beam {model.beam}: {report.beam}")
 
 
 def _default_features(layout: Layout) -> str:

@@ -1,7 +1,6 @@
 """``trelliswork train hmm``: fit a hidden Markov model to a file, labelled or not."""
 
 import json as json_module
-import math
 import time
 from enum import StrEnum
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from trelliswork.cli.corpora import (
     training_layout,
     words_layout,
 )
+from trelliswork.cli.options import BeamOption
 from trelliswork.cli.progress import em_progress
 
 
@@ -62,13 +62,11 @@ def train_hmm(
         str | None, typer.Option(help="Tokens with this label have none: EM fills them in.")
     ] = None,
     states: Annotated[int | None, typer.Option(min=1, help="Number of states to induce.")] = None,
-    order: Annotated[int, typer.Option(min=1, max=2, help="2: labels depend on the two before them.")] = 1,
+    order: Annotated[int, typer.Option(min=1, max=3, help="2 (3): labels depend on the two (three) before.")] = 1,
     interpolation: Annotated[
         InterpolationChoice, typer.Option(help="Smoothing of label n-grams; deleted is TnT's.")
     ] = InterpolationChoice.kneser_ney,
-    beam: Annotated[
-        float | None, typer.Option(help="With --order 2: drop pairs of labels that are so many times less probable.")
-    ] = None,
+    beam: BeamOption = None,
     unknown: Annotated[
         UnknownChoice, typer.Option(help="New words by their endings, or all by one symbol.")
     ] = UnknownChoice.suffix,
@@ -104,8 +102,6 @@ def train_hmm(
     from trelliswork.models.hmm_training import States
 
     y: States | None = None
-    if beam is not None and not beam > 1:
-        raise typer.BadParameter(f"--beam must be above 1, such as 1000, got {beam:g}.")
     if unlabelled or (train is not None and guess_format(train, format) == FileFormat.text):
         if label is not None or unknown_label is not None:
             raise typer.BadParameter("--label and --unknown-label have no use without labels: leave them out.")
@@ -142,7 +138,7 @@ def train_hmm(
         probe=probe,
         seed=seed,
         dtype="float32",
-        beam=None if beam is None else math.log(beam),
+        beam=None if beam == "none" else beam,
     )
     began = time.perf_counter()
     if stream is not None:
@@ -172,6 +168,7 @@ def train_hmm(
         "restarts": restarts if model.induced_ else None,
         "converged": report.converged,
         "reason": report.reason,
+        "beam": None if report.beam is None else vars(report.beam) | {"kept": report.beam.kept},
         "seconds": round(time.perf_counter() - began, 3),
     }
     if json:
@@ -188,6 +185,8 @@ def train_hmm(
         f"{n_tokens:,} tokens, {outcome['words']:,} words, {outcome['states']} states: {learned}; "
         f"{outcome['seconds']:.1f} s. Saved in {out}"
     )
+    if report.beam is not None:
+        print(f"beam {model.beam}: {report.beam}")
 
 
 def _words_column(train: str | None, format: FileFormat) -> str | None:

@@ -1,6 +1,26 @@
 """Distributions over structures, on torch tensors: one interface, any query."""
 
 from trelliswork.distributions.base import Distribution, Structure
+from trelliswork.distributions.beam_chain import BeamChain
+from trelliswork.distributions.factor_graph import FactorGraph
+from trelliswork.distributions.grammar_tree import GrammarExpectations, GrammarTree
 from trelliswork.distributions.linear_chain import ChainExpectations, LinearChain
+from trelliswork.distributions.projective_tree import ProjectiveTree
+from trelliswork.distributions.span_tree import SpanTree
+from trelliswork.distributions.spanning_tree import SpanningTree
+from trelliswork.distributions.tree_base import TreeExpectations
 
-__all__ = ["ChainExpectations", "Distribution", "LinearChain", "Structure"]
+__all__ = [
+    "BeamChain",
+    "ChainExpectations",
+    "Distribution",
+    "FactorGraph",
+    "GrammarExpectations",
+    "GrammarTree",
+    "LinearChain",
+    "ProjectiveTree",
+    "SpanTree",
+    "SpanningTree",
+    "Structure",
+    "TreeExpectations",
+]

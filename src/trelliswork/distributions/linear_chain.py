@@ -9,6 +9,7 @@ from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import autograd, torch_path
+from trelliswork.inference.chain.beam import Beam, chosen_beam
 from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 
 
@@ -217,6 +218,21 @@ class LinearChain(Distribution):
             known = self._check_labels(torch.as_tensor(labels).to(device), lowest=-1)
             mask &= (known[:, :, None] < 0) | (known[:, :, None] == torch.arange(S, device=device))
         return LinearChain(self.log_unary, self.log_pairwise, lengths=self.lengths, allowed=mask, backend=self.backend)
+
+    def within(self, beam: Beam | str) -> "LinearChain":
+        """The chain restricted to few labels a position: a ``BeamChain``, whose log Z is a lower bound.
+
+        Parameters
+        ----------
+        beam : Beam or str
+            ``Beam("kl", eps=0.005)``, or as text ``"kl=0.005,min=10"``, ``"size=20"``, ``"threshold=6.9,min=4"``;
+            "auto" is this chain itself where exact inference is faster.
+        """
+        from trelliswork.distributions.beam_chain import BeamChain
+
+        shared = self.log_pairwise.ndim == 2 or self.log_pairwise.shape[:2] == (1, 1)
+        chosen = chosen_beam(beam, self.log_unary.shape[2], shared=shared)
+        return self if chosen is None else BeamChain(self, chosen)
 
     @property
     def _per_position(self) -> bool:

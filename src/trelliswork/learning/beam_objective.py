@@ -7,20 +7,19 @@ belong to one set of paths. Since :math:`\log Z_I \le \log Z`, the value is a lo
 not negative.
 """
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import chain, threads
-from trelliswork.inference.chain import beam_crf_kernels, crf_kernels, edge_kernels
-from trelliswork.inference.chain.beam import FULL, Beam, BeamSets
+from trelliswork.inference.chain import beam_crf_kernels, beam_posterior_kernels, crf_kernels, edge_kernels
+from trelliswork.inference.chain.beam import FULL, Beam, BeamSets, BeamStatistics, Rule
 from trelliswork.inference.chain.beam_passes import log_arrays, log_space, members
 from trelliswork.inference.chain.beam_sparse import SparseChain
-from trelliswork.inference.chain.layout import LIMIT
+from trelliswork.inference.chain.layout import LIMIT, whole_vectors
 from trelliswork.learning.beam_layout import BeamWeights, StateWeights, Structure
 from trelliswork.learning.crf_layout import (
     Allowed,
@@ -38,29 +37,21 @@ from trelliswork.learning.vector_kernels import dot
 compiled: Any = beam_crf_kernels  # mypy cannot count starred arguments
 compiled_scores: Any = crf_kernels
 compiled_edges: Any = edge_kernels
+compiled_posterior: Any = beam_posterior_kernels
+BATCH_SCORES = 1 << 22  # of states, whose posterior is computed together
 
 
-@dataclass(frozen=True)
-class BeamStatistics:
-    """What the beams of one evaluation were like.
+class Out(NamedTuple):
+    """Where the kernels put beams: the states of token i and their weighted marginals at ptr[i]:ptr[i + 1]."""
 
-    Attributes
-    ----------
-    mean_size, max_size : states a token, and of the largest beam
-    gap_estimate : float
-        Sum over all tokens of minus the logarithm of the mass that was kept: an estimate of log Z - log Z_I in total,
-        exact where what follows does not tell the kept states from the others. nan with fixed beams.
-    n_exact : int
-        Sentences whose beams lost every path and which were computed with all states.
-    full : bool
-        True if every possible state was kept.
-    """
+    ptr: NDArray[np.int64]
+    states: NDArray[np.int32]
+    masses: NDArray[np.float32]
 
-    mean_size: float
-    max_size: int
-    gap_estimate: float
-    n_exact: int
-    full: bool
+    @classmethod
+    def none(cls) -> "Out":
+        """Nowhere."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
 
 
 class BeamObjective:
@@ -122,7 +113,7 @@ class BeamObjective:
         self.layout, self.beam, self.l2, self.allowed, self.structure = layout, beam, l2, allowed, structure
         self.full_first, self.n_evaluations = full_first, 0
         # With all states the kernels of ``ChainObjective`` are the faster ones.
-        self._exact = partial(ChainObjective, tokens, known, layout, l2=l2, weights=weights, allowed=allowed)
+        self._make_exact = partial(ChainObjective, tokens, known, layout, l2=l2, weights=weights, allowed=allowed)
         alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights)
         self._numbers = np.argsort(-lengths, kind="stable")
         lengths = lengths[self._numbers]
@@ -144,20 +135,28 @@ class BeamObjective:
         self._narrow_gradient = np.empty((n, len(layout.narrow_features)), np.float32)
         self._edge_gradient = np.empty((n, len(layout.edge_attributes)), np.float32)
         S = self.n_states
-        self._counts = np.empty((n, S, S) if structure is None else (n, len(structure.weight_ids)))
-        self._sets = BeamSets(np.empty(0, np.int64), np.empty(0, np.int32))
+        self._counts = np.empty((n, S, S) if structure is None else (n, structure.weight_ids.shape[1]))
+        self.release()
         self.n_transitions = len(layout.transitions) if structure is None else structure.n_weights
         self.n_features = layout.n_features + (structure.n_weights if structure is not None else 0)
         self._complete = len(layout.attributes) == layout.n_attributes * layout.n_labels >= 3 * layout.n_attributes > 0
-        self.statistics = BeamStatistics(float(S), S, 0.0, 0, True)
+        self.statistics = BeamStatistics(float(S), S, 0.0, len(self._gold), 0, True)
+
+    @cached_property
+    def _exact(self) -> ChainObjective:
+        return self._make_exact()
 
     def __call__(self, weights: Floats) -> tuple[float, NDArray[np.float64]]:
         """Value and gradient at a weight vector."""
         self.n_evaluations += 1
-        if self.n_evaluations == 1 and self.full_first and self.structure is None and not self._sets.ptr.size:
-            self.statistics = BeamStatistics(float(self.n_states), self.n_states, 0.0, 0, True)
-            return self._exact()(weights)
-        value = self._evaluate(weights, np.empty((0, 0), np.int32))
+        first = self.n_evaluations == 1 and self.full_first and not self._sets.ptr.size
+        if self._all or (first and self.structure is None):
+            S = self.n_states
+            self.statistics = BeamStatistics(float(S), S, 0.0, len(self._gold), 0, True)
+            return self._exact(weights)
+        held = self.statistics if self._held else None
+        value = self._evaluate(weights, FULL if first else self.beam.rule, Out.none())
+        self.statistics = self.statistics if held is None else held
         gradient = self._gather()
         if self.l2:
             value += self.l2 * dot(weights, weights)
@@ -167,25 +166,96 @@ class BeamObjective:
     def fix(self, weights: Floats) -> None:
         """Choose the beams at ``weights`` and keep them for all evaluations to come, until ``release``.
 
-        Then the objective is one smooth function. Needs memory for every state of every token.
+        Then the objective is one smooth function.
         """
         self.release()
-        states = np.full((len(self._gold), self.n_states), -1, np.int32)
-        before, self.full_first = self.full_first, False
-        self._evaluate(weights, states)
-        self.full_first = before
-        inside = states >= 0
-        self._sets = BeamSets(np.concatenate([[0], np.cumsum(inside.sum(axis=1))]), states[inside])
+        out = self._beams_at(weights)
+        self._sets = BeamSets(out.ptr, out.states)
+
+    def hold(self, weights: Floats) -> None:
+        """Choose beams by the posterior probabilities at ``weights`` and keep them until the next choice.
+
+        The posterior is exact where transitions are dense and shared; otherwise that within the beams of a forward
+        pass. If beams would keep more than a quarter of the states, evaluations are exact until the next choice.
+        ``statistics`` are then those of this choice: the share of the posterior mass that was kept.
+        """
+        self.release()
+        S, dense = self.n_states, self.structure is None
+        ptr, states, masses = self._posterior(weights)
+        n_tokens = len(self._gold)
+        inside, kept = np.zeros(len(masses), bool), np.ones(n_tokens)
+        width = whole_vectors(int(np.diff(ptr).max()), np.float32)
+        threads.run(
+            lambda start, stop: compiled_posterior.choose(
+                start, stop, ptr, states, masses, self._gold, *self.beam.rule, width, inside, kept
+            ),
+            threads.cut(np.diff(ptr), least=threads.LEAST_WORK),
+        )
+        chosen = np.flatnonzero(inside)
+        sizes = np.add.reduceat(inside, ptr[:-1], dtype=np.int64)
+        gap = float(-np.log(kept).sum())
+        self.statistics = BeamStatistics(float(sizes.mean()), int(sizes.max()), gap, n_tokens, 0, False)
+        if dense and sizes.mean() > S / 4:
+            self._all = True
+            return
+        found = states[chosen] if len(states) else (chosen % S).astype(np.int32)
+        self._sets, self._held = BeamSets(np.concatenate([[0], np.cumsum(sizes)]), found), True
 
     def release(self) -> None:
         """Choose beams at every evaluation again."""
         self._sets = BeamSets(np.empty(0, np.int64), np.empty(0, np.int32))
+        self._held = self._all = False
 
-    def _evaluate(self, weights: Floats, out_states: NDArray[np.int32]) -> float:
+    def _posterior(self, weights: Floats) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        """Probabilities of the states of all tokens in compressed rows: ptr, states (empty: all of them), masses."""
+        n, S = len(self._gold), self.n_states
+        if self.structure is not None or self.layout.n_edge_attributes:
+            out = self._beams_at(weights)
+            return out.ptr, out.states, out.masses
+        w = self._weights(weights)
+        masses = np.empty((n, S), np.float32)
+        lengths, offsets = np.diff(self._tokens.offsets), self._tokens.offsets
+        first = 0
+        while first < len(lengths):  # longest first, so that batches have little padding
+            last = min(len(lengths), first + max(1, BATCH_SCORES // (S * int(lengths[first]))))
+            size, at = lengths[first:last], slice(int(offsets[first]), int(offsets[last]))
+            scores = self._scores(w, at.start, at.stop)
+            unary = np.zeros((len(size), int(size.max()), S), np.float32)
+            inside = np.arange(unary.shape[1]) < size[:, None]
+            unary[inside] = scores[:, :S]
+            unary[:, 0] += w.state.start[:S]
+            unary[np.arange(len(size)), size - 1] += w.state.end[:S]
+            p = chain.chain_potentials(unary, w.log_transition, size, check_values=False)
+            found = chain.expectations(p)[1].marginals
+            assert found is not None
+            masses[at] = found[inside]
+            first = last
+        return np.arange(n + 1) * S, np.empty(0, np.int32), masses.reshape(-1)
+
+    def _scores(self, w: BeamWeights, first: int, last: int) -> NDArray[np.float32]:
+        """Scores (n, whole vectors) of the labels at tokens ``first`` to ``last``."""
+        width = w.state.wide.shape[1]
+        out = np.empty((last - first, width), np.float32)
+
+        def work(start: int, stop: int) -> None:
+            given = (*self._tokens.arrays, *w.state.arrays, self.layout.n_labels)
+            compiled_scores.scores(first + start, first + stop, *given, out, start * width)
+
+        threads.run(work, threads.cut(np.ones(len(out), np.int64), least=max(1, threads.LEAST_WORK // width)))
+        return out
+
+    def _beams_at(self, weights: Floats) -> "Out":
+        """The beams of a forward pass and the probabilities within them."""
+        self._evaluate(weights, self.beam.rule, Out.none())  # tells the sizes
+        ptr = np.concatenate([[0], np.cumsum(self._sizes)])
+        out = Out(ptr, np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.float32))
+        self._evaluate(weights, self.beam.rule, out)
+        return out
+
+    def _evaluate(self, weights: Floats, rule: Rule, beams_out: "Out") -> float:
         """Fill the gradients; return the loss without penalty."""
         w = self._weights(weights)
-        full = self.full_first and self.n_evaluations == 1 and not self._sets.ptr.size
-        rule = FULL if full else self.beam.rule
+        full = rule == FULL
         beams = (*rule, self.beam.refine and not full, *self._sets, np.float32(LIMIT[np.dtype(np.float32)]))
         n_tokens, n_sentences = len(self._gold), len(self._alpha)
         loss, safe = np.zeros(n_sentences), np.ones(n_sentences, bool)
@@ -197,7 +267,7 @@ class BeamObjective:
             sums = (self._wide_gradient[k], self._narrow_gradient[k], self._edge_gradient[k], self._counts[k])
             for values in sums:
                 values[...] = 0
-            out = (loss, safe, sizes, kept, out_states)
+            out = (loss, safe, sizes, kept, *beams_out)
             if self.structure is None:
                 compiled.dense(
                     start, stop, self._tokens.offsets, self._gold, self._alpha, *self._tokens.arrays, *w.state.arrays,
@@ -213,9 +283,9 @@ class BeamObjective:
         threads.run(work, self._ranges)
         n_exact = 0
         for n in np.flatnonzero(~safe).tolist():
-            n_exact += self._in_log_space(n, w, rule, loss, sizes, kept, out_states)
-        gap = float(-np.log(kept).sum())
-        self.statistics = BeamStatistics(float(sizes.mean()), int(sizes.max()), gap, n_exact, full)
+            n_exact += self._in_log_space(n, w, rule, loss, sizes, kept, beams_out)
+        gap, self._sizes = float(-np.log(kept).sum()), sizes
+        self.statistics = BeamStatistics(float(sizes.mean()), int(sizes.max()), gap, n_tokens, n_exact, full)
         return float(loss.sum())
 
     def _weights(self, weights: Floats) -> BeamWeights:
@@ -229,7 +299,7 @@ class BeamObjective:
         gradient = np.empty(self.n_features)
         counts = self._counts[0] if len(self._counts) == 1 else self._counts.sum(axis=0)
         if self.structure is not None:
-            gradient[:n] = np.bincount(self.structure.weight_ids, counts, minlength=n)
+            gradient[:n] = self.structure.gather(counts)
         elif n == counts.size:
             gradient[:n] = counts.reshape(-1)
         else:
@@ -252,7 +322,7 @@ class BeamObjective:
         loss: NDArray[np.float64],
         sizes: NDArray[np.int64],
         kept: NDArray[np.float64],
-        out_states: NDArray[np.int32],
+        beams_out: "Out",
     ) -> bool:
         """Loss and gradient of one sentence that underflows or loses all paths; True if all states were needed."""
         start, stop = self._tokens.offsets[n], self._tokens.offsets[n + 1]
@@ -306,7 +376,8 @@ class BeamObjective:
         )  # fmt: skip
         loss[n] = weight * (found.log_z - score)
         sizes[start:stop], kept[start:stop] = found.member.sum(axis=1), found.kept
-        if len(out_states):
-            for t, member in enumerate(found.member):
-                out_states[start + t, : member.sum()] = np.flatnonzero(member)
+        if len(beams_out.ptr):
+            at = slice(int(beams_out.ptr[start]), int(beams_out.ptr[stop]))
+            beams_out.states[at] = np.nonzero(found.member)[1]
+            beams_out.masses[at] = found.marginals[found.member]
         return found.exact

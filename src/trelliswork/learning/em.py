@@ -7,13 +7,16 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.inference.chain.beam import Beam, BeamStatistics
 from trelliswork.inference.checks import check_count
+from trelliswork.learning.hmm_beams import beam_counts
 from trelliswork.learning.hmm_counts import expected_counts
 from trelliswork.learning.hmm_data import Counts, HMMParameters, Sequences
 from trelliswork.learning.hmm_updates import (
@@ -85,6 +88,8 @@ class EMReport:
         Of variational Bayes.
     probes : list of float
         The objective each restart had reached when the best was chosen.
+    beam : BeamStatistics, optional
+        What the beams of the last E-step were like, if there were any.
     """
 
     converged: bool
@@ -93,6 +98,7 @@ class EMReport:
     history: list[EMStep] = field(default_factory=list)
     posterior: Posterior | None = None
     probes: list[float] = field(default_factory=list)
+    beam: BeamStatistics | None = None
 
     @property
     def n_iter(self) -> int:
@@ -101,6 +107,7 @@ class EMReport:
 
 
 Callback = Callable[[EMStep], bool | None]
+EStep = Callable[[HMMParameters, Sequences], Counts]
 Method = Literal["em", "vb"]
 
 
@@ -113,6 +120,7 @@ def em(
     max_iter: int = 100,
     tol: float = 1e-6,
     dtype: DTypeLike = np.float64,
+    beam: Beam | None = None,
     callback: Callback | None = None,
     begun: EMReport | None = None,
 ) -> tuple[HMMParameters, EMReport]:
@@ -132,6 +140,8 @@ def em(
         Stop when an iteration raises the objective by less than this fraction of it; 0 runs all iterations.
     dtype : float32 or float64
         Of the recursions in the E-step.
+    beam : Beam, optional
+        Sum over few states a position: the objective is then a lower bound of itself, and may fall, which ends EM.
     callback : callable, optional
         Called with each ``EMStep``; a true answer stops.
     begun : EMReport, optional
@@ -146,7 +156,7 @@ def em(
     Raises
     ------
     LikelihoodDecrease
-        If the objective falls by more than rounding explains.
+        If the objective falls by more than rounding explains, though there is no beam.
     """
     began = time.perf_counter()
     priors = priors or Priors()
@@ -157,7 +167,8 @@ def em(
         raise ValueRangeError(f"tol must not be negative, got {tol}.")
     S, V = np.shape(start.log_emission if isinstance(start, HMMParameters) else start.emission)
     priors.check(S, V, positive=method == "vb")
-    state, prior = _first_state(start, sequences, priors, method, dtype)
+    e_step = _e_step(dtype, beam)
+    state, prior = _first_state(start, sequences, priors, method, e_step)
     slack = SLACK[np.dtype(dtype)]
     n_tokens = float(np.diff(sequences.offsets) @ sequences.sequence_weights)
     report = EMReport(False, "", -np.inf)
@@ -167,16 +178,19 @@ def em(
     for iteration in range(report.n_iter + 1, max_iter + 1):
         if isinstance(state, Posterior):
             assert prior is not None
-            counts = expected_counts(state.expected_log(), sequences, dtype=dtype)
+            counts = e_step(state.expected_log(), sequences)
             value = counts.total - state.divergence(prior)
             state = posterior(counts, priors, end=state.end is not None)
         else:
-            counts = expected_counts(state, sequences, dtype=dtype)
+            counts = e_step(state, sequences)
             value = counts.total + log_prior(state, priors)
             state = maximise(counts, priors, state)
-        before, report.value = report.value, value
+        before, report.value, report.beam = report.value, value, counts.beam
         step = EMStep(iteration, value, counts.total, time.perf_counter() - began)
         report.history.append(step)
+        if beam is not None and value < before:
+            report.reason = f"the objective within the beam {beam} fell from {before:.1f} to {value:.1f}"
+            break
         if value < before - slack * (abs(before) + n_tokens):
             raise LikelihoodDecrease(
                 f"the objective fell from {before!r} to {value!r} in iteration {iteration}; only "
@@ -217,6 +231,7 @@ def restarts(
     max_iter: int = 100,
     tol: float = 1e-6,
     dtype: DTypeLike = np.float64,
+    beam: Beam | None = None,
     callback: Callback | None = None,
 ) -> tuple[HMMParameters, EMReport]:
     """EM from several random starts: a few iterations of each, then the best alone goes on.
@@ -237,7 +252,7 @@ def restarts(
         check_count(name, count)
     best: tuple[HMMParameters, EMReport] | None = None
     probes = []
-    options: dict[str, Any] = {"priors": priors, "method": method, "dtype": dtype, "callback": callback}
+    options: dict[str, Any] = {"priors": priors, "method": method, "dtype": dtype, "beam": beam, "callback": callback}
     for own_seed in np.random.SeedSequence(seed).spawn(n_restarts):
         first = random_parameters(
             n_states, n_symbols, seed=own_seed, concentration=concentration, mean_length=mean_length
@@ -269,6 +284,7 @@ def stepwise(
     power: float = 0.7,
     n_passes: int = 1,
     dtype: DTypeLike = np.float64,
+    beam: Beam | None = None,
     callback: Callback | None = None,
 ) -> tuple[HMMParameters, EMReport]:
     r"""EM that updates the parameters after every batch of sequences.
@@ -299,12 +315,13 @@ def stepwise(
     if not 0.5 < power <= 1:
         raise ValueRangeError(f"power must lie above 0.5 and at most at 1, got {power}: else steps do not settle.")
     check_normalised(start)
+    e_step = _e_step(dtype, beam)
     parameters, sums = start, Counts.zeros(start.n_states, start.n_symbols, 0)
     report = EMReport(False, f"{n_passes} passes", -np.inf)
     for n in range(n_passes):
         done = report.n_iter
         for batch in batches:
-            counts = expected_counts(parameters, batch, dtype=dtype)
+            counts = e_step(parameters, batch)
             k, larger = report.n_iter, n_sequences / float(batch.sequence_weights.sum())
             if k == 0:
                 sums.add(foretold(counts, parameters, larger))
@@ -316,7 +333,7 @@ def stepwise(
             value = larger * counts.total + log_prior(parameters, priors)
             parameters = maximise(sums, priors, parameters)
             report.history.append(EMStep(k + 1, value, counts.total, time.perf_counter() - began))
-            report.value = value
+            report.value, report.beam = value, counts.beam
             if callback is not None and callback(report.history[-1]):
                 report.reason = "stopped by the caller"
                 return parameters, report
@@ -327,8 +344,15 @@ def stepwise(
     return parameters, report
 
 
+def _e_step(dtype: DTypeLike, beam: Beam | None) -> EStep:
+    """How counts are made: exactly, or within a beam."""
+    if beam is None:
+        return partial(expected_counts, dtype=dtype)
+    return partial(beam_counts, beam=beam, dtype=dtype)
+
+
 def _first_state(
-    start: HMMParameters | Posterior, sequences: Sequences, priors: Priors, method: Method, dtype: DTypeLike
+    start: HMMParameters | Posterior, sequences: Sequences, priors: Priors, method: Method, e_step: EStep
 ) -> tuple[HMMParameters | Posterior, Posterior | None]:
     """What the iterations begin with, and the prior of variational Bayes in the form of a posterior."""
     if method == "em":
@@ -338,7 +362,7 @@ def _first_state(
         return start, None
     if isinstance(start, HMMParameters):
         check_normalised(start)
-        counts = expected_counts(start, sequences, dtype=dtype)
+        counts = e_step(start, sequences)
         start = posterior(counts, priors, end=start.log_end is not None)
     S, V = start.emission.shape
     return start, posterior(Counts.zeros(S, V, 0), priors, end=start.end is not None)

@@ -56,7 +56,7 @@ def expected_counts(parameters: HMMParameters, sequences: Sequences, *, dtype: D
     sequences.check(S, V)
     counts = Counts.zeros(S, V, sequences.n_sequences)
     if sequences.labelled.any():
-        _count_labelled(parameters, sequences, counts)
+        count_labelled(parameters, sequences, counts)
     left = sequences.hidden
     for precision in sorted({kind, np.dtype(np.float64)}, key=lambda d: d.itemsize):
         if len(left.which):
@@ -317,7 +317,7 @@ def _in_log_space(parameters: HMMParameters, sequences: Sequences, s: int, trans
     def scores(t: int, message: Doubles | None) -> Doubles:
         """Unary scores of a block, and before them the message from the left."""
         stop = min(t + size, T)
-        unary = _log_unary(p, sequences, first + t, first + stop)
+        unary = log_unary(p, sequences, first + t, first + stop)
         if t == 0:
             unary[0] += p.log_start
         if stop == T and p.log_end is not None:
@@ -348,7 +348,7 @@ def _in_log_space(parameters: HMMParameters, sequences: Sequences, s: int, trans
     return log_evidence
 
 
-def _log_unary(parameters: HMMParameters, sequences: Sequences, start: int, stop: int) -> Doubles:
+def log_unary(parameters: HMMParameters, sequences: Sequences, start: int, stop: int) -> Doubles:
     """Emission scores (n, S) of tokens ``start`` to ``stop``; -inf for all states but the known one."""
     rows = sequences.rows[start:stop]
     unary = parameters.log_emission.T[np.maximum(rows, 0)]
@@ -361,7 +361,7 @@ def _log_unary(parameters: HMMParameters, sequences: Sequences, start: int, stop
     return unary
 
 
-def _count_labelled(parameters: HMMParameters, sequences: Sequences, counts: Counts) -> None:
+def count_labelled(parameters: HMMParameters, sequences: Sequences, counts: Counts) -> None:
     """Add plain counts of the sequences whose states are all known, and their joint log-probability."""
     p, S, V = parameters, parameters.n_states, parameters.n_symbols
     assert sequences.labels is not None

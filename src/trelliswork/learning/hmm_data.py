@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.chain.beam import BeamStatistics
 from trelliswork.inference.checks import check_scores, check_shape
 
 Doubles = NDArray[np.float64]
@@ -157,6 +158,8 @@ class Counts:
         log p of symbols and known states of each sequence, without its weight.
     total : float
         The weighted sum of the log evidence.
+    beam : BeamStatistics, optional
+        What the beams were like, if there were any; the log evidence is a lower bound then.
     """
 
     start: Doubles
@@ -165,6 +168,7 @@ class Counts:
     by_symbol: Doubles
     log_evidence: Doubles
     total: float = 0.0
+    beam: BeamStatistics | None = None
 
     @classmethod
     def zeros(cls, n_states: int, n_symbols: int, n_sequences: int) -> "Counts":

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.inference.chain.beam import BeamStatistics
 from trelliswork.learning.vector_kernels import add_scaled, differences, dot, step_to
 
 Weights = NDArray[np.float64]
@@ -48,12 +49,15 @@ class FitReport:
     value : float
         Objective, penalties included.
     history : list of Step
+    beam : BeamStatistics, optional
+        What the beams of the last evaluation were like, if there were any.
     """
 
     converged: bool
     reason: str
     value: float
     history: list[Step] = field(default_factory=list)
+    beam: BeamStatistics | None = None
 
     @property
     def n_iter(self) -> int:

@@ -31,6 +31,7 @@ from trelliswork.errors import ShapeError, ValueRangeError
 Method = Literal["kneser-ney", "deleted"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
+MOST_NUMBERS = 1 << 25  # of a table: 256 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +110,26 @@ def fit(labels: Integers, offsets: Integers, n_labels: int, *, method: Method = 
     >>> np.exp(model.log_trigram[2, 2]).round(2)  # how sequences begin: both with label 0
     array([0.86, 0.08, 0.06])
     """
-    counts = _count_trigrams(labels, offsets, n_labels)
-    lambdas, probabilities = _mix(counts, 3, method)
-    probabilities[:n_labels, n_labels] = 0  # nothing stands before the begin but the begin
+    return Trigrams(*fit_ngrams(labels, offsets, n_labels, 2, method=method))
+
+
+def fit_ngrams(
+    labels: Integers, offsets: Integers, n_labels: int, order: int, *, method: Method = "kneser-ney"
+) -> tuple[Floats, Floats | None]:
+    """Estimate a label model of any order k: log p(label | the k before it), (S+1,) * (k+1), and the lambdas.
+
+    Parameters as for ``fit``. Time O(n_tokens + S^(k+1)), memory O(S^(k+1)); more than 2^25 numbers are refused.
+    """
+    if (n_labels + 1) ** (order + 1) > MOST_NUMBERS:
+        raise ValueRangeError(
+            f"order={order} with {n_labels} labels needs a table of {(n_labels + 1) ** (order + 1):,} numbers, more "
+            f"than {MOST_NUMBERS:,}: use a lower order."
+        )
+    lambdas, probabilities = _mix(_count(labels, offsets, n_labels, order + 1), order + 1, method)
+    for k in range(order - 1):  # nothing stands before the begin but the begin
+        probabilities[(slice(None),) * k + (slice(n_labels), n_labels)] = 0
     with np.errstate(divide="ignore"):
-        return Trigrams(np.log(probabilities), lambdas)
+        return np.log(probabilities), lambdas
 
 
 def fit_bigrams(labels: Integers, offsets: Integers, n_labels: int, *, method: Method = "kneser-ney") -> Bigrams:
@@ -125,29 +141,32 @@ def fit_bigrams(labels: Integers, offsets: Integers, n_labels: int, *, method: M
     >>> np.exp(model.log_transition[0]).round(2)  # label 0 is followed by label 1, always
     array([0.06, 0.87])
     """
-    lambdas, probabilities = _mix(_count_trigrams(labels, offsets, n_labels).sum(axis=0), 2, method)
+    lambdas, probabilities = _mix(_count(labels, offsets, n_labels, 2), 2, method)
     return Bigrams(np.log(probabilities), lambdas)
 
 
-def _count_trigrams(labels: Integers, offsets: Integers, n_labels: int) -> Floats:
-    """How often each (a, b, c) occurs, (S+1, S+1, S+1): two begins before every sequence, one end behind it."""
+def _count(labels: Integers, offsets: Integers, n_labels: int, n: int) -> Floats:
+    """How often each n-gram occurs, (S+1,) * n: n - 1 begins before every sequence, one end behind it."""
     labels, ends, S = np.asarray(labels), np.asarray(offsets, np.int64), n_labels
     check_offsets("offsets", ends)
     if labels.shape != (ends[-1],):
         raise ShapeError(f"labels must have shape ({ends[-1]},), where offsets end, got {labels.shape}.")
     if labels.size and (labels.min() < 0 or labels.max() >= S):
         raise ValueRangeError(f"labels must lie between 0 and {S - 1}, got {labels.min()} to {labels.max()}.")
-    n = len(ends) - 1
-    if n == 0:
+    N = len(ends) - 1
+    if N == 0:
         raise ValueRangeError("offsets must hold at least one sequence, got none: there is nothing to count.")
-    padded = np.full(len(labels) + 3 * n, S, np.int64)  # begin, begin, labels, end; again
-    padded[np.arange(len(labels)) + np.repeat(3 * np.arange(n) + 2, np.diff(ends))] = labels
+    padded = np.full(len(labels) + n * N, S, np.int64)  # begins, labels, end; again
+    padded[np.arange(len(labels)) + np.repeat(n * np.arange(N) + n - 1, np.diff(ends))] = labels
     is_event = np.ones(len(padded), bool)
-    starts = ends[:-1] + 3 * np.arange(n)
-    is_event[starts] = is_event[starts + 1] = False
-    c = np.flatnonzero(is_event)
-    keys = (padded[c - 2] * (S + 1) + padded[c - 1]) * (S + 1) + padded[c]
-    return np.bincount(keys, minlength=(S + 1) ** 3).reshape(S + 1, S + 1, S + 1).astype(np.float64)
+    starts = ends[:-1] + n * np.arange(N)
+    for k in range(n - 1):
+        is_event[starts + k] = False
+    last = np.flatnonzero(is_event)
+    keys = np.zeros(len(last), np.int64)
+    for k in range(n - 1, -1, -1):
+        keys = keys * (S + 1) + padded[last - k]
+    return np.bincount(keys, minlength=(S + 1) ** n).reshape((S + 1,) * n).astype(np.float64)
 
 
 def _mix(counts: Floats, order: int, method: Method) -> tuple[Floats | None, Floats]:

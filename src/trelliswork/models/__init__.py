@@ -5,12 +5,13 @@ from pathlib import Path
 from trelliswork.errors import DataError
 from trelliswork.models.base import Estimator
 from trelliswork.models.crf import CRF
+from trelliswork.models.factorial_crf import FactorialCRF
 from trelliswork.models.hmm import HMM
 from trelliswork.models.storage import load_model
 
-__all__ = ["CRF", "HMM", "Estimator", "load"]
+__all__ = ["CRF", "HMM", "Estimator", "FactorialCRF", "load"]
 
-_KINDS: dict[str, type[Estimator]] = {cls.kind: cls for cls in (CRF, HMM)}
+_KINDS: dict[str, type[Estimator]] = {cls.kind: cls for cls in (CRF, FactorialCRF, HMM)}
 
 
 def load(path: str | Path) -> Estimator:

@@ -9,19 +9,32 @@ from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme, detect_scheme
-from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import FeatureMap, Features, Sentence, Sentences
-from trelliswork.inference import chain
+from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
+from trelliswork.inference.chain.beam_sparse import SparseChain
+from trelliswork.learning.beam_layout import Structure
 from trelliswork.learning.crf_layout import FeatureLayout
 from trelliswork.learning.lbfgs import FitReport
 from trelliswork.learning.online import OnlineState
-from trelliswork.models.base import Arrays, Estimator, check_finite
+from trelliswork.models.base import Arrays, Estimator
+from trelliswork.models.crf_decoding import best_labellings, best_labels, marginals
 from trelliswork.models.crf_labels import allowed_by, label_vocabulary, label_weight_array
+from trelliswork.models.crf_learned import Learned
 from trelliswork.models.crf_problem import Problem, open_checkpoint, prepare
-from trelliswork.models.crf_scoring import Scorer
-from trelliswork.models.crf_start import Learned, transfer
-from trelliswork.models.crf_training import Algorithm, Callback, Development, Settings, Watch, learn, one_pass
+from trelliswork.models.crf_scoring import Scorer, Scores
+from trelliswork.models.crf_start import transfer
+from trelliswork.models.crf_training import (
+    Algorithm,
+    Callback,
+    Development,
+    Settings,
+    Watch,
+    learn,
+    one_pass,
+    training_beam,
+)
 from trelliswork.models.evidence import Labels, ruled_out
 
 if TYPE_CHECKING:
@@ -61,6 +74,13 @@ class CRF(Estimator):
         Of SGD and the perceptron (``trelliswork.learning.online``).
     patience : int
         With development data: stop after so many iterations without a better figure.
+    order : int
+        2: weights for triples of labels too, 3 for fours. There are as many states as label pairs (triples), of which
+        a ``beam`` keeps few. Only with L-BFGS.
+    beam : Beam, str or None
+        Keep few states at each token, in training and tagging: ``"kl=0.005,min=10"``, ``"size=20"``,
+        ``"threshold=6.9,min=4"``; ``"kl=auto"`` widens itself when training asks for it; ``"auto"`` is a beam where
+        it is faster than exact inference. The labels of the training data are always inside.
 
     Attributes
     ----------
@@ -83,6 +103,7 @@ class CRF(Estimator):
     scheme_: Scheme | None
     input_: dict[str, Any]
     _online: OnlineState | None = None  # of partial_fit
+    _structure: Structure | None = None  # of the second order and above
 
     def __init__(
         self,
@@ -103,6 +124,8 @@ class CRF(Estimator):
         rate: float | None = None,
         seed: int = 0,
         patience: int = 20,
+        order: int = 1,
+        beam: Beam | str | None = None,
     ) -> None:
         self.features = features
         self.l1 = l1
@@ -120,6 +143,8 @@ class CRF(Estimator):
         self.rate = rate
         self.seed = seed
         self.patience = patience
+        self.order = order
+        self.beam = beam
 
     def fit(
         self,
@@ -160,20 +185,20 @@ class CRF(Estimator):
         problem, scheme = self._prepare(attributes, y, labels, sample_weight)
         development = None
         if dev is not None:
-            scorer = Scorer(features.transform(dev[0]), problem.layout, problem.allowed)
-            development = Development(scorer, [list(sentence) for sentence in dev[1]], labels, scheme)
+            scorer = Scorer(features.transform(dev[0]), problem.layout, problem.allowed, problem.structure)
+            gold = [list(sentence) for sentence in dev[1]]
+            development = Development(scorer, gold, labels, scheme, training_beam(problem, self.beam))
         # max_iter is not looked at: a longer run may go on from a shorter one.
-        parameters = {k: v for k, v in self.get_params().items() if k not in ("features", "max_iter")}
+        parameters = {k: v for k, v in self._plain_parameters().items() if k != "max_iter"}
         kept = None if checkpoint is None else open_checkpoint(checkpoint, problem, parameters, dev and dev[1])
         watch = Watch(development, self.patience, kept, callback)
         begin = None
         if start is not None:
-            start._check_fitted()
-            begin = transfer(start._learned(), Learned(features, labels, problem.layout))
+            begin = transfer(start._learned(), Learned(features, labels, problem.layout, structure=problem.structure))
         weights, report = learn(problem, settings, begin, watch)
         # Set together at the end: a fit that fails leaves what was learned before.
         self.features_, self.labels_, self.scheme_, self._layout = features, labels, scheme, problem.layout
-        self.weights_, self.report_, self._online = weights, report, None
+        self.weights_, self.report_, self._online, self._structure = weights, report, None, problem.structure
         return self
 
     def partial_fit(self, X: Sentences, y: Labels, *, labels: Sequence[str] | None = None) -> Self:
@@ -222,8 +247,7 @@ class CRF(Estimator):
         """
         found: list[list[str]] = []
         for potentials in self._potentials(X, known):
-            labels, _ = chain.viterbi(potentials)
-            found += self._strings(labels, potentials.lengths)
+            found += self._strings(best_labels(potentials, self._beam()), potentials.lengths)
         return found
 
     def predict_marginals(self, X: Sentences, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
@@ -232,36 +256,40 @@ class CRF(Estimator):
         names = list(self.labels_)
         found = []
         for potentials in self._potentials(X, known):
-            _, expected = chain.expectations(potentials)
-            assert expected.marginals is not None
-            for row, n in zip(expected.marginals.tolist(), potentials.lengths.tolist(), strict=True):
+            probabilities = marginals(potentials, self._beam())
+            for row, n in zip(probabilities.tolist(), potentials.lengths.tolist(), strict=True):
                 found.append([dict(zip(names, token, strict=True)) for token in row[:n]])
         return found
 
     def predict_topk(self, X: Sentences, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:
-        """The k most probable labellings of each sentence with their probabilities, best first."""
+        """The k most probable labellings of each sentence with their probabilities, best first; always exact."""
         found = []
         for potentials in self._potentials(X, known):
-            labels, scores = chain.topk(potentials, k)
-            log_z = chain.log_partition(potentials)
+            labels, log_p = best_labellings(potentials, k)
             for b, n in enumerate(potentials.lengths.tolist()):
-                possible = np.isfinite(scores[b])
+                possible = np.isfinite(log_p[b])
                 strings = self._strings(labels[b][possible], np.full(int(possible.sum()), n))
-                probabilities = np.exp(scores[b][possible] - log_z[b]).tolist()
-                found.append(list(zip(strings, probabilities, strict=True)))
+                found.append(list(zip(strings, np.exp(log_p[b][possible]).tolist(), strict=True)))
         return found
 
     def posterior(self, sentence: Sentence) -> "LinearChain":
-        """The distribution over labellings of one sentence: ask it anything."""
+        """The distribution over labellings of one sentence: ask it anything.
+
+        With a beam it is a ``BeamChain``. With order 2 its states are first the L labels, as the begin of a sentence,
+        then pairs: L + a L + b is label b after label a; with order 3 triples follow.
+        """
         import torch
 
         from trelliswork.distributions import LinearChain
 
         if len(sentence) == 0:
             raise ShapeError("the sentence is empty: a distribution over labels needs a token.")
-        (potentials,) = self._potentials([sentence])
+        (scores,) = self._potentials([sentence])
+        potentials = scores.dense() if isinstance(scores, SparseChain) else scores
         pairwise = potentials.log_pairwise[0] if potentials.shared else potentials.log_pairwise[None]
-        return LinearChain(torch.from_numpy(potentials.log_unary), torch.from_numpy(pairwise))
+        found = LinearChain(torch.from_numpy(potentials.log_unary), torch.from_numpy(pairwise))
+        beam = self._beam()
+        return found if beam is None else found.within(beam)
 
     def score(self, X: Sentences, y: Sequence[Sequence[str]]) -> float:
         """Token accuracy."""
@@ -270,34 +298,19 @@ class CRF(Estimator):
 
     def top_features(self, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
         """The n largest weights by absolute value: attribute, label, weight; of one label if given."""
-        self._check_fitted()
-        layout = self._layout
-        weights = self.weights_[len(layout.transitions) : layout.first_edge]
-        which = np.arange(len(weights))
-        if label is not None:
-            which = np.flatnonzero(layout.labels == self.labels_.id(label))
-        best = which[np.argsort(-np.abs(weights[which]), kind="stable")[:n]]
-        names = self.features_.names_of(layout.attributes[best])
-        return [(name, self.labels_[layout.labels[f]], float(weights[f])) for name, f in zip(names, best, strict=True)]
+        return self._learned().top_features(n, label)
 
     def top_edge_features(self, n: int = 20) -> list[tuple[str, str, str, float]]:
         """The n largest weights of edge features by absolute value: attribute, from, to, weight."""
-        self._check_fitted()
-        layout, size = self._layout, len(self.labels_)
-        weights = self.weights_[layout.first_edge :]
-        best = np.argsort(-np.abs(weights), kind="stable")[:n]
-        names = self.features_.edge_names() if len(best) else []
-        before, after = np.divmod(layout.edge_pairs[best], size)
-        rows = zip(layout.edge_attributes[best], before, after, weights[best].tolist(), strict=True)
-        return [(names[a], self.labels_[i], self.labels_[j], weight) for a, i, j, weight in rows]
+        return self._learned().top_edge_features(n)
 
     def top_transitions(self, n: int = 20) -> list[tuple[str, str, float]]:
-        """The n largest transition weights by absolute value: from, to, weight."""
-        self._check_fitted()
-        pairs = self._layout.transitions
-        best = np.argsort(-np.abs(self.weights_[: len(pairs)]), kind="stable")[:n]
-        size = len(self.labels_)
-        return [(self.labels_[pairs[f] // size], self.labels_[pairs[f] % size], float(self.weights_[f])) for f in best]
+        """The n largest weights of pairs of labels by absolute value: from, to, weight."""
+        return [(before, after, weight) for (before, after), weight in self.top_ngrams(n)]
+
+    def top_ngrams(self, n: int = 20, length: int = 2) -> list[tuple[tuple[str, ...], float]]:
+        """The n largest weights of label n-grams of a length, 2 to ``order + 1``: labels, weight."""
+        return self._learned().top_ngrams(n, length)
 
     def known_words(self) -> set[str] | None:
         """The words of the first column in training; ``None`` if the model saw ready attributes."""
@@ -322,17 +335,31 @@ class CRF(Estimator):
         """Data as the learner takes them, and the label scheme."""
         scheme = detect_scheme(labels) if self.scheme == "auto" else self.scheme
         weights = label_weight_array(self.label_weight, labels)
-        return prepare(attributes, y, labels, scheme, self.feature_set, weights, sample_weight, layout), scheme
+        problem = prepare(attributes, y, labels, scheme, self.feature_set, weights, sample_weight, layout, self.order)
+        return problem, scheme
 
     def _learned(self) -> Learned:
-        return Learned(self.features_, self.labels_, self._layout, self.weights_)
+        self._check_fitted()
+        return Learned(self.features_, self.labels_, self._layout, self.weights_, self._structure)
 
-    def _potentials(self, X: Sentences, known: Labels | None = None) -> Iterator[chain.Potentials]:
+    def _beam(self) -> Beam | None:
+        """The beam of tagging."""
+        if self._structure is not None:
+            return chosen_beam(self.beam, self._structure.transitions.n_states, shared=False)
+        return chosen_beam(self.beam, len(self.labels_), shared=self._layout.n_edge_attributes == 0)
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        """Parameters for JSON, without the features."""
+        plain = {k: v for k, v in self.get_params().items() if k != "features"}
+        return plain | {"beam": None if self.beam is None else str(self.beam)}
+
+    def _potentials(self, X: Sentences, known: Labels | None = None) -> Iterator[Scores]:
         """Scores of batches of sentences, in their order; -inf for labels that the evidence rules out."""
         self._check_fitted()
         if callable(self.features):
             self.features_.function = self.features  # a loaded model gets it by set_params
-        scorer = Scorer(self.features_.transform(X), self._layout, allowed_by(self.labels_, self.scheme_))
+        allowed = allowed_by(self.labels_, self.scheme_)
+        scorer = Scorer(self.features_.transform(X), self._layout, allowed, self._structure)
         return scorer.potentials(
             self.weights_, None if known is None else ruled_out(known, scorer.lengths, self.labels_)
         )
@@ -342,57 +369,30 @@ class CRF(Estimator):
         return [[items[j] for j in row[:n]] for row, n in zip(labels.tolist(), lengths.tolist(), strict=True)]
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        layout = self._layout
+        learned, arrays = self._learned().state()
+        report, beam = self.report_, self.report_.beam
         plain: dict[str, Any] = {
-            "parameters": {k: v for k, v in self.get_params().items() if k != "features"},
-            "labels": list(self.labels_),
+            "parameters": self._plain_parameters(),
             "scheme": self.scheme_,
-            "n_attributes": layout.n_attributes,
-            "n_edge_attributes": layout.n_edge_attributes,
             "input": getattr(self, "input_", {}),
             "report": {
-                "converged": self.report_.converged,
-                "reason": self.report_.reason,
-                "value": self.report_.value,
-                "n_iter": self.report_.n_iter,
+                "converged": report.converged,
+                "reason": report.reason,
+                "value": report.value,
+                "n_iter": report.n_iter,
+                "beam": None if beam is None else vars(beam),
             },
         }
-        arrays: Arrays = {
-            "weights": self.weights_,
-            "transitions": layout.transitions,
-            "attributes": layout.attributes,
-            "labels": layout.labels,
-            "edge_attributes": layout.edge_attributes,
-            "edge_pairs": layout.edge_pairs,
-        }
-        plain["features"], extra = self.features_.state()
-        arrays |= extra
-        return plain, arrays
+        return plain | learned, arrays
 
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(None, **plain["parameters"])
-        self.features_ = FeatureMap.from_state(plain["features"], arrays)
-        self.features = self.features_.features
-        self.labels_ = Vocabulary(plain["labels"])
-        self.scheme_ = plain["scheme"]
-        self.weights_ = arrays["weights"].astype(np.float64)
-        check_finite("weights.safetensors", self.weights_)
-        self._layout = FeatureLayout(
-            len(self.labels_),
-            plain["n_attributes"],
-            arrays["transitions"],
-            arrays["attributes"],
-            arrays["labels"],
-            plain["n_edge_attributes"],
-            arrays["edge_attributes"],
-            arrays["edge_pairs"],
-        )
-        self._layout.check()
-        sizes = (self._layout.n_features, self._layout.n_attributes, self._layout.n_edge_attributes)
-        if sizes != (len(self.weights_), self.features_.n_attributes, self.features_.n_edge_attributes):
-            raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
-        self.input_ = plain["input"]
+        learned = Learned.from_state(plain, arrays)
+        self.features_, self.labels_, self._layout = learned.features, learned.labels, learned.layout
+        self.weights_, self._structure = learned.weights, learned.structure
+        self.features, self.scheme_, self.input_ = self.features_.features, plain["scheme"], plain["input"]
         report = plain["report"]
-        self.report_ = FitReport(report["converged"], report["reason"], report["value"])
+        beam = None if report["beam"] is None else BeamStatistics(**report["beam"])
+        self.report_ = FitReport(report["converged"], report["reason"], report["value"], beam=beam)
         return self

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain, threads
 from trelliswork.inference.chain import crf_kernels, edge_kernels
+from trelliswork.inference.chain.beam_sparse import SparseChain
+from trelliswork.learning.beam_layout import BeamWeights, StateWeights, Structure
 from trelliswork.learning.crf_layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, Tokens
 
 compiled: Any = crf_kernels  # mypy cannot count starred arguments
 compiled_edges: Any = edge_kernels
+Scores = chain.Potentials | SparseChain
 BATCH_TOKENS = 20_000  # tokens that are scored and decoded together
 BATCH_EDGES = 1 << 24  # transition scores that are held together, where each position has its own
 
@@ -26,17 +29,26 @@ def tokens_of(attributes: Attributes) -> Tokens:
 class Scorer:
     """Sentences that are scored under one layout, perhaps with several weight vectors one after the other."""
 
-    def __init__(self, attributes: Attributes, layout: FeatureLayout, allowed: Allowed | None) -> None:
+    def __init__(
+        self, attributes: Attributes, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None = None
+    ) -> None:
         self._tokens = ScoredTokens(tokens_of(attributes), layout)
-        self._layout, self._allowed = layout, allowed
+        self._layout, self._allowed, self._structure = layout, allowed, structure
         self.lengths = np.diff(attributes.offsets)
         self._costs = np.diff(attributes.token_ptr)
 
-    def potentials(self, weights: Floats, ruled_out: NDArray[np.bool_] | None = None) -> Iterator[chain.Potentials]:
+    def potentials(self, weights: Floats, ruled_out: NDArray[np.bool_] | None = None) -> Iterator[Scores]:
         """Scores of batches of sentences, in their order; -inf for labels ``ruled_out`` (n_tokens, S)."""
         if len(self._costs) == 0:
             return
-        w = ChainWeights(weights, self._layout, self._allowed)
+        w: ChainWeights | StateWeights
+        higher = None
+        if self._structure is None:
+            w = ChainWeights(weights, self._layout, self._allowed)
+        else:
+            n = self._structure.n_weights
+            w = StateWeights(weights[n:], self._layout, False, None)
+            higher = BeamWeights(weights[:n], w, self._layout, self._allowed, self._structure)
         S, width = self._layout.n_labels, w.wide.shape[1]
         scores = np.empty((len(self._costs), width), np.float32)
         threads.run(
@@ -52,6 +64,12 @@ class Scorer:
             size = self.lengths[first:last]
             log_unary = np.zeros((len(size), size.max(), S), np.float32)
             log_unary[np.arange(size.max()) < size[:, None]] = scores[offsets[first] : offsets[last], :S]
+            if higher is not None:
+                assert self._structure is not None
+                ends = higher.log_start, higher.log_end
+                yield SparseChain(log_unary, self._structure.transitions, higher.log_weights, *ends, size)
+                continue
+            assert isinstance(w, ChainWeights)
             pairwise = w.log_transition
             if self._layout.n_edge_attributes:
                 pairwise = np.zeros((len(size), size.max() - 1, S, S), np.float32)

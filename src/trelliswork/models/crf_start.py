@@ -1,27 +1,14 @@
 """Weights of one CRF as the start of another: those of the same attributes and labels."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data import Vocabulary
 from trelliswork.errors import ValueRangeError
-from trelliswork.features.feature_map import FeatureMap
-from trelliswork.learning.crf_layout import FeatureLayout
+from trelliswork.models.crf_learned import Learned
 
 Ids = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What the weights of a CRF belong to."""
-
-    features: FeatureMap
-    labels: Vocabulary
-    layout: FeatureLayout
-    weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
 
 def transfer(old: Learned, new: Learned) -> NDArray[np.float64]:
@@ -32,15 +19,22 @@ def transfer(old: Learned, new: Learned) -> NDArray[np.float64]:
             "they must be equal, or their attributes cannot be compared."
         )
     label = _same(list(old.labels), list(new.labels))
-    pair = _pairs(label, old.layout.n_labels, new.layout.n_labels)
+    S_old, S = old.layout.n_labels, new.layout.n_labels
+    pair = _joined(np.repeat(label, S_old), np.tile(label, S_old), S)
     if old.features.hash_bits is not None:
         attribute, edge = np.arange(old.layout.n_attributes), np.arange(old.layout.n_edge_attributes)
     else:
         attribute = _same(old.features.names(), new.features.names())
         edge = _same(old.features.edge_names(), new.features.edge_names())
-    S_old, S = old.layout.n_labels, new.layout.n_labels
+    none = np.empty(0, np.int64)
     keys = [
-        (pair[old.layout.transitions], new.layout.transitions),
+        (
+            _renumbered(old.grams[k], k + 2, label, S) if k < len(old.grams) else none,
+            new.grams[k] if k < len(new.grams) else none,
+        )
+        for k in range(max(len(old.grams), len(new.grams)))
+    ]
+    keys += [
         (
             _joined(attribute[old.layout.attributes], label[old.layout.labels], S),
             new.layout.attributes.astype(np.int64) * S + new.layout.labels,
@@ -50,7 +44,6 @@ def transfer(old: Learned, new: Learned) -> NDArray[np.float64]:
             new.layout.edge_attributes.astype(np.int64) * S * S + new.layout.edge_pairs,
         ),
     ]
-    assert len(pair) == S_old * S_old
     weights, at = [], 0
     for source, target in keys:
         weights.append(_moved(old.weights[at : at + len(source)], source, target))
@@ -64,9 +57,12 @@ def _same(old: Iterable[str], new: Iterable[str]) -> Ids:
     return np.array([number.get(name, -1) for name in old], np.int64)
 
 
-def _pairs(label: Ids, n_old: int, n_new: int) -> Ids:
-    """The same for pairs of labels, flat indices into (S, S)."""
-    return np.array(_joined(np.repeat(label, n_old), np.tile(label, n_old), n_new), np.int64)
+def _renumbered(codes: Ids, length: int, label: Ids, n_new: int) -> Ids:
+    """Codes of n-grams of old labels with the new numbers of their labels, -1 if one is gone."""
+    n_old, found = len(label), np.zeros(len(codes), np.int64)
+    for k in reversed(range(length)):
+        found = _joined(found, label[codes // n_old**k % n_old], n_new)
+    return found
 
 
 def _joined(left: Ids, right: Ids, radix: int) -> Ids:

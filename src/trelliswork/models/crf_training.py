@@ -2,8 +2,9 @@
 
 import math
 import time
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,19 +12,24 @@ from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme
-from trelliswork.errors import ValueRangeError
-from trelliswork.inference import chain
+from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
+from trelliswork.inference.checks import check_count
+from trelliswork.learning.beam_objective import BeamObjective
+from trelliswork.learning.beam_training import BeamSearch
 from trelliswork.learning.checkpoint import Arrays, Checkpoint
 from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.learning.lbfgs import FitReport, State, Step, lbfgs
 from trelliswork.learning.metrics import evaluate_tagging
 from trelliswork.learning.online import OnlineChain, OnlineState
+from trelliswork.models.crf_decoding import best_labels
 from trelliswork.models.crf_problem import Problem
 from trelliswork.models.crf_scoring import Scorer
 
 Weights = NDArray[np.float64]
 Algorithm = Literal["lbfgs", "sgd", "perceptron"]
 Callback = Callable[[Step, Weights], bool | None]
+FIRST_ITERATIONS = 30  # of the first order, before a higher one
 ITERATIONS = {"lbfgs": 500, "sgd": 30, "perceptron": 10}  # at most, unless told otherwise
 
 
@@ -41,6 +47,8 @@ class Settings:
     rate: float | None
     seed: int
     patience: int
+    order: int
+    beam: Beam | str | None
 
     def check(self) -> None:
         """Refuse what does not fit together, rather than ignore it."""
@@ -53,13 +61,19 @@ class Settings:
             raise ValueRangeError("an L1 penalty needs algorithm='lbfgs' (OWL-QN): set l1=0, or choose that.")
         if self.patience < 1:
             raise ValueRangeError(f"patience must be at least 1, got {self.patience}.")
+        check_count("order", self.order)
+        if self.algorithm != "lbfgs" and (self.order > 1 or self.beam not in (None, "auto")):
+            raise ValueRangeError("order above 1 and a beam need algorithm='lbfgs': choose that, or leave them out.")
+        chosen_beam(self.beam, 1)  # refuses what cannot be read
 
 
 class Development:
     """Labelled sentences that training does not see: chunk F1 if the labels follow a scheme, else token accuracy."""
 
-    def __init__(self, scorer: Scorer, gold: list[list[str]], labels: Vocabulary, scheme: Scheme | None) -> None:
-        self._scorer, self._gold, self._labels, self._scheme = scorer, gold, labels, scheme
+    def __init__(
+        self, scorer: Scorer, gold: list[list[str]], labels: Vocabulary, scheme: Scheme | None, beam: Beam | None
+    ) -> None:
+        self._scorer, self._gold, self._labels, self._scheme, self._beam = scorer, gold, labels, scheme, beam
 
     @property
     def metric(self) -> str:
@@ -71,7 +85,7 @@ class Development:
         items = self._labels.items
         predicted: list[list[str]] = []
         for potentials in self._scorer.potentials(weights):
-            found, _ = chain.viterbi(potentials)
+            found = best_labels(potentials, self._beam)
             rows = zip(found.tolist(), potentials.lengths.tolist(), strict=True)
             predicted += [[items[j] for j in row[:n]] for row, n in rows]
         report = evaluate_tagging(self._gold, predicted, scheme=self._scheme)
@@ -142,9 +156,28 @@ def learn(problem: Problem, settings: Settings, start: Weights | None, watch: Wa
     if saved is not None:
         watch.restore(*saved)
     if start is None:
-        start = np.zeros(problem.layout.n_features)
+        start = np.zeros(problem.n_features)
+        if problem.structure is not None and saved is None:
+            start = _from_first_order(problem, settings, watch)
     run = _by_lbfgs if settings.algorithm == "lbfgs" else _online
     return watch.finish(*run(problem, settings, start, watch, saved))
+
+
+def _from_first_order(problem: Problem, settings: Settings, watch: Watch) -> Weights:
+    """Weights of a few iterations of the first order, as the start of a higher one.
+
+    The objective is convex, so the start does not matter to the result; but with it beams are small from the first
+    evaluation on, and few of the long ones are needed.
+    """
+    assert problem.structure is not None
+    pairs, n_longer = problem.structure.grams[0], sum(map(len, problem.structure.grams[1:]))
+    lower = replace(problem, layout=replace(problem.layout, transitions=pairs), structure=None)
+    most = min(settings.max_iter or FIRST_ITERATIONS, FIRST_ITERATIONS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        begin, own = np.zeros(lower.n_features), Watch(None, settings.patience, None, watch.callback)
+        weights, _ = _by_lbfgs(lower, replace(settings, order=1, beam="auto", max_iter=most), begin, own, None)
+    return np.concatenate([weights[: len(pairs)], np.zeros(n_longer), weights[len(pairs) :]])
 
 
 Saved = tuple[dict[str, Any], Arrays] | None
@@ -153,6 +186,9 @@ Saved = tuple[dict[str, Any], Arrays] | None
 def _by_lbfgs(
     problem: Problem, settings: Settings, start: Weights, watch: Watch, saved: Saved
 ) -> tuple[Weights, FitReport]:
+    beam = training_beam(problem, settings.beam)
+    if beam is not None:
+        return _within_beams(problem, settings, beam, start, watch, saved)
     objective = ChainObjective(
         problem.tokens,
         problem.labelling,
@@ -178,6 +214,43 @@ def _by_lbfgs(
         callback=after,
     )
     report.reason = reason[0] if reason else report.reason
+    return weights, report
+
+
+def training_beam(problem: Problem, beam: Beam | str | None) -> Beam | None:
+    """The beam to learn with; ``None`` for the exact kernels, which know the first order only."""
+    if problem.structure is not None:
+        found = chosen_beam(beam, problem.structure.transitions.n_states, shared=False)
+        return EXACT if found is None else found
+    return chosen_beam(beam, problem.layout.n_labels, shared=problem.layout.n_edge_attributes == 0)
+
+
+def _within_beams(
+    problem: Problem, settings: Settings, beam: Beam, start: Weights, watch: Watch, saved: Saved
+) -> tuple[Weights, FitReport]:
+    if problem.label_weights is not None or not problem.labelling.complete:
+        raise ValueRangeError(
+            "within a beam, and above the first order, every token needs its one label, and label weights are not "
+            "possible: use order=1 without a beam for that."
+        )
+    objective = BeamObjective(
+        problem.tokens,
+        problem.labelling,
+        problem.layout,
+        beam=beam,
+        l2=settings.l2,
+        weights=problem.sentence_weights,
+        allowed=problem.allowed,
+        structure=problem.structure,
+    )
+    weights, report = BeamSearch(objective, watch.after).run(
+        start,
+        saved,
+        l1=settings.l1,
+        max_iter=settings.max_iter or ITERATIONS["lbfgs"],
+        tol=settings.tol,
+        memory=settings.memory,
+    )
     return weights, report
 
 

@@ -1,6 +1,7 @@
 """Hidden Markov models of words: taggers, induced tags and everything between (papers 1 to 4 begin with them)."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -10,20 +11,19 @@ from numpy.typing import NDArray
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
+from trelliswork.inference.chain.beam import Beam, BeamStatistics
 from trelliswork.inference.checks import check_count
 from trelliswork.learning.em import EMReport
 from trelliswork.models.base import Arrays, Estimator
 from trelliswork.models.evidence import Labels, ruled_out
-from trelliswork.models.hmm_chain import SecondOrder, StateChain, chain_from_arrays
+from trelliswork.models.hmm_chain import StateChain, chain_from_arrays, state_beam
 from trelliswork.models.hmm_emissions import Emissions, Token, emissions_from_state
+from trelliswork.models.hmm_settings import HMMSettings, Method, Unknown
 from trelliswork.models.hmm_training import (
     Callback,
-    HMMSettings,
     Learned,
-    Method,
     Sentences,
     States,
-    Unknown,
     check_sentences,
     learn,
     learn_stream,
@@ -45,8 +45,8 @@ class HMM(Estimator):
     ----------
     n_states : int, optional
         Number of states; wanted if none is known. With some known, as many more are added up to this number.
-    order : {1, 2}
-        2: a state depends on the two before it; wants known states. Exact over pairs, or with a ``beam``.
+    order : {1, 2, 3}
+        2 or 3: a state depends on the two or three before it; wants known states.
     unknown : {"suffix", "symbol"}
         Words that training has not seen: by their endings and shapes as in TnT, or all by one symbol.
     interpolation : {"kneser-ney", "deleted"}
@@ -68,8 +68,10 @@ class HMM(Estimator):
         Random starts, if no state is known, of which the best after ``probe`` iterations goes on.
     batch_size, seed, dtype
         Of stepwise EM; of random numbers; precision of EM ("float32" is twice as fast).
-    beam : float, optional
-        With order 2: leave out pairs of states this many nats below the best; ``math.log(1000)`` is TnT's.
+    beam : Beam, str or None
+        Keep few states (above order 1 few sequences of states) at each token, in EM and afterwards:
+        ``"kl=0.005,min=10"``, ``"size=20"``, ``"threshold=6.9,min=1"`` (which is TnT's); ``"auto"`` is a beam where it
+        is faster. Evidence is a lower bound then.
 
     Attributes
     ----------
@@ -90,7 +92,7 @@ class HMM(Estimator):
     kind: ClassVar[str] = "hmm"
     learned: ClassVar[str] = "states_"
     input_: dict[str, Any]
-    _chain: StateChain
+    _any_chain: Any  # with the beam that was set when it was last used
     _emissions: Emissions
 
     def __init__(
@@ -113,7 +115,7 @@ class HMM(Estimator):
         batch_size: int = 256,
         seed: int = 0,
         dtype: Literal["float32", "float64"] = "float64",
-        beam: float | None = None,
+        beam: Beam | str | None = None,
     ) -> None:
         self.n_states = n_states
         self.order = order
@@ -232,7 +234,8 @@ class HMM(Estimator):
     def posterior(self, sentence: Sequence[Token]) -> "LinearChain":
         """The distribution over state sequences of one sentence; ask it anything.
 
-        With order 2 its states are pairs: ``a * S + b`` is state b after state a, and a = S the begin.
+        With a beam it is a ``BeamChain``. With order 2 its states are first the S states, as the begin of a sentence,
+        then pairs: S + a S + b is state b after state a; with order 3 triples follow.
         """
         import torch
 
@@ -242,7 +245,8 @@ class HMM(Estimator):
         check_sentences([sentence])
         rows = self._emissions.rows(sentence, np.array([0, len(sentence)]))
         log_unary, log_pairwise = self._chain.potentials(rows)
-        return LinearChain(torch.from_numpy(log_unary[None]), torch.from_numpy(log_pairwise))
+        found = LinearChain(torch.from_numpy(log_unary[None]), torch.from_numpy(log_pairwise))
+        return found if self._chain.beam is None else found.within(self._chain.beam)
 
     def predict_next(self, words: Sequence[Token], n: int = 10) -> tuple[list[tuple[Token, float]], float]:
         """The n most probable next words after some, with p(word | words); and the probability that it is the end."""
@@ -300,9 +304,17 @@ class HMM(Estimator):
         return settings
 
     def _set(self, found: Learned, induced: bool) -> Self:
-        self.states_, self._chain, self._emissions = found.states, found.chain, found.emissions
+        self.states_, self._any_chain, self._emissions = found.states, found.chain, found.emissions
         self.report_, self.induced_ = found.report, induced
         return self
+
+    @property
+    def _chain(self) -> StateChain:
+        """The states with the beam that is set now."""
+        beam = state_beam(self.beam, len(self.states_), self._any_chain.order)
+        if beam != self._any_chain.beam:
+            self._any_chain = replace(self._any_chain, beam=beam)
+        return self._any_chain
 
     def _names(self) -> list[str]:
         self._check_fitted()
@@ -337,10 +349,10 @@ class HMM(Estimator):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         emissions, arrays = self._emissions.state()
         plain: dict[str, Any] = {
-            "parameters": self.get_params(),
+            "parameters": self.get_params() | {"beam": None if self.beam is None else str(self.beam)},
             "states": list(self.states_),
             "induced": self.induced_,
-            "order": 2 if isinstance(self._chain, SecondOrder) else 1,
+            "order": self._chain.order,
             "end": self._chain.has_end,
             "emissions": emissions,
             "input": getattr(self, "input_", {}),
@@ -349,6 +361,7 @@ class HMM(Estimator):
                 "reason": self.report_.reason,
                 "value": None if np.isnan(self.report_.value) else self.report_.value,
                 "n_iter": self.report_.n_iter,
+                "beam": None if self.report_.beam is None else vars(self.report_.beam),
             },
         }
         return plain, arrays | {f"chain.{name}": array for name, array in self._chain.arrays().items()}
@@ -359,13 +372,14 @@ class HMM(Estimator):
         self.states_, self.induced_ = Vocabulary(plain["states"]), plain["induced"]
         self._emissions = emissions_from_state(plain["emissions"], arrays)
         own = {name.removeprefix("chain."): a for name, a in arrays.items() if name.startswith("chain.")}
-        self._chain = chain_from_arrays(own, plain["order"], self.beam, end=plain["end"])
+        self._any_chain = chain_from_arrays(own, plain["order"], self.beam, end=plain["end"])
         if not self._chain.n_states == self._emissions.n_states == len(self.states_):
             raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
         self.input_ = plain["input"]
         report = plain["report"]
         value = np.nan if report["value"] is None else report["value"]
-        self.report_ = EMReport(report["converged"], report["reason"], value)
+        beam = None if report["beam"] is None else BeamStatistics(**report["beam"])
+        self.report_ = EMReport(report["converged"], report["reason"], value, beam=beam)
         return self
 
 

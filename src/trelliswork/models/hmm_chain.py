@@ -1,23 +1,24 @@
-"""The state sequences of an HMM: chains of the first and of the second order, given scores of states at tokens.
+"""The state sequences of an HMM: chains of the first order and above, given scores of states at tokens.
 
-Both take the sentences of a text one behind the other: ``rows`` (n_tokens, S), log p(word | state), and ``offsets``
+All take the sentences of a text one behind the other: ``rows`` (n_tokens, S), log p(word | state), and ``offsets``
 (n_sentences + 1,).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import DataError
 from trelliswork.inference import chain
-from trelliswork.inference.chain import pairs
+from trelliswork.inference.chain import beam_passes
+from trelliswork.inference.chain.beam import Beam, chosen_beam
+from trelliswork.models.hmm_ngrams import HigherOrder, padded
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
-MOST_POSITIONS = 1000  # of a sentence, when its transitions are averaged
 BATCH_SCORES = 1 << 22  # scores of states that are worked on together
 
 
@@ -31,6 +32,14 @@ class StateChain(Protocol):
     @property
     def has_end(self) -> bool:
         """Whether the end is an event."""
+
+    @property
+    def order(self) -> int:
+        """How many states before it a state depends on."""
+
+    @property
+    def beam(self) -> Beam | None:
+        """The beam that inference keeps within."""
 
     def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
         """The most probable states (n_tokens,)."""
@@ -59,11 +68,16 @@ class StateChain(Protocol):
 
 @dataclass(frozen=True)
 class FirstOrder:
-    """log p of the first state (S,), the next state (S, S), and the end (S,), which may be no event (``None``)."""
+    """log p of the first state (S,), the next state (S, S), and the end (S,), which may be no event (``None``).
+
+    With a beam the states of a sentence and their probabilities are those within it, and its evidence a lower bound.
+    """
 
     log_start: Doubles
     log_transition: Doubles
     log_end: Doubles | None
+    beam: Beam | None = None
+    order: ClassVar[int] = 1
 
     @property
     def n_states(self) -> int:
@@ -79,7 +93,7 @@ class FirstOrder:
         """The most probable states (n_tokens,)."""
         found = np.empty(len(rows), np.int64)
         for at, p in self._batches(rows, offsets):
-            labels, _ = chain.viterbi(p)
+            labels = chain.viterbi(p)[0] if self.beam is None else beam_passes.viterbi(p, self.beam).labels
             found[at] = labels[_inside(p)]
         return found
 
@@ -87,6 +101,11 @@ class FirstOrder:
         """Log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
         evidence, found = [], np.empty(rows.shape)
         for at, p in self._batches(rows, offsets):
+            if self.beam is not None:
+                within = beam_passes.expectations(p, self.beam)
+                found[at] = within.by_label(None, self.n_states)
+                evidence.append(within.log_z)
+                continue
             log_z, expected = chain.expectations(p)
             assert expected.marginals is not None
             found[at] = expected.marginals[_inside(p)]
@@ -95,6 +114,8 @@ class FirstOrder:
 
     def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
         """Log evidence alone."""
+        if self.beam is not None:
+            return self.marginals(rows, offsets)[0]
         return np.concatenate([chain.log_partition(p) for _, p in self._batches(rows, offsets)])
 
     def potentials(self, rows: Doubles) -> tuple[Doubles, Doubles]:
@@ -138,109 +159,12 @@ class FirstOrder:
 
     def _batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[slice, chain.Potentials]]:
         """Padded sentences, and the tokens they are."""
-        lengths, S = np.diff(offsets), rows.shape[1]
-        first = 0
-        while first < len(lengths):
-            ahead = lengths[first : first + BATCH_SCORES // S + 1]
-            widest = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1) * S
-            last = first + max(1, int(np.searchsorted(widest, BATCH_SCORES, side="right")))
-            size, at = lengths[first:last], slice(int(offsets[first]), int(offsets[last]))
-            log_unary = np.zeros((len(size), size.max(), S), rows.dtype)
-            log_unary[np.arange(size.max()) < size[:, None]] = rows[at]
+        transition = self.log_transition.astype(rows.dtype)
+        for at, log_unary, size in padded(rows, offsets, BATCH_SCORES // rows.shape[1]):
             log_unary[:, 0] += self.log_start
             if self.log_end is not None:
                 log_unary[np.arange(len(size)), size - 1] += self.log_end
-            transition = self.log_transition.astype(rows.dtype)
             yield at, chain.chain_potentials(log_unary, transition, size, check_values=False)
-            first = last
-
-
-@dataclass(frozen=True)
-class SecondOrder:
-    """``log_trigram[a, b, c]``, log p(c | a, b) (S+1, S+1, S+1): index S is the begin, last the end; a beam in nats.
-
-    If the end is no event, its scores are 0.
-    """
-
-    log_trigram: Doubles
-    beam: float | None
-    has_end: bool = True
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-        return len(self.log_trigram) - 1
-
-    def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
-        """The most probable states (n_tokens,)."""
-        return pairs.viterbi(rows, offsets, self.log_trigram, beam=self.beam)[0]
-
-    def marginals(self, rows: Doubles, offsets: Integers) -> tuple[Doubles, Doubles]:
-        """Log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
-        return pairs.forward_backward(rows, offsets, self.log_trigram, beam=self.beam)
-
-    def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
-        """Log evidence alone."""
-        return pairs.log_evidence(rows, offsets, self.log_trigram, beam=self.beam)
-
-    def potentials(self, rows: Doubles, *, end: bool = True) -> tuple[Doubles, Doubles]:
-        """One sentence as a chain of pairs: state a S + b is label b after label a; a = S is the begin."""
-        T, S = rows.shape
-        log_unary = np.repeat(rows[:, None], S + 1, axis=1)
-        log_unary[0, :S] = -np.inf
-        log_unary[0, S] += self.log_trigram[S, S, :S]
-        log_unary[1:, S] = -np.inf
-        if end:
-            log_unary[-1] += self.log_trigram[:, :S, S]
-        log_pairwise = np.full((S + 1, S, S + 1, S), -np.inf)
-        for b in range(S):
-            log_pairwise[:, b, b] = self.log_trigram[:, b, :S]
-        size = (S + 1) * S
-        return log_unary.reshape(T, size), log_pairwise.reshape(size, size)
-
-    def following(self, rows: Doubles) -> tuple[Doubles, float]:
-        """After some words: p(next state) (S,), and p(end)."""
-        S = rows.shape[1]
-        if len(rows) == 0:
-            ahead = np.exp(self.log_trigram[S, S])
-        else:
-            now = _filtered(*self.potentials(rows, end=False)).reshape(S + 1, S)
-            ahead = np.einsum("ab,abc->c", now, np.exp(self.log_trigram[:, :S]))
-        return ahead[:S], float(ahead[S]) if self.has_end else 0.0
-
-    def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
-        """States of a random sentence."""
-        S = len(self.log_trigram) - 1
-        a, b, states = S, S, list[int]()
-        while len(states) < max_length:
-            c = _choose(rng, np.exp(self.log_trigram[a, b, : S + self.has_end]))
-            if c == S:
-                break
-            states.append(c)
-            a, b = b, c
-        return states
-
-    def transitions(self) -> Doubles:
-        """p(next state | state) (S, S), the end left out: the mean over what random sentences show."""
-        S = len(self.log_trigram) - 1
-        p = np.exp(self.log_trigram)
-        if not self.has_end:
-            p[..., S] = 0
-        pairs = np.zeros((S + 1, S + 1))  # how often b stands after a, here at one position, there at all
-        pairs[S] = p[S, S]
-        visits = np.zeros((S + 1, S))
-        for _ in range(MOST_POSITIONS):
-            visits += pairs[:, :S]
-            pairs = np.einsum("ab,abc->bc", pairs[:, :S], p[:, :S])
-            pairs = np.vstack([pairs, np.zeros((1, S + 1))])
-            if pairs[:, :S].sum() < 1e-9:
-                break
-        share = visits / np.maximum(visits.sum(axis=0), 1e-300)
-        return np.einsum("ab,abc->bc", share, p[:, :S, :S])
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """For saving."""
-        return {"trigram": self.log_trigram}
 
 
 def first_order(log_bigram: Doubles, *, end: bool) -> FirstOrder:
@@ -251,44 +175,53 @@ def first_order(log_bigram: Doubles, *, end: bool) -> FirstOrder:
     return FirstOrder(log_start, _without_end(log_bigram[:-1]), None)
 
 
-def second_order(log_trigram: Doubles, beam: float | None, *, end: bool) -> SecondOrder:
-    """From log p(c | a, b) (S+1, S+1, S+1), likewise."""
-    table = log_trigram.copy()
+def higher_order(log_table: Doubles, beam: Beam | None, *, end: bool) -> HigherOrder:
+    """From log p(c | a, b) (S+1, S+1, S+1), or of more states before c, likewise."""
+    table = log_table.copy()
+    begin = (-1,) * (table.ndim - 1)
     if not end:
         possible = (table[..., :-1] > -np.inf).any(axis=-1)
         table[possible, :-1] = _without_end(table[possible])
         table[..., -1] = 0
     else:
-        table[-1, -1, :-1] = _without_end(table[-1, -1:])[0]
-    table[-1, -1, -1] = -np.inf
-    return SecondOrder(table, beam, end)
+        table[begin][:-1] = _without_end(table[begin][None])[0]
+    table[(*begin, -1)] = -np.inf
+    return HigherOrder(table, beam, end)
 
 
-def chain_from_arrays(
-    arrays: dict[str, NDArray[Any]], order: int, beam: float | None, *, end: bool
-) -> FirstOrder | SecondOrder:
+def chain_from_arrays(arrays: dict[str, NDArray[Any]], order: int, beam: Beam | str | None, *, end: bool) -> StateChain:
     """The chain whose ``arrays`` these are; arrays that cannot be are refused, as a damaged file may hold."""
     for name, array in arrays.items():
         if array.dtype != np.float64 or not (array <= 1e-9).all():
             raise DataError(f"weights.safetensors: {name} holds what are not log-probabilities: the file is damaged.")
-    S = arrays["trigram"].shape[0] - 1 if order == 2 else len(arrays["start"])
+    S = arrays["ngrams"].shape[0] - 1 if order > 1 else len(arrays["start"])
     shapes: dict[str, tuple[int, ...]] = (
-        {"trigram": (S + 1, S + 1, S + 1)} if order == 2 else {"start": (S,), "transition": (S, S)}
+        {"ngrams": (S + 1,) * (order + 1)} if order > 1 else {"start": (S,), "transition": (S, S)}
     )
-    if order != 2 and end:
+    if order == 1 and end:
         shapes["end"] = (S,)
     if {name: array.shape for name, array in arrays.items()} != shapes:
         raise DataError(f"weights.safetensors: {', '.join(shapes)} do not fit each other: the file is damaged.")
-    found: FirstOrder | SecondOrder
-    if order == 2:
-        found = SecondOrder(arrays["trigram"], beam, end)
-        totals = np.exp(arrays["trigram"][:, :S, : S + end]).sum(axis=-1)
+    found: StateChain
+    if order > 1:
+        found = HigherOrder(arrays["ngrams"], state_beam(beam, S, order), end)
+        before = (slice(None),) * (order - 1)  # what stands before the last state of a context
+        totals = np.exp(arrays["ngrams"][(*before, slice(S), slice(S + end))]).sum(axis=-1)
+        totals = totals[(arrays["ngrams"][(*before, slice(S), slice(S))] > -np.inf).any(axis=-1)]
     else:
-        found = FirstOrder(arrays["start"], arrays["transition"], arrays["end"] if end else None)
+        beam = state_beam(beam, S, 1)
+        found = FirstOrder(arrays["start"], arrays["transition"], arrays["end"] if end else None, beam)
         totals = np.exp(arrays["transition"]).sum(axis=-1) + (np.exp(arrays["end"]) if end else 0)
     if not np.allclose(totals, 1, atol=1e-6):
         raise DataError("weights.safetensors: transitions do not sum to 1: the file is damaged, train again.")
     return found
+
+
+def state_beam(beam: Beam | str | None, n_states: int, order: int) -> Beam | None:
+    """The beam for the states of an HMM; "auto" leaves the second order exact, whose words have few states anyhow."""
+    if beam == "auto" and order == 2:
+        return None
+    return chosen_beam(beam, n_states**order, shared=order == 1)
 
 
 def _without_end(log_next: Doubles) -> Doubles:

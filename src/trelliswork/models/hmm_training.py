@@ -1,89 +1,30 @@
 """How an HMM learns: by counting where all states are known, by EM where they are not, or not all."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.checks import check_count
 from trelliswork.learning import trigrams
 from trelliswork.learning.em import EMReport, EMStep, Priors, em, random_parameters, restarts, stepwise
 from trelliswork.learning.hmm_counts import expected_counts
 from trelliswork.learning.hmm_data import HMMParameters, Sequences
 from trelliswork.learning.hmm_updates import maximise
 from trelliswork.learning.suffix_model import Lexicon, SuffixModel
-from trelliswork.models.hmm_chain import FirstOrder, StateChain, first_order, second_order
+from trelliswork.models.hmm_chain import FirstOrder, StateChain, first_order, higher_order, state_beam
 from trelliswork.models.hmm_emissions import UNKNOWN, Emissions, LexiconEmissions, TableEmissions, Token
+from trelliswork.models.hmm_settings import HMMSettings
 
 Sentences = Sequence[Sequence[Token]]
 States = Sequence[Sequence[str | None] | None]
 Callback = Callable[[EMStep], bool | None]
-Method = Literal["em", "vb", "stepwise"]
-Unknown = Literal["suffix", "symbol"]
 LARGEST_TABLE = 1 << 28  # emission probabilities, 2 GB
 LABELLED_SHARE = 8.0  # what a tagger learned from the labelled words counts for, against the words without labels
 NEARLY_EVEN = 50.0  # Dirichlet parameter of a start that known states shall shape
-
-
-@dataclass(frozen=True)
-class HMMSettings:
-    """How to learn; the parameters of ``HMM`` of the same names."""
-
-    n_states: int | None
-    order: int
-    unknown: Unknown
-    interpolation: trigrams.Method
-    start_prior: float
-    transition_prior: float
-    emission_prior: float
-    end: bool
-    min_count: int
-    method: Method
-    max_iter: int
-    tol: float
-    n_restarts: int
-    probe: int
-    batch_size: int
-    seed: int
-    dtype: str
-    beam: float | None
-
-    def check(self) -> None:
-        """Refuse what cannot be meant."""
-        for name, choices in (
-            ("order", (1, 2)),
-            ("unknown", ("suffix", "symbol")),
-            ("interpolation", ("kneser-ney", "deleted")),
-            ("method", ("em", "vb", "stepwise")),
-            ("dtype", ("float32", "float64")),
-        ):
-            if getattr(self, name) not in choices:
-                wanted = " or ".join(map(repr, choices))
-                raise ValueRangeError(f"{name} must be {wanted}, got {getattr(self, name)!r}.")
-        for name in ("start_prior", "transition_prior", "emission_prior", "tol"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ValueRangeError(f"{name} must be 0 or more and finite, got {getattr(self, name)}.")
-        for name in ("min_count", "max_iter", "n_restarts", "probe", "batch_size"):
-            check_count(name, getattr(self, name))
-        if self.n_states is not None:
-            check_count("n_states", self.n_states)
-        if self.seed < 0:
-            raise ValueRangeError(f"seed must be 0 or more, got {self.seed}.")
-        if self.beam is not None and not 0 < self.beam < np.inf:
-            raise ValueRangeError(f"beam must be a positive number of nats, or None, got {self.beam}.")
-        if self.method == "stepwise" and self.n_restarts > 1:
-            raise ValueRangeError("stepwise EM has one start: leave n_restarts out.")
-        if self.beam is not None and self.order == 1:
-            raise ValueRangeError("a beam is for order=2: leave it out.")
-
-    @property
-    def priors(self) -> Priors:
-        """As EM takes them."""
-        return Priors(self.start_prior, self.transition_prior, self.transition_prior, self.emission_prior)
 
 
 @dataclass
@@ -125,8 +66,10 @@ def learn(X: Sentences, y: States | None, settings: HMMSettings, callback: Callb
     tokens = [token for x in X for token in x]
     offsets = np.concatenate([[0], np.cumsum([len(x) for x in X])]).astype(np.int64)
     known = bool(labels.min() >= 0)
-    if settings.order == 2 and not known:
-        raise ValueRangeError("order=2 learns by counting: every token needs its state. Use order=1 for the others.")
+    if settings.order > 1 and not known:
+        raise ValueRangeError(
+            f"order={settings.order} learns by counting: every token needs its state. Use order=1 for the others."
+        )
     if settings.n_states is not None and (settings.n_states < len(names) or (known and settings.n_states > len(names))):
         raise ValueRangeError(
             f"n_states={settings.n_states}, but y names {len(names)} states"
@@ -146,7 +89,7 @@ def learn(X: Sentences, y: States | None, settings: HMMSettings, callback: Callb
     sequences = Sequences(offsets, table.ids(tokens), labels if (labels >= 0).any() else None)
     if known:
         parameters = _first_parameters(sequences, n_states, len(listed), settings)
-        chain = _counted_chain(labels, offsets, names, settings) if settings.order == 2 else _chain(parameters)
+        chain = _counted_chain(labels, offsets, names, settings) if settings.order > 1 else _chain(parameters, settings)
         return Learned(names, chain, TableEmissions(listed, parameters.log_emission, None), _counted())
     start, priors = None, settings.priors
     if sequences.labels is not None:
@@ -154,7 +97,8 @@ def learn(X: Sentences, y: States | None, settings: HMMSettings, callback: Callb
         if words and settings.unknown == "suffix" and settings.method != "vb":
             start, priors = _informed(start, listed, tokens, sequences, settings)
     parameters, report = _by_em(sequences, n_states, len(listed), start, priors, settings, callback)
-    return Learned(names, _chain(parameters), _emissions(listed, parameters, [sequences], settings, tokens), report)
+    emissions = _emissions(listed, parameters, [sequences], settings, tokens)
+    return Learned(names, _chain(parameters, settings), emissions, report)
 
 
 def learn_stream(
@@ -164,7 +108,7 @@ def learn_stream(
     if settings.n_states is None:
         raise ValueRangeError("without known states the number of states must be given: HMM(n_states=45).")
     if settings.order != 1:
-        raise ValueRangeError("a stream has no known states, which order=2 needs: use order=1.")
+        raise ValueRangeError("a stream has no known states, which higher orders need: use order=1.")
     counts: dict[Token, int] = {}
     n_sentences = n_tokens = 0
     for X in batches:
@@ -189,10 +133,17 @@ def learn_stream(
 
     start = _random(settings, settings.n_states, len(listed), n_tokens / n_sentences)
     parameters, report = stepwise(
-        start, Again(), n_sentences, priors=settings.priors, n_passes=n_passes, dtype=settings.dtype, callback=callback
+        start,
+        Again(),
+        n_sentences,
+        priors=settings.priors,
+        n_passes=n_passes,
+        dtype=settings.dtype,
+        beam=state_beam(settings.beam, settings.n_states, 1),
+        callback=callback,
     )
     names = Vocabulary(_fresh([], settings.n_states))
-    return Learned(names, _chain(parameters), _emissions(listed, parameters, Again(), settings), report)
+    return Learned(names, _chain(parameters, settings), _emissions(listed, parameters, Again(), settings), report)
 
 
 def check_sentences(X: Sentences) -> None:
@@ -242,10 +193,12 @@ def _counted_chain(
 ) -> StateChain:
     """Label n-grams."""
     method, S = settings.interpolation, len(names)
-    if settings.order == 2:
-        table = trigrams.fit(labels, offsets, S, method=method).log_trigram
-        return second_order(table, settings.beam, end=settings.end)
-    return first_order(trigrams.fit_bigrams(labels, offsets, S, method=method).log_bigram, end=settings.end)
+    beam = state_beam(settings.beam, S, settings.order)
+    if settings.order > 1:
+        table, _ = trigrams.fit_ngrams(labels, offsets, S, settings.order, method=method)
+        return higher_order(table, beam, end=settings.end)
+    log_bigram = trigrams.fit_bigrams(labels, offsets, S, method=method).log_bigram
+    return replace(first_order(log_bigram, end=settings.end), beam=beam)
 
 
 def _symbols(tokens: Sequence[Token], settings: HMMSettings) -> list[Token]:
@@ -301,7 +254,7 @@ def _informed(
     emission = np.exp(start.log_emission)
     emission[:n_known] = table.T + 1e-6 * table.max()
     emission /= emission.sum(axis=1, keepdims=True)
-    states = _chain(start)
+    states = _chain(start, settings)
     whole = np.flatnonzero(sequences.labelled)
     if len(whole) and n_known == S:
         lengths = np.diff(sequences.offsets)
@@ -325,7 +278,12 @@ def _by_em(
     callback: Callback | None,
 ) -> tuple[HMMParameters, EMReport]:
     length = max(float(np.diff(sequences.offsets).mean()), 1.001) if settings.end else None
-    options: dict[str, Any] = {"priors": priors, "dtype": settings.dtype, "callback": callback}
+    options: dict[str, Any] = {
+        "priors": priors,
+        "dtype": settings.dtype,
+        "beam": state_beam(settings.beam, n_states, 1),
+        "callback": callback,
+    }
     if settings.method == "stepwise":
         if start is None:
             start = _random(settings, n_states, n_symbols, length or 2.0)
@@ -353,8 +311,9 @@ def _cut(sequences: Sequences, settings: HMMSettings) -> list[Sequences]:
     return batches
 
 
-def _chain(parameters: HMMParameters) -> FirstOrder:
-    return FirstOrder(parameters.log_start, parameters.log_transition, parameters.log_end)
+def _chain(parameters: HMMParameters, settings: HMMSettings) -> FirstOrder:
+    beam = state_beam(settings.beam, parameters.n_states, 1)
+    return FirstOrder(parameters.log_start, parameters.log_transition, parameters.log_end, beam)
 
 
 def _emissions(

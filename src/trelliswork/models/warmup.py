@@ -6,11 +6,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trelliswork.inference.chain.beam import Beam
+from trelliswork.learning.beam_objective import BeamObjective
 from trelliswork.learning.crf_layout import FeatureLayout, Tokens
 from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.learning.hmm_counts import expected_counts, posterior_states
 from trelliswork.learning.hmm_data import HMMParameters, Sequences
 from trelliswork.models.crf import CRF
+from trelliswork.models.factorial_crf import FactorialCRF
 from trelliswork.models.hmm import HMM
 
 X = [["a", "b", "a"], ["b", "a"]]
@@ -24,12 +27,36 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "crf: L1", partial(_train, "U:%x[0,0]", X, l1=0.1)
     yield "crf: edge features", partial(_train, "U:%x[0,0]\nB:%x[0,0]", X)
     yield "crf: hashed features", partial(_train, "U:%x[0,0]", X, hash_bits=4)
+    for name, features in (("", "U:%x[0,0]"), (", edge features", "U:%x[0,0]\nB:%x[0,0]")):
+        yield f"crf: beam{name}", partial(_beam, features, order=1)
+    yield "crf: order 2 within a beam", partial(_beam, "U:%x[0,0]", order=2)
     yield "crf: SGD", partial(_train, "U:%x[0,0]", X, algorithm="sgd")
     yield "crf: perceptron", _perceptron
     yield "crf: scores that underflow", _underflow
+    for engine in ("bp", "structured_mean_field", "exact"):
+        yield f"factorial crf: {engine}", partial(_layers, engine)
     yield "hmm: EM, float32", partial(_hmm, "float32")
     yield "hmm: EM, float64", partial(_hmm, "float64")
     yield "hmm: order 2", _trigrams
+
+
+def _beam(features: str, order: int) -> object:
+    """All states are more than a quarter of so few: the beams of the objective are asked for by hand."""
+    crf = CRF(features, order=order, beam="kl=0.1,min=1", scheme=None, tol=0.1).fit(X, Y)
+    crf.predict_marginals(X)
+    tokens = Tokens(np.array([0, 2]), np.array([0, 1, 2]), np.array([0, 0], np.int32))
+    edges = Tokens(tokens.offsets, np.array([0, 0, 1]), np.zeros(1, np.int32)) if "B" in features else None
+    layout = FeatureLayout.all_pairs(1, 2, 0 if edges is None else 1)
+    given = Tokens(tokens.offsets, tokens.token_ptr, tokens.ids, None, edges)
+    objective = BeamObjective(given, np.zeros(2, np.int32), layout, beam=Beam("size", size=1), full_first=False)
+    objective.hold(np.zeros(layout.n_features))
+    objective.fix(np.zeros(layout.n_features))
+    return objective(np.zeros(layout.n_features)), crf.predict(X)
+
+
+def _layers(engine: Any) -> object:
+    crf = FactorialCRF(("one", "two"), "U:%x[0,0]", engine=engine, tol=0.1)
+    return crf.fit(X, [[(label, label.lower()) for label in y] for y in Y]).predict_marginals(X)
 
 
 def _hmm(dtype: Literal["float32", "float64"]) -> object:

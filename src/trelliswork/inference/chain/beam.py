@@ -8,6 +8,7 @@ divergence :math:`KL(q \| p) = -\log m` (paper 2, eqs. 6-8): a bound on it is a 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +22,7 @@ from trelliswork.inference.checks import check_count
 Rule = tuple[int, float, float]  # least size, share of the mass, ratio to the best: see ``beam_select``
 FULL: Rule = (1, 1.0, 2.0)
 AUTO_EPS = 0.005
+PAYS_SHARED, PAYS_OWN = 100, 40  # states above which a beam is faster than the best exact kernel
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ class Beam:
         if self.kind == "size":
             return self.size, 0.0, 2.0
         if self.kind == "threshold":
-            return self.min_size, 0.0, math.exp(-self.threshold)
+            # What is smaller by exp(-70) is zero in single precision: all states then.
+            return (self.min_size, 0.0, math.exp(-self.threshold)) if self.threshold < 70 else FULL
         return self.min_size, math.exp(-(AUTO_EPS if self.eps == "auto" else self.eps)), 2.0
 
     def tighter(self, factor: float = 10.0) -> "Beam":
@@ -124,6 +127,78 @@ class Beam:
         if self.kind == "size":
             return replace(self, size=2 * self.size)
         return replace(self, threshold=self.threshold + math.log(factor))
+
+
+EXACT = Beam("kl", eps=0.0)
+
+
+def chosen_beam(beam: "Beam | str | None", n_states: int, *, shared: bool = True) -> Beam | None:
+    """The beam that a user asks for; ``None`` is exact inference.
+
+    Parameters
+    ----------
+    beam : Beam, str or None
+        A text is parsed; "auto" is a beam of kind "kl" where it is faster than exact inference.
+    n_states : int
+    shared : bool
+        Whether transitions are dense and the same at all positions: exact inference is fastest then.
+    """
+    if beam is None or isinstance(beam, Beam):
+        return beam
+    if not isinstance(beam, str):
+        raise ValueRangeError(f"beam must be a Beam, a text such as 'kl=0.005,min=10', 'auto' or None, got {beam!r}.")
+    if beam == "auto":
+        return Beam() if n_states > (PAYS_SHARED if shared else PAYS_OWN) else None
+    return Beam.parse(beam)
+
+
+@dataclass(frozen=True)
+class BeamStatistics:
+    """What the beams of a batch or of an evaluation were like.
+
+    Attributes
+    ----------
+    mean_size, max_size : float, int
+        States a position, and of the largest beam.
+    gap_estimate : float
+        Sum over all positions of minus the logarithm of the mass that was kept: an estimate of log Z - log Z_I in
+        total, exact where what follows does not tell the kept states from the others. nan with fixed beams.
+    n_positions : int
+    n_exact : int
+        Sequences whose beams lost every path and which were computed with all states.
+    full : bool
+        True if every possible state was kept.
+    """
+
+    mean_size: float
+    max_size: int
+    gap_estimate: float
+    n_positions: int
+    n_exact: int
+    full: bool
+
+    @property
+    def kept(self) -> float:
+        """Share of the mass that was kept at a position, geometric mean; minus its logarithm is the divergence."""
+        return math.exp(-self.gap_estimate / max(self.n_positions, 1))
+
+    def __str__(self) -> str:
+        return f"{self.mean_size:.1f} states a token (at most {self.max_size}), {100 * self.kept:.2f}% of the mass"
+
+
+def joined(parts: Sequence[BeamStatistics]) -> BeamStatistics | None:
+    """Statistics of several batches together; ``None`` of none."""
+    n = sum(part.n_positions for part in parts)
+    if not n:
+        return None
+    return BeamStatistics(
+        sum(part.mean_size * part.n_positions for part in parts) / n,
+        max(part.max_size for part in parts),
+        sum(part.gap_estimate for part in parts),
+        n,
+        sum(part.n_exact for part in parts),
+        all(part.full for part in parts),
+    )
 
 
 class BeamSets(NamedTuple):
@@ -186,6 +261,21 @@ class BeamExpectations:
     def max_size(self) -> int:
         """States of the largest beam."""
         return int(self.sizes.max())
+
+    def by_label(self, label_of: NDArray[np.int32] | None, n_labels: int) -> NDArray[np.float64]:
+        """p(label) (n_positions, L): marginals of states summed by the label of each (``None``: they are labels)."""
+        n, states = len(self.kept), self.sets.states
+        labels = states if label_of is None else label_of[states]
+        flat = np.repeat(np.arange(n), self.sizes) * n_labels + labels
+        sums = np.bincount(flat, self.marginals, minlength=n * n_labels).astype(np.float64)
+        return sums.reshape(n, n_labels)
+
+    @property
+    def statistics(self) -> BeamStatistics:
+        """All figures together."""
+        gap = float(-np.log(self.kept).sum())
+        n_exact = int(self.exact.sum())
+        return BeamStatistics(self.mean_size, self.max_size, gap, len(self.kept), n_exact, n_exact == len(self.exact))
 
 
 class BeamPaths(NamedTuple):

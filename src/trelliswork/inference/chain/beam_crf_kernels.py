@@ -80,12 +80,13 @@ def dense(
     wide, narrow, narrow_labels, start_scores, end_scores, n_labels,
     edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, use_edges, matrix, log_shift, log_transition,
     least, keep, ratio, refined, given_ptr, given_states, limit, check,
-    wide_gradient, narrow_gradient, edge_gradient, counts, loss, safe, sizes, kept, out_states,
+    wide_gradient, narrow_gradient, edge_gradient, counts, loss, safe, sizes, kept, out_ptr, out_states, out_masses,
 ):  # fmt: skip
     """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that are not safe.
 
     ``counts`` (S, S) float64 receives expected minus observed transitions. ``sizes`` and ``kept`` (n_tokens,) tell the
-    size of each beam and the share of the mass in it. ``out_states`` (n_tokens, S), unless empty, takes the beams.
+    size of each beam and the share of the mass in it. Unless ``out_ptr`` is empty, ``out_states`` takes the beams and
+    ``out_masses`` their weighted marginals, those of token i from ``out_ptr[i]`` on.
     """
     S, Sw = n_labels, wide.shape[1]
     longest = offsets[start + 1] - offsets[start]
@@ -133,8 +134,10 @@ def dense(
             )  # fmt: skip
             for k in range(here, here + size):
                 put(residual, get(states, k), dtype.type(0))
-            if out_states.shape[0]:
-                out_states[i, :size] = states[here : here + size]
+            if out_ptr.size:
+                for k in range(size):
+                    out_states[out_ptr[i] + k] = states[here + k]
+                    out_masses[out_ptr[i] + k] = alpha[here + k]
             if t == 0:
                 continue
             before = gold[i - 1]
@@ -157,7 +160,7 @@ def sparse(
     wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, wide, narrow, narrow_labels, n_labels,
     emits, start_mass, end_mass, log_ends, log_start, log_end, indptr, targets, transition, log_shift, log_weights,
     least, keep, ratio, refined, given_ptr, given_states, limit,
-    wide_gradient, narrow_gradient, counts, loss, safe, sizes, kept, out_states,
+    wide_gradient, narrow_gradient, counts, loss, safe, sizes, kept, out_ptr, out_states, out_masses,
 ):  # fmt: skip
     """The same for sparse transitions: ``gold`` are states, ``gold_entry`` the entries into them (-1 at the beginning),
     ``counts`` (n_entries,) receives expected minus observed transitions.
@@ -203,6 +206,8 @@ def sparse(
             if t > 0:
                 score += log_weights[gold_entry[i]]
                 counts[gold_entry[i]] -= weight[n]
-            if out_states.shape[0]:
-                out_states[i, :size] = states[here : ptr[t + 1]]
+            if out_ptr.size:
+                for k in range(size):
+                    out_states[out_ptr[i] + k] = states[here + k]
+                    out_masses[out_ptr[i] + k] = alpha[here + k]
         loss[n] = weight[n] * (log_z - score)

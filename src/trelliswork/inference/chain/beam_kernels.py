@@ -29,7 +29,7 @@ from trelliswork.inference.simd import add, get, lanes, load, multiply, put, spr
 from trelliswork.inference.simd import multiply_add as fma
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _matrix_rows(matrix, first, stride, S, is_log, states, alpha, before, n, rows, offset, coefficient):
     """Prepare the rows of n states from ``before`` on: their offsets and coefficients; return what was taken out."""
     if not is_log:
@@ -49,7 +49,7 @@ def _matrix_rows(matrix, first, stride, S, is_log, states, alpha, before, n, row
     return top
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _push(rows, offset, coefficient, n, emission, at, Sp, belief, to):
     """belief[to : to + Sp] = (coefficient @ rows) * emission, flat; return the sum. Equation (1)."""
     W = lanes(belief)
@@ -81,7 +81,7 @@ def _push(rows, offset, coefficient, n, emission, at, Sp, belief, to):
     return total(sums)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _keep(belief, to, chosen, n, states, alpha, first):
     """Compress: n chosen states and their normalised alpha, from ``first`` on; return c_t. Equation (2)."""
     c = 0.0
@@ -97,7 +97,7 @@ def _keep(belief, to, chosen, n, states, alpha, first):
     return c
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def forward(
     T, S, log_unary, at, unary_stride, matrix, first, stride, time_step, is_log, log_shift, gold, first_gold,
     least, keep, ratio, edges, s,
@@ -146,7 +146,7 @@ def forward(
     return log_z + math.log(product)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def spread_ahead(states, first, n, ahead, dense, Sp):
     """dense (Sp,) = ahead at n states, else 0."""
     W = lanes(dense)
@@ -156,7 +156,7 @@ def spread_ahead(states, first, n, ahead, dense, Sp):
         put(dense, get(states, first + k), get(ahead, k))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def row_times(matrix, at, vector, Sp):
     """The product of a row of the matrix, from flat index ``at`` on, and a vector."""
     W = lanes(vector)
@@ -169,7 +169,7 @@ def row_times(matrix, at, vector, Sp):
     return total(add(a, b))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _add_row(matrix, at, vector, x, counts, to):
     """counts[to : to + S] += x * row of the matrix * vector, in float64; ``at`` and ``to`` are flat."""
     S, W = counts.shape[1], lanes(vector)
@@ -181,7 +181,7 @@ def _add_row(matrix, at, vector, x, counts, to):
         put(counts, to + k, get(counts, to + k) + x * (get(matrix, at + k) * get(vector, k)))
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def backward(T, matrix, first, stride, time_step, is_log, limit, weight, final, counts, pairs, s):
     """Equation (3); False if it is not safe (see ``kernels``). If ``final``: alpha becomes the weighted marginals,
     counts (S, S) grow by the weighted expected transitions, unless empty, and ``pairs`` takes those by position one by
@@ -258,7 +258,7 @@ def backward(T, matrix, first, stride, time_step, is_log, limit, weight, final, 
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def one(
     T, S, log_unary, at, unary_stride, matrix, first, stride, time_step, is_log, log_shift, gold, first_gold,
     least, keep, ratio, refined, given_ptr, given_states, first_given, limit, check, weight,

@@ -136,10 +136,14 @@ def dense(
 
 @njit(cache=True, nogil=True)
 def sparse(
-    start, stop, lengths, log_unary, emits, log_start, log_end, indptr, targets, weights, least, keep, ratio,
+    start, stop, lengths, log_unary, emits, log_start, log_end, indptr, targets, weights,
+    given_ptr, given_states, offsets, least, keep, ratio,
     labels, scores, sizes, most,
 ):  # fmt: skip
-    """The same for transitions stored by source state; ``weights`` are logarithms, labels are states."""
+    """The same for transitions stored by source state; ``weights`` are logarithms, labels are states.
+
+    States other than those given for a position (``given_ptr`` empty: none are) are impossible.
+    """
     T, S = log_unary.shape[1], emits.size
     dtype = log_unary.dtype
     W = lanes(log_unary)
@@ -147,6 +151,7 @@ def sparse(
     entry, source = np.empty(T * S, np.int64), np.empty(T * S, np.int64)
     from_entry, from_source = np.empty(S, np.int64), np.empty(S, np.int64)
     mark, best, reached = np.full(S, -1), np.empty(S, dtype), np.empty(S, np.int32)
+    inside, given = np.full(S, -1), given_ptr.size > 0
     out, values, work, chosen = np.empty(S, dtype), np.empty(S + W, dtype), np.empty(S, dtype), np.empty(S, np.int32)
     clock = 0
     guess = np.full(1, 0.03, dtype)
@@ -156,6 +161,9 @@ def sparse(
         for t in range(lengths[b]):
             here, n = ptr[t], 0
             clock += 1
+            if given:
+                for k in range(given_ptr[offsets[b] + t], given_ptr[offsets[b] + t + 1]):
+                    inside[given_states[k]] = clock
             if t == 0:
                 n = S
                 for j in range(S):
@@ -177,6 +185,8 @@ def sparse(
                 out[r] = best[j] + log_unary[b, t, emits[j]]
                 if t == lengths[b] - 1:
                     out[r] += log_end[j]
+                if given and inside[j] != clock:
+                    out[r] = -np.inf
             size, top = _choose(out, n, values, -(-n // W) * W, least, keep, ratio, chosen, work, guess)
             for c in range(size):
                 j = reached[chosen[c]]

@@ -1,5 +1,6 @@
 """Inference within beams: allocate, choose a kernel, call it, mend in log space what it marked."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -200,11 +201,19 @@ def viterbi(potentials: Potentials | SparseChain, beam: Beam) -> BeamPaths:
     """Best labelling of each sequence within beams chosen from the scores of the best prefixes.
 
     The masses exp(score of the best prefix that ends in a state), normalised, take the place of the forward masses
-    (paper 2, section 4.1). ``refine`` has no meaning here and is refused.
+    (paper 2, section 4.1). With ``refine`` the beams are those of ``expectations``, chosen by what comes before and
+    what follows: far fewer states for as many exact paths, at the price of two more passes.
     """
+    p, rule = potentials, beam.rule
+    given = BeamSets(np.empty(0, np.int64), np.empty(0, np.int32))
     if beam.refine:
-        raise ValueRangeError("Viterbi within a beam has no backward pass to refine with: leave refine out.")
-    p = potentials
+        given, rule = expectations(p, beam).sets, FULL
+        if isinstance(p, Potentials):
+            member = members(given, 0, len(given.ptr) - 1, p.log_unary.shape[2])
+            unary = np.full_like(p.log_unary, -np.inf)
+            inside = np.arange(unary.shape[1]) < p.lengths[:, None]
+            unary[inside] = np.where(member, p.log_unary[inside], -np.inf)
+            p = replace(p, log_unary=unary)
     B, T = p.log_unary.shape[:2]
     labels, scores = np.full((B, T), -1, np.int64), np.empty(B)
     sizes, most = np.zeros(B, np.int64), np.zeros(B, np.int64)
@@ -212,7 +221,9 @@ def viterbi(potentials: Potentials | SparseChain, beam: Beam) -> BeamPaths:
     arrays: tuple[Any, ...]
     if isinstance(p, SparseChain):
         s = p.transitions
-        arrays = (p.lengths, p.log_unary, s.emits, p.log_start, p.log_end, s.indptr, s.targets, p.log_weights)
+        offsets = np.cumsum(p.lengths) - p.lengths
+        sets = (*given, offsets)
+        arrays = (p.lengths, p.log_unary, s.emits, p.log_start, p.log_end, s.indptr, s.targets, p.log_weights, *sets)
         kernel = compiled_max.sparse
         cost = 40 * 60
     else:
@@ -224,7 +235,7 @@ def viterbi(potentials: Potentials | SparseChain, beam: Beam) -> BeamPaths:
         kernel = compiled_max.dense
         cost = min(S, 40) * S
     ranges = threads.cut(p.lengths * cost, least=threads.LEAST_WORK)
-    threads.run(lambda start, stop: kernel(start, stop, *arrays, *beam.rule, *out), ranges)
+    threads.run(lambda start, stop: kernel(start, stop, *arrays, *rule, *out), ranges)
     exact = scores == -np.inf
     for b in np.flatnonzero(exact).tolist():
         kernel(b, b + 1, *arrays, *FULL, *out)

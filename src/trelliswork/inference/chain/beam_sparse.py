@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain.potentials import Floats, Integers
+from trelliswork.inference.chain.potentials import Floats, Integers, Potentials, chain_potentials
 from trelliswork.inference.checks import check_count, check_lengths, check_scores, check_shape
+
+MOST_DENSE = 5000  # states whose transitions may be laid out as a table
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,21 @@ class SparseChain(NamedTuple):
     log_start: Floats
     log_end: Floats
     lengths: Integers
+
+    def dense(self) -> Potentials:
+        """The same with every state as a label and an (S, S) table of transitions; refused above 5,000 states."""
+        s, S = self.transitions, self.transitions.n_states
+        if S > MOST_DENSE:
+            raise ValueRangeError(
+                f"this needs a table of {S} x {S} transitions: at most {MOST_DENSE} states are possible. Marginals and "
+                "the best labelling have no such limit."
+            )
+        unary = self.log_unary[:, :, s.emits]
+        unary[:, 0] += self.log_start
+        unary[np.arange(len(unary)), self.lengths - 1] += self.log_end
+        pairwise = np.full((S, S), -np.inf, unary.dtype)
+        pairwise[s.sources, s.targets] = self.log_weights
+        return chain_potentials(unary, pairwise, self.lengths, check_values=False)
 
 
 def sparse_chain(

@@ -50,25 +50,13 @@ def _label(t, i, first, ptr, tags, begin):
 
 
 @njit(cache=True, nogil=True)
-def _prune(scores, start, stop, beam):
-    """Put states more than ``beam`` below the best one out."""
-    top = -np.inf
-    for s in range(start, stop):
-        top = max(top, scores[s])
-    for s in range(start, stop):
-        if scores[s] < top - beam:
-            scores[s] = -np.inf
-
-
-@njit(cache=True, nogil=True)
-def _best_path(first, T, ptr, tags, emission, log_trigram, beam, base, scores, back, labels):
+def _best_path(first, T, ptr, tags, emission, log_trigram, base, scores, back, labels):
     """Fill labels of one sentence; return its best score, -inf if there is none."""
     S = log_trigram.shape[0] - 1
     if T == 0:
         return log_trigram[S, S, S]
     for k in range(base[1]):
         scores[k] = log_trigram[S, S, tags[ptr[first] + k]] + emission[ptr[first] + k]
-    _prune(scores, 0, base[1], beam)
     for t in range(1, T):
         J, p = ptr[first + t] - ptr[first + t - 1], ptr[first + t]
         K, n_before = ptr[first + t + 1] - p, (base[t] - base[t - 1]) // max(J, 1)
@@ -87,7 +75,6 @@ def _best_path(first, T, ptr, tags, emission, log_trigram, beam, base, scores, b
                         back[out + k] = i
             for k in range(K):
                 scores[out + k] += emission[p + k]
-        _prune(scores, base[t], base[t + 1], beam)
     J, best, state = ptr[first + T] - ptr[first + T - 1], -np.inf, -1
     for s in range(base[T - 1], base[T]):
         i, j = (s - base[T - 1]) // J, (s - base[T - 1]) % J
@@ -107,16 +94,14 @@ def _best_path(first, T, ptr, tags, emission, log_trigram, beam, base, scores, b
 
 
 @njit(cache=True, nogil=True)
-def viterbi(start, stop, offsets, ptr, tags, emission, log_trigram, beam, labels, best):
-    """Fill labels (n_tokens,) and best (N,) of the sentences of a range; without the beam where it leaves no path."""
+def viterbi(start, stop, offsets, ptr, tags, emission, log_trigram, labels, best):
+    """Fill labels (n_tokens,) and best (N,) of the sentences of a range."""
     longest, most, _, _ = _sizes(start, stop, offsets, ptr)
     base, scores, back = np.empty(longest + 1, np.int64), np.empty(most), np.empty(most, np.int32)
     for n in range(start, stop):
         first, T = offsets[n], offsets[n + 1] - offsets[n]
         _lay_out(first, T, ptr, base)
-        best[n] = _best_path(first, T, ptr, tags, emission, log_trigram, beam, base, scores, back, labels)
-        if best[n] == -np.inf and beam < np.inf:
-            best[n] = _best_path(first, T, ptr, tags, emission, log_trigram, np.inf, base, scores, back, labels)
+        best[n] = _best_path(first, T, ptr, tags, emission, log_trigram, base, scores, back, labels)
 
 
 @njit(cache=True, nogil=True)
@@ -145,14 +130,13 @@ def _log_sum_of_sums(left, left_step, right, right_step, n):
 
 
 @njit(cache=True, nogil=True)
-def _forward(first, T, ptr, tags, emission, log_trigram, trigram, shift, beam, base, log_alpha, weights, mass, terms):
+def _forward(first, T, ptr, tags, emission, log_trigram, trigram, shift, base, log_alpha, weights, mass, terms):
     """Fill log_alpha of one sentence; return its log evidence. trigram = exp(log_trigram - shift)."""
     S = log_trigram.shape[0] - 1
     if T == 0:
         return log_trigram[S, S, S]
     for k in range(base[1]):
         log_alpha[k] = log_trigram[S, S, tags[ptr[first] + k]] + emission[ptr[first] + k]
-    _prune(log_alpha, 0, base[1], beam)
     for t in range(1, T):
         J, p = ptr[first + t] - ptr[first + t - 1], ptr[first + t]
         K, n_before = ptr[first + t + 1] - p, (base[t] - base[t - 1]) // max(J, 1)
@@ -174,7 +158,6 @@ def _forward(first, T, ptr, tags, emission, log_trigram, trigram, shift, beam, b
                         terms[i] = log_trigram[_label(t - 2, i, first, ptr, tags, S), b, tags[p + k]]
                     value = _log_sum_of_sums(log_alpha[base[t - 1] + j :], J, terms, 1, n_before)
                 log_alpha[out + k] = value + emission[p + k]
-        _prune(log_alpha, base[t], base[t + 1], beam)
     J = ptr[first + T] - ptr[first + T - 1]
     n_states = base[T] - base[T - 1]
     _ends(first, T, ptr, tags, log_trigram, n_states, J, weights)
@@ -230,12 +213,10 @@ def _backward(
 
 
 @njit(cache=True, nogil=True)
-def forward_backward(
-    start, stop, offsets, ptr, tags, emission, log_trigram, trigram, shift, beam, log_evidence, marginals
-):
+def forward_backward(start, stop, offsets, ptr, tags, emission, log_trigram, trigram, shift, log_evidence, marginals):
     """Fill log_evidence (N,) and, unless its axis 0 is empty, marginals (n_tokens, S) from zero, over a range.
 
-    A sentence that the beam makes impossible is computed without it; impossible sentences keep marginals 0.
+    Impossible sentences keep marginals 0.
     """
     longest, most, widest, labels = _sizes(start, stop, offsets, ptr)
     base, log_alpha = np.empty(longest + 1, np.int64), np.empty(most)
@@ -245,13 +226,8 @@ def forward_backward(
         first, T = offsets[n], offsets[n + 1] - offsets[n]
         _lay_out(first, T, ptr, base)
         log_z = _forward(
-            first, T, ptr, tags, emission, log_trigram, trigram, shift, beam, base, log_alpha, weights, mass, terms
+            first, T, ptr, tags, emission, log_trigram, trigram, shift, base, log_alpha, weights, mass, terms
         )
-        if log_z == -np.inf and beam < np.inf:
-            log_z = _forward(
-                first, T, ptr, tags, emission, log_trigram, trigram, shift, np.inf, base, log_alpha, weights, mass,
-                terms,
-            )  # fmt: skip
         log_evidence[n] = log_z
         if log_z > -np.inf and T > 0 and marginals.shape[0]:
             _backward(

@@ -14,16 +14,12 @@ offsets : ndarray (N + 1,)
 log_trigram : ndarray (S + 1, S + 1, S + 1)
     ``log_trigram[a, b, c]`` scores label c after the labels a, b. Index S is the begin in the first two axes and the
     end in the last: ``[S, S, c]`` starts a sentence, ``[S, b, c]`` goes on, ``[a, b, S]`` ends it.
-beam : float or None
-    States whose score (Viterbi) or forward mass is more than ``beam`` below the best one of their position, in nats,
-    are left out: ``math.log(1000)`` is TnT's choice (Brants, 2000, section 2.5). None is exact. A sentence left
-    without a path is computed again without the beam.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ShapeError
 from trelliswork.inference import threads
 from trelliswork.inference.chain import pair_kernels
 from trelliswork.inference.checks import check_possible, check_scores, check_shape
@@ -36,8 +32,6 @@ def viterbi(
     log_emission: NDArray[np.floating],
     offsets: NDArray[np.integer],
     log_trigram: NDArray[np.floating],
-    *,
-    beam: float | None = None,
 ) -> tuple[Integers, Floats]:
     """Best labelling of each sentence; for the parameters see the module.
 
@@ -63,12 +57,12 @@ def viterbi(
     >>> labels, np.exp(scores) * 27
     (array([0, 1]), array([0.25]))
     """
-    emission, ends, trigram, width = _check(log_emission, offsets, log_trigram, beam)
+    emission, ends, trigram = _check(log_emission, offsets, log_trigram)
     ptr, tags, scores = _active(emission)
     labels, best = np.zeros(len(emission), np.int64), np.empty(len(ends) - 1)
 
     def work(start: int, stop: int) -> None:
-        pair_kernels.viterbi(start, stop, ends, ptr, tags, scores, trigram, width, labels, best)
+        pair_kernels.viterbi(start, stop, ends, ptr, tags, scores, trigram, labels, best)
 
     threads.run(work, _ranges(ends, ptr, cost=1))
     check_possible(best, "no labelling to decode")
@@ -79,46 +73,40 @@ def forward_backward(
     log_emission: NDArray[np.floating],
     offsets: NDArray[np.integer],
     log_trigram: NDArray[np.floating],
-    *,
-    beam: float | None = None,
 ) -> tuple[Floats, Floats]:
     r"""Log evidence of each sentence and posterior marginals of each token; for the parameters see the module.
 
     Returns
     -------
     log_evidence : ndarray (N,)
-        :math:`\log \sum_y p(x, y)`; -inf for an impossible sentence. With a beam it sums over the paths kept: a lower
-        bound.
+        :math:`\log \sum_y p(x, y)`; -inf for an impossible sentence.
     marginals : ndarray (n_tokens, S)
-        Rows sum to 1 (0 in an impossible sentence). With a beam: among the paths kept.
+        Rows sum to 1 (0 in an impossible sentence).
 
     Notes
     -----
     Time and memory as for ``viterbi``, twice.
     """
-    return _sum(log_emission, offsets, log_trigram, beam, marginals=True)
+    return _sum(log_emission, offsets, log_trigram, marginals=True)
 
 
 def log_evidence(
     log_emission: NDArray[np.floating],
     offsets: NDArray[np.integer],
     log_trigram: NDArray[np.floating],
-    *,
-    beam: float | None = None,
 ) -> Floats:
     """Log evidence (N,) alone, in half the time of ``forward_backward``."""
-    return _sum(log_emission, offsets, log_trigram, beam, marginals=False)[0]
+    return _sum(log_emission, offsets, log_trigram, marginals=False)[0]
 
 
 def _sum(
     log_emission: NDArray[np.floating],
     offsets: NDArray[np.integer],
     log_trigram: NDArray[np.floating],
-    beam: float | None,
     *,
     marginals: bool,
 ) -> tuple[Floats, Floats]:
-    emission, ends, log_scores, width = _check(log_emission, offsets, log_trigram, beam)
+    emission, ends, log_scores = _check(log_emission, offsets, log_trigram)
     ptr, tags, scores = _active(emission)
     top = float(log_scores.max())
     shift = top if top > -np.inf else 0.0  # so that exp does not overflow: any scores will do
@@ -128,7 +116,7 @@ def _sum(
 
     def work(start: int, stop: int) -> None:
         pair_kernels.forward_backward(
-            start, stop, ends, ptr, tags, scores, log_scores, linear, shift, width, evidence, posterior
+            start, stop, ends, ptr, tags, scores, log_scores, linear, shift, evidence, posterior
         )
 
     threads.run(work, _ranges(ends, ptr, cost=2))
@@ -139,9 +127,8 @@ def _check(
     log_emission: NDArray[np.floating],
     offsets: NDArray[np.integer],
     log_trigram: NDArray[np.floating],
-    beam: float | None,
-) -> tuple[Floats, Integers, Floats, float]:
-    """Refuse what does not fit; return contiguous float64 and int64 arrays, and the beam as a number."""
+) -> tuple[Floats, Integers, Floats]:
+    """Refuse what does not fit; return contiguous float64 and int64 arrays."""
     scores, trigram = np.ascontiguousarray(log_emission, np.float64), np.ascontiguousarray(log_trigram, np.float64)
     ends = np.ascontiguousarray(offsets, np.int64)
     n, S = check_shape("log_emission", scores.shape, "n_tokens S").values()
@@ -153,9 +140,7 @@ def _check(
     check_scores("log_trigram", trigram)
     if ends.ndim != 1 or not ends.size or ends[0] or ends[-1] != n or (np.diff(ends) < 0).any():
         raise ShapeError(f"offsets must be one row of integers that rise from 0 to n_tokens={n}, got {offsets}.")
-    if beam is not None and not beam > 0:
-        raise ValueRangeError(f"beam must be a positive number of nats, or None for exact inference, got {beam!r}.")
-    return scores, ends, trigram, np.inf if beam is None else float(beam)
+    return scores, ends, trigram
 
 
 def _active(log_emission: Floats) -> tuple[Integers, Integers, Floats]:

@@ -1,0 +1,40 @@
+"""Trees against torch-struct, SuPar and JAX: log Z and marginals of dependency trees; inside-outside of a grammar."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.harness import Benchmark, Case, Contender, main
+
+MODULE = "benchmarks.contenders.tree"
+B = 32
+
+
+def _arcs(task: str, n: int) -> Case:
+    return Case(
+        name=f"{task} n={n}",
+        params={"task": task, "B": B, "n": n, "seed": 0},
+        check={"task": task, "B": 5, "n": 6, "seed": 1},
+    )
+
+
+INSIDE = Case(
+    name="inside",
+    params={"task": "inside", "B": 8, "n": 20, "N": 30, "P": 60, "seed": 0},
+    check={"task": "inside", "B": 3, "n": 6, "N": 3, "P": 4, "seed": 1},
+)
+
+BENCHMARK = Benchmark(
+    name="tree",
+    ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "torch", "numba")),
+    peers=(
+        Contender("torch-struct", f"{MODULE}:torch_struct", packages=("torch-struct", "torch")),
+        Contender("supar", f"{MODULE}:supar", packages=("supar", "torch")),
+        Contender("jax", f"{MODULE}:jax", packages=("jax",)),
+    ),
+    cases=(*(_arcs(task, n) for task in ("projective", "nonprojective") for n in (20, 40)), INSIDE),
+)
+
+if __name__ == "__main__":
+    sys.exit(main(BENCHMARK))

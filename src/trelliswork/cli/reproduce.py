@@ -1,0 +1,136 @@
+"""``trelliswork reproduce``: the papers' experiments, our figures beside theirs."""
+
+import json as json_module
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trelliswork.cli.running import report_errors
+
+if TYPE_CHECKING:
+    from trelliswork.experiments.tables import Say, Table
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run an experiment of the papers again and print our figures beside theirs.",
+)
+Plot = Annotated[str | None, typer.Option(help="Draw the learning curves to this PNG file.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of random numbers.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the table and curves as JSON.")]
+
+
+def data_file(path: str | None, *parts: str) -> str:
+    """A file of the real data: as given, or in the folder that TRELLISWORK_DATA names."""
+    import os
+
+    if path is not None:
+        return path
+    folder = os.environ.get("TRELLISWORK_DATA")
+    if folder is None:
+        raise typer.BadParameter(f"give the path of {parts[-1]}, or set TRELLISWORK_DATA to the folder with the data.")
+    return str(Path(folder).joinpath(*parts))
+
+
+def say_to(quiet: bool) -> "Say":
+    """Tell progress on standard error, unless quiet."""
+    return (lambda _: None) if quiet else (lambda text: print(text, file=sys.stderr, flush=True))
+
+
+def show(table: "Table", plot: str | None, json: bool) -> None:
+    """Print a table and draw its curves."""
+    if plot is not None:
+        from trelliswork.report.pictures import curves
+
+        lines = [(curve.name, curve.x, curve.y) for curve in table.curves]
+        curves(lines, plot, title=table.title, axes=table.axes)
+    print(json_module.dumps(table.to_dict()) if json else table.to_text())
+
+
+def _check(plot: str | None) -> None:
+    if plot is not None:
+        from trelliswork.report.pictures import check_picture
+
+        check_picture(plot)
+
+
+@app.command("beams-decoding")
+@report_errors
+def beams_decoding(
+    models: Annotated[int, typer.Option(min=1, help="Random models.")] = 5,
+    sequences: Annotated[int, typer.Option(min=1, help="Sequences of each.")] = 100,
+    states: Annotated[int, typer.Option(min=2, help="States.")] = 100,
+    symbols: Annotated[int, typer.Option(min=2, help="Symbols; the paper does not say how many.")] = 1000,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """States that each kind of beam needs for the exact Viterbi path (paper 2, section 4.1)."""
+    from trelliswork.experiments.beams import decoding
+
+    table = decoding(
+        n_models=models, n_sequences=sequences, n_states=states, n_symbols=symbols, seed=seed, say=say_to(quiet)
+    )
+    show(table, None, json)
+
+
+@app.command("beams-training")
+@report_errors
+def beams_training(
+    states: Annotated[int, typer.Option(min=2, help="States of the random model.")] = 100,
+    sequences: Annotated[int, typer.Option(min=1, help="Sequences for training, and as many for the test.")] = 50,
+    max_iter: Annotated[int, typer.Option(min=1, help="Iterations at most.")] = 200,
+    l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 0.1,
+    plot: Plot = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Learning curves of CRF training, exactly and within four beams (paper 2, figure 1)."""
+    from trelliswork.experiments.beams import training
+
+    _check(plot)
+    table = training(
+        n_train=sequences, n_test=sequences, n_states=states, l2=l2, max_iter=max_iter, seed=seed, say=say_to(quiet)
+    )
+    show(table, plot, json)
+
+
+@app.command("nettalk")
+@report_errors
+def nettalk(
+    file: Annotated[
+        str | None, typer.Argument(help="nettalk.data; by default nettalk/nettalk.data in TRELLISWORK_DATA.")
+    ] = None,
+    order: Annotated[list[int] | None, typer.Option(min=1, max=2, help="Only this order; may be repeated.")] = None,
+    exact_second: Annotated[
+        bool, typer.Option("--exact-second", help="Also the second order without a beam: slow.")
+    ] = False,
+    words: Annotated[int | None, typer.Option(min=50, help="Only so many words, for a quick look.")] = None,
+    max_iter: Annotated[int, typer.Option(min=1, help="Iterations at most.")] = 100,
+    l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 0.5,
+    plot: Plot = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Letters to phonemes by CRFs, exactly and within beams, of the first and second order (paper 2, figure 2).
+
+    Example: trelliswork reproduce nettalk DATA/nettalk/nettalk.data --plot curves.png
+    """
+    from trelliswork.experiments.nettalk import nettalk as run
+
+    _check(plot)
+    table = run(
+        data_file(file, "nettalk", "nettalk.data"),
+        l2=l2,
+        max_iter=max_iter,
+        seed=seed,
+        n_words=words,
+        orders=tuple(order or (1, 2)),
+        exact_second=exact_second,
+        say=say_to(quiet),
+    )
+    show(table, plot, json)

@@ -1,0 +1,294 @@
+r"""UAI files: factor graphs as plain text, the format of the inference competitions, and their evidence files.
+
+A file is words separated by white space, line ends mean nothing: ``MARKOV``; the number of variables; how many states
+each has; the number of factors; for each factor how many variables it touches and which; then for each factor how many
+numbers its table has, and the numbers, the state of the last variable running fastest. Numbers are factors, not
+logarithms: 0 is impossible. A ``BAYES`` file has the same layout (tables are conditional probabilities, and their
+product is the joint one), so it is read in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.data.files import atomic_write, fields_of, open_text, shorten, source_name
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
+
+_KINDS = ("MARKOV", "BAYES")
+_PER_LINE = 8
+
+
+@dataclass(frozen=True)
+class UaiGraph:
+    """A factor graph as arrays: p(x) is proportional to the product of the factors.
+
+    Attributes
+    ----------
+    n_states : ndarray (V,)
+        How many states each variable has.
+    scopes : list of ndarray (k,)
+        The variables of each factor, counted from 0; k may be 0 (a constant).
+    log_tables : list of ndarray (s1, .., sk)
+        The logarithm of each factor, axes in the order of its scope; -inf is impossible.
+    """
+
+    n_states: NDArray[np.int64]
+    scopes: list[NDArray[np.int64]]
+    log_tables: list[NDArray[np.float64]]
+
+
+class _Words:
+    """The words of a file one after the other; messages name the line of the one read last."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.source = source_name(path)
+        self.words: list[str] = []
+        counts = []
+        with open_text(path) as file:
+            for line in file:
+                fields = fields_of(line)
+                self.words += fields
+                counts.append(len(fields))
+        self.ends = list(accumulate(counts))
+        self.at = 0
+
+    def where(self, index: int) -> str:
+        """File and line of a word; the last line for what lies behind the end."""
+        return f"{self.source}:{max(1, min(bisect_right(self.ends, index) + 1, len(self.ends)))}"
+
+    def whole(self, what: str, least: int = 0, below: int | None = None) -> int:
+        """Take the next word as a whole number, least <= number < below."""
+        if self.at >= len(self.words):
+            raise DataError(f"{self.where(self.at)}: {what} wanted, but the file ends here. Was it cut off?")
+        word = self.words[self.at]
+        number = int(word) if word.isascii() and word.isdigit() and len(word) < 19 else -1
+        if number < least or (below is not None and number >= below):
+            wanted = f"from {least}" if below is None else f"from {least} to {below - 1}"
+            raise DataError(f"{self.where(self.at)}: {what} wanted, a whole number {wanted}, got {shorten(word)}.")
+        self.at += 1
+        return number
+
+    def numbers(self, n: int, what: str) -> NDArray[np.float64]:
+        """Take the next n words as finite numbers, none of them negative."""
+        words = self.words[self.at : self.at + n]
+        if len(words) < n:
+            raise DataError(
+                f"{self.where(len(self.words))}: {n} numbers wanted for {what}, but the file ends after {len(words)}. "
+                "Was it cut off?"
+            )
+        try:
+            values = np.fromiter(map(float, words), np.float64, n)
+        except ValueError:
+            values = np.full(n, np.nan)
+        if n and not (values.min() >= 0 and values.max() < np.inf and "_" not in "".join(words)):
+            at = next(i for i, word in enumerate(words) if not _usable(word))
+            raise DataError(
+                f"{self.where(self.at + at)}: a finite number, 0 or more, wanted in {what}, got {shorten(words[at])}. "
+                "Tables hold factors, not their logarithms."
+            )
+        self.at += n
+        return values
+
+    def finish(self) -> None:
+        """Refuse words that nothing asked for."""
+        if self.at < len(self.words):
+            raise DataError(
+                f"{self.where(self.at)}: the end of the file wanted after the last number, got "
+                f"{shorten(self.words[self.at])}. Do the counts at its start fit?"
+            )
+
+
+def _usable(word: str) -> bool:
+    """Say whether a word is a finite number, 0 or more."""
+    try:
+        return 0 <= float(word) < math.inf and "_" not in word
+    except ValueError:
+        return False
+
+
+def read_uai(path: str | os.PathLike[str]) -> UaiGraph:
+    """Read a factor graph from a UAI file, ``MARKOV`` or ``BAYES``.
+
+    Parameters
+    ----------
+    path : str or path
+        A plain or gzip file; ``-`` is the standard input.
+
+    Raises
+    ------
+    DataError
+        If a word is not what its place asks for, a factor names a variable twice, a table has another size than its
+        variables ask for, or the file is cut off, goes on after its end or cannot be read (see `open_text`).
+
+    Notes
+    -----
+    Time and memory are linear in the size of the file. A factor may touch any number of variables; what an engine
+    takes is for it to say.
+    """
+    words = _Words(path)
+    kind = words.words[0] if words.words else ""
+    if kind.upper() not in _KINDS:
+        raise DataError(
+            f"{words.where(0)}: MARKOV (or BAYES) wanted at the start, got {shorten(kind)}. Is it a UAI file?"
+        )
+    words.at = 1
+    n_variables = words.whole("the number of variables")
+    n_states = [words.whole(f"the number of states of variable {v}", least=1) for v in range(n_variables)]
+    n_factors = words.whole("the number of factors")
+    scopes = []
+    for f in range(n_factors):
+        size = words.whole(f"the number of variables of factor {f}", below=n_variables + 1)
+        start = words.at
+        scope = [words.whole(f"a variable of factor {f}", below=n_variables) for _ in range(size)]
+        if len(set(scope)) < size:
+            raise DataError(f"{words.where(start)}: factor {f} names a variable twice: {shorten(str(scope))}.")
+        scopes.append(scope)
+    log_tables = []
+    for f, scope in enumerate(scopes):
+        shape = tuple(n_states[v] for v in scope)
+        n = words.whole(f"the number of entries of factor {f}")
+        if n != math.prod(shape):
+            raise DataError(
+                f"{words.where(words.at - 1)}: factor {f} over variables {shorten(str(scope))} has {math.prod(shape)} "
+                f"entries by their numbers of states, but its table says {n}."
+            )
+        with np.errstate(divide="ignore"):  # 0 is -inf, impossible
+            log_tables.append(np.log(words.numbers(n, f"the table of factor {f}")).reshape(shape))
+    words.finish()
+    return UaiGraph(np.array(n_states, np.int64), [np.array(scope, np.int64) for scope in scopes], log_tables)
+
+
+def write_uai(graph: UaiGraph, path: str | os.PathLike[str]) -> None:
+    """Write a factor graph as a ``MARKOV`` file: what `read_uai` reads, up to rounding of exp and log.
+
+    Parameters
+    ----------
+    graph : UaiGraph
+    path : str or path
+        The file is there whole or not at all (see `atomic_write`); ``-`` is the standard output.
+
+    Raises
+    ------
+    ShapeError
+        If the numbers of scopes and tables differ, or a table's shape is not its variables' numbers of states.
+    ValueRangeError
+        If a variable has no state, a factor names a variable that is not there or one twice, or exp of an entry is
+        no finite positive number: the format has no logarithms.
+    """
+    n_states = [int(n) for n in graph.n_states]
+    scopes = [[int(v) for v in scope] for scope in graph.scopes]
+    if len(scopes) != len(graph.log_tables):
+        raise ShapeError(f"scopes and log_tables must be equally many, got {len(scopes)} and {len(graph.log_tables)}.")
+    if any(n < 1 for n in n_states):
+        raise ValueRangeError(f"n_states must be 1 or more for every variable, got {min(n_states)}.")
+    tables = [
+        _factor(f, scope, n_states, log_table)
+        for f, (scope, log_table) in enumerate(zip(scopes, graph.log_tables, strict=True))
+    ]
+    with atomic_write(path) as file:
+        file.write(f"MARKOV\n{len(n_states)}\n{' '.join(map(str, n_states))}\n{len(scopes)}\n")
+        for scope in scopes:
+            file.write(" ".join(map(str, [len(scope), *scope])) + "\n")
+        for scope, table in zip(scopes, tables, strict=True):
+            values = table.ravel().tolist()
+            step = n_states[scope[-1]] if scope else 1
+            step = step if step <= 2 * _PER_LINE else _PER_LINE
+            file.write(f"\n{len(values)}\n")
+            for start in range(0, len(values), step):
+                file.write(" " + " ".join(map(repr, values[start : start + step])) + "\n")
+
+
+def _factor(
+    f: int, scope: Sequence[int], n_states: Sequence[int], log_table: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Check one factor and return exp of its table."""
+    if len(set(scope)) < len(scope) or not all(0 <= v < len(n_states) for v in scope):
+        raise ValueRangeError(
+            f"scopes must name different variables from 0 to {len(n_states) - 1}, got {list(scope)} for factor {f}."
+        )
+    log_table = np.asarray(log_table, np.float64)
+    shape = tuple(n_states[v] for v in scope)
+    if log_table.shape != shape:
+        raise ShapeError(
+            f"log_tables[{f}] must have shape {shape}, the numbers of states of its variables, got {log_table.shape}."
+        )
+    with np.errstate(over="ignore", under="ignore"):
+        table = np.exp(log_table)
+    bad = ~(table < np.inf) | ((table < np.finfo(np.float64).tiny) & (log_table > -np.inf))
+    if bad.any():
+        raise ValueRangeError(
+            f"log_tables[{f}] must lie between -708 and 709 or be -inf, as UAI files hold exp of it, "
+            f"got {log_table[bad][0]}. Subtract a constant from the table."
+        )
+    return table
+
+
+def read_uai_evidence(path: str | os.PathLike[str], n_states: Iterable[int] | None = None) -> list[dict[int, int]]:
+    """Read a UAI evidence file.
+
+    Parameters
+    ----------
+    path : str or path
+        A plain or gzip file; ``-`` is the standard input.
+    n_states : iterable of int, optional
+        Of the graph; variables and states are then checked.
+
+    Returns
+    -------
+    list of dict
+        One for each set of evidence: the state by the variable. Files of today hold one set, ``n v1 x1 .. vn xn``;
+        older ones say first how many sets there are. What can be read as one set is.
+
+    Raises
+    ------
+    DataError
+        If a word is not what its place asks for, or a variable has two states.
+    """
+    words = _Words(path)
+    known = None if n_states is None else [int(n) for n in n_states]
+    if not words.words:
+        raise DataError(f"{words.source}: a number of variables wanted, but the file is empty. 0 is no evidence.")
+    n = words.whole("the number of variables with evidence")
+    one = len(words.words) == 1 + 2 * n
+    sets = []
+    for _ in range(1 if one else n):
+        size = n if one else words.whole("the number of variables with evidence")
+        found: dict[int, int] = {}
+        for _ in range(size):
+            v = words.whole("a variable", below=None if known is None else len(known))
+            state = words.whole(f"a state of variable {v}", below=None if known is None else known[v])
+            if found.setdefault(v, state) != state:
+                raise DataError(f"{words.where(words.at - 1)}: variable {v} has two states: {found[v]} and {state}.")
+        sets.append(found)
+    words.finish()
+    return sets
+
+
+def write_uai_evidence(evidence: Mapping[int, int], path: str | os.PathLike[str]) -> None:
+    """Write one set of evidence, the state by the variable, as `read_uai_evidence` reads it.
+
+    Parameters
+    ----------
+    evidence : mapping of int to int
+    path : str or path
+        The file is there whole or not at all (see `atomic_write`); ``-`` is the standard output.
+
+    Raises
+    ------
+    ValueRangeError
+        If a variable or a state is negative.
+    """
+    for v, state in evidence.items():
+        if v < 0 or state < 0:
+            raise ValueRangeError(f"evidence must map variables to states, both from 0 up, got {v}: {state}.")
+    with atomic_write(path) as file:
+        pairs = (f" {int(v)} {int(state)}" for v, state in evidence.items())
+        file.write(f"{len(evidence)}{''.join(pairs)}\n")

@@ -1,0 +1,94 @@
+"""Label sequences within a beam: few labels a position, chosen by a forward pass; a lower bound on log Z."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from trelliswork.distributions.base import Kind, Structure
+from trelliswork.distributions.linear_chain import LinearChain
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.chain import beam_passes
+from trelliswork.inference.chain.beam import Beam
+
+
+class BeamChain(LinearChain):
+    r"""A ``LinearChain`` restricted to the labels that a beam keeps at each position; made by ``LinearChain.within``.
+
+    .. math:: \log Z_I = \log \sum_{y \in I_1 \times \dots \times I_T} \exp(\mathrm{score}(y)) \le \log Z
+
+    The sets :math:`I_t` are chosen once; within them every answer is exact, so the marginals are the gradient of
+    :math:`\log Z_I`. Labels outside have probability 0.
+
+    Attributes
+    ----------
+    beam : Beam
+    kept : Tensor (B, T)
+        Share of the forward mass that the beam kept: minus its logarithm is the divergence of the compressed belief
+        from the whole one at this position (paper 2, eq. 8). 1 in the padding.
+    sizes : Tensor of int (B, T)
+        Labels in each beam; 0 in the padding.
+    statistics : BeamStatistics
+        Mean and largest size, and an estimate of log Z - log Z_I of all sequences together.
+
+    Notes
+    -----
+    log Z, marginals and the best labelling cost O(T |I| S) a sequence; other queries, and all with gradients, cost as
+    much as those of a ``LinearChain``, O(T S^2).
+
+    Examples
+    --------
+    >>> chain = LinearChain(torch.tensor([[[4.0, 0.0, -4.0], [0.0, 4.0, -4.0]]]), torch.zeros(3, 3))
+    >>> beam = chain.within("size=2")
+    >>> beam.kind, beam.sizes.tolist(), bool(beam.log_partition() < chain.log_partition())
+    ('lower', [[2, 2]], True)
+    """
+
+    kind: ClassVar[Kind] = "lower"
+
+    def __init__(self, chain: LinearChain, beam: Beam) -> None:
+        if chain._potentials is None:
+            raise ValueRangeError(f"beams need backend='kernel' (CPU tensors), got backend={chain.backend!r}.")
+        found = beam_passes.expectations(chain._potentials, beam)
+        B, T, S = chain.log_unary.shape
+        mask = torch.zeros((B, T, S), dtype=torch.bool)
+        inside = torch.arange(T) < chain.lengths[:, None]
+        mask[inside] = torch.from_numpy(beam_passes.members(found.sets, 0, len(found.kept), S))
+        mask[~inside] = True
+        super().__init__(
+            chain.log_unary, chain.log_pairwise, lengths=chain.lengths, allowed=mask, backend=chain.backend
+        )
+        self.beam, self.statistics, self._whole = beam, found.statistics, chain
+        self.kept = torch.ones((B, T), dtype=torch.float64)
+        self.kept[inside] = torch.from_numpy(found.kept)
+        self.sizes = torch.zeros((B, T), dtype=torch.int64)
+        self.sizes[inside] = torch.from_numpy(found.sizes)
+        self._value = torch.from_numpy(found.log_z)
+        self._probabilities = torch.zeros((B, T, S), dtype=chain.log_unary.dtype)
+        position, label = torch.from_numpy(found.sizes), torch.from_numpy(found.sets.states).long()
+        where = torch.repeat_interleave(inside.flatten().nonzero()[:, 0], position)
+        self._probabilities.reshape(-1, S)[where, label] = torch.from_numpy(found.marginals)
+
+    def __repr__(self) -> str:
+        return f"BeamChain({super().__repr__()}, beam={str(self.beam)!r}: {self.statistics})"
+
+    def marginals(self) -> Tensor:
+        """p(y_t = j) within the beam, (B, T, S); zero outside and in the padding."""
+        return super().marginals() if self._needs_graph else self._probabilities.clone()
+
+    def argmax(self) -> Structure:
+        """Viterbi within a beam of its own, chosen by the scores of the best prefixes (paper 2, section 4.1)."""
+        assert self._whole._potentials is not None
+        found = beam_passes.viterbi(self._whole._potentials, self.beam)
+        return Structure(torch.from_numpy(found.labels), torch.from_numpy(found.scores).to(self.log_unary.dtype))
+
+    def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> "BeamChain":
+        """The chain given evidence, with the beam chosen anew."""
+        return BeamChain(self._whole.condition(allowed=allowed, labels=labels), self.beam)
+
+    @property
+    def _needs_graph(self) -> bool:
+        return torch.is_grad_enabled() and (self.log_unary.requires_grad or self.log_pairwise.requires_grad)
+
+    def _log_z(self) -> Tensor:
+        return super()._log_z() if self._needs_graph else self._value

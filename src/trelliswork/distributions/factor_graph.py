@@ -1,0 +1,388 @@
+"""Distributions over many discrete variables that factors tie together, with exact and approximate inference."""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trelliswork.distributions.base import Kind, Structure
+from trelliswork.distributions.factor_list import Group, doubles, from_arrays, from_list
+from trelliswork.errors import ConvergenceWarning, ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.inference.checks import check_count, check_shape
+from trelliswork.inference.graph import Propagator, Result, wire
+from trelliswork.inference.graph import autograd as graph_autograd
+from trelliswork.inference.graph import unrolled as graph_unrolled
+
+ENGINES = ("bp", "exact", "mean_field", "structured_mean_field", "trw", "gibbs", "max_product")
+
+
+class FactorGraph:
+    r"""Assignments of discrete variables, scored by factors over some of them each.
+
+    .. math:: p(x) = \frac1Z \exp\Big(\sum_v u_v(x_v) + \sum_f \theta_f(x_f)\Big)
+
+    Parameters
+    ----------
+    n_states : sequence of int (V,)
+        States of each variable.
+    factors : iterable of (variables, log_table)
+        ``log_table[i, j, ..]`` scores state i of the first variable, j of the second, ..; of 1 to 4 variables. -inf is
+        impossible. With one more axis in front, one table for each of B graphs. A table object that is given several
+        times is shared.
+    tables : iterable of (variables, log_tables) or (variables, log_tables, which)
+        Many factors at once: ``variables`` (F, k); ``log_tables`` (s1, .., sk), the same for all, or (U, s1, .., sk),
+        or (B, U, s1, .., sk); ``which`` (F,) tells the table of each factor unless U is 1 or F.
+    structured : iterable of Propagator
+        Factors with their own dynamic program: ``ChainFactor``, ``ExactlyOne``, ``AtMostOne``, ``Cardinality``.
+    log_unary : Tensor (N,) or (B, N), optional
+        Scores of all states of all variables behind each other, N = sum of ``n_states``.
+    allowed : Tensor of bool (V, S) or (B, V, S), optional
+        Evidence: states that a variable may take, S the largest number of states; what is behind a variable's states is
+        not read.
+    n_graphs : int, optional
+        B, if no array tells it: graphs of the same shape, one call.
+    engine : str
+        What answers the queries: ``bp``, ``exact``, ``mean_field``, ``structured_mean_field``, ``trw`` or ``gibbs``.
+        Belief propagation is exact on forests and an estimate elsewhere.
+    **options
+        Of the engine's ``run``, such as ``damping`` and ``max_iter``.
+
+    Notes
+    -----
+    Computes in float64 on the CPU. ``log_partition``, ``score`` and ``log_prob`` are differentiable in unary scores and
+    tables, the gradient of log Z being the beliefs; ``unrolled`` goes through the iterations. Building takes time
+    linear in the size of what is given; use ``tables`` for more than some thousand factors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> agree = np.log([[3.0, 1.0], [1.0, 3.0]])
+    >>> graph = FactorGraph([2, 2, 2], [((0, 1), agree), ((1, 2), agree)])
+    >>> round(graph.log_partition().exp().item())
+    32
+    >>> graph.condition(states={0: 1}).marginals()[0, 2].tolist()
+    [0.375, 0.625]
+    """
+
+    def __init__(
+        self,
+        n_states: Sequence[int] | NDArray[np.integer],
+        factors: Iterable[tuple[Any, Any]] = (),
+        *,
+        tables: Iterable[Sequence[Any]] = (),
+        structured: Iterable[Propagator] = (),
+        log_unary: Any = None,
+        allowed: Any = None,
+        n_graphs: int | None = None,
+        engine: str = "bp",
+        **options: Any,
+    ) -> None:
+        sizes = np.asarray(n_states)
+        if sizes.ndim != 1 or sizes.dtype.kind not in "iu":
+            raise ValueRangeError("n_states must be a list of positive whole numbers, one for each variable.")
+        groups = from_list(factors, sizes) + [from_arrays(given) for given in tables]
+        self._set_engine(engine, options)
+        # Checked as a whole, with unary factors apart: they are summed into log_unary.
+        checked = wire(
+            sizes,
+            [group.arrays() for group in groups],
+            structured=tuple(structured),
+            log_unary=None if log_unary is None else doubles("log_unary", log_unary).detach().numpy(),
+            n_graphs=n_graphs,
+        )
+        self._given = groups
+        self._groups = [group for group in groups if group.variables.shape[1] > 1 and len(group.variables)]
+        self._unary = _sum_unary(groups, log_unary, checked.n_graphs, checked.offsets)
+        self._wiring = checked
+        if allowed is not None:
+            self._restrict(self._mask(allowed))
+
+    def __repr__(self) -> str:
+        wiring = self._wiring
+        return (
+            f"FactorGraph(B={wiring.n_graphs}, V={wiring.n_variables}, factors={wiring.n_factors}, "
+            f"engine={self.engine!r})"
+        )
+
+    def _set_engine(self, engine: str, options: dict[str, Any]) -> None:
+        if engine not in ENGINES:
+            raise ValueRangeError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {engine!r}.")
+        self.engine, self.options = engine, options
+        self._found: dict[str, Result] = {}
+
+    def _copy(self) -> "FactorGraph":
+        new = object.__new__(type(self))
+        new.__dict__ = {**self.__dict__, "_found": {}}
+        return new
+
+    def using(self, engine: str, **options: Any) -> "FactorGraph":
+        """The same distribution, its queries answered by another engine."""
+        new = self._copy()
+        new._set_engine(engine, options)
+        return new
+
+    @property
+    def n_states(self) -> NDArray[np.int64]:
+        """States of each variable (V,)."""
+        return self._wiring.n_states
+
+    @property
+    def n_graphs(self) -> int:
+        """B."""
+        return self._wiring.n_graphs
+
+    @property
+    def kind(self) -> Kind:
+        """What the engine's log Z is: "exact", a "lower" or "upper" bound, or an "estimate"."""
+        return self.infer().kind
+
+    def infer(self, engine: str | None = None, **options: Any) -> Result:
+        """Run an engine and return all it found, as arrays; states lie flat (see `Result`).
+
+        Without arguments the graph's own engine, which runs once. Warns where it did not converge.
+        """
+        if engine is not None or options:
+            return self.using(engine or self.engine, **options).infer()
+        if self.engine not in self._found:
+            run = import_module(f"trelliswork.inference.graph.{self.engine}").run
+            self._found[self.engine] = result = run(self._wiring, **self.options)
+            if self.engine != "gibbs":  # a walk never ends by itself
+                _warn(self.engine, result)
+        return self._found[self.engine]
+
+    def log_partition(self) -> Tensor:
+        """log Z (B,), or what the engine has for it (see ``kind``); -inf where nothing is possible.
+
+        Its gradient is the beliefs.
+        """
+        tables = [group.log_tables for group in self._groups]
+        return graph_autograd.log_partition(self._wiring, self.infer(), self._unary, tables)
+
+    def marginals(self) -> Tensor:
+        """p(x_v = i), (B, V, S) with S the largest number of states; zero behind them and for impossible graphs."""
+        return self._padded(torch.from_numpy(self.infer().marginals))
+
+    def factor_marginals(self) -> list[Tensor]:
+        """Probabilities of the states of each factor's variables together.
+
+        First those of ``factors`` one by one, (B, s1, .., sk), then those of ``tables``, (B, F, s1, .., sk) an entry.
+        """
+        result = self.infer()
+        large = iter(result.factor_marginals if self._groups else ())
+        listed: dict[int, Tensor] = {}
+        bulk = []
+        for group in self._given:
+            if group.variables.shape[1] == 1 or not len(group.variables):
+                at = self._wiring.offsets[group.variables[:, 0], None] + np.arange(group.log_tables.shape[2])
+                beliefs = torch.from_numpy(result.marginals[:, at])
+            else:
+                beliefs = torch.from_numpy(next(large))
+            if group.members is None:
+                bulk.append(beliefs)
+            else:
+                listed.update({int(f): beliefs[:, n] for n, f in enumerate(group.members)})
+        return [listed[f] for f in sorted(listed)] + bulk
+
+    def unrolled(self, n_iter: int, *, damping: float = 0.0) -> tuple[Tensor, Tensor]:
+        """log Z (B,) and marginals (B, V, S) after some iterations of belief propagation, differentiable through them.
+
+        Memory O(n_iter x size of the tables). Table factors only.
+        """
+        check_count("n_iter", n_iter)
+        tables = [group.log_tables for group in self._groups]
+        found = graph_unrolled.run(self._wiring, self._unary, tables, n_iter=n_iter, damping=damping)
+        return found.log_z, self._padded(found.marginals)
+
+    def argmax(self) -> Structure:
+        """An assignment (B, V) and its score (B,): the best where it can be told, else a good one.
+
+        The best from engine ``exact`` and on forests; elsewhere what max-product finds, with the options of the graph
+        if its engine is ``max_product``.
+        """
+        if self.engine == "exact":
+            from trelliswork.inference.graph import exact
+
+            result = exact.best(self._wiring, **self.options)
+        elif self.engine == "max_product":
+            result = self.infer()
+        else:
+            result = self.using("max_product").infer()
+        self._check_possible(result.log_z, "no assignment found")
+        assert result.assignment is not None
+        return Structure(torch.from_numpy(result.assignment), torch.from_numpy(result.log_z))
+
+    def mbr(self) -> Structure:
+        """The states (B, V) with most expected hits under the engine's marginals, and their expected number (B,)."""
+        self._check_possible(self.infer().log_z, "nothing to decode")
+        best = self.marginals().max(dim=2)
+        return Structure(best.indices, best.values.sum(dim=1))
+
+    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
+        """n assignments (n, B, V): independent and exact, but from a Gibbs walk if the engine is ``gibbs``.
+
+        Exact draws need a graph that engine ``exact`` can do; others are refused with its size.
+        """
+        check_count("n", n)
+        if self.engine == "gibbs":
+            from trelliswork.inference.graph import gibbs
+
+            seed = int(torch.randint(2**31, (1,), generator=generator))
+            options = {name: value for name, value in self.options.items() if name in ("burn_in", "pairs")}
+            return torch.from_numpy(gibbs.sample(self._wiring, n, **options, seed=seed))
+        from trelliswork.inference.graph import exact
+
+        shape = (n, self.n_graphs, self._wiring.n_variables)
+        uniforms = torch.rand(shape, dtype=torch.float64, generator=generator).numpy()
+        return torch.from_numpy(
+            exact.sample(self._wiring, uniforms, **(self.options if self.engine == "exact" else {}))
+        )
+
+    def score(self, assignment: Any) -> Tensor:
+        """Sum of all log-potentials (B,) of states (V,) or (B, V), differentiable; -inf if one forbids them."""
+        states = self._states(assignment, lowest=0)
+        rows = torch.arange(self.n_graphs)[:, None]
+        total = self._unary[rows, torch.from_numpy(self._wiring.offsets[:-1]) + states].sum(dim=1)
+        for group in self._groups:
+            of_factors = states[:, torch.from_numpy(group.variables)]  # (B, F, k)
+            first = rows if len(group.log_tables) > 1 else rows * 0
+            scores = group.log_tables[(first, torch.from_numpy(group.which), *of_factors.unbind(dim=2))]
+            total = total + scores.sum(dim=1)
+        for factor in self._wiring.structured:
+            total = total + torch.from_numpy(factor.score(states.numpy()[:, factor.variables]))
+        return total
+
+    def log_prob(self, structure: Any) -> Tensor:
+        """log p(x) (B,) of states (V,) or (B, V), with the engine's log Z."""
+        self._check_possible(self.infer().log_z, "no probabilities")
+        return self.score(structure) - self.log_partition()
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats (B,): log Z minus the expected score, both as the engine has them. Table factors only."""
+        if self._wiring.structured:
+            name = type(self._wiring.structured[0]).__name__
+            raise ValueRangeError(f"entropy needs the expected score of each factor, which a {name} does not tell.")
+        result = self.infer()
+        self._check_possible(result.log_z, "no entropy")
+        expected = _expectation(result.marginals, self._wiring.log_unary)
+        for beliefs, group in zip(result.factor_marginals if self._groups else (), self._wiring.groups, strict=True):
+            expected = expected + _expectation(beliefs, group.dense())
+        return torch.from_numpy(result.log_z - expected)
+
+    def condition(
+        self, *, states: Mapping[int, int] | None = None, labels: Any = None, allowed: Any = None
+    ) -> "FactorGraph":
+        """The distribution given evidence.
+
+        Parameters
+        ----------
+        states : dict of int to int, optional
+            State of some variables, in all graphs.
+        labels : Tensor of int (V,) or (B, V), optional
+            State of each variable, -1 where it is not known.
+        allowed : Tensor of bool (V, S) or (B, V, S), optional
+            States that each variable may take.
+        """
+        new = self._copy()
+        offsets, V = self._wiring.offsets, self._wiring.n_variables
+        known = np.full((1, V), -1)
+        for v, state in (states or {}).items():
+            if not 0 <= v < V:
+                raise ValueRangeError(f"states names variable {v}, but there are {V}, counted from 0.")
+            known[0, v] = state
+        for evidence in (known, labels):
+            if evidence is not None:
+                given = self._states(evidence, lowest=-1).numpy()
+                wanted = np.repeat(given, self.n_states, axis=1)
+                place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], self.n_states)
+                new._restrict((wanted < 0) | (wanted == place))
+        if allowed is not None:
+            new._restrict(self._mask(allowed))
+        return new
+
+    def _restrict(self, possible: NDArray[np.bool_]) -> None:
+        """Forbid flat states (B, N) that are not possible."""
+        self._unary = self._unary.masked_fill(~torch.from_numpy(possible), -torch.inf)
+        self._wiring = self._wiring.with_unary(np.where(possible, self._wiring.log_unary, -np.inf))
+
+    def _mask(self, allowed: Any) -> NDArray[np.bool_]:
+        """(V, S) or (B, V, S) to flat (B, N)."""
+        mask = np.asarray(allowed)
+        if mask.dtype != np.bool_:
+            raise ValueRangeError(f"allowed must be boolean (True: allowed), got {mask.dtype}.")
+        mask = mask[None] if mask.ndim == 2 else mask
+        V, S = self._wiring.n_variables, int(self.n_states.max(initial=0))
+        if mask.ndim != 3 or mask.shape[1:] != (V, S) or len(mask) not in (1, self.n_graphs):
+            raise ShapeError(
+                f"allowed must have shape (V, S) or (B, V, S) with B={self.n_graphs}, V={V}, S={S}, "
+                f"got {np.shape(allowed)}."
+            )
+        inside = np.arange(S) < self.n_states[:, None]
+        return np.broadcast_to(mask[:, inside], (self.n_graphs, int(self.n_states.sum()))).copy()
+
+    def _states(self, assignment: Any, lowest: int) -> Tensor:
+        """Whole numbers (B, V), checked."""
+        states = torch.as_tensor(assignment)
+        if states.is_floating_point() or states.is_complex() or states.dtype == torch.bool:
+            raise ValueRangeError(f"states must be whole numbers, got {states.dtype}.")
+        states = states[None] if states.ndim == 1 else states
+        B, V = self.n_graphs, self._wiring.n_variables
+        check_shape("states", states.shape, "B V", V=V)
+        if len(states) not in (1, B):
+            raise ShapeError(f"states must have shape (V,) or (B, V) with B={B}, got {tuple(states.shape)}.")
+        bad = (states < lowest) | (states >= torch.from_numpy(self.n_states))
+        if bad.any():
+            b, v = bad.nonzero()[0].tolist()
+            raise ValueRangeError(
+                f"the state of variable {v} must lie between {lowest} and {self.n_states[v] - 1}, got {states[b, v]}."
+            )
+        return states.long().expand(B, V)
+
+    def _padded(self, flat: Tensor) -> Tensor:
+        """(B, N) to (B, V, S)."""
+        S = int(self.n_states.max(initial=0))
+        inside = torch.from_numpy(np.arange(S) < self.n_states[:, None]).expand(len(flat), -1, -1)
+        return flat.new_zeros(inside.shape).masked_scatter(inside, flat)
+
+    def _check_possible(self, log_values: NDArray[np.float64], what: str) -> None:
+        bad = np.flatnonzero(log_values == -np.inf)
+        if bad.size:
+            raise ImpossibleError(
+                f"{what}: every assignment of graph {bad[0]} that was found has probability zero"
+                + (f" (and of {bad.size - 1} more)" if bad.size > 1 else "")
+                + ". Loosen the evidence or the factors, or leave it out of the batch."
+            )
+
+
+def _sum_unary(groups: list[Group], log_unary: Any, n_graphs: int, offsets: NDArray[np.int64]) -> Tensor:
+    """Scores of single states (B, N), the factors over one variable summed in; differentiable."""
+    total = torch.zeros(1, int(offsets[-1]), dtype=torch.float64) if log_unary is None else doubles("", log_unary)
+    total = (total[None] if total.ndim == 1 else total).expand(n_graphs, -1)
+    for group in groups:
+        if group.variables.shape[1] == 1 and len(group.variables):
+            at = offsets[group.variables[:, 0], None] + np.arange(group.log_tables.shape[2])
+            scores = group.log_tables[:, torch.from_numpy(group.which)].expand(n_graphs, -1, -1)
+            total = total.index_add(1, torch.from_numpy(at).reshape(-1), scores.flatten(1))
+    return total
+
+
+def _expectation(probabilities: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """sum p * score (B,), where 0 * -inf is 0."""
+    safe = np.where(scores == -np.inf, 0, scores)
+    return (probabilities * safe).sum(axis=tuple(range(1, probabilities.ndim)))
+
+
+def _warn(engine: str, result: Result) -> None:
+    bad = np.flatnonzero(~result.converged)
+    if bad.size:
+        worst = float(result.residual[bad].max())
+        warnings.warn(
+            f"{engine} did not converge on {bad.size} of {len(result.converged)} graphs: residual {worst:.2g} after "
+            f"{int(result.n_iter[bad].max())} iterations. Raise max_iter or tolerance, or add damping.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,120 @@
+"""Factors as users give them, gathered into tensors by shape."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.graph import Tables
+from trelliswork.inference.graph.wiring import Integers
+
+
+@dataclass(frozen=True)
+class Group:
+    """Table factors over variables with the same numbers of states: as `Tables`, but with a tensor.
+
+    Parameters
+    ----------
+    variables : ndarray of int (F, k)
+    which : ndarray of int (F,)
+    log_tables : Tensor (1 or B, U, s1, .., sk)
+    members : ndarray of int (F,) or None
+        The places of the factors in the list that the user gave; None for factors given as arrays.
+    """
+
+    variables: Integers
+    which: Integers
+    log_tables: Tensor
+    members: Integers | None
+
+    def arrays(self) -> Tables:
+        """The same for the engines."""
+        return Tables(self.variables, self.which, np.array(self.log_tables.detach().numpy(), order="C"))
+
+
+def doubles(name: str, values: Any) -> Tensor:
+    """A CPU tensor in float64; what has a gradient keeps it, an array is copied."""
+    tensor = values if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise ValueRangeError(f"{name} must hold numbers, got {tensor.dtype}.")
+    return tensor.to(device="cpu", dtype=torch.float64)
+
+
+def from_list(factors: Iterable[tuple[Any, Any]], n_states: Integers) -> list[Group]:
+    """Group pairs (variables, log_table) by shape; a table object that is given several times is shared."""
+    lists: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for f, factor in enumerate(factors):
+        try:
+            variables, table = factor
+        except (TypeError, ValueError):
+            raise ShapeError(f"factor {f} must be a pair (variables, log_table), got {factor!r}.") from None
+        scope = (int(variables),) if np.ndim(variables) == 0 else tuple(int(v) for v in variables)
+        for v in scope:
+            if not 0 <= v < len(n_states):
+                raise ValueRangeError(f"factor {f} names variable {v}, but there are {len(n_states)}, counted from 0.")
+        shape = tuple(int(n_states[v]) for v in scope)
+        got = tuple(np.shape(table))
+        if got not in (shape, (*got[:1], *shape)):
+            raise ShapeError(
+                f"the table of factor {f} must have shape {shape} or (B, {', '.join(map(str, shape))}), the states of "
+                f"variables {list(scope)}, got {got}."
+            )
+        entry = lists.setdefault(
+            (shape, got[0] if len(got) > len(shape) else 0), {"scopes": [], "which": [], "tables": {}, "members": []}
+        )
+        # the table itself is kept beside its number: its id must not be given to another one meanwhile
+        number, _ = entry["tables"].setdefault(id(table), (len(entry["tables"]), table))
+        entry["which"].append(number)
+        entry["scopes"].append(scope)
+        entry["members"].append(f)
+    groups = []
+    for (_, batched), entry in lists.items():
+        tables = [doubles("a table", table) for _, table in entry["tables"].values()]
+        stacked = torch.stack(tables, dim=1 if batched else 0)
+        groups.append(
+            Group(
+                np.array(entry["scopes"], np.int64),
+                np.array(entry["which"], np.int64),
+                stacked if batched else stacked[None],
+                np.array(entry["members"], np.int64),
+            )
+        )
+    return groups
+
+
+def from_arrays(given: Sequence[Any]) -> Group:
+    """Group of a bulk entry (variables (F, k), log_tables[, which]).
+
+    ``log_tables`` is (s1, .., sk), one for all; (U, s1, .., sk), with U = F or ``which``; or (B, U, s1, .., sk).
+    """
+    if len(given) not in (2, 3):
+        raise ShapeError(
+            "an entry of tables must be (variables, log_tables) or (variables, log_tables, which), "
+            f"got {len(given)} parts."
+        )
+    variables = np.asarray(given[0])
+    if variables.ndim != 2 or variables.dtype.kind not in "iu":
+        raise ShapeError(f"variables must be whole numbers of shape (F, k), got {variables.dtype} {variables.shape}.")
+    F, k = variables.shape
+    tables = doubles("log_tables", given[1])
+    if not k <= tables.ndim <= k + 2:
+        raise ShapeError(
+            f"log_tables of factors over k={k} variables must have shape (s1, .., sk), (U, s1, .., sk) or "
+            f"(B, U, s1, .., sk), got {tuple(tables.shape)}."
+        )
+    while tables.ndim < k + 2:
+        tables = tables[None]
+    U = tables.shape[1]
+    if len(given) == 3:
+        which = np.asarray(given[2])
+        if which.dtype.kind not in "iu":
+            raise ValueRangeError(f"which must hold whole numbers, got {which.dtype}.")
+    elif U in (1, F):
+        which = np.arange(F) if U == F else np.zeros(F, np.int64)
+    else:
+        raise ShapeError(f"log_tables holds U={U} tables for F={F} factors: give which, the table of each factor.")
+    return Group(variables.astype(np.int64), which.astype(np.int64), tables, None)

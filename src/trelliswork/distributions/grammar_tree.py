@@ -1,0 +1,289 @@
+"""Distributions over the trees that a grammar gives a sentence."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trelliswork.distributions.base import Distribution, Structure
+from trelliswork.distributions.linear_chain import _expectation, _floats, _host, _mask
+from trelliswork.distributions.span_tree import SpanTree, check_charts, compatible, span_mask
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
+from trelliswork.inference.span import Grammar, autograd, brackets, grammar, torch_path
+
+
+class GrammarExpectations(NamedTuple):
+    """log Z (B,), p(root symbol) (B, N), expected rules (B, N, S, S), p(symbol over span) (B, n, n, S)."""
+
+    log_z: Tensor
+    roots: Tensor
+    rules: Tensor
+    symbols: Tensor
+
+
+class GrammarTree(Distribution):
+    r"""Trees of a dense grammar in Chomsky normal form, weighted or probabilistic (a PCFG).
+
+    .. math:: p(y) \propto \exp\Big(r(A_0) + \sum_{A \to x y \,\in\, y} w(A, x, y) + \sum_i t_i(x_i)\Big)
+
+    Parameters
+    ----------
+    log_root : Tensor (N,)
+        Scores of the nonterminals as the symbol of the whole sentence.
+    log_rules : Tensor (N, S, S)
+        ``log_rules[a, x, y]`` scores a -> x y. Symbols 0..N-1 are nonterminals, N..S-1 preterminals; -inf forbids a
+        rule.
+    log_terminals : Tensor (B, n, P)
+        Scores of the P = S - N preterminals at each position.
+    log_symbols : Tensor (B, n, n, S), optional
+        Evidence: scores of symbols over spans i..j, both included.
+    lengths : Tensor of int (B,), optional
+        Positions of each sentence, 1 to n; all n by default. A sentence of one position has no tree: nonterminals
+        stand over two or more.
+    backend : {"auto", "kernel", "torch"}
+        ``auto`` computes on the CPU by matrix products; ``torch`` by torch operations on the tensors' device, in log
+        space with much more memory (also taken when expectations are to be differentiated).
+
+    Notes
+    -----
+    Time O(n^2 N^3 + n^3 N^2 + n P N S), memory O(n^2 S + N S^2) a sentence, in float64. Trees are given as charts
+    (B, n, n): at [i, j] stands the symbol of the span, and -1 where the tree has no such span.
+
+    Examples
+    --------
+    >>> import torch
+    >>> trees = GrammarTree(torch.zeros(1), torch.zeros(1, 2, 2), torch.zeros(1, 5, 1))
+    >>> round(trees.log_partition().exp().item())  # one nonterminal, one preterminal: the fourth Catalan number
+    14
+    """
+
+    def __init__(
+        self,
+        log_root: Any,
+        log_rules: Any,
+        log_terminals: Any,
+        *,
+        log_symbols: Any = None,
+        lengths: Any = None,
+        backend: str = "auto",
+    ) -> None:
+        if backend not in ("auto", "kernel", "torch"):
+            raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
+        parts = {"log_root": log_root, "log_rules": log_rules, "log_terminals": log_terminals}
+        tensors = {name: _floats(name, values) for name, values in parts.items()}
+        if log_symbols is not None:
+            tensors["log_symbols"] = _floats("log_symbols", log_symbols)
+        dtype = torch.float64 if any(x.dtype == torch.float64 for x in tensors.values()) else torch.float32
+        tensors = {name: x.to(dtype) for name, x in tensors.items()}
+        devices = {x.device for x in tensors.values()}
+        if len(devices) > 1:
+            raise ValueRangeError(f"all scores must be on one device, got {sorted(map(str, devices))}: move them.")
+        sizes = check_shape("log_root", tensors["log_root"].shape, "N")
+        sizes = check_shape("log_rules", tensors["log_rules"].shape, "N S S", **sizes)
+        N, S = sizes["N"], sizes["S"]
+        sizes = check_shape("log_terminals", tensors["log_terminals"].shape, "B n P", P=S - N, N=N, S=S)
+        if 0 in (sizes["B"], sizes["n"], N) or S <= N:
+            raise ShapeError(f"a grammar needs sentences, nonterminals and preterminals, got sizes {sizes}.")
+        B, n, device = sizes["B"], sizes["n"], tensors["log_root"].device
+        self.backend = backend if backend != "auto" else "kernel" if device.type == "cpu" else "torch"
+        if self.backend == "kernel" and device.type != "cpu":
+            raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
+        counts = check_lengths(_host(lengths), B, n)
+        self.lengths = torch.as_tensor(counts, device=device)
+        valid = {"log_terminals": np.arange(n) < counts[:, None], "log_symbols": span_mask(counts, n)}
+        for name, scores in tensors.items():
+            inside = valid.get(name)
+            check_scores(name, _host(scores.detach()), inside)
+            if inside is not None and not inside.all():
+                mask = torch.as_tensor(inside, device=device)[..., None]
+                tensors[name] = torch.where(mask, scores, 0)  # in the padding it may be anything
+        self.log_root, self.log_rules = tensors["log_root"], tensors["log_rules"]
+        self.log_terminals, self.log_symbols = tensors["log_terminals"], tensors.get("log_symbols")
+        if self.log_symbols is not None:
+            check_shape("log_symbols", self.log_symbols.shape, "B n n S", B=B, n=n, S=S)
+
+    def __repr__(self) -> str:
+        B, n, P = self.log_terminals.shape
+        return f"GrammarTree(B={B}, n={n}, N={len(self.log_root)}, P={P}, backend={self.backend!r})"
+
+    def log_partition(self) -> Tensor:
+        """log Z (B,); -inf for a sentence without any possible tree. Its gradients are the expectations."""
+        return self._log_z().to(self.log_root.dtype)
+
+    def marginals(self) -> Tensor:
+        """p(symbol over span) (B, n, n, S); sum it over symbols for the spans alone."""
+        return self._moments().symbols
+
+    def rule_counts(self) -> Tensor:
+        """Expected number of uses of each rule (B, N, S, S)."""
+        return self._moments().rules
+
+    def expectations(self) -> GrammarExpectations:
+        """log Z and all expectations in one pass."""
+        found = self._moments()
+        return found._replace(log_z=found.log_z.to(self.log_root.dtype))
+
+    def argmax(self) -> Structure:
+        """The best tree (CKY): charts (B, n, n) of symbols and scores (B,)."""
+        best = self.topk(1)
+        return Structure(best.labels[:, 0], best.scores[:, 0])
+
+    def topk(self, k: int) -> Structure:
+        """The k best trees (B, k, n, n), all different, and their scores (B, k); -1 and -inf where there are fewer."""
+        check_count("k", k)
+        trees, scores = grammar.topk(self._grammar(), k)
+        return Structure(self._tensor(trees), self._tensor(scores).to(self.log_root.dtype))
+
+    def minimum_risk(self, *, labelled: bool = False) -> Structure:
+        """The binary tree with most expected hits: charts (B, n, n) and their number (B,).
+
+        Spans count as hits, or spans with their symbols (``labelled``). The chart holds the most probable symbol of
+        each span; as a tree of the grammar it may be impossible.
+        """
+        with torch.no_grad():
+            symbols = self._moments().symbols
+        best = symbols.max(dim=3)
+        found = SpanTree(best.values if labelled else symbols.sum(dim=3), lengths=self.lengths).argmax()
+        return Structure(torch.where(found.labels >= 0, best.indices, -1), found.scores)
+
+    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
+        """n exact, independent trees (n, B, n_positions, n_positions); a seeded ``generator`` repeats them."""
+        check_count("n", n)
+        device = generator.device if generator is not None else self.log_root.device
+        seeds = torch.randint(2**62, (n, len(self.lengths)), generator=generator, device=device).cpu().numpy()
+        return self._tensor(grammar.sample(self._grammar(), seeds))
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats (B,): log Z minus the expected score."""
+        double = self._double()
+        found = double._moments()
+        check_possible(_host(found.log_z.detach()), "no entropy")
+        return (found.log_z - double._expected_score(found)).to(self.log_root.dtype)
+
+    def log_prob(self, structure: Tensor) -> Tensor:
+        """log p(y) (B,) of charts (B, n, n); -inf for what is not a tree of this grammar."""
+        log_z = self._log_z()
+        check_possible(_host(log_z.detach()), "no probabilities")
+        charts = self._check_charts(structure)
+        counts, chart, n = _host(self.lengths), _host(charts), charts.shape[1]
+        splits, good = brackets.read(chart, counts)
+        N = len(self.log_root)
+        inside = (chart >= 0) & span_mask(counts, n)
+        single = np.eye(n, dtype=bool)
+        good &= ~(inside & ((chart >= N) != single)).any(axis=(1, 2))
+        b, i, j = np.nonzero(inside & ~single & good[:, None, None])
+        r = splits[b, i, j]
+        rules = self.log_rules[tuple(torch.as_tensor(x) for x in (chart[b, i, j], chart[b, i, r], chart[b, r + 1, j]))]
+        score = self.log_root[charts[range(len(counts)), 0, self.lengths - 1].clamp(0, N - 1)].double()
+        score = score.index_add(0, torch.as_tensor(b, device=score.device), rules.double())
+        leaves = charts.diagonal(0, 1, 2)
+        terminal = self.log_terminals.gather(2, (leaves - N).clamp(min=0)[..., None])[..., 0].double()
+        words = torch.arange(n, device=leaves.device) < self.lengths[:, None]
+        score = score + terminal.masked_fill(~words, 0).sum(dim=1)
+        if self.log_symbols is not None:
+            symbol = self.log_symbols.gather(3, charts.clamp(min=0)[..., None])[..., 0].double()
+            score = score + symbol.masked_fill(~self._tensor(inside), 0).sum(dim=(1, 2))
+        return (torch.where(self._tensor(good), score, -torch.inf) - log_z).to(self.log_root.dtype)
+
+    def kl(self, other: Self) -> Tensor:
+        """KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
+        same = self.log_rules.shape == other.log_rules.shape and self.log_terminals.shape == other.log_terminals.shape
+        if not same or not torch.equal(self.lengths, other.lengths):
+            raise ShapeError(f"kl needs two distributions over the same trees, got {self} and {other}.")
+        p, q = self._double(), other._double()
+        found, log_z_other = p._moments(), q._log_z()
+        for value in (found.log_z, log_z_other):
+            check_possible(_host(value.detach()), "no divergence")
+        score = p._expected_score(found) - q._expected_score(found)
+        return (score - found.log_z + log_z_other).to(self.log_root.dtype)
+
+    def condition(self, *, allowed: Any = None, labels: Any = None) -> "GrammarTree":
+        """The distribution given evidence; the difference of the log partitions is the evidence's log probability.
+
+        Parameters
+        ----------
+        allowed : Tensor of bool (B, n, n) or (B, n, n, S), optional
+            Spans, or symbols over spans, that a tree may have.
+        labels : Tensor of int (B, n, n), optional
+            Known spans with their symbols; -1 where nothing is known. A known span forbids those that cross it.
+        """
+        B, n, P = self.log_terminals.shape
+        device, S = self.log_root.device, len(self.log_root) + P
+        mask = torch.ones(B, n, n, S, dtype=torch.bool, device=device)
+        if allowed is not None:
+            pattern = "B n n S" if torch.as_tensor(allowed).ndim == 4 else "B n n"
+            given = _mask("allowed", allowed, pattern, device, B=B, n=n, S=S)
+            mask &= given if given.ndim == 4 else given[..., None]
+        if labels is not None:
+            charts = self._check_charts(labels)
+            known = charts[..., None]
+            mask &= self._tensor(compatible(_host(charts), _host(self.lengths)))[..., None]
+            mask &= (known < 0) | (known == torch.arange(S, device=device))
+        before = self.log_terminals.new_zeros(B, n, n, S) if self.log_symbols is None else self.log_symbols
+        return self._like(log_symbols=before.masked_fill(~mask, -torch.inf))
+
+    def _like(self, **changes: Any) -> "GrammarTree":
+        names = ("log_root", "log_rules", "log_terminals", "log_symbols", "lengths", "backend")
+        return GrammarTree(**{name: changes.get(name, getattr(self, name)) for name in names})
+
+    def _inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        return self.log_root, self.log_rules, self.log_terminals, self.log_symbols
+
+    def _grammar(self) -> Grammar:
+        symbols = None if self.log_symbols is None else autograd.doubles(self.log_symbols)
+        root, rules, terminals = (autograd.doubles(x) for x in (self.log_root, self.log_rules, self.log_terminals))
+        return Grammar(root, rules, terminals, symbols, _host(self.lengths))
+
+    def _log_z(self) -> Tensor:
+        road = torch_path.grammar_log_partition if self.backend == "torch" else autograd.grammar_log_partition
+        return road(*self._inputs(), self.lengths)
+
+    def _moments(self) -> GrammarExpectations:
+        """log Z (float64) and expectations; with gradients asked for they can be differentiated."""
+        dtype = self.log_root.dtype
+        needs_graph = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in self._inputs())
+        if self.backend == "kernel" and not needs_graph:
+            found = grammar.expectations(self._grammar())
+            single = np.float32 if dtype == torch.float32 else np.float64
+            roots, rules, symbols = (
+                torch.from_numpy(x.astype(single, copy=False)) for x in (found.roots, found.rules, found.symbols)
+            )
+            return GrammarExpectations(torch.from_numpy(found.log_z), roots, rules, symbols)
+        B, n, P = self.log_terminals.shape
+        N = len(self.log_root)
+        with torch.enable_grad():
+            # One copy a sentence receives each one's own expectations as its gradient.
+            root = self.log_root.double().expand(B, N).clone()
+            each = self.log_rules.double().expand(B, *self.log_rules.shape).clone()
+            before = self.log_symbols
+            scores = root.new_zeros(B, n, n, N + P) if before is None else before.double().clone()
+            leaves = [x if x.requires_grad else x.requires_grad_() for x in (root, each, scores)]
+            log_z = torch_path.grammar_log_partition(root, each, self.log_terminals, scores, self.lengths)
+            gradients = torch.autograd.grad(log_z.sum(), leaves, create_graph=needs_graph, materialize_grads=True)
+        roots, rules, symbols = (x.to(dtype) for x in gradients)
+        return GrammarExpectations(log_z if needs_graph else log_z.detach(), roots, rules, symbols)
+
+    def _expected_score(self, found: GrammarExpectations) -> Tensor:
+        """E[score] (B,) under given expectations; -inf where they need what is impossible here."""
+        B, n, _ = self.log_terminals.shape
+        N, at = len(self.log_root), range(n)
+        score = _expectation(found.roots, self.log_root.expand(B, N))
+        score = score + _expectation(found.rules, self.log_rules.expand(B, *self.log_rules.shape))
+        score = score + _expectation(found.symbols[:, at, at, N:], self.log_terminals)
+        return score if self.log_symbols is None else score + _expectation(found.symbols, self.log_symbols)
+
+    def _double(self) -> "GrammarTree":
+        if self.log_root.dtype == torch.float64:
+            return self
+        names = ("log_root", "log_rules", "log_terminals", "log_symbols")
+        scores = {name: getattr(self, name) for name in names}
+        return self._like(**{name: None if x is None else x.double() for name, x in scores.items()})
+
+    def _tensor(self, values: Any) -> Tensor:
+        return torch.from_numpy(values).to(self.log_root.device)
+
+    def _check_charts(self, charts: Any) -> Tensor:
+        spans = self._tensor(span_mask(_host(self.lengths), self.log_terminals.shape[1]))
+        return check_charts(torch.as_tensor(charts).to(spans.device), spans, self.log_rules.shape[1])

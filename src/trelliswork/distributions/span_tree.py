@@ -1,0 +1,254 @@
+"""Distributions over binary bracketings: trees of spans, each span with a score."""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trelliswork.distributions.base import Distribution, Structure
+from trelliswork.distributions.linear_chain import _expectation, _floats, _host, _mask
+from trelliswork.distributions.tree_base import TreeExpectations, _sum_labels
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
+from trelliswork.inference.span import autograd, brackets, torch_path
+
+
+class SpanTree(Distribution):
+    r"""Binary trees over a sentence, scored by their spans.
+
+    .. math:: p(y) \propto \exp\Big(\sum_{(i, j) \in y} s(i, j)\Big)
+
+    Parameters
+    ----------
+    log_span : Tensor (B, n, n) or (B, n, n, L)
+        ``log_span[b, i, j]`` scores the span from position i to j, both included, i <= j; -inf forbids it. With a
+        fourth axis, spans have one of L labels, and each label a score of its own. Below the diagonal nothing is read.
+    lengths : Tensor of int (B,), optional
+        Positions of each sentence, 1 to n; all n by default. What stands behind them is never read.
+    allowed : Tensor of bool (B, n, n) or (B, n, n, L), optional
+        Spans that a tree may have.
+    backend : {"auto", "kernel", "torch"}
+        ``auto`` takes compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
+        the tensors' device; best trees and samples are always found on the CPU.
+
+    Notes
+    -----
+    A tree has 2n - 1 spans: every single position, the whole sentence, and each longer span is made of two neighbours.
+    Time O(n^3), memory O(n^2) a sentence, in log space and float64. Trees are given as charts (B, n, n): at [i, j]
+    stands the label of the span (0 without labels), and -1 where the tree has no such span. ``log_partition``,
+    ``marginals``, ``entropy``, ``log_prob`` and ``kl`` are differentiable. Grammars: ``GrammarTree``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> round(SpanTree(torch.zeros(1, 5, 5)).log_partition().exp().item())  # the fourth Catalan number
+    14
+    """
+
+    def __init__(self, log_span: Any, *, lengths: Any = None, allowed: Any = None, backend: str = "auto") -> None:
+        if backend not in ("auto", "kernel", "torch"):
+            raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
+        scores = _floats("log_span", log_span)
+        if scores.ndim not in (3, 4) or 0 in scores.shape:
+            raise ShapeError(
+                f"log_span must have shape (B, n, n), or (B, n, n, L) with labels, got {tuple(scores.shape)}."
+            )
+        sizes = check_shape("log_span", scores.shape[:3], "B n n")
+        B, n, device = sizes["B"], sizes["n"], scores.device
+        self.backend = backend if backend != "auto" else "kernel" if device.type == "cpu" else "torch"
+        if self.backend == "kernel" and device.type != "cpu":
+            raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
+        counts = check_lengths(_host(lengths), B, n)
+        self.lengths = torch.as_tensor(counts, device=device)
+        if not float(_host(scores.detach()).max()) < np.inf:  # nan or inf: where no span is, it does not matter
+            valid = span_mask(counts, n)
+            check_scores("log_span", _host(scores.detach()), valid)
+            on_device = torch.as_tensor(valid, device=device)
+            scores = torch.where(on_device if scores.ndim == 3 else on_device[..., None], scores, 0)
+        if allowed is not None:
+            pattern = "B n n L" if scores.ndim == 4 and torch.as_tensor(allowed).ndim == 4 else "B n n"
+            mask = _mask("allowed", allowed, pattern, device, **dict(zip("BnnL", scores.shape, strict=False)))
+            scores = scores.masked_fill(~(mask if mask.ndim == scores.ndim else mask[..., None]), -torch.inf)
+        self.log_span = scores
+        self._log_sum = scores if scores.ndim == 3 else _sum_labels(scores)
+
+    def __repr__(self) -> str:
+        labels = f", L={self.log_span.shape[3]}" if self.labelled else ""
+        return f"SpanTree(B={self.log_span.shape[0]}, n={self.log_span.shape[1]}{labels}, backend={self.backend!r})"
+
+    @property
+    def labelled(self) -> bool:
+        """True if spans have labels."""
+        return self.log_span.ndim == 4
+
+    def log_partition(self) -> Tensor:
+        """log Z (B,); -inf for a sentence without any possible tree. Its gradient is the marginals."""
+        return self._log_z().to(self.log_span.dtype)
+
+    def marginals(self) -> Tensor:
+        """p(span in the tree) (B, n, n), with labels (B, n, n, L); zero for what is no span."""
+        return self._moments()[1]
+
+    def expectations(self) -> TreeExpectations:
+        """log Z (B,) and the marginals in one pass."""
+        log_z, marginals = self._moments()
+        return TreeExpectations(log_z.to(marginals.dtype), marginals)
+
+    def argmax(self) -> Structure:
+        """The best tree (CKY): charts (B, n, n) and scores (B,)."""
+        best = self.topk(1)
+        return Structure(best.labels[:, 0], best.scores[:, 0])
+
+    def topk(self, k: int) -> Structure:
+        """The k best trees (B, k, n, n), all different, and their scores (B, k); -1 and -inf where there are fewer."""
+        check_count("k", k)
+        scores = self.log_span.detach() if self.labelled else self.log_span.detach()[..., None]
+        best = scores.topk(min(k, scores.shape[3]), dim=3)
+        ranks, values = brackets.topk(autograd.doubles(best.values), self._counts(), k)
+        B, _, n, _ = ranks.shape
+        at = np.arange(B)[:, None, None, None], np.arange(n)[:, None], np.arange(n), ranks.clip(min=0)
+        labels = np.where(ranks >= 0, _host(best.indices)[at], -1)
+        return Structure(self._tensor(labels), self._tensor(values).to(self.log_span.dtype))
+
+    def minimum_risk(self) -> Structure:
+        """The tree with most expected hits (spans, with their labels if there are any), and their number (B,)."""
+        with torch.no_grad():
+            _, marginals = self._moments()
+        hits = torch.where(torch.isneginf(self.log_span), -torch.inf, marginals.detach())
+        return type(self)(hits, lengths=self.lengths, backend=self.backend).argmax()
+
+    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
+        """n exact, independent trees (n, B, n_positions, n_positions); a seeded ``generator`` repeats them."""
+        check_count("n", n)
+        device = generator.device if generator is not None else self.log_span.device
+        seeds = torch.randint(2**62, (n, len(self.lengths)), generator=generator, device=device).cpu().numpy()
+        charts = self._tensor(brackets.sample(autograd.doubles(self._log_sum), self._counts(), seeds))
+        if not self.labelled:
+            return charts
+        sums = torch.softmax(self.log_span.detach().double(), dim=3).nan_to_num(1.0).cumsum(dim=3)
+        uniform = torch.rand(charts.shape, dtype=torch.float64, generator=generator, device=device).to(charts.device)
+        # The first label whose cumulative mass exceeds the uniform number; so never one of probability zero.
+        drawn = (sums <= (uniform * sums[..., -1])[..., None]).sum(dim=4).clamp(max=sums.shape[3] - 1)
+        return torch.where(charts >= 0, drawn, -1)
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats (B,): log Z minus the expected score."""
+        double = self._double()
+        log_z, marginals = double._moments()
+        check_possible(_host(log_z.detach()), "no entropy")
+        return (log_z - _expectation(marginals, double.log_span)).to(self.log_span.dtype)
+
+    def log_prob(self, structure: Tensor) -> Tensor:
+        """log p(y) (B,) of charts (B, n, n); -inf for what is not a binary tree."""
+        log_z = self._log_z()
+        check_possible(_host(log_z.detach()), "no probabilities")
+        charts = self._check_charts(structure)
+        _, good = brackets.read(_host(charts), self._counts())
+        inside = self._spans() & (charts >= 0)
+        scores = self.log_span if self.labelled else self.log_span[..., None]
+        score = scores.gather(3, charts.clamp(min=0)[..., None])[..., 0].double()
+        score = score.masked_fill(~inside, 0).sum(dim=(1, 2))
+        return (torch.where(self._tensor(good), score, -torch.inf) - log_z).to(self.log_span.dtype)
+
+    def kl(self, other: Self) -> Tensor:
+        """KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
+        if self.log_span.shape != other.log_span.shape or not torch.equal(self.lengths, other.lengths):
+            raise ShapeError(f"kl needs two distributions over the same trees, got {self} and {other}.")
+        p, q = self._double(), other._double()
+        log_z, marginals = p._moments()
+        log_z_other = q._log_z()
+        for value in (log_z, log_z_other):
+            check_possible(_host(value.detach()), "no divergence")
+        score = _expectation(marginals, p.log_span) - _expectation(marginals, q.log_span)
+        return (score - log_z + log_z_other).to(self.log_span.dtype)
+
+    def condition(self, *, allowed: Any = None, labels: Any = None) -> Self:
+        """The distribution given evidence; the difference of the log partitions is the evidence's log probability.
+
+        Parameters
+        ----------
+        allowed : Tensor of bool (B, n, n) or (B, n, n, L), optional
+            Spans that a tree may have.
+        labels : Tensor of int (B, n, n), optional
+            Known spans with their labels; -1 where nothing is known. A known span forbids those that cross it.
+        """
+        scores = self.log_span
+        if labels is not None:
+            charts = self._check_charts(labels)
+            mask = self._tensor(compatible(_host(charts), self._counts()))
+            known = torch.where(self._spans(), charts, -1)
+            if self.labelled:
+                label = torch.arange(scores.shape[3], device=scores.device)
+                mask = mask[..., None] & ((known[..., None] < 0) | (known[..., None] == label))
+            scores = scores.masked_fill(~mask, -torch.inf)
+        return type(self)(scores, lengths=self.lengths, allowed=allowed, backend=self.backend)
+
+    def _log_z(self) -> Tensor:
+        if self.backend == "torch":
+            return torch_path.bracket_log_partition(self._log_sum, self.lengths)
+        return autograd.bracket_log_partition(self._log_sum, self.lengths)
+
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """log Z (float64) and marginals; with gradients asked for these can be differentiated again."""
+        needs_graph = torch.is_grad_enabled() and self.log_span.requires_grad
+        if needs_graph:
+            log_z = self._log_z()
+            (marginals,) = torch.autograd.grad(log_z.sum(), self.log_span, create_graph=True, materialize_grads=True)
+            return log_z, marginals
+        with torch.enable_grad():
+            leaf = self.log_span.detach().requires_grad_()
+            log_z = type(self)(leaf, lengths=self.lengths, backend=self.backend)._log_z()
+            (marginals,) = torch.autograd.grad(log_z.sum(), leaf, materialize_grads=True)
+        return log_z.detach(), marginals
+
+    def _double(self) -> Self:
+        if self.log_span.dtype == torch.float64:
+            return self
+        return type(self)(self.log_span.double(), lengths=self.lengths, backend=self.backend)
+
+    def _tensor(self, values: Any) -> Tensor:
+        return torch.from_numpy(values).to(self.log_span.device)
+
+    def _counts(self) -> Any:
+        return _host(self.lengths)
+
+    def _spans(self) -> Tensor:
+        """True (B, n, n) for what is a span of its sentence."""
+        return self._tensor(span_mask(self._counts(), self.log_span.shape[1]))
+
+    def _check_charts(self, charts: Any) -> Tensor:
+        n_labels = self.log_span.shape[3] if self.labelled else 1
+        return check_charts(torch.as_tensor(charts).to(self.log_span.device), self._spans(), n_labels)
+
+
+def span_mask(lengths: Any, n: int) -> Any:
+    """True (B, n, n) for what is a span i..j of its sentence."""
+    at = np.arange(n)
+    return (at[:, None] <= at) & (at < lengths[:, None])[:, None, :]
+
+
+def check_charts(charts: Tensor, spans: Tensor, n_labels: int) -> Tensor:
+    """Charts (B, n, n) as int64: labels from 0 to ``n_labels`` - 1 at spans, -1 for none."""
+    B, n = spans.shape[:2]
+    check_shape("chart", charts.shape, "B n n", B=B, n=n)
+    if charts.is_floating_point() or charts.is_complex() or charts.dtype == torch.bool:
+        raise ValueRangeError(f"charts must hold integers, got {charts.dtype}.")
+    bad = ((charts < -1) | (charts >= n_labels)) & spans
+    if bad.any():
+        b, i, j = bad.nonzero()[0].tolist()
+        raise ValueRangeError(
+            f"charts must hold labels from 0 to {n_labels - 1}, or -1 for no span, got {int(charts[b, i, j])} at "
+            f"({b}, {i}, {j})."
+        )
+    return charts.long()
+
+
+def compatible(charts: Any, lengths: Any) -> Any:
+    """True (B, n, n) for spans that cross none of the known ones; a tree of such spans alone has all the known ones."""
+    mask = np.ones(charts.shape, bool)
+    known = (charts >= 0) & span_mask(lengths, charts.shape[1])
+    for b, i, j in np.argwhere(known).tolist():
+        mask[b, i + 1 : j + 1, j + 1 :] = False
+        mask[b, :i, i:j] = False
+    return mask

@@ -1,0 +1,70 @@
+"""What an experiment returns: a table of figures, and perhaps learning curves."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Cell = str | float | int | None
+Say = Callable[[str], None]  # told how far an experiment is
+
+
+@dataclass
+class Curve:
+    """One line of a picture."""
+
+    name: str
+    x: list[float]
+    y: list[float]
+
+
+@dataclass
+class Table:
+    """Figures in rows.
+
+    Attributes
+    ----------
+    title : str
+    columns : list of str
+    rows : list of lists
+        One cell a column; ``None`` where there is no figure.
+    notes : list of str
+        What must be known to read it.
+    curves : list of Curve
+    axes : (str, str)
+        What the axes of the curves are.
+    """
+
+    title: str
+    columns: list[str]
+    rows: list[list[Cell]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    axes: tuple[str, str] = ("", "")
+
+    def to_text(self) -> str:
+        """The table in Markdown, title and notes around it."""
+        cells = [[_show(cell) for cell in row] for row in [list[Cell](self.columns), *self.rows]]
+        widths = [max(len(row[k]) for row in cells) for k in range(len(self.columns))]
+        lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
+        lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
+        return "\n".join([self.title, "", *lines, *([""] if self.notes else []), *self.notes])
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for JSON."""
+        return {
+            "title": self.title,
+            "rows": [dict(zip(self.columns, row, strict=True)) for row in self.rows],
+            "notes": self.notes,
+            "curves": [vars(curve) for curve in self.curves],
+        }
+
+
+def _show(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    return (
+        f"{cell:.4g}"
+        if isinstance(cell, float) and abs(cell) < 1
+        else f"{cell:,.2f}"
+        if isinstance(cell, float)
+        else str(cell)
+    )

@@ -1,0 +1,21 @@
+r"""Factorial chains: several layers of labels over the same tokens, each a chain, tied token by token.
+
+.. math:: p(y) = \frac1Z \exp\Big(\sum_d \sum_t u^d_t(y^d_t) + \sum_d \sum_t w^d(y^d_t, y^d_{t+1})
+          + \sum_{d<e} \sum_t v^{de}(y^d_t, y^e_t)\Big)
+
+``factorial_potentials`` checks the input once. ``infer`` runs an engine by its name: ``"exact"`` (the product chain),
+``"structured_mean_field"`` (a lower bound) or ``"bp"`` (an estimate); ``decode`` finds a good labelling of all layers.
+"""
+
+from trelliswork.inference.factorial.engines import ENGINES, Beliefs, decode, infer, score
+from trelliswork.inference.factorial.potentials import FactorialPotentials, factorial_potentials
+
+__all__ = [
+    "ENGINES",
+    "Beliefs",
+    "FactorialPotentials",
+    "decode",
+    "factorial_potentials",
+    "infer",
+    "score",
+]

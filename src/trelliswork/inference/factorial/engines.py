@@ -1,0 +1,240 @@
+"""Engines of factorial chains by name, over batches of any size: groups of sequences, each on one thread."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference import threads
+from trelliswork.inference.checks import check_possible, check_shape
+from trelliswork.inference.factorial import bp, mean_field, product
+from trelliswork.inference.factorial.potentials import FactorialPotentials, Floats, Group, Integers, Pair, Tables
+from trelliswork.inference.factorial.sweeps import Options, Solution, Sums
+
+Solve = Callable[..., Solution]
+ENGINES: dict[str, tuple[Solve, str]] = {
+    "exact": (product.solve, "exact"),
+    "structured_mean_field": (mean_field.solve, mean_field.MeanField.kind),
+    "bp": (bp.solve, bp.BeliefPropagation.kind),
+}
+MAX_DECODED = 5_000  # combinations of labels whose best path is found exactly, whatever the engine
+GROUP = 64  # sequences that one call of an engine takes: few enough for the cache, many enough for Python
+
+
+@dataclass
+class Beliefs:
+    """What an engine found for a batch.
+
+    Attributes
+    ----------
+    value : ndarray (B,)
+        log Z or what stands for it; -inf for an impossible sequence.
+    kind : {"exact", "lower", "estimate"}
+        What the value is to log Z.
+    marginals : tuple of ndarray (B, T, S_d)
+        Of each layer's labels; 0 in the padding.
+    counts : tuple of ndarray (S_d, S_d), or None
+        Expected transitions of each layer, summed over positions and sequences.
+    between : dict of (d, e) to ndarray (S_d, S_e), or None
+        Expected label pairs of tied layers, summed likewise.
+    n_iter, residual : ndarray (B,)
+        Sweeps, and the largest change of a marginal in the last one.
+    converged : bool
+        True if every sequence's residual is within the tolerance.
+    """
+
+    value: NDArray[np.float64]
+    kind: str
+    marginals: tuple[Floats, ...]
+    counts: tuple[NDArray[np.float64], ...] | None
+    between: dict[Pair, NDArray[np.float64]] | None
+    n_iter: Integers
+    residual: NDArray[np.float64]
+    converged: bool
+
+
+def engine(name: str) -> Solve:
+    """The function of an engine that takes a group."""
+    if name not in ENGINES:
+        raise ValueRangeError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {name!r}.")
+    return ENGINES[name][0]
+
+
+def infer(
+    potentials: FactorialPotentials,
+    name: str = "bp",
+    *,
+    tolerance: float = 1e-6,
+    max_iter: int = 100,
+    damping: float = 0.0,
+    counts: bool = False,
+) -> Beliefs:
+    """Run an engine on a batch.
+
+    Parameters
+    ----------
+    potentials : FactorialPotentials
+    name : {"exact", "structured_mean_field", "bp"}
+    tolerance : float
+        A sequence has converged when no marginal moved by more in a sweep.
+    max_iter : int
+        Sweeps at most.
+    damping : float
+        The part of the old messages that BP keeps.
+    counts : bool
+        Also give expected transitions and label pairs.
+
+    Notes
+    -----
+    A sweep costs O(T (sum_d S_d^2 + sum of S_d S_e over tied layers)) a sequence; the exact engine
+    O(T S_1 ... S_D (S_1 + ... + S_D)).
+    """
+    options = Options(tolerance, max_iter, damping)
+    options.check()
+    solve = engine(name)
+    p, B = potentials, len(potentials.lengths)
+    value, n_iter, residual = np.empty(B), np.empty(B, np.int64), np.empty(B)
+    marginals = tuple(np.zeros_like(unary) for unary in p.log_unary)
+    groups = _groups(p)
+    found: list[Sums | None] = [None] * len(groups)
+
+    def work(start: int, stop: int) -> None:
+        for k in range(start, stop):
+            which = groups[k]
+            sums = Sums.zeros(p.tables) if counts else None
+            solution = solve(p.tables, p.group(which), options, sums, np.ones(len(which), p.tables.dtype))
+            value[which], n_iter[which], residual[which] = solution.value, solution.n_iter, solution.residual
+            for out, part in zip(marginals, solution.marginals, strict=True):
+                T, S = part.shape[1], out.shape[2]
+                out[which, :T] = part[:, :, :S] * (np.arange(T) < p.lengths[which][:, None])[:, :, None]
+            found[k] = sums
+
+    prepare(p.tables, name)
+    threads.run(work, [(k, k + 1) for k in range(len(groups))])
+    total = None
+    if counts:
+        total = Sums.zeros(p.tables)
+        for sums in found:
+            assert sums is not None
+            total.add(sums)
+    return Beliefs(
+        value,
+        ENGINES[name][1],
+        marginals,
+        None if total is None else tuple(total.transitions),
+        None if total is None else total.between,
+        n_iter,
+        residual,
+        bool((residual <= tolerance).all()),
+    )
+
+
+def prepare(tables: Tables, name: str) -> None:
+    """Build what is built once before threads ask for it."""
+    if name == "exact":
+        product.product_of(tables)
+    elif name == "bp" and tables.dtype == np.float32:
+        bp.precise(tables)
+
+
+def _groups(p: FactorialPotentials) -> list[Integers]:
+    """Sequences by falling length, cut into groups."""
+    order = np.argsort(-p.lengths, kind="stable")
+    return [order[k : k + GROUP] for k in range(0, len(order), GROUP)]
+
+
+def decode(
+    potentials: FactorialPotentials,
+    name: str = "bp",
+    *,
+    tolerance: float = 1e-6,
+    max_iter: int = 100,
+    damping: float = 0.0,
+) -> tuple[list[Integers], NDArray[np.float64]]:
+    """A labelling of all layers: the best one, or one that no change of a single layer makes better.
+
+    The best one is found by Viterbi on the product chain, if the engine is exact or there are at most 5,000
+    combinations of labels. Otherwise each layer begins with its best path given what the others say to it, and then
+    gets the best path for fixed labels of the others, layer after layer, as long as the score rises. The options are
+    those of ``infer``.
+
+    Returns
+    -------
+    labels : list of ndarray (B, T)
+        -1 in the padding.
+    scores : ndarray (B,)
+    """
+    p = potentials
+    labels = [np.full(unary.shape[:2], -1, np.int64) for unary in p.log_unary]
+    scores = np.empty(len(p.lengths))
+    groups = _groups(p)
+    solve, chosen = engine(name), Options(tolerance, max_iter, damping)
+    chosen.check()
+    if product.n_states(p.tables) <= MAX_DECODED:
+        name = "exact"
+
+    def work(start: int, stop: int) -> None:
+        for which in groups[start:stop]:
+            group = p.group(which)
+            if name == "exact":
+                found, scores[which] = product.product_of(p.tables).best(group)
+            else:
+                found, scores[which] = _climb(p.tables, group, solve(p.tables, group, chosen))
+            for out, part in zip(labels, found, strict=True):
+                out[which, : part.shape[1]] = part
+
+    prepare(p.tables, name)
+    threads.run(work, [(k, k + 1) for k in range(len(groups))])
+    check_possible(scores, "no labelling to decode")
+    return labels, scores
+
+
+def _climb(tables: Tables, group: Group, solution: Solution) -> tuple[list[Integers], NDArray[np.float64]]:
+    """Each layer's best path, then coordinate ascent on the score of all layers."""
+    labels = [
+        layer.best(group.lengths, unary)[0] for layer, unary in zip(tables.layers, solution.log_unary, strict=True)
+    ]
+    scores = _score(tables, group, labels)
+    for _ in range(20 if tables.ties else 0):
+        before = scores
+        for d, layer in enumerate(tables.layers):
+            unary = group.log_unary[d].copy()
+            S = layer.n_labels
+            for a, b in tables.ties:
+                if d in (a, b):
+                    other = np.maximum(labels[a + b - d], 0)
+                    table = tables.log_between[a, b]
+                    unary[:, :, :S] += table.T[other] if d == a else table[other]
+            labels[d] = layer.best(group.lengths, unary)[0]
+        scores = _score(tables, group, labels)
+        if not (scores > before + 1e-6 * np.abs(before)).any():
+            break
+    return labels, scores
+
+
+def score(potentials: FactorialPotentials, labels: list[Integers]) -> NDArray[np.float64]:
+    """Sum (B,) of the potentials along one labelling (B, T) a layer; what stands in the padding is not read."""
+    p = potentials
+    B, T = p.log_unary[0].shape[:2]
+    for d, (row, unary) in enumerate(zip(labels, p.log_unary, strict=True)):
+        check_shape(f"labels[{d}]", row.shape, "B T", B=B, T=T)
+        inside = row[np.arange(T) < p.lengths[:, None]]
+        if inside.min() < 0 or inside.max() >= unary.shape[2]:
+            raise ValueRangeError(f"labels[{d}] must lie between 0 and S-1={unary.shape[2] - 1}.")
+    return _score(p.tables, Group(list(p.log_unary), p.lengths), labels)
+
+
+def _score(tables: Tables, group: Group, labels: list[Integers]) -> NDArray[np.float64]:
+    B, T = labels[0].shape
+    inside = np.arange(T) < group.lengths[:, None]
+    rows, columns = np.arange(B)[:, None], np.arange(T)
+    known = [np.where(inside, row, 0) for row in labels]
+    total = np.zeros((B, T))
+    for d, row in enumerate(known):
+        total += np.where(inside, group.log_unary[d][rows, columns, row], 0)
+        total[:, 1:] += np.where(inside[:, 1:], tables.log_pairwise[d][row[:, :-1], row[:, 1:]], 0)
+    for (d, e), table in tables.log_between.items():
+        total += np.where(inside, table[known[d], known[e]], 0)
+    return total.sum(axis=1)

@@ -1,0 +1,210 @@
+"""Compiled messages between the layers of factorial chains: what one label says about another label of the same token.
+
+Rows of labels lie padded to whole vectors (``chain.layout``): -inf where they are scores, 0 where they are
+probabilities. ``chosen`` (n,) lists the sequences to work on. Tables (S_source, Sp_target) are padded with zeros.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
+from trelliswork.inference.simd import multiply_add as fma
+
+ROWS = 4  # tokens whose rows are multiplied together
+
+
+@njit(cache=True, nogil=True)
+def _product(rows, table, out):
+    """out (4, Sp_target) = rows (4, Sp_source) @ table."""
+    S, Sp, width, W = table.shape[0], table.shape[1], rows.shape[1], lanes(rows)
+    for k in range(0, Sp, W):
+        zero = spread(rows, 0.0)
+        a, b, c, d = zero, zero, zero, zero
+        at = k
+        for i in range(S):
+            right = load(table, at)
+            at += Sp
+            a = fma(spread_at(rows, i), right, a)
+            b = fma(spread_at(rows, width + i), right, b)
+            c = fma(spread_at(rows, 2 * width + i), right, c)
+            d = fma(spread_at(rows, 3 * width + i), right, d)
+        store(out, k, a)
+        store(out, Sp + k, b)
+        store(out, 2 * Sp + k, c)
+        store(out, 3 * Sp + k, d)
+
+
+@njit(cache=True, nogil=True)
+def _cavity(belief, back, at, Sp, rows, to):
+    """rows[to:to+Sp] = belief / back at flat index ``at``, divided by its largest; return the logarithm of that.
+
+    Where a message is zero so is the belief, and the cavity is taken as zero: such a label is impossible anyway.
+    """
+    W = lanes(rows)
+    # Only zeros lie below: messages have a floor, or count as zero.
+    least = rows.dtype.type(1e-37 if rows.itemsize == 4 else 1e-300)
+    flat, source, message = rows.reshape(-1), belief.reshape(-1), back.reshape(-1)
+    for j in range(Sp):
+        flat[to + j] = source[at + j] / max(message[at + j], least)
+    top = spread(rows, 0.0)
+    for k in range(0, Sp, W):
+        top = maximum(load(rows, to + k), top)
+    best = largest(top)
+    if not best > 0:
+        return -np.inf
+    by = spread(rows, 1 / best)
+    for k in range(0, Sp, W):
+        store(rows, to + k, multiply(load(rows, to + k), by))
+    return math.log(best)
+
+
+@njit(cache=True, nogil=True)
+def mean_messages(chosen, lengths, marginals, table, log_message):
+    """log_message (B, T, Sp_target) += marginals (B, T, Sp_source) @ table: the expected score of the pair."""
+    T, Sp, width, W = marginals.shape[1], table.shape[1], marginals.shape[2], lanes(marginals)
+    rows = np.zeros((ROWS, width), marginals.dtype)
+    out = np.empty((ROWS, Sp), marginals.dtype)
+    for b in chosen:
+        for t in range(0, lengths[b], ROWS):
+            n = min(ROWS, lengths[b] - t)
+            rows[:n] = marginals[b, t : t + n]
+            _product(rows, table, out)
+            for r in range(n):
+                to = (b * T + t + r) * Sp
+                for k in range(0, Sp, W):
+                    store(log_message, to + k, add(load(log_message, to + k), load(out, r * Sp + k)))
+
+
+@njit(cache=True, nogil=True)
+def belief_messages(chosen, lengths, marginals, back, table, floor, damping, message):
+    """Fill message (B, T, Sp_target), largest entry 1: sum over the source of cavity times exp(score).
+
+    ``back`` (B, T, Sp_source) is what the source has heard from the target: it is divided out. ``floor`` is the least
+    value (0 if pairs may be impossible); ``damping`` the part that is kept of what ``message`` held.
+    """
+    T, Sp, width, W = marginals.shape[1], table.shape[1], marginals.shape[2], lanes(marginals)
+    rows = np.zeros((ROWS, width), marginals.dtype)
+    out = np.empty((ROWS, Sp), marginals.dtype)
+    keep = spread(rows, damping)
+    low = spread(rows, floor)
+    for b in chosen:
+        for t in range(0, lengths[b], ROWS):
+            n = min(ROWS, lengths[b] - t)
+            for r in range(n):
+                _cavity(marginals, back, (b * T + t + r) * width, width, rows, r * width)
+            _product(rows, table, out)
+            for r in range(n):
+                top = spread(rows, 0.0)
+                for k in range(0, Sp, W):
+                    top = maximum(load(out, r * Sp + k), top)
+                best = largest(top)
+                by = spread(rows, (1 - damping) / best if best > 0 else best)
+                to = (b * T + t + r) * Sp
+                for k in range(0, Sp, W):
+                    fresh = multiply(load(out, r * Sp + k), by)
+                    if damping > 0:
+                        fresh = fma(keep, load(message, to + k), fresh)
+                    store(message, to + k, maximum(fresh, low))
+
+
+@njit(cache=True, nogil=True)
+def add_logarithms(chosen, lengths, message, n_labels, log_message):
+    """log_message (B, T, Sp) += log(message); -inf for 0."""
+    for b in chosen:
+        for t in range(lengths[b]):
+            source, to = message[b, t], log_message[b, t]
+            for j in range(n_labels):
+                to[j] += math.log(source[j]) if source[j] > 0 else -np.inf
+
+
+@njit(cache=True, nogil=True)
+def add_scores(chosen, lengths, log_unary, log_message, out):
+    """Out = log_unary + log_message, (B, T, Sp) each."""
+    T, Sp, W = out.shape[1], out.shape[2], lanes(out)
+    for b in chosen:
+        at = b * T * Sp
+        for k in range(at, at + lengths[b] * Sp, W):
+            store(out, k, add(load(log_unary, k), load(log_message, k)))
+
+
+@njit(cache=True, nogil=True)
+def settle(chosen, lengths, fresh, marginals, residual):
+    """Copy fresh to marginals, (B, T, Sp); raise residual (B,) to the largest change."""
+    for b in chosen:
+        most = residual[b]
+        for t in range(lengths[b]):
+            new, old = fresh[b, t], marginals[b, t]
+            for j in range(new.size):
+                change = abs(new[j] - old[j])
+                most = change if change > most else most
+                old[j] = new[j]
+        residual[b] = most
+
+
+@njit(cache=True, nogil=True)
+def add_inner(chosen, lengths, left, right, sign, value):
+    """Value (B,) += sign * sum of left * right, (B, T, Sp) each; 0 times anything is 0."""
+    for b in chosen:
+        mass = 0.0
+        for t in range(lengths[b]):
+            a, c = left[b, t], right[b, t]
+            for j in range(a.size):
+                if a[j] != 0:
+                    mass += a[j] * c[j]
+        value[b] += sign * mass
+
+
+@njit(cache=True, nogil=True)
+def _add_outer(left, at, right, to, weight, out):
+    """Out (S, Sp_right) += weight * left[at : at + S] x right[to : to + Sp_right]."""
+    S, Sp, W = out.shape[0], out.shape[1], lanes(out)
+    flat = left.reshape(-1)
+    for i in range(S):
+        x = flat[at + i]
+        if x > 0:
+            by = spread(out, weight * x)
+            for k in range(0, Sp, W):
+                store(out, i * Sp + k, fma(by, load(right, to + k), load(out, i * Sp + k)))
+
+
+@njit(cache=True, nogil=True)
+def mean_pairs(chosen, lengths, weight, left, right, sums, counts):
+    """counts (S_left, Sp_right) float64 += weight * sum over tokens of left x right; ``sums`` is a float scratch."""
+    T, width, Sp = left.shape[1], left.shape[2], right.shape[2]
+    for b in chosen:
+        sums[:] = 0
+        for t in range(lengths[b]):
+            _add_outer(left, (b * T + t) * width, right, (b * T + t) * Sp, weight[b], sums)
+        counts += sums
+
+
+@njit(cache=True, nogil=True)
+def belief_pairs(chosen, lengths, weight, left, to_left, right, to_right, table, sums, value, counts):
+    """Value (B,) += log Z of each token's pair factor; counts (S_left, Sp_right) += weight * pair beliefs / table.
+
+    ``left`` and ``right`` are the layers' beliefs, ``to_left`` and ``to_right`` the messages that they have heard from
+    each other. ``counts`` may have an empty axis 0: not wanted.
+    """
+    T, width, Sp, W = left.shape[1], left.shape[2], right.shape[2], lanes(right)
+    one, other = np.zeros((ROWS, width), left.dtype), np.zeros((1, Sp), left.dtype)
+    out = np.empty((ROWS, Sp), left.dtype)
+    for b in chosen:
+        sums[:] = 0
+        for t in range(0, lengths[b], ROWS):
+            n = min(ROWS, lengths[b] - t)
+            for r in range(n):
+                value[b] += _cavity(left, to_left, (b * T + t + r) * width, width, one, r * width)
+            _product(one, table, out)
+            for r in range(n):
+                value[b] += _cavity(right, to_right, (b * T + t + r) * Sp, Sp, other, 0)
+                mass = spread(out, 0.0)
+                for k in range(0, Sp, W):
+                    mass = fma(load(out, r * Sp + k), load(other, k), mass)
+                z = total(mass)
+                value[b] += math.log(z) if z > 0 else -np.inf
+                if counts.shape[0] and z > 0:
+                    _add_outer(one, r * width, other, 0, weight[b] / z, sums)
+        if counts.shape[0]:
+            counts += sums

@@ -1,0 +1,55 @@
+"""The value of an engine as a torch function: its gradient in the log-potentials is the beliefs.
+
+This is so for log Z itself, and for Bethe's, mean-field and TRW values at a fixed point, where their derivatives in
+messages or beliefs vanish. Beliefs are constants here; `unrolled` differentiates them too.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from trelliswork.inference.graph.result import Result
+from trelliswork.inference.graph.wiring import Wiring
+
+
+def log_partition(wiring: Wiring, result: Result, log_unary: Tensor, log_tables: Sequence[Tensor]) -> Tensor:
+    """``result.log_z`` (B,) as a function of the tensors that ``wiring`` was made of.
+
+    Parameters
+    ----------
+    wiring : Wiring
+    result : Result
+        Of an engine on ``wiring``.
+    log_unary : Tensor (B, N)
+        Float64, as ``wiring.log_unary``.
+    log_tables : sequence of Tensor (1 or B, U, s1, .., sk)
+        One for each group of ``wiring``. Parameters of structured factors are constants.
+    """
+    return _Value.apply(wiring, result, log_unary, *log_tables)
+
+
+class _Value(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, wiring: Wiring, result: Result, log_unary: Tensor, *log_tables: Tensor) -> Tensor:
+        ctx.wiring, ctx.result = wiring, result
+        return torch.from_numpy(result.log_z.copy())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        wiring, result = ctx.wiring, ctx.result
+        unary = grad[:, None] * torch.from_numpy(result.marginals) if ctx.needs_input_grad[2] else None
+        tables: list[Tensor | None] = [None] * len(wiring.groups)
+        for g, group in enumerate(wiring.groups):
+            if not ctx.needs_input_grad[3 + g]:
+                continue
+            beliefs = torch.from_numpy(result.factor_marginals[g])  # (B, F, s1, .., sk)
+            weighted = grad.reshape(-1, *[1] * (beliefs.ndim - 1)) * beliefs
+            if len(group.log_tables) == 1:
+                weighted = weighted.sum(dim=0, keepdim=True)
+            total = torch.zeros(group.log_tables.shape, dtype=torch.float64)
+            tables[g] = total.index_add_(1, torch.from_numpy(group.which), weighted)
+        return None, None, unary, *tables

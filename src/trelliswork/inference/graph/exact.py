@@ -1,0 +1,309 @@
+r"""Exact inference in factor graphs: variables are eliminated one by one, a junction tree without a name.
+
+Eliminating v from the product of the factors that touch it leaves a message over the neighbours N it then has:
+
+.. math:: m_v(x_N) = \log \sum_{x_v} \exp \Big( u_v(x_v) + \sum_f \theta_f(x_f) + \sum_{w} m_w \Big)
+
+On the way back p(x_v, x_N) = p(x_v | x_N) p(x_N) gives all marginals, the best states, or exact draws.
+Lauritzen and Spiegelhalter (1988); Koller and Friedman (2009), chapters 9 and 10.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from trelliswork.errors import ImpossibleError, ShapeError
+from trelliswork.inference import threads
+from trelliswork.inference.checks import check_count
+from trelliswork.inference.graph import exact_kernels as kernels
+from trelliswork.inference.graph.elimination import elimination_order
+from trelliswork.inference.graph.flat import Flat, flatten, split_entries, tidy
+from trelliswork.inference.graph.result import Result
+from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
+
+MAX_SIZE = 1 << 26  # entries: half a gigabyte
+_SHARED = 1 << 22  # entries up to which each thread has tables of its own
+_EXP = 10  # multiplications that an entry costs
+
+
+class Plan(NamedTuple):
+    """Cliques in the order of elimination, as compiled code reads them; see `plan`.
+
+    Clique i eliminates ``variable[i]``, whose first unary score is ``unary[i]``. Its axes are
+    ``axis_ptr[i]:axis_ptr[i+1]`` of ``variables`` and ``sizes``, its table is ``table_ptr[i]:table_ptr[i+1]``, and its
+    message begins at ``message_ptr[i]``. What is added to its table are the inputs ``input_ptr[i]:input_ptr[i+1]``:
+    tables of factors (``factor`` >= 0, at ``base + b * step``) or messages (-1, at ``base``), with one stride an axis
+    from ``stride_ptr`` on. ``place`` is where a factor's marginals go. ``lowest`` is the state of a variable fixed by
+    evidence, else 0.
+    """
+
+    variable: Integers
+    unary: Integers
+    axis_ptr: Integers
+    variables: Integers
+    sizes: Integers
+    table_ptr: Integers
+    message_ptr: Integers
+    input_ptr: Integers
+    factor: Integers
+    base: Integers
+    step: Integers
+    place: Integers
+    stride_ptr: Integers
+    strides: Integers
+    lowest: Integers
+
+
+def plan(wiring: Wiring, *, max_size: int = MAX_SIZE) -> Plan:
+    """Choose the order of elimination (min-fill) and lay out the cliques.
+
+    A variable with one allowed state, the same in all graphs of the batch, costs nothing: it is no axis of any table.
+
+    Raises
+    ------
+    ValueRangeError
+        If the tables would have more than ``max_size`` entries together; the message names the largest. Or if a
+        structured factor is too large for a table.
+
+    Notes
+    -----
+    Forests with n factors take O(n log n); others depend on the treewidth.
+    """
+    check_count("max_size", max_size)
+    flat = flatten(wiring, max_table=max_size)
+    V = wiring.n_variables
+    allowed = (wiring.log_unary > -np.inf).any(axis=0)
+    counts = np.add.reduceat(allowed, wiring.offsets[:-1], dtype=np.int64) if V else np.zeros(0, np.int64)
+    fixed = counts == 1
+    lowest = np.zeros(V, np.int64)
+    if fixed.any():
+        owner = np.repeat(np.arange(V), wiring.n_states)
+        at = np.flatnonzero(allowed & fixed[owner])
+        lowest[owner[at]] = at - wiring.offsets[owner[at]]
+    is_fixed, states = fixed.tolist(), np.where(fixed, 1, wiring.n_states).tolist()
+    ptr, variables = flat.ptr.tolist(), flat.variables.tolist()
+    scopes = [variables[start:stop] for start, stop in pairwise(ptr)]
+    free = [[v for v in scope if not is_fixed[v]] for scope in scopes] if fixed.any() else scopes
+    return _lay_out(wiring, flat, lowest, states, scopes, elimination_order(states, free, max_size))
+
+
+def _lay_out(
+    wiring: Wiring,
+    flat: Flat,
+    lowest: Integers,
+    states: list[int],
+    scopes: list[list[int]],
+    cliques: list[tuple[int, ...]],
+) -> Plan:
+    """Number the tables, the messages and the inputs of the cliques."""
+    V = len(cliques)
+    when = [0] * V
+    for i, clique in enumerate(cliques):
+        when[clique[-1]] = i
+    inputs: list[list[tuple[int, int, int, int, dict[int, int]]]] = [[] for _ in range(V)]
+    shift = (lowest[flat.variables] * flat.strides).tolist() if lowest.any() else [0] * len(flat.variables)
+    base, step, ptr, moves = flat.base.tolist(), flat.step.tolist(), flat.ptr.tolist(), flat.strides.tolist()
+    place = (np.cumsum(flat.n_entries) - flat.n_entries).tolist()
+    for f, scope in enumerate(scopes):
+        start, stop = ptr[f], ptr[f + 1]
+        moved = sum(shift[start:stop])
+        first = min([when[v] for v in scope if states[v] > 1], default=when[scope[0]])
+        axes = dict(zip(scope, moves[start:stop], strict=True))
+        inputs[first].append((f, base[f] + moved, step[f], place[f] + moved, axes))
+    tables, messages = [0], [0]
+    for clique in cliques:  # a message goes to the clique of the neighbour that is eliminated next
+        rows, axes = 1, {}
+        for v in reversed(clique[:-1]):
+            axes[v] = rows
+            rows *= states[v]
+        if len(clique) > 1:
+            inputs[when[clique[-2]]].append((-1, messages[-1], 0, 0, axes))
+        tables.append(tables[-1] + rows * states[clique[-1]])
+        messages.append(messages[-1] + rows)
+    flat_inputs = [entry for row in inputs for entry in row]
+    strides = [entry[4].get(v, 0) for clique, row in zip(cliques, inputs, strict=True) for entry in row for v in clique]
+    per_input = np.repeat([len(clique) for clique in cliques], [len(row) for row in inputs])
+    columns = np.array([entry[:4] for entry in flat_inputs], np.int64).reshape(-1, 4).T.copy()
+    order = np.array([clique[-1] for clique in cliques], np.int64)
+    axes_of = np.array([v for clique in cliques for v in clique], np.int64)
+    return Plan(
+        order,
+        wiring.offsets[order] + lowest[order],
+        _ends([len(clique) for clique in cliques]),
+        axes_of,
+        np.array(states, np.int64)[axes_of],
+        np.array(tables, np.int64),
+        np.array(messages, np.int64),
+        _ends([len(row) for row in inputs]),
+        columns[0],
+        columns[1],
+        columns[2],
+        columns[3],
+        _ends(per_input),
+        np.array(strides, np.int64),
+        lowest,
+    )
+
+
+def _ends(lengths: Sequence[int] | Integers) -> Integers:
+    """Where pieces of these lengths begin, and the end of the last."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int64)
+
+
+def _over_graphs(plan: Plan, n_graphs: int, work: Callable[[int, int, Doubles, Doubles, Integers], object]) -> None:
+    """Call ``work(start, stop, table, messages, digits)`` for ranges of graphs, each with room of its own."""
+    size = int(plan.table_ptr[-1])
+
+    def piece(start: int, stop: int) -> None:
+        digits = np.zeros(1 + int(np.diff(plan.axis_ptr).max(initial=1)), np.int64)
+        work(start, stop, np.empty(size), np.empty(int(plan.message_ptr[-1])), digits)
+
+    costs = np.full(n_graphs, max(1, _EXP * size))
+    most = threads.MAX_RANGES if size <= _SHARED else 1
+    threads.run(piece, threads.cut(costs, least=threads.LEAST_WORK, most=most))
+
+
+def run(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) -> Result:
+    """Return log Z and the marginals of all variables and factors, exactly.
+
+    Parameters
+    ----------
+    wiring : Wiring
+        B graphs. A `ChainFactor` costs what its steps cost; other structured factors take part by their dense tables.
+    max_size : int
+        Entries of all clique tables together that are allowed, 8 bytes each.
+    ready : Plan, optional
+        From `plan`, made for graphs of the same shape with the same variables fixed; scores may differ.
+
+    Returns
+    -------
+    Result
+        ``kind`` "exact". Impossible graphs have log Z -inf and marginals 0.
+
+    Raises
+    ------
+    ValueRangeError
+        If the graph is too large, naming its size.
+
+    Notes
+    -----
+    Time and memory O(B sum over cliques of the size of their tables): for a tree with S states O(B V S^2).
+    """
+    wiring = tidy(wiring)
+    prepared = plan(wiring, max_size=max_size) if ready is None else ready
+    B = wiring.n_graphs
+    log_z, beliefs = _marginals(wiring, prepared, max_size, np.zeros((B, 0)))
+
+    def factor_marginals() -> tuple[Doubles, ...]:
+        entries = np.zeros((B, int(flatten(wiring, max_table=max_size).n_entries.sum())))
+        _marginals(wiring, prepared, max_size, entries)
+        return split_entries(wiring, entries)
+
+    return Result(
+        log_z=log_z,
+        kind="exact",
+        marginals=beliefs,
+        n_iter=np.ones(B, np.int64),
+        residual=np.zeros(B),
+        converged=np.ones(B, np.bool_),
+        compute_factor_marginals=factor_marginals,
+    )
+
+
+def _marginals(wiring: Wiring, prepared: Plan, max_size: int, entries: Doubles) -> tuple[Doubles, Doubles]:
+    """log Z (B,) and flat marginals (B, N); fill ``entries`` of factors, if it has columns."""
+    tables = flatten(wiring, max_table=max_size).tables
+    log_z, beliefs = np.empty(wiring.n_graphs), np.zeros_like(wiring.log_unary)
+
+    def work(start: int, stop: int, table: Doubles, messages: Doubles, digits: Integers) -> None:
+        shares = np.empty_like(messages)
+        kernels.marginals(
+            start, stop, prepared, tables, wiring.log_unary, table, messages, shares, digits, log_z, beliefs, entries
+        )
+
+    _over_graphs(prepared, wiring.n_graphs, work)
+    return log_z, beliefs
+
+
+def best(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) -> Result:
+    """Return the most probable states of each graph, exactly (max-product elimination).
+
+    Parameters are those of `run`. Ties go to the lower state.
+
+    Returns
+    -------
+    Result
+        ``assignment`` (B, V), -1 where nothing is possible; ``log_z`` is its score, ``marginals`` its indicator.
+    """
+    wiring = tidy(wiring)
+    prepared = plan(wiring, max_size=max_size) if ready is None else ready
+    B, V = wiring.n_graphs, wiring.n_variables
+    tables = flatten(wiring, max_table=max_size).tables
+    value, assignment = np.empty(B), np.zeros((B, V), np.int64)
+
+    def work(start: int, stop: int, table: Doubles, messages: Doubles, digits: Integers) -> None:
+        kernels.best(start, stop, prepared, tables, wiring.log_unary, table, messages, digits, value, assignment)
+
+    _over_graphs(prepared, B, work)
+    marginals = np.zeros_like(wiring.log_unary)
+    possible = np.flatnonzero(value > -np.inf)
+    marginals[possible[:, None], wiring.offsets[:-1] + assignment[possible]] = 1
+    return Result(
+        log_z=value,
+        kind="exact",
+        marginals=marginals,
+        n_iter=np.ones(B, np.int64),
+        residual=np.zeros(B),
+        converged=np.ones(B, np.bool_),
+        assignment=assignment,
+    )
+
+
+def sample(wiring: Wiring, uniform: Doubles, *, max_size: int = MAX_SIZE, ready: Plan | None = None) -> Integers:
+    """Draw exact, independent samples.
+
+    Parameters
+    ----------
+    wiring : Wiring
+    uniform : ndarray (n, B, V)
+        Independent uniform random numbers in [0, 1), such as ``np.random.default_rng(seed).random((n, B, V))``.
+    max_size, ready
+        As in `run`.
+
+    Returns
+    -------
+    ndarray of int (n, B, V)
+        States.
+
+    Raises
+    ------
+    ImpossibleError
+        If a graph gives every assignment probability zero.
+
+    Notes
+    -----
+    One elimination, then O(V S) a draw.
+    """
+    B, V = wiring.n_graphs, wiring.n_variables
+    uniform = np.ascontiguousarray(uniform, np.float64)
+    if uniform.ndim != 3 or uniform.shape[1:] != (B, V):
+        raise ShapeError(f"uniform must have shape (n, B, V) with B={B} and V={V}, got {uniform.shape}.")
+    wiring = tidy(wiring)
+    prepared = plan(wiring, max_size=max_size) if ready is None else ready
+    tables = flatten(wiring, max_table=max_size).tables
+    log_z, draws = np.empty(B), np.zeros((len(uniform), B, V), np.int64)
+
+    def work(start: int, stop: int, table: Doubles, messages: Doubles, digits: Integers) -> None:
+        kernels.samples(start, stop, prepared, tables, wiring.log_unary, table, messages, digits, uniform, log_z, draws)
+
+    _over_graphs(prepared, B, work)
+    bad = np.flatnonzero(log_z == -np.inf)
+    if bad.size:
+        raise ImpossibleError(
+            f"sample: every assignment of graph {bad[0]} has probability zero"
+            + (f" (and of {bad.size - 1} more)" if bad.size > 1 else "")
+            + ". Loosen the evidence or the zeros of its factors, or leave it out of the batch."
+        )
+    return draws

@@ -1,0 +1,173 @@
+"""Compiled elimination of variables in log space: tables up, marginals, best states or samples down.
+
+Clique i has a table over the neighbours of its variable and, as last axis, the variable itself: rows of a table are
+states of the neighbours. ``add`` and ``collect`` walk over a table and, beside it, over something with fewer axes.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def _add(table, sizes, source, base, strides, digits):
+    """table[x] += source[base + sum_a strides[a] x_a] for all x."""
+    k = sizes.size
+    n, move = sizes[k - 1], strides[k - 1]
+    digits[:k] = 0
+    at = base
+    for row in range(0, table.size, n):
+        for j in range(n):
+            table[row + j] += source[at + j * move]
+        a = k - 2
+        while a >= 0:
+            digits[a] += 1
+            at += strides[a]
+            if digits[a] < sizes[a]:
+                break
+            at -= strides[a] * sizes[a]
+            digits[a] = 0
+            a -= 1
+
+
+@njit(cache=True, nogil=True)
+def _collect(table, sizes, target, base, strides, digits):
+    """target[base + sum_a strides[a] x_a] += table[x] for all x."""
+    k = sizes.size
+    n, move = sizes[k - 1], strides[k - 1]
+    digits[:k] = 0
+    at = base
+    for row in range(0, table.size, n):
+        for j in range(n):
+            target[at + j * move] += table[row + j]
+        a = k - 2
+        while a >= 0:
+            digits[a] += 1
+            at += strides[a]
+            if digits[a] < sizes[a]:
+                break
+            at -= strides[a] * sizes[a]
+            digits[a] = 0
+            a -= 1
+
+
+@njit(cache=True, nogil=True)
+def _up(b, plan, tables, log_unary, best, table, messages, digits):
+    """Fill the tables, and the messages: log-sum (or, with ``best``, maximum) over each row. Return log Z.
+
+    Without ``best`` the tables end as conditional probabilities of the variable given its neighbours.
+    """
+    log_z = 0.0
+    for i in range(plan.variable.size):
+        sizes = plan.sizes[plan.axis_ptr[i] : plan.axis_ptr[i + 1]]
+        n = sizes[sizes.size - 1]
+        here = table[plan.table_ptr[i] : plan.table_ptr[i + 1]]
+        for row in range(0, here.size, n):
+            for j in range(n):
+                here[row + j] = log_unary[b, plan.unary[i] + j]
+        for e in range(plan.input_ptr[i], plan.input_ptr[i + 1]):
+            strides = plan.strides[plan.stride_ptr[e] : plan.stride_ptr[e] + sizes.size]
+            if plan.factor[e] >= 0:
+                _add(here, sizes, tables, plan.base[e] + b * plan.step[e], strides, digits)
+            else:
+                _add(here, sizes, messages, plan.base[e], strides, digits)
+        out = plan.message_ptr[i]
+        for row in range(0, here.size, n):
+            top = -np.inf
+            for j in range(row, row + n):
+                top = max(top, here[j])
+            if not best:
+                mass = 0.0
+                for j in range(row, row + n):
+                    here[j] = math.exp(here[j] - top) if top > -np.inf else 0.0
+                    mass += here[j]
+                if mass > 0:
+                    top += math.log(mass)
+                    for j in range(row, row + n):
+                        here[j] /= mass
+            messages[out] = top
+            out += 1
+        if sizes.size == 1:
+            log_z += messages[plan.message_ptr[i]]
+    return log_z
+
+
+@njit(cache=True, nogil=True)
+def marginals(start, stop, plan, tables, log_unary, table, messages, shares, digits, log_z, beliefs, entries):
+    """Fill log_z (B,), beliefs (B, N) and, where it has columns, entries (B, sum of n_entries) of the factors.
+
+    p(clique) = p(variable | neighbours) p(neighbours): nothing is divided by what may be zero.
+    """
+    for b in range(start, stop):
+        log_z[b] = _up(b, plan, tables, log_unary, False, table, messages, digits)
+        shares[:] = 0
+        for i in range(plan.variable.size - 1, -1, -1):
+            sizes = plan.sizes[plan.axis_ptr[i] : plan.axis_ptr[i + 1]]
+            n = sizes[sizes.size - 1]
+            here = table[plan.table_ptr[i] : plan.table_ptr[i + 1]]
+            if sizes.size == 1 and log_z[b] > -np.inf:
+                shares[plan.message_ptr[i]] = 1
+            for r in range(here.size // n):
+                share = shares[plan.message_ptr[i] + r]
+                for j in range(n):
+                    here[r * n + j] *= share
+                    beliefs[b, plan.unary[i] + j] += here[r * n + j]
+            for e in range(plan.input_ptr[i], plan.input_ptr[i + 1]):
+                strides = plan.strides[plan.stride_ptr[e] : plan.stride_ptr[e] + sizes.size]
+                if plan.factor[e] < 0:
+                    _collect(here, sizes, shares, plan.base[e], strides, digits)
+                elif entries.shape[1] > 0:
+                    _collect(here, sizes, entries[b], plan.place[e], strides, digits)
+
+
+@njit(cache=True, nogil=True)
+def _row(i, plan, states):
+    """Which row of clique i belongs to the states of its neighbours; fixed variables are nobody's neighbours."""
+    row = 0
+    for a in range(plan.axis_ptr[i], plan.axis_ptr[i + 1] - 1):
+        row = row * plan.sizes[a] + states[plan.variables[a]]
+    return row
+
+
+@njit(cache=True, nogil=True)
+def best(start, stop, plan, tables, log_unary, table, messages, digits, value, assignment):
+    """Fill value (B,) and assignment (B, V): the best states, -1 where nothing is possible."""
+    for b in range(start, stop):
+        value[b] = _up(b, plan, tables, log_unary, True, table, messages, digits)
+        if value[b] == -np.inf:
+            assignment[b] = -1
+            continue
+        for i in range(plan.variable.size - 1, -1, -1):
+            n = plan.sizes[plan.axis_ptr[i + 1] - 1]
+            at = plan.table_ptr[i] + _row(i, plan, assignment[b]) * n
+            top = 0
+            for j in range(1, n):
+                if table[at + j] > table[at + top]:
+                    top = j
+            assignment[b, plan.variable[i]] = plan.lowest[plan.variable[i]] + top
+
+
+@njit(cache=True, nogil=True)
+def samples(start, stop, plan, tables, log_unary, table, messages, digits, uniform, log_z, draws):
+    """Fill log_z (B,) and draws (n, B, V) from uniform numbers (n, B, V); -1 where nothing is possible."""
+    for b in range(start, stop):
+        log_z[b] = _up(b, plan, tables, log_unary, False, table, messages, digits)
+        if log_z[b] == -np.inf:
+            draws[:, b] = -1
+            continue
+        for d in range(draws.shape[0]):
+            states = draws[d, b]
+            for i in range(plan.variable.size - 1, -1, -1):
+                v = plan.variable[i]
+                n = plan.sizes[plan.axis_ptr[i + 1] - 1]
+                at = plan.table_ptr[i] + _row(i, plan, states) * n
+                left = uniform[d, b, v]
+                chosen = -1
+                for j in range(n):
+                    if table[at + j] > 0:  # rounding must not lead to an impossible state
+                        chosen = j
+                        left -= table[at + j]
+                        if left < 0:
+                            break
+                states[v] = plan.lowest[v] + chosen

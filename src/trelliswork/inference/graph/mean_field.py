@@ -1,0 +1,157 @@
+r"""Naive mean field: every variable on its own, a lower bound of log Z.
+
+.. math:: \log Z \ge E_q\Big[\sum_f \theta_f\Big] + H(q), \qquad q(x) = \prod_v q_v(x_v)
+
+Each update q_v ~ exp E[sum of the factors of v] maximises the bound over q_v, so the bound never falls.
+
+Zeros: a factor's -inf counts when q reaches it and not otherwise (0 times -inf is 0 here), so the bound is finite as
+long as q stays inside what is possible; updates never leave it. The start is what each variable would be without
+the factors; where that reaches something impossible, it is one possible assignment, found by local search.
+"""
+
+import numpy as np
+
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference import threads
+from trelliswork.inference.checks import check_count
+from trelliswork.inference.graph import mean_field_kernels as kernels
+from trelliswork.inference.graph.components import Parts, singles
+from trelliswork.inference.graph.feasible import checked_assignment, possible_assignment
+from trelliswork.inference.graph.flat import Flat, flatten, split_entries, tidy
+from trelliswork.inference.graph.result import Result
+from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
+
+_WORK = 50  # multiplications an entry costs in a run
+
+
+def run(
+    wiring: Wiring,
+    *,
+    max_iter: int = 500,
+    tolerance: float = 1e-6,
+    start: Integers | None = None,
+    noise: float = 0.01,
+    seed: int = 0,
+) -> Result:
+    """Run coordinate ascent on the mean-field bound.
+
+    Parameters
+    ----------
+    wiring : Wiring
+        B graphs. A `ChainFactor` takes part step by step; other structured factors by their dense tables, and are
+        refused when these are large.
+    max_iter : int
+        Sweeps over all variables.
+    tolerance : float
+        Stop when no belief changes by more in a sweep.
+    start : ndarray of int (B, V), optional
+        An assignment to begin from. By default q begins as the softmax of the unary scores.
+    noise : float
+        Standard deviation of what is added to the unary scores for the start, to leave symmetric points: there the
+        updates stand still though the bound can grow.
+    seed : int
+        Of the noise, and of the search for a possible assignment.
+
+    Returns
+    -------
+    Result
+        ``kind`` "lower"; ``log_z`` is the bound. ``trace`` (B, 1 + iterations) has it at the start and after each
+        sweep. Where nothing is possible it is -inf and the marginals are 0.
+
+    Raises
+    ------
+    ImpossibleError
+        If factors hold -inf, local search finds no possible assignment, and the graph is too large to know that there
+        is none.
+
+    Notes
+    -----
+    A sweep takes O(sum over factors of k times the size of the table). Graphs run in parallel.
+    """
+    wiring = tidy(wiring)
+    flat = flatten(wiring)
+    return solve(wiring, flat, singles(wiring, flat), max_iter, tolerance, start, noise, seed)
+
+
+def solve(
+    wiring: Wiring,
+    flat: Flat,
+    parts: Parts,
+    max_iter: int,
+    tolerance: float,
+    start: Integers | None,
+    noise: float,
+    seed: int,
+) -> Result:
+    """Mean field with any components; see `run`."""
+    check_count("max_iter", max_iter)
+    for name, value in (("tolerance", tolerance), ("noise", noise)):
+        if not 0 <= value < np.inf:
+            raise ValueRangeError(f"{name} must be a finite number from 0 up, got {value!r}.")
+    B, N = wiring.log_unary.shape
+    n_beliefs, n_messages = parts.size.tolist()
+    beliefs, entropy = np.zeros((B, n_beliefs)), np.zeros((B, len(parts.member_ptr) - 1))
+    trace = np.full((B, 1 + max_iter), -np.inf)
+    n_iter, residual = np.zeros(B, np.int64), np.zeros(B)
+    shape = (wiring.n_states, wiring.offsets, wiring.log_unary)
+    most_axes = int(np.diff(flat.ptr).max(initial=1))
+    ranges = threads.cut(np.full(B, 1 + _WORK * int(flat.n_entries.sum() + N)), least=threads.LEAST_WORK)
+
+    def room() -> tuple[Doubles, Integers]:
+        return np.zeros((3, max(n_beliefs, n_messages))), np.zeros((2, most_axes), np.int64)
+
+    if start is not None:
+        trace[:, 0] = _fix(wiring, parts, np.arange(B), checked_assignment(wiring, start), beliefs, entropy)
+    else:
+        jitter, bounds = noise * np.random.default_rng(seed).normal(size=N), np.zeros(B)
+
+        def begin(first: int, last: int) -> None:
+            kernels.begin(first, last, flat, parts, *shape, jitter, *room(), beliefs, entropy, bounds)
+
+        threads.run(begin, ranges)
+        stuck = np.flatnonzero(bounds == -np.inf)
+        if stuck.size:
+            found = possible_assignment(wiring, flat, stuck, seed=seed)
+            bounds[stuck] = _fix(wiring, parts, stuck, found, beliefs, entropy)
+        trace[:, 0] = bounds
+
+    def climb(first: int, last: int) -> None:
+        kernels.solve(
+            first, last, flat, parts, *shape, tolerance, *room(), beliefs, entropy, trace, n_iter, residual
+        )  # fmt: skip
+
+    threads.run(climb, ranges)
+    beliefs[trace[:, 0] == -np.inf] = 0
+
+    def factor_marginals() -> tuple[Doubles, ...]:
+        entries = np.zeros((B, int(flat.n_entries.sum())))
+        digits, place = np.zeros((2, most_axes), np.int64)
+        kernels.factor_beliefs(0, B, flat, parts, wiring.n_states, beliefs, digits, place, entries)
+        return split_entries(wiring, entries)
+
+    last = int(n_iter.max(initial=0))
+    return Result(
+        log_z=trace[:, last].copy(),
+        kind="lower",
+        marginals=beliefs[:, :N].copy(),
+        n_iter=n_iter,
+        residual=residual,
+        converged=residual <= tolerance,
+        compute_factor_marginals=factor_marginals,
+        trace=trace[:, : last + 1].copy(),
+    )
+
+
+def _fix(
+    wiring: Wiring, parts: Parts, graphs: Integers, assignment: Integers, beliefs: Doubles, entropy: Doubles
+) -> Doubles:
+    """Put all belief of ``graphs`` (n,) on one assignment (n, V) each; return its score (n,), -inf where it is -1."""
+    states = np.maximum(assignment, 0)
+    beliefs[graphs], entropy[graphs] = 0, 0
+    beliefs[graphs[:, None], wiring.offsets[:-1] + states] = 1
+    child = np.flatnonzero(parts.parent >= 0)
+    at = parts.edge[child] + states[:, parts.parent[child]] * wiring.n_states[child] + states[:, child]
+    beliefs[graphs[:, None], at] = 1
+    everyone = np.zeros((wiring.n_graphs, wiring.n_variables), np.int64)
+    everyone[graphs] = states
+    return np.where((assignment >= 0).all(axis=1), wiring.score(everyone)[graphs], -np.inf)

@@ -1,0 +1,98 @@
+"""How often an edge appears in the spanning trees of a graph: the weights of tree-reweighted belief propagation."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components, maximum_flow, minimum_spanning_tree
+
+from trelliswork.inference.graph.wiring import Doubles, Integers
+
+_DENSE = 1000  # variables of a connected part up to which the matrix-tree theorem is used
+CHECKED = 1000  # edges up to which given weights are checked
+_TREES = 10  # spanning trees that are drawn at least
+
+
+def uniform_weights(n_variables: int, ends: Integers, seed: int = 0) -> Doubles:
+    """Share of all spanning trees (forests, if there are several parts) that hold each edge (E,).
+
+    By the matrix-tree theorem: the effective resistance of the edge, each edge being a unit resistor. Parts of more
+    than 1,000 variables take trees drawn as in `sampled_weights`: O(n^3) would be slow.
+    """
+    weights = np.ones(len(ends))
+    n_parts, part = _parts(n_variables, ends)
+    sizes = np.bincount(part, minlength=n_parts)
+    edge_part = part[ends[:, 0]] if len(ends) else np.zeros(0, np.int64)
+    n_edges = np.bincount(edge_part, minlength=n_parts)
+    loopy = n_edges >= sizes  # a tree has one edge less than variables, and each has weight 1
+    small = loopy & (sizes <= _DENSE)
+    for p in np.flatnonzero(small).tolist():
+        here = np.flatnonzero(edge_part == p)
+        names, local = np.unique(ends[here], return_inverse=True)
+        local = local.reshape(-1, 2)
+        n = len(names)
+        laplacian = np.full((n, n), 1 / n)  # J/n makes it invertible and leaves resistances as they are
+        np.add.at(laplacian, (local, local), 1)
+        laplacian[local[:, 0], local[:, 1]] -= 1
+        laplacian[local[:, 1], local[:, 0]] -= 1
+        inverse = np.linalg.inv(laplacian)
+        u, v = local.T
+        weights[here] = inverse[u, u] + inverse[v, v] - 2 * inverse[u, v]
+    large = np.flatnonzero((loopy & ~small)[edge_part])
+    if large.size:
+        weights[large] = sampled_weights(n_variables, ends[large], seed)
+    return np.clip(weights, np.finfo(float).tiny, 1)
+
+
+def sampled_weights(n_variables: int, ends: Integers, seed: int = 0) -> Doubles:
+    """Average of random spanning forests (E,), drawn until each edge was in one; edges used little come first."""
+    rng = np.random.default_rng(seed)
+    used = np.zeros(len(ends))
+    n = 0
+    while len(ends) and (n < _TREES or not used.all()):
+        used += spanning_forest(n_variables, ends, -used - rng.random(len(ends)))
+        n += 1
+    return used / max(n, 1)
+
+
+def spanning_forest(n_variables: int, ends: Integers, values: Doubles) -> NDArray[np.bool_]:
+    """Edges (E,) of a spanning forest with the largest sum of ``values`` (E,); time O(E log E)."""
+    costs = values.max(initial=0) - values + 1  # positive: zeros would be no edges
+    graph = csr_array(coo_array((costs, (ends[:, 0], ends[:, 1])), shape=(n_variables, n_variables)))
+    tree = coo_array(minimum_spanning_tree(graph))
+    keys = ends[:, 0] * n_variables + ends[:, 1]
+    return np.isin(keys, tree.row.astype(np.int64) * n_variables + tree.col)
+
+
+def excess(n_variables: int, ends: Integers, weights: Doubles) -> float:
+    r"""By how much weights (E,) miss being those of spanning forests: 0, up to rounding of 1e-6 an edge, if they are.
+
+    They are if the edges inside every set S of variables weigh at most \|S\| - 1 (Edmonds). The largest violation among
+    sets that hold one given variable is a minimum cut: edges pay their weight, and each needs both its ends, at 1 each.
+
+    Notes
+    -----
+    One maximum flow for each variable; for at most `CHECKED` edges, so that whole numbers of 32 bits suffice.
+    """
+    E, unit = len(ends), 1_000_000
+    names, local = np.unique(ends, return_inverse=True)
+    local = local.reshape(-1, 2) + E + 1  # nodes: 0 the source, 1..E edges, then variables, then the sink
+    sink = E + 1 + len(names)
+    edge = np.arange(1, E + 1)
+    rows = np.concatenate([np.zeros(E, np.int64), edge, edge, np.arange(E + 1, sink)])
+    columns = np.concatenate([edge, local[:, 0], local[:, 1], np.full(len(names), sink)])
+    pay = np.floor(weights * unit).astype(np.int32)
+    worst = 0
+    for free in range(len(names)):
+        cost = np.full(len(names), unit, np.int32)
+        cost[free] = 0
+        capacity = np.concatenate([pay, pay, pay, cost])
+        graph = csr_array(coo_array((capacity, (rows, columns)), shape=(sink + 1, sink + 1)))
+        worst = max(worst, int(pay.sum()) - maximum_flow(graph, 0, sink).flow_value)
+    return worst / unit
+
+
+def _parts(n_variables: int, ends: Integers) -> tuple[int, Integers]:
+    """Number of connected parts, and the part of each variable."""
+    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n_variables, n_variables))
+    n_parts, part = connected_components(graph, directed=False)
+    return int(n_parts), part.astype(np.int64)

@@ -1,0 +1,82 @@
+"""Preparing a graph for message passing: exponentials of tables, and the order of its nodes."""
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.simd import exponential, lanes, load, store
+
+
+@njit(cache=True, nogil=True)
+def exponentiate(start, stop, log_tables, n_rows, n_columns, transposed, weights, first, tops, lowest):
+    """weights = exp(table - its largest entry) of tables ``start:stop``, rows padded with zeros to whole vectors.
+
+    ``log_tables`` (B, U * n_rows * n_columns), ``weights`` (B, first + U * size); with ``transposed`` each table is
+    followed by its transpose, padded as well. ``tops`` (B, U) gets the largest entries, 0 for tables of -inf;
+    ``lowest`` (B, U) the smallest weight of a possible entry.
+    """
+    W = lanes(weights)
+    width = -(-n_columns // W) * W
+    height = -(-n_rows // W) * W
+    size = n_rows * width + (n_columns * height if transposed else 0)
+    for b in range(len(log_tables)):
+        source, out = log_tables[b], weights[b]
+        for u in range(start, stop):
+            at, to = u * n_rows * n_columns, first + u * size
+            top, low = -np.inf, np.inf
+            for i in range(n_rows * n_columns):
+                x = source[at + i]
+                top = max(top, x)
+                low = min(low, x if x > -np.inf else np.inf)
+            top = top if top > -np.inf else 0.0
+            tops[b, u] = top
+            for i in range(n_rows):
+                row, line = at + i * n_columns, to + i * width
+                for j in range(n_columns):
+                    out[line + j] = source[row + j] - top
+                for j in range(n_columns, width):
+                    out[line + j] = -np.inf
+                for j in range(0, width, W):
+                    store(out, line + j, exponential(load(out, line + j)))
+            lowest[b, u] = np.exp(low - top) if low < np.inf else 1.0
+            if transposed:
+                behind = to + n_rows * width
+                for j in range(n_columns):
+                    for i in range(n_rows):
+                        out[behind + j * height + i] = out[to + i * width + j]
+                    for i in range(n_rows, height):
+                        out[behind + j * height + i] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def breadth_first(var_start, edge_factor, fac_start, fac_edge, edge_variable, order):
+    """Fill ``order`` with variables v and factors V + f, breadth first; return the number of components."""
+    V = len(var_start) - 1
+    n = len(order)
+    seen = np.zeros(n, np.bool_)
+    filled = n_components = 0
+    for root in range(n):
+        if seen[root]:
+            continue
+        n_components += 1
+        seen[root] = True
+        order[filled] = root
+        at = filled
+        filled += 1
+        while at < filled:
+            node = order[at]
+            at += 1
+            if node < V:
+                for e in range(var_start[node], var_start[node + 1]):
+                    other = V + edge_factor[e]
+                    if not seen[other]:
+                        seen[other] = True
+                        order[filled] = other
+                        filled += 1
+            else:
+                for slot in range(fac_start[node - V], fac_start[node - V + 1]):
+                    other = edge_variable[fac_edge[slot]]
+                    if not seen[other]:
+                        seen[other] = True
+                        order[filled] = other
+                        filled += 1
+    return n_components

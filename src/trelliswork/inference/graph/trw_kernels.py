@@ -1,0 +1,164 @@
+"""Compiled tree-reweighted belief propagation in log space.
+
+Edge e joins the variables ``ends[e, 0]`` and ``ends[e, 1]``; its log-table for graph b is at
+``base[e] + b * step[e] + x * strides[e, 0] + y * strides[e, 1]``. The message to end i of edge e begins at
+``place[e, i]``. The edges of variable v are ``near_ptr[v]:near_ptr[v + 1]`` of ``near``, and v is end ``side`` of them.
+``edges`` is a `trw.Edges` of these arrays.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def _gather(v, edges, offsets, unary, weights, messages, own):
+    """own[x] = unary score + weighted messages to variable v."""
+    n = offsets[v + 1] - offsets[v]
+    for x in range(n):
+        own[x] = unary[offsets[v] + x]
+    for i in range(edges.near_ptr[v], edges.near_ptr[v + 1]):
+        e, at = edges.near[i], edges.place[edges.near[i], edges.side[i]]
+        for x in range(n):
+            own[x] += weights[e] * messages[at + x]
+
+
+@njit(cache=True, nogil=True)
+def _less(score, message):
+    """Return score - message; what a message forbids stays forbidden."""
+    return score - message if message > -np.inf else -np.inf
+
+
+@njit(cache=True, nogil=True)
+def _send(b, v, edges, tables, offsets, unary, weights, damping, messages, own, rest, new):
+    """Send messages from variable v along all its edges; return the largest change, as probabilities."""
+    _gather(v, edges, offsets, unary, weights, messages, own)
+    n = offsets[v + 1] - offsets[v]
+    change = 0.0
+    for i in range(edges.near_ptr[v], edges.near_ptr[v + 1]):
+        e, side = edges.near[i], edges.side[i]
+        other = edges.ends[e, 1 - side]
+        m = offsets[other + 1] - offsets[other]
+        back, out = edges.place[e, side], edges.place[e, 1 - side]
+        base = edges.base[e] + b * edges.step[e]
+        by, across = edges.strides[e, side], edges.strides[e, 1 - side]
+        scale = 1.0 / weights[e]
+        best = -np.inf
+        for x in range(n):
+            rest[x] = _less(own[x], messages[back + x])
+        for y in range(m):
+            top = -np.inf
+            for x in range(n):
+                top = max(top, rest[x] + scale * tables[base + x * by + y * across])
+            if top > -np.inf:
+                mass = 0.0
+                for x in range(n):
+                    mass += math.exp(rest[x] + scale * tables[base + x * by + y * across] - top)
+                top += math.log(mass)
+            new[y] = top
+            best = max(best, top)
+        if best > -np.inf:
+            mass = 0.0
+            for y in range(m):
+                mass += math.exp(new[y] - best)
+            best += math.log(mass)
+        for y in range(m):
+            fresh, old = (new[y] - best if best > -np.inf else -np.inf), messages[out + y]
+            change = max(change, abs(math.exp(fresh) - math.exp(old)))
+            if fresh > -np.inf and old > -np.inf:
+                fresh += damping * (old - fresh)
+            messages[out + y] = fresh
+    return change
+
+
+@njit(cache=True, nogil=True)
+def solve(
+    start, stop, edges, tables, offsets, log_unary, weights, damping, tolerance, max_iter, room, messages, n_iter,
+    residual,
+):  # fmt: skip
+    """Sweep forth and back over the variables until no message changes by more than ``tolerance``."""
+    V = offsets.size - 1
+    own, rest, new = room[0], room[1], room[2]
+    for b in range(start, stop):
+        n_iter[b] = 0
+        for _ in range(max_iter):
+            n_iter[b] += 1
+            residual[b] = 0.0
+            for i in range(2 * V):
+                v = i if i < V else 2 * V - 1 - i
+                here = messages[b]
+                change = _send(
+                    b, v, edges, tables, offsets, log_unary[b], weights[b], damping, here, own, rest, new
+                )  # fmt: skip
+                residual[b] = max(residual[b], change)
+            if residual[b] <= tolerance:
+                break
+
+
+@njit(cache=True, nogil=True)
+def finish(
+    start, stop, edges, tables, offsets, log_unary, weights, messages, scores, beliefs, entries, log_z, information
+):
+    """Fill scores and beliefs (B, N), entries (B, n) of the edges, log_z (B,) and information (B, E).
+
+    The value is sum_v (1 - sum of weights at v) log Z_v + sum_e weight_e log Z_e: its gradient by the messages vanishes
+    at a fixed point, so that it is right to second order before. Entries may be empty.
+    """
+    V, E = offsets.size - 1, edges.base.size
+    for b in range(start, stop):
+        rho, value, possible = weights[b], 0.0, True
+        for v in range(V):
+            own = scores[b, offsets[v] : offsets[v + 1]]
+            _gather(v, edges, offsets, log_unary[b], rho, messages[b], own)
+            top, mass, count = own.max(), 0.0, 1.0
+            if top == -np.inf:
+                possible = False
+                break
+            for x in range(own.size):
+                beliefs[b, offsets[v] + x] = math.exp(own[x] - top)
+                mass += beliefs[b, offsets[v] + x]
+            for x in range(own.size):
+                beliefs[b, offsets[v] + x] /= mass
+            for i in range(edges.near_ptr[v], edges.near_ptr[v + 1]):
+                count -= rho[edges.near[i]]
+            value += count * (top + math.log(mass))
+        for e in range(E if possible else 0):
+            u, v = edges.ends[e, 0], edges.ends[e, 1]
+            n, m = offsets[u + 1] - offsets[u], offsets[v + 1] - offsets[v]
+            base = edges.base[e] + b * edges.step[e]
+            top, mass = -np.inf, 0.0
+            joint, left, right = np.empty((n, m)), np.zeros(n), np.zeros(m)
+            for x in range(n):
+                for y in range(m):
+                    joint[x, y] = (
+                        _less(scores[b, offsets[u] + x], messages[b, edges.place[e, 0] + x])
+                        + _less(scores[b, offsets[v] + y], messages[b, edges.place[e, 1] + y])
+                        + tables[base + x * edges.strides[e, 0] + y * edges.strides[e, 1]] / rho[e]
+                    )
+                    top = max(top, joint[x, y])
+            if top == -np.inf:
+                possible = False
+                break
+            for x in range(n):
+                for y in range(m):
+                    joint[x, y] = math.exp(joint[x, y] - top)
+                    mass += joint[x, y]
+            value += rho[e] * (top + math.log(mass))
+            for x in range(n):
+                for y in range(m):
+                    joint[x, y] /= mass
+                    left[x] += joint[x, y]
+                    right[y] += joint[x, y]
+            information[b, e] = 0.0
+            for x in range(n):
+                for y in range(m):
+                    if joint[x, y] > 0:
+                        information[b, e] += joint[x, y] * math.log(joint[x, y] / (left[x] * right[y]))
+                    if entries.shape[1] > 0:
+                        entries[b, edges.entry[e] + x * m + y] = joint[x, y]
+        log_z[b] = value if possible else -np.inf
+        if not possible:
+            beliefs[b] = 0
+            entries[b] = 0
+            information[b] = 0

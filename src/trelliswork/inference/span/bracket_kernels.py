@@ -1,0 +1,197 @@
+"""Binary bracketings in log space, float64, one sentence at a time: right for every input.
+
+Positions are 0..n-1 and a span i..j holds both its ends. A bracketing of n positions has n spans of one position and
+n-1 longer ones, each made of two neighbours:
+
+    I[i, j] = s[i, j] + log sum_r exp(I[i, r] + I[r+1, j]),    I[i, i] = s[i, i],    log Z = I[0, n-1]
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _log_add(a, b):
+    top = max(a, b)
+    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
+
+
+@njit(cache=True, nogil=True)
+def _inside(log_span, n, chart):
+    """Fill chart (n, n) of one sentence; return log Z."""
+    for i in range(n):
+        chart[i, i] = log_span[i, i]
+    for width in range(1, n):
+        for i in range(n - width):
+            j = i + width
+            top = -np.inf
+            for r in range(i, j):
+                top = max(top, chart[i, r] + chart[r + 1, j])
+            chart[i, j] = -np.inf
+            if top > -np.inf:
+                mass = 0.0
+                for r in range(i, j):
+                    mass += math.exp(chart[i, r] + chart[r + 1, j] - top)
+                chart[i, j] = top + math.log(mass) + log_span[i, j]
+    return chart[0, n - 1]
+
+
+@njit(cache=True, nogil=True)
+def expectations(start, stop, lengths, log_span, log_z, marginals):
+    """Fill log_z (B,) and marginals (B, n, n), zeros where nothing is possible."""
+    n = log_span.shape[1]
+    chart, out = np.empty((n, n)), np.empty((n, n))
+    for b in range(start, stop):
+        n, score = lengths[b], log_span[b]
+        log_z[b] = _inside(score, n, chart)
+        marginals[b] = 0.0
+        if log_z[b] == -np.inf:
+            continue
+        out[:n, :n] = -np.inf
+        out[0, n - 1] = -log_z[b]
+        for width in range(n - 1, -1, -1):
+            for i in range(n - width):
+                j = i + width
+                if out[i, j] == -np.inf or chart[i, j] == -np.inf:
+                    continue
+                marginals[b, i, j] = math.exp(out[i, j] + chart[i, j])
+                above = out[i, j] + score[i, j]
+                for r in range(i, j):
+                    out[i, r] = _log_add(out[i, r], above + chart[r + 1, j])
+                    out[r + 1, j] = _log_add(out[r + 1, j], above + chart[i, r])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _uniform(state):
+    """A number in [0, 1); splitmix64 on ``state`` (1,) of uint64."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def sample(start, stop, lengths, log_span, seeds, log_z, charts):
+    """Draw bracketings (k, B, n, n) top down, 0 at their spans; one seed (k, B) each."""
+    n = log_span.shape[1]
+    chart, stack, state = np.empty((n, n)), np.empty((2 * n, 2), np.int64), np.empty(1, np.uint64)
+    for b in range(start, stop):
+        n, score = lengths[b], log_span[b]
+        log_z[b] = _inside(score, n, chart)
+        if log_z[b] == -np.inf:
+            continue
+        for k in range(charts.shape[0]):
+            state[0] = seeds[k, b]
+            stack[0] = 0, n - 1
+            top = 1
+            while top > 0:
+                top -= 1
+                i, j = stack[top]
+                charts[k, b, i, j] = 0
+                if i == j:
+                    continue
+                left, split = _uniform(state), -1
+                for r in range(i, j):
+                    p = math.exp(chart[i, r] + chart[r + 1, j] + score[i, j] - chart[i, j])
+                    if p > 0:
+                        split = r  # the last possible one takes what rounding leaves over
+                        left -= p
+                        if left < 0:
+                            break
+                stack[top] = i, split
+                stack[top + 1] = split + 1, j
+                top += 2
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _merge(left, right, where, values, pointers):
+    """Put the sums of two sorted lists (K,) into the sorted list ``values`` (K,), with (where, rank, rank) to each."""
+    K = values.size
+    for a in range(left.size):
+        if left[a] == -np.inf:
+            break
+        for b in range(min(right.size, K // (a + 1))):
+            value = left[a] + right[b]
+            if not value > values[K - 1]:
+                break
+            at = K - 1
+            while at > 0 and value > values[at - 1]:
+                values[at] = values[at - 1]
+                pointers[at] = pointers[at - 1]
+                at -= 1
+            values[at] = value
+            pointers[at, 0], pointers[at, 1], pointers[at, 2] = where, a, b
+
+
+@njit(cache=True, nogil=True)
+def topk(start, stop, lengths, log_span, charts, scores):
+    """The k best bracketings (B, k, n, n), holding the rank of each span's label, and scores (B, k), best first.
+
+    ``log_span`` (B, n, n, R) holds the R best labels of each span, sorted.
+    """
+    n, K = log_span.shape[1], scores.shape[1]
+    inner, value = np.empty((n, n, K)), np.empty((n, n, K))
+    to_inner, to_value = np.empty((n, n, K, 3), np.int64), np.empty((n, n, K, 3), np.int64)
+    stack = np.empty((2 * n, 3), np.int64)
+    for b in range(start, stop):
+        n, score = lengths[b], log_span[b]
+        inner[:], value[:] = -np.inf, -np.inf
+        for i in range(n):
+            inner[i, i, 0] = 0.0
+        for width in range(n):
+            for i in range(n - width):
+                j = i + width
+                for r in range(i, j):
+                    _merge(value[i, r], value[r + 1, j], r, inner[i, j], to_inner[i, j])
+                _merge(inner[i, j], score[i, j], 0, value[i, j], to_value[i, j])
+        for k in range(K):
+            scores[b, k] = value[0, n - 1, k]
+            if scores[b, k] == -np.inf:
+                break
+            stack[0] = 0, n - 1, k
+            top = 1
+            while top > 0:
+                top -= 1
+                i, j, rank = stack[top]
+                charts[b, k, i, j] = to_value[i, j, rank, 2]
+                if i < j:
+                    r, first, second = to_inner[i, j, to_value[i, j, rank, 1]]
+                    stack[top] = i, r, first
+                    stack[top + 1] = r + 1, j, second
+                    top += 2
+
+
+@njit(cache=True, nogil=True)
+def read(lengths, charts, splits, good):
+    """Read charts (B, n, n), at least 0 at the spans of a tree: splits (B, n, n); good (B,): it is a tree."""
+    n = charts.shape[1]
+    stack = np.empty((2 * n, 2), np.int64)
+    for b in range(charts.shape[0]):
+        n = lengths[b]
+        seen, top, good[b] = 0, 1, True
+        stack[0] = 0, n - 1
+        while top > 0 and good[b]:
+            top -= 1
+            i, j = stack[top]
+            seen += 1
+            if charts[b, i, j] < 0:
+                good[b] = False
+            elif i < j:
+                split = -1
+                for r in range(i, j):
+                    if charts[b, i, r] >= 0 and charts[b, r + 1, j] >= 0:
+                        split = r
+                        break
+                good[b] = split >= 0
+                splits[b, i, j] = split
+                stack[top] = i, split
+                stack[top + 1] = split + 1, j
+                top += 2
+        for i in range(n):
+            for j in range(i, n):
+                seen -= charts[b, i, j] >= 0
+        good[b] = good[b] and seen == 0

@@ -1,0 +1,249 @@
+"""Dense grammars in log space, one sentence at a time: inside-outside for every input, k best trees, samples.
+
+Recursion and names as in ``grammar``; charts (n, n, S) hold spans i..j with both ends, nonterminals first.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _log_add(a, b):
+    top = max(a, b)
+    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _reach(width, N, S):
+    """The range of symbols over spans of so many positions."""
+    return (N, S) if width == 1 else (0, N)
+
+
+@njit(cache=True, nogil=True)
+def _pair_sums(chart, i, j, N, S, sums):
+    """sums[x, y] = log sum over splits of beta(x) beta(y); -inf for pairs that cannot be."""
+    sums[:] = -np.inf
+    for r in range(i, j):
+        x0, x1 = _reach(r - i + 1, N, S)
+        y0, y1 = _reach(j - r, N, S)
+        for x in range(x0, x1):
+            if chart[i, r, x] > -np.inf:
+                for y in range(y0, y1):
+                    sums[x, y] = _log_add(sums[x, y], chart[i, r, x] + chart[r + 1, j, y])
+
+
+@njit(cache=True, nogil=True)
+def _inside(log_root, log_rules, log_terminals, log_symbols, n, chart, sums):
+    """Fill chart (n, n, S) of one sentence; return log Z."""
+    N, S = log_rules.shape[:2]
+    for i in range(n):
+        for x in range(N, S):
+            chart[i, i, x] = log_terminals[i, x - N] + log_symbols[i, i, x]
+    for width in range(2, n + 1):
+        for i in range(n + 1 - width):
+            j = i + width - 1
+            _pair_sums(chart, i, j, N, S, sums)
+            for a in range(N):
+                top = -np.inf
+                for x in range(S):
+                    for y in range(S):
+                        top = max(top, log_rules[a, x, y] + sums[x, y])
+                chart[i, j, a] = -np.inf
+                if top > -np.inf:
+                    mass = 0.0
+                    for x in range(S):
+                        for y in range(S):
+                            mass += math.exp(log_rules[a, x, y] + sums[x, y] - top)
+                    chart[i, j, a] = top + math.log(mass) + log_symbols[i, j, a]
+    log_z = -np.inf
+    if n > 1:
+        for a in range(N):
+            log_z = _log_add(log_z, log_root[a] + chart[0, n - 1, a])
+    return log_z
+
+
+@njit(cache=True, nogil=True)
+def expectations(
+    start, stop, lengths, log_root, log_rules, log_terminals, log_symbols, charts, log_z, roots, rules, symbols
+):
+    """Fill charts (B, n, n, S), log_z (B,) and, from zero, the expectations (B, N), (B, N, S, S), (B, n, n, S)."""
+    N, S = log_rules.shape[:2]
+    n = log_terminals.shape[1]
+    out, sums, by_pair = np.empty((n, n, S)), np.empty((S, S)), np.empty((S, S))
+    for b in range(start, stop):
+        n, chart = lengths[b], charts[b]
+        log_z[b] = _inside(log_root, log_rules, log_terminals[b], log_symbols[b], n, chart, sums)
+        if log_z[b] == -np.inf:
+            continue
+        out[:] = -np.inf
+        for a in range(N):
+            out[0, n - 1, a] = log_root[a] - log_z[b]
+            roots[b, a] = math.exp(out[0, n - 1, a] + chart[0, n - 1, a])
+        for width in range(n, 0, -1):
+            for i in range(n + 1 - width):
+                j = i + width - 1
+                x0, x1 = _reach(width, N, S)
+                for x in range(x0, x1):
+                    symbols[b, i, j, x] = math.exp(out[i, j, x] + chart[i, j, x])
+                if width == 1:
+                    continue
+                _pair_sums(chart, i, j, N, S, sums)
+                by_pair[:] = -np.inf
+                for a in range(N):
+                    above = out[i, j, a] + log_symbols[b, i, j, a]
+                    if above == -np.inf:
+                        continue
+                    for x in range(S):
+                        for y in range(S):
+                            if sums[x, y] > -np.inf and log_rules[a, x, y] > -np.inf:
+                                value = above + log_rules[a, x, y]
+                                by_pair[x, y] = _log_add(by_pair[x, y], value)
+                                rules[b, a, x, y] += math.exp(value + sums[x, y])
+                for r in range(i, j):
+                    x0, x1 = _reach(r - i + 1, N, S)
+                    y0, y1 = _reach(j - r, N, S)
+                    for x in range(x0, x1):
+                        for y in range(y0, y1):
+                            value = by_pair[x, y]
+                            if value > -np.inf:
+                                out[i, r, x] = _log_add(out[i, r, x], value + chart[r + 1, j, y])
+                                out[r + 1, j, y] = _log_add(out[r + 1, j, y], value + chart[i, r, x])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _uniform(state):
+    """A number in [0, 1); splitmix64 on ``state`` (1,) of uint64."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def sample(start, stop, lengths, log_root, log_rules, log_symbols, charts, log_z, seeds, trees):
+    """Draw trees (k, B, n, n), symbols at their spans, top down from inside charts (B, n, n, S)."""
+    N, S = log_rules.shape[:2]
+    n = charts.shape[1]
+    stack, state = np.empty((2 * n, 3), np.int64), np.empty(1, np.uint64)
+    for b in range(start, stop):
+        n, chart = lengths[b], charts[b]
+        for k in range(trees.shape[0]):
+            state[0] = seeds[k, b]
+            left, symbol = _uniform(state), -1
+            for a in range(N):
+                p = math.exp(log_root[a] + chart[0, n - 1, a] - log_z[b])
+                if p > 0:
+                    symbol = a  # the last possible one takes what rounding leaves over
+                    left -= p
+                    if left < 0:
+                        break
+            stack[0] = 0, n - 1, symbol
+            top = 1
+            while top > 0:
+                top -= 1
+                i, j, a = stack[top]
+                trees[k, b, i, j] = a
+                if i == j:
+                    continue
+                left = _uniform(state)
+                total = chart[i, j, a] - log_symbols[b, i, j, a]
+                split, first, second = -1, -1, -1
+                for r in range(i, j):
+                    x0, x1 = _reach(r - i + 1, N, S)
+                    y0, y1 = _reach(j - r, N, S)
+                    for x in range(x0, x1):
+                        if left < 0 and split >= 0:
+                            break
+                        for y in range(y0, y1):
+                            p = math.exp(log_rules[a, x, y] + chart[i, r, x] + chart[r + 1, j, y] - total)
+                            if p > 0:
+                                split, first, second = r, x, y
+                                left -= p
+                                if left < 0:
+                                    break
+                    if left < 0 and split >= 0:
+                        break
+                stack[top] = i, split, first
+                stack[top + 1] = split + 1, j, second
+                top += 2
+
+
+@njit(cache=True, nogil=True)
+def topk(start, stop, lengths, log_root, log_rules, log_terminals, log_symbols, trees, scores):
+    """The k best trees (B, k, n, n), symbols at their spans, and scores (B, k), best first; -1 and -inf at the end."""
+    N, S = log_rules.shape[:2]
+    n, K = log_terminals.shape[1], scores.shape[1]
+    value, pointers = np.empty((n, n, S, K)), np.empty((n, n, N, K, 5), np.int64)
+    final, origin = np.empty(K), np.empty((K, 2), np.int64)
+    stack = np.empty((2 * n, 4), np.int64)
+    for b in range(start, stop):
+        n = lengths[b]
+        value[:] = -np.inf
+        for i in range(n):
+            for x in range(N, S):
+                value[i, i, x, 0] = log_terminals[b, i, x - N] + log_symbols[b, i, i, x]
+        for width in range(2, n + 1):
+            for i in range(n + 1 - width):
+                j = i + width - 1
+                for a in range(N):
+                    here, to = value[i, j, a], pointers[i, j, a]
+                    if log_symbols[b, i, j, a] == -np.inf:
+                        continue
+                    for r in range(i, j):
+                        x0, x1 = _reach(r - i + 1, N, S)
+                        y0, y1 = _reach(j - r, N, S)
+                        for x in range(x0, x1):
+                            left = value[i, r, x, 0]
+                            if left == -np.inf:
+                                continue
+                            for y in range(y0, y1):
+                                rule = log_rules[a, x, y]
+                                if not left + value[r + 1, j, y, 0] + rule > here[K - 1]:
+                                    continue
+                                for p in range(K):
+                                    for q in range(K // (p + 1)):
+                                        score = value[i, r, x, p] + value[r + 1, j, y, q] + rule
+                                        if not score > here[K - 1]:
+                                            break
+                                        at = K - 1
+                                        while at > 0 and score > here[at - 1]:
+                                            here[at] = here[at - 1]
+                                            to[at] = to[at - 1]
+                                            at -= 1
+                                        here[at] = score
+                                        to[at, 0], to[at, 1], to[at, 2], to[at, 3], to[at, 4] = r, x, y, p, q
+                    for p in range(K):
+                        here[p] += log_symbols[b, i, j, a]
+        final[:] = -np.inf
+        if n > 1:
+            for a in range(N):
+                for p in range(K):
+                    score = log_root[a] + value[0, n - 1, a, p]
+                    if not score > final[K - 1]:
+                        break
+                    at = K - 1
+                    while at > 0 and score > final[at - 1]:
+                        final[at] = final[at - 1]
+                        origin[at] = origin[at - 1]
+                        at -= 1
+                    final[at] = score
+                    origin[at, 0], origin[at, 1] = a, p
+        for k in range(K):
+            scores[b, k] = final[k]
+            if final[k] == -np.inf:
+                break
+            stack[0] = 0, n - 1, origin[k, 0], origin[k, 1]
+            top = 1
+            while top > 0:
+                top -= 1
+                i, j, a, rank = stack[top]
+                trees[b, k, i, j] = a
+                if i < j:
+                    r, x, y, p, q = pointers[i, j, a, rank]
+                    stack[top] = i, r, x, p
+                    stack[top + 1] = r + 1, j, y, q
+                    top += 2

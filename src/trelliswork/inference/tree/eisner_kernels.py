@@ -1,0 +1,202 @@
+r"""Projective trees in probability space: Eisner's recursions, sentences in the lanes of SIMD vectors.
+
+Weights are :math:`w_{hd} = \exp(s_{hd} - c_d)`: a word has one head, so a shift :math:`c_d` a column takes nothing
+away. For nodes i < j, with :math:`C_{he}` the sum over trees with head h that reach from h to e (all its words on that
+side), and :math:`I_{hd}` the same of trees whose outermost arc is h -> d and that are open at d:
+
+.. math::
+    S_{ij} &= \sum_{i \le r < j} C_{ir} C_{j,r+1}, \quad I_{ij} = w_{ij} S_{ij}, \quad I_{ji} = w_{ji} S_{ij} \\
+    C_{ij} &= \sum_{i < r \le j} I_{ir} C_{rj}, \quad C_{ji} = \sum_{i \le r < j} I_{jr} C_{ri}, \quad Z = C_{0n}
+
+With a single root, node 0 has one arc: :math:`C_{0j} = 0` for 0 < j < n. The outside pass is the derivative of log Z,
+each number gathered by dot products, so that nothing is read, changed and written again. Every matrix is kept with its
+transpose where a sum runs down a column: all sums run over memory that lies together.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.simd import add, exponential, get, lanes, load, multiply, multiply_add, put, spread, store
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _dot(a, at, b, bt, n, zero):
+    """Sum over k < n of a[at + k] * b[bt + k], in numbers of vectors; two chains of additions, so none waits."""
+    W = lanes(a)
+    first, second = zero, zero
+    p, q = at * W, bt * W
+    for _ in range(n // 2):
+        first = multiply_add(load(a, p), load(b, q), first)
+        second = multiply_add(load(a, p + W), load(b, q + W), second)
+        p += 2 * W
+        q += 2 * W
+    if n % 2:
+        first = multiply_add(load(a, p), load(b, q), first)
+    return add(first, second)
+
+
+@njit(cache=True, nogil=True)
+def _weigh(log_arc, b, n, M, tops, lane, W, w):
+    """Fill lane ``lane`` of the log weights w (M, M, W), -inf outside the sentence; return the sum of the shifts."""
+    for d in range(M):
+        tops[d] = -np.inf
+    for h in range(n + 1):
+        for d in range(n + 1):
+            tops[d] = max(tops[d], log_arc[b, h, d] if h != d else -np.inf)
+    total = 0.0
+    for d in range(1, n + 1):
+        total += tops[d]
+        if tops[d] == -np.inf:
+            tops[d] = 0.0
+    for h in range(M):
+        put(w, h * M * W + lane, -np.inf)
+        for d in range(1, M):
+            value = log_arc[b, h, d] - tops[d] if h <= n and d <= n and h != d else -np.inf
+            put(w, (h * M + d) * W + lane, value)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _inside(M, single_root, w, C, CT, I, S, Z, zero, one):  # noqa: E741
+    """Fill the charts (M, M, W); Z[e] (M, W) is C[0, e], which a single root then takes out of the chart."""
+    W = lanes(w)
+    for i in range(M):
+        store(C, (i * M + i) * W, one)
+        store(CT, (i * M + i) * W, one)
+        store(I, (i * M + i) * W, zero)
+        store(S, (i * M + i) * W, zero)
+    for width in range(1, M):
+        for i in range(M - width):
+            j = i + width
+            s = _dot(C, i * M + i, C, j * M + i + 1, width, zero)
+            store(S, (i * M + j) * W, s)
+            store(I, (i * M + j) * W, multiply(s, load(w, (i * M + j) * W)))
+            store(I, (j * M + i) * W, multiply(s, load(w, (j * M + i) * W)))
+            right = _dot(I, i * M + i + 1, CT, j * M + i + 1, width, zero)
+            left = _dot(I, j * M + i, CT, i * M + i, width, zero)
+            if i == 0:
+                store(Z, j * W, right)
+                if single_root:
+                    right = zero
+            store(C, (i * M + j) * W, right)
+            store(CT, (j * M + i) * W, right)
+            store(C, (j * M + i) * W, left)
+            store(CT, (i * M + j) * W, left)
+
+
+@njit(cache=True, nogil=True)
+def _outside(M, single_root, w, C, CT, I, IT, seed, OC, OCT, OI, OS, zero):  # noqa: E741
+    """Fill the derivatives of log Z by C, I and S (OS, symmetric); seed[e] (M, W) is that by C[0, e]."""
+    W = lanes(w)
+    for i in range(M):
+        for array in (OC, OCT, OI, OS):
+            store(array, (i * M + i) * W, zero)
+    for width in range(M - 1, 0, -1):
+        for i in range(M - width):
+            j = i + width
+            right = zero
+            if i > 0 or not single_root:
+                right = add(
+                    _dot(OCT, j * M, IT, i * M, i, zero),
+                    _dot(OS, i * M + j + 1, CT, (j + 1) * M + j + 1, M - 1 - j, zero) if j + 1 < M else zero,
+                )
+            if i == 0:
+                right = add(right, load(seed, j * W))
+            left = add(
+                _dot(OCT, i * M + j + 1, IT, j * M + j + 1, M - 1 - j, zero),
+                _dot(OS, j * M, CT, (i - 1) * M, i, zero) if i > 0 else zero,
+            )
+            store(OC, (i * M + j) * W, right)
+            store(OCT, (j * M + i) * W, right)
+            store(OC, (j * M + i) * W, left)
+            store(OCT, (i * M + j) * W, left)
+        for i in range(M - width):
+            j = i + width
+            right = _dot(OC, i * M + j, C, j * M + j, M - j, zero)
+            left = _dot(OC, j * M, C, i * M, i + 1, zero)
+            store(OI, (i * M + j) * W, right)
+            store(OI, (j * M + i) * W, left)
+            s = multiply_add(right, load(w, (i * M + j) * W), multiply(left, load(w, (j * M + i) * W)))
+            store(OS, (i * M + j) * W, s)
+            store(OS, (j * M + i) * W, s)
+
+
+@njit(cache=True, nogil=True)
+def _turn(M, source, target):
+    """Copy the transpose of a chart (M, M, W)."""
+    W = lanes(source)
+    for i in range(M):
+        for j in range(M):
+            store(target, (j * M + i) * W, load(source, (i * M + j) * W))
+
+
+@njit(cache=True, nogil=True)
+def _sum(M, chart, total):
+    """Add all numbers of a chart (M, M, W) to a vector."""
+    W = lanes(chart)
+    for p in range(0, M * M * W, W):
+        total = add(total, load(chart, p))
+    return total
+
+
+@njit(cache=True, nogil=True)
+def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z, safe, marginals):
+    """Fill log_z (B,) and marginals (B, n+1, n+1) of sentences ``order[start:stop]``, zeros in the padding.
+
+    ``safe`` (B,) becomes False where underflow may have taken mass that counts: a product that falls below the smallest
+    normal number loses no more than that number times the derivative of log Z, which must not exceed ``limit``.
+    ``marginals`` with an empty axis 0: log Z alone, and safety is not looked at.
+    """
+    W = lanes(log_arc)
+    N = log_arc.shape[1]
+    M = 0
+    for at in range(start, stop):
+        M = max(M, lengths[order[at]] + 1)
+    wanted = marginals.shape[0] > 0
+    size = M * M * W
+    w, C, CT, I, S = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)  # noqa: E741
+    size = size if wanted else 0
+    IT, OC, OCT, OI, OS = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    Z, seed, tops = np.empty(M * W), np.empty(M * W), np.empty(M)
+    shifts, inner, outer = np.empty(W), np.empty(W), np.empty(W)
+    zero, one = spread(w, 0.0), spread(w, 1.0)
+    for first in range(start, stop, W):
+        count = min(W, stop - first)
+        M = lengths[order[first]] + 1
+        for lane in range(W):
+            b = order[first + min(lane, count - 1)]  # lanes without a sentence repeat the last one
+            shifts[lane] = _weigh(log_arc, b, lengths[b], M, tops, lane, W, w)
+        for p in range(0, M * M * W, W):
+            store(w, p, exponential(load(w, p)))
+        _inside(M, single_root, w, C, CT, I, S, Z, zero, one)
+        for k in range(M * W):
+            seed[k] = 0.0
+        for lane in range(count):
+            b = order[first + lane]
+            z = Z[lengths[b] * W + lane]
+            log_z[b] = math.log(z) + shifts[lane] if z > 0 and z < np.inf else -np.inf
+            safe[b] = z > 1e-290 and z < 1e290
+            if safe[b]:
+                seed[lengths[b] * W + lane] = 1 / z
+        if not wanted:
+            continue
+        _turn(M, I, IT)
+        _outside(M, single_root, w, C, CT, I, IT, seed, OC, OCT, OI, OS, zero)
+        # Sums of all numbers that must stay below the limit; nan if one is.
+        store(inner, 0, _sum(M, C, _sum(M, I, zero)))
+        store(outer, 0, _sum(M, OC, _sum(M, OI, _sum(M, OS, zero))))
+        for p in range(0, M * M * W, W):
+            store(OI, p, multiply(load(OI, p), load(I, p)))
+        for lane in range(count):
+            b = order[first + lane]
+            n = lengths[b]
+            if not safe[b]:
+                continue
+            safe[b] = inner[lane] / Z[n * W + lane] < limit and outer[lane] < limit
+            if n + 1 < N:
+                marginals[b] = 0.0
+            for h in range(n + 1):
+                for d in range(n + 1):
+                    marginals[b, h, d] = min(get(OI, (h * M + d) * W + lane), 1.0)

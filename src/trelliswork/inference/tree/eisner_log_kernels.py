@@ -1,0 +1,163 @@
+"""Projective trees in log space, float64, one sentence at a time: right for every input.
+
+The recursions and the names are those of ``eisner_kernels``. Used where probability space underflows, and for samples.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _log_dot(a, b, n):
+    """log sum over k < n of exp(a[k] + b[k])."""
+    top = -np.inf
+    for k in range(n):
+        top = max(top, a[k] + b[k])
+    if top == -np.inf:
+        return top
+    mass = 0.0
+    for k in range(n):
+        mass += math.exp(a[k] + b[k] - top)
+    return top + math.log(mass)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _log_add(a, b):
+    top = max(a, b)
+    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
+
+
+@njit(cache=True, nogil=True)
+def _inside(log_arc, n, single_root, C, I):  # noqa: E741
+    """Fill the charts (n+1, n+1) of one sentence; return log Z. A single root leaves -inf in C[0, j], 0 < j < n."""
+    for i in range(n + 1):
+        C[i, i], I[i, i] = 0.0, -np.inf
+    for width in range(1, n + 1):
+        for i in range(n + 1 - width):
+            j = i + width
+            s = _log_dot(C[i, i:], C[j, i + 1 :], width)
+            I[i, j] = s + log_arc[i, j]
+            I[j, i] = s + log_arc[j, i] if i > 0 else -np.inf
+            C[i, j] = _log_dot(I[i, i + 1 :], C[i + 1 :, j], width)
+            C[j, i] = _log_dot(I[j, i:], C[i:, i], width)
+            if i == 0 and single_root and j < n:
+                C[i, j] = -np.inf
+    return C[0, n]
+
+
+@njit(cache=True, nogil=True)
+def _outside(log_arc, n, single_root, C, I, OC, OI, OS):  # noqa: E741
+    """Fill the logarithms of the derivatives of Z by C, I and S (OS, symmetric)."""
+    for i in range(n + 1):
+        OC[i, i], OI[i, i], OS[i, i] = -np.inf, -np.inf, -np.inf
+    for width in range(n, 0, -1):
+        for i in range(n + 1 - width):
+            j = i + width
+            OC[i, j] = -np.inf
+            if i > 0 or not single_root:
+                OC[i, j] = _log_dot(OC[:i, j], I[:i, i], i)
+                if j < n:
+                    OC[i, j] = _log_add(OC[i, j], _log_dot(OS[i, j + 1 :], C[j + 1 :, j + 1], n - j))
+            if width == n:
+                OC[i, j] = 0.0
+            OC[j, i] = _log_dot(OC[j + 1 :, i], I[j + 1 :, j], n - j)
+            if i > 0:
+                OC[j, i] = _log_add(OC[j, i], _log_dot(OS[j], C[:, i - 1], i))
+        for i in range(n + 1 - width):
+            j = i + width
+            OI[i, j] = _log_dot(OC[i, j:], C[j, j:], n + 1 - j)
+            OI[j, i] = _log_dot(OC[j], C[i], i + 1)
+            OS[i, j] = OI[i, j] + log_arc[i, j]
+            if i > 0:
+                OS[i, j] = _log_add(OS[i, j], OI[j, i] + log_arc[j, i])
+            OS[j, i] = OS[i, j]
+
+
+@njit(cache=True, nogil=True)
+def expectations(start, stop, order, lengths, log_arc, single_root, log_z, marginals):
+    """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where nothing is possible; an empty axis 0: log Z alone."""
+    N = log_arc.shape[1]
+    C, I, OC = np.empty((N, N)), np.empty((N, N)), np.empty((N, N))  # noqa: E741
+    OI, OS = np.empty((N, N)), np.empty((N, N))
+    for at in range(start, stop):
+        b = order[at]
+        n = lengths[b]
+        z = _inside(log_arc[b], n, single_root, C, I)
+        log_z[b] = z
+        if marginals.shape[0] == 0:
+            continue
+        marginals[b] = 0.0
+        if z == -np.inf:
+            continue
+        _outside(log_arc[b], n, single_root, C, I, OC, OI, OS)
+        for h in range(n + 1):
+            for d in range(1, n + 1):
+                if h != d:
+                    marginals[b, h, d] = min(math.exp(OI[h, d] + I[h, d] - z), 1.0)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _draw(a, b, n, state):
+    """The index k < n with probability proportional to exp(a[k] + b[k]); ``state`` is the generator's."""
+    total = _log_dot(a, b, n)
+    left = _uniform(state)
+    chosen = -1
+    for k in range(n):
+        p = math.exp(a[k] + b[k] - total)
+        if p > 0:
+            chosen = k  # the last possible one takes what rounding leaves over
+            left -= p
+            if left < 0:
+                break
+    return chosen
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _uniform(state):
+    """A number in [0, 1); splitmix64 on ``state`` (1,) of uint64."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def sample(start, stop, order, lengths, log_arc, single_root, seeds, log_z, heads):
+    """Draw heads (k, B, n) top down, from the whole to its parts; one seed (k, B) a tree."""
+    N = log_arc.shape[1]
+    C, I = np.empty((N, N)), np.empty((N, N))  # noqa: E741
+    stack = np.empty((2 * N, 3), np.int64)
+    state = np.empty(1, np.uint64)
+    for at in range(start, stop):
+        b = order[at]
+        n = lengths[b]
+        log_z[b] = _inside(log_arc[b], n, single_root, C, I)
+        if log_z[b] == -np.inf:
+            continue
+        for k in range(heads.shape[0]):
+            state[0] = seeds[k, b]
+            stack[0] = 0, n, 1
+            top = 1
+            while top > 0:
+                top -= 1
+                h, e, closed = stack[top]
+                i, j = min(h, e), max(h, e)
+                if h == e:
+                    continue
+                if closed:
+                    if h < e:
+                        r = i + 1 + _draw(I[i, i + 1 :], C[i + 1 :, j], j - i, state)
+                    else:
+                        r = i + _draw(I[j, i:], C[i:, i], j - i, state)
+                    stack[top] = h, r, 0
+                    stack[top + 1] = r, e, 1
+                else:
+                    heads[k, b, e - 1] = h
+                    r = i + _draw(C[i, i:], C[j, i + 1 :], j - i, state)
+                    stack[top] = i, r, 1
+                    stack[top + 1] = j, r + 1, 1
+                top += 2

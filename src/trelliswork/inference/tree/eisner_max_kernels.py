@@ -1,0 +1,139 @@
+"""The best and the k best projective trees, one sentence at a time; charts as in ``eisner_kernels``."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
+    """Fill heads (B, n) and scores (B,): Eisner's algorithm; -inf and untouched heads where nothing is possible."""
+    N = log_arc.shape[1]
+    C, I = np.empty((N, N)), np.empty((N, N))  # noqa: E741
+    split_c, split_i = np.empty((N, N), np.int64), np.empty((N, N), np.int64)
+    stack = np.empty((2 * N, 3), np.int64)
+    for at in range(start, stop):
+        b = order[at]
+        n, arc = lengths[b], log_arc[b]
+        for i in range(n + 1):
+            C[i, i], I[i, i] = 0.0, -np.inf
+        for width in range(1, n + 1):
+            for i in range(n + 1 - width):
+                j = i + width
+                value, where = -np.inf, i
+                for r in range(i, j):
+                    if C[i, r] + C[j, r + 1] > value:
+                        value, where = C[i, r] + C[j, r + 1], r
+                I[i, j], split_i[i, j] = value + arc[i, j], where
+                I[j, i], split_i[j, i] = value + arc[j, i] if i > 0 else -np.inf, where
+                value, where = -np.inf, j
+                for r in range(i + 1, j + 1):
+                    if I[i, r] + C[r, j] > value:
+                        value, where = I[i, r] + C[r, j], r
+                if i == 0 and single_root and j < n:
+                    value = -np.inf
+                C[i, j], split_c[i, j] = value, where
+                value, where = -np.inf, i
+                for r in range(i, j):
+                    if I[j, r] + C[r, i] > value:
+                        value, where = I[j, r] + C[r, i], r
+                C[j, i], split_c[j, i] = value, where
+        scores[b] = C[0, n]
+        if scores[b] == -np.inf:
+            continue
+        stack[0] = 0, n, 1
+        top = 1
+        while top > 0:
+            top -= 1
+            h, e, closed = stack[top]
+            if h == e:
+                continue
+            if closed:
+                r = split_c[h, e]
+                stack[top] = h, r, 0
+                stack[top + 1] = r, e, 1
+            else:
+                heads[b, e - 1] = h
+                r = split_i[h, e]
+                stack[top] = min(h, e), r, 1
+                stack[top + 1] = max(h, e), r + 1, 1
+            top += 2
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _merge(left, right, where, values, pointers):
+    """Put the sums of two sorted lists (K,) into the sorted list ``values`` (K,), with (where, rank, rank) to each.
+
+    The pair of ranks (a, b) is at best number (a + 1)(b + 1), so that only O(K log K) pairs are looked at.
+    """
+    K = values.size
+    for a in range(left.size):
+        if left[a] == -np.inf:
+            break
+        for b in range(min(right.size, K // (a + 1))):
+            value = left[a] + right[b]
+            if not value > values[K - 1]:
+                break
+            at = K - 1
+            while at > 0 and value > values[at - 1]:
+                values[at] = values[at - 1]
+                pointers[at] = pointers[at - 1]
+                at -= 1
+            values[at] = value
+            pointers[at, 0], pointers[at, 1], pointers[at, 2] = where, a, b
+
+
+@njit(cache=True, nogil=True)
+def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores):
+    """The k best trees: heads (B, k, n) and scores (B, k), best first; -1 and -inf when there are fewer.
+
+    ``log_arc`` (B, n+1, n+1, R) holds each arc's R best labels, sorted; ``ranks`` (B, k, n) tells which was taken.
+    Every tree has one derivation, so all of them are different. Time O(n^3 k log k) at worst.
+    """
+    N, K = log_arc.shape[1], scores.shape[1]
+    S, C, I = np.empty((N, N, K)), np.empty((N, N, K)), np.empty((N, N, K))  # noqa: E741
+    to_s, to_c = np.empty((N, N, K, 3), np.int64), np.empty((N, N, K, 3), np.int64)
+    to_i = np.empty((N, N, K, 3), np.int64)
+    stack = np.empty((2 * N, 4), np.int64)
+    for at in range(start, stop):
+        b = order[at]
+        n, arc = lengths[b], log_arc[b]
+        S[:] = -np.inf
+        C[:] = -np.inf
+        I[:] = -np.inf
+        for i in range(n + 1):
+            C[i, i, 0] = 0.0
+        for width in range(1, n + 1):
+            for i in range(n + 1 - width):
+                j = i + width
+                for r in range(i, j):
+                    _merge(C[i, r], C[j, r + 1], r, S[i, j], to_s[i, j])
+                _merge(S[i, j], arc[i, j], 0, I[i, j], to_i[i, j])
+                if i > 0:
+                    _merge(S[i, j], arc[j, i], 0, I[j, i], to_i[j, i])
+                if i > 0 or not single_root or j == n:
+                    for r in range(i + 1, j + 1):
+                        _merge(I[i, r], C[r, j], r, C[i, j], to_c[i, j])
+                for r in range(i, j):
+                    _merge(I[j, r], C[r, i], r, C[j, i], to_c[j, i])
+        for k in range(K):
+            scores[b, k] = C[0, n, k]
+            if scores[b, k] == -np.inf:
+                break
+            stack[0] = 0, n, 1, k
+            top = 1
+            while top > 0:
+                top -= 1
+                h, e, closed, rank = stack[top]
+                if h == e:
+                    continue
+                if closed:
+                    r, first, second = to_c[h, e, rank]
+                    stack[top] = h, r, 0, first
+                    stack[top + 1] = r, e, 1, second
+                else:
+                    i, j = min(h, e), max(h, e)
+                    heads[b, k, e - 1], ranks[b, k, e - 1] = h, to_i[h, e, rank, 2]
+                    r, first, second = to_s[i, j, to_i[h, e, rank, 1]]
+                    stack[top] = i, r, 1, first
+                    stack[top + 1] = j, r + 1, 1, second
+                top += 2

@@ -1,0 +1,183 @@
+"""The best and the k best spanning trees: Chu-Liu-Edmonds on dense graphs, in Tarjan's order, O(n^2) a tree.
+
+With a single root, arcs are compared by two numbers: first the number of root arcs (fewer is better), then the score.
+Both go through the contraction of cycles as sums and differences, so the result is the best tree among those with the
+fewest root arcs, exactly: no large constant takes digits from the scores.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def _find(parent, v):
+    """The outermost contracted node that holds v."""
+    while parent[v] >= 0:
+        v = parent[v]
+    return v
+
+
+@njit(cache=True, nogil=True)
+def _tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, path, heads):
+    """Fill heads (n,) of the best tree of one sentence; False if there is none.
+
+    Work space, with 2n nodes (words and contracted cycles): gain, roots, into (2N, N): score, number of root arcs and
+    word of the best arc from a source into a node; parent, state, path (2N,), enter (2N, 2): the chosen arc.
+    """
+    for d in range(1, n + 1):
+        for h in range(n + 1):
+            gain[d, h] = log_arc[h, d] if h != d else -np.inf
+            roots[d, h] = 1 if single_root and h == 0 else 0
+            into[d, h] = d
+    for v in range(2 * n + 1):
+        parent[v], state[v] = -1, 0  # 0: not visited, 1: on the path, 2: hangs from the root
+    state[0] = 2
+    last = n
+    for begin in range(1, n + 1):
+        v = _find(parent, begin)
+        if state[v] == 2:
+            continue
+        length = 0
+        while True:
+            state[v] = 1
+            path[length] = v
+            length += 1
+            source = -1
+            for h in range(n + 1):
+                if (
+                    gain[v, h] > -np.inf
+                    and _find(parent, h) != v
+                    and (
+                        source < 0
+                        or roots[v, h] < roots[v, source]
+                        or (roots[v, h] == roots[v, source] and gain[v, h] > gain[v, source])
+                    )
+                ):
+                    source = h
+            if source < 0:
+                return False
+            enter[v, 0], enter[v, 1] = source, into[v, source]
+            u = _find(parent, source)
+            if state[u] == 2:
+                for i in range(length):
+                    state[path[i]] = 2
+                break
+            if state[u] == 0:
+                v = u
+                continue
+            last += 1  # a cycle: from u along the path to v
+            for h in range(n + 1):
+                gain[last, h], roots[last, h] = -np.inf, 0
+            while True:
+                length -= 1
+                x = path[length]
+                less, fewer = gain[x, enter[x, 0]], roots[x, enter[x, 0]]
+                for h in range(n + 1):
+                    if gain[x, h] == -np.inf:
+                        continue
+                    value, number = gain[x, h] - less, roots[x, h] - fewer
+                    if (
+                        gain[last, h] == -np.inf
+                        or number < roots[last, h]
+                        or (number == roots[last, h] and value > gain[last, h])
+                    ):
+                        gain[last, h], roots[last, h], into[last, h] = value, number, into[x, h]
+                parent[x] = last
+                if x == u:
+                    break
+            v = last
+    for v in range(last, n, -1):  # the arc into a cycle takes the place of one of its arcs
+        x = enter[v, 1]
+        while parent[x] != v:
+            x = parent[x]
+        enter[x, 0], enter[x, 1] = enter[v, 0], enter[v, 1]
+    count = 0
+    for d in range(1, n + 1):
+        heads[d - 1] = enter[d, 0]
+        count += enter[d, 0] == 0
+    return not single_root or count == 1
+
+
+@njit(cache=True, nogil=True)
+def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
+    """Fill heads (B, n) and scores (B,); -inf where there is no tree."""
+    N = log_arc.shape[1]
+    gain, roots, into = np.empty((2 * N, N)), np.empty((2 * N, N), np.int64), np.empty((2 * N, N), np.int64)
+    parent, state, path = np.empty(2 * N, np.int64), np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
+    enter, found = np.empty((2 * N, 2), np.int64), np.empty(N, np.int64)
+    for at in range(start, stop):
+        b = order[at]
+        n = lengths[b]
+        scores[b] = -np.inf
+        if _tree(log_arc[b], n, single_root, gain, roots, into, parent, state, enter, path, found):
+            scores[b] = 0.0
+            for d in range(1, n + 1):
+                heads[b, d - 1] = found[d - 1]
+                scores[b] += log_arc[b, found[d - 1], d]
+
+
+@njit(cache=True, nogil=True)
+def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores):
+    """The k best trees: heads (B, k, n), ranks of labels (B, k, n) and scores (B, k), best first, then -1 and -inf.
+
+    ``log_arc`` (B, n+1, n+1, R) holds each arc's R best labels, sorted. Lawler's partition: a tree that is taken leaves
+    n smaller problems; in the d-th, the words before d keep their arcs and d must not have the one it had. Together
+    they hold all other trees, each once. Time O(k n^3): a best tree for each problem.
+    """
+    N, R, K = log_arc.shape[1], log_arc.shape[3], scores.shape[1]
+    gain, roots, into = np.empty((2 * N, N)), np.empty((2 * N, N), np.int64), np.empty((2 * N, N), np.int64)
+    parent, state, path = np.empty(2 * N, np.int64), np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
+    enter, found = np.empty((2 * N, 2), np.int64), np.empty(N, np.int64)
+    size = 1 + (K - 1) * (N - 1)
+    value, first = np.empty(size), np.empty(size, np.int64)  # of each problem: its best score, its first free word
+    head, rank = np.empty((size, N), np.int64), np.empty((size, N), np.int64)
+    barred = np.empty((size, N, R), np.bool_)  # the arcs and labels that the first free word must not have
+    allowed, label = np.empty((N, N)), np.empty((N, N), np.int64)
+    for at in range(start, stop):
+        b = order[at]
+        n, arc = lengths[b], log_arc[b]
+        count, k, origin, d0 = 0, 0, -1, 1
+        while True:
+            if origin >= 0:  # the problems that tree k - 1 leaves
+                begin, end = first[origin], n
+            else:
+                begin, end = 1, 1
+            for d0 in range(begin, end + 1):
+                barred[count] = False
+                if origin >= 0:
+                    if d0 == begin:
+                        barred[count] = barred[origin]
+                    barred[count, head[origin, d0], rank[origin, d0]] = True
+                for d in range(1, n + 1):
+                    for h in range(n + 1):
+                        r = 0
+                        if d == d0:
+                            while r < R and barred[count, h, r]:
+                                r += 1
+                        allowed[h, d], label[h, d] = arc[h, d, r] if r < R and h != d else -np.inf, r
+                    if origin >= 0 and d < d0:
+                        for h in range(n + 1):
+                            if h != head[origin, d]:
+                                allowed[h, d] = -np.inf
+                        h = head[origin, d]
+                        allowed[h, d], label[h, d] = arc[h, d, rank[origin, d]], rank[origin, d]
+                if _tree(allowed, n, single_root, gain, roots, into, parent, state, enter, path, found):
+                    value[count], first[count] = 0.0, d0
+                    for d in range(1, n + 1):
+                        h = found[d - 1]
+                        head[count, d], rank[count, d] = h, label[h, d]
+                        value[count] += allowed[h, d]
+                    count += 1
+            origin = -1
+            for problem in range(count):
+                if value[problem] > -np.inf and (origin < 0 or value[problem] > value[origin]):
+                    origin = problem
+            if origin < 0:
+                break
+            scores[b, k] = value[origin]
+            value[origin] = -np.inf  # taken
+            for d in range(1, n + 1):
+                heads[b, k, d - 1], ranks[b, k, d - 1] = head[origin, d], rank[origin, d]
+            k += 1
+            if k == K:
+                break

@@ -1,0 +1,92 @@
+"""What every tree engine takes: checked arc scores of a ragged batch of sentences."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference import threads
+from trelliswork.inference.checks import check_lengths, check_scores, check_shape
+
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Potentials:
+    """Arc scores of a ragged batch of sentences.
+
+    Attributes
+    ----------
+    log_arc : ndarray (B, n+1, n+1)
+        float64, C-contiguous. ``log_arc[b, h, d]`` scores the arc from head h to word d; node 0 is the root. The
+        diagonal, column 0 and nodes after ``lengths[b]`` are never read.
+    lengths : ndarray (B,)
+        Words of each sentence, 1 to n.
+    single_root : bool
+        True if exactly one word hangs from node 0.
+    """
+
+    log_arc: Doubles
+    lengths: Integers
+    single_root: bool
+
+    @cached_property
+    def order(self) -> Integers:
+        """Sentences by falling length: those that are computed together are of about one length."""
+        return np.argsort(-self.lengths, kind="stable")
+
+    def ranges(self, multiple: int, cost: float = 1.0) -> list[tuple[int, int]]:
+        """Ranges of ``order`` of about equal work, whole groups of ``multiple``; ``cost`` n^3 operations each."""
+        costs = ((self.lengths[self.order] + 1) ** 3 * cost).astype(np.int64)
+        return threads.cut(costs, multiple=multiple, least=threads.LEAST_WORK)
+
+    def take(self, which: NDArray[np.integer]) -> "Potentials":
+        """The sentences ``which`` alone."""
+        return Potentials(self.log_arc[which], self.lengths[which], self.single_root)
+
+
+def tree_potentials(
+    log_arc: object, lengths: object = None, *, single_root: bool = True, check_values: bool = True
+) -> Potentials:
+    """Check arc scores and lay them out for the kernels; the arrays themselves are left unchanged.
+
+    Parameters
+    ----------
+    log_arc : array (B, n+1, n+1)
+        ``log_arc[b, h, d]`` scores the arc from h to d, node 0 the root; -inf forbids it.
+    lengths : array of int (B,), optional
+        Words of each sentence, 1 to n; all n by default.
+    single_root : bool
+        True if exactly one word hangs from node 0.
+    check_values : bool
+        False if nan and +inf are known to be absent.
+    """
+    array = np.asarray(log_arc)
+    if array.dtype.kind not in "iubf":
+        raise ValueRangeError(f"log_arc must hold real numbers, got dtype {array.dtype}.")
+    B, n = check_arcs("log_arc", array.shape)
+    checked = check_lengths(lengths, B, n)
+    scores = np.ascontiguousarray(array, np.float64)
+    if check_values:
+        check_scores("log_arc", scores, arcs(checked, n))
+    return Potentials(scores, checked, bool(single_root))
+
+
+def check_arcs(name: str, shape: tuple[int, ...]) -> tuple[int, int]:
+    """``(B, n)`` of a batch of arc scores (B, n+1, n+1); an error if it has another shape."""
+    sizes = check_shape(name, shape, "B N N")
+    B, N = sizes["B"], sizes["N"]
+    if B < 1 or N < 2:
+        raise ShapeError(f"{name} must have shape (B, n+1, n+1) with B and n at least 1, got {tuple(shape)}.")
+    return B, N - 1
+
+
+def arcs(lengths: Integers, n: int) -> NDArray[np.bool_]:
+    """True for what is an arc (B, n+1, n+1): between different nodes of the sentence, and not into the root."""
+    node = np.arange(n + 1)
+    inside = node <= lengths[:, None]
+    mask = inside[:, :, None] & (inside & (node > 0))[:, None, :]
+    return mask & (node[:, None] != node)

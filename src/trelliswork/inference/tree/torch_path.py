@@ -1,0 +1,78 @@
+"""Trees in torch operations: the road for CUDA tensors, and for second derivatives on any device.
+
+log Z in float64 and log space, batched over sentences, differentiable any number of times. ``log_arc`` (B, n+1, n+1)
+may hold -inf; ``lengths`` (B,) lies on its device. Memory O(B n^3) when gradients are asked for.
+"""
+
+import torch
+from torch import Tensor
+
+UNLIKELY = -1e30  # stands for -inf where derivatives are taken: -inf - (-inf) is nan there, and exp(-1e30) is 0
+
+
+def projective_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
+    """log Z (B,) of projective trees; the recursions of ``eisner_kernels``, one width of all spans after another."""
+    arc = _possible(log_arc)
+    B, N = arc.shape[:2]
+    # Entry w of a list: spans i..i+w, (B, N-w); head on the left or on the right, closed or open.
+    closed_left, closed_right = [arc.new_zeros(B, N)], [arc.new_zeros(B, N)]
+    open_left: list[Tensor] = [arc.new_full((B, N), UNLIKELY)]
+    open_right: list[Tensor] = [arc.new_full((B, N), UNLIKELY)]
+    whole = [arc.new_full((B,), UNLIKELY)]
+    into_root = torch.arange(N, device=arc.device) == 0
+    for w in range(1, N):
+        m = N - w
+        inner = _sum([closed_left[r][:, :m] + closed_right[w - 1 - r][:, r + 1 :] for r in range(w)])
+        open_left.append(inner + arc.diagonal(w, 1, 2))
+        back = arc.diagonal(-w, 1, 2).masked_fill(into_root[:m], UNLIKELY)
+        open_right.append(inner + back)
+        left = _sum([open_left[r][:, :m] + closed_left[w - r][:, r:] for r in range(1, w + 1)])
+        right = _sum([open_right[w - r][:, r:] + closed_right[r][:, :m] for r in range(w)])
+        whole.append(left[:, 0])
+        if single_root:
+            left = left.masked_fill(into_root[:m], UNLIKELY)
+        closed_left.append(left)
+        closed_right.append(right)
+    return _answer(torch.stack(whole, dim=1).gather(1, lengths[:, None])[:, 0])
+
+
+def spanning_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
+    """log Z (B,) of spanning trees; the elimination of ``matrix_tree_kernels``, all sentences at once."""
+    weight = _possible(log_arc).transpose(1, 2)  # (B, word, head)
+    B, N = weight.shape[:2]
+    node = torch.arange(N, device=weight.device)
+    left = (node > 0) & (node <= lengths[:, None])  # words not taken away yet
+    log_z = weight.new_zeros(B)
+    for _ in range(N - 1):
+        last = left.sum(dim=1) == 1
+        heads = left[:, None, :] & (node[:, None] != node)
+        if single_root:
+            heads = heads | (last[:, None, None] & (node == 0))
+        else:
+            heads = heads | (node == 0)
+        degree = torch.logsumexp(weight.masked_fill(~heads, UNLIKELY), dim=2)
+        # The word with most weight from others: with a single root, one without any can only go last.
+        k = degree.detach().masked_fill(~left, -torch.inf).argmax(dim=1)
+        some = left.any(dim=1)
+        taken = degree.gather(1, k[:, None])[:, 0]
+        log_z = log_z + torch.where(some, taken, 0)
+        row = weight.gather(1, k[:, None, None].expand(B, 1, N))  # heads of k
+        column = weight.gather(2, k[:, None, None].expand(B, N, 1))  # words under k
+        through = torch.where(some[:, None, None], column + (row - taken[:, None, None]), UNLIKELY)
+        weight = torch.logsumexp(torch.stack([weight, through]), dim=0)  # logaddexp has second derivatives of nan
+        left = left & (node != k[:, None])
+    return _answer(log_z)
+
+
+def _possible(log_arc: Tensor) -> Tensor:
+    return log_arc.double().clamp(min=UNLIKELY)
+
+
+def _sum(terms: list[Tensor]) -> Tensor:
+    """Log sum of exponentials of tensors that may be longer than the first."""
+    m = terms[0].shape[1]
+    return torch.logsumexp(torch.stack([term[:, :m] for term in terms]), dim=0)
+
+
+def _answer(log_z: Tensor) -> Tensor:
+    return torch.where(log_z > UNLIKELY / 10, log_z, -torch.inf)

@@ -1,0 +1,202 @@
+"""L-BFGS within beams: beams that are held for some iterations, and what to do when they lose too much.
+
+Choosing states anew at every evaluation, as the paper does, makes an objective that jumps: line searches fail, and the
+search ends early. So states are chosen by their posterior probabilities and held while L-BFGS takes some steps on
+what is then one smooth function. Then they are chosen again. States that have gained in the meantime enter; if the
+steps lost more by that than they had gained, they are taken back, and fewer are taken at once.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from trelliswork.errors import ApproximationWarning, ConvergenceWarning
+from trelliswork.inference.chain.beam import Beam
+from trelliswork.learning.beam_objective import BeamObjective
+from trelliswork.learning.lbfgs import FitReport, State, Step, Weights, lbfgs
+
+Plain = dict[str, Any]
+After = Callable[[Step, Weights, Callable[[], tuple[Plain, Any]]], str | None]
+FIRST_HOLD, LONGEST_HOLD = 5, 40  # iterations on the same states
+LEAST_EPS = 1e-8
+NOISE = 1e-3  # of the value: what it may change by a new choice of states when all is well
+LOST = 0.02  # nats a token: more is too much
+
+
+class BeamSearch:
+    """The minimum of a ``BeamObjective``.
+
+    Parameters
+    ----------
+    objective : BeamObjective
+    after : callable
+        Called after each iteration with the ``Step``, the weights and a function that gives the state for a
+        checkpoint; a text as answer stops.
+    hold : bool
+        False: choose states at every evaluation, as in the paper.
+
+    Notes
+    -----
+    With ``eps="auto"`` a beam whose steps have to be taken back, or whose line search fails, gets a tenth of the eps.
+    """
+
+    def __init__(self, objective: BeamObjective, after: After, *, hold: bool = True) -> None:
+        self.objective, self._after, self._holds = objective, after, hold
+        self.auto = objective.beam.kind == "kl" and objective.beam.eps == "auto"
+        if self.auto:
+            objective.beam = replace(objective.beam, eps=Beam().eps)
+        self._before: list[Step] = []  # of the states that were held before
+        self._hold = FIRST_HOLD
+        self._value = np.inf  # when the states were last chosen
+        self._anchor = np.empty(0)  # the weights then
+        self._pairs: list[Any] = []  # of the last iteration: the function has hardly changed since
+
+    def run(
+        self, start: Weights, saved: tuple[Plain, Any] | None, *, l1: float, max_iter: int, tol: float, memory: int
+    ) -> tuple[Weights, FitReport]:
+        """Minimise from ``start``, or go on from a checkpoint."""
+        options = {"l1": l1, "memory": memory}
+        if not self._holds:
+            weights, report, stop = self._stage(start, options | {"max_iter": max_iter, "tol": tol})
+            report.reason = stop or report.reason
+            self._conclude(report)
+            return weights, report
+        state: State | None = None
+        weights = start
+        if saved is not None:
+            state = self._restore(*saved)
+        while True:
+            if state is None:
+                state, ended = self._choose(weights, l1, tol)
+                if ended is not None:
+                    report = FitReport(ended[0], ended[1], self._value, self._before)
+                    weights = state.weights
+                    break
+            left = max_iter - len(self._before)
+            limits = {"max_iter": min(self._hold, left), "tol": 0.0}
+            weights, report, stop = self._stage(state, options | limits)
+            self._before, state = report.history, None
+            if stop is not None or len(self._before) >= max_iter:
+                report.reason = stop or f"{max_iter} iterations"
+                if stop is None:
+                    warnings.warn(
+                        f"L-BFGS stopped after {max_iter} iterations before reaching tol={tol:g}. "
+                        "Raise max_iter or the penalties, or loosen tol.",
+                        ConvergenceWarning,
+                        stacklevel=3,
+                    )
+                break
+        self._conclude(report)
+        return weights, report
+
+    def _choose(self, weights: Weights, l1: float, tol: float) -> tuple[State, tuple[bool, str] | None]:
+        """States for the next iterations, and where these begin; or that this is the end, converged or not, and why."""
+        value, gradient = self._hold_at(weights, l1)
+        gain, pairs = self._value - value, self._pairs
+        small = tol * abs(value)
+        if gain < -small and len(self._anchor):  # what the last iterations gained was lost: back
+            if self._hold == 1 and not self._tighten():
+                self._hold_at(self._anchor, l1)
+                state = State(self._anchor, self._value, gradient, [], [])
+                return state, (-gain <= NOISE * abs(value), "no step lowers the value any more within the beam")
+            self._hold = max(1, self._hold // 4)
+            if self.auto:
+                self._tighten()
+            weights, pairs = self._anchor, []
+            value, gradient = self._hold_at(weights, l1)
+        elif gain <= small and len(self._anchor):
+            self._value, self._anchor = value, weights
+            return State(weights, value, gradient, [], []), (
+                True, f"the value fell by less than {tol:g} since the states were chosen before",
+            )  # fmt: skip
+        elif len(self._anchor):
+            lost = value - self._before[-1].value  # by the states that have entered
+            if lost < 0.1 * gain:
+                self._hold = min(2 * self._hold, LONGEST_HOLD)
+            elif lost > gain:
+                self._hold = max(2, self._hold // 2)
+        self._value, self._anchor = value, weights
+        return State(weights, value, gradient, pairs, []), None
+
+    def _hold_at(self, weights: Weights, l1: float) -> tuple[float, Weights]:
+        self.objective.hold(weights)
+        value, gradient = self.objective(weights)
+        return value + l1 * float(np.abs(weights).sum()), gradient
+
+    def _tighten(self) -> bool:
+        """A tenth of the eps, if it may be chosen and is not the least."""
+        eps = self.objective.beam.eps
+        if not self.auto or not isinstance(eps, float) or eps <= LEAST_EPS:
+            return False
+        self.objective.beam = self.objective.beam.tighter()
+        return True
+
+    def _stage(self, begin: Weights | State, options: dict[str, Any]) -> tuple[Weights, FitReport, str | None]:
+        """Iterations on the same states; the report counts from the very first one."""
+        reason: list[str] = []
+
+        def callback(step: Step, state: State) -> bool:
+            shown = self._shifted(step)
+            reason.extend(filter(None, [self._after(shown, state.weights, lambda: self._plain(state))]))
+            step.dev, self._pairs = shown.dev, state.pairs
+            return bool(reason)
+
+        with warnings.catch_warnings():
+            if self._holds:
+                warnings.simplefilter("ignore", ConvergenceWarning)
+            weights, report = lbfgs(self.objective, begin, callback=callback, **options)
+        report.history = [*self._before, *map(self._shifted, report.history)]
+        return weights, report, reason[0] if reason else None
+
+    def _shifted(self, step: Step) -> Step:
+        """A step counted from the beginning of the first states."""
+        if not self._before:
+            return step
+        last = self._before[-1]
+        return replace(
+            step,
+            iteration=step.iteration + last.iteration,
+            n_evaluations=step.n_evaluations + last.n_evaluations,
+            seconds=step.seconds + last.seconds,
+        )
+
+    def _plain(self, state: State) -> tuple[Plain, Any]:
+        """What a checkpoint keeps: the state of L-BFGS, the beam, and where its states were chosen."""
+        plain, arrays = state.to_plain()
+        own = {
+            "eps": self.objective.beam.eps,
+            "hold": self._hold,
+            "value": self._value,
+            "before": [vars(step) for step in self._before],
+        }
+        return plain | {"beam": own}, arrays | {"beam.anchor": self._anchor}
+
+    def _restore(self, plain: Plain, arrays: Any) -> State:
+        own = plain["beam"]
+        self.objective.beam = replace(self.objective.beam, eps=own["eps"])
+        self._before = [Step(**step) for step in own["before"]]
+        self._hold, self._value, self._anchor = own["hold"], own["value"], arrays["beam.anchor"]
+        self.objective.hold(self._anchor)
+        return State.from_plain(plain, arrays)
+
+    def _conclude(self, report: FitReport) -> None:
+        """Put the figures of the beams in the report; warn if much was lost or the search got stuck."""
+        figures = report.beam = self.objective.statistics
+        lost = figures.gap_estimate / max(figures.n_positions, 1)
+        what = None
+        if lost > LOST:
+            what = (
+                f"lost {lost:.3f} nats a token, so the likelihood is overstated by about {figures.gap_estimate:,.0f} "
+                f"(objective {report.value:,.0f})"
+            )
+        elif "no step lowers" in report.reason and not report.converged:
+            what = "changes more between two choices of states than the objective falls"
+        if what is not None:
+            warnings.warn(
+                f"the beam {self.objective.beam} {what}: {figures}. Use a wider one, or kl=auto, which widens itself.",
+                ApproximationWarning,
+                stacklevel=4,
+            )

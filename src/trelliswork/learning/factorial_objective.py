@@ -1,0 +1,271 @@
+r"""The objective of factorial CRFs: several layers of labels on sparse attributes, tied token by token.
+
+.. math:: f(w) = \sum_n \alpha_n \big(\Phi_n(w) - \text{score}_n(w)\big) + c_2 \lVert w \rVert^2
+
+Phi is log Z (exact), a lower bound of it (structured mean field) or its Bethe estimate (belief propagation). At a fixed
+point of the engine its gradient is the engine's expectations, so that the gradient of f is expected minus observed
+counts for all three.
+
+Belief propagation begins anew at every evaluation: f depends on w alone. Mean field, whose bound has several ends,
+begins where the evaluation before ended: it stays with one of them as long as it can, which a line search needs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.inference import threads
+from trelliswork.inference.chain import crf_kernels
+from trelliswork.inference.factorial import mean_field
+from trelliswork.inference.factorial.engines import GROUP, engine, prepare
+from trelliswork.inference.factorial.potentials import Group, Pair, Tables
+from trelliswork.inference.factorial.sweeps import Options, Sums
+from trelliswork.learning.crf_layout import (
+    Allowed,
+    ChainWeights,
+    FeatureLayout,
+    Floats,
+    Ids,
+    ScoredTokens,
+    Tokens,
+    counting,
+)
+from trelliswork.learning.vector_kernels import dot
+
+compiled: Any = crf_kernels  # mypy cannot count starred arguments
+SLOTS = 4  # gradients that are summed apart; as many threads can work at once, and results do not depend on them
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FactorialLayout:
+    """How the weights of a factorial CRF lie in one vector: layer after layer, then the ties' tables.
+
+    Attributes
+    ----------
+    layers : tuple of FeatureLayout
+    ties : tuple of (d, e), d < e
+        Layers that score each other's labels; each has a weight for every pair of labels.
+    """
+
+    layers: tuple[FeatureLayout, ...]
+    ties: tuple[Pair, ...]
+
+    @property
+    def n_features(self) -> int:
+        """Length of the weight vector."""
+        sizes = [layer.n_labels for layer in self.layers]
+        return sum(layer.n_features for layer in self.layers) + sum(sizes[d] * sizes[e] for d, e in self.ties)
+
+    def layer(self, weights: Vector, d: int) -> Vector:
+        """The part (a view) of layer d."""
+        first = sum(layer.n_features for layer in self.layers[:d])
+        return weights[first : first + self.layers[d].n_features]
+
+    def tie(self, weights: Vector, pair: Pair) -> Vector:
+        """The table (S_d, S_e), a view, of a tie."""
+        sizes = [layer.n_labels for layer in self.layers]
+        first = sum(layer.n_features for layer in self.layers)
+        for d, e in self.ties:
+            if (d, e) == pair:
+                return weights[first : first + sizes[d] * sizes[e]].reshape(sizes[d], sizes[e])
+            first += sizes[d] * sizes[e]
+        raise KeyError(pair)
+
+
+class FactorialWeights:
+    """A weight vector laid out for the kernels and engines, in float32."""
+
+    def __init__(self, weights: Vector, layout: FactorialLayout, allowed: Sequence[Allowed | None]) -> None:
+        self.chains = [
+            ChainWeights(layout.layer(weights, d), layer, allowed[d]) for d, layer in enumerate(layout.layers)
+        ]
+        between = {pair: layout.tie(weights, pair).astype(np.float32) for pair in layout.ties}
+        self.tables = Tables([chain.log_transition for chain in self.chains], between)
+
+    def scores(self, d: int, tokens: ScoredTokens, first: int, last: int) -> NDArray[np.float32]:
+        """Unary scores (n_tokens, Sp) of the sentences ``first`` to ``last``, one behind the other."""
+        w = self.chains[d]
+        start, stop = int(tokens.offsets[first]), int(tokens.offsets[last])
+        out = np.empty((stop - start, w.wide.shape[1]), np.float32)
+        n_labels = self.tables.layers[d].n_labels
+        compiled.scores(start, stop, *tokens.arrays, *w.arrays, n_labels, out, 0)
+        ends = tokens.offsets[first : last + 1] - start
+        out[ends[:-1]] += w.start
+        out[ends[1:] - 1] += w.end
+        return out
+
+
+def padded(scores: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Rows of tokens (n_tokens, Sp) as sentences (B, T, Sp); -inf in the padding."""
+    out = np.full((len(lengths), int(lengths.max()), scores.shape[1]), -np.inf, np.float32)
+    out[np.arange(out.shape[1]) < lengths[:, None]] = scores
+    return out
+
+
+class FactorialObjective:
+    """Penalised loss of labelled sentences and its gradient.
+
+    Parameters
+    ----------
+    tokens : sequence of Tokens
+        The attributes that each layer sees; the same sentences in each.
+    gold : sequence of ndarray of int32 (n_tokens,)
+        The labels of each layer.
+    layout : FactorialLayout
+    engine : {"bp", "structured_mean_field", "exact"}
+    l2 : float
+        c_2 above.
+    weights : ndarray (n_sentences,), optional
+        alpha_n above.
+    allowed : sequence of Allowed or None, optional
+        What may occur in each layer; everything by default.
+    options : Options, optional
+        When the engine stops.
+
+    Attributes
+    ----------
+    n_sweeps : float
+        Sweeps a sentence in the last evaluation, on average.
+    residual : float
+        The largest change of a marginal in a last sweep of the last evaluation.
+    n_unconverged : int
+        Sentences whose engine stopped before its tolerance.
+
+    Notes
+    -----
+    One evaluation takes O(entries + sweeps * tokens * (sum_d S_d^2 + sum of S_d S_e)) time. Inner sums are float32,
+    sums over the corpus of losses, transitions and label pairs float64.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[Tokens],
+        gold: Sequence[Ids],
+        layout: FactorialLayout,
+        *,
+        engine: str = "bp",
+        l2: float = 0.0,
+        weights: Floats | None = None,
+        allowed: Sequence[Allowed | None] | None = None,
+        options: Options | None = None,
+    ) -> None:
+        D = len(layout.layers)
+        if not len(tokens) == len(gold) == D:
+            raise ShapeError(f"tokens and gold must have one entry for each of {D} layers.")
+        if any(layer.n_edge_attributes for layer in layout.layers):
+            raise ValueRangeError("factorial CRFs have no edge features (B templates with columns): leave them out.")
+        self.layout, self.l2, self.engine = layout, l2, engine
+        self.allowed = [None] * D if allowed is None else list(allowed)
+        self.options = options or Options(tolerance=1e-3)
+        self.options.check()
+        offsets = tokens[0].offsets
+        lengths = np.diff(offsets)
+        if lengths.min(initial=1) < 1:
+            raise ValueRangeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
+        # Longest first, in memory too: sentences that advance together are neighbours.
+        self._numbers = np.argsort(-lengths, kind="stable")
+        self._lengths = lengths[self._numbers]
+        order = np.repeat(offsets[self._numbers], self._lengths) + counting(self._lengths)
+        sorted_tokens = {id(t): t.take(order, self._lengths) for t in tokens}
+        self._tokens = [
+            ScoredTokens(sorted_tokens[id(t)], layer) for t, layer in zip(tokens, layout.layers, strict=True)
+        ]
+        self._gold = [np.ascontiguousarray(row[order], np.int64) for row in gold]
+        alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights)
+        self._weights = alpha[self._numbers].astype(np.float32)
+        self._ranges = threads.cut(self._lengths, multiple=GROUP, most=SLOTS)
+        # Kept from one evaluation to the next: fresh memory costs more than clearing it.
+        n = len(self._ranges)
+        self._wide = [np.empty((n, *layer.wide_shape), np.float32) for layer in layout.layers]
+        self._narrow = [np.empty((n, len(layer.narrow_features)), np.float32) for layer in layout.layers]
+        self._ends: dict[int, list[Floats]] = {}  # of mean field: marginals of the groups, by their first sentence
+        self.n_sweeps, self.residual, self.n_unconverged = 0.0, 0.0, 0
+
+    def __call__(self, weights: Vector) -> tuple[float, Vector]:
+        """Value and gradient at a weight vector."""
+        w = FactorialWeights(weights, self.layout, self.allowed)
+        prepare(w.tables, self.engine)
+        loss, n_iter, residual = (np.zeros(len(self._lengths)) for _ in range(3))
+        sums = [Sums.zeros(w.tables) for _ in self._ranges]
+        slots = {start: k for k, (start, _) in enumerate(self._ranges)}
+
+        def work(start: int, stop: int) -> None:
+            k = slots[start]
+            for array in (*self._wide, *self._narrow):
+                array[k] = 0
+            for first in range(start, stop, GROUP):
+                last = min(first + GROUP, stop)
+                self._add(w, first, last, k, sums[k], (loss, n_iter, residual))
+
+        threads.run(work, self._ranges)
+        self.n_sweeps, self.residual = float(n_iter.mean()), float(residual.max())
+        self.n_unconverged = int((residual > self.options.tolerance).sum())
+        for other in sums[1:]:
+            sums[0].add(other)
+        gradient = self._gather(sums[0])
+        value = float(loss.sum())
+        if self.l2:
+            value += self.l2 * dot(weights, weights)
+            gradient += 2 * self.l2 * weights
+        return value, gradient
+
+    def _add(
+        self, w: FactorialWeights, first: int, last: int, slot: int, sums: Sums, out: tuple[Vector, Vector, Vector]
+    ) -> None:
+        """Add loss and gradient of the sentences ``first`` to ``last``."""
+        lengths, weight = self._lengths[first:last], self._weights[first:last]
+        scores = [w.scores(d, tokens, first, last) for d, tokens in enumerate(self._tokens)]
+        group = Group([padded(rows, lengths) for rows in scores], lengths)
+        if self.engine == "structured_mean_field":
+            solution = mean_field.solve(w.tables, group, self.options, sums, weight, self._ends.get(first))
+            self._ends[first] = solution.marginals
+        else:
+            solution = engine(self.engine)(w.tables, group, self.options, sums, weight)
+        if not (solution.value > -np.inf).all():
+            bad = self._numbers[first + int(np.argmin(solution.value))]
+            raise ImpossibleError(f"sentence {bad}: no labelling agrees with the schemes of its layers.")
+        offsets = self._tokens[0].offsets[first : last + 1]
+        start, ends = offsets[0], offsets - offsets[0]
+        n, following = int(ends[-1]), np.ones(int(ends[-1]), bool)
+        following[ends[:-1]] = False
+        inside = np.arange(int(lengths.max())) < lengths[:, None]
+        token_weight = np.repeat(weight, lengths)
+        gold = [row[start : start + n] for row in self._gold]
+        score = np.zeros(n)
+        for d, tokens in enumerate(self._tokens):
+            y = gold[d]
+            score += scores[d][np.arange(n), y]
+            at = np.flatnonzero(following)
+            score[at] += w.tables.log_pairwise[d][y[at - 1], y[at]]
+            np.subtract.at(sums.transitions[d], (y[at - 1], y[at]), token_weight[at])
+            residual = solution.marginals[d][inside]
+            residual *= token_weight[:, None]
+            residual[np.arange(n), y] -= token_weight
+            compiled.scatter(
+                int(start), int(start) + n, residual, 0, *tokens.arrays, w.chains[d].narrow_labels, self._wide[d][slot],
+                self._narrow[d][slot],
+            )  # fmt: skip
+        for (d, e), counts in sums.between.items():
+            score += w.tables.log_between[d, e][gold[d], gold[e]]
+            np.subtract.at(counts, (gold[d], gold[e]), token_weight)
+        loss, n_iter, change = out
+        loss[first:last] = weight * (solution.value - np.add.reduceat(score, ends[:-1]))
+        n_iter[first:last], change[first:last] = solution.n_iter, solution.residual
+
+    def _gather(self, sums: Sums) -> Vector:
+        """The gradient as one vector in the order of the layout."""
+        gradient = np.empty(self.layout.n_features)
+        for d, layer in enumerate(self.layout.layers):
+            part = self.layout.layer(gradient, d)
+            part[: len(layer.transitions)] = sums.transitions[d].reshape(-1)[layer.transitions]
+            state = part[len(layer.transitions) :]
+            state[layer.wide_features] = self._wide[d].sum(axis=0).reshape(-1)[layer.wide_places]
+            state[layer.narrow_features] = self._narrow[d].sum(axis=0)
+        for pair, counts in sums.between.items():
+            self.layout.tie(gradient, pair)[:] = counts
+        return gradient

@@ -1,0 +1,49 @@
+"""What a CRF answers about scored sentences: exactly, or within a beam."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.inference import chain
+from trelliswork.inference.chain import beam_passes
+from trelliswork.inference.chain.beam import EXACT, Beam
+from trelliswork.inference.chain.beam_sparse import SparseChain
+from trelliswork.models.crf_scoring import Scores
+
+Labels = NDArray[np.int64]
+
+
+def best_labels(scores: Scores, beam: Beam | None) -> Labels:
+    """Viterbi: the most probable labels (B, T)."""
+    if beam is None and isinstance(scores, chain.Potentials):
+        return chain.viterbi(scores)[0]
+    return _labels(scores, beam_passes.viterbi(scores, beam or EXACT).labels)
+
+
+def marginals(scores: Scores, beam: Beam | None) -> NDArray[Any]:
+    """p(label) (B, T, L), zero in the padding; within a beam, of the labels that it kept."""
+    if beam is None and isinstance(scores, chain.Potentials):
+        found = chain.expectations(scores)[1].marginals
+        assert found is not None
+        return found
+    expected = beam_passes.expectations(scores, beam or EXACT)
+    B, T, L = scores.log_unary.shape
+    out = np.zeros((B, T, L))
+    label_of = scores.transitions.emits if isinstance(scores, SparseChain) else None
+    out[np.arange(T) < scores.lengths[:, None]] = expected.by_label(label_of, L)
+    return out
+
+
+def best_labellings(scores: Scores, k: int) -> tuple[Labels, NDArray[np.float64]]:
+    """The k most probable labellings (B, k, T) and their log-probabilities (B, k); always exact."""
+    p = scores.dense() if isinstance(scores, SparseChain) else scores
+    states, values = chain.topk(p, k)
+    return _labels(scores, states), values - chain.log_partition(p)[:, None]
+
+
+def _labels(scores: Scores, states: Labels) -> Labels:
+    """The labels of states; -1 stays."""
+    if not isinstance(scores, SparseChain):
+        return states
+    return np.append(scores.transitions.emits, -1)[states].astype(np.int64)

@@ -1,0 +1,123 @@
+"""What a CRF has learned: weights, and the attributes and labels they belong to."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.data import Vocabulary
+from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.features.feature_map import FeatureMap
+from trelliswork.learning.beam_layout import Structure
+from trelliswork.learning.crf_layout import FeatureLayout
+from trelliswork.models.base import Arrays, check_finite
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Weights and what they stand for: first label n-grams, pairs before triples, then state and edge features."""
+
+    features: FeatureMap
+    labels: Vocabulary
+    layout: FeatureLayout
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    structure: Structure | None = None  # of the second order and above
+
+    @property
+    def grams(self) -> tuple[NDArray[np.int64], ...]:
+        """Codes of the pairs, triples, ... of labels that have a weight; of y_1 ... y_n, y_1 S^(n-1) + ... + y_n."""
+        return (self.layout.transitions,) if self.structure is None else self.structure.grams
+
+    @property
+    def n_grams(self) -> int:
+        """How many weights are of n-grams."""
+        return sum(map(len, self.grams))
+
+    def top_features(self, n: int, label: str | None) -> list[tuple[str, str, float]]:
+        """The n largest weights by absolute value: attribute, label, weight; of one label if given."""
+        layout = self.layout
+        weights = self.weights[self.n_grams : self.n_grams + len(layout.attributes)]
+        which = np.arange(len(weights))
+        if label is not None:
+            which = np.flatnonzero(layout.labels == self.labels.id(label))
+        best = which[_largest(weights[which], n)]
+        names = self.features.names_of(layout.attributes[best])
+        return [(name, self.labels[layout.labels[f]], float(weights[f])) for name, f in zip(names, best, strict=True)]
+
+    def top_edge_features(self, n: int) -> list[tuple[str, str, str, float]]:
+        """The n largest weights of edge features by absolute value: attribute, from, to, weight."""
+        layout, size = self.layout, len(self.labels)
+        weights = self.weights[self.n_grams + len(layout.attributes) :]
+        best = _largest(weights, n)
+        names = self.features.edge_names() if len(best) else []
+        before, after = np.divmod(layout.edge_pairs[best], size)
+        rows = zip(layout.edge_attributes[best], before, after, weights[best].tolist(), strict=True)
+        return [(names[a], self.labels[i], self.labels[j], weight) for a, i, j, weight in rows]
+
+    def top_ngrams(self, n: int, length: int) -> list[tuple[tuple[str, ...], float]]:
+        """The n largest weights of label n-grams of a length by absolute value: labels, weight."""
+        if not 2 <= length <= len(self.grams) + 1:
+            raise ValueRangeError(f"length must be 2 to {len(self.grams) + 1}, the order and one, got {length}.")
+        codes, size = self.grams[length - 2], len(self.labels)
+        first = sum(map(len, self.grams[: length - 2]))
+        weights = self.weights[first : first + len(codes)]
+        best = _largest(weights, n)
+        digits = [codes[best] // size**k % size for k in reversed(range(length))]
+        rows = zip(*(digit.tolist() for digit in digits), strict=True)
+        return [
+            (tuple(self.labels[j] for j in row), float(weight)) for row, weight in zip(rows, weights[best], strict=True)
+        ]
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Plain data and arrays to save."""
+        layout = self.layout
+        features, arrays = self.features.state()
+        plain = {
+            "labels": list(self.labels),
+            "features": features,
+            "n_attributes": layout.n_attributes,
+            "n_edge_attributes": layout.n_edge_attributes,
+            "order": len(self.grams),
+        }
+        arrays |= {
+            "weights": self.weights,
+            "attributes": layout.attributes,
+            "labels": layout.labels,
+            "edge_attributes": layout.edge_attributes,
+            "edge_pairs": layout.edge_pairs,
+        }
+        return plain, arrays | {f"ngrams.{n}": codes for n, codes in enumerate(self.grams, start=2)}
+
+    @classmethod
+    def from_state(cls, plain: dict[str, Any], arrays: Arrays) -> "Learned":
+        """What ``state`` saved; damaged or foreign arrays are refused."""
+        features, labels = FeatureMap.from_state(plain["features"], arrays), Vocabulary(plain["labels"])
+        weights = arrays["weights"].astype(np.float64)
+        check_finite("weights.safetensors", weights)
+        grams = [arrays[f"ngrams.{n}"] for n in range(2, plain["order"] + 2)]
+        structure = None
+        if len(grams) > 1:
+            structure = Structure.ngrams(len(labels), grams)
+        layout = FeatureLayout(
+            len(labels),
+            plain["n_attributes"],
+            grams[0] if structure is None else np.empty(0, np.int64),
+            arrays["attributes"],
+            arrays["labels"],
+            plain["n_edge_attributes"],
+            arrays["edge_attributes"],
+            arrays["edge_pairs"],
+        )
+        layout.check()
+        found = cls(features, labels, layout, weights, structure)
+        n_features = found.n_grams + layout.n_features - len(layout.transitions)
+        sizes = (n_features, layout.n_attributes, layout.n_edge_attributes)
+        if sizes != (len(weights), features.n_attributes, features.n_edge_attributes):
+            raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
+        return found
+
+
+def _largest(weights: NDArray[np.float64], n: int) -> NDArray[np.int64]:
+    """Places of the n largest by absolute value."""
+    return np.argsort(-np.abs(weights), kind="stable")[:n]

@@ -1,0 +1,138 @@
+"""Labels of several layers as users write them, as arrays for the learner; and how predictions are judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.data import Vocabulary
+from trelliswork.data.schemes import Scheme, detect_scheme
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.features.attributes import Attributes
+from trelliswork.learning.crf_layout import Allowed
+from trelliswork.learning.metrics import TaggingReport, evaluate_tagging
+from trelliswork.models.crf_labels import allowed_by, check_scheme, read_labelling
+
+Column = Sequence[Sequence[str]]
+LayerLabels = Mapping[str, Column] | Sequence[Sequence[Sequence[str]]]
+Joint = list[list[tuple[str, ...]]]
+
+
+def by_layer(y: LayerLabels, layers: Sequence[str]) -> list[Column]:
+    """The labels of each layer, from a mapping by name or from sentences of tuples."""
+    if isinstance(y, Mapping):
+        missing, extra = [n for n in layers if n not in y], [n for n in y if n not in layers]
+        if missing or extra:
+            raise ValueRangeError(
+                f"y must have the labels of the layers {', '.join(layers)}"
+                + (f"; {', '.join(missing)} missing" if missing else "")
+                + (f"; {', '.join(map(str, extra))} not among them" if extra else "")
+                + "."
+            )
+        columns = [y[name] for name in layers]
+        for name, column in zip(layers, columns, strict=True):
+            if len(column) != len(columns[0]):
+                raise ShapeError(
+                    f"all layers must have the same sentences, got {len(columns[0])} in {layers[0]} and {len(column)} "
+                    f"in {name}."
+                )
+        return columns
+    for n, sentence in enumerate(y):
+        for t, token in enumerate(sentence):
+            if isinstance(token, str) or len(token) != len(layers):
+                raise ShapeError(
+                    f"sentence {n}, token {t}: a tuple of {len(layers)} labels wanted ({', '.join(layers)}), "
+                    f"got {token!r}. Or give a dict of labels by layer."
+                )
+    return [[[token[d] for token in sentence] for sentence in y] for d in range(len(layers))]
+
+
+def joined(columns: Sequence[Column]) -> Joint:
+    """Sentences of tuples, one label of each layer."""
+    return [list(zip(*rows, strict=True)) for rows in zip(*columns, strict=True)]
+
+
+@dataclass(frozen=True)
+class LabelLayer:
+    """The labels of one layer: names, scheme, and what the scheme allows."""
+
+    name: str
+    labels: Vocabulary
+    scheme: Scheme | None
+
+    @classmethod
+    def from_column(cls, name: str, column: Column, schemes: bool) -> Self:
+        """The layer of some labels; ``schemes``: see whether they follow one."""
+        for n, sentence in enumerate(column):
+            for t, label in enumerate(sentence):
+                if not isinstance(label, str):
+                    raise DataError(
+                        f"layer {name}, sentence {n}, token {t}: a label wanted, got {label!r}. A factorial CRF learns "
+                        "from fully labelled sentences."
+                    )
+        labels = Vocabulary.from_sequences(column)
+        return cls(name, labels, detect_scheme(labels) if schemes else None)
+
+    @property
+    def allowed(self) -> Allowed | None:
+        """What may follow what; ``None`` without a scheme."""
+        return allowed_by(self.labels, self.scheme)
+
+    def gold(self, attributes: Attributes, column: Column) -> NDArray[np.int32]:
+        """Label ids (n_tokens,), checked; every token needs its label."""
+        found = read_labelling(attributes, column, self.labels)
+        if self.allowed is not None:
+            check_scheme(column, self.labels, self.allowed, self.scheme)
+        return found.gold
+
+
+@dataclass(frozen=True)
+class FactorialReport:
+    """How good the predictions are, layer by layer and jointly.
+
+    Attributes
+    ----------
+    n_tokens : int
+    joint_accuracy : float
+        The part of the tokens whose labels are right in every layer.
+    layers : dict of str to TaggingReport
+    """
+
+    n_tokens: int
+    joint_accuracy: float
+    layers: dict[str, TaggingReport]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {
+            "n_tokens": self.n_tokens,
+            "joint_accuracy": self.joint_accuracy,
+            "layers": {name: report.to_dict() for name, report in self.layers.items()},
+        }
+
+    def summary(self) -> str:
+        """A short text: joint accuracy, then each layer's summary."""
+        parts = [f"joint accuracy of {self.n_tokens:,} tokens: {self.joint_accuracy:.4f}"]
+        parts += [f"layer {name}\n{report.summary()}" for name, report in self.layers.items()]
+        return "\n\n".join(parts)
+
+
+def compare(
+    layers: Sequence[LabelLayer],
+    gold: Sequence[Column],
+    predicted: Sequence[Column],
+    words: Column | None,
+    known_words: set[str] | None,
+) -> FactorialReport:
+    """Judge predicted labels of all layers."""
+    known = known_words if words is not None else None
+    reports = {
+        layer.name: evaluate_tagging(g, p, words=words if known else None, known_words=known)
+        for layer, g, p in zip(layers, gold, predicted, strict=True)
+    }
+    pairs = zip(joined(gold), joined(predicted), strict=True)
+    right = sum(a == b for g, p in pairs for a, b in zip(g, p, strict=True))
+    n_tokens = sum(map(len, gold[0]))
+    return FactorialReport(n_tokens, right / n_tokens, reports)

@@ -1,0 +1,74 @@
+"""From attributes and weights of a factorial CRF to the potentials of its layers, batch by batch."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.features.attributes import Attributes
+from trelliswork.inference.factorial import FactorialPotentials
+from trelliswork.learning.crf_layout import Allowed, ScoredTokens
+from trelliswork.learning.factorial_objective import FactorialLayout, FactorialWeights, padded
+from trelliswork.models.crf_scoring import BATCH_TOKENS, tokens_of
+
+if TYPE_CHECKING:
+    from trelliswork.distributions.factor_graph import FactorGraph
+
+Vector = NDArray[np.float64]
+
+
+class FactorialScorer:
+    """Sentences that are scored under one layout, perhaps with several weight vectors one after the other."""
+
+    def __init__(
+        self, attributes: Sequence[Attributes], layout: FactorialLayout, allowed: Sequence[Allowed | None]
+    ) -> None:
+        tokens = {id(a): tokens_of(a) for a in attributes}
+        self._tokens = [ScoredTokens(tokens[id(a)], layer) for a, layer in zip(attributes, layout.layers, strict=True)]
+        self._layout, self._allowed = layout, list(allowed)
+        self.lengths = np.diff(attributes[0].offsets)
+
+    def potentials(
+        self, weights: Vector, ruled_out: Sequence[NDArray[np.bool_] | None] | None = None
+    ) -> Iterator[FactorialPotentials]:
+        """Scores of batches of sentences, in their order; -inf for labels ``ruled_out`` (n_tokens, S_d)."""
+        w = FactorialWeights(weights, self._layout, self._allowed)
+        offsets = self._tokens[0].offsets
+        for first, last in self._batches():
+            lengths, unary = self.lengths[first:last], []
+            for d, tokens in enumerate(self._tokens):
+                S = w.tables.layers[d].n_labels
+                scores = w.scores(d, tokens, first, last)
+                out = None if ruled_out is None else ruled_out[d]
+                if out is not None:
+                    scores[:, :S][out[offsets[first] : offsets[last]]] = -np.inf
+                unary.append(np.ascontiguousarray(padded(scores, lengths)[:, :, :S]))
+            yield FactorialPotentials(tuple(unary), w.tables, lengths)
+
+    def _batches(self) -> Iterator[tuple[int, int]]:
+        """Ranges of sentences: as many as fit when all are padded to the longest."""
+        first = 0
+        while first < len(self.lengths):
+            ahead = self.lengths[first : first + BATCH_TOKENS]
+            widest = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
+            last = first + max(1, int(np.searchsorted(widest, BATCH_TOKENS, side="right")))
+            yield first, last
+            first = last
+
+
+def as_factor_graph(potentials: FactorialPotentials, engine: str) -> "FactorGraph":
+    """One sentence as a factor graph; its variables are the tokens of the first layer, then those of the next."""
+    from trelliswork.distributions.factor_graph import FactorGraph
+
+    T, tables = potentials.log_unary[0].shape[1], potentials.tables
+    at = np.arange(T)
+    groups = [
+        (np.stack([d * T + at[:-1], d * T + at[1:]], axis=1), matrix.astype(np.float64))
+        for d, matrix in enumerate(tables.log_pairwise)
+        if T > 1
+    ]
+    for (d, e), table in tables.log_between.items():
+        groups.append((np.stack([d * T + at, e * T + at], axis=1), table.astype(np.float64)))
+    unary = np.concatenate([u[0].reshape(-1) for u in potentials.log_unary], dtype=np.float64)
+    return FactorGraph(np.repeat(tables.n_labels, T), tables=groups, log_unary=unary, engine=engine)

@@ -1,0 +1,186 @@
+"""UAI files: what the format says is what is read, nothing is lost on the way, and errors name file and line."""
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from trelliswork.data.uai import UaiGraph, read_uai, read_uai_evidence, write_uai, write_uai_evidence
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
+
+EXAMPLE = """MARKOV
+3
+2 2 3
+2
+2 0 1
+2 1 2
+
+4
+ 4.000 2.400
+ 1.000 0.000
+
+6
+ 2.2500 3.2500 3.7500
+ 0.0000 0.0000 10.0000
+"""
+
+
+def saved(tmp_path, text, name="graph.uai"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_the_example_of_the_format(tmp_path):
+    graph = read_uai(saved(tmp_path, EXAMPLE))
+    assert graph.n_states.tolist() == [2, 2, 3]
+    assert [scope.tolist() for scope in graph.scopes] == [[0, 1], [1, 2]]
+    assert_allclose(np.exp(graph.log_tables[0]), [[4, 2.4], [1, 0]], rtol=1e-15)
+    assert_allclose(np.exp(graph.log_tables[1]), [[2.25, 3.25, 3.75], [0, 0, 10]], rtol=1e-15)
+    assert graph.log_tables[0][1, 1] == -np.inf
+
+
+def test_line_ends_mean_nothing_and_gzip_is_known(tmp_path):
+    want = read_uai(saved(tmp_path, EXAMPLE))
+    path = tmp_path / "graph.uai.gz"
+    path.write_bytes(gzip.compress(" ".join(EXAMPLE.split()).encode()))
+    got = read_uai(path)
+    for a, b in zip(want.log_tables, got.log_tables, strict=True):
+        assert_array_equal(a, b)
+
+
+def test_bayes_files_have_the_same_layout(tmp_path):
+    graph = read_uai(saved(tmp_path, "BAYES 2 2 2 2 1 0 2 0 1  2 0.4 0.6  4 0.1 0.9 0.5 0.5"))
+    assert_allclose(np.exp(graph.log_tables[1]), [[0.1, 0.9], [0.5, 0.5]], rtol=1e-15)
+
+
+def test_constants_and_graphs_without_anything(tmp_path):
+    graph = read_uai(saved(tmp_path, "MARKOV 1 2 1 0 1 3.5"))
+    assert graph.scopes[0].shape == (0,)
+    assert graph.log_tables[0].shape == ()
+    assert_allclose(np.exp(graph.log_tables[0]), 3.5, rtol=1e-15)
+    empty = read_uai(saved(tmp_path, "MARKOV 0 0"))
+    assert len(empty.n_states) == len(empty.scopes) == 0
+    write_uai(empty, tmp_path / "empty.uai")
+    assert len(read_uai(tmp_path / "empty.uai").scopes) == 0
+
+
+@st.composite
+def graphs(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_states = rng.integers(1, 5, draw(st.integers(1, 6)))
+    scopes, log_tables = [], []
+    for _ in range(draw(st.integers(0, 6))):
+        scope = rng.permutation(len(n_states))[: rng.integers(0, 5)]
+        table = rng.normal(size=tuple(n_states[scope])) * draw(st.sampled_from([0.0, 1.0, 100.0]))
+        scopes.append(scope)
+        log_tables.append(np.where(rng.random(table.shape) < 0.2, -np.inf, table))
+    return UaiGraph(n_states, scopes, log_tables)
+
+
+@given(graph=graphs())
+def test_what_is_written_is_read_back(tmp_path_factory, graph):
+    path = tmp_path_factory.mktemp("uai") / "graph.uai"
+    write_uai(graph, path)
+    back = read_uai(path)
+    assert_array_equal(back.n_states, graph.n_states)
+    assert len(back.scopes) == len(graph.scopes)
+    for scope, other, table, wanted in zip(back.scopes, graph.scopes, back.log_tables, graph.log_tables, strict=True):
+        assert_array_equal(scope, other)
+        assert_allclose(table, wanted, rtol=1e-14, atol=1e-15)
+    write_uai(back, path)
+    again = read_uai(path)
+    for table, wanted in zip(again.log_tables, back.log_tables, strict=True):
+        assert_allclose(table, wanted, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "message"),
+    [
+        (("MARKOV", "MARKOW"), 1, "MARKOV .* wanted at the start, got 'MARKOW'"),
+        (("MARKOV\n3", "MARKOV\nthree"), 2, "the number of variables wanted.*got 'three'"),
+        (("2 2 3\n", "2 0 3\n"), 3, "number of states of variable 1 wanted, a whole number from 1, got '0'"),
+        (("2 0 1", "2 0 3"), 5, "a variable of factor 0 wanted, a whole number from 0 to 2, got '3'"),
+        (("2 0 1", "2 1 1"), 5, "factor 0 names a variable twice"),
+        (("2 0 1", "4 0 1"), 5, "number of variables of factor 0 wanted, a whole number from 0 to 3, got '4'"),
+        (("\n4\n", "\n5\n"), 8, "has 4 entries by their numbers of states, but its table says 5"),
+        (("2.400", "two"), 9, "finite number, 0 or more, wanted in the table of factor 0, got 'two'"),
+        (("1.000", "-1.000"), 10, "got '-1.000'. Tables hold factors, not their logarithms"),
+        (("3.2500", "nan"), 13, "got 'nan'"),
+        (("3.2500", "inf"), 13, "got 'inf'"),
+        (("3.2500", "3_2"), 13, "got '3_2'"),
+        ((" 10.0000", ""), 14, "6 numbers wanted for the table of factor 1, but the file ends after 5"),
+        (("10.0000", "10.0000\n7"), 15, "the end of the file wanted .* got '7'"),
+        ((EXAMPLE[9:], ""), 2, "the number of states of variable 0 wanted, but the file ends here"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path, change, line, message):
+    assert change[0] in EXAMPLE
+    path = saved(tmp_path, EXAMPLE.replace(*change, 1))
+    with pytest.raises(DataError, match=message) as raised:
+        read_uai(path)
+    assert str(raised.value).startswith(f"{path}:{line}: ")
+
+
+def test_missing_and_empty_files(tmp_path):
+    with pytest.raises(DataError, match="there is no such file"):
+        read_uai(tmp_path / "none.uai")
+    with pytest.raises(DataError, match="MARKOV"):
+        read_uai(saved(tmp_path, ""))
+    with pytest.raises(DataError, match="the file is empty"):
+        read_uai_evidence(saved(tmp_path, " \n"))
+
+
+def test_what_the_format_cannot_hold_is_refused_and_the_old_file_stays(tmp_path):
+    path = saved(tmp_path, EXAMPLE)
+    for table in ([800.0, 0.0], [-800.0, 0.0], [np.nan, 0.0], [np.inf, 0.0]):
+        with pytest.raises(ValueRangeError, match=r"log_tables\[0\] must lie between"):
+            write_uai(UaiGraph(np.array([2]), [np.array([0])], [np.array(table)]), path)
+    with pytest.raises(ShapeError, match=r"log_tables\[0\] must have shape \(2,\)"):
+        write_uai(UaiGraph(np.array([2]), [np.array([0])], [np.zeros(3)]), path)
+    with pytest.raises(ShapeError, match="equally many, got 1 and 0"):
+        write_uai(UaiGraph(np.array([2]), [np.array([0])], []), path)
+    with pytest.raises(ValueRangeError, match=r"different variables from 0 to 0, got \[1\] for factor 0"):
+        write_uai(UaiGraph(np.array([2]), [np.array([1])], [np.zeros(2)]), path)
+    with pytest.raises(ValueRangeError, match="n_states must be 1 or more"):
+        write_uai(UaiGraph(np.array([0]), [], []), path)
+    assert path.read_text() == EXAMPLE
+    assert [p.name for p in tmp_path.iterdir()] == ["graph.uai"]
+
+
+def test_evidence(tmp_path):
+    path = tmp_path / "graph.evid"
+    write_uai_evidence({2: 1, 0: 0}, path)
+    assert path.read_text() == "2 2 1 0 0\n"
+    assert read_uai_evidence(path) == [{2: 1, 0: 0}]
+    assert read_uai_evidence(path, [2, 2, 3]) == [{2: 1, 0: 0}]
+    write_uai_evidence({}, path)
+    assert read_uai_evidence(path) == [{}]
+    with pytest.raises(ValueRangeError, match="from 0 up, got 1: -2"):
+        write_uai_evidence({1: -2}, path)
+
+
+def test_evidence_of_older_files_counts_its_sets(tmp_path):
+    assert read_uai_evidence(saved(tmp_path, "1\n1 0 1\n")) == [{0: 1}]
+    assert read_uai_evidence(saved(tmp_path, "2\n2 0 1 2 0\n1 1 1\n")) == [{0: 1, 2: 0}, {1: 1}]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("2\n0 1\n0 0\n", 3, "variable 0 has two states: 1 and 0"),
+        ("1 3 0\n", 1, "a variable wanted, a whole number from 0 to 2, got '3'"),
+        ("1\n1\n2\n", 3, "a state of variable 1 wanted, a whole number from 0 to 1, got '2'"),
+        ("1 0 -1\n", 1, "got '-1'"),
+        ("2 0 1\n", 1, "the file ends here"),
+        ("1\n1 0 1 1\n", 2, "the end of the file wanted"),
+    ],
+)
+def test_wrong_evidence_is_named(tmp_path, text, line, message):
+    path = saved(tmp_path, text, "graph.evid")
+    with pytest.raises(DataError, match=message) as raised:
+        read_uai_evidence(path, np.array([2, 2, 3]))
+    assert str(raised.value).startswith(f"{path}:{line}: ")

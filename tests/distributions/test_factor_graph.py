@@ -1,0 +1,324 @@
+"""The public factor graph: construction, queries against enumeration, evidence, gradients, warnings."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from tests.oracle.graphs import enumerate_graphs, random_scores
+from trelliswork.distributions.factor_graph import FactorGraph
+from trelliswork.errors import ConvergenceWarning, ImpossibleError, ShapeError, ValueRangeError
+from trelliswork.inference.graph import ChainFactor, ExactlyOne, bp
+
+seeds = st.integers(0, 10_000)
+AGREE = np.log([[3.0, 1.0], [1.0, 3.0]])
+
+
+def tree(rng, zeros=0.0, **options):
+    """Variables of 2, 3, 2, 4 states; factors of 1, 2 and 3 variables without a cycle."""
+    factors = [
+        ((0, 1), random_scores(rng, (2, 3), 1, zeros)),
+        (3, random_scores(rng, (4,), 1, zeros)),
+        ((2, 1, 3), random_scores(rng, (2, 3, 4), 1, zeros)),
+    ]
+    return FactorGraph([2, 3, 2, 4], factors, **options), factors
+
+
+def enumerated(graph):
+    return enumerate_graphs(graph._wiring)
+
+
+@given(seed=seeds, zeros=st.sampled_from([0.0, 0.2]), engine=st.sampled_from(["bp", "exact"]))
+def test_every_query_against_enumeration(seed, zeros, engine):
+    rng = np.random.default_rng(seed)
+    graph, factors = tree(rng, zeros, engine=engine)
+    want = enumerated(graph)[0]
+    assert graph.kind == "exact"
+    assert_allclose(graph.log_partition(), [want.log_z])
+    if want.log_z == -np.inf:
+        assert not graph.marginals().any()
+        with pytest.raises(ImpossibleError):
+            graph.argmax()
+        return
+    marginals = graph.marginals()
+    assert marginals.shape == (1, 4, 4)
+    for v, size in enumerate([2, 3, 2, 4]):
+        assert_allclose(marginals[0, v, :size], want.joint([v]), atol=1e-9)
+        assert not marginals[0, v, size:].any()
+    for (scope, _), beliefs in zip(factors, graph.factor_marginals(), strict=True):
+        assert_allclose(beliefs[0], want.joint(np.atleast_1d(scope)), atol=1e-9)
+    best = graph.argmax()
+    assert_allclose(best.scores, [want.best])
+    assert_allclose(graph.score(best.labels), [want.best])
+    assert_allclose(graph.log_prob(best.labels), [want.best - want.log_z])
+    assert_allclose(graph.entropy(), [want.entropy()], atol=1e-9)
+    assert_allclose(graph.mbr().scores, [sum(want.joint([v]).max() for v in range(4))])
+
+
+@given(seed=seeds)
+def test_scores_are_those_of_the_factors(seed):
+    rng = np.random.default_rng(seed)
+    graph, factors = tree(rng)
+    states = np.array([rng.integers(s) for s in (2, 3, 2, 4)])
+    want = sum(np.asarray(table)[tuple(states[np.atleast_1d(scope)])] for scope, table in factors)
+    assert_allclose(graph.score(states), [want])
+
+
+def test_bulk_arrays_and_lists_make_the_same_graph():
+    rng = np.random.default_rng(0)
+    pairs = np.array([[0, 1], [1, 2], [2, 3]])
+    own, shared = rng.normal(0, 1, (3, 2, 2)), rng.normal(0, 1, (2, 2, 2))
+    which = np.array([1, 0, 1])
+    unary = rng.normal(0, 1, (4, 2))
+    one_by_one = FactorGraph(
+        [2] * 4,
+        [((a, b), t) for (a, b), t in zip(pairs, own, strict=True)]
+        + [((a, b), shared[w]) for (a, b), w in zip(pairs, which, strict=True)]
+        + [(v, unary[v]) for v in range(4)],
+    )
+    in_bulk = FactorGraph([2] * 4, tables=[(pairs, own), (pairs, shared, which), (np.arange(4)[:, None], unary)])
+    flat = FactorGraph([2] * 4, tables=[(pairs, own), (pairs, shared, which)], log_unary=unary.ravel())
+    for graph in (one_by_one, in_bulk, flat):
+        assert_allclose(graph.log_partition(), one_by_one.log_partition())
+        assert_allclose(graph.marginals(), one_by_one.marginals())
+    assert [b.shape for b in in_bulk.factor_marginals()] == [(1, 3, 2, 2), (1, 3, 2, 2), (1, 4, 2)]
+    assert_allclose(in_bulk.factor_marginals()[1][0, 2], one_by_one.factor_marginals()[5][0])
+
+
+def test_a_table_object_given_twice_is_shared():
+    table = torch.tensor(AGREE, requires_grad=True)
+    graph = FactorGraph([2, 2, 2], [((0, 1), table), ((1, 2), table)])
+    assert graph._wiring.groups[0].log_tables.shape == (1, 1, 2, 2)
+    graph.log_partition().sum().backward()
+    assert_allclose(table.grad, 2 * np.array([[3, 1], [1, 3]]) / 8)
+
+
+def test_one_table_for_all_factors_of_an_entry():
+    graph = FactorGraph([2] * 3, tables=[(np.array([[0, 1], [1, 2]]), AGREE)])
+    assert_allclose(graph.log_partition().exp(), [32])
+
+
+def test_a_batch_of_graphs():
+    rng = np.random.default_rng(0)
+    own, shared = rng.normal(0, 1, (5, 2, 3)), rng.normal(0, 1, (3, 2))
+    unary = rng.normal(0, 1, (5, 7))
+    graph = FactorGraph([2, 3, 2], [((0, 1), own), ((1, 2), shared)], log_unary=unary)
+    assert graph.n_graphs == 5
+    for b in range(5):
+        alone = FactorGraph([2, 3, 2], [((0, 1), own[b]), ((1, 2), shared)], log_unary=unary[b])
+        assert_allclose(graph.log_partition()[b], alone.log_partition()[0])
+        assert_allclose(graph.marginals()[b], alone.marginals()[0])
+        assert_allclose(graph.entropy()[b], alone.entropy()[0])
+        assert_allclose(graph.argmax().scores[b], alone.argmax().scores[0])
+
+
+def test_the_number_of_graphs_may_be_told():
+    assert FactorGraph([2, 2], [((0, 1), AGREE)], n_graphs=3).log_partition().shape == (3,)
+
+
+@given(seed=seeds)
+def test_evidence(seed):
+    rng = np.random.default_rng(seed)
+    graph, _ = tree(rng)
+    want = enumerated(graph)[0]
+    scores = want.scores[(want.assignments[:, 1] == 2)]
+    log_z = np.logaddexp.reduce(scores)
+    allowed = np.ones((4, 4), bool)
+    allowed[1, :2] = False
+    for given_states in (
+        graph.condition(states={1: 2}),
+        graph.condition(labels=torch.tensor([-1, 2, -1, -1])),
+        graph.condition(labels=[[-1, 2, -1, -1]]),
+        graph.condition(allowed=allowed),
+    ):
+        assert_allclose(given_states.log_partition(), [log_z])
+        assert_allclose(given_states.marginals()[0, 1], [0, 0, 1, 0])
+    assert_allclose(graph.log_partition(), [want.log_z])  # itself unchanged
+    built, _ = tree(np.random.default_rng(seed), allowed=allowed)
+    assert_allclose(built.log_partition(), [log_z])
+
+
+def test_evidence_that_is_impossible():
+    forbidding = np.array([[-np.inf, 0.0], [0.0, 0.0]])
+    graph = FactorGraph([2, 2], [((0, 1), forbidding)]).condition(states={0: 0, 1: 0})
+    assert graph.log_partition().item() == -np.inf
+    assert not graph.marginals().any()
+    for query in (graph.argmax, graph.entropy, graph.mbr, graph.sample, lambda: graph.log_prob([0, 1])):
+        with pytest.raises(ImpossibleError):
+            query()
+
+
+def test_gradients_are_beliefs():
+    rng = np.random.default_rng(0)
+    unary = torch.tensor(rng.normal(0, 0.3, (2, 8)), requires_grad=True)
+    pair = torch.tensor(rng.normal(0, 0.3, (2, 2)), requires_grad=True)
+    own = torch.tensor(rng.normal(0, 0.3, (2, 2, 2)), requires_grad=True)  # of each graph
+    single = torch.tensor(rng.normal(0, 0.3, 2), requires_grad=True)
+
+    def value(unary, pair, own, single):
+        factors = [((0, 1), pair), ((1, 2), pair), ((2, 3), own), ((3, 0), own), (2, single)]
+        graph = FactorGraph([2] * 4, factors, log_unary=unary, tolerance=1e-14, max_iter=5000)
+        return graph.log_partition()
+
+    assert torch.autograd.gradcheck(value, (unary, pair, own, single), atol=1e-6)
+
+
+def test_training_is_observed_minus_expected():
+    rng = np.random.default_rng(1)
+    pair = torch.tensor(rng.normal(0, 1, (3, 3)), requires_grad=True)
+    graph = FactorGraph([3, 3, 3], tables=[(np.array([[0, 1], [1, 2]]), pair)])
+    graph.log_prob(torch.tensor([0, 1, 1])).sum().backward()
+    observed = np.zeros((3, 3))
+    observed[0, 1] = observed[1, 1] = 1
+    assert_allclose(pair.grad, observed - graph.factor_marginals()[0][0].sum(dim=0).numpy(), atol=1e-12)
+
+
+def test_the_gradient_of_an_impossible_graph_is_zero():
+    unary = torch.full((1, 4), -torch.inf, dtype=torch.float64, requires_grad=True)
+    graph = FactorGraph([2, 2], [((0, 1), AGREE)], log_unary=unary)
+    graph.log_partition().sum().backward()
+    assert not unary.grad.any()
+
+
+@settings(max_examples=8)
+@given(seed=seeds, zeros=st.sampled_from([0.0, 0.1]))
+def test_unrolled_iterations_are_those_of_the_kernels(seed, zeros):
+    rng = np.random.default_rng(seed)
+    scopes = [(0, 1), (1, 2), (2, 0), (0, 1, 3), (3, 2)]
+    sizes = [2, 3, 2, 3]
+    factors = [(s, random_scores(rng, [sizes[v] for v in s], 0.5, zeros)) for s in scopes]
+    graph = FactorGraph(sizes, factors, log_unary=random_scores(rng, (2, 10), 0.5, zeros / 2))
+    for n_iter in (1, 3):
+        result = bp.run(graph._wiring, schedule="flooding", max_iter=n_iter, tolerance=0)
+        log_z, marginals = graph.unrolled(n_iter)
+        assert_allclose(log_z, result.log_z, atol=1e-10)
+        assert_allclose(marginals, graph._padded(torch.from_numpy(result.marginals)), atol=1e-10)
+    log_z, marginals = graph.unrolled(40, damping=0.2)
+    converged = graph.infer("bp", tolerance=1e-13, max_iter=5000)
+    assert_allclose(log_z, converged.log_z, atol=1e-6)
+    assert_allclose(marginals, graph._padded(torch.from_numpy(converged.marginals)), atol=1e-4)
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+def test_gradients_through_iterations(damping):
+    rng = np.random.default_rng(0)
+    unary = torch.tensor(rng.normal(0, 1, (2, 7)), requires_grad=True)
+    pair = torch.tensor(rng.normal(0, 1, (2, 3)), requires_grad=True)
+    triple = torch.tensor(rng.normal(0, 1, (2, 3, 2)), requires_grad=True)
+
+    def values(unary, pair, triple):
+        graph = FactorGraph([2, 3, 2], [((0, 1), pair), ((2, 1), pair), ((0, 1, 2), triple)], log_unary=unary)
+        return graph.unrolled(3, damping=damping)
+
+    assert torch.autograd.gradcheck(values, (unary, pair, triple))
+
+
+def test_gradients_through_iterations_with_zeros_are_not_nan():
+    unary = torch.tensor([[0.0, -torch.inf, 0.5, 0.0]], dtype=torch.float64, requires_grad=True)
+    pair = torch.tensor([[0.0, 1.0], [-torch.inf, 0.3]], dtype=torch.float64, requires_grad=True)
+    log_z, marginals = FactorGraph([2, 2], [((0, 1), pair)], log_unary=unary).unrolled(2)
+    (log_z.sum() + marginals.square().sum()).backward()
+    assert torch.isfinite(unary.grad).all()
+    assert torch.isfinite(pair.grad).all()
+    assert_allclose(log_z.item(), np.logaddexp(0.5, 1.0))
+
+
+def test_non_convergence_warns():
+    graph = FactorGraph(
+        [2, 2, 2], tables=[(np.array([[0, 1], [1, 2], [2, 0]]), AGREE)], log_unary=[1.0, 0, 0, 0, 0, 0], max_iter=1
+    )
+    with pytest.warns(
+        ConvergenceWarning, match=r"bp did not converge on 1 of 1 graphs: residual .* after 1 iterations"
+    ):
+        result = graph.infer()
+    assert not result.converged.any()
+    assert graph.infer() is result  # and once only
+
+
+def test_structured_factors_take_part():
+    rng = np.random.default_rng(0)
+    pairwise = rng.normal(0, 1, (2, 2))
+    graph = FactorGraph(
+        [2] * 5, structured=[ExactlyOne([0, 1, 2]), ChainFactor([2, 3, 4], pairwise)], log_unary=rng.normal(0, 1, 10)
+    )
+    want = enumerated(graph)[0]
+    assert graph.kind == "exact"
+    assert_allclose(graph.log_partition(), [want.log_z])
+    assert_allclose(graph.marginals()[0].flatten(), want.marginals(), atol=1e-9)
+    assert_allclose(graph.argmax().scores, [want.best])
+    assert_allclose(graph.score(graph.argmax().labels), [want.best])
+    with pytest.raises(ValueRangeError, match="ExactlyOne does not tell"):
+        graph.entropy()
+    with pytest.raises(ValueRangeError, match="table factors only"):
+        graph.unrolled(2)
+
+
+@pytest.mark.parametrize(
+    "engine", ["exact", "bp", "mean_field", "structured_mean_field", "trw", "gibbs", "max_product"]
+)
+def test_every_engine_answers_with_the_same_result(engine):
+    rng = np.random.default_rng(0)
+    graph = FactorGraph([2] * 4, tables=[(np.array([[0, 1], [1, 2], [2, 3], [3, 0]]), rng.normal(0, 0.3, (2, 2)))])
+    result = graph.infer(engine)
+    log_z = enumerated(graph)[0].log_z
+    assert result.marginals.shape == (1, 8)
+    assert result.n_iter.shape == result.residual.shape == result.converged.shape == (1,)
+    if result.kind == "exact":
+        assert_allclose(result.log_z, log_z)
+    elif result.kind == "lower":
+        assert result.log_z[0] <= log_z + 1e-9
+    elif result.kind == "upper":
+        assert result.log_z[0] >= log_z - 1e-9
+    if engine != "max_product":
+        assert_allclose(result.marginals[0], enumerated(graph)[0].marginals(), atol=0.1)
+        assert_allclose(graph.using(engine).marginals()[0].flatten(), result.marginals[0])
+
+
+def test_samples():
+    graph = FactorGraph([2, 3], [((0, 1), np.log([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))])
+    for engine in ("bp", "exact", "gibbs"):
+        draws = graph.using(engine).sample(20_000, generator=torch.Generator().manual_seed(0))
+        assert draws.shape == (20_000, 1, 2)
+        counts = np.zeros((2, 3))
+        np.add.at(counts, tuple(draws[:, 0].T.numpy()), 1 / 20_000)
+        assert_allclose(counts, np.array([[1, 2, 3], [4, 5, 6]]) / 21, atol=0.02)
+    again = [graph.sample(5, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
+    assert torch.equal(*again)
+
+
+def test_a_hundred_thousand_factors_are_built_in_seconds():
+    start = time.perf_counter()
+    n = 100_000
+    pairs = np.stack([np.arange(n), np.arange(1, n + 1)], axis=1)
+    bulk = FactorGraph(np.full(n + 1, 2), tables=[(pairs, np.broadcast_to(AGREE, (n, 2, 2)))])
+    assert_allclose(bulk.log_partition(), [np.log(2) + n * np.log(4)])
+    assert time.perf_counter() - start < 20
+    listed = FactorGraph(np.full(n + 1, 2), [((v, v + 1), AGREE) for v in range(n)])
+    assert_allclose(listed.log_partition(), bulk.log_partition())
+    assert time.perf_counter() - start < 40
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: FactorGraph([2, 2], [((0, 2), AGREE)]), ValueRangeError, "factor 0 names variable 2"),
+        (lambda: FactorGraph([2, 3], [((0, 1), AGREE)]), ShapeError, r"must have shape \(2, 3\) or \(B, 2, 3\)"),
+        (lambda: FactorGraph([2, 2], [AGREE]), (ShapeError, ValueRangeError), "factor 0"),
+        (lambda: FactorGraph([2, 2], [((0, 0), AGREE)]), ValueRangeError, "twice"),
+        (lambda: FactorGraph([2, 2], engine="magic"), ValueRangeError, "engine must be one of"),
+        (lambda: FactorGraph([2, 2], tables=[(np.zeros((3, 2), int), np.zeros((2, 2, 2)))]), ShapeError, "give which"),
+        (lambda: FactorGraph([2, 2], log_unary=np.zeros(3)), ShapeError, "N=4"),
+        (lambda: FactorGraph([2, 2], allowed=np.ones((2, 3), bool)), ShapeError, "allowed must have shape"),
+        (lambda: FactorGraph([2, 2], allowed=np.ones((2, 2))), ValueRangeError, "boolean"),
+        (lambda: FactorGraph([2, 2]).score([0, 2]), ValueRangeError, "variable 1 must lie between 0 and 1, got 2"),
+        (lambda: FactorGraph([2, 2]).score([0.0, 1.0]), ValueRangeError, "whole numbers"),
+        (lambda: FactorGraph([2, 2]).condition(states={5: 0}), ValueRangeError, "names variable 5"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
