@@ -134,3 +134,27 @@ def nettalk(
         say=say_to(quiet),
     )
     show(table, plot, json)
+
+
+@app.command("factorial")
+@report_errors
+def factorial(
+    folder: Annotated[
+        str | None, typer.Argument(help="Folder of train.txt and test.txt; by default conll2000 in TRELLISWORK_DATA.")
+    ] = None,
+    size: Annotated[list[int] | None, typer.Option(min=0, help="So many sentences (0: all); may be repeated.")] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="bp, structured_mean_field or exact; may be repeated.", show_default="bp")
+    ] = None,
+    l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 1.0,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Parts of speech and chunks of CoNLL-2000 jointly, against two CRFs (paper 3).
+
+    Example: trelliswork reproduce factorial DATA/conll2000 --size 200 --size 1000
+    """
+    from trelliswork.experiments.factorial import factorial as run
+
+    path, sizes, engines = data_file(folder, "conll2000"), tuple(size or (200, 1000, 0)), tuple(engine or ("bp",))
+    show(run(path, sizes=sizes, engines=engines, l2=l2, say=say_to(quiet)), None, json)

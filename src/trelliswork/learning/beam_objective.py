@@ -8,18 +8,19 @@ not negative.
 """
 
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import chain, threads
-from trelliswork.inference.chain import beam_crf_kernels, beam_posterior_kernels, crf_kernels, edge_kernels
+from trelliswork.inference.chain import beam_crf_kernels, crf_kernels, edge_kernels
 from trelliswork.inference.chain.beam import FULL, Beam, BeamSets, BeamStatistics, Rule
 from trelliswork.inference.chain.beam_passes import log_arrays, log_space, members
 from trelliswork.inference.chain.beam_sparse import SparseChain
-from trelliswork.inference.chain.layout import LIMIT, whole_vectors
+from trelliswork.inference.chain.layout import LIMIT
+from trelliswork.learning.beam_choice import NOTHING, Out, choose, union
 from trelliswork.learning.beam_layout import BeamWeights, StateWeights, Structure
 from trelliswork.learning.crf_layout import (
     Allowed,
@@ -37,21 +38,8 @@ from trelliswork.learning.vector_kernels import dot
 compiled: Any = beam_crf_kernels  # mypy cannot count starred arguments
 compiled_scores: Any = crf_kernels
 compiled_edges: Any = edge_kernels
-compiled_posterior: Any = beam_posterior_kernels
+MOST_PLACES = 1 << 24
 BATCH_SCORES = 1 << 22  # of states, whose posterior is computed together
-
-
-class Out(NamedTuple):
-    """Where the kernels put beams: the states of token i and their weighted marginals at ptr[i]:ptr[i + 1]."""
-
-    ptr: NDArray[np.int64]
-    states: NDArray[np.int32]
-    masses: NDArray[np.float32]
-
-    @classmethod
-    def none(cls) -> "Out":
-        """Nowhere."""
-        return cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.float32))
 
 
 class BeamObjective:
@@ -141,6 +129,7 @@ class BeamObjective:
         self.n_features = layout.n_features + (structure.n_weights if structure is not None else 0)
         self._complete = len(layout.attributes) == layout.n_attributes * layout.n_labels >= 3 * layout.n_attributes > 0
         self.statistics = BeamStatistics(float(S), S, 0.0, len(self._gold), 0, True)
+        self._chosen = self._grown = NOTHING  # by the last ``hold``, without and with those that stayed
 
     @cached_property
     def _exact(self) -> ChainObjective:
@@ -149,7 +138,7 @@ class BeamObjective:
     def __call__(self, weights: Floats) -> tuple[float, NDArray[np.float64]]:
         """Value and gradient at a weight vector."""
         self.n_evaluations += 1
-        first = self.n_evaluations == 1 and self.full_first and not self._sets.ptr.size
+        first = self.n_evaluations == 1 and self.full_first and not self.sets.ptr.size
         if self._all or (first and self.structure is None):
             S = self.n_states
             self.statistics = BeamStatistics(float(S), S, 0.0, len(self._gold), 0, True)
@@ -170,40 +159,55 @@ class BeamObjective:
         """
         self.release()
         out = self._beams_at(weights)
-        self._sets = BeamSets(out.ptr, out.states)
+        self.sets = BeamSets(out.ptr, out.states)
 
-    def hold(self, weights: Floats) -> None:
+    def hold(self, weights: Floats, *, grow: bool = False) -> None:
         """Choose beams by the posterior probabilities at ``weights`` and keep them until the next choice.
+
+        Those of the choice before stay, and with ``grow`` all that are held.
 
         The posterior is exact where transitions are dense and shared; otherwise that within the beams of a forward
         pass. If beams would keep more than a quarter of the states, evaluations are exact until the next choice.
         ``statistics`` are then those of this choice: the share of the posterior mass that was kept.
         """
+        held = self._grown if grow else self._chosen
         self.release()
-        S, dense = self.n_states, self.structure is None
+        S, n_tokens = self.n_states, len(self._gold)
         ptr, states, masses = self._posterior(weights)
-        n_tokens = len(self._gold)
-        inside, kept = np.zeros(len(masses), bool), np.ones(n_tokens)
-        width = whole_vectors(int(np.diff(ptr).max()), np.float32)
-        threads.run(
-            lambda start, stop: compiled_posterior.choose(
-                start, stop, ptr, states, masses, self._gold, *self.beam.rule, width, inside, kept
-            ),
-            threads.cut(np.diff(ptr), least=threads.LEAST_WORK),
-        )
-        chosen = np.flatnonzero(inside)
-        sizes = np.add.reduceat(inside, ptr[:-1], dtype=np.int64)
+        sets, kept = choose(ptr, states, masses, self._gold, self.beam.rule, S)
+        self._chosen = sets
+        if len(held.ptr):
+            sets = union(sets, held, S)
+        sizes = np.diff(sets.ptr)
         gap = float(-np.log(kept).sum())
         self.statistics = BeamStatistics(float(sizes.mean()), int(sizes.max()), gap, n_tokens, 0, False)
-        if dense and sizes.mean() > S / 4:
-            self._all = True
+        if self.structure is None and sizes.mean() > S / 4:
+            self._all, self._chosen = True, NOTHING
             return
-        found = states[chosen] if len(states) else (chosen % S).astype(np.int32)
-        self._sets, self._held = BeamSets(np.concatenate([[0], np.cumsum(sizes)]), found), True
+        self.sets, self._grown, self._held = sets, sets, True
+
+    def held(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What ``hold`` has chosen, as plain data and arrays; ``hold_again`` takes it."""
+        arrays = {
+            f"{name}.{part}": values
+            for name, sets in (("chosen", self._chosen), ("grown", self._grown))
+            for part, values in zip(("ptr", "states"), sets, strict=True)
+        }
+        return {"all": self._all, "statistics": vars(self.statistics)}, arrays
+
+    def hold_again(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Go on with what ``held`` told."""
+        self.release()
+        self._chosen = BeamSets(arrays["chosen.ptr"], arrays["chosen.states"])
+        self._grown = BeamSets(arrays["grown.ptr"], arrays["grown.states"])
+        self._all, self.statistics = plain["all"], BeamStatistics(**plain["statistics"])
+        if not self._all:
+            self.sets, self._held = self._grown, True
+        self.full_first = False  # the first evaluation is long past
 
     def release(self) -> None:
         """Choose beams at every evaluation again."""
-        self._sets = BeamSets(np.empty(0, np.int64), np.empty(0, np.int32))
+        self.sets = NOTHING
         self._held = self._all = False
 
     def _posterior(self, weights: Floats) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
@@ -244,19 +248,26 @@ class BeamObjective:
         threads.run(work, threads.cut(np.ones(len(out), np.int64), least=max(1, threads.LEAST_WORK // width)))
         return out
 
-    def _beams_at(self, weights: Floats) -> "Out":
+    def _beams_at(self, weights: Floats) -> Out:
         """The beams of a forward pass and the probabilities within them."""
-        self._evaluate(weights, self.beam.rule, Out.none())  # tells the sizes
-        ptr = np.concatenate([[0], np.cumsum(self._sizes)])
+        n, S = len(self._gold), self.n_states
+        if n * S <= MOST_PLACES:  # room for every state of every token: one pass
+            ptr = np.arange(n + 1) * S
+        else:
+            self._evaluate(weights, self.beam.rule, Out.none())  # tells the sizes
+            ptr = np.concatenate([[0], np.cumsum(self._sizes)])
         out = Out(ptr, np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.float32))
         self._evaluate(weights, self.beam.rule, out)
-        return out
+        if n * S > MOST_PLACES:
+            return out
+        inside = (np.arange(S) < self._sizes[:, None]).reshape(-1)
+        return Out(np.concatenate([[0], np.cumsum(self._sizes)]), out.states[inside], out.masses[inside])
 
-    def _evaluate(self, weights: Floats, rule: Rule, beams_out: "Out") -> float:
+    def _evaluate(self, weights: Floats, rule: Rule, beams_out: Out) -> float:
         """Fill the gradients; return the loss without penalty."""
         w = self._weights(weights)
         full = rule == FULL
-        beams = (*rule, self.beam.refine and not full, *self._sets, np.float32(LIMIT[np.dtype(np.float32)]))
+        beams = (*rule, self.beam.refine and not full, *self.sets, np.float32(LIMIT[np.dtype(np.float32)]))
         n_tokens, n_sentences = len(self._gold), len(self._alpha)
         loss, safe = np.zeros(n_sentences), np.ones(n_sentences, bool)
         sizes, kept = np.zeros(n_tokens, np.int64), np.ones(n_tokens)
@@ -322,7 +333,7 @@ class BeamObjective:
         loss: NDArray[np.float64],
         sizes: NDArray[np.int64],
         kept: NDArray[np.float64],
-        beams_out: "Out",
+        beams_out: Out,
     ) -> bool:
         """Loss and gradient of one sentence that underflows or loses all paths; True if all states were needed."""
         start, stop = self._tokens.offsets[n], self._tokens.offsets[n + 1]
@@ -352,7 +363,7 @@ class BeamObjective:
             entry, emits = self._entry[start + 1 : stop], structure.emits
             score = float(out[np.arange(T), emits[gold]].sum(dtype=np.float64))
             score += float(w.log_weights[entry].sum(dtype=np.float64) + w.log_start[gold[0]] + w.log_end[gold[-1]])
-        given = members(self._sets, int(start), int(stop), S) if self._sets.ptr.size else None
+        given = members(self.sets, int(start), int(stop), S) if self.sets.ptr.size else None
         found = log_space(log_arrays(p, 0), gold, rule, self.beam.refine, given, weight, counts, edges)
         if not score > -np.inf:
             raise ImpossibleError(f"sentence {self._numbers[n]}: its labels are impossible under the scheme.")
@@ -377,7 +388,7 @@ class BeamObjective:
         loss[n] = weight * (found.log_z - score)
         sizes[start:stop], kept[start:stop] = found.member.sum(axis=1), found.kept
         if len(beams_out.ptr):
-            at = slice(int(beams_out.ptr[start]), int(beams_out.ptr[stop]))
-            beams_out.states[at] = np.nonzero(found.member)[1]
-            beams_out.masses[at] = found.marginals[found.member]
+            for t, member in enumerate(found.member):
+                at = slice(int(beams_out.ptr[start + t]), int(beams_out.ptr[start + t]) + int(member.sum()))
+                beams_out.states[at], beams_out.masses[at] = np.flatnonzero(member), found.marginals[t, member]
         return found.exact

@@ -2,8 +2,9 @@
 
 Choosing states anew at every evaluation, as the paper does, makes an objective that jumps: line searches fail, and the
 search ends early. So states are chosen by their posterior probabilities and held while L-BFGS takes some steps on
-what is then one smooth function. Then they are chosen again. States that have gained in the meantime enter; if the
-steps lost more by that than they had gained, they are taken back, and fewer are taken at once.
+what is then one smooth function, a lower bound of the exact one. Then those that have gained enter, and so on until
+nothing changes: the minimum is that of a function whose states include all that matter at the minimum. Iterations
+whose gain is lost to states that grew outside are taken back; these states are inside from then on.
 """
 
 import warnings
@@ -20,9 +21,10 @@ from trelliswork.learning.lbfgs import FitReport, State, Step, Weights, lbfgs
 
 Plain = dict[str, Any]
 After = Callable[[Step, Weights, Callable[[], tuple[Plain, Any]]], str | None]
-FIRST_HOLD, LONGEST_HOLD = 5, 40  # iterations on the same states
+FIRST_HOLD, SHORTEST_HOLD, LONGEST_HOLD = 3, 3, 20  # iterations on the same states
+EASY, HARD = 0.1, 0.3  # what new states cost, as a share of the gain: hold them longer, or not so long
 LEAST_EPS = 1e-8
-NOISE = 1e-3  # of the value: what it may change by a new choice of states when all is well
+TOO_NOISY = 3
 LOST = 0.02  # nats a token: more is too much
 
 
@@ -40,7 +42,8 @@ class BeamSearch:
 
     Notes
     -----
-    With ``eps="auto"`` a beam whose steps have to be taken back, or whose line search fails, gets a tenth of the eps.
+    With ``eps="auto"`` a beam that loses by new states what had been gained, three times in a row, gets a tenth of the
+    eps.
     """
 
     def __init__(self, objective: BeamObjective, after: After, *, hold: bool = True) -> None:
@@ -50,6 +53,9 @@ class BeamSearch:
             objective.beam = replace(objective.beam, eps=Beam().eps)
         self._before: list[Step] = []  # of the states that were held before
         self._hold = FIRST_HOLD
+        self._begun = False
+        self._grow = False  # states that once were held stay
+        self._noisy = 0  # choices in a row by which more was lost than had been gained
         self._value = np.inf  # when the states were last chosen
         self._anchor = np.empty(0)  # the weights then
         self._pairs: list[Any] = []  # of the last iteration: the function has hardly changed since
@@ -72,11 +78,10 @@ class BeamSearch:
             if state is None:
                 state, ended = self._choose(weights, l1, tol)
                 if ended is not None:
-                    report = FitReport(ended[0], ended[1], self._value, self._before)
-                    weights = state.weights
+                    report = FitReport(True, ended, self._value, self._before)
                     break
             left = max_iter - len(self._before)
-            limits = {"max_iter": min(self._hold, left), "tol": 0.0}
+            limits = {"max_iter": min(self._hold, left), "tol": tol}
             weights, report, stop = self._stage(state, options | limits)
             self._before, state = report.history, None
             if stop is not None or len(self._before) >= max_iter:
@@ -92,37 +97,33 @@ class BeamSearch:
         self._conclude(report)
         return weights, report
 
-    def _choose(self, weights: Weights, l1: float, tol: float) -> tuple[State, tuple[bool, str] | None]:
-        """States for the next iterations, and where these begin; or that this is the end, converged or not, and why."""
-        value, gradient = self._hold_at(weights, l1)
-        gain, pairs = self._value - value, self._pairs
-        small = tol * abs(value)
-        if gain < -small and len(self._anchor):  # what the last iterations gained was lost: back
-            if self._hold == 1 and not self._tighten():
-                self._hold_at(self._anchor, l1)
-                state = State(self._anchor, self._value, gradient, [], [])
-                return state, (-gain <= NOISE * abs(value), "no step lowers the value any more within the beam")
-            self._hold = max(1, self._hold // 4)
-            if self.auto:
-                self._tighten()
-            weights, pairs = self._anchor, []
-            value, gradient = self._hold_at(weights, l1)
-        elif gain <= small and len(self._anchor):
-            self._value, self._anchor = value, weights
-            return State(weights, value, gradient, [], []), (
-                True, f"the value fell by less than {tol:g} since the states were chosen before",
-            )  # fmt: skip
-        elif len(self._anchor):
-            lost = value - self._before[-1].value  # by the states that have entered
-            if lost < 0.1 * gain:
+    def _choose(self, weights: Weights, l1: float, tol: float) -> tuple[State, str | None]:
+        """States for the next iterations, and where these begin; or that this is the end, and why."""
+        self.objective.hold(weights, grow=self._grow)
+        value, gradient = self._evaluate(weights, l1)
+        pairs, reason = self._pairs, None
+        if self._begun:
+            end = self._before[-1].value
+            gain, jump = self._value - end, value - end  # by the iterations, and by the states that have entered
+            small = tol * abs(value)
+            self._noisy = self._noisy + 1 if jump > gain else 0
+            if jump <= small and gain <= small:
+                reason = f"the value fell by less than {tol:g} and no state entered"
+            elif jump > gain + small:  # states outside grew unseen: back, and now they are inside
+                self._grow, self._hold = True, max(SHORTEST_HOLD, self._hold // 2)
+                weights, pairs = self._anchor, []
+                value, gradient = self._evaluate(weights, l1)
+            elif jump < EASY * gain:
                 self._hold = min(2 * self._hold, LONGEST_HOLD)
-            elif lost > gain:
-                self._hold = max(2, self._hold // 2)
-        self._value, self._anchor = value, weights
-        return State(weights, value, gradient, pairs, []), None
+            elif jump > HARD * gain:
+                self._grow, self._hold = True, max(SHORTEST_HOLD, self._hold // 2)
+            if self._noisy >= TOO_NOISY:
+                self._tighten()
+                self._noisy = 0
+        self._value, self._anchor, self._begun = value, weights, True
+        return State(weights, value, gradient, pairs, []), reason
 
-    def _hold_at(self, weights: Weights, l1: float) -> tuple[float, Weights]:
-        self.objective.hold(weights)
+    def _evaluate(self, weights: Weights, l1: float) -> tuple[float, Weights]:
         value, gradient = self.objective(weights)
         return value + l1 * float(np.abs(weights).sum()), gradient
 
@@ -169,17 +170,23 @@ class BeamSearch:
         own = {
             "eps": self.objective.beam.eps,
             "hold": self._hold,
+            "noisy": self._noisy,
+            "grow": self._grow,
             "value": self._value,
             "before": [vars(step) for step in self._before],
         }
-        return plain | {"beam": own}, arrays | {"beam.anchor": self._anchor}
+        held, sets = self.objective.held()
+        kept = {f"beam.{name}": values for name, values in sets.items()} | {"beam.anchor": self._anchor}
+        return plain | {"beam": own | {"held": held}}, arrays | kept
 
     def _restore(self, plain: Plain, arrays: Any) -> State:
         own = plain["beam"]
         self.objective.beam = replace(self.objective.beam, eps=own["eps"])
         self._before = [Step(**step) for step in own["before"]]
-        self._hold, self._value, self._anchor = own["hold"], own["value"], arrays["beam.anchor"]
-        self.objective.hold(self._anchor)
+        self._hold, self._noisy, self._value, self._grow = own["hold"], own["noisy"], own["value"], own["grow"]
+        self._begun, self._anchor = True, arrays["beam.anchor"]
+        sets = {name.removeprefix("beam."): array for name, array in arrays.items() if name.startswith("beam.")}
+        self.objective.hold_again(own["held"], sets)
         return State.from_plain(plain, arrays)
 
     def _conclude(self, report: FitReport) -> None:

@@ -27,22 +27,18 @@ def gather(matrix, at, states, first, n, is_log, shift, row):
 
 
 @njit(nogil=True)
-def inside(T, S, matrix, first, stride, time_step, is_log, log_unary, at, unary_stride, log_shift, s):
+def inside(T, S, matrix, first, stride, time_step, is_log, tops, log_shift, s):
     """Forward within the sets that stand in ``s``: fill alpha, scale and shift; return log Z, -inf if no path is left.
 
-    ``emission`` must be filled, and its shifts are added here again from the scores.
+    ``emission`` must be filled; ``tops`` (T,) are the shifts that were taken out of its rows.
     """
     emission, ptr, ahead, shift, states = s.emission, s.ptr, s.ahead, s.shift, s.states
     row, alpha, scale = s.row, s.alpha, s.scale
     log_z = (T - 1) * log_shift
     flat = matrix.reshape(-1)
-    scores = log_unary.reshape(-1)
     for t in range(T):
         here, n = ptr[t], ptr[t + 1] - ptr[t]
-        top = -np.inf
-        for j in range(S):
-            top = max(top, np.float64(scores[at + t * unary_stride + j]))
-        log_z += top
+        log_z += tops[t]
         ahead[:n] = 1
         if t > 0:
             base = first + (t - 1) * time_step

@@ -116,7 +116,8 @@ def forward(
     product, with_edges = 1.0, edges.wanted  # the product of the scales since the last logarithm
     ptr[0] = 0
     for t in range(T):
-        log_z += exp_row(log_unary, at + t * unary_stride, S, emission, t * Sp, Sp)
+        s.tops[t] = exp_row(log_unary, at + t * unary_stride, S, emission, t * Sp, Sp)
+        log_z += s.tops[t]
         to = t * Sp if belief.shape[0] > 1 else 0
         if t == 0:
             coefficient[0], offset[0] = 1, 0
@@ -269,20 +270,25 @@ def one(
     With ``given_ptr`` (T + 1 numbers from ``first_given`` on; empty: none) the beams are ``given_states``, not chosen.
     """
     emission, ptr, kept, states = s.emission, s.ptr, s.kept, s.states
-    if edges.wanted and (refined or given_ptr.size):
+    if edges.wanted and refined:
         for t in range(1, T):
             for i in range(S):
                 edge_row(edges, first_gold + t, i, S, matrix, first + (t - 1) * time_step + i * stride)
     if given_ptr.size:
         Sp = emission.shape[1]
         begin = given_ptr[first_given]
+        if edges.wanted:
+            for t in range(1, T):
+                before = given_ptr[first_given + t - 1]
+                n = given_ptr[first_given + t] - before
+                edge_rows(edges, first_gold + t, given_states, before, n, S, matrix, first + (t - 1) * time_step)
         for t in range(T):
-            exp_row(log_unary, at + t * unary_stride, S, emission, t * Sp, Sp)
+            s.tops[t] = exp_row(log_unary, at + t * unary_stride, S, emission, t * Sp, Sp)
             ptr[t + 1] = given_ptr[first_given + t + 1] - begin
             kept[t] = np.nan
         ptr[0] = 0
         states[: ptr[T]] = given_states[begin : begin + ptr[T]]
-        log_z = inside(T, S, matrix, first, stride, time_step, is_log, log_unary, at, unary_stride, log_shift, s)
+        log_z = inside(T, S, matrix, first, stride, time_step, is_log, s.tops, log_shift, s)
     else:
         log_z = forward(
             T, S, log_unary, at, unary_stride, matrix, first, stride, time_step, is_log, log_shift, gold, first_gold,
@@ -293,7 +299,7 @@ def one(
                 T, S, matrix, first, stride, time_step, is_log, gold, first_gold, least, keep, ratio, spare, s
             ):
                 return np.nan
-            log_z = inside(T, S, matrix, first, stride, time_step, is_log, log_unary, at, unary_stride, log_shift, s)
+            log_z = inside(T, S, matrix, first, stride, time_step, is_log, s.tops, log_shift, s)
     if not log_z > -np.inf:
         return np.nan
     if check and not backward(T, matrix, first, stride, time_step, is_log, limit, weight, False, counts, pairs, s):

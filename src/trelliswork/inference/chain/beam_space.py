@@ -23,6 +23,7 @@ class Space(NamedTuple):
     scale: np.ndarray  # (T,) c_t
     shift: np.ndarray  # (T,) what was taken out of the transitions into t
     kept: np.ndarray  # (T,) share of the mass that was kept
+    tops: np.ndarray  # (T,) what was taken out of the scores of t
     chosen: np.ndarray  # (S,)
     work: np.ndarray  # (Sp,)
     beta: np.ndarray  # (Sp,)
@@ -41,7 +42,7 @@ def make_space(T, S, Sp, refine, is_log, like):
     return Space(
         np.empty((T, Sp), dtype), np.zeros((T if refine else 1, Sp), dtype), np.empty((S if is_log else 0, Sp), dtype),
         np.zeros(T + 1, np.int64), np.empty(T * S, np.int32), np.empty(T * S, dtype),
-        np.empty(T, dtype), np.zeros(T), np.zeros(T),
+        np.empty(T, dtype), np.zeros(T), np.zeros(T), np.zeros(T),
         np.empty(S, np.int32), np.empty(Sp, dtype),
         np.zeros(Sp, dtype), np.zeros(Sp, dtype), np.zeros(Sp, dtype), np.zeros(Sp, dtype),
         np.empty(S, dtype), np.empty(S, np.int64), np.full(1, 0.03, dtype),

@@ -1,0 +1,86 @@
+"""POS tags and chunks of CoNLL-2000 jointly (paper 3): one factorial CRF against two CRFs on the same features."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trelliswork.data import read_columns
+from trelliswork.experiments.tables import Cell, Say, Table
+from trelliswork.learning.metrics import evaluate_tagging
+from trelliswork.models import CRF, FactorialCRF
+
+FEATURES = "pos"  # neighbours, affixes and shapes of words; never the tags of the file
+ALL = 0  # a size: every sentence
+Columns = tuple[list[list[str]], list[list[str]], list[list[str]]]
+
+
+def factorial(
+    folder: str | os.PathLike[str],
+    *,
+    sizes: Sequence[int] = (200, 1000, ALL),
+    engines: Sequence[str] = ("bp",),
+    l2: float = 1.0,
+    say: Say = lambda _: None,
+) -> Table:
+    """Chunk F1, POS accuracy and joint accuracy of two CRFs and of joint models, by size of the training part.
+
+    Parameters
+    ----------
+    folder : path
+        Where train.txt and test.txt of CoNLL-2000 are.
+    sizes : sequence of int
+        The first so many sentences; 0 is all.
+    engines : sequence of str
+        Of the factorial CRF: "bp", "structured_mean_field", "exact".
+    l2 : float
+        Of every model.
+    """
+    table = Table(
+        "CoNLL-2000, parts of speech and chunks from words alone, in per cent on the test part",
+        ["sentences", "model", "chunk F1", "POS", "joint", "train s", "tag s", "iterations"],
+        notes=[f"Preset {FEATURES}, L2 {l2:g}; joint: tokens with both labels right."],
+    )
+    test = _read(Path(folder) / "test.txt", ALL)
+    for size in sizes:
+        words, tags, chunks = _read(Path(folder) / "train.txt", size)
+        say(f"{len(words):,} sentences: two CRFs")
+        began = time.perf_counter()
+        models = [CRF(FEATURES, l2=l2).fit(words, y) for y in (tags, chunks)]
+        trained = time.perf_counter()
+        found = [model.predict(test[0]) for model in models]
+        n_iter = sum(model.report_.n_iter for model in models)
+        times = [trained - began, time.perf_counter() - trained]
+        table.rows.append([len(words), "two CRFs", *_rates(test, *found), *times, n_iter])
+        for engine in engines:
+            say(f"{len(words):,} sentences: {engine}")
+            began = time.perf_counter()
+            name: Any = engine
+            joint = FactorialCRF(("pos", "chunk"), FEATURES, l2=l2, engine=name)
+            joint.fit(words, {"pos": tags, "chunk": chunks})
+            trained = time.perf_counter()
+            layers = joint.predict_layers(test[0])
+            times = [trained - began, time.perf_counter() - trained]
+            rates = _rates(test, layers["pos"], layers["chunk"])
+            table.rows.append([len(words), f"factorial CRF, {engine}", *rates, *times, joint.report_.n_iter])
+    return table
+
+
+def _read(path: Path, n_sentences: int) -> Columns:
+    """Words, tags and chunk labels."""
+    corpus = read_columns(path)
+    words, tags, chunks = (corpus.sentences(c)[: n_sentences or None] for c in range(3))
+    return words, tags, chunks
+
+
+def _rates(test: Columns, tags: list[list[str]], chunks: list[list[str]]) -> list[Cell]:
+    """Chunk F1, POS accuracy and joint accuracy, in per cent."""
+    pos, chunk = evaluate_tagging(test[1], tags), evaluate_tagging(test[2], chunks)
+    assert chunk.chunks is not None
+    right = [
+        g == p and h == q
+        for one in zip(test[1], tags, test[2], chunks, strict=True)
+        for g, p, h, q in zip(*one, strict=True)
+    ]
+    return [100 * chunk.chunks.f1, 100 * pos.accuracy, 100 * sum(right) / len(right)]
