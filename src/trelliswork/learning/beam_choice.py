@@ -1,4 +1,4 @@
-"""Beams of a whole corpus in compressed rows: where kernels put them, choosing by probabilities, putting two together."""
+"""Beams of a whole corpus in compressed rows: where kernels put them, choosing by probability, joining two."""
 
 from typing import Any, NamedTuple
 

@@ -188,11 +188,9 @@ class BeamObjective:
 
     def held(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What ``hold`` has chosen, as plain data and arrays; ``hold_again`` takes it."""
-        arrays = {
-            f"{name}.{part}": values
-            for name, sets in (("chosen", self._chosen), ("grown", self._grown))
-            for part, values in zip(("ptr", "states"), sets, strict=True)
-        }
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, sets in (("chosen", self._chosen), ("grown", self._grown)):
+            arrays |= {f"{name}.ptr": sets.ptr, f"{name}.states": sets.states}
         return {"all": self._all, "statistics": vars(self.statistics)}, arrays
 
     def hold_again(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:

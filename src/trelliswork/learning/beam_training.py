@@ -7,6 +7,7 @@ nothing changes: the minimum is that of a function whose states include all that
 whose gain is lost to states that grew outside are taken back; these states are inside from then on.
 """
 
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,10 +22,11 @@ from trelliswork.learning.lbfgs import FitReport, State, Step, Weights, lbfgs
 
 Plain = dict[str, Any]
 After = Callable[[Step, Weights, Callable[[], tuple[Plain, Any]]], str | None]
-FIRST_HOLD, SHORTEST_HOLD, LONGEST_HOLD = 3, 3, 20  # iterations on the same states
+FIRST_HOLD, SHORTEST_HOLD, LONGEST_HOLD = 3, 5, 20  # iterations on the same states
 EASY, HARD = 0.1, 0.3  # what new states cost, as a share of the gain: hold them longer, or not so long
 LEAST_EPS = 1e-8
 TOO_NOISY = 3
+STALLED = 2
 LOST = 0.02  # nats a token: more is too much
 
 
@@ -53,8 +55,10 @@ class BeamSearch:
             objective.beam = replace(objective.beam, eps=Beam().eps)
         self._before: list[Step] = []  # of the states that were held before
         self._hold = FIRST_HOLD
+        self._clock, self._offset = time.perf_counter(), 0.0
         self._begun = False
         self._grow = False  # states that once were held stay
+        self._stalled = 0  # choices in a row without gain
         self._noisy = 0  # choices in a row by which more was lost than had been gained
         self._value = np.inf  # when the states were last chosen
         self._anchor = np.empty(0)  # the weights then
@@ -74,6 +78,7 @@ class BeamSearch:
         weights = start
         if saved is not None:
             state = self._restore(*saved)
+            self._clock -= state.history[-1].seconds + (self._before[-1].seconds if self._before else 0.0)
         while True:
             if state is None:
                 state, ended = self._choose(weights, l1, tol)
@@ -107,8 +112,11 @@ class BeamSearch:
             gain, jump = self._value - end, value - end  # by the iterations, and by the states that have entered
             small = tol * abs(value)
             self._noisy = self._noisy + 1 if jump > gain else 0
+            self._stalled = self._stalled + 1 if gain - jump <= small else 0
             if jump <= small and gain <= small:
                 reason = f"the value fell by less than {tol:g} and no state entered"
+            elif self._stalled > STALLED:
+                reason = "what is gained between two choices of states is lost by the next"
             elif jump > gain + small:  # states outside grew unseen: back, and now they are inside
                 self._grow, self._hold = True, max(SHORTEST_HOLD, self._hold // 2)
                 weights, pairs = self._anchor, []
@@ -145,6 +153,7 @@ class BeamSearch:
             step.dev, self._pairs = shown.dev, state.pairs
             return bool(reason)
 
+        self._offset = time.perf_counter() - self._clock
         with warnings.catch_warnings():
             if self._holds:
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -153,15 +162,15 @@ class BeamSearch:
         return weights, report, reason[0] if reason else None
 
     def _shifted(self, step: Step) -> Step:
-        """A step counted from the beginning of the first states."""
-        if not self._before:
-            return step
-        last = self._before[-1]
+        """A step counted from the very beginning; the time of choosing states counts too."""
+        iterations, evaluations = (
+            (self._before[-1].iteration, self._before[-1].n_evaluations) if self._before else (0, 0)
+        )
         return replace(
             step,
-            iteration=step.iteration + last.iteration,
-            n_evaluations=step.n_evaluations + last.n_evaluations,
-            seconds=step.seconds + last.seconds,
+            iteration=step.iteration + iterations,
+            n_evaluations=step.n_evaluations + evaluations,
+            seconds=step.seconds + self._offset,
         )
 
     def _plain(self, state: State) -> tuple[Plain, Any]:
@@ -171,6 +180,7 @@ class BeamSearch:
             "eps": self.objective.beam.eps,
             "hold": self._hold,
             "noisy": self._noisy,
+            "stalled": self._stalled,
             "grow": self._grow,
             "value": self._value,
             "before": [vars(step) for step in self._before],
@@ -184,6 +194,7 @@ class BeamSearch:
         self.objective.beam = replace(self.objective.beam, eps=own["eps"])
         self._before = [Step(**step) for step in own["before"]]
         self._hold, self._noisy, self._value, self._grow = own["hold"], own["noisy"], own["value"], own["grow"]
+        self._stalled = own["stalled"]
         self._begun, self._anchor = True, arrays["beam.anchor"]
         sets = {name.removeprefix("beam."): array for name, array in arrays.items() if name.startswith("beam.")}
         self.objective.hold_again(own["held"], sets)
@@ -199,8 +210,6 @@ class BeamSearch:
                 f"lost {lost:.3f} nats a token, so the likelihood is overstated by about {figures.gap_estimate:,.0f} "
                 f"(objective {report.value:,.0f})"
             )
-        elif "no step lowers" in report.reason and not report.converged:
-            what = "changes more between two choices of states than the objective falls"
         if what is not None:
             warnings.warn(
                 f"the beam {self.objective.beam} {what}: {figures}. Use a wider one, or kl=auto, which widens itself.",
