@@ -82,7 +82,7 @@ def beams_training(
     states: Annotated[int, typer.Option(min=2, help="States of the random model.")] = 100,
     sequences: Annotated[int, typer.Option(min=1, help="Sequences for training, and as many for the test.")] = 50,
     max_iter: Annotated[int, typer.Option(min=1, help="Iterations at most.")] = 200,
-    l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 0.1,
+    l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 0.003,
     plot: Plot = None,
     seed: Seed = 0,
     quiet: Quiet = False,
