@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trelliswork import __version__
-from trelliswork.cli import bench, data, demo, generate, inspect, reproduce, tag, train, warmup
+from trelliswork.cli import bench, data, demo, generate, infer, inspect, reproduce, tag, train, warmup
 from trelliswork.cli.running import report_errors, settings
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.add_typer(train.app, name="train")
 app.command("tag")(report_errors(tag.tag))
 app.command("evaluate")(report_errors(tag.evaluate))
 app.command("inspect")(report_errors(inspect.inspect))
+app.command("infer")(report_errors(infer.infer))
 app.command("score")(report_errors(generate.score))
 app.command("sample")(report_errors(generate.sample))
 app.add_typer(data.app, name="data")

@@ -77,7 +77,7 @@ def decoding(
         ["criterion", "beam", "exact paths %", "states", "states in the paper"],
         notes=[
             f"{n_models} random models, {n_sequences} sequences each, seed {seed}; at least 99 % exact paths wanted.",
-            "Both passes: the sets that the backward pass leaves; the forward pass before it has larger ones of its own.",
+            "Both passes: the sets that the backward pass leaves; the forward pass has larger ones.",
         ],
     )
     for name, beam, theirs in looks:
