@@ -1,0 +1,130 @@
+"""``--beam`` and ``--order`` of the commands, ``reproduce`` and ``infer``: what they print and what they refuse."""
+
+import json
+import math
+
+import pytest
+from typer.testing import CliRunner
+
+from trelliswork.cli import app
+from trelliswork.models import CRF, HMM
+
+runner = CliRunner()
+GRAPH = "MARKOV\n3\n2 2 3\n3\n1 0\n2 0 1\n2 1 2\n2 1 2\n4 3 1 1 3\n6 1 2 3 4 5 6\n"
+
+
+@pytest.fixture(scope="module")
+def columns(tmp_path_factory):
+    path = tmp_path_factory.mktemp("columns") / "train.txt"
+    path.write_text("the D\ndog N\nruns V\n\na D\ncat N\nsees V\nthe D\ndog N\n\n" * 5, encoding="utf-8")
+    return path
+
+
+def run(*words, given=None):
+    return runner.invoke(app, [str(word) for word in words], input=given)
+
+
+def test_a_crf_of_the_second_order_within_a_beam(columns, tmp_path):
+    model = tmp_path / "model"
+    done = run(
+        "train",
+        "crf",
+        columns,
+        "--features",
+        "pos",
+        "--order",
+        2,
+        "--beam",
+        "kl=0.01,min=2",
+        "-o",
+        model,
+        "--json",
+        "-q",
+    )
+    assert done.exit_code == 0, done.output
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert outcome["beam"]["mean_size"] >= 2
+    assert 0.9 < outcome["beam"]["kept"] <= 1
+    assert CRF.load(model).order == 2
+    for beam in ("none", "size=2", "auto"):
+        shown = run("evaluate", model, columns, "--beam", beam, "--json")
+        assert json.loads(shown.stdout)["accuracy"] == 1
+    tagged = run("tag", model, columns, "--beam", "size=1")
+    assert tagged.exit_code == 0
+    assert tagged.stdout.split()[:3] == ["the", "D", "D"]
+
+
+def test_an_hmm_within_a_beam_gives_a_lower_bound(columns, tmp_path):
+    model = tmp_path / "model"
+    done = run("train", "hmm", columns, "--order", 3, "--beam", "size=2", "-o", model, "-q")
+    assert done.exit_code == 0, done.output
+    assert HMM.load(model).beam == "size=2"
+    lower, exact = (
+        json.loads(run("score", model, columns, *beam, "--json").stdout) for beam in ((), ("--beam", "none"))
+    )
+    assert (lower["kind"], exact["kind"]) == ("lower", "exact")
+    assert lower["log_evidence"] <= exact["log_evidence"]
+    induced = run(
+        "train", "hmm", columns, "--unlabelled", "--states", 3, "--beam", "kl=0.01,min=1", "-o", model, "--max-iter", 3
+    )
+    assert "states a token" in induced.stdout
+
+
+@pytest.mark.parametrize("beam", ["kl", "size=0", "kl=0.1,size=3", "6.9"])
+def test_a_beam_that_cannot_be_read_is_refused_before_anything_else(beam):
+    done = run("train", "crf", "nowhere.txt", "--beam", beam)
+    assert done.exit_code == 2
+    assert "beam" in done.output
+
+
+def test_reproduce_small(tmp_path):
+    shown = run(
+        "reproduce", "beams-decoding", "--models", 1, "--sequences", 3, "--states", 8, "--symbols", 20, "--json"
+    )
+    rows = json.loads(shown.stdout[shown.stdout.index("{") :])["rows"]
+    assert all(row["exact paths %"] >= 99 for row in rows[2:])
+    picture = tmp_path / "curves.png"
+    shown = run(
+        "reproduce", "beams-training", "--states", 8, "--sequences", 3, "--max-iter", 8, "--plot", picture, "-q"
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "minimum divergence, held" in shown.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert run("reproduce", "beams-training", "--plot", "curves.pdf").exit_code == 1
+
+
+def test_reproduce_nettalk_small(tmp_path):
+    words = ["cat", "cut", "tack", "act", "tact", "cacti", "attic", "tic"] * 10
+    lines = [f"{w}\t{w.upper()}\t{'0' * len(w)}\t0" for w in dict.fromkeys(a + b for a in words for b in words)]
+    path = tmp_path / "nettalk.data"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    shown = run("reproduce", "nettalk", path, "--words", 60, "--max-iter", 4, "--json", "-q")
+    assert shown.exit_code == 0, shown.output
+    rows = json.loads(shown.stdout)["rows"]
+    assert [row["order"] for row in rows] == [1, 1, 1, 1, 2]
+    assert all(row["letters %"] > 50 for row in rows)
+    assert run("reproduce", "nettalk", tmp_path / "none").exit_code == 1
+
+
+def test_infer(tmp_path):
+    path, given = tmp_path / "g.uai", tmp_path / "g.evid"
+    path.write_text(GRAPH, encoding="utf-8")
+    given.write_text("1\n1 0 1\n", encoding="utf-8")
+    weights = [
+        [[(1, 2)[a] * ((3, 1), (1, 3))[a][b] * (1 + 3 * b + c) for c in range(3)] for b in range(2)] for a in range(2)
+    ]
+    z = sum(w for plane in weights for row in plane for w in row)
+    exact = json.loads(run("infer", path, "--engine", "exact", "--json").stdout)
+    assert exact["log_z"] == pytest.approx(math.log(z))
+    assert exact["marginals"][0][0] == pytest.approx(sum(w for row in weights[0] for w in row) / z)
+    bp = json.loads(run("infer", path, "--json").stdout)
+    assert (bp["kind"], bp["converged"]) == ("exact", True)  # a tree
+    assert bp["log_z"] == pytest.approx(math.log(z))
+    fixed = json.loads(run("infer", path, "-e", given, "--json").stdout)
+    assert fixed["log_z"] == pytest.approx(math.log(sum(w for row in weights[1] for w in row)))
+    assert run("infer", path, "--engine", "exact", "--best").stdout.split()[2:] == ["1", "1", "2"]
+    assert "estimate" in run("infer", path, "--engine", "gibbs").stdout
+    assert run("infer", path, "--engine", "gibbs", "--best").exit_code == 2
+    assert run("infer", path, "--engine", "exact", "--damping", 0.5).exit_code == 2
+    assert run("infer", tmp_path / "none.uai").exit_code == 1
+    assert run("infer", "-", given="MARKOV 2 2").exit_code == 1
