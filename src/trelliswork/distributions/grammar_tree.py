@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from trelliswork.distributions.base import Distribution, Structure
-from trelliswork.distributions.linear_chain import _expectation, _floats, _host, _mask
 from trelliswork.distributions.span_tree import SpanTree, check_charts, compatible, span_mask
+from trelliswork.distributions.tensors import bool_mask, expectation, floats, host
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.inference.span import Grammar, autograd, brackets, grammar, torch_path
@@ -72,9 +72,9 @@ class GrammarTree(Distribution):
         if backend not in ("auto", "kernel", "torch"):
             raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
         parts = {"log_root": log_root, "log_rules": log_rules, "log_terminals": log_terminals}
-        tensors = {name: _floats(name, values) for name, values in parts.items()}
+        tensors = {name: floats(name, values) for name, values in parts.items()}
         if log_symbols is not None:
-            tensors["log_symbols"] = _floats("log_symbols", log_symbols)
+            tensors["log_symbols"] = floats("log_symbols", log_symbols)
         dtype = torch.float64 if any(x.dtype == torch.float64 for x in tensors.values()) else torch.float32
         tensors = {name: x.to(dtype) for name, x in tensors.items()}
         devices = {x.device for x in tensors.values()}
@@ -90,12 +90,12 @@ class GrammarTree(Distribution):
         self.backend = backend if backend != "auto" else "kernel" if device.type == "cpu" else "torch"
         if self.backend == "kernel" and device.type != "cpu":
             raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
-        counts = check_lengths(_host(lengths), B, n)
+        counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
         valid = {"log_terminals": np.arange(n) < counts[:, None], "log_symbols": span_mask(counts, n)}
         for name, scores in tensors.items():
             inside = valid.get(name)
-            check_scores(name, _host(scores.detach()), inside)
+            check_scores(name, host(scores.detach()), inside)
             if inside is not None and not inside.all():
                 mask = torch.as_tensor(inside, device=device)[..., None]
                 tensors[name] = torch.where(mask, scores, 0)  # in the padding it may be anything
@@ -159,15 +159,15 @@ class GrammarTree(Distribution):
         """Entropy in nats (B,): log Z minus the expected score."""
         double = self._double()
         found = double._moments()
-        check_possible(_host(found.log_z.detach()), "no entropy")
+        check_possible(host(found.log_z.detach()), "no entropy")
         return (found.log_z - double._expected_score(found)).to(self.log_root.dtype)
 
     def log_prob(self, structure: Tensor) -> Tensor:
         """log p(y) (B,) of charts (B, n, n); -inf for what is not a tree of this grammar."""
         log_z = self._log_z()
-        check_possible(_host(log_z.detach()), "no probabilities")
+        check_possible(host(log_z.detach()), "no probabilities")
         charts = self._check_charts(structure)
-        counts, chart, n = _host(self.lengths), _host(charts), charts.shape[1]
+        counts, chart, n = host(self.lengths), host(charts), charts.shape[1]
         splits, good = brackets.read(chart, counts)
         N = len(self.log_root)
         inside = (chart >= 0) & span_mask(counts, n)
@@ -195,7 +195,7 @@ class GrammarTree(Distribution):
         p, q = self._double(), other._double()
         found, log_z_other = p._moments(), q._log_z()
         for value in (found.log_z, log_z_other):
-            check_possible(_host(value.detach()), "no divergence")
+            check_possible(host(value.detach()), "no divergence")
         score = p._expected_score(found) - q._expected_score(found)
         return (score - found.log_z + log_z_other).to(self.log_root.dtype)
 
@@ -214,12 +214,12 @@ class GrammarTree(Distribution):
         mask = torch.ones(B, n, n, S, dtype=torch.bool, device=device)
         if allowed is not None:
             pattern = "B n n S" if torch.as_tensor(allowed).ndim == 4 else "B n n"
-            given = _mask("allowed", allowed, pattern, device, B=B, n=n, S=S)
+            given = bool_mask("allowed", allowed, pattern, device, B=B, n=n, S=S)
             mask &= given if given.ndim == 4 else given[..., None]
         if labels is not None:
             charts = self._check_charts(labels)
             known = charts[..., None]
-            mask &= self._tensor(compatible(_host(charts), _host(self.lengths)))[..., None]
+            mask &= self._tensor(compatible(host(charts), host(self.lengths)))[..., None]
             mask &= (known < 0) | (known == torch.arange(S, device=device))
         before = self.log_terminals.new_zeros(B, n, n, S) if self.log_symbols is None else self.log_symbols
         return self._like(log_symbols=before.masked_fill(~mask, -torch.inf))
@@ -234,7 +234,7 @@ class GrammarTree(Distribution):
     def _grammar(self) -> Grammar:
         symbols = None if self.log_symbols is None else autograd.doubles(self.log_symbols)
         root, rules, terminals = (autograd.doubles(x) for x in (self.log_root, self.log_rules, self.log_terminals))
-        return Grammar(root, rules, terminals, symbols, _host(self.lengths))
+        return Grammar(root, rules, terminals, symbols, host(self.lengths))
 
     def _log_z(self) -> Tensor:
         road = torch_path.grammar_log_partition if self.backend == "torch" else autograd.grammar_log_partition
@@ -269,10 +269,10 @@ class GrammarTree(Distribution):
         """E[score] (B,) under given expectations; -inf where they need what is impossible here."""
         B, n, _ = self.log_terminals.shape
         N, at = len(self.log_root), range(n)
-        score = _expectation(found.roots, self.log_root.expand(B, N))
-        score = score + _expectation(found.rules, self.log_rules.expand(B, *self.log_rules.shape))
-        score = score + _expectation(found.symbols[:, at, at, N:], self.log_terminals)
-        return score if self.log_symbols is None else score + _expectation(found.symbols, self.log_symbols)
+        score = expectation(found.roots, self.log_root.expand(B, N))
+        score = score + expectation(found.rules, self.log_rules.expand(B, *self.log_rules.shape))
+        score = score + expectation(found.symbols[:, at, at, N:], self.log_terminals)
+        return score if self.log_symbols is None else score + expectation(found.symbols, self.log_symbols)
 
     def _double(self) -> "GrammarTree":
         if self.log_root.dtype == torch.float64:
@@ -285,5 +285,5 @@ class GrammarTree(Distribution):
         return torch.from_numpy(values).to(self.log_root.device)
 
     def _check_charts(self, charts: Any) -> Tensor:
-        spans = self._tensor(span_mask(_host(self.lengths), self.log_terminals.shape[1]))
+        spans = self._tensor(span_mask(host(self.lengths), self.log_terminals.shape[1]))
         return check_charts(torch.as_tensor(charts).to(spans.device), spans, self.log_rules.shape[1])

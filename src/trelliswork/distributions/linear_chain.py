@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from trelliswork.distributions.base import Distribution, Structure
+from trelliswork.distributions.tensors import bool_mask, clean, edge_scores, expectation, floats, host
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import autograd, torch_path
 from trelliswork.inference.chain.beam import Beam, chosen_beam
-from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
+from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_shape
 
 
 class ChainExpectations(NamedTuple):
@@ -74,7 +75,7 @@ class LinearChain(Distribution):
     ) -> None:
         if backend not in ("auto", "kernel", "torch"):
             raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
-        unary, pairwise = _floats("log_unary", log_unary), _floats("log_pairwise", log_pairwise)
+        unary, pairwise = floats("log_unary", log_unary), floats("log_pairwise", log_pairwise)
         dtype = torch.promote_types(unary.dtype, pairwise.dtype)
         unary, pairwise = unary.to(dtype), pairwise.to(dtype)
         sizes = check_shape("log_unary", unary.shape, "B T S")
@@ -84,27 +85,27 @@ class LinearChain(Distribution):
                 f"log_unary is on {unary.device}, log_pairwise on {pairwise.device}: move one of them."
             )
         self.backend = backend if backend != "auto" else "kernel" if unary.device.type == "cpu" else "torch"
-        self.lengths = torch.as_tensor(check_lengths(_host(lengths), B, T), device=unary.device)
+        self.lengths = torch.as_tensor(check_lengths(host(lengths), B, T), device=unary.device)
         if log_start is not None:
-            start = _edge_scores("log_start", log_start, unary)
+            start = edge_scores("log_start", log_start, unary)
             unary = torch.cat([unary[:, :1] + start, unary[:, 1:]], dim=1)
         if log_end is not None:
-            end = _edge_scores("log_end", log_end, unary)
+            end = edge_scores("log_end", log_end, unary)
             last = torch.arange(T, device=unary.device) == self.lengths[:, None] - 1
             unary = torch.where(last[:, :, None], unary + end, unary)
         if allowed is not None:
-            unary = unary.masked_fill(~_mask("allowed", allowed, "B T S", unary.device, B=B, T=T, S=S), -torch.inf)
+            unary = unary.masked_fill(~bool_mask("allowed", allowed, "B T S", unary.device, B=B, T=T, S=S), -torch.inf)
         if allowed_transitions is not None:
-            mask = _mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
+            mask = bool_mask("allowed_transitions", allowed_transitions, "S S", unary.device, S=S)
             pairwise = pairwise.masked_fill(~mask, -torch.inf)
         chain.transition_steps(pairwise.shape, B, T, S)
-        self.log_unary = _clean("log_unary", unary, self.lengths, 0)
-        self.log_pairwise = _clean("log_pairwise", pairwise, self.lengths, 1)
+        self.log_unary = clean("log_unary", unary, self.lengths, 0)
+        self.log_pairwise = clean("log_pairwise", pairwise, self.lengths, 1)
         self._potentials: chain.Potentials | None = None  # laid out for the kernels
         if self.backend == "kernel":
             if unary.device.type != "cpu":
                 raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {unary.device}.")
-            arrays = (_host(x.detach()) for x in (self.log_unary, self.log_pairwise, self.lengths))
+            arrays = (host(x.detach()) for x in (self.log_unary, self.log_pairwise, self.lengths))
             self._potentials = chain.chain_potentials(*arrays, check_values=False)
 
     def __repr__(self) -> str:
@@ -213,7 +214,7 @@ class LinearChain(Distribution):
         device = self.log_unary.device
         mask = torch.ones((B, T, S), dtype=torch.bool, device=device)
         if allowed is not None:
-            mask &= _mask("allowed", allowed, "B T S", device, B=B, T=T, S=S)
+            mask &= bool_mask("allowed", allowed, "B T S", device, B=B, T=T, S=S)
         if labels is not None:
             known = self._check_labels(torch.as_tensor(labels).to(device), lowest=-1)
             mask &= (known[:, :, None] < 0) | (known[:, :, None] == torch.arange(S, device=device))
@@ -290,7 +291,7 @@ class LinearChain(Distribution):
             pairwise = pairwise[None, None]
         elif edges.ndim == 3 and pairwise.ndim == 4:
             pairwise = pairwise[:, 0] if pairwise.shape[1] else pairwise.new_zeros(edges.shape)
-        return _expectation(marginals, self.log_unary) + _expectation(edges, pairwise)
+        return expectation(marginals, self.log_unary) + expectation(edges, pairwise)
 
     def _score(self, labels: Tensor) -> Tensor:
         """Score (B,) of labels (B, T) in float64, differentiable."""
@@ -324,56 +325,4 @@ class LinearChain(Distribution):
         return labels.long()
 
     def _check_possible(self, log_values: Tensor, what: str) -> None:
-        check_possible(_host(log_values.detach()), what)
-
-
-def _expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
-    """sum p * score over all but axis 0, where 0 * -inf is 0."""
-    impossible = torch.isneginf(scores)
-    axes = tuple(range(1, probabilities.ndim))
-    value = (probabilities * scores.masked_fill(impossible, 0)).sum(dim=axes)
-    return torch.where(((probabilities > 0) & impossible).any(dim=axes), -torch.inf, value)
-
-
-def _floats(name: str, values: Any) -> Tensor:
-    tensor = torch.as_tensor(values)
-    if not tensor.is_floating_point() and not tensor.is_complex():
-        tensor = tensor.to(torch.get_default_dtype())
-    if tensor.dtype not in (torch.float32, torch.float64):
-        raise ValueRangeError(f"{name} must be float32 or float64, got {tensor.dtype}: convert it first.")
-    return tensor
-
-
-def _clean(name: str, scores: Tensor, lengths: Tensor, first: int) -> Tensor:
-    """Refuse nan and +inf, but in the padding put zeros in their place; axis 1 begins with position ``first``."""
-    values: Any = scores.detach()
-    if values.device.type == "cpu":
-        values = values.numpy()  # torch would wake its own threads, which then stand in the way of ours
-    if 0 in values.shape or values.max() < torch.inf:  # the maximum is nan if anything is
-        return scores
-    if scores.ndim == 2 or len(scores) != len(lengths):
-        check_scores(name, _host(values))
-    valid = torch.arange(first, scores.shape[1] + first, device=scores.device) < lengths[:, None]
-    check_scores(name, _host(values), _host(valid))
-    return torch.where(valid.reshape(*valid.shape, *[1] * (scores.ndim - 2)), scores, 0)
-
-
-def _edge_scores(name: str, values: Any, unary: Tensor) -> Tensor:
-    """Scores (S,) of a first or last label, checked."""
-    scores = _floats(name, values).to(unary)
-    check_shape(name, scores.shape, "S", S=unary.shape[2])
-    check_scores(name, _host(scores.detach()))
-    return scores
-
-
-def _mask(name: str, values: Any, pattern: str, device: torch.device, **sizes: int) -> Tensor:
-    mask = torch.as_tensor(values, device=device)
-    check_shape(name, mask.shape, pattern, **sizes)
-    if mask.dtype != torch.bool:
-        raise ValueRangeError(f"{name} must be boolean (True: allowed), got {mask.dtype}.")
-    return mask
-
-
-def _host(values: Any) -> Any:
-    """A NumPy view (or copy from another device) of a tensor; anything else as it is."""
-    return values.cpu().numpy() if isinstance(values, Tensor) else values
+        check_possible(host(log_values.detach()), what)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trelliswork.distributions.base import Distribution, Structure
-from trelliswork.distributions.linear_chain import _expectation, _floats, _host, _mask
+from trelliswork.distributions.tensors import bool_mask, expectation, floats, host
 from trelliswork.distributions.tree_base import TreeExpectations, _sum_labels
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
@@ -49,7 +49,7 @@ class SpanTree(Distribution):
     def __init__(self, log_span: Any, *, lengths: Any = None, allowed: Any = None, backend: str = "auto") -> None:
         if backend not in ("auto", "kernel", "torch"):
             raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
-        scores = _floats("log_span", log_span)
+        scores = floats("log_span", log_span)
         if scores.ndim not in (3, 4) or 0 in scores.shape:
             raise ShapeError(
                 f"log_span must have shape (B, n, n), or (B, n, n, L) with labels, got {tuple(scores.shape)}."
@@ -59,16 +59,16 @@ class SpanTree(Distribution):
         self.backend = backend if backend != "auto" else "kernel" if device.type == "cpu" else "torch"
         if self.backend == "kernel" and device.type != "cpu":
             raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
-        counts = check_lengths(_host(lengths), B, n)
+        counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
-        if not float(_host(scores.detach()).max()) < np.inf:  # nan or inf: where no span is, it does not matter
+        if not float(host(scores.detach()).max()) < np.inf:  # nan or inf: where no span is, it does not matter
             valid = span_mask(counts, n)
-            check_scores("log_span", _host(scores.detach()), valid)
+            check_scores("log_span", host(scores.detach()), valid)
             on_device = torch.as_tensor(valid, device=device)
             scores = torch.where(on_device if scores.ndim == 3 else on_device[..., None], scores, 0)
         if allowed is not None:
             pattern = "B n n L" if scores.ndim == 4 and torch.as_tensor(allowed).ndim == 4 else "B n n"
-            mask = _mask("allowed", allowed, pattern, device, **dict(zip("BnnL", scores.shape, strict=False)))
+            mask = bool_mask("allowed", allowed, pattern, device, **dict(zip("BnnL", scores.shape, strict=False)))
             scores = scores.masked_fill(~(mask if mask.ndim == scores.ndim else mask[..., None]), -torch.inf)
         self.log_span = scores
         self._log_sum = scores if scores.ndim == 3 else _sum_labels(scores)
@@ -108,7 +108,7 @@ class SpanTree(Distribution):
         ranks, values = brackets.topk(autograd.doubles(best.values), self._counts(), k)
         B, _, n, _ = ranks.shape
         at = np.arange(B)[:, None, None, None], np.arange(n)[:, None], np.arange(n), ranks.clip(min=0)
-        labels = np.where(ranks >= 0, _host(best.indices)[at], -1)
+        labels = np.where(ranks >= 0, host(best.indices)[at], -1)
         return Structure(self._tensor(labels), self._tensor(values).to(self.log_span.dtype))
 
     def minimum_risk(self) -> Structure:
@@ -136,15 +136,15 @@ class SpanTree(Distribution):
         """Entropy in nats (B,): log Z minus the expected score."""
         double = self._double()
         log_z, marginals = double._moments()
-        check_possible(_host(log_z.detach()), "no entropy")
-        return (log_z - _expectation(marginals, double.log_span)).to(self.log_span.dtype)
+        check_possible(host(log_z.detach()), "no entropy")
+        return (log_z - expectation(marginals, double.log_span)).to(self.log_span.dtype)
 
     def log_prob(self, structure: Tensor) -> Tensor:
         """log p(y) (B,) of charts (B, n, n); -inf for what is not a binary tree."""
         log_z = self._log_z()
-        check_possible(_host(log_z.detach()), "no probabilities")
+        check_possible(host(log_z.detach()), "no probabilities")
         charts = self._check_charts(structure)
-        _, good = brackets.read(_host(charts), self._counts())
+        _, good = brackets.read(host(charts), self._counts())
         inside = self._spans() & (charts >= 0)
         scores = self.log_span if self.labelled else self.log_span[..., None]
         score = scores.gather(3, charts.clamp(min=0)[..., None])[..., 0].double()
@@ -159,8 +159,8 @@ class SpanTree(Distribution):
         log_z, marginals = p._moments()
         log_z_other = q._log_z()
         for value in (log_z, log_z_other):
-            check_possible(_host(value.detach()), "no divergence")
-        score = _expectation(marginals, p.log_span) - _expectation(marginals, q.log_span)
+            check_possible(host(value.detach()), "no divergence")
+        score = expectation(marginals, p.log_span) - expectation(marginals, q.log_span)
         return (score - log_z + log_z_other).to(self.log_span.dtype)
 
     def condition(self, *, allowed: Any = None, labels: Any = None) -> Self:
@@ -176,7 +176,7 @@ class SpanTree(Distribution):
         scores = self.log_span
         if labels is not None:
             charts = self._check_charts(labels)
-            mask = self._tensor(compatible(_host(charts), self._counts()))
+            mask = self._tensor(compatible(host(charts), self._counts()))
             known = torch.where(self._spans(), charts, -1)
             if self.labelled:
                 label = torch.arange(scores.shape[3], device=scores.device)
@@ -211,7 +211,7 @@ class SpanTree(Distribution):
         return torch.from_numpy(values).to(self.log_span.device)
 
     def _counts(self) -> Any:
-        return _host(self.lengths)
+        return host(self.lengths)
 
     def _spans(self) -> Tensor:
         """True (B, n, n) for what is a span of its sentence."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trelliswork.distributions.base import Distribution, Structure
-from trelliswork.distributions.linear_chain import _expectation, _floats, _host, _mask
+from trelliswork.distributions.tensors import bool_mask, expectation, floats, host
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.inference.tree import Potentials, arcs, check_arcs
@@ -40,7 +40,7 @@ class DependencyTree(Distribution):
     ) -> None:
         if backend not in ("auto", "kernel", "torch"):
             raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
-        scores = _floats("log_arc", log_arc)
+        scores = floats("log_arc", log_arc)
         if scores.ndim not in (3, 4) or scores.shape[-1] == 0:
             raise ShapeError(
                 f"log_arc must have shape (B, n+1, n+1), or (B, n+1, n+1, L) with labels, got {tuple(scores.shape)}."
@@ -51,11 +51,11 @@ class DependencyTree(Distribution):
         if self.backend == "kernel" and device.type != "cpu":
             raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
         self.single_root = bool(single_root)
-        counts = check_lengths(_host(lengths), B, n)
+        counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
-        if not float(_host(scores.detach()).max()) < np.inf:  # nan or inf somewhere: in the padding it does not matter
+        if not float(host(scores.detach()).max()) < np.inf:  # nan or inf somewhere: in the padding it does not matter
             valid = arcs(counts, n)
-            check_scores("log_arc", _host(scores.detach()), valid)
+            check_scores("log_arc", host(scores.detach()), valid)
             on_device = torch.as_tensor(valid, device=device)
             scores = torch.where(on_device if scores.ndim == 3 else on_device[..., None], scores, 0)
         for mask in (self._allowed_mask(allowed, scores), self._forced_mask(forced, scores)):
@@ -105,7 +105,7 @@ class DependencyTree(Distribution):
             heads, _, scores = self.engine.topk(self._potentials, options, k)
             return Structure(self._tensor(heads), self._tensor(scores).to(self.log_arc.dtype))
         best = self.log_arc.detach().topk(min(k, self.log_arc.shape[3]), dim=3)
-        options, which = arrays(best.values), _host(best.indices)
+        options, which = arrays(best.values), host(best.indices)
         heads, ranks, scores = self.engine.topk(self._potentials, options, k)
         B, _, n = heads.shape
         at = np.arange(B)[:, None, None], heads.clip(min=0), np.arange(1, n + 1)[None, None], ranks.clip(min=0)
@@ -149,13 +149,13 @@ class DependencyTree(Distribution):
         """Entropy in nats (B,): log Z minus the expected score."""
         double = self._double()
         log_z, marginals = double._moments()
-        check_possible(_host(log_z.detach()), "no entropy")
-        return (log_z - _expectation(marginals, double.log_arc)).to(self.log_arc.dtype)
+        check_possible(host(log_z.detach()), "no entropy")
+        return (log_z - expectation(marginals, double.log_arc)).to(self.log_arc.dtype)
 
     def log_prob(self, structure: Tensor) -> Tensor:
         """log p(y) (B,) of heads (B, n), with labels (B, n, 2); -inf for what is not such a tree."""
         log_z = self._log_z()
-        check_possible(_host(log_z.detach()), "no probabilities")
+        check_possible(host(log_z.detach()), "no probabilities")
         heads, labels = self._parts(structure, lowest=0)
         words = self._words()
         word = torch.arange(1, self.log_arc.shape[1], device=heads.device).expand_as(heads)
@@ -176,9 +176,9 @@ class DependencyTree(Distribution):
         log_z, marginals = p._moments()
         log_z_other = q._log_z()
         for value in (log_z, log_z_other):
-            check_possible(_host(value.detach()), "no divergence")
+            check_possible(host(value.detach()), "no divergence")
         sure = torch.where(marginals > self.noise, marginals, 0)
-        score = _expectation(sure, p.log_arc) - _expectation(sure, q.log_arc)
+        score = expectation(sure, p.log_arc) - expectation(sure, q.log_arc)
         return (score - log_z + log_z_other).to(self.log_arc.dtype)
 
     def condition(self, *, allowed: Any = None, labels: Any = None, forced: Any = None) -> Self:
@@ -258,14 +258,14 @@ class DependencyTree(Distribution):
         if scores.ndim == 4 and mask.ndim == 3:
             mask = mask[..., None].expand(scores.shape)
         sizes = dict(zip("BNL", (*scores.shape[:2], *scores.shape[3:]), strict=False))
-        return _mask("allowed", mask, "B N N L" if scores.ndim == 4 else "B N N", scores.device, **sizes)
+        return bool_mask("allowed", mask, "B N N L" if scores.ndim == 4 else "B N N", scores.device, **sizes)
 
     def _forced_mask(self, forced: Any, scores: Tensor) -> Tensor | None:
         """Arcs that agree with the forced ones: a word with a forced arc has no other."""
         if forced is None:
             return None
         B, N = scores.shape[:2]
-        mask = _mask("forced", forced, "B N N", scores.device, B=B, N=N)
+        mask = bool_mask("forced", forced, "B N N", scores.device, B=B, N=N)
         fits = mask | ~mask.any(dim=1, keepdim=True)
         fits = fits & (mask.sum(dim=1, keepdim=True) < 2)  # two heads for one word: no tree
         return fits if scores.ndim == 3 else fits[..., None]

@@ -86,7 +86,7 @@ def test_the_same_seed_gives_the_same_walk_on_any_number_of_threads():
 def test_random_numbers_are_those_of_splitmix64():
     counter = np.array([1234567], np.uint64)
     wanted = [6457827717110365317, 3203168211198807973, 9817491932198370423]  # published outputs for this seed
-    assert [kernels._uniform(counter) for _ in wanted] == [(z >> 11) / 2**53 for z in wanted]
+    assert [kernels.uniform(counter) for _ in wanted] == [(z >> 11) / 2**53 for z in wanted]
 
 
 def test_graphs_of_a_batch_walk_independently():

@@ -10,20 +10,7 @@ import math
 import numpy as np
 from numba import njit
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
-
-
-@njit(cache=True, nogil=True)
-def _uniform(counter):
-    """Return the next random number in [0, 1) of a counter (1,) of uint64. Steele, Lea and Flood (2014)."""
-    counter[0] += _STEP
-    z = counter[0]
-    z = (z ^ (z >> np.uint64(30))) * _FIRST
-    z = (z ^ (z >> np.uint64(27))) * _SECOND
-    z = z ^ (z >> np.uint64(31))
-    return (z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+from trelliswork.inference.random_kernels import uniform
 
 
 @njit(cache=True, nogil=True)
@@ -70,7 +57,7 @@ def _normalise(scores, n):
 @njit(cache=True, nogil=True)
 def _draw(probabilities, n, counter):
     """Draw one of n; never one with probability zero."""
-    left, chosen = _uniform(counter), 0
+    left, chosen = uniform(counter), 0
     for x in range(n):
         if probabilities[x] > 0:
             chosen = x
@@ -174,10 +161,10 @@ def search(
         for _ in range(max_steps):
             if n_waiting == 0:
                 break
-            f = waiting[int(_uniform(counter) * n_waiting)]
+            f = waiting[int(uniform(counter) * n_waiting)]
             first, k = flat.ptr[f], flat.ptr[f + 1] - flat.ptr[f]
-            noisy = _uniform(counter) < 0.1
-            only = flat.variables[first + int(_uniform(counter) * k)]
+            noisy = uniform(counter) < 0.1
+            only = flat.variables[first + int(uniform(counter) * k)]
             chosen, state, least, ties = -1, -1, near.size + 1, 0
             for a in range(k):
                 v = flat.variables[first + a]
@@ -192,7 +179,7 @@ def search(
                         chosen, state, least, ties = v, x, value, 1
                     elif value == least:
                         ties += 1
-                        if _uniform(counter) * ties < 1:
+                        if uniform(counter) * ties < 1:
                             chosen, state = v, x
             if chosen < 0:
                 continue

@@ -11,6 +11,8 @@ import math
 import numpy as np
 from numba import njit
 
+from trelliswork.inference.random_kernels import uniform
+
 
 @njit(cache=True, nogil=True, inline="always")
 def _log_add(a, b):
@@ -63,17 +65,6 @@ def expectations(start, stop, lengths, log_span, log_z, marginals):
                     out[r + 1, j] = _log_add(out[r + 1, j], above + chart[i, r])
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _uniform(state):
-    """A number in [0, 1); splitmix64 on ``state`` (1,) of uint64."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
 @njit(cache=True, nogil=True)
 def sample(start, stop, lengths, log_span, seeds, log_z, charts):
     """Draw bracketings (k, B, n, n) top down, 0 at their spans; one seed (k, B) each."""
@@ -94,7 +85,7 @@ def sample(start, stop, lengths, log_span, seeds, log_z, charts):
                 charts[k, b, i, j] = 0
                 if i == j:
                     continue
-                left, split = _uniform(state), -1
+                left, split = uniform(state), -1
                 for r in range(i, j):
                     p = math.exp(chart[i, r] + chart[r + 1, j] + score[i, j] - chart[i, j])
                     if p > 0:

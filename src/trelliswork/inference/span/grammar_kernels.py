@@ -8,6 +8,8 @@ import math
 import numpy as np
 from numba import njit
 
+from trelliswork.inference.random_kernels import uniform
+
 
 @njit(cache=True, nogil=True, inline="always")
 def _log_add(a, b):
@@ -112,17 +114,6 @@ def expectations(
                                 out[r + 1, j, y] = _log_add(out[r + 1, j, y], value + chart[i, r, x])
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _uniform(state):
-    """A number in [0, 1); splitmix64 on ``state`` (1,) of uint64."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
 @njit(cache=True, nogil=True)
 def sample(start, stop, lengths, log_root, log_rules, log_symbols, charts, log_z, seeds, trees):
     """Draw trees (k, B, n, n), symbols at their spans, top down from inside charts (B, n, n, S)."""
@@ -133,7 +124,7 @@ def sample(start, stop, lengths, log_root, log_rules, log_symbols, charts, log_z
         n, chart = lengths[b], charts[b]
         for k in range(trees.shape[0]):
             state[0] = seeds[k, b]
-            left, symbol = _uniform(state), -1
+            left, symbol = uniform(state), -1
             for a in range(N):
                 p = math.exp(log_root[a] + chart[0, n - 1, a] - log_z[b])
                 if p > 0:
@@ -149,7 +140,7 @@ def sample(start, stop, lengths, log_root, log_rules, log_symbols, charts, log_z
                 trees[k, b, i, j] = a
                 if i == j:
                     continue
-                left = _uniform(state)
+                left = uniform(state)
                 total = chart[i, j, a] - log_symbols[b, i, j, a]
                 split, first, second = -1, -1, -1
                 for r in range(i, j):

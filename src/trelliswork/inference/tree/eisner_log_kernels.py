@@ -8,6 +8,8 @@ import math
 import numpy as np
 from numba import njit
 
+from trelliswork.inference.random_kernels import uniform
+
 
 @njit(cache=True, nogil=True, inline="always")
 def _log_dot(a, b, n):
@@ -102,7 +104,7 @@ def expectations(start, stop, order, lengths, log_arc, single_root, log_z, margi
 def _draw(a, b, n, state):
     """The index k < n with probability proportional to exp(a[k] + b[k]); ``state`` is the generator's."""
     total = _log_dot(a, b, n)
-    left = _uniform(state)
+    left = uniform(state)
     chosen = -1
     for k in range(n):
         p = math.exp(a[k] + b[k] - total)
@@ -112,17 +114,6 @@ def _draw(a, b, n, state):
             if left < 0:
                 break
     return chosen
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _uniform(state):
-    """A number in [0, 1); splitmix64 on ``state`` (1,) of uint64."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @njit(cache=True, nogil=True)

@@ -11,6 +11,8 @@ import math
 import numpy as np
 from numba import njit
 
+from trelliswork.inference.random_kernels import uniform
+
 
 @njit(cache=True, nogil=True, inline="always")
 def _log_add(a, b):
@@ -136,17 +138,6 @@ def expectations(start, stop, order, lengths, log_arc, single_root, log_z, margi
                     marginals[b, h, d] = min(math.exp(log_arc[b, h, d] + G[d, h]), 1.0)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _uniform(state):
-    """A number in [0, 1); splitmix64 on ``state`` (1,) of uint64."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
 @njit(cache=True, nogil=True)
 def _draw(log_weights, n, state):
     """The index k < n with probability proportional to exp(log_weights[k])."""
@@ -156,7 +147,7 @@ def _draw(log_weights, n, state):
     mass = 0.0
     for k in range(n):
         mass += math.exp(log_weights[k] - top)
-    left = _uniform(state) * mass
+    left = uniform(state) * mass
     chosen = -1
     for k in range(n):
         p = math.exp(log_weights[k] - top)

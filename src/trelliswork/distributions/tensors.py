@@ -1,0 +1,63 @@
+"""What distributions do with tensors alike: checks, masks, expectations."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.checks import check_scores, check_shape
+
+
+def expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
+    """sum p * score over all but axis 0, where 0 * -inf is 0."""
+    impossible = torch.isneginf(scores)
+    axes = tuple(range(1, probabilities.ndim))
+    value = (probabilities * scores.masked_fill(impossible, 0)).sum(dim=axes)
+    return torch.where(((probabilities > 0) & impossible).any(dim=axes), -torch.inf, value)
+
+
+def floats(name: str, values: Any) -> Tensor:
+    """A tensor of float32 or float64; whole numbers are converted, others refused."""
+    tensor = torch.as_tensor(values)
+    if not tensor.is_floating_point() and not tensor.is_complex():
+        tensor = tensor.to(torch.get_default_dtype())
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise ValueRangeError(f"{name} must be float32 or float64, got {tensor.dtype}: convert it first.")
+    return tensor
+
+
+def clean(name: str, scores: Tensor, lengths: Tensor, first: int) -> Tensor:
+    """Refuse nan and +inf, but in the padding put zeros in their place; axis 1 begins with position ``first``."""
+    values: Any = scores.detach()
+    if values.device.type == "cpu":
+        values = values.numpy()  # torch would wake its own threads, which then stand in the way of ours
+    if 0 in values.shape or values.max() < torch.inf:  # the maximum is nan if anything is
+        return scores
+    if scores.ndim == 2 or len(scores) != len(lengths):
+        check_scores(name, host(values))
+    valid = torch.arange(first, scores.shape[1] + first, device=scores.device) < lengths[:, None]
+    check_scores(name, host(values), host(valid))
+    return torch.where(valid.reshape(*valid.shape, *[1] * (scores.ndim - 2)), scores, 0)
+
+
+def edge_scores(name: str, values: Any, unary: Tensor) -> Tensor:
+    """Scores (S,) of a first or last label, checked."""
+    scores = floats(name, values).to(unary)
+    check_shape(name, scores.shape, "S", S=unary.shape[2])
+    check_scores(name, host(scores.detach()))
+    return scores
+
+
+def bool_mask(name: str, values: Any, pattern: str, device: torch.device, **sizes: int) -> Tensor:
+    """A mask of the shape that the pattern tells, on a device; refused if it is not boolean."""
+    mask = torch.as_tensor(values, device=device)
+    check_shape(name, mask.shape, pattern, **sizes)
+    if mask.dtype != torch.bool:
+        raise ValueRangeError(f"{name} must be boolean (True: allowed), got {mask.dtype}.")
+    return mask
+
+
+def host(values: Any) -> Any:
+    """A NumPy view (or copy from another device) of a tensor; anything else as it is."""
+    return values.cpu().numpy() if isinstance(values, Tensor) else values

@@ -1,0 +1,18 @@
+"""Random numbers inside kernels: a counter each, so that results do not depend on threads.
+
+Numba's disk cache does not notice edits here in the kernels that call it: ``make clean-kernels`` after a change.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, inline="always")
+def uniform(state):
+    """A number in [0, 1): splitmix64 on ``state`` (1,) of uint64 (Steele, Lea and Flood, 2014)."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
