@@ -44,14 +44,15 @@ def choose(
     forced : ndarray (n_tokens,)
         States that are always kept.
     """
-    inside, kept = np.zeros(len(masses), bool), np.ones(len(forced))
+    inside, kept, sizes = np.zeros(len(masses), bool), np.ones(len(forced)), np.zeros(len(forced), np.int64)
     width = whole_vectors(int(np.diff(ptr).max()), np.float32)
     threads.run(
-        lambda start, stop: compiled.choose(start, stop, ptr, states, masses, forced, *rule, width, inside, kept),
+        lambda start, stop: compiled.choose(
+            start, stop, ptr, states, masses, forced, *rule, width, inside, kept, sizes
+        ),
         threads.cut(np.diff(ptr), least=threads.LEAST_WORK),
     )
     chosen = np.flatnonzero(inside)
-    sizes = np.add.reduceat(inside, ptr[:-1], dtype=np.int64)
     found = states[chosen] if len(states) else (chosen % n_states).astype(np.int32)
     return BeamSets(np.concatenate([[0], np.cumsum(sizes)]), found), kept
 

@@ -122,7 +122,8 @@ class BeamSearch:
                 weights, pairs = self._anchor, []
                 value, gradient = self._evaluate(weights, l1)
             elif jump < EASY * gain:
-                self._hold = min(2 * self._hold, LONGEST_HOLD)
+                # Nothing can go wrong while evaluations are exact.
+                self._hold = min(2 * self._hold, LONGEST_HOLD * (4 if self.objective.statistics.full else 1))
             elif jump > HARD * gain:
                 self._grow, self._hold = True, max(SHORTEST_HOLD, self._hold // 2)
             if self._noisy >= TOO_NOISY:

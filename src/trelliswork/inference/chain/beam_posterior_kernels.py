@@ -7,8 +7,9 @@ from trelliswork.inference.chain.beam_select import select
 
 
 @njit(cache=True, nogil=True)
-def choose(start, stop, ptr, states, masses, forced, least, keep, ratio, width, inside, kept):
-    """Mark in ``inside`` the states of positions ``start`` to ``stop`` that a rule keeps; ``kept`` gets their share.
+def choose(start, stop, ptr, states, masses, forced, least, keep, ratio, width, inside, kept, sizes):
+    """Mark in ``inside`` the states of positions ``start`` to ``stop`` that a rule keeps; ``kept`` gets their share
+    and ``sizes`` their number.
 
     Position i has masses[ptr[i] : ptr[i + 1]] of the states beside them (empty ``states``: 0, 1, ...); forced[i], which
     is among them, is always kept. ``width``: whole vectors for the largest number of states.
@@ -31,4 +32,4 @@ def choose(start, stop, ptr, states, masses, forced, least, keep, ratio, width, 
         for k in range(m):
             inside[first + chosen[k]] = True
             share += row[chosen[k]]
-        kept[i] = min(1.0, share / mass)
+        kept[i], sizes[i] = min(1.0, share / mass), m
