@@ -166,6 +166,17 @@ class Stop:
         return self.n <= 0
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_start_at_the_optimum_stays_there(order):
+    X, y = toy(n_labels=8)
+    options = {"order": order, "beam": "size=30", "l2": 1.0, "scheme": None}
+    first = CRF(TEMPLATE, tol=1e-7, **options).fit(X, y)
+    again = CRF(TEMPLATE, tol=1e-2, **options).fit(X, y, start=first)
+    assert again.report_.converged
+    assert again.report_.n_iter <= 3
+    assert_allclose(again.report_.value, first.report_.value, rtol=0.02)  # other states may be held
+
+
 def test_known_labels_and_development_data():
     X, y = toy(80)
     crf = CRF(TEMPLATE, order=2, beam="kl=0.01,min=3", scheme=None, max_iter=30, patience=3)

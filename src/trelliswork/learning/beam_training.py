@@ -83,7 +83,7 @@ class BeamSearch:
             if state is None:
                 state, ended = self._choose(weights, l1, tol)
                 if ended is not None:
-                    report = FitReport(True, ended, self._value, self._before)
+                    weights, report = state.weights, FitReport(True, ended, self._value, self._before)
                     break
             left = max_iter - len(self._before)
             limits = {"max_iter": min(self._hold, left), "tol": tol}
@@ -108,7 +108,7 @@ class BeamSearch:
         value, gradient = self._evaluate(weights, l1)
         pairs, reason = self._pairs, None
         if self._begun:
-            end = self._before[-1].value
+            end = self._before[-1].value if self._before else self._value  # no step was possible
             gain, jump = self._value - end, value - end  # by the iterations, and by the states that have entered
             small = tol * abs(value)
             self._noisy = self._noisy + 1 if jump > gain else 0
@@ -117,6 +117,8 @@ class BeamSearch:
                 reason = f"the value fell by less than {tol:g} and no state entered"
             elif self._stalled > STALLED:
                 reason = "what is gained between two choices of states is lost by the next"
+                if jump > gain:
+                    weights, value = self._anchor, self._value
             elif jump > gain + small:  # states outside grew unseen: back, and now they are inside
                 self._grow, self._hold = True, max(SHORTEST_HOLD, self._hold // 2)
                 weights, pairs = self._anchor, []
