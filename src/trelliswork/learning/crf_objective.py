@@ -155,27 +155,40 @@ class ChainObjective:
         out[-1] += w.end
         if len(part.extra_ids):
             out += part.extra[part.extra_ids[start:stop]]
-        edges = np.empty((stop - start - 1, S, S), np.float32)
-        compiled_edges.edge_scores(start, stop, *part.tokens.edge_arrays, *w.edge_arrays, w.log_transition, edges)
-        p = chain.chain_potentials(out[None, :, :S], edges[None] if len(edges) else w.log_transition)
-        log_z, found = chain.expectations(p, edges=True)
+        own = self.layout.n_edge_attributes > 0 and stop - start > 1  # transitions that depend on the position
+        pairwise: Floats = w.log_transition
+        if own:
+            pairwise = np.empty((1, stop - start - 1, S, S), np.float32)
+            edges = part.tokens.edge_arrays
+            compiled_edges.edge_scores(start, stop, *edges, *w.edge_arrays, w.log_transition, pairwise[0])
+        p = chain.chain_potentials(out[None, :, :S], pairwise)
+        log_z, found = chain.expectations(p, edges=own, counts=not own)
         if not log_z[0] > -np.inf:
             raise ImpossibleError(f"sentence {part.numbers[s]}: no labelling agrees with its labels and the scheme.")
         assert found.marginals is not None
-        assert found.edges is not None
         weight = float(part.weights[s])
         residual = np.zeros_like(out)
         residual[:, :S] = weight * found.marginals[0]
-        edges = (weight * found.edges[0]).astype(np.float32)
         score = 0.0
         if gold[0] >= 0:
             score = chain.score(p, gold[None].astype(np.int64))[0]
             residual[np.arange(stop - start), gold] -= weight
-            edges[np.arange(stop - start - 1), gold[:-1], gold[1:]] -= weight
-        wide, narrow, edge = self._wide_gradient[0], self._narrow_gradient[0], self._edge_gradient[0]
-        compiled.scatter(start, stop, residual, 0, *part.tokens.arrays, w.narrow_labels, wide, narrow)
-        compiled_edges.edge_scatter(
-            start, stop, *part.tokens.edge_arrays, w.edge_ptr, w.edge_pairs, edges, edge, counts
+        if own:
+            assert found.edges is not None
+            pairs = (weight * found.edges[0]).astype(np.float32)
+            if gold[0] >= 0:
+                pairs[np.arange(stop - start - 1), gold[:-1], gold[1:]] -= weight
+            compiled_edges.edge_scatter(
+                start, stop, *part.tokens.edge_arrays, w.edge_ptr, w.edge_pairs, pairs, self._edge_gradient[0], counts
+            )
+        else:
+            assert found.counts is not None
+            counts += weight * found.counts[0]
+            if gold[0] >= 0:
+                np.subtract.at(counts, (gold[:-1], gold[1:]), weight)
+        compiled.scatter(
+            start, stop, residual, 0, *part.tokens.arrays, w.narrow_labels,
+            self._wide_gradient[0], self._narrow_gradient[0],
         )  # fmt: skip
         return weight * (log_z[0] - score)
 

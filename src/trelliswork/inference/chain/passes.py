@@ -197,18 +197,20 @@ def _backward_work(result: Forward, out: _Outputs) -> Callable[[int, int], None]
 
 
 def _repair_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np.bool_]) -> None:
-    """Compute log Z of the unsafe sequences in log space."""
+    """Compute log Z of the unsafe sequences in double precision, and what is unsafe there in log space."""
     which = np.flatnonzero(~safe)
     if which.size:
-        log_z[which] = log_forward(p.take(which))[0]
+        again = p.take(which)
+        log_z[which] = log_partition(again) if p.log_unary.dtype == np.float32 else log_forward(again)[0]
 
 
 def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectations:
-    """Compute what the unsafe sequences lack in log space; sum the counts if asked."""
+    """Compute what the unsafe sequences lack, with more care; sum the counts if asked."""
     which = np.flatnonzero(~safe)
     edges, counts = len(out.edges) > 0, len(out.counts) > 0
     if which.size:
-        nodes, pairs, sums = _log_expectations(p.take(which), edges=edges, counts=counts)
+        careful = _double_expectations if p.log_unary.dtype == np.float32 else _log_expectations
+        nodes, pairs, sums = careful(p.take(which), edges=edges, counts=counts)
         by = out.weight[which].astype(np.float64)[:, None, None]
         if len(out.marginals):
             out.marginals[which] = by * nodes
@@ -230,6 +232,15 @@ def log_forward(p: Potentials) -> tuple[NDArray[np.float64], NDArray[np.float64]
     log_z, log_alpha = np.empty(len(p.lengths)), np.full(p.log_unary.shape, -np.inf)
     run_all(log_kernels.forward, p, p.log_unary, *transitions(p), log_alpha, log_z)
     return log_z, log_alpha
+
+
+def _double_expectations(p: Potentials, edges: bool, counts: bool) -> tuple[Floats, Floats, Floats]:
+    """The same as ``_log_expectations`` by the kernels for double precision, which seldom underflow."""
+    S = p.log_unary.shape[2]
+    _, found = expectations(p, edges=edges, counts=counts)
+    assert found.marginals is not None
+    pairs = np.zeros((0, 0, S, S)) if found.edges is None else found.edges
+    return found.marginals, pairs, np.zeros((0, S, S)) if found.counts is None else found.counts
 
 
 def _log_expectations(p: Potentials, edges: bool, counts: bool) -> tuple[Floats, Floats, Floats]:
