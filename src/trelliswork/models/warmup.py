@@ -81,11 +81,16 @@ def _trigrams() -> object:
 
 
 def _underflow() -> object:
-    """Transitions of weight -1000 and 1000: only log space can hold them."""
+    """Transitions of weight -1000 and 1000, which single precision cannot hold; shared, and with edge features."""
     tokens = Tokens(np.array([0, 2]), np.array([0, 1, 2]), np.array([0, 0], np.int32))
-    layout = FeatureLayout.all_pairs(1, 2)
-    weights = 1000.0 * np.array([-1, 1, 1, -1, 1, -1])
-    return ChainObjective(tokens, np.array([0, 0], np.int32), layout)(weights)
+    pairs = Tokens(tokens.offsets, np.array([0, 0, 1]), np.zeros(1, np.int32))
+    weights = 1000.0 * np.array([-1, 1, 1, -1, 1, -1, 1, 1, 1, 1])
+    found = []
+    for n_edges, edges in ((0, None), (1, pairs)):
+        layout = FeatureLayout.all_pairs(1, 2, n_edges)
+        given = Tokens(tokens.offsets, tokens.token_ptr, tokens.ids, None, edges)
+        found.append(ChainObjective(given, np.array([0, 0], np.int32), layout)(weights[: layout.n_features]))
+    return found
 
 
 def _perceptron() -> object:
