@@ -71,7 +71,7 @@ def test_expectations_match_enumeration(kind, backend, data):
 def test_structures_match_enumeration(kind, data):
     batch = data.draw(batches(possible=True))
     one = build(kind, batch)
-    best, few, hits = one.argmax(), one.topk(5), one.minimum_risk()
+    best, few, hits = one.argmax(), one.topk(5), one.mbr()
     log_prob = one.log_prob(best.labels)
     for b, want in enumerate(batch.enumerate(kind.projective)):
         n = batch.lengths[b]
@@ -136,7 +136,7 @@ def test_labels_match_enumeration(kind, single_root):
     twin = kind(scores, lengths=[3, 2], single_root=single_root, backend="torch")
     log_z, marginals = one.expectations()
     assert_allclose(twin.marginals(), marginals, atol=1e-12)
-    best, few, hits = one.argmax(), one.topk(6), one.minimum_risk()
+    best, few, hits = one.argmax(), one.topk(6), one.mbr()
     draws = one.sample(4000, generator=torch.Generator().manual_seed(0))
     entropy = one.entropy()
     for b, n in enumerate([3, 2]):
@@ -308,7 +308,7 @@ def test_bad_input(kind):
     with pytest.raises(ShapeError, match="heads"):
         one.log_prob(torch.zeros(1, 3, dtype=torch.int64))
     nothing = kind(torch.full((1, 3, 3), -torch.inf))
-    for query in (nothing.argmax, nothing.sample, nothing.entropy, nothing.minimum_risk):
+    for query in (nothing.argmax, nothing.sample, nothing.entropy, nothing.mbr):
         with pytest.raises(ImpossibleError):
             query()
     assert (nothing.marginals() == 0).all()

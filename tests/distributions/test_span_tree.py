@@ -98,7 +98,7 @@ def test_spans_match_enumeration(backend, size):
     lengths = [5, 4, 3]
     one = SpanTree(scores, lengths=lengths, backend=backend)
     log_z, marginals = one.expectations()
-    best, few, hits, entropy = one.argmax(), one.topk(4), one.minimum_risk(), one.entropy()
+    best, few, hits, entropy = one.argmax(), one.topk(4), one.mbr(), one.entropy()
     draws = one.sample(3000, generator=torch.Generator().manual_seed(1))
     log_prob = one.log_prob(best.labels)
     for b, n in enumerate(lengths):
@@ -211,7 +211,7 @@ def test_grammar_evidence_is_renormalised_enumeration():
     allowed = torch.ones(3, 4, 4, dtype=torch.bool)
     allowed[0, 0, 1] = False
     assert one.condition(allowed=allowed).marginals()[0, 0, 1].sum() == 0
-    hits = one.minimum_risk()
+    hits = one.mbr()
     spans = one.marginals().sum(dim=3)[0].numpy()
     all_charts = all_brackets(np.zeros((4, 4)), 4, 4).structures
     assert_allclose(hits.scores[0].item(), max(spans[chart == 0].sum() for chart in all_charts), rtol=1e-9)

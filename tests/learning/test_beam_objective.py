@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.learning.test_crf_objective import random_problem
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.experiments.synthetic import synthetic_hmm
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.beam_sparse import SparseTransitions
 from trelliswork.inference.threads import num_threads
-from trelliswork.learning.beam_data import synthetic_hmm
 from trelliswork.learning.beam_layout import Structure
 from trelliswork.learning.beam_objective import BeamObjective
 from trelliswork.learning.crf_layout import Allowed, Labelling

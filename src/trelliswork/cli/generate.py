@@ -32,6 +32,8 @@ def score(
 
     Example: echo 'We tag words .' | trelliswork score tagger --format text
     """
+    from trelliswork.models.hmm_chain import state_beam
+
     hmm = _generative(model)
     set_beam(hmm, beam)
     layout = Layout(**hmm.input_)
@@ -39,12 +41,13 @@ def score(
         layout = words_layout(file, guess_format(file, format), None, None)
     corpus = read_words(file, layout)
     evidence = hmm.log_evidence(corpus)
+    exact = state_beam(hmm.beam, len(hmm.states_), hmm.order) is None
     n_events = corpus.n_tokens + (len(corpus) if hmm.end else 0)
     total = float(evidence.sum())
     figures = {
         "sentences": len(corpus),
         "tokens": corpus.n_tokens,
-        "kind": "exact" if hmm.beam is None else "lower",
+        "kind": "exact" if exact else "lower",
         "log_evidence": total if total > -math.inf else None,
         "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # of the impossible: none
     }
@@ -59,7 +62,7 @@ def score(
         return
     print(
         f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, "
-        + ("a lower bound (beam), " if hmm.beam is not None else "")
+        + ("" if exact else "a lower bound (beam), ")
         + ("impossible" if figures["perplexity"] is None else f"perplexity {figures['perplexity']:.2f} per token")
     )
 

@@ -1,8 +1,38 @@
 """Options that several commands share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from trelliswork.cli.corpora import FileFormat
+
+LabelledFile = Annotated[
+    str | None,
+    typer.Argument(help="Labelled file ('-': standard input, gzip welcome); the bundled corpus by default."),
+]
+OutOption = Annotated[str, typer.Option("--out", "-o", help="Directory for the model.")]
+DevOption = Annotated[
+    str | None, typer.Option(help="Development file, laid out likewise: stop early, keep the best iteration.")
+]
+PatienceOption = Annotated[
+    int, typer.Option(min=1, help="With --dev: stop after so many iterations without a better figure.")
+]
+FormatOption = Annotated[FileFormat, typer.Option(help="Layout of the file; by default by its name.")]
+LabelOption = Annotated[
+    str | None,
+    typer.Option(help="Column of the labels: a number, or a CoNLL-U name.", show_default="last, or upos"),
+]
+SeparatorOption = Annotated[str | None, typer.Option(help="Between columns.", show_default="white space")]
+MinCountOption = Annotated[int, typer.Option(min=1, help="Drop attributes seen less often.")]
+HashBitsOption = Annotated[
+    int | None, typer.Option(min=1, max=30, help="Hash attributes to 2^N numbers instead of remembering them.")
+]
+FallOption = Annotated[
+    float, typer.Option("--tol", help="Stop when the objective falls by less (a fraction, in 10 iterations).")
+]
+PenaltyOption = Annotated[float, typer.Option("--l2", min=0.0, help="L2 penalty.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
 
 
 def _readable(text: str | None) -> str | None:
@@ -37,10 +67,10 @@ OtherBeamOption = Annotated[
 ]
 
 
-def set_beam(model: object, beam: str | None) -> None:
+def set_beam(model: Any, beam: str | None) -> None:
     """Give a model another beam; "none" takes it away."""
     if beam is None:
         return
     if not hasattr(model, "beam"):
-        raise typer.BadParameter(f"a model of kind {getattr(model, 'kind', '?')} has no beam: leave --beam out.")
-    model.set_params(beam=None if beam == "none" else beam)  # type: ignore[attr-defined]
+        raise typer.BadParameter(f"a model of kind {model.kind} has no beam: leave --beam out.")
+    model.set_params(beam=None if beam == "none" else beam)

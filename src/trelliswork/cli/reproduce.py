@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trelliswork.cli.options import JsonOption, QuietOption
 from trelliswork.cli.running import report_errors
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ app = typer.Typer(
 )
 Plot = Annotated[str | None, typer.Option(help="Draw the learning curves to this PNG file.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of random numbers.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the table and curves as JSON.")]
 
 
 def data_file(path: str | None, *parts: str) -> str:
@@ -64,8 +63,8 @@ def beams_decoding(
     states: Annotated[int, typer.Option(min=2, help="States.")] = 100,
     symbols: Annotated[int, typer.Option(min=2, help="Symbols; the paper does not say how many.")] = 1000,
     seed: Seed = 0,
-    quiet: Quiet = False,
-    json: Json = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """States that each kind of beam needs for the exact Viterbi path (paper 2, section 4.1)."""
     from trelliswork.experiments.beams import decoding
@@ -85,8 +84,8 @@ def beams_training(
     l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 0.003,
     plot: Plot = None,
     seed: Seed = 0,
-    quiet: Quiet = False,
-    json: Json = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Learning curves of CRF training, exactly and within four beams (paper 2, figure 1)."""
     from trelliswork.experiments.beams import training
@@ -113,8 +112,8 @@ def nettalk(
     l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 0.5,
     plot: Plot = None,
     seed: Seed = 0,
-    quiet: Quiet = False,
-    json: Json = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Letters to phonemes by CRFs, exactly and within beams, of the first and second order (paper 2, figure 2).
 
@@ -147,8 +146,8 @@ def factorial(
         list[str] | None, typer.Option(help="bp, structured_mean_field or exact; may be repeated.", show_default="bp")
     ] = None,
     l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 1.0,
-    quiet: Quiet = False,
-    json: Json = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Parts of speech and chunks of CoNLL-2000 jointly, against two CRFs (paper 3).
 

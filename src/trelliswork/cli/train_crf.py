@@ -8,7 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, labelled_parts, read_labelled, read_numbers, training_layout
-from trelliswork.cli.options import BeamOption
+from trelliswork.cli.options import (
+    BeamOption,
+    DevOption,
+    FallOption,
+    FormatOption,
+    HashBitsOption,
+    JsonOption,
+    LabelledFile,
+    LabelOption,
+    MinCountOption,
+    OutOption,
+    PatienceOption,
+    PenaltyOption,
+    QuietOption,
+    SeparatorOption,
+)
 from trelliswork.cli.progress import training_progress
 
 if TYPE_CHECKING:
@@ -49,24 +64,15 @@ SCHEMES: dict[SchemeChoice, Literal["auto", "bio", "bioes"] | None] = {
 
 
 def train_crf(
-    train: Annotated[
-        str | None,
-        typer.Argument(help="Labelled file ('-': standard input, gzip welcome); the bundled corpus by default."),
-    ] = None,
-    out: Annotated[str, typer.Option("--out", "-o", help="Directory for the model.")] = "crf-model",
-    dev: Annotated[
-        str | None,
-        typer.Option(help="Development file, laid out likewise: stop early, keep the best iteration."),
-    ] = None,
-    format: Annotated[FileFormat, typer.Option(help="Layout of the file; by default by its name.")] = FileFormat.auto,
+    train: LabelledFile = None,
+    out: OutOption = "crf-model",
+    dev: DevOption = None,
+    format: FormatOption = FileFormat.auto,
     columns: Annotated[
         str | None, typer.Option(help="Columns that features see: 0,1 or form,xpos.", show_default="all")
     ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(help="Column of the labels: a number, or a CoNLL-U name.", show_default="last, or upos"),
-    ] = None,
-    separator: Annotated[str | None, typer.Option(help="Between columns.", show_default="white space")] = None,
+    label: LabelOption = None,
+    separator: SeparatorOption = None,
     unknown_label: Annotated[
         str | None, typer.Option(help="Tokens with this label have none: learn from the others.")
     ] = None,
@@ -80,10 +86,8 @@ def train_crf(
             show_default="chunking if there are two columns, else pos",
         ),
     ] = None,
-    min_count: Annotated[int, typer.Option(min=1, help="Drop attributes seen less often.")] = 1,
-    hash_bits: Annotated[
-        int | None, typer.Option(min=1, max=30, help="Hash attributes to 2^N numbers instead of remembering them.")
-    ] = None,
+    min_count: MinCountOption = 1,
+    hash_bits: HashBitsOption = None,
     feature_set: Annotated[
         FeatureSet, typer.Option(help="Weights for observed or for all pairs.")
     ] = FeatureSet.observed,
@@ -102,17 +106,13 @@ def train_crf(
     ] = 1,
     beam: BeamOption = None,
     l1: Annotated[float, typer.Option(min=0.0, help="L1 penalty.")] = 0.0,
-    l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 1.0,
+    l2: PenaltyOption = 1.0,
     max_iter: Annotated[
         int | None,
         typer.Option(min=1, help="At most so many iterations or epochs.", show_default="500; sgd 30, perceptron 10"),
     ] = None,
-    tol: Annotated[
-        float, typer.Option(help="Stop when the objective falls by less (a fraction, in 10 iterations).")
-    ] = 1e-5,
-    patience: Annotated[
-        int, typer.Option(min=1, help="With --dev: stop after so many iterations without a better figure.")
-    ] = 20,
+    tol: FallOption = 1e-5,
+    patience: PatienceOption = 20,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Sentences a step, of sgd and perceptron.", show_default="8; 1")
     ] = None,
@@ -131,8 +131,8 @@ def train_crf(
         str | None,
         typer.Option(help="Write the state of training to this file; if it is there, go on from it."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Train a CRF tagger. Ctrl-C stops after the current iteration and keeps what was learned."""
     from trelliswork.models import CRF

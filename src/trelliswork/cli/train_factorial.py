@@ -8,6 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from trelliswork.cli.corpora import FileFormat, layers_layout, read_layers
+from trelliswork.cli.options import (
+    DevOption,
+    FallOption,
+    FormatOption,
+    HashBitsOption,
+    JsonOption,
+    LabelledFile,
+    MinCountOption,
+    OutOption,
+    PatienceOption,
+    PenaltyOption,
+    QuietOption,
+    SeparatorOption,
+)
 from trelliswork.cli.progress import training_progress
 from trelliswork.cli.train_crf import FeatureSet
 
@@ -28,19 +42,13 @@ class LayerScheme(StrEnum):
 
 
 def train_factorial(
-    train: Annotated[
-        str | None,
-        typer.Argument(help="Labelled file ('-': standard input, gzip welcome); the bundled corpus by default."),
-    ] = None,
+    train: LabelledFile = None,
     layers: Annotated[
         str, typer.Option(help="Names of the layers of labels, in the order of their columns.")
     ] = "pos,chunk",
-    out: Annotated[str, typer.Option("--out", "-o", help="Directory for the model.")] = "factorial-model",
-    dev: Annotated[
-        str | None,
-        typer.Option(help="Development file, laid out likewise: stop early, keep the best iteration."),
-    ] = None,
-    format: Annotated[FileFormat, typer.Option(help="Layout of the file; by default by its name.")] = FileFormat.auto,
+    out: OutOption = "factorial-model",
+    dev: DevOption = None,
+    format: FormatOption = FileFormat.auto,
     columns: Annotated[
         str | None,
         typer.Option(help="Columns that features see: 0 or form.", show_default="all but the labels, or form"),
@@ -51,14 +59,12 @@ def train_factorial(
             help="Columns of the layers: 1,2 or xpos,misc.", show_default="the last ones, or CoNLL-U's of these names"
         ),
     ] = None,
-    separator: Annotated[str | None, typer.Option(help="Between columns.", show_default="white space")] = None,
+    separator: SeparatorOption = None,
     features: Annotated[
         str, typer.Option(help="Preset (pos, ner, chunking, letters) or a CRF++ template file.")
     ] = "pos",
-    min_count: Annotated[int, typer.Option(min=1, help="Drop attributes seen less often.")] = 1,
-    hash_bits: Annotated[
-        int | None, typer.Option(min=1, max=30, help="Hash attributes to 2^N numbers instead of remembering them.")
-    ] = None,
+    min_count: MinCountOption = 1,
+    hash_bits: HashBitsOption = None,
     feature_set: Annotated[
         FeatureSet, typer.Option(help="Weights for observed or for all pairs.")
     ] = FeatureSet.observed,
@@ -68,21 +74,17 @@ def train_factorial(
     engine: Annotated[
         EngineChoice, typer.Option(help="Belief propagation, structured mean field, or exact.")
     ] = EngineChoice.bp,
-    l2: Annotated[float, typer.Option(min=0.0, help="L2 penalty.")] = 1.0,
+    l2: PenaltyOption = 1.0,
     max_iter: Annotated[int, typer.Option(min=1, help="At most so many iterations.")] = 500,
-    tol: Annotated[
-        float, typer.Option(help="Stop when the objective falls by less (a fraction, in 10 iterations).")
-    ] = 1e-5,
+    tol: FallOption = 1e-5,
     tolerance: Annotated[float, typer.Option(help="A sentence's sweeps end when no marginal moves by more.")] = 1e-3,
     max_sweeps: Annotated[int, typer.Option(min=1, help="Sweeps at most.")] = 50,
     damping: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="The part of the old messages that bp keeps.")
     ] = 0.0,
-    patience: Annotated[
-        int, typer.Option(min=1, help="With --dev: stop after so many iterations without a better figure.")
-    ] = 20,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    patience: PatienceOption = 20,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Train a tagger of several layers at once. Ctrl-C stops after the current iteration and keeps what was learned."""
     from trelliswork.models import FactorialCRF

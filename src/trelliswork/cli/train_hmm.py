@@ -16,7 +16,15 @@ from trelliswork.cli.corpora import (
     training_layout,
     words_layout,
 )
-from trelliswork.cli.options import BeamOption
+from trelliswork.cli.options import (
+    BeamOption,
+    FormatOption,
+    JsonOption,
+    LabelOption,
+    OutOption,
+    QuietOption,
+    SeparatorOption,
+)
 from trelliswork.cli.progress import em_progress
 
 
@@ -47,14 +55,11 @@ def train_hmm(
         str | None,
         typer.Argument(help="File ('-': standard input, gzip welcome); the bundled corpus by default."),
     ] = None,
-    out: Annotated[str, typer.Option("--out", "-o", help="Directory for the model.")] = "hmm-model",
-    format: Annotated[FileFormat, typer.Option(help="Layout of the file; by default by its name.")] = FileFormat.auto,
+    out: OutOption = "hmm-model",
+    format: FormatOption = FileFormat.auto,
     columns: Annotated[str | None, typer.Option(help="Column of the words.", show_default="0, or form")] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(help="Column of the labels: a number, or a CoNLL-U name.", show_default="last, or upos"),
-    ] = None,
-    separator: Annotated[str | None, typer.Option(help="Between columns.", show_default="white space")] = None,
+    label: LabelOption = None,
+    separator: SeparatorOption = None,
     unlabelled: Annotated[
         bool, typer.Option("--unlabelled", help="Read words alone and induce states by EM; plain text always does.")
     ] = False,
@@ -90,8 +95,8 @@ def train_hmm(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of random starts.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Train a hidden Markov model: a tagger from labels, or induced states from words.
 

@@ -136,7 +136,7 @@ class GrammarTree(Distribution):
         trees, scores = grammar.topk(self._grammar(), k)
         return Structure(self._tensor(trees), self._tensor(scores).to(self.log_root.dtype))
 
-    def minimum_risk(self, *, labelled: bool = False) -> Structure:
+    def mbr(self, *, labelled: bool = False) -> Structure:
         """The binary tree with most expected hits: charts (B, n, n) and their number (B,).
 
         Spans count as hits, or spans with their symbols (``labelled``). The chart holds the most probable symbol of

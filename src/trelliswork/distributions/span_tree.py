@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from trelliswork.distributions.base import Distribution, Structure
-from trelliswork.distributions.tensors import bool_mask, expectation, floats, host
-from trelliswork.distributions.tree_base import TreeExpectations, _sum_labels
+from trelliswork.distributions.tensors import bool_mask, draw_labels, expectation, floats, host, sum_labels
+from trelliswork.distributions.tree_base import TreeExpectations
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.inference.span import autograd, brackets, torch_path
@@ -71,7 +71,7 @@ class SpanTree(Distribution):
             mask = bool_mask("allowed", allowed, pattern, device, **dict(zip("BnnL", scores.shape, strict=False)))
             scores = scores.masked_fill(~(mask if mask.ndim == scores.ndim else mask[..., None]), -torch.inf)
         self.log_span = scores
-        self._log_sum = scores if scores.ndim == 3 else _sum_labels(scores)
+        self._log_sum = scores if scores.ndim == 3 else sum_labels(scores)
 
     def __repr__(self) -> str:
         labels = f", L={self.log_span.shape[3]}" if self.labelled else ""
@@ -111,7 +111,7 @@ class SpanTree(Distribution):
         labels = np.where(ranks >= 0, host(best.indices)[at], -1)
         return Structure(self._tensor(labels), self._tensor(values).to(self.log_span.dtype))
 
-    def minimum_risk(self) -> Structure:
+    def mbr(self) -> Structure:
         """The tree with most expected hits (spans, with their labels if there are any), and their number (B,)."""
         with torch.no_grad():
             _, marginals = self._moments()
@@ -126,10 +126,7 @@ class SpanTree(Distribution):
         charts = self._tensor(brackets.sample(autograd.doubles(self._log_sum), self._counts(), seeds))
         if not self.labelled:
             return charts
-        sums = torch.softmax(self.log_span.detach().double(), dim=3).nan_to_num(1.0).cumsum(dim=3)
-        uniform = torch.rand(charts.shape, dtype=torch.float64, generator=generator, device=device).to(charts.device)
-        # The first label whose cumulative mass exceeds the uniform number; so never one of probability zero.
-        drawn = (sums <= (uniform * sums[..., -1])[..., None]).sum(dim=4).clamp(max=sums.shape[3] - 1)
+        drawn = draw_labels(self.log_span.detach().double(), generator, device, charts.shape)
         return torch.where(charts >= 0, drawn, -1)
 
     def entropy(self) -> Tensor:

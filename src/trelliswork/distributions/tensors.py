@@ -61,3 +61,19 @@ def bool_mask(name: str, values: Any, pattern: str, device: torch.device, **size
 def host(values: Any) -> Any:
     """A NumPy view (or copy from another device) of a tensor; anything else as it is."""
     return values.cpu().numpy() if isinstance(values, Tensor) else values
+
+
+def sum_labels(log_scores: Tensor) -> Tensor:
+    """log sum over the last axis, labels, -inf where none is possible, with gradients that are never nan."""
+    total = torch.logsumexp(log_scores.clamp(min=-1e30), dim=-1)
+    return torch.where(total > -1e29, total, -torch.inf)
+
+
+def draw_labels(
+    log_scores: Tensor, generator: torch.Generator | None, device: torch.device, shape: torch.Size
+) -> Tensor:
+    """Draw labels (``shape``) by scores (``shape`` or what broadcasts to it, L), never one of probability zero."""
+    sums = torch.softmax(log_scores, dim=-1).nan_to_num(1.0).cumsum(dim=-1)
+    uniform = torch.rand(shape, dtype=torch.float64, generator=generator, device=device).to(sums.device)
+    # The first label whose cumulative mass exceeds the uniform number.
+    return (sums <= (uniform * sums[..., -1])[..., None]).sum(dim=-1).clamp(max=sums.shape[-1] - 1)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trelliswork.distributions.base import Distribution, Structure
-from trelliswork.distributions.tensors import bool_mask, expectation, floats, host
+from trelliswork.distributions.tensors import bool_mask, draw_labels, expectation, floats, host, sum_labels
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.inference.tree import Potentials, arcs, check_arcs
@@ -62,7 +62,7 @@ class DependencyTree(Distribution):
             if mask is not None:
                 scores = scores.masked_fill(~mask, -torch.inf)
         self.log_arc = scores
-        self._log_sum = scores if scores.ndim == 3 else _sum_labels(scores)  # (B, n+1, n+1)
+        self._log_sum = scores if scores.ndim == 3 else sum_labels(scores)  # (B, n+1, n+1)
         self._potentials = Potentials(arrays(self._log_sum), counts, self.single_root)
 
     def __repr__(self) -> str:
@@ -112,7 +112,7 @@ class DependencyTree(Distribution):
         found = np.stack([heads, np.where(heads >= 0, which[at], -1)], axis=3)
         return Structure(self._tensor(found), self._tensor(scores).to(self.log_arc.dtype))
 
-    def minimum_risk(self) -> Structure:
+    def mbr(self) -> Structure:
         """The tree with most expected hits (arcs, with their labels if there are any), and their number (B,)."""
         with torch.no_grad():
             _, marginals = self._moments()
@@ -139,10 +139,7 @@ class DependencyTree(Distribution):
         batch = torch.arange(B, device=heads.device)[None, :, None]
         word = torch.arange(1, N, device=heads.device)
         scores = self.log_arc.detach().double()[batch, heads.clamp(min=0), word]  # (n, B, n_words, L)
-        sums = torch.softmax(scores, dim=3).nan_to_num(1.0).cumsum(dim=3)
-        uniform = torch.rand(heads.shape, dtype=torch.float64, generator=generator, device=device).to(heads.device)
-        # The first label whose cumulative mass exceeds the uniform number; so never one of probability zero.
-        drawn = (sums <= (uniform * sums[..., -1])[..., None]).sum(dim=3).clamp(max=scores.shape[3] - 1)
+        drawn = draw_labels(scores, generator, device, heads.shape)
         return torch.stack([heads, drawn.masked_fill(heads < 0, -1)], dim=3)
 
     def entropy(self) -> Tensor:
@@ -317,9 +314,3 @@ class DependencyTree(Distribution):
             )
             good &= ~(crossing & words[:, :, None] & words[:, None]).any(dim=2).any(dim=1)
         return good
-
-
-def _sum_labels(log_arc: Tensor) -> Tensor:
-    """log sum over labels (B, n+1, n+1), -inf where none is possible, with gradients that are never nan."""
-    total = torch.logsumexp(log_arc.clamp(min=-1e30), dim=3)
-    return torch.where(total > -1e29, total, -torch.inf)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.experiments.synthetic import SyntheticHMM, synthetic_hmm
 from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.inference import chain
 from trelliswork.inference.chain import beam_passes
 from trelliswork.inference.chain.beam import Beam
-from trelliswork.learning.beam_data import SyntheticHMM, synthetic_hmm
 from trelliswork.learning.beam_objective import BeamObjective
 from trelliswork.learning.beam_training import BeamSearch
 from trelliswork.learning.crf_layout import FeatureLayout, Tokens

@@ -16,6 +16,34 @@ class Curve:
     y: list[float]
 
 
+@dataclass(frozen=True)
+class Figure:
+    """One number of ours beside the paper's.
+
+    Attributes
+    ----------
+    row : str
+        What was measured, such as ``"order 1, exact: letters"``.
+    paper : str, float or None
+        The paper's number, or what it says in words; ``None`` if it gives none.
+    ours : float or None
+        Our number; ``None`` if there is none, and the note says why.
+    unit : str
+        Such as ``"%"``, ``"s"``, ``"perplexity per token"``.
+    seconds : float or None
+        What it took.
+    note : str
+        Why they differ, and what must be known to compare them.
+    """
+
+    row: str
+    paper: str | float | None
+    ours: float | None
+    unit: str
+    seconds: float | None = None
+    note: str = ""
+
+
 @dataclass
 class Table:
     """Figures in rows.
@@ -31,6 +59,8 @@ class Table:
     curves : list of Curve
     axes : (str, str)
         What the axes of the curves are.
+    figures : list of Figure
+        Our numbers beside the paper's, one by one: what ``reproduce --json`` prints.
     """
 
     title: str
@@ -39,6 +69,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
     axes: tuple[str, str] = ("", "")
+    figures: list[Figure] = field(default_factory=list)
 
     def to_text(self) -> str:
         """The table in Markdown, title and notes around it."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from tests.oracle.graphs import enumerate_graphs, random_graph, random_scores
-from trelliswork.inference.graph import AtMostOne, ChainFactor, ExactlyOne, Tables, max_product, wire
+from trelliswork.inference.graph import AtMostOne, ChainFactor, ExactlyOne, Tables, exact, max_product, wire
 
 SCHEDULES = ("auto", "flooding", "sequential", "residual")
 seeds = st.integers(0, 10_000)
@@ -21,6 +21,23 @@ def assert_best(wiring, result):
             continue
         states = np.tile(result.assignment[b], (wiring.n_graphs, 1))
         assert_allclose(wiring.score(states)[b], want.best, rtol=1e-10, atol=1e-10)
+
+
+@given(seed=seeds)
+def test_factor_marginals_are_those_of_the_assignment(seed):
+    """Their expected scores and the unary ones give back the score; where nothing is possible they are zero."""
+    wiring = random_graph(np.random.default_rng(seed), n_variables=5, n_graphs=2, tree=True, max_arity=3, zeros=0.2)
+    for result in (max_product.run(wiring), exact.best(wiring)):
+        for b, states in enumerate(result.assignment):
+            if result.log_z[b] == -np.inf:
+                assert (states == -1).all()
+                assert not any(beliefs[b].any() for beliefs in result.factor_marginals)
+                continue
+            score = wiring.log_unary[b, wiring.offsets[:-1] + states].sum()
+            for group, beliefs in zip(wiring.groups, result.factor_marginals, strict=True):
+                tables = group.dense()[b % len(group.log_tables)]
+                score += tables[beliefs[b] == 1].sum()
+            assert_allclose(score, result.log_z[b], rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -9,6 +9,7 @@ Lauritzen and Spiegelhalter (1988); Koller and Friedman (2009), chapters 9 and 1
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -250,6 +251,7 @@ def best(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None)
     marginals = np.zeros_like(wiring.log_unary)
     possible = np.flatnonzero(value > -np.inf)
     marginals[possible[:, None], wiring.offsets[:-1] + assignment[possible]] = 1
+    assignment[value == -np.inf] = -1
     return Result(
         log_z=value,
         kind="exact",
@@ -257,6 +259,7 @@ def best(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None)
         n_iter=np.ones(B, np.int64),
         residual=np.zeros(B),
         converged=np.ones(B, np.bool_),
+        compute_factor_marginals=partial(wiring.indicators, assignment),
         assignment=assignment,
     )
 

@@ -7,6 +7,7 @@ already. On a forest this is an assignment of largest score, ties or not.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -71,7 +72,8 @@ def run(
     marginals = np.exp(unpad_states(messages.layout, log_beliefs))
     marginals[score == -np.inf] = 0
     exact = messages.layout.is_forest and bool(progress.converged.all())
-    return Result(score, "exact" if exact else "lower", marginals, *progress, assignment=assignment)
+    factors = partial(wiring.indicators, assignment)
+    return Result(score, "exact" if exact else "lower", marginals, *progress, factors, assignment=assignment)
 
 
 def _decode(messages: Messages) -> Integers:

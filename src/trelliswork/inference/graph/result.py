@@ -30,7 +30,7 @@ class Result:
         Largest change of a message or belief in the last iteration.
     converged : ndarray of bool (B,)
         Whether the residual came below the tolerance.
-    compute_factor_marginals : callable, optional
+    compute_factor_marginals : callable
         Makes ``factor_marginals`` when they are first asked for.
     assignment : ndarray of int (B, V), optional
         The decoded states of max-product; -1 where nothing is possible.
@@ -44,15 +44,16 @@ class Result:
     n_iter: NDArray[np.int64]
     residual: NDArray[np.float64]
     converged: NDArray[np.bool_]
-    compute_factor_marginals: Callable[[], tuple[NDArray[np.float64], ...]] | None = field(default=None, repr=False)
+    compute_factor_marginals: Callable[[], tuple[NDArray[np.float64], ...]] = field(repr=False)
     assignment: NDArray[np.int64] | None = None
     trace: NDArray[np.float64] | None = field(default=None, repr=False)
 
     @cached_property
     def factor_marginals(self) -> tuple[NDArray[np.float64], ...]:
-        """Beliefs of the table factors over two and more variables: one array (B, F, s1, .., sk) for each group."""
-        if self.compute_factor_marginals is None:
-            raise NotImplementedError("this engine has no beliefs of factors.")
+        """Beliefs of the table factors over two and more variables: one array (B, F, s1, .., sk) for each group.
+
+        Of a decoded assignment: 1 at its states.
+        """
         return self.compute_factor_marginals()
 
     @property

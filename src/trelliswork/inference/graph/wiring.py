@@ -165,6 +165,17 @@ class Wiring:
             total = total + factor.score(assignment[:, factor.variables])
         return total
 
+    def indicators(self, assignment: Integers) -> tuple[Doubles, ...]:
+        """For each group (B, F, s1, .., sk): 1 where states (B, V) put each factor; all 0 where a state is -1."""
+        found = []
+        rows, graphs = np.flatnonzero((assignment >= 0).all(axis=1)), self.n_graphs
+        for group in self.groups:
+            beliefs = np.zeros((graphs, len(group), *group.shape))
+            states = assignment[rows][:, group.variables]  # (possible graphs, F, k)
+            beliefs[(rows[:, None], np.arange(len(group)), *np.moveaxis(states, 2, 0))] = 1
+            found.append(beliefs)
+        return tuple(found)
+
     def flat_states(self, variables: Integers) -> Integers:
         """Flat indices of the states of ``variables``, behind each other: ``log_unary[:, flat_states(...)]``."""
         sizes = self.n_states[variables]

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
+from trelliswork.inference.merge_kernels import merge
 from trelliswork.inference.random_kernels import uniform
 
 
@@ -98,26 +99,6 @@ def sample(start, stop, lengths, log_span, seeds, log_z, charts):
                 top += 2
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _merge(left, right, where, values, pointers):
-    """Put the sums of two sorted lists (K,) into the sorted list ``values`` (K,), with (where, rank, rank) to each."""
-    K = values.size
-    for a in range(left.size):
-        if left[a] == -np.inf:
-            break
-        for b in range(min(right.size, K // (a + 1))):
-            value = left[a] + right[b]
-            if not value > values[K - 1]:
-                break
-            at = K - 1
-            while at > 0 and value > values[at - 1]:
-                values[at] = values[at - 1]
-                pointers[at] = pointers[at - 1]
-                at -= 1
-            values[at] = value
-            pointers[at, 0], pointers[at, 1], pointers[at, 2] = where, a, b
-
-
 @njit(cache=True, nogil=True)
 def topk(start, stop, lengths, log_span, charts, scores):
     """The k best bracketings (B, k, n, n), holding the rank of each span's label, and scores (B, k), best first.
@@ -137,8 +118,8 @@ def topk(start, stop, lengths, log_span, charts, scores):
             for i in range(n - width):
                 j = i + width
                 for r in range(i, j):
-                    _merge(value[i, r], value[r + 1, j], r, inner[i, j], to_inner[i, j])
-                _merge(inner[i, j], score[i, j], 0, value[i, j], to_value[i, j])
+                    merge(value[i, r], value[r + 1, j], r, inner[i, j], to_inner[i, j])
+                merge(inner[i, j], score[i, j], 0, value[i, j], to_value[i, j])
         for k in range(K):
             scores[b, k] = value[0, n - 1, k]
             if scores[b, k] == -np.inf:

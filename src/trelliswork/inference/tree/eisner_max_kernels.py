@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from trelliswork.inference.merge_kernels import merge
+
 
 @njit(cache=True, nogil=True)
 def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
@@ -59,29 +61,6 @@ def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
             top += 2
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _merge(left, right, where, values, pointers):
-    """Put the sums of two sorted lists (K,) into the sorted list ``values`` (K,), with (where, rank, rank) to each.
-
-    The pair of ranks (a, b) is at best number (a + 1)(b + 1), so that only O(K log K) pairs are looked at.
-    """
-    K = values.size
-    for a in range(left.size):
-        if left[a] == -np.inf:
-            break
-        for b in range(min(right.size, K // (a + 1))):
-            value = left[a] + right[b]
-            if not value > values[K - 1]:
-                break
-            at = K - 1
-            while at > 0 and value > values[at - 1]:
-                values[at] = values[at - 1]
-                pointers[at] = pointers[at - 1]
-                at -= 1
-            values[at] = value
-            pointers[at, 0], pointers[at, 1], pointers[at, 2] = where, a, b
-
-
 @njit(cache=True, nogil=True)
 def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores):
     """The k best trees: heads (B, k, n) and scores (B, k), best first; -1 and -inf when there are fewer.
@@ -106,15 +85,15 @@ def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores
             for i in range(n + 1 - width):
                 j = i + width
                 for r in range(i, j):
-                    _merge(C[i, r], C[j, r + 1], r, S[i, j], to_s[i, j])
-                _merge(S[i, j], arc[i, j], 0, I[i, j], to_i[i, j])
+                    merge(C[i, r], C[j, r + 1], r, S[i, j], to_s[i, j])
+                merge(S[i, j], arc[i, j], 0, I[i, j], to_i[i, j])
                 if i > 0:
-                    _merge(S[i, j], arc[j, i], 0, I[j, i], to_i[j, i])
+                    merge(S[i, j], arc[j, i], 0, I[j, i], to_i[j, i])
                 if i > 0 or not single_root or j == n:
                     for r in range(i + 1, j + 1):
-                        _merge(I[i, r], C[r, j], r, C[i, j], to_c[i, j])
+                        merge(I[i, r], C[r, j], r, C[i, j], to_c[i, j])
                 for r in range(i, j):
-                    _merge(I[j, r], C[r, i], r, C[j, i], to_c[j, i])
+                    merge(I[j, r], C[r, i], r, C[j, i], to_c[j, i])
         for k in range(K):
             scores[b, k] = C[0, n, k]
             if scores[b, k] == -np.inf:
