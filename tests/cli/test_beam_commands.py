@@ -79,10 +79,12 @@ def test_a_beam_that_cannot_be_read_is_refused_before_anything_else(beam):
 
 def test_reproduce_small(tmp_path):
     shown = run(
-        "reproduce", "beams-decoding", "--models", 1, "--sequences", 3, "--states", 8, "--symbols", 20, "--json"
+        "reproduce", "beams-decoding", "--models", 1, "--sequences", 3, "--states", 8, "--symbols", 20, "--json", "-q"
     )
-    rows = json.loads(shown.stdout[shown.stdout.index("{") :])["rows"]
-    assert all(row["exact paths %"] >= 99 for row in rows[2:])
+    rows = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert list(rows[0]) == ["reproduce", "row", "paper", "ours", "unit", "seconds", "note"]
+    assert {row["reproduce"] for row in rows} == {"beams-decoding"}
+    assert all("100.0 % exact paths" in row["note"] for row in rows[2:])
     picture = tmp_path / "curves.png"
     shown = run(
         "reproduce", "beams-training", "--states", 8, "--sequences", 3, "--max-iter", 8, "--plot", picture, "-q"
@@ -100,9 +102,9 @@ def test_reproduce_nettalk_small(tmp_path):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     shown = run("reproduce", "nettalk", path, "--words", 60, "--max-iter", 4, "--json", "-q")
     assert shown.exit_code == 0, shown.output
-    rows = json.loads(shown.stdout)["rows"]
-    assert [row["order"] for row in rows] == [1, 1, 1, 1, 2]
-    assert all(row["letters %"] > 50 for row in rows)
+    letters = [row for row in map(json.loads, shown.stdout.splitlines()) if row["row"].endswith("letters")]
+    assert [row["row"][:7] for row in letters] == ["order 1"] * 4 + ["order 2"]
+    assert all(row["ours"] > 50 for row in letters)
     assert run("reproduce", "nettalk", tmp_path / "none").exit_code == 1
 
 

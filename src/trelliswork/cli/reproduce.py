@@ -1,58 +1,17 @@
 """``trelliswork reproduce``: the papers' experiments, our figures beside theirs."""
 
-import json as json_module
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.cli.reproducing import Plot, Seed, check_plot, data_file, say_to, show
 from trelliswork.cli.running import report_errors
-
-if TYPE_CHECKING:
-    from trelliswork.experiments.tables import Say, Table
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Run an experiment of the papers again and print our figures beside theirs.",
 )
-Plot = Annotated[str | None, typer.Option(help="Draw the learning curves to this PNG file.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of random numbers.")]
-
-
-def data_file(path: str | None, *parts: str) -> str:
-    """A file of the real data: as given, or in the folder that TRELLISWORK_DATA names."""
-    import os
-
-    if path is not None:
-        return path
-    folder = os.environ.get("TRELLISWORK_DATA")
-    if folder is None:
-        raise typer.BadParameter(f"give the path of {parts[-1]}, or set TRELLISWORK_DATA to the folder with the data.")
-    return str(Path(folder).joinpath(*parts))
-
-
-def say_to(quiet: bool) -> "Say":
-    """Tell progress on standard error, unless quiet."""
-    return (lambda _: None) if quiet else (lambda text: print(text, file=sys.stderr, flush=True))
-
-
-def show(table: "Table", plot: str | None, json: bool) -> None:
-    """Print a table and draw its curves."""
-    if plot is not None:
-        from trelliswork.report.pictures import curves
-
-        lines = [(curve.name, curve.x, curve.y) for curve in table.curves]
-        curves(lines, plot, title=table.title, axes=table.axes)
-    print(json_module.dumps(table.to_dict()) if json else table.to_text())
-
-
-def _check(plot: str | None) -> None:
-    if plot is not None:
-        from trelliswork.report.pictures import check_picture
-
-        check_picture(plot)
 
 
 @app.command("beams-decoding")
@@ -72,7 +31,7 @@ def beams_decoding(
     table = decoding(
         n_models=models, n_sequences=sequences, n_states=states, n_symbols=symbols, seed=seed, say=say_to(quiet)
     )
-    show(table, None, json)
+    show("beams-decoding", table, None, json)
 
 
 @app.command("beams-training")
@@ -90,11 +49,11 @@ def beams_training(
     """Learning curves of CRF training, exactly and within four beams (paper 2, figure 1)."""
     from trelliswork.experiments.beams import training
 
-    _check(plot)
+    check_plot(plot)
     table = training(
         n_train=sequences, n_test=sequences, n_states=states, l2=l2, max_iter=max_iter, seed=seed, say=say_to(quiet)
     )
-    show(table, plot, json)
+    show("beams-training", table, plot, json)
 
 
 @app.command("nettalk")
@@ -121,7 +80,7 @@ def nettalk(
     """
     from trelliswork.experiments.nettalk import nettalk as run
 
-    _check(plot)
+    check_plot(plot)
     table = run(
         data_file(file, "nettalk", "nettalk.data"),
         l2=l2,
@@ -132,7 +91,7 @@ def nettalk(
         exact_second=exact_second,
         say=say_to(quiet),
     )
-    show(table, plot, json)
+    show("nettalk", table, plot, json)
 
 
 @app.command("factorial")
@@ -156,4 +115,4 @@ def factorial(
     from trelliswork.experiments.factorial import factorial as run
 
     path, sizes, engines = data_file(folder, "conll2000"), tuple(size or (200, 1000, 0)), tuple(engine or ("bp",))
-    show(run(path, sizes=sizes, engines=engines, l2=l2, say=say_to(quiet)), None, json)
+    show("factorial", run(path, sizes=sizes, engines=engines, l2=l2, say=say_to(quiet)), None, json)

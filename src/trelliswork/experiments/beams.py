@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.experiments.synthetic import SyntheticHMM, synthetic_hmm
-from trelliswork.experiments.tables import Curve, Say, Table
+from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference import chain
 from trelliswork.inference.chain import beam_passes
 from trelliswork.inference.chain.beam import Beam
@@ -83,6 +83,8 @@ def decoding(
     for name, beam, theirs in looks:
         right, states = measure(beam)
         table.rows.append([name, str(beam), 100 * right, states, theirs])
+        note = f"{beam}: {100 * right:.1f} % exact paths; the paper does not tell its number of symbols"
+        table.figures.append(Figure(name, theirs, states, "states a position", note=note))
     return table
 
 
@@ -203,7 +205,7 @@ def training(
     )
     divergence = Beam("kl", eps=0.5, min_size=min(30, n_states))
 
-    def look(name: str, beam: Beam | None, *, hold: bool = False) -> Run:
+    def look(name: str, beam: Beam | None, paper: float | None = None, *, hold: bool = False) -> Run:
         """Train, measure, and add a row and a curve."""
         say(name)
         run = train(problem, beam, l2=l2, max_iter=max_iter, hold=hold, keep_path=True)
@@ -213,6 +215,8 @@ def training(
         accuracy, text = 100 * problem.accuracy(run.weights), "" if beam is None else str(beam)
         report = run.report
         table.rows.append([name, text, run.seconds, report.n_iter, values[-1], accuracy, kept, report.reason])
+        note = f"{text or 'exact'}, {kept:.1f} states a token; ended: {report.reason}"
+        table.figures.append(Figure(f"{name}: test accuracy", paper, accuracy, "%", run.seconds, note))
         return run
 
     look("exact", None)
@@ -220,7 +224,7 @@ def training(
     look("fixed, small", Beam("size", size=min(30, n_states)))
     states = _mean_states(problem, divergence, found.weights, l2)
     look("fixed, as many states", Beam("size", size=max(1, round(states))))
-    look("threshold, as many states", _calibrated(problem, states, found.weights, l2))
+    look("threshold, as many states", _calibrated(problem, states, found.weights, l2), 67.1)
     look("minimum divergence, held", Beam("kl", eps=0.01, min_size=2), hold=True)
     return table
 

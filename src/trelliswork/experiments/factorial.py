@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trelliswork.data import read_columns
-from trelliswork.experiments.tables import Cell, Say, Table
+from trelliswork.experiments.tables import Figure, Say, Table
 from trelliswork.learning.metrics import evaluate_tagging
 from trelliswork.models import CRF, FactorialCRF
 
@@ -52,7 +52,7 @@ def factorial(
         found = [model.predict(test[0]) for model in models]
         n_iter = sum(model.report_.n_iter for model in models)
         times = [trained - began, time.perf_counter() - trained]
-        table.rows.append([len(words), "two CRFs", *_rates(test, *found), *times, n_iter])
+        _add(table, len(words), "two CRFs", _rates(test, *found), times, n_iter)
         for engine in engines:
             say(f"{len(words):,} sentences: {engine}")
             began = time.perf_counter()
@@ -63,8 +63,15 @@ def factorial(
             layers = joint.predict_layers(test[0])
             times = [trained - began, time.perf_counter() - trained]
             rates = _rates(test, layers["pos"], layers["chunk"])
-            table.rows.append([len(words), f"factorial CRF, {engine}", *rates, *times, joint.report_.n_iter])
+            _add(table, len(words), f"factorial CRF, {engine}", rates, times, joint.report_.n_iter)
     return table
+
+
+def _add(table: Table, size: int, model: str, rates: list[float], times: list[float], n_iter: int) -> None:
+    """A row, and its figures; the paper gives none for this data."""
+    table.rows.append([size, model, *rates, *times, n_iter])
+    for what, rate in zip(("chunk F1", "POS", "joint"), rates, strict=True):
+        table.figures.append(Figure(f"{size} sentences, {model}: {what}", None, rate, "%", times[0]))
 
 
 def _read(path: Path, n_sentences: int) -> Columns:
@@ -74,7 +81,7 @@ def _read(path: Path, n_sentences: int) -> Columns:
     return words, tags, chunks
 
 
-def _rates(test: Columns, tags: list[list[str]], chunks: list[list[str]]) -> list[Cell]:
+def _rates(test: Columns, tags: list[list[str]], chunks: list[list[str]]) -> list[float]:
     """Chunk F1, POS accuracy and joint accuracy, in per cent."""
     pos, chunk = evaluate_tagging(test[1], tags), evaluate_tagging(test[2], chunks)
     assert chunk.chunks is not None

@@ -5,7 +5,7 @@ import warnings
 from functools import partial
 
 from trelliswork.data.nettalk import read_nettalk, split_words
-from trelliswork.experiments.tables import Cell, Curve, Say, Table
+from trelliswork.experiments.tables import Cell, Curve, Figure, Say, Table
 from trelliswork.learning.lbfgs import Step
 from trelliswork.models import CRF
 
@@ -78,11 +78,14 @@ def nettalk(
         right = [a == b for p, g in zip(predicted, y_test, strict=True) for a, b in zip(p, g, strict=True)]
         words = [p == g for p, g in zip(predicted, y_test, strict=True)]
         report = model.report_
-        accuracies: list[Cell] = [100 * sum(right) / len(right), 100 * sum(words) / len(words)]
+        accuracies = [100 * sum(right) / len(right), 100 * sum(words) / len(words)]
         states = None if report.beam is None else report.beam.mean_size
         outcome: list[Cell] = [report.value, report.n_iter, report.history[-1].seconds, states]
         table.rows.append([order, beam or "exact", *accuracies, theirs, *outcome])
         history = report.history
+        for what, paper, rate in zip(("letters", "words"), (theirs, None), accuracies, strict=True):
+            note = "the paper's features are not known" if paper else ""
+            table.figures.append(Figure(f"{name}: {what}", paper, rate, "%", history[-1].seconds, note))
         table.curves.append(Curve(name, [s.seconds for s in history], [s.value for s in history]))
     return table
 

@@ -79,15 +79,6 @@ class Table:
         lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
         return "\n".join([self.title, "", *lines, *([""] if self.notes else []), *self.notes])
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain data for JSON."""
-        return {
-            "title": self.title,
-            "rows": [dict(zip(self.columns, row, strict=True)) for row in self.rows],
-            "notes": self.notes,
-            "curves": [vars(curve) for curve in self.curves],
-        }
-
 
 def _show(cell: Cell) -> str:
     if cell is None:
