@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import chain, threads
-from trelliswork.inference.chain import beam_crf_kernels, crf_kernels, edge_kernels
+from trelliswork.inference.chain import beam_crf_kernels, beam_held_kernels, crf_kernels, edge_kernels
 from trelliswork.inference.chain.beam import FULL, Beam, BeamSets, BeamStatistics, Rule
 from trelliswork.inference.chain.beam_passes import log_arrays, log_space, members
 from trelliswork.inference.chain.beam_sparse import SparseChain
@@ -36,6 +36,7 @@ from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.learning.vector_kernels import dot
 
 compiled: Any = beam_crf_kernels  # mypy cannot count starred arguments
+compiled_held: Any = beam_held_kernels
 compiled_scores: Any = crf_kernels
 compiled_edges: Any = edge_kernels
 MOST_PLACES = 1 << 24
@@ -164,16 +165,16 @@ class BeamObjective:
     def hold(self, weights: Floats, *, grow: bool = False) -> None:
         """Choose beams by the posterior probabilities at ``weights`` and keep them until the next choice.
 
-        Those of the choice before stay, and with ``grow`` all that are held.
-
-        The posterior is exact where transitions are dense and shared; otherwise that within the beams of a forward
-        pass. If beams would keep so many states that exact kernels are faster (a sixth of them, a quarter with edge
-        features), evaluations are exact until the next choice.
-        ``statistics`` are then those of this choice: the share of the posterior mass that was kept.
+        Those of the choice before stay, and with ``grow`` all that are held. The posterior is exact where transitions
+        are shared, otherwise that within the beams of a forward pass. If more than a quarter of the states would stay,
+        evaluations are exact until the next choice. ``statistics`` are those of this choice: the share that was kept.
         """
         held = self._grown if grow else self._chosen
         self.release()
         S, n_tokens = self.n_states, len(self._gold)
+        if self.structure is None and not weights.any():  # all states look alike
+            self._all = True
+            return
         ptr, states, masses = self._posterior(weights)
         sets, kept = choose(ptr, states, masses, self._gold, self.beam.rule, S)
         self._chosen = sets
@@ -182,7 +183,7 @@ class BeamObjective:
         sizes = np.diff(sets.ptr)
         gap = float(-np.log(kept).sum())
         self.statistics = BeamStatistics(float(sizes.mean()), int(sizes.max()), gap, n_tokens, 0, False)
-        if self.structure is None and sizes.mean() > S / (4 if self.layout.n_edge_attributes else 6):
+        if self.structure is None and sizes.mean() > S / 4:
             self._all, self._chosen = True, NOTHING
             return
         self.sets, self._grown, self._held = sets, sets, True
@@ -266,10 +267,11 @@ class BeamObjective:
         """Fill the gradients; return the loss without penalty."""
         w = self._weights(weights)
         full = rule == FULL
-        beams = (*rule, self.beam.refine and not full, *self.sets, np.float32(LIMIT[np.dtype(np.float32)]))
+        limit = np.float32(LIMIT[np.dtype(np.float32)])
+        beams = (*rule, self.beam.refine and not full, *self.sets, limit)
         n_tokens, n_sentences = len(self._gold), len(self._alpha)
         loss, safe = np.zeros(n_sentences), np.ones(n_sentences, bool)
-        sizes, kept = np.zeros(n_tokens, np.int64), np.ones(n_tokens)
+        sizes, kept = np.diff(self.sets.ptr) if self.sets.ptr.size else np.zeros(n_tokens, np.int64), np.ones(n_tokens)
         slot = {start: k for k, (start, _) in enumerate(self._ranges)}
 
         def work(start: int, stop: int) -> None:
@@ -279,11 +281,15 @@ class BeamObjective:
                 values[...] = 0
             out = (loss, safe, sizes, kept, *beams_out)
             if self.structure is None:
-                compiled.dense(
+                given = (
                     start, stop, self._tokens.offsets, self._gold, self._alpha, *self._tokens.arrays, *w.state.arrays,
                     w.state.start, w.state.end, self.n_states, *self._tokens.edge_arrays, *w.state.edge_arrays,
-                    self.layout.n_edge_attributes > 0, *w.dense, *beams, w.check, *sums, *out,
+                    self.layout.n_edge_attributes > 0, *w.dense,
                 )  # fmt: skip
+                if self.sets.ptr.size:
+                    compiled_held.loss_gradient(*given, *self.sets, limit, *sums, loss, safe)
+                else:
+                    compiled.dense(*given, *beams, w.check, *sums, *out)
             else:
                 compiled.sparse(
                     start, stop, self._tokens.offsets, self._gold, self._entry, self._alpha, *self._tokens.arrays,

@@ -18,12 +18,13 @@ import numpy as np
 from trelliswork.errors import ApproximationWarning, ConvergenceWarning
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.beam_objective import BeamObjective
-from trelliswork.learning.lbfgs import FitReport, State, Step, Weights, lbfgs
+from trelliswork.learning.lbfgs import PERIOD, FitReport, State, Step, Weights, lbfgs
 
 Plain = dict[str, Any]
 After = Callable[[Step, Weights, Callable[[], tuple[Plain, Any]]], str | None]
 FIRST_HOLD, SHORTEST_HOLD, LONGEST_HOLD = 3, 5, 20  # iterations on the same states
 EASY, HARD = 0.1, 0.3  # what new states cost, as a share of the gain: hold them longer, or not so long
+WORTH = 0.01  # of the log-likelihood that a beam loses: to be more exact is of no use
 LEAST_EPS = 1e-8
 TOO_NOISY = 3
 STALLED = 2
@@ -60,6 +61,7 @@ class BeamSearch:
         self._grow = False  # states that once were held stay
         self._stalled = 0  # choices in a row without gain
         self._noisy = 0  # choices in a row by which more was lost than had been gained
+        self._taken = 0  # iterations since then
         self._value = np.inf  # when the states were last chosen
         self._anchor = np.empty(0)  # the weights then
         self._pairs: list[Any] = []  # of the last iteration: the function has hardly changed since
@@ -86,8 +88,9 @@ class BeamSearch:
                     weights, report = state.weights, FitReport(True, ended, self._value, self._before)
                     break
             left = max_iter - len(self._before)
-            limits = {"max_iter": min(self._hold, left), "tol": tol}
+            limits = {"max_iter": min(self._hold, left), "tol": self._small(state.value, tol) / abs(state.value)}
             weights, report, stop = self._stage(state, options | limits)
+            self._taken = len(report.history) - len(self._before)
             self._before, state = report.history, None
             if stop is not None or len(self._before) >= max_iter:
                 report.reason = stop or f"{max_iter} iterations"
@@ -110,10 +113,10 @@ class BeamSearch:
         if self._begun:
             end = self._before[-1].value if self._before else self._value  # no step was possible
             gain, jump = self._value - end, value - end  # by the iterations, and by the states that have entered
-            small = tol * abs(value)
+            small = self._small(value, tol)
             self._noisy = self._noisy + 1 if jump > gain else 0
             self._stalled = self._stalled + 1 if gain - jump <= small else 0
-            if jump <= small and gain <= small:
+            if jump <= small and min(gain, self._recent_fall()) <= small:
                 reason = f"the value fell by less than {tol:g} and no state entered"
             elif self._stalled > STALLED:
                 reason = "what is gained between two choices of states is lost by the next"
@@ -133,6 +136,15 @@ class BeamSearch:
                 self._noisy = 0
         self._value, self._anchor, self._begun = value, weights, True
         return State(weights, value, gradient, pairs, []), reason
+
+    def _small(self, value: float, tol: float) -> float:
+        """What is not worth another iteration: a fraction of the value, or of what the beam loses anyway."""
+        return max(tol * abs(value), WORTH * self.objective.statistics.gap_estimate)
+
+    def _recent_fall(self) -> float:
+        """Of the value in the last iterations on the same states; inf if they were too few to tell."""
+        values = [step.value for step in self._before[-PERIOD - 1 :]]
+        return values[0] - values[-1] if self._taken > PERIOD else np.inf
 
     def _evaluate(self, weights: Weights, l1: float) -> tuple[float, Weights]:
         value, gradient = self.objective(weights)

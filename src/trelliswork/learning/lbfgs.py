@@ -23,6 +23,7 @@ from trelliswork.learning.vector_kernels import add_scaled, differences, dot, st
 
 Weights = NDArray[np.float64]
 Objective = Callable[[Weights], tuple[float, Weights]]
+PERIOD = 10  # iterations over which a fall of the value is judged
 
 
 @dataclass
@@ -115,7 +116,7 @@ def lbfgs(
     l1: float = 0.0,
     max_iter: int = 200,
     tol: float = 1e-5,
-    period: int = 10,
+    period: int = PERIOD,
     memory: int = 6,
     callback: Callable[[Step, State], bool | None] | None = None,
 ) -> tuple[Weights, FitReport]:

@@ -11,67 +11,11 @@ from numba import njit
 from trelliswork.inference.chain import beam_kernels, beam_sparse_kernels
 from trelliswork.inference.chain.beam_space import Edges, make_space
 from trelliswork.inference.chain.crf_kernels import scores
-from trelliswork.inference.simd import add, get, lanes, load, put, spread, store
-from trelliswork.inference.simd import multiply_add as fma
+from trelliswork.inference.chain.residual_rows import add_pairs, add_row
+from trelliswork.inference.simd import get, put
 
 _one = beam_kernels.one
 _sparse_one, _sparse_space = beam_sparse_kernels.one, beam_sparse_kernels.make_space
-
-
-@njit(cache=True, nogil=True)
-def _scatter(
-    i, residual, labels, first, n,
-    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, narrow_labels,
-    wide_gradient, narrow_gradient,
-):  # fmt: skip
-    """Add the residual (Sw,) of token i to the gradients; only labels[first : first + n] of it are not zero."""
-    Sw, W = wide_gradient.shape[1], lanes(wide_gradient)
-    few = 2 * n < Sw // W  # then single numbers cost less than whole rows
-    for at in range(wide_ptr[i], wide_ptr[i + 1]):
-        row = np.int64(wide_ids[at]) * Sw
-        value = wide_values[at] if wide_values.size else wide_gradient.dtype.type(1)
-        if few:
-            for k in range(n):
-                j = get(labels, first + k)
-                put(wide_gradient, row + j, get(wide_gradient, row + j) + value * get(residual, j))
-        elif wide_values.size:
-            by = spread(wide_gradient, value)
-            for k in range(0, Sw, W):
-                store(wide_gradient, row + k, fma(load(residual, k), by, load(wide_gradient, row + k)))
-        else:
-            for k in range(0, Sw, W):
-                store(wide_gradient, row + k, add(load(residual, k), load(wide_gradient, row + k)))
-    for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
-        f = narrow_ids[at]
-        value = narrow_values[at] if narrow_values.size else narrow_gradient.dtype.type(1)
-        narrow_gradient[f] += residual[narrow_labels[f]] * value
-
-
-@njit(cache=True, nogil=True)
-def _edge_scatter(i, S, states, earlier, here, end, pairs, at, gold, weight, square, edges, edge_gradient, counts):
-    """Add the expected pairs of states into token i, less the observed one ``gold``, to the gradients.
-
-    ``square`` (S S) is zero and is left so.
-    """
-    for a in range(earlier, here):
-        for k in range(here, end):
-            square[states[a] * S + states[k]] = pairs[at + (a - earlier) * (end - here) + k - here]
-    square[gold] -= weight
-    for e in range(edges.token_ptr[i], edges.token_ptr[i + 1]):
-        begin, stop = edges.ptr[edges.ids[e]], edges.ptr[edges.ids[e] + 1]
-        if stop - begin == S * S:  # a weight for every pair: only those in the beams count
-            for a in range(earlier, here):
-                for k in range(here, end):
-                    j = states[a] * S + states[k]
-                    edge_gradient[begin + j] += square[j]
-        else:
-            for f in range(begin, stop):
-                edge_gradient[f] += square[edges.pairs[f]]
-    for a in range(earlier, here):
-        for k in range(here, end):
-            j = states[a] * S + states[k]
-            counts[states[a], states[k]] += square[j]
-            square[j] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -128,7 +72,7 @@ def dense(
                 put(residual, get(states, k), get(alpha, k))
             residual[y] -= weight[n]
             score += log_unary[t, y]
-            _scatter(
+            add_row(
                 i, residual, states, here, size, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
                 narrow_labels, wide_gradient, narrow_gradient,
             )  # fmt: skip
@@ -146,9 +90,9 @@ def dense(
                 counts[before, y] -= weight[n]
                 continue
             score += log_pairwise[(t - 1) * S + before, y]
-            _edge_scatter(
-                i, S, states, ptr[t - 1], here, ptr[t + 1], pairs, at_pair, before * S + y, weight[n], square, edges,
-                edge_gradient, counts,
+            add_pairs(
+                i, S, states, ptr[t - 1], here, ptr[t + 1], pairs, at_pair, size, before * S + y, weight[n], square,
+                edges, edge_gradient, counts,
             )  # fmt: skip
             at_pair += (here - ptr[t - 1]) * size
         loss[n] = weight[n] * (log_z - score)
@@ -199,7 +143,7 @@ def sparse(
                 put(residual, j, get(residual, j) + get(alpha, k))
             residual[emits[y]] -= weight[n]
             score += log_unary[t, emits[y]]
-            _scatter(
+            add_row(
                 i, residual, labels, 0, L, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
                 narrow_labels, wide_gradient, narrow_gradient,
             )  # fmt: skip

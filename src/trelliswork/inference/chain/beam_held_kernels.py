@@ -1,0 +1,321 @@
+"""Compiled objective of linear-chain CRFs within sets of states that are given: training while beams are held.
+
+With I_t the set at token t, P_t the block of transitions I_{t-1} x I_t, e_t the scores and the rest as in ``kernels``:
+
+    alpha_t = (alpha_{t-1} P_t) e_t / c_t        ahead_t = e_t beta_t / c_t        beta_{t-1} = P_t ahead_t
+    expected transitions into t: alpha_{t-1}(i) P_t(i, j) ahead_t(j)
+
+A block is picked out of the matrix once (or made of edge features), with rows of whole vectors, and serves all three.
+Time O(sum of |I_{t-1}| |I_t|) and the features; no sum touches a state outside the sets.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.chain.beam_space import Edges, edge_row
+from trelliswork.inference.chain.crf_kernels import scores
+from trelliswork.inference.chain.residual_rows import add_pairs, add_row
+from trelliswork.inference.simd import (
+    add,
+    exponential,
+    get,
+    lanes,
+    largest,
+    load,
+    maximum,
+    multiply,
+    put,
+    spread,
+    spread_at,
+    store,
+    subtract,
+    total,
+)
+from trelliswork.inference.simd import multiply_add as fma
+
+
+@njit(nogil=True)
+def _pick(source, first, states, at, n, width, out, to, padding):
+    """out[to : to + width] = source[first + state] of n states, then the padding."""
+    for k in range(n):
+        put(out, to + k, get(source, first + get(states, at + k)))
+    for k in range(n, width):
+        put(out, to + k, padding)
+
+
+@njit(nogil=True)
+def _exponentiate(values, at, n):
+    """values[at : at + n] = exp(values - top), n whole vectors; return the top (0 if all are -inf)."""
+    W = lanes(values)
+    tops = spread(values, -np.inf)
+    for k in range(at, at + n, W):
+        tops = maximum(load(values, k), tops)
+    top = largest(tops)
+    if top == -np.inf:
+        top = values.dtype.type(0)
+    by = spread(values, top)
+    for k in range(at, at + n, W):
+        store(values, k, exponential(subtract(load(values, k), by)))
+    return np.float64(top)
+
+
+@njit(nogil=True)
+def _edge_block(edges, token, S, states, before, here, n, width, block, at, row):
+    """The block of transitions into a token whose scores are made of edge features; return what was taken out."""
+    complete = True
+    for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
+        complete &= edges.ptr[edges.ids[e] + 1] - edges.ptr[edges.ids[e]] == S * S
+    to = at
+    for a in range(before, here):
+        i = np.int64(get(states, a))
+        if complete:  # weights lie in order: only those of pairs in the block are read
+            _pick(edges.log_transition, i * S, states, here, n, width, block, to, -np.inf)
+            for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
+                begin = edges.ptr[edges.ids[e]] + i * S
+                for k in range(n):
+                    put(block, to + k, get(block, to + k) + get(edges.weights, begin + get(states, here + k)))
+        else:
+            edge_row(edges, token, i, S, row, 0)
+            _pick(row, 0, states, here, n, width, block, to, -np.inf)
+        to += width
+    return _exponentiate(block, at, to - at)
+
+
+@njit(nogil=True)
+def _advance(alpha, before, n, block, at, width, emission, here):
+    """alpha[here : here + width] = (alpha[before : before + n] @ block) * emission; return the sum."""
+    W = lanes(alpha)
+    sums = spread(alpha, 0.0)
+    for k in range(0, width, W):
+        left, right = spread(alpha, 0.0), spread(alpha, 0.0)  # two sums that do not wait for each other
+        row = at + k
+        for a in range(0, n - 1, 2):
+            left = fma(spread_at(alpha, before + a), load(block, row), left)
+            right = fma(spread_at(alpha, before + a + 1), load(block, row + width), right)
+            row += 2 * width
+        if n % 2:
+            left = fma(spread_at(alpha, before + n - 1), load(block, row), left)
+        product = multiply(add(left, right), load(emission, here + k))
+        store(alpha, here + k, product)
+        sums = add(sums, product)
+    return np.float64(total(sums))
+
+
+@njit(nogil=True)
+def _scale(values, at, width, by):
+    """values[at : at + width] *= by."""
+    W = lanes(values)
+    factor = spread(values, by)
+    for k in range(at, at + width, W):
+        store(values, k, multiply(load(values, k), factor))
+
+
+@njit(nogil=True)
+def _forward(T, place, block_at, block, emission, alpha, scale):
+    """Fill alpha and its scales c_t; return the sum of their logarithms, -inf if no path is left.
+
+    Position t lies at place[t] : place[t + 1], whole vectors; the block into it at ``block_at[t]``.
+    """
+    log_c = 0.0
+    for t in range(T):
+        here, width = place[t], place[t + 1] - place[t]
+        if t == 0:
+            alpha[:width] = emission[:width]
+            c = np.float64(alpha[:width].sum())
+        else:
+            n = (block_at[t + 1] - block_at[t]) // width
+            c = _advance(alpha, place[t - 1], n, block, block_at[t], width, emission, here)
+        if not 0 < c < np.inf:
+            return -np.inf
+        _scale(alpha, here, width, alpha.dtype.type(1 / c))
+        scale[t] = c
+        log_c += math.log(c)
+    return log_c
+
+
+@njit(nogil=True)
+def _backward(T, place, block_at, block, emission, alpha, scale, limit, weight, marginals, ahead):
+    """Fill the weighted marginals and ahead_t; False if it is not safe (see ``kernels``)."""
+    W = lanes(alpha)
+    beta = ahead  # beta_t stands where ahead_t will
+    for k in range(place[T - 1], place[T]):
+        beta[k] = 1
+    for t in range(T - 1, -1, -1):
+        here, end = place[t], place[t + 1]
+        mass = spread(alpha, 0.0)
+        for k in range(here, end, W):
+            product = multiply(load(alpha, k), load(beta, k))
+            store(marginals, k, product)
+            mass = add(mass, product)
+        m = total(mass)
+        if not m > 0:
+            return False
+        _scale(marginals, here, end - here, weight / m)
+        if t == 0:
+            return True
+        by = spread(alpha, alpha.dtype.type(1) / (m * scale[t]))
+        tops = spread(alpha, 0.0)
+        for k in range(here, end, W):
+            b = multiply(load(beta, k), by)
+            tops = maximum(b, tops)
+            store(ahead, k, multiply(b, load(emission, k)))
+        if not largest(tops) <= limit:
+            return False
+        row, before = block_at[t], place[t - 1]
+        n = (block_at[t + 1] - row) // (end - here)
+        for a in range(n):
+            sums = spread(alpha, 0.0)
+            for k in range(here, end, W):
+                sums = fma(load(block, row), load(ahead, k), sums)
+                row += W
+            put(beta, before + a, total(sums))
+        for k in range(before + n, here):
+            put(beta, k, alpha.dtype.type(0))
+    return True
+
+
+@njit(nogil=True)
+def _pair_score(edges, token, S, pair):
+    """The score of one pair of labels into a token."""
+    score = np.float64(get(edges.log_transition, pair))
+    for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
+        begin, end = edges.ptr[edges.ids[e]], edges.ptr[edges.ids[e] + 1]
+        if end - begin == S * S:
+            score += edges.weights[begin + pair]
+            continue
+        k = begin + np.searchsorted(edges.pairs[begin:end], pair)
+        if k < end and edges.pairs[k] == pair:
+            score += edges.weights[k]
+    return score
+
+
+@njit(nogil=True)
+def _add_transitions(states, before, here, n, width, block, at, alpha, first, ahead, ahead_at, weight, S, counts):
+    """counts (S, S) += weighted expected transitions between two sets."""
+    for a in range(before, here):
+        row, x = np.int64(get(states, a)) * S, get(alpha, first + a - before) * weight
+        for k in range(n):
+            j = row + get(states, here + k)
+            put(counts, j, get(counts, j) + x * get(block, at + k) * get(ahead, ahead_at + k))
+        at += width
+
+
+@njit(nogil=True)
+def _weigh(n_rows, n, width, block, at, alpha, first, ahead, ahead_at, weight):
+    """The block becomes the weighted expected transitions themselves."""
+    for a in range(n_rows):
+        x = get(alpha, first + a) * weight
+        for k in range(n):
+            put(block, at + k, x * get(block, at + k) * get(ahead, ahead_at + k))
+        at += width
+
+
+@njit(cache=True, nogil=True)
+def loss_gradient(
+    start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
+    wide, narrow, narrow_labels, start_scores, end_scores, n_labels,
+    edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, use_edges, matrix, log_shift, log_transition,
+    set_ptr, states, limit, wide_gradient, narrow_gradient, edge_gradient, counts, loss, safe,
+):  # fmt: skip
+    """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that are not safe.
+
+    The states of token i are states[set_ptr[i] : set_ptr[i + 1]], its label ``gold[i]`` among them. ``counts`` (S, S)
+    float64 receives expected minus observed transitions. ``matrix`` has the scaled probabilities, if ``use_edges`` is
+    False.
+    """
+    S, Sw, W = n_labels, wide.shape[1], lanes(wide)
+    longest, dtype = offsets[start + 1] - offsets[start], wide.dtype
+    most, most_pairs = _room(start, stop, offsets, set_ptr, W)
+    log_unary = np.empty((longest, Sw), dtype)
+    place, block_at = np.zeros(longest + 1, np.int64), np.zeros(longest + 1, np.int64)
+    emission, alpha, marginals, ahead = (
+        np.empty(most, dtype),
+        np.empty(most, dtype),
+        np.empty(most, dtype),
+        np.empty(most, dtype),
+    )
+    block, scale = np.empty(most_pairs, dtype), np.empty(longest, dtype)
+    residual, square, row = np.zeros(Sw, dtype), np.zeros(S * S if use_edges else 0, dtype), np.empty(Sw, dtype)
+    edges = Edges(use_edges, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, log_transition)
+    for s in range(start, stop):
+        first, T = offsets[s], offsets[s + 1] - offsets[s]
+        scores(
+            first, first + T, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
+            wide, narrow, narrow_labels, S, log_unary, 0,
+        )  # fmt: skip
+        log_unary[0] += start_scores
+        log_unary[T - 1] += end_scores
+        log_z = (T - 1) * log_shift
+        for t in range(T):
+            here, n = set_ptr[first + t], set_ptr[first + t + 1] - set_ptr[first + t]
+            width = -(-n // W) * W
+            place[t + 1] = place[t] + width
+            _pick(log_unary, t * Sw, states, here, n, width, emission, place[t], -np.inf)
+            log_z += _exponentiate(emission, place[t], width)
+            if t == 0:
+                block_at[1] = 0
+                continue
+            before, to = set_ptr[first + t - 1], block_at[t]
+            block_at[t + 1] = to + (here - before) * width
+            if use_edges:
+                log_z += _edge_block(edges, first + t, S, states, before, here, n, width, block, to, row)
+                continue
+            for a in range(before, here):
+                _pick(matrix, np.int64(get(states, a)) * matrix.shape[1], states, here, n, width, block, to, 0)
+                to += width
+        log_z += _forward(T, place, block_at, block, emission, alpha, scale)
+        safe[s] = log_z > -np.inf and _backward(
+            T, place, block_at, block, emission, alpha, scale, limit, weight[s], marginals, ahead
+        )
+        if not safe[s]:
+            continue
+        score = 0.0
+        for t in range(T):
+            i, y = first + t, gold[first + t]
+            here, n = set_ptr[i], set_ptr[i + 1] - set_ptr[i]
+            for k in range(n):
+                put(residual, get(states, here + k), get(marginals, place[t] + k))
+            residual[y] -= weight[s]
+            score += log_unary[t, y]
+            add_row(
+                i, residual, states, here, n, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
+                narrow_labels, wide_gradient, narrow_gradient,
+            )  # fmt: skip
+            for k in range(n):
+                put(residual, get(states, here + k), dtype.type(0))
+            if t == 0:
+                continue
+            before, pair, width = set_ptr[i - 1], gold[i - 1] * S + y, place[t + 1] - place[t]
+            at, earlier = block_at[t], place[t - 1]
+            if use_edges:
+                score += _pair_score(edges, i, S, pair)
+                _weigh(here - before, n, width, block, at, alpha, earlier, ahead, place[t], weight[s])
+                add_pairs(
+                    i, S, states, before, here, here + n, block, at, width, pair, weight[s], square, edges,
+                    edge_gradient, counts,
+                )  # fmt: skip
+                continue
+            score += get(log_transition, pair)
+            put(counts, pair, get(counts, pair) - weight[s])
+            _add_transitions(
+                states, before, here, n, width, block, at, alpha, earlier, ahead, place[t], weight[s], S, counts
+            )
+        loss[s] = weight[s] * (log_z - score)
+
+
+@njit(nogil=True)
+def _room(start, stop, offsets, set_ptr, W):
+    """The most numbers that the sets of one sentence take in whole vectors, and the most that its blocks take."""
+    most, most_pairs = 0, 0
+    for s in range(start, stop):
+        numbers, pairs, before = 0, 0, 0
+        for i in range(offsets[s], offsets[s + 1]):
+            n = set_ptr[i + 1] - set_ptr[i]
+            width = -(-n // W) * W
+            numbers += width
+            pairs += before * width
+            before = n
+        most, most_pairs = max(most, numbers), max(most_pairs, pairs)
+    return most, most_pairs
