@@ -230,6 +230,7 @@ multiply_add = _elementwise(_multiply_add, 3, "``multiply_add(a, b, c)``: a * b 
 add = _elementwise(lambda builder, vector, a, b: builder.fadd(a, b), 2, "``add(a, b)``.")
 subtract = _elementwise(lambda builder, vector, a, b: builder.fsub(a, b), 2, "``subtract(a, b)``.")
 multiply = _elementwise(lambda builder, vector, a, b: builder.fmul(a, b), 2, "``multiply(a, b)``.")
+divide = _elementwise(lambda builder, vector, a, b: builder.fdiv(a, b), 2, "``divide(a, b)``.")
 maximum = _elementwise(_maximum, 2, "``maximum(a, b)``: the larger of each lane.")
 exponential = _elementwise(_exponential, 1, _exponential.__doc__ or "")
 

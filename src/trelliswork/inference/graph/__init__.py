@@ -6,6 +6,7 @@
 
 from trelliswork.inference.graph.factors import AtMostOne, Cardinality, ChainFactor, ExactlyOne
 from trelliswork.inference.graph.result import Result
+from trelliswork.inference.graph.tree_factors import ProjectiveTreeFactor, SpanningTreeFactor
 from trelliswork.inference.graph.wiring import BestPropagation, Propagation, Propagator, Tables, Wiring, wire
 
 __all__ = [
@@ -14,9 +15,11 @@ __all__ = [
     "Cardinality",
     "ChainFactor",
     "ExactlyOne",
+    "ProjectiveTreeFactor",
     "Propagation",
     "Propagator",
     "Result",
+    "SpanningTreeFactor",
     "Tables",
     "Wiring",
     "wire",

@@ -18,7 +18,7 @@ def _find(parent, v):
 
 
 @njit(cache=True, nogil=True)
-def _tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, path, heads):
+def best_tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, path, heads):
     """Fill heads (n,) of the best tree of one sentence; False if there is none.
 
     Work space, with 2n nodes (words and contracted cycles): gain, roots, into (2N, N): score, number of root arcs and
@@ -109,7 +109,7 @@ def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
         b = order[at]
         n = lengths[b]
         scores[b] = -np.inf
-        if _tree(log_arc[b], n, single_root, gain, roots, into, parent, state, enter, path, found):
+        if best_tree(log_arc[b], n, single_root, gain, roots, into, parent, state, enter, path, found):
             scores[b] = 0.0
             for d in range(1, n + 1):
                 heads[b, d - 1] = found[d - 1]
@@ -161,7 +161,7 @@ def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores
                                 allowed[h, d] = -np.inf
                         h = head[origin, d]
                         allowed[h, d], label[h, d] = arc[h, d, rank[origin, d]], rank[origin, d]
-                if _tree(allowed, n, single_root, gain, roots, into, parent, state, enter, path, found):
+                if best_tree(allowed, n, single_root, gain, roots, into, parent, state, enter, path, found):
                     value[count], first[count] = 0.0, d0
                     for d in range(1, n + 1):
                         h = found[d - 1]

@@ -1,0 +1,234 @@
+"""Second-order dependency trees by belief propagation: how far from the truth, and what it costs beside first order."""
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise, product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.inference import threads
+from trelliswork.inference.tree import eisner, second_order, tree_potentials
+
+Doubles = NDArray[np.float64]
+
+
+class Candidates(NamedTuple):
+    """Sentences of one length with scores for all arcs, and the candidate arcs that pruning leaves.
+
+    Attributes
+    ----------
+    log_arc : ndarray (B, n+1, n+1)
+        Head before word, node 0 the root.
+    parts : Parts
+    arc_scores, sibling_scores, grandparent_scores : ndarray (A,), (S,), (G,)
+    """
+
+    log_arc: Doubles
+    parts: second_order.Parts
+    arc_scores: Doubles
+    sibling_scores: Doubles
+    grandparent_scores: Doubles
+
+
+def candidates(
+    n_words: int, n_sentences: int, rng: np.random.Generator, *, n_heads: int | None = None, strength: float = 0.5
+) -> Candidates:
+    """Draw sentences: normal arc scores less the logarithm of the distance, normal scores of parts times ``strength``.
+
+    Each word keeps its ``n_heads`` best heads (default: all), its neighbours among them, so that a tree is left.
+    """
+    node = np.arange(n_words + 1)
+    distance = np.abs(node[:, None] - node)
+    log_arc = rng.normal(size=(n_sentences, n_words + 1, n_words + 1)) - np.log(np.maximum(distance, 1))
+    order = np.where(distance == 1, np.inf, log_arc)
+    order[:, node, node] = -np.inf
+    place = np.argsort(np.argsort(-order, axis=1, kind="stable"), axis=1, kind="stable")
+    keep = place < min(n_heads or n_words, n_words)
+    keep[:, :, 0] = False
+    _, heads, modifiers = np.nonzero(keep)
+    ends = np.concatenate([[0], np.cumsum(keep.sum(axis=(1, 2)))])
+    parts = second_order.parts(np.full(n_sentences, n_words), ends, heads, modifiers)
+    scores = (strength * rng.normal(size=size) for size in (len(parts.sibling_heads), len(parts.grandparent_upper)))
+    return Candidates(log_arc, parts, log_arc[keep], *scores)
+
+
+class Truth(NamedTuple):
+    """log Z (B,) and the marginals of arcs (A,) by enumeration."""
+
+    log_partition: Doubles
+    arcs: Doubles
+
+
+def enumerate_trees(given: Candidates, *, projective: bool = True, single_root: bool = True) -> Truth:
+    """Sum over all trees, one by one: for sentences of one length with all arcs as candidates.
+
+    Time and memory O((n+1)^n) a length: up to 6 words or so.
+    """
+    parts = given.parts
+    n, B = int(parts.n_words[0]), parts.n_sentences
+    per = [ends[1] for ends in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
+    if len(parts.heads) != B * n * n:
+        raise AssertionError("all arcs must be candidates: every sentence then has the same parts")
+    number = {(int(parts.heads[a]), int(parts.modifiers[a])): a for a in range(per[0])}
+    rows = [
+        _parts_of(parts, [number[h, d] for d, h in enumerate(heads, 1)], per)
+        for heads in product(range(n + 1), repeat=n)
+        if _is_tree(heads, projective, single_root)
+    ]
+    scores = np.zeros((len(rows), B))
+    indicators = [np.array(column, np.float64) for column in zip(*rows, strict=True)]
+    for on, values in zip(indicators, (given.arc_scores, given.sibling_scores, given.grandparent_scores), strict=True):
+        scores += on @ values.reshape(B, -1).T
+    top = scores.max(axis=0)
+    weights = np.exp(scores - top)
+    return Truth(top + np.log(weights.sum(axis=0)), ((weights / weights.sum(axis=0)).T @ indicators[0]).reshape(-1))
+
+
+def _is_tree(heads: tuple[int, ...], projective: bool, single_root: bool) -> bool:
+    n = len(heads)
+    if any(h == d for d, h in enumerate(heads, 1)) or (single_root and heads.count(0) != 1):
+        return False
+    above = list(range(n + 1))
+    for _ in range(n):
+        above = [heads[node - 1] if node else 0 for node in above]
+    if any(above):
+        return False
+    spans = [(min(h, d), max(h, d)) for d, h in enumerate(heads, 1)]
+    return not projective or not any(a < c < b < d for a, b in spans for c, d in spans)
+
+
+def _parts_of(parts: second_order.Parts, arcs: list[int], per: list[int]) -> list[NDArray[np.bool_]]:
+    """Which of a sentence's arcs, siblings and grandparents a tree has."""
+    on = np.zeros(per[0], np.bool_)
+    on[arcs] = True
+    siblings = np.zeros(per[1], np.bool_)
+    for begin, step, size, part in parts.sides[: parts.side_ptr[1]]:
+        steps = [0, *(j for j in range(1, size + 1) if on[begin + step * (j - 1)]), size + 1]
+        for i, j in pairwise(steps):
+            siblings[part + j * (j - 1) // 2 + i] = True
+    return [on, siblings, on[parts.grandparent_upper[: per[2]]] & on[parts.grandparent_lower[: per[2]]]]
+
+
+def bp_accuracy(
+    *,
+    lengths: Sequence[int] = (3, 4, 5),
+    strengths: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 2.0),
+    n_models: int = 200,
+    projective: bool = True,
+    seed: int = 0,
+    say: Say = lambda _: None,
+) -> Table:
+    """Errors of belief propagation against enumeration, on random second-order models.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+        Words of a sentence.
+    strengths : sequence of float
+        Standard deviation of the scores of siblings and grandparents; 0 is the tree factor alone, and exact.
+    n_models : int
+        Models for each length and strength.
+    """
+    table = Table(
+        f"Belief propagation against enumeration, {'projective' if projective else 'all'} trees",
+        ["words", "strength", "iterations", "converged %", "arcs: mean", "arcs: max", "log Z: mean", "log Z: max"],
+        notes=[
+            f"Absolute errors of the beliefs of arcs and of log Z, {n_models} random models each: arc scores normal "
+            "less the logarithm of the distance, scores of siblings and grandparents normal times the strength.",
+            "iterations: 5 is what a parser takes; up to 500 is the fixed point, with damping 0.3.",
+        ],
+        axes=("strength", "mean error of an arc's belief"),
+    )
+    rng = np.random.default_rng(seed)
+    for n in lengths:
+        curve = Curve(f"{n} words", [], [])
+        for strength in strengths:
+            given = candidates(n, n_models, rng, strength=strength)
+            truth = enumerate_trees(given, projective=projective)
+            for max_iter, tolerance, damping in ((5, 1e-4, 0.0), (500, 1e-10, 0.3)):
+                begin = time.perf_counter()
+                found = second_order.infer(
+                    *given[1:], projective=projective, max_iter=max_iter, tolerance=tolerance, damping=damping
+                )
+                seconds = time.perf_counter() - begin
+                arcs, log_z = np.abs(found.arcs - truth.arcs), np.abs(found.log_partition - truth.log_partition)
+                errors = [float(value) for value in (arcs.mean(), arcs.max(), log_z.mean(), log_z.max())]
+                table.rows.append([n, strength, max_iter, 100 * float(found.converged.mean()), *errors])
+                row = f"{n} words, strength {strength:g}, {max_iter} iterations"
+                names = ("mean error of arcs", "largest error of arcs", "mean error of log Z", "largest error of log Z")
+                for name, error in zip(names, errors, strict=True):
+                    table.figures.append(Figure(f"{row}: {name}", None, error, "absolute", seconds))
+            curve.x.append(float(strength))
+            curve.y.append(float(arcs.mean()))
+            say(f"{n} words, strength {strength:g}: mean error of an arc {arcs.mean():.2g}")
+        table.curves.append(curve)
+    return table
+
+
+def bp_cost(
+    *,
+    lengths: Sequence[int] = (10, 20, 40, 80),
+    n_heads: int = 8,
+    n_sentences: int = 32,
+    n_repeats: int = 15,
+    max_iter: int = 5,
+    tree_every: int = 2,
+    seed: int = 0,
+    say: Say = lambda _: None,
+) -> Table:
+    """What second-order belief propagation costs beside first-order inside-outside.
+
+    Both are given scores and return log Z and marginals of a batch: first order of all n^2 arcs (`eisner`), second
+    order of ``n_heads`` candidate heads a word, by exactly ``max_iter`` iterations, with all siblings and grandparents.
+    """
+    table = Table(
+        f"Second order by belief propagation beside first order, {n_heads} candidate heads a word",
+        ["words", "first order ms", "second order ms", "ratio", "growth of first", "growth of second"],
+        notes=[
+            f"Milliseconds of processor time a sentence, one thread, {n_sentences} at once, best of {n_repeats} runs; "
+            "scoring is not counted. First order: Eisner's inside-outside on all arcs. Second order: "
+            f"{max_iter} iterations, the tree factor in every {tree_every} and at the end.",
+            "growth: the exponent k of n^k from the row above to this one.",
+        ],
+        axes=("words", "ms a sentence"),
+    )
+    rng = np.random.default_rng(seed)
+    curves = Curve("first order", [], []), Curve("second order", [], [])
+    for n in lengths:
+        given = candidates(n, n_sentences, rng, n_heads=n_heads)
+        potentials = tree_potentials(given.log_arc)
+
+        def second(given: Candidates = given) -> object:
+            return second_order.infer(*given[1:], max_iter=max_iter, tree_every=tree_every, tolerance=0.0)
+
+        with threads.num_threads(1):
+            first_ms = _time(lambda p=potentials: eisner.expectations(p), n_repeats) / n_sentences  # type: ignore[misc]
+            second_ms = _time(second, n_repeats) / n_sentences
+        growth = [
+            float(np.log(ms / curve.y[-1]) / np.log(n / curve.x[-1])) if curve.x else None
+            for curve, ms in zip(curves, (first_ms, second_ms), strict=True)
+        ]
+        for curve, ms in zip(curves, (first_ms, second_ms), strict=True):
+            curve.x.append(float(n))
+            curve.y.append(ms)
+            table.figures.append(Figure(f"n={n}: {curve.name}", None, ms, "ms a sentence"))
+        table.rows.append([n, first_ms, second_ms, second_ms / first_ms, *growth])
+        table.figures.append(Figure(f"n={n}: second order / first order", "at most 4 (bar)" if n == 40 else None,
+                                    second_ms / first_ms, "times"))  # fmt: skip
+        say(f"n={n}: first order {first_ms:.3f} ms, second order {second_ms:.3f} ms, {second_ms / first_ms:.1f} times")
+    table.curves.extend(curves)
+    return table
+
+
+def _time(work: Callable[[], object], n_repeats: int) -> float:
+    """Milliseconds of processor time of the fastest of some runs; the first, which may compile, is not counted."""
+    work()
+    found = []
+    for _ in range(n_repeats):
+        begin = time.thread_time()
+        work()
+        found.append(time.thread_time() - begin)
+    return 1000 * min(found)

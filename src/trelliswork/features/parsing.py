@@ -1,0 +1,110 @@
+r"""What a parser sees of sentences: every string as a 64-bit code, once, so that features are sums of codes.
+
+A feature is a template and what stands in its slots, such as the word of the head and the modifier's tag. Its id is
+
+.. math:: \mathrm{id} = \lfloor \mathrm{mix}(k_{\text{template}} + \textstyle\sum_s v_s c_s + d) / 2^{64 - b} \rfloor
+
+with v_s the code of the string in slot s, c_s an odd constant of the slot, and d a code of direction, or of direction
+and distance. Nothing is remembered but the known words; features that fall together share a weight. ``parsing_kernels``
+computes ids on the fly; the templates stand in ``parsing_templates``.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.data.vocabulary import word_shape
+from trelliswork.features.hashed import hash_string
+
+# Columns of ``ParseTokens.codes``.
+WORD, TAG, SECOND, PREFIX, SUFFIX = range(5)
+N_BITS = 64  # of the sets of tags between two words
+_ROOT, _END = "<root>", "<end>"
+
+
+@dataclass(frozen=True)
+class ParseTokens:
+    """Sentences as codes; each has its words between the root (row 0) and an end (row n + 1).
+
+    Attributes
+    ----------
+    codes : ndarray of uint64 (n_rows, 5)
+        Word, first tag, second tag, prefix and suffix.
+    bits : ndarray of uint64 (n_rows,)
+        One bit, that of the first tag; 0 for the root and the end.
+    starts : ndarray of int64 (n_sentences,)
+        Row of each sentence's root.
+    lengths : ndarray of int64 (n_sentences,)
+        Words of each sentence.
+    """
+
+    codes: NDArray[np.uint64]
+    bits: NDArray[np.uint64]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+class TokenCoder:
+    """Turns words and tags into codes.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The words that are known by themselves; others are seen by their shape. Case is ignored.
+    tags : sequence of str
+        First tags, most frequent first: from the 64th on they share a bit.
+    """
+
+    def __init__(self, words: Sequence[str], tags: Sequence[str]) -> None:
+        self.words, self.tags = list(words), list(tags)
+        self._words = frozenset(self.words)
+        self._bits = {tag: min(i, N_BITS - 1) for i, tag in enumerate(self.tags)}
+        self._codes: dict[str, tuple[int, int, int]] = {}
+        self._tag_codes: dict[str, int] = {}
+
+    @classmethod
+    def from_columns(cls, words: Sequence[str], tags: Sequence[str], min_count: int) -> "TokenCoder":
+        """Know the words that occur ``min_count`` times."""
+        counts = Counter(word.lower() for word in words)
+        kept = [word for word, n in counts.most_common() if n >= min_count]
+        return cls(kept, [tag for tag, _ in Counter(tags).most_common()])
+
+    def code(
+        self, words: Sequence[str], tags: Sequence[str], second: Sequence[str], offsets: NDArray[np.int64]
+    ) -> ParseTokens:
+        """Code flat columns of tokens, cut into sentences by ``offsets`` (n_sentences + 1,). Time O(n_tokens)."""
+        B, n_tokens = len(offsets) - 1, len(words)
+        lengths = np.diff(offsets)
+        starts = offsets[:-1] + 2 * np.arange(B)
+        rows = np.arange(n_tokens) + 2 * np.repeat(np.arange(B), lengths) + 1
+        codes, bits = np.empty((n_tokens + 2 * B, 5), np.uint64), np.zeros(n_tokens + 2 * B, np.uint64)
+        codes[starts] = hash_string(_ROOT)
+        codes[starts + lengths + 1] = hash_string(_END)
+        codes[rows[:, None], [WORD, PREFIX, SUFFIX]] = np.array(
+            [self._word(word) for word in words], np.uint64
+        ).reshape(-1, 3)
+        codes[rows, TAG] = np.array([self._tag(tag) for tag in tags], np.uint64)
+        codes[rows, SECOND] = np.array([self._tag(tag) for tag in second], np.uint64)
+        numbers = np.array([self._bits.get(tag, N_BITS - 1) for tag in tags], np.uint64)
+        bits[rows] = np.uint64(1) << numbers
+        return ParseTokens(codes, bits, starts, lengths)
+
+    def _word(self, word: str) -> tuple[int, int, int]:
+        found = self._codes.get(word)
+        if found is None:
+            lower = word.lower()
+            seen = f"w {lower}" if lower in self._words else f"shape {word_shape(word)}"
+            found = hash_string(seen), hash_string(f"pre {lower[:4]}"), hash_string(f"suf {lower[-3:]}")
+            self._codes[word] = found
+        return found
+
+    def _tag(self, tag: str) -> int:
+        if tag not in self._tag_codes:
+            self._tag_codes[tag] = hash_string(f"tag {tag}")
+        return self._tag_codes[tag]

@@ -1,0 +1,137 @@
+"""Compiled features of arcs: ids on the fly, the same for scores and for gradients; see ``parsing``."""
+
+import numpy as np
+from numba import njit
+
+from trelliswork.features.parsing_templates import ARC_SLOTS, slot_constants
+
+FASTMATH = {"reassoc", "contract"}
+CONSTANTS = slot_constants(64)
+BETWEEN = np.uint64(0x8CB92BA72F3D8DD7)
+DIRECTION = np.uint64(0xD6E8FEB86659FD93)
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+HEAD_AT, MODIFIER_AT, SET_AT = ARC_SLOTS.index("h.w"), ARC_SLOTS.index("m.w"), ARC_SLOTS.index("between")
+N_SLOTS = len(ARC_SLOTS)
+MOST_BETWEEN = 64
+
+
+@njit(cache=True, nogil=True, inline="always")
+def feature_id(key, shift):
+    """The upper bits of a mixed key."""
+    key ^= key >> np.uint64(32)
+    return np.uint32((key * MULTIPLIER) >> shift)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def bucket(distance):
+    """1 to 5, up to 10, up to 20, more: 1 to 8."""
+    if distance <= 5:
+        return distance
+    return 6 if distance <= 10 else 7 if distance <= 20 else 8
+
+
+@njit(cache=True, nogil=True, inline="always")
+def direction_codes(h, m):
+    """Codes of the direction, and of direction and distance."""
+    right = 1 if h < m else 0
+    return DIRECTION * np.uint64(1 + right), DIRECTION * np.uint64(4 + 2 * bucket(abs(h - m)) + right)
+
+
+@njit(cache=True, nogil=True)
+def set_end(values, at, codes, row, first):
+    """Fill the eleven slots of a head or modifier; ``first`` if there is nothing on its left."""
+    for k in range(5):
+        values[at + k] = codes[row, k] * CONSTANTS[at + k]
+    for k in range(3):
+        values[at + 5 + k] = np.uint64(0) if first else codes[row - 1, k] * CONSTANTS[at + 5 + k]
+    last = row == len(codes) - 1
+    for k in range(3):
+        values[at + 8 + k] = np.uint64(0) if last else codes[row + 1, k] * CONSTANTS[at + 8 + k]
+
+
+@njit(cache=True, nogil=True)
+def template_ids(values, slots, keys, plain, far, shift, out, at):
+    """Two ids for each template: with the code ``plain``, and with ``far``; returns the place behind them."""
+    for k in range(len(keys)):
+        key = keys[k] + values[slots[k, 0]] + values[slots[k, 1]] + values[slots[k, 2]] + values[slots[k, 3]]
+        out[at] = feature_id(key + plain, shift)
+        out[at + 1] = feature_id(key + far, shift)
+        at += 2
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _arc_ids(values, h, m, between, slots, keys, shift, out):
+    """All ids of an arc whose ends are set; returns their number."""
+    plain, far = direction_codes(h, m)
+    values[SET_AT] = between * CONSTANTS[SET_AT]
+    n = template_ids(values, slots, keys, plain, far, shift, out, 0)
+    key = BETWEEN + values[HEAD_AT + 1] + values[MODIFIER_AT + 1] + plain
+    while between:
+        low = between & (~between + np.uint64(1))
+        out[n] = feature_id(key + low * BETWEEN, shift)
+        between ^= low
+        n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def tags_between(bits, start, h, m):
+    """The set of tags of the words between two words."""
+    found = np.uint64(0)
+    for i in range(start + min(h, m) + 1, start + max(h, m)):
+        found |= bits[i]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _total(weights, ids, n):
+    total = np.float32(0)
+    for k in range(n):
+        total += weights[ids[k]]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def score_all(first, last, sentences, codes, bits, starts, lengths, slots, keys, shift, weights, log_arc):
+    """Fill log_arc (B, n+1, n+1) for the sentences number ``first`` to ``last`` of the list ``sentences``."""
+    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(keys) + MOST_BETWEEN, np.uint32)
+    for b in range(first, last):
+        start, n = starts[sentences[b]], lengths[sentences[b]]
+        for h in range(n + 1):
+            set_end(values, HEAD_AT, codes, start + h, h == 0)
+            for side in range(2):
+                between = np.uint64(0)
+                m = h + 1 if side else h - 1
+                while 0 < m <= n:
+                    set_end(values, MODIFIER_AT, codes, start + m, False)
+                    n_ids = _arc_ids(values, h, m, between, slots, keys, shift, ids)
+                    log_arc[b, h, m] = _total(weights, ids, n_ids)
+                    between |= bits[start + m]
+                    m += 1 if side else -1
+
+
+@njit(cache=True, nogil=True)
+def arc_scores(first, last, owners, heads, modifiers, codes, bits, starts, slots, keys, shift, weights, scores):
+    """Scores of the arcs number ``first`` to ``last`` of a list; ``owners`` are their sentences."""
+    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(keys) + MOST_BETWEEN, np.uint32)
+    head = -1
+    for a in range(first, last):
+        start, h, m = starts[owners[a]], heads[a], modifiers[a]
+        if start + h != head:
+            head = start + h
+            set_end(values, HEAD_AT, codes, head, h == 0)
+        set_end(values, MODIFIER_AT, codes, start + m, False)
+        n_ids = _arc_ids(values, h, m, tags_between(bits, start, h, m), slots, keys, shift, ids)
+        scores[a] = _total(weights, ids, n_ids)
+
+
+@njit(cache=True, nogil=True)
+def arc_ids(first, last, owners, heads, modifiers, codes, bits, starts, slots, keys, shift, ids, counts):
+    """The ids of the same arcs: ids (A, 2 templates + 64), counts (A,) of how many are used."""
+    values = np.zeros(N_SLOTS, np.uint64)
+    for a in range(first, last):
+        start, h, m = starts[owners[a]], heads[a], modifiers[a]
+        set_end(values, HEAD_AT, codes, start + h, h == 0)
+        set_end(values, MODIFIER_AT, codes, start + m, False)
+        counts[a] = _arc_ids(values, h, m, tags_between(bits, start, h, m), slots, keys, shift, ids[a])

@@ -1,0 +1,121 @@
+"""The templates of a parser's features, in words, and as tables for the kernels.
+
+A template names slots. ``h`` is the head, ``m`` the modifier, ``o`` the other word of a pair of arcs (the sibling
+nearer to the head, or the grandparent); ``.w`` the word, ``.t`` the first tag, ``.u`` the second tag, ``.p`` and ``.s``
+prefix and suffix; ``h+`` and ``h-`` are the words beside it. Arcs after McDonald et al. (2005) and Koo et al. (2008),
+siblings and grandparents after McDonald and Pereira (2006) and Carreras (2007).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.features.hashed import hash_string
+
+NOTHING = 0  # a slot that always holds 0
+ARC_SLOTS = (
+    "", "h.w", "h.t", "h.u", "h.p", "h.s", "h-.w", "h-.t", "h-.u", "h+.w", "h+.t", "h+.u",
+    "m.w", "m.t", "m.u", "m.p", "m.s", "m-.w", "m-.t", "m-.u", "m+.w", "m+.t", "m+.u", "between",
+)  # fmt: skip
+# Head, modifier and the third word: sibling or grandparent.
+PART_SLOTS = ("", "h.w", "h.t", "h.u", "m.w", "m.t", "m.u", "o.w", "o.t", "o.u")
+# Of labels: the head's head, the siblings beside the modifier, its children (all of them, one after the other), and how
+# many there are on either side.
+LABEL_SLOTS = (
+    *ARC_SLOTS, "apart", "g.w", "g.t", "left.w", "left.t", "right.w", "right.t", "n.left", "n.right",
+    "c.w", "c.t", "side",
+)  # fmt: skip
+
+_TAGS = """
+h.t; m.t; h.w h.t; m.w m.t; h.t m.t; h.w m.t; h.t m.w; h.w h.t m.t; h.t m.w m.t; h.w h.t m.w m.t
+h.t h+.t m-.t m.t; h-.t h.t m-.t m.t; h.t h+.t m.t m+.t; h-.t h.t m.t m+.t
+h.t m-.t m.t; h.t m.t m+.t; h.t h+.t m.t; h-.t h.t m.t; h.t m-.t m.t m+.t; h-.t h.t h+.t m.t
+"""
+_WORDS = """
+h.w; m.w; h.w m.w; h.w m.w m.t; h.w h.t m.w
+h.s m.t; h.t m.s; h.s m.s; h.p m.t; h.t m.p; h.t m.t m.s; h.t h.s m.t
+h.t m.t m-.w; h.t m.t m+.w; h.t m.t h-.w; h.t m.t h+.w; h.t m.t between
+"""
+_PART_TAGS = """
+h.t m.t o.t; m.t o.t; h.w m.t o.t; h.t m.w o.t; h.t m.t o.w; h.t o.t
+"""
+_PART_WORDS = """
+m.w o.w; m.w o.t; m.t o.w; h.t m.w o.w; h.w m.t o.w; h.w m.w o.t; h.w o.w
+"""
+_LABEL_TAGS = """
+h.t; m.t; h.w h.t; m.w m.t; h.t m.t; h.w m.t; h.t m.w; h.w h.t m.t; h.t m.w m.t
+h.t m-.t m.t; h.t m.t m+.t; h.t h+.t m.t; h-.t h.t m.t; h.t m-.t m.t m+.t
+"""
+_LABEL_WORDS = """
+m.w; h.w; h.w m.w; h.w m.w m.t; h.s m.t; h.t m.s; h.s m.s; m.s; m.t m-.w; m.t m+.w; h.t m.t m-.w; h.t m.t m+.w
+h.t m.t between; g.t h.t m.t; g.w m.t; g.t m.w
+h.t m.t left.t; h.t m.t right.t; m.t left.w; m.t right.w; h.w m.t left.t; h.w m.t right.t; h.t m.t left.t right.t
+h.t m.t n.left n.right; m.t n.left n.right
+h.t m.t apart; m.t apart; m.w apart; h.w m.t apart; h.t m.w apart
+"""
+_CHILD = """
+m.t c.w; h.t m.t c.w; h.t m.t c.t side; h.w m.t c.w; m.w c.w; h.t m.w c.t
+"""
+
+
+class Templates(NamedTuple):
+    """A list of templates as arrays.
+
+    Attributes
+    ----------
+    slots : ndarray of int64 (n, 4)
+        The slots that each template adds up; 0 where there are fewer.
+    keys : ndarray of uint64 (n,)
+        The code of each template.
+    """
+
+    slots: NDArray[np.int64]
+    keys: NDArray[np.uint64]
+
+
+class FeatureSet(NamedTuple):
+    """All templates of a parser; ``second`` says whether sentences have a second column of tags."""
+
+    arc: Templates
+    sibling: Templates
+    grandparent: Templates
+    label: Templates
+    child: Templates
+
+
+def names(kind: str, second: bool) -> list[str]:
+    """The templates of a kind ("arc", "sibling", "grandparent", "label", "child") as text."""
+    tags, words = {
+        "arc": (_TAGS, _WORDS),
+        "sibling": (_PART_TAGS, _PART_WORDS),
+        "grandparent": (_PART_TAGS, _PART_WORDS),
+        "label": (_LABEL_TAGS, _LABEL_WORDS),
+        "child": ("", _CHILD),
+    }[kind]
+    text = f"{tags};{words}".replace("\n", ";")
+    found = [" ".join(one.split()) for one in text.split(";") if one.strip()]
+    if second:
+        both = [" ".join(one.split()) for one in tags.replace("\n", ";").split(";") if one.strip()]
+        found += [one.replace(".t", ".u") for one in both]
+    return found
+
+
+def feature_set(second: bool) -> FeatureSet:
+    """The tables of all templates."""
+    slots = {"arc": ARC_SLOTS, "sibling": PART_SLOTS, "grandparent": PART_SLOTS, "label": LABEL_SLOTS}
+    slots["child"] = LABEL_SLOTS
+    return FeatureSet(*(_table(kind, names(kind, second), slots[kind]) for kind in FeatureSet._fields))
+
+
+def _table(kind: str, templates: list[str], slots: tuple[str, ...]) -> Templates:
+    table = np.full((len(templates), 4), NOTHING)
+    for k, template in enumerate(templates):
+        for j, slot in enumerate(template.split()):
+            table[k, j] = slots.index(slot)
+    return Templates(table, np.array([hash_string(f"{kind}: {t}") for t in templates], np.uint64))
+
+
+def slot_constants(n: int) -> NDArray[np.uint64]:
+    """An odd constant for each slot."""
+    return np.array([hash_string(f"slot {s}") | 1 for s in range(n)], np.uint64)

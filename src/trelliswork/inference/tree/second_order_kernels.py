@@ -1,0 +1,295 @@
+r"""Second-order belief propagation in probability space, one sentence at a time; see ``second_order``.
+
+A message is the odds on : off. Of an arc a: :math:`w_a` its own, shifted so that the largest into a word is 1 (a shift
+of all arcs into a word only moves the tree factor's messages); :math:`t_a, s_a` from the tree and from the automaton of
+its side; :math:`g_{ak}` from pair k, their product :math:`G_a`; and :math:`T_a = w_a t_a s_a G_a`. A pair of arcs u, l
+with :math:`E = e^{score}` sends
+
+.. math:: g_{lk} = \frac{g_{uk} + T_u E}{g_{uk} + T_u}, \quad g_{uk} = \frac{g_{lk} + T_l E}{g_{lk} + T_l},
+
+the old odds on the right. The pairs of a word h are a block: arcs into h times arcs out of h, which lie together; rows
+are padded with pairs that have E = 1 and hence say nothing.
+
+An arc that every tree needs has infinite odds from the tree: ``FORCED`` stands for them, so far above all other odds
+that nothing is lost by rounding. Sentences for which that is not so, or whose odds leave the range of numbers, are
+marked, for ``second_order_log_kernels``.
+"""
+
+import math
+from collections import namedtuple
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.simd import exponential, get, lanes, largest, load, maximum, put, store
+from trelliswork.inference.tree.second_order_eisner_kernels import inside, outside
+from trelliswork.inference.tree.second_order_message_kernels import (
+    FORCED,
+    collect,
+    pair_values,
+    pairs,
+    side,
+    side_beliefs,
+    tree_odds,
+)
+from trelliswork.inference.tree.second_order_spanning_kernels import derivatives
+
+WEAKEST = 1e-20  # odds against which FORCED still rounds to infinity
+RANGE = 1e100
+LIMIT = 1e280  # as in ``passes``: derivatives times the smallest normal number stay below the last digit
+LARGEST_SCORE = 34.0  # of a part
+
+Net = namedtuple(
+    "Net",
+    "n_words arc_ptr heads modifiers sibling_ptr grandparent_ptr node_ptr out_start in_start in_arcs side_ptr sides",
+)
+Options = namedtuple("Options", "projective single_root max_iter tree_every tolerance damping")
+Found = namedtuple("Found", "log_z arcs siblings grandparents converged n_iter residual")
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _exponentials(values, n):
+    """Replace values[:n] (and up to a full vector) by their exponentials; False if one is too large."""
+    top = load(values, 0)
+    for k in range(0, n, lanes(values)):
+        value = load(values, k)
+        top = maximum(top, value)
+        store(values, k, exponential(value))
+    return largest(top) <= LARGEST_SCORE
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _tree(n, net_arcs, layout, charts, single_root, projective, work, tops):
+    """Weights x = w s G, scaled to a largest of 1 a word, and the derivatives D of log Z by them.
+
+    Return log Z of the unscaled weights; nan if numbers may have been lost.
+    """
+    heads, modifiers = net_arcs
+    out, middle, into, after, in_arcs = layout
+    R, L, S, I, low, OR, OL, OI = charts  # noqa: E741
+    w, s, G, x, D = work
+    A = out[n + 1]
+    log_z = 0.0
+    for d in range(1, n + 1):
+        top = 0.0
+        for p in range(into[d], into[d + 1]):
+            a = in_arcs[p]
+            x[a] = w[a] * s[a] * G[a]
+            top = max(top, x[a])
+        if not (top > 1 / RANGE and top < RANGE):
+            return np.nan
+        tops[d] = top
+        log_z += math.log(top)
+    for a in range(A):
+        x[a] /= tops[modifiers[a]]
+    if not projective:
+        return log_z + derivatives(n, single_root, x, heads, modifiers, A, R, L, OR, OL, D)
+    stride = (n + 1 + lanes(x) - 1) // lanes(x) * lanes(x) + lanes(x)
+    z = inside(n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low)
+    if not (z > 1e-290 and z < 1e290):
+        return np.nan
+    derivative = outside(
+        n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low, z, OR, OL, OI,
+        D,
+    )  # fmt: skip
+    return log_z + math.log(z) if derivative < LIMIT else np.nan
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _lay_out(net, b, heads, modifiers, out, middle, into, after, in_arcs):
+    """Number the arcs of a sentence from 0: where those out of and into each node begin."""
+    node, n, first = net.node_ptr[b], net.n_words[b], net.arc_ptr[b]
+    for a in range(net.arc_ptr[b + 1] - first):
+        heads[a], modifiers[a] = net.heads[first + a], net.modifiers[first + a]
+        in_arcs[a] = net.in_arcs[first + a] - first
+    for i in range(n + 1):
+        out[i], into[i] = net.out_start[node + i] - first, net.in_start[node + i] - first
+        out[i + 1], into[i + 1] = net.out_start[node + i + 1] - first, net.in_start[node + i + 1] - first
+        a = out[i]
+        while a < out[i + 1] and modifiers[a] < i:
+            a += 1
+        middle[i] = a
+        p = into[i]
+        while p < into[i + 1] and heads[in_arcs[p]] < i:
+            p += 1
+        after[i] = p
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weigh(n, scores, first, into, in_arcs, w, A):
+    """Fill w (A,), the largest into each word 1; return the sum of the shifts, -inf if a word has no arc."""
+    shift = 0.0
+    for d in range(1, n + 1):
+        top = -np.inf
+        for p in range(into[d], into[d + 1]):
+            top = max(top, scores[first + in_arcs[p]])
+        if top == -np.inf:
+            return top
+        shift += top
+        for p in range(into[d], into[d + 1]):
+            w[in_arcs[p]] = scores[first + in_arcs[p]] - top
+    for k in range(0, A, lanes(w)):
+        store(w, k, exponential(load(w, k)))
+    return shift
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _copy_pairs(n, heads, modifiers, out, into, in_arcs, values, at, blocks, to_blocks):
+    """Copy the flat values of pairs from ``at`` on to the padded blocks, or back; what is no pair gets 0."""
+    W = lanes(blocks)
+    to = 0
+    for h in range(1, n + 1):
+        c = out[h + 1] - out[h]
+        size = (c + W - 1) // W * W
+        skip = 0  # the child that is the grandparent itself: the heads of h rise, and so do its children
+        for p in range(into[h], into[h + 1]):
+            g = heads[in_arcs[p]]
+            while skip < c and modifiers[out[h] + skip] < g:
+                skip += 1
+            gap = skip < c and modifiers[out[h] + skip] == g
+            rest = at - 1 if gap else at
+            if to_blocks:
+                for k in range(skip):
+                    put(blocks, to + k, get(values, at + k))
+                for k in range(skip + gap, c):
+                    put(blocks, to + k, get(values, rest + k))
+                for k in range(c, size):
+                    put(blocks, to + k, 0.0)
+                if gap:
+                    put(blocks, to + skip, 0.0)
+            else:
+                for k in range(skip):
+                    put(values, at + k, get(blocks, to + k))
+                for k in range(skip + gap, c):
+                    put(values, rest + k, get(blocks, to + k))
+            at = rest + c
+            to += size
+    return to
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def infer(start, stop, net, arc_scores, sibling_scores, grandparent_scores, options, found, safe):
+    """Fill what is ``found`` of sentences start..stop; ``safe`` (B,): False where it must be done in log space."""
+    W = lanes(arc_scores)
+    A, N, S, wide, size = 0, 0, 0, 0, 0
+    for b in range(start, stop):
+        A = max(A, net.arc_ptr[b + 1] - net.arc_ptr[b])
+        N = max(N, net.n_words[b] + 1)
+        S = max(S, net.sibling_ptr[b + 1] - net.sibling_ptr[b])
+        block = 0
+        for node in range(net.node_ptr[b], net.node_ptr[b + 1]):
+            c = (net.out_start[node + 1] - net.out_start[node] + W - 1) // W * W
+            wide = max(wide, c)
+            block += (net.in_start[node + 1] - net.in_start[node]) * c
+        size = max(size, block if net.grandparent_ptr[b + 1] > net.grandparent_ptr[b] else 0)
+    A, S, size, C = A + W, S + W, size + W, N * ((N + W - 1) // W * W + W)
+    w, t, s, G, T, x, D, odds, off = (
+        np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A),
+    )  # fmt: skip
+    heads, modifiers, in_arcs = np.empty(A, np.int64), np.empty(A, np.int64), np.empty(A, np.int64)
+    out, middle, into = np.empty(N + 1, np.int64), np.empty(N, np.int64), np.empty(N + 1, np.int64)
+    after, low, tops, before = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N), np.empty(A)
+    charts = (np.empty(C), np.empty(C), np.empty(A), np.empty(A), low, np.empty(C), np.empty(C), np.empty(A))
+    ES, beta, gamma = np.empty(S), np.empty((wide + 2) * (wide + 1)), np.empty(2 * wide + 2)
+    E, gu, gl, products, bethe = np.empty(size), np.empty(size), np.empty(size), np.empty(wide + 3 * W), np.empty(2)
+    layout, work = (out, middle, into, after, in_arcs), (w, s, G, x, D)
+    for b in range(start, stop):
+        n, first = net.n_words[b], net.arc_ptr[b]
+        A = net.arc_ptr[b + 1] - first
+        s0, s1 = net.sibling_ptr[b], net.sibling_ptr[b + 1]
+        k0, k1 = net.grandparent_ptr[b], net.grandparent_ptr[b + 1]
+        safe[b] = False
+        _lay_out(net, b, heads, modifiers, out, middle, into, after, in_arcs)
+        shift = _weigh(n, arc_scores, first, into, in_arcs, w, A)
+        for k in range(s1, s1 + W):
+            ES[k - s0] = 0.0
+        for k in range(s0, s1):
+            ES[k - s0] = sibling_scores[k]
+        if shift == -np.inf or not _exponentials(ES, s1 - s0):
+            continue
+        size = 0
+        if k1 > k0:
+            size = _copy_pairs(n, heads, modifiers, out, into, in_arcs, grandparent_scores, k0, E, True)
+            if not _exponentials(E, size):
+                continue
+        for k in range(size):
+            gu[k] = 1.0
+            gl[k] = 1.0
+        for a in range(A):
+            t[a], s[a], G[a], before[a] = 1.0, 1.0, 1.0, -1.0
+        for k in range(W):
+            T[A + k] = 1.0  # read by the padding of the last block
+        exact = s1 == s0 and k1 == k0
+        found.converged[b], found.n_iter[b], found.residual[b] = exact, 0, 0.0
+        good = True
+        for n_done in range(0 if exact else options.max_iter):
+            mix = options.damping if n_done > 0 else 0.0
+            if n_done % options.tree_every == 0:
+                value = _tree(
+                    n, (heads, modifiers), layout, charts, options.single_root, options.projective, work, tops
+                )
+                if not value > -np.inf:
+                    good = False
+                    break
+                tree_odds(n, x, D, into, in_arcs, tops, t, mix)
+            for a in range(A):
+                odds[a] = w[a] * t[a] * G[a]
+                off[a] = 1 / (1 + odds[a])
+            for which in range(net.side_ptr[b], net.side_ptr[b + 1]):
+                begin, step, c, part = net.sides[which]
+                side(begin - first, step, c, ES, part - s0, odds, off, beta, gamma, s, mix)
+            if k1 > k0:
+                for a in range(A):
+                    T[a] = odds[a] * s[a]
+                    G[a] = 1.0
+                at = 0
+                for h in range(1, n + 1):
+                    c = out[h + 1] - out[h]
+                    at = pairs(
+                        in_arcs, into[h], into[h + 1], out[h], (c + W - 1) // W * W, at, E, gu, gl, T, G, products, mix
+                    )
+                    if into[h] < into[h + 1]:
+                        for k in range(c):
+                            G[out[h] + k] *= products[k]
+            change = 0.0
+            for a in range(A):
+                o = w[a] * t[a] * s[a] * G[a]
+                belief = o / (1 + o)
+                change = max(change, abs(belief - before[a]))
+                before[a] = belief
+            found.n_iter[b], found.residual[b] = n_done + 1, change
+            if change <= options.tolerance and n_done % options.tree_every == 0:  # all factors took part
+                found.converged[b] = True
+                break
+        if good:
+            value = _tree(n, (heads, modifiers), layout, charts, options.single_root, options.projective, work, tops)
+        if not good or not value > -np.inf:
+            continue
+        tree_odds(n, x, D, into, in_arcs, tops, t, 0.0)
+        for a in range(A):
+            found.arcs[first + a] = min(x[a] * D[a], 1.0)
+            odds[a] = w[a] * t[a] * G[a]
+            off[a] = 1 / (1 + odds[a])
+            T[a] = odds[a] * s[a]
+            good = good and T[a] < RANGE and s[a] > 1 / RANGE and s[a] < RANGE and G[a] > 1 / RANGE and G[a] < RANGE
+            good = good and (t[a] < FORCED or w[a] * s[a] * G[a] > WEAKEST)
+        if not good:
+            continue
+        bethe[0], bethe[1] = 0.0, 1.0
+        for which in range(net.side_ptr[b], net.side_ptr[b + 1]):
+            begin, step, c, part = net.sides[which]
+            for j in range(c):
+                a = begin - first + step * j
+                collect(bethe, (1 + odds[a]) / (1 + T[a]))
+            z = side(begin - first, step, c, ES, part - s0, odds, off, beta, gamma, s, 0.0)
+            side_beliefs(begin - first, step, c, ES, part - s0, odds, off, beta, gamma, z, found.siblings, part)
+            collect(bethe, z)
+        if k1 > k0:
+            at = 0
+            for h in range(1, n + 1):
+                c = (out[h + 1] - out[h] + W - 1) // W * W
+                at = pair_values(in_arcs, into[h], into[h + 1], out[h], c, at, E, gu, gl, T, products, bethe)
+            _copy_pairs(n, heads, modifiers, out, into, in_arcs, found.grandparents, k0, E, False)
+        log_z = shift + value + bethe[0] + math.log(bethe[1])
+        found.log_z[b] = log_z
+        safe[b] = log_z > -np.inf and log_z < np.inf

@@ -1,0 +1,59 @@
+"""Listing the parts of second-order trees; see ``second_order_parts``."""
+
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def find_sides(node_ptr, out_start, modifiers, side_ptr, sides, sibling_ptr):
+    """Fill the sides that have candidates, left before right, and where each sentence's begin."""
+    at, part = 0, 0
+    for b in range(len(node_ptr) - 1):
+        for node in range(node_ptr[b], node_ptr[b + 1]):
+            first, last, h = out_start[node], out_start[node + 1], node - node_ptr[b]
+            middle = first
+            while middle < last and modifiers[middle] < h:
+                middle += 1
+            for begin, step, size in ((middle - 1, -1, middle - first), (middle, 1, last - middle)):
+                if size > 0:
+                    sides[at] = begin, step, size, part
+                    at += 1
+                    part += (size + 1) * (size + 2) // 2
+        side_ptr[b + 1], sibling_ptr[b + 1] = at, part
+
+
+@njit(cache=True, nogil=True)
+def fill_siblings(sides, heads, sibling_heads, previous, following, which):
+    """Fill the parts of all sides, in the order of `Parts`."""
+    for s in range(len(sides)):
+        begin, step, size, k = sides[s]
+        for j in range(1, size + 2):
+            for i in range(j):
+                sibling_heads[k], which[k] = heads[begin], step
+                previous[k] = begin + step * (i - 1) if i > 0 else -1
+                following[k] = begin + step * (j - 1) if j <= size else -1
+                k += 1
+
+
+@njit(cache=True, nogil=True)
+def count_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers, ptr):
+    """Fill where the grandparents of each sentence begin."""
+    count = 0
+    for b in range(len(node_ptr) - 1):
+        for node in range(node_ptr[b] + 1, node_ptr[b + 1]):
+            for p in range(in_start[node], in_start[node + 1]):
+                for low in range(out_start[node], out_start[node + 1]):
+                    count += modifiers[low] != heads[in_arcs[p]]
+        ptr[b + 1] = count
+
+
+@njit(cache=True, nogil=True)
+def fill_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers, upper, lower):
+    """Fill the pairs of arcs word by word: each arc into it with all arcs out of it but the one back."""
+    k = 0
+    for b in range(len(node_ptr) - 1):
+        for node in range(node_ptr[b] + 1, node_ptr[b + 1]):
+            for p in range(in_start[node], in_start[node + 1]):
+                for low in range(out_start[node], out_start[node + 1]):
+                    if modifiers[low] != heads[in_arcs[p]]:
+                        upper[k], lower[k] = in_arcs[p], low
+                        k += 1

@@ -1,0 +1,161 @@
+"""The messages of each kind of factor in ``second_order_kernels``, as odds; the equations are there."""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from trelliswork.inference.simd import add, divide, get, lanes, load, multiply, multiply_add, put, spread, store
+
+FORCED = 1e40  # stands for infinite odds
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def mix(old, new, damping):
+    """New odds, their logarithm mixed with that of the old ones where both are finite."""
+    if damping == 0 or new <= 0 or old <= 0 or new >= FORCED or old >= FORCED:
+        return new
+    return new ** (1 - damping) * old**damping
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def side(begin, step, size, E, at, odds, off_shares, beta, gamma, s, damping):
+    """Send the messages of one side's automaton (see ``second_order_log_kernels``); E[at..] its parts; return Z.
+
+    Odds come as probabilities into the sums, ``off_shares`` being 1 / (1 + odds), so that no product exceeds 1. Beta
+    lies at ``beta[j * (size + 1) + i]``.
+    """
+    width = size + 1
+    put(beta, width, 1.0)
+    for j in range(1, size + 1):
+        a, on, row = begin + step * (j - 1), 0.0, j * width
+        o = get(odds, a)
+        off_share = get(off_shares, a)
+        part = at + j * (j - 1) // 2
+        for i in range(j):
+            value = get(beta, row + i)
+            on += value * get(E, part + i)
+            put(beta, row + width + i, value * off_share)
+        put(beta, row + width + j, on * o * off_share)
+        put(gamma, width + j, on)
+    part, z = at + width * size // 2, 0.0
+    for i in range(width):
+        put(gamma, i, get(E, part + i))
+        z += get(beta, width * width + i) * get(E, part + i)
+    for j in range(size, 0, -1):
+        a, off, row = begin + step * (j - 1), 0.0, j * width
+        o = get(odds, a)
+        off_share = get(off_shares, a)
+        part = at + j * (j - 1) // 2
+        follow = get(gamma, j)
+        for i in range(j):
+            g = get(gamma, i)
+            off += get(beta, row + i) * g
+            put(gamma, i, off_share * (g + get(E, part + i) * o * follow))
+        put(s, a, mix(get(s, a), get(gamma, width + j) * follow / off if off > 0 else np.inf, damping))
+    return z
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def side_beliefs(begin, step, size, E, at, odds, off_shares, beta, gamma, z, beliefs, to):
+    """Fill the beliefs of the parts of a side, after `_side`."""
+    width, to = size + 1, to - at
+    part = at + width * size // 2
+    inverse = 1 / z
+    for i in range(width):
+        put(gamma, i, get(E, part + i))
+        put(beliefs, to + part + i, get(beta, width * width + i) * get(E, part + i) * inverse)
+    for j in range(size, 0, -1):
+        a, row = begin + step * (j - 1), j * width
+        o = get(odds, a)
+        off_share = get(off_shares, a)
+        part = at + j * (j - 1) // 2
+        follow = o * off_share * get(gamma, j)
+        for i in range(j):
+            step_on = get(E, part + i) * follow
+            put(beliefs, to + part + i, get(beta, row + i) * step_on * inverse)
+            put(gamma, i, off_share * get(gamma, i) + step_on)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def pairs(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, G, products, damping):
+    """Send the messages of the block of one word: uppers[first_upper:last_upper] times ``size`` arcs from ``begin``."""
+    W = lanes(E)
+    one, mixed = spread(E, 1.0), products[size + W :]
+    for k in range(0, size, W):
+        store(products, k, one)
+    for p in range(first_upper, last_upper):
+        u = get(uppers, p)
+        odds_u, product = spread(E, get(T, u)), one
+        for k in range(0, size, W):
+            e, by_u, by_l = load(E, at + k), load(gu, at + k), load(gl, at + k)
+            odds_l = load(T, begin + k)
+            new_l = divide(multiply_add(odds_u, e, by_u), add(odds_u, by_u))
+            new_u = divide(multiply_add(odds_l, e, by_l), add(odds_l, by_l))
+            if damping > 0:
+                store(mixed, 0, new_u)
+                store(mixed, W, new_l)
+                for lane in range(W):
+                    put(mixed, lane, mix(get(gu, at + k + lane), get(mixed, lane), damping))
+                    put(mixed, W + lane, mix(get(gl, at + k + lane), get(mixed, W + lane), damping))
+                new_u, new_l = load(mixed, 0), load(mixed, W)
+            store(gu, at + k, new_u)
+            store(gl, at + k, new_l)
+            product = multiply(product, new_u)
+            store(products, k, multiply(load(products, k), new_l))
+        store(products, size, product)
+        for k in range(W):
+            put(G, u, get(G, u) * get(products, size + k))
+        at += size
+    return at
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def pair_values(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, products, bethe):
+    """Turn E of a block into beliefs; multiply ``bethe`` [log, product] by each pair's value over its variables'."""
+    W = lanes(E)
+    one = spread(E, 1.0)
+    for p in range(first_upper, last_upper):
+        odds_u, product = spread(E, get(T, get(uppers, p))), one
+        for k in range(0, size, W):
+            by_u, by_l, odds_l = load(gu, at + k), load(gl, at + k), load(T, begin + k)
+            both = multiply(multiply(odds_u, odds_l), load(E, at + k))
+            mass = add(both, multiply_add(by_u, add(by_l, odds_l), multiply(odds_u, by_l)))
+            store(E, at + k, divide(both, mass))
+            each = multiply(multiply(by_u, by_l), multiply(add(one, odds_u), add(one, odds_l)))
+            product = multiply(product, divide(mass, each))
+        store(products, 0, product)
+        for k in range(W):
+            collect(bethe, get(products, k))
+        at += size
+    return at
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def collect(bethe, value):
+    """Multiply by a value; few logarithms."""
+    bethe[1] *= value
+    if not (bethe[1] > 1e-100 and bethe[1] < 1e100):
+        bethe[0] += math.log(bethe[1]) if bethe[1] > 0 else -np.inf
+        bethe[1] = 1.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def tree_odds(n, x, D, into, in_arcs, tops, t, damping):
+    """Odds t (A,) of the tree factor from weights x and derivatives D, both shifted by ``tops``."""
+    for d in range(1, n + 1):
+        mass = 0.0
+        for p in range(into[d], into[d + 1]):
+            mass += x[in_arcs[p]] * D[in_arcs[p]]
+        for p in range(into[d], into[d + 1]):
+            a = in_arcs[p]
+            others = mass - x[a] * D[a]
+            if others < 0.5 * mass:  # or digits are lost
+                others = 0.0
+                for q in range(into[d], into[d + 1]):
+                    if q != p:
+                        others += x[in_arcs[q]] * D[in_arcs[q]]
+            odds = 0.0
+            if D[a] > 0:
+                odds = min(D[a] / (others * tops[d]), FORCED) if others > 0 else FORCED
+            t[a] = mix(t[a], odds, damping)

@@ -1,0 +1,242 @@
+"""How good a dependency parser is: attachment scores, roots, by length, by label, and whether it knows when it errs."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.learning.metrics import Score
+
+LENGTHS = (10, 20, 30, 40)  # sentences of up to so many words; the last row holds longer ones
+BINS = 10  # of the calibration table
+
+Heads = Sequence[Sequence[int]]
+Names = Sequence[Sequence[str]]
+
+
+class LengthRow(NamedTuple):
+    """Attachment in sentences of about one length."""
+
+    words: str  # such as "11-20"
+    n_sentences: int
+    n_words: int
+    uas: float
+    las: float | None
+
+
+class LabelRow(NamedTuple):
+    """Arcs with one gold label."""
+
+    support: int
+    attached: float  # the part with the right head
+    score: Score  # of arcs with head and label right
+
+
+class CalibrationRow(NamedTuple):
+    """Arcs whose probability lies in one tenth of 0 to 1."""
+
+    low: float
+    high: float
+    n_arcs: int
+    probability: float  # the mean of what the parser said
+    accuracy: float  # the part that is right
+
+
+@dataclass(frozen=True, slots=True)
+class ParseReport:
+    """Figures of a parser on sentences with gold trees; every word counts, punctuation too.
+
+    Attributes
+    ----------
+    n_sentences, n_words : int
+    uas : float
+        Unlabelled attachment score: the part of the words with the right head.
+    las : float or None
+        Labelled attachment score: head and label right.
+    label_accuracy : float or None
+        The part of the words with the right label, whatever the head.
+    root_accuracy : float
+        The part of the words that hang from the root in gold and were found to.
+    exact, labelled_exact : float
+        The part of the sentences without a wrong head (or label).
+    by_length : tuple of LengthRow
+    by_label : dict of str to LabelRow
+    calibration : tuple of CalibrationRow or None
+        By the probability of the predicted arc.
+    calibration_error : float or None
+        Mean distance of probability and accuracy over the rows, weighted by arcs.
+    """
+
+    n_sentences: int
+    n_words: int
+    uas: float
+    las: float | None
+    label_accuracy: float | None
+    root_accuracy: float
+    exact: float
+    labelled_exact: float | None
+    by_length: tuple[LengthRow, ...]
+    by_label: dict[str, LabelRow]
+    calibration: tuple[CalibrationRow, ...] | None
+    calibration_error: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        found = asdict(self)
+        found["by_length"] = [row._asdict() for row in self.by_length]
+        found["by_label"] = {
+            name: {"support": row.support, "attached": row.attached, **row.score.to_dict()}
+            for name, row in self.by_label.items()
+        }
+        found["calibration"] = None if self.calibration is None else [row._asdict() for row in self.calibration]
+        return found
+
+    def summary(self) -> str:
+        """The figures as text."""
+        lines = [f"{self.n_sentences:,} sentences, {self.n_words:,} words", f"UAS   {self.uas:.4f}"]
+        if self.las is not None:
+            lines += [f"LAS   {self.las:.4f}", f"label {self.label_accuracy:.4f}"]
+        lines += [f"root  {self.root_accuracy:.4f}", f"exact {self.exact:.4f}"]
+        rows = [["words", "sentences", "UAS", *(["LAS"] if self.las is not None else [])]]
+        for length in self.by_length:
+            rows.append([length.words, f"{length.n_sentences:,}", f"{length.uas:.4f}"])
+            if length.las is not None:
+                rows[-1].append(f"{length.las:.4f}")
+        tables = [rows]
+        if self.by_label:
+            table = [["label", "support", "attached", "precision", "recall", "F1"]]
+            for name, row in self.by_label.items():
+                s = row.score
+                figures = (row.attached, s.precision, s.recall, s.f1)
+                table.append([name, f"{row.support:,}", *(f"{value:.4f}" for value in figures)])
+            tables.append(table)
+        if self.calibration is not None:
+            table = [["probability", "arcs", "said", "right"]]
+            for bin_ in self.calibration:
+                said, right = f"{bin_.probability:.3f}", f"{bin_.accuracy:.3f}"
+                table.append([f"{bin_.low:.1f}-{bin_.high:.1f}", f"{bin_.n_arcs:,}", said, right])
+            tables.append(table)
+        text = "\n\n".join(["\n".join(lines), *map(_table, tables)])
+        if self.calibration_error is not None:
+            text += f"\ncalibration error {self.calibration_error:.4f}"
+        return text
+
+
+def evaluate_parsing(
+    gold_heads: Heads,
+    heads: Heads,
+    gold_labels: Names | None = None,
+    labels: Names | None = None,
+    probabilities: Sequence[Sequence[float]] | None = None,
+) -> ParseReport:
+    """Compare trees with gold trees.
+
+    Parameters
+    ----------
+    gold_heads, heads : lists of lists of int
+        The head of each word, 0 for the root.
+    gold_labels, labels : lists of lists of str, optional
+        Labels of the arcs; both or none.
+    probabilities : lists of lists of float, optional
+        The probability of each predicted arc.
+
+    Examples
+    --------
+    >>> report = evaluate_parsing([[2, 0], [0]], [[2, 0], [0]], [["a", "r"], ["r"]], [["b", "r"], ["r"]])
+    >>> report.uas, round(report.las, 4), report.root_accuracy
+    (1.0, 0.6667, 1.0)
+    """
+    if (gold_labels is None) != (labels is None):
+        raise ValueRangeError("gold_labels and labels must be given together, or neither.")
+    columns: list[tuple[str, Sequence[Sequence[Any]] | None]] = [
+        ("heads", heads), ("gold_labels", gold_labels), ("labels", labels), ("probabilities", probabilities)
+    ]  # fmt: skip
+    for name, rows in columns:
+        if rows is not None and [len(row) for row in rows] != [len(row) for row in gold_heads]:
+            raise ShapeError(f"{name} must have an entry for each word of gold_heads: sentences differ in length.")
+    n_words = sum(map(len, gold_heads))
+    if not n_words:
+        raise ValueRangeError(f"gold_heads must hold at least one word, got {len(gold_heads)} sentences without any.")
+    attached = [[g == h for g, h in zip(*rows, strict=True)] for rows in zip(gold_heads, heads, strict=True)]
+    both: list[list[bool]] | None = None
+    label_accuracy = None
+    if gold_labels is not None and labels is not None:
+        same = [[g == p for g, p in zip(*rows, strict=True)] for rows in zip(gold_labels, labels, strict=True)]
+        both = [[a and s for a, s in zip(*rows, strict=True)] for rows in zip(attached, same, strict=True)]
+        label_accuracy = sum(map(sum, same)) / n_words
+    roots = [
+        a for row, right in zip(gold_heads, attached, strict=True) for g, a in zip(row, right, strict=True) if g == 0
+    ]
+    calibration = None if probabilities is None else _calibration(probabilities, attached)
+    return ParseReport(
+        n_sentences=len(gold_heads),
+        n_words=n_words,
+        uas=sum(map(sum, attached)) / n_words,
+        las=None if both is None else sum(map(sum, both)) / n_words,
+        label_accuracy=label_accuracy,
+        root_accuracy=sum(roots) / len(roots) if roots else 0.0,
+        exact=sum(map(all, attached)) / len(gold_heads),
+        labelled_exact=None if both is None else sum(map(all, both)) / len(gold_heads),
+        by_length=_by_length(attached, both),
+        by_label={} if gold_labels is None or labels is None else _by_label(gold_labels, labels, attached, both or []),
+        calibration=calibration,
+        calibration_error=None
+        if calibration is None
+        else sum(row.n_arcs * abs(row.probability - row.accuracy) for row in calibration) / n_words,
+    )
+
+
+def _by_length(attached: list[list[bool]], both: list[list[bool]] | None) -> tuple[LengthRow, ...]:
+    found = []
+    edges = [0, *LENGTHS, 10**9]
+    for low, high in itertools.pairwise(edges):
+        some = [n for n, row in enumerate(attached) if low < len(row) <= high]
+        n_words = sum(len(attached[n]) for n in some)
+        if n_words:
+            uas = sum(sum(attached[n]) for n in some) / n_words
+            las = None if both is None else sum(sum(both[n]) for n in some) / n_words
+            found.append(
+                LengthRow(f"{low + 1}-{high}" if high < 10**9 else f"{low + 1}-", len(some), n_words, uas, las)
+            )
+    return tuple(found)
+
+
+def _by_label(gold: Names, labels: Names, attached: list[list[bool]], both: list[list[bool]]) -> dict[str, LabelRow]:
+    support: Counter[str] = Counter()
+    predicted: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    correct: Counter[str] = Counter()
+    for rows in zip(gold, labels, attached, both, strict=True):
+        for g, p, a, b in zip(*rows, strict=True):
+            support[g] += 1
+            predicted[p] += 1
+            right[g] += a
+            correct[g] += b
+    return {
+        name: LabelRow(n, right[name] / n, Score(correct[name], predicted[name], n))
+        for name, n in sorted(support.items(), key=lambda item: (-item[1], item[0]))
+    }
+
+
+def _calibration(probabilities: Sequence[Sequence[float]], attached: list[list[bool]]) -> tuple[CalibrationRow, ...]:
+    bins: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
+    for row, right in zip(probabilities, attached, strict=True):
+        for p, a in zip(row, right, strict=True):
+            bins[min(int(p * BINS), BINS - 1)].append((p, a))
+    found = []
+    for k, some in enumerate(bins):
+        if some:
+            said, right_ = sum(p for p, _ in some) / len(some), sum(a for _, a in some) / len(some)
+            found.append(CalibrationRow(k / BINS, (k + 1) / BINS, len(some), said, right_))
+    return tuple(found)
+
+
+def _table(rows: list[list[str]]) -> str:
+    """Align columns, the first to the left and numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    )

@@ -1,0 +1,24 @@
+"""Compiled steps of AdaGrad on sparse features; see ``parsing_updates``."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def step(low, high, ids, counts, values, weights, memory, rate, number):
+    """One step on the weights ``low`` to ``high``. memory (n, 3): gradient (0 between steps), squares, changes."""
+    for p in range(len(values)):
+        for k in range(counts[p]):
+            i = ids[p, k]
+            if low <= i < high:
+                memory[i, 0] += values[p]
+    for p in range(len(values)):
+        for k in range(counts[p]):
+            i = ids[p, k]
+            if low <= i < high and memory[i, 0] != 0:
+                g = memory[i, 0]
+                memory[i, 0] = 0
+                memory[i, 1] += g * g
+                change = rate * g / (np.float32(1e-6) + np.sqrt(memory[i, 1]))
+                weights[i] += change
+                memory[i, 2] += number * change

@@ -1,0 +1,74 @@
+r"""AdaGrad with averaging on sparse features that are given as lists of ids.
+
+A mini-batch has parts (arcs, siblings, ...), each with a value, the gradient of the objective by its score, and the ids
+of its features. The gradient of weight i is the sum g_i of the values of the parts that have it. Then, ascending,
+
+.. math:: s_i \leftarrow s_i + g_i^2, \qquad w_i \leftarrow w_i + \eta g_i / (\epsilon + \sqrt{s_i})
+
+(Duchi et al., 2011). The mean of the weights over an epoch costs nothing more: :math:`\bar w = w - u / T`, where u sums
+t times the change of step t = 0, 1, ..., T - 1. Ids are cut into fixed ranges, one thread each, so that results do not
+depend on threads.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ShapeError
+from trelliswork.inference import threads
+from trelliswork.learning import parsing_update_kernels
+
+FORGET = 4  # polynomial-decay averaging over epochs, as in ``learning.online``
+_RANGES = 4
+compiled: Any = parsing_update_kernels
+_CHANGES = 2  # column of the memory
+
+
+class SparseAdaGrad:
+    """Weights in training.
+
+    Parameters
+    ----------
+    weights : ndarray of float32 (n,)
+        Where to begin; copied.
+    rate : float
+        The learning rate.
+    """
+
+    def __init__(self, weights: NDArray[np.float32], rate: float) -> None:
+        if weights.ndim != 1:
+            raise ShapeError(f"weights must have one axis, got shape {weights.shape}.")
+        self.weights = np.array(weights, np.float32)
+        self.rate = np.float32(rate)
+        self._memory = np.zeros((len(weights), 3), np.float32)
+        self._mean: NDArray[np.float32] | None = None
+        self._steps = self._epochs = 0
+
+    def step(self, ids: NDArray[np.uint32], counts: NDArray[np.int32], values: NDArray[np.float32]) -> None:
+        """Climb along the gradient of a mini-batch: ids (P, k), counts (P,) of ids in use and values (P,) of parts."""
+        self._steps += 1
+        size = -(-len(self.weights) // _RANGES)
+        threads.run(
+            lambda low, high: compiled.step(
+                low, high, ids, counts, values, self.weights, self._memory, self.rate, np.float32(self._steps - 1)
+            ),
+            [(low, min(low + size, len(self.weights))) for low in range(0, len(self.weights), size)],
+        )
+
+    def end_epoch(self) -> None:
+        """Take the mean of this epoch's weights into the average."""
+        if not self._steps:
+            return
+        self._epochs += 1
+        share = np.float32((FORGET + 1) / (self._epochs + FORGET))
+        mean = self.weights - self._memory[:, _CHANGES] / np.float32(self._steps)
+        if self._mean is not None:
+            mean = (1 - share) * self._mean + share * mean
+        self._mean = mean.astype(np.float32)
+        self._memory[:, _CHANGES] = 0
+        self._steps = 0
+
+    def average(self) -> NDArray[np.float32]:
+        """The averaged weights of whole epochs; before the first one the weights themselves."""
+        return self.weights.copy() if self._mean is None else self._mean

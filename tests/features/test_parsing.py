@@ -1,0 +1,201 @@
+"""The features of a parser against a slow enumeration of what the templates say."""
+
+import numpy as np
+import pytest
+
+from trelliswork.data.vocabulary import word_shape
+from trelliswork.features import parsing_kernels, parsing_label_kernels, parsing_part_kernels
+from trelliswork.features.hashed import hash_string
+from trelliswork.features.parsing import TokenCoder
+from trelliswork.features.parsing_templates import (
+    ARC_SLOTS,
+    LABEL_SLOTS,
+    PART_SLOTS,
+    feature_set,
+    names,
+    slot_constants,
+)
+
+WORDS = ["The", "old", "dogs", "of", "Paris", "barked", ",", "loudly", ",", "at", "7", "cats", "."]
+TAGS = ["DET", "ADJ", "NOUN", "ADP", "PROPN", "VERB", "PUNCT", "ADV", "PUNCT", "ADP", "NUM", "NOUN", "PUNCT"]
+SECOND = ["DT", "JJ", "NNS", "IN", "NNP", "VBD", ",", "RB", ",", "IN", "CD", "NNS", "."]
+HEADS = [3, 3, 6, 5, 3, 0, 8, 6, 8, 12, 12, 6, 6]
+N, BITS = len(WORDS), 20
+MASK = (1 << 64) - 1
+CONSTANTS = slot_constants(64)
+NOBODY = 0xA0761D6478BD642F
+KNOWN = {"the", "dogs", "of", ",", "at", "."}
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    coder = TokenCoder(sorted(KNOWN), sorted(set(TAGS)))
+    words = ["Before", *WORDS, "After"]  # sentences in front and behind, which must not be seen
+    tags, second = ["X", *TAGS, "X"], ["X", *SECOND, "X"]
+    return coder.code(words, tags, second, np.array([0, 1, N + 1, N + 2]))
+
+
+def strings(i: int) -> dict[str, int]:
+    """What stands at word i (0 the root, N + 1 the end), as codes."""
+    if i == 0 or i == N + 1:
+        code = hash_string("<root>" if i == 0 else "<end>")
+        return dict.fromkeys("wtups", code)
+    word = WORDS[i - 1]
+    seen = f"w {word.lower()}" if word.lower() in KNOWN else f"shape {word_shape(word)}"
+    return {
+        "w": hash_string(seen),
+        "t": hash_string(f"tag {TAGS[i - 1]}"),
+        "u": hash_string(f"tag {SECOND[i - 1]}"),
+        "p": hash_string(f"pre {word.lower()[:4]}"),
+        "s": hash_string(f"suf {word.lower()[-3:]}"),
+    }
+
+
+def index(key: int) -> int:
+    key &= MASK
+    key ^= key >> 32
+    return (key * 0x9E3779B97F4A7C15 & MASK) >> (64 - BITS)
+
+
+def bucket(distance: int) -> int:
+    return distance if distance <= 5 else 6 if distance <= 10 else 7 if distance <= 20 else 8
+
+
+def between(h: int, m: int) -> list[int]:
+    bits = sorted(set(TAGS))
+    return sorted({1 << bits.index(TAGS[i - 1]) for i in range(min(h, m) + 1, max(h, m))})
+
+
+def ends(h: int, m: int) -> dict[str, int]:
+    """All slots of an arc by name."""
+    values = {"": 0, "between": sum(between(h, m))}
+    for name, i in (("h", h), ("m", m)):
+        values |= {f"{name}.{k}": v for k, v in strings(i).items()}
+        for sign, j in (("-", i - 1), ("+", i + 1)):
+            for k in "wtu":
+                values[f"{name}{sign}.{k}"] = strings(j)[k] if j >= 0 else 0
+    return values
+
+
+def keys(kind: str, second: bool, values: dict[str, int], slots: tuple[str, ...]) -> list[int]:
+    """The key of each template, before directions."""
+    found = []
+    for template in names(kind, second):
+        key = hash_string(f"{kind}: {template}")
+        for slot in template.split():
+            key += values[slot] * int(CONSTANTS[slots.index(slot)])
+        found.append(key)
+    return found
+
+
+DIRECTION, BETWEEN = 0xD6E8FEB86659FD93, 0x8CB92BA72F3D8DD7
+
+
+def slow_arc(h: int, m: int, second: bool) -> list[int]:
+    right = int(h < m)
+    plain, far = DIRECTION * (1 + right), DIRECTION * (4 + 2 * bucket(abs(h - m)) + right)
+    values = ends(h, m)
+    found = [index(key + d) for key in keys("arc", second, values, ARC_SLOTS) for d in (plain, far)]
+    base = BETWEEN + plain
+    for slot in ("h.t", "m.t"):
+        base += values[slot] * int(CONSTANTS[ARC_SLOTS.index(slot)])
+    return found + [index(base + bit * BETWEEN) for bit in between(h, m)]
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_arcs(tokens, second):
+    templates = feature_set(second).arc
+    pairs = [(h, m) for h in range(N + 1) for m in range(1, N + 1) if h != m]
+    heads, modifiers = (np.array(column) for column in zip(*pairs, strict=True))
+    owners, shift = np.ones(len(pairs), np.int64), np.uint64(64 - BITS)
+    ids = np.empty((len(pairs), 2 * len(templates.keys) + 64), np.uint32)
+    counts = np.empty(len(pairs), np.int32)
+    source = (tokens.codes, tokens.bits, tokens.starts)
+    parsing_kernels.arc_ids(0, len(pairs), owners, heads, modifiers, *source, *templates, shift, ids, counts)
+    for a, (h, m) in enumerate(pairs):
+        assert sorted(ids[a, : counts[a]].tolist()) == sorted(slow_arc(h, m, second)), (h, m)
+    # Scores are sums of the weights of the same ids, of single arcs and of all at once.
+    weights = np.random.default_rng(0).normal(size=1 << BITS)
+    want = [weights[ids[a, : counts[a]]].sum() for a in range(len(pairs))]
+    scores = np.empty(len(pairs))
+    parsing_kernels.arc_scores(0, len(pairs), owners, heads, modifiers, *source, *templates, shift, weights, scores)
+    np.testing.assert_allclose(scores, want, rtol=1e-12)
+    log_arc = np.zeros((1, N + 1, N + 1))
+    parsing_kernels.score_all(0, 1, np.array([1]), *source, tokens.lengths, *templates, shift, weights, log_arc)
+    np.testing.assert_allclose(log_arc[0, heads, modifiers], want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["sibling", "grandparent"])
+def test_pairs_of_arcs(tokens, kind):
+    templates = feature_set(True)._asdict()[kind]
+    cases = [(6, 8, 3, 0), (6, -1, 12, 1), (6, 3, -1, 0), (6, -1, -1, 1), (0, 6, -1, 1), (3, 5, 6, 5)]
+    columns = [np.array(column) for column in zip(*cases, strict=True)]
+    ids = np.empty((len(cases), 2 * len(templates.keys)), np.uint32)
+    counts, shift, owners = np.empty(len(cases), np.int32), np.uint64(64 - BITS), np.ones(len(cases), np.int64)
+    source = (tokens.codes, tokens.starts)
+    parsing_part_kernels.part_ids(0, len(cases), owners, *columns, *source, *templates, shift, ids, counts)
+    for p, (h, m, other, side) in enumerate(cases):
+        values = {"": 0}
+        for name, i in (("h", h), ("m", m), ("o", other)):
+            values |= {f"{name}.{k}": NOBODY if i < 0 else strings(i)[k] for k in "wtu"}
+        apart = bucket(abs(m - other)) if m >= 0 and other >= 0 else 0
+        codes = DIRECTION * (1 + side), DIRECTION * ((1 + side) * 16 + apart)
+        want = [index(key + d) for key in keys(kind, True, values, PART_SLOTS) for d in codes]
+        assert sorted(ids[p, : counts[p]].tolist()) == sorted(want)
+    weights, scores = np.random.default_rng(1).normal(size=1 << BITS), np.empty(len(cases))
+    parsing_part_kernels.part_scores(0, len(cases), owners, *columns, *source, *templates, shift, weights, scores)
+    np.testing.assert_allclose(scores, [weights[row].sum() for row in ids], rtol=1e-12)
+
+
+def test_labels(tokens):
+    templates = feature_set(True)
+    start, shift = int(tokens.starts[1]), np.uint64(64 - BITS)
+    ids = np.empty(1000, np.uint32)
+    for m in range(1, N + 1):
+        h = HEADS[m - 1]
+        count = parsing_label_kernels.label_ids(
+            np.array(HEADS), tokens.codes, tokens.bits, start, N, m, *templates.label, *templates.child, shift, ids
+        )
+        values = ends(h, m) | {"apart": bucket(abs(h - m))}
+        siblings = [w for w in range(1, N + 1) if HEADS[w - 1] == h and w != m]
+        around = {
+            "g": HEADS[h - 1] if h else -1,
+            "left": max((w for w in siblings if w < m), default=-1),
+            "right": min((w for w in siblings if w > m), default=-1),
+        }
+        children = [w for w in range(1, N + 1) if HEADS[w - 1] == m]
+        values |= {
+            "n.left": min(sum(w < m for w in children), 3) + 1,
+            "n.right": min(sum(w > m for w in children), 3) + 1,
+        }
+        for name, i in around.items():
+            values |= {f"{name}.{k}": NOBODY if i < 0 else strings(i)[k] for k in "wt"}
+        direction = DIRECTION * (1 + (h < m))
+        want = [index(key + direction) for key in keys("label", True, values, LABEL_SLOTS)]
+        for w in children:
+            values |= {"c.w": strings(w)["w"], "c.t": strings(w)["t"], "side": 1 + (w < m)}
+            want += [index(key + direction) for key in keys("child", True, values, LABEL_SLOTS)]
+        assert sorted(ids[:count].tolist()) == sorted(want), m
+
+
+def test_every_template_is_distinct_and_fits():
+    for second in (False, True):
+        for kind, table in feature_set(second)._asdict().items():
+            found = names(kind, second)
+            assert len(set(found)) == len(found) == len(table.keys) == len(set(table.keys.tolist()))
+            assert all(len(template.split()) <= 4 for template in found)
+            assert second or not any(".u" in template for template in found)
+
+
+def test_codes_know_frequent_words_only():
+    coder = TokenCoder.from_columns(["A", "a", "b", "c"], ["X", "Y", "Y", "Y"], 2)
+    assert coder.words == ["a"]
+    assert coder.tags == ["Y", "X"]
+    found = coder.code(["a", "b", "c", "d"], ["X"] * 4, ["Z"] * 4, np.array([0, 4]))
+    assert found.codes[2, 0] == found.codes[3, 0]  # rare words of one shape
+    assert found.codes[1, 0] != found.codes[2, 0]
+    assert len(found) == 1
+    many = TokenCoder([], [f"t{k}" for k in range(80)])
+    bits = many.code(["a"] * 80, [f"t{k}" for k in range(80)], ["u"] * 80, np.array([0, 80])).bits
+    assert bits[80] == bits[64] == 1 << 63  # the tags beyond share the last bit
+    assert bits[0] == bits[81] == 0

@@ -1,0 +1,299 @@
+"""Second-order trees by belief propagation: against enumeration, against factor graphs, against themselves."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from tests.oracle.second_order import enumerate_second_order
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference import threads
+from trelliswork.inference.graph import ProjectiveTreeFactor, SpanningTreeFactor, Tables, bp, wire
+from trelliswork.inference.tree import second_order, second_order_log_kernels
+from trelliswork.inference.tree.second_order import Parts, infer, parts
+
+seeds = st.integers(0, 10_000)
+kinds = st.tuples(st.booleans(), st.booleans())  # projective, single root
+
+
+def some_arcs(rng, n_words, share=1.0):
+    """Candidate arcs of each sentence, a random share of all; one tree (a chain from word 1) is always left."""
+    ptr, heads, modifiers = [0], [], []
+    for n in n_words:
+        keep = rng.random((n + 1, n + 1)) < share
+        keep[np.arange(n), np.arange(1, n + 1)] = True
+        np.fill_diagonal(keep, False)
+        keep[:, 0] = False
+        h, m = np.nonzero(keep)
+        heads.append(h)
+        modifiers.append(m)
+        ptr.append(ptr[-1] + len(h))
+    return np.array(n_words), np.array(ptr), np.concatenate(heads), np.concatenate(modifiers)
+
+
+def random_scores(rng, p: Parts, scale=1.0, part_scale=0.3):
+    return (
+        rng.normal(0, scale, len(p.heads)),
+        rng.normal(0, part_scale, len(p.sibling_heads)),
+        rng.normal(0, part_scale, len(p.grandparent_upper)),
+    )
+
+
+def judge(p, b, scores, projective, single_root):
+    return enumerate_second_order(p, b, *scores, projective=projective, single_root=single_root)
+
+
+@given(seed=seeds, kind=kinds, scale=st.sampled_from([1.0, 30.0, 1000.0]), share=st.sampled_from([0.4, 1.0]))
+def test_the_tree_alone_is_exact(seed, kind, scale, share):
+    rng = np.random.default_rng(seed)
+    p = parts(*some_arcs(rng, rng.integers(1, 5, 3), share), siblings=False, grandparents=False)
+    scores = random_scores(rng, p, scale)
+    scores[0][rng.random(len(scores[0])) < 0.15] = -np.inf
+    found = infer(p, *scores, projective=kind[0], single_root=kind[1])
+    assert found.converged.all()
+    for b in range(3):
+        want = judge(p, b, scores, *kind)
+        arcs = slice(p.arc_ptr[b], p.arc_ptr[b + 1])
+        assert_allclose(found.log_partition[b], want.log_z, rtol=1e-12, atol=1e-10)
+        assert_allclose(found.arcs[arcs], (want.probabilities @ want.arcs)[arcs], atol=1e-10)
+
+
+@given(seed=seeds, projective=st.booleans())
+def test_siblings_are_exact_where_heads_are_given(seed, projective):
+    """All words hang from 0 or from word 1, which hangs from 0: their automata and the tree are one forest or so."""
+    rng = np.random.default_rng(seed)
+    n = 4
+    heads, modifiers = np.array([0, 1, 1, 1]), np.array([1, 2, 3, 4])
+    p = parts([n], [0, n], heads, modifiers)
+    scores = random_scores(rng, p, 2.0, 2.0)
+    found, want = infer(p, *scores, projective=projective), judge(p, 0, scores, projective, True)
+    assert len(want.scores) == 1
+    assert_allclose(found.log_partition, want.log_z, atol=1e-10)
+    for got, on in ((found.arcs, want.arcs), (found.siblings, want.siblings), (found.grandparents, want.grandparents)):
+        assert_allclose(got, on[0], atol=1e-10)
+
+
+@given(seed=seeds)
+def test_one_free_word_is_exact(seed):
+    """Only word 3 has a choice of heads: nothing can go round."""
+    rng = np.random.default_rng(seed)
+    p = parts([3], [0, 4], [0, 1, 1, 2], [1, 2, 3, 3])
+    scores = random_scores(rng, p, 2.0, 2.0)
+    found, want = infer(p, *scores, max_iter=50, tolerance=1e-13), judge(p, 0, scores, True, True)
+    assert_allclose(found.log_partition, want.log_z, atol=1e-8)
+    assert_allclose(found.arcs, want.probabilities @ want.arcs, atol=1e-8)
+    assert_allclose(found.siblings, want.probabilities @ want.siblings, atol=1e-8)
+    assert_allclose(found.grandparents, want.probabilities @ want.grandparents, atol=1e-8)
+
+
+def as_graph(p, b, scores, projective, single_root):
+    """The same factors by tables and a tree factor; a side's automaton as one table. Return wiring and arcs."""
+    first, last = p.arc_ptr[b], p.arc_ptr[b + 1]
+    K = last - first
+    kind = ProjectiveTreeFactor if projective else SpanningTreeFactor
+    tree = kind(np.arange(K), p.heads[first:last], p.modifiers[first:last], p.n_words[b], single_root=single_root)
+    unary = np.zeros((K, 2))
+    unary[:, 1] = scores[0][first:last]
+    tables = []
+    for begin, step, size, part in p.sides[p.side_ptr[b] : p.side_ptr[b + 1]]:
+        table = np.empty((2,) * size)
+        for states in np.ndindex(*table.shape):
+            on = [0, *(j for j in range(1, size + 1) if states[j - 1]), size + 1]
+            table[states] = sum(scores[1][part + j * (j - 1) // 2 + i] for i, j in itertools.pairwise(on))
+        tables.append(Tables((begin - first + step * np.arange(size))[None], np.zeros(1, np.int64), table[None, None]))
+    for k in range(p.grandparent_ptr[b], p.grandparent_ptr[b + 1]):
+        pair = np.array([[p.grandparent_upper[k], p.grandparent_lower[k]]]) - first
+        tables.append(Tables(pair, np.zeros(1, np.int64), np.array([[[[0, 0], [0, scores[2][k]]]]])))
+    return wire([2] * K, tables, structured=[tree], log_unary=unary.reshape(-1))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", [(True, True), (True, False), (False, True)])
+def test_the_fixed_point_is_that_of_a_factor_graph(seed, kind):
+    rng = np.random.default_rng(seed)
+    p = parts(*some_arcs(rng, [3, 4], 0.6))
+    scores = random_scores(rng, p, 1.0, 0.3)
+    found = infer(p, *scores, projective=kind[0], single_root=kind[1], max_iter=500, tolerance=1e-13)
+    for b in range(2):
+        want = bp.run(as_graph(p, b, scores, *kind), tolerance=1e-12, max_iter=2000, damping=0.2)
+        assert want.converged.all()
+        assert found.converged[b]
+        assert_allclose(found.arcs[p.arc_ptr[b] : p.arc_ptr[b + 1]], want.marginals[0, 1::2], atol=1e-6)
+        assert_allclose(found.log_partition[b], want.log_z[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("projective", [True, False])
+def test_beliefs_are_the_gradient_of_the_value(projective):
+    rng = np.random.default_rng(3)
+    p = parts(*some_arcs(rng, [4], 0.8))
+    scores = random_scores(rng, p)
+    options = {"projective": projective, "max_iter": 500, "tolerance": 1e-14}
+    found, step = infer(p, *scores, **options), 1e-5
+    for which, beliefs in enumerate((found.arcs, found.siblings, found.grandparents)):
+        for k in rng.permutation(len(beliefs))[:12]:
+            values = []
+            for sign in (1, -1):
+                moved = [s.copy() for s in scores]
+                moved[which][k] += sign * step
+                values.append(infer(p, *moved, **options).log_partition[0])
+            assert_allclose((values[0] - values[1]) / (2 * step), beliefs[k], atol=1e-7)
+
+
+@given(seed=seeds, kind=kinds, tree_every=st.integers(1, 3), damping=st.sampled_from([0.0, 0.3]))
+def test_probability_space_and_log_space_agree(seed, kind, tree_every, damping):
+    rng = np.random.default_rng(seed)
+    p = parts(*some_arcs(rng, rng.integers(1, 7, 4), 0.5))
+    scores = random_scores(rng, p, 2.0, 1.0)
+    scores[0][rng.random(len(scores[0])) < 0.1] = -np.inf
+    options = {"projective": kind[0], "single_root": kind[1], "tree_every": tree_every, "damping": damping}
+    found = infer(p, *scores, tolerance=0, **options)
+    want = in_log_space(p, scores, tolerance=0.0, **options)
+    for name in ("log_partition", "arcs", "siblings", "grandparents"):
+        assert_allclose(getattr(found, name), getattr(want, name), atol=1e-8, err_msg=name)
+    assert_allclose(found.residual, want.residual, atol=1e-8)
+
+
+def in_log_space(
+    p, scores, *, projective=True, single_root=True, max_iter=5, tree_every=1, tolerance=1e-4, damping=0.0
+):
+    B = p.n_sentences
+    sizes = (B, len(p.heads), len(p.sibling_heads), len(p.grandparent_upper))
+    arrays = [np.empty(size) for size in sizes] + [np.empty(B, bool), np.empty(B, np.int64), np.empty(B)]
+    net = second_order.Net(*(getattr(p, name) for name in second_order.Net._fields))
+    options = second_order.Options(projective, single_root, max_iter, tree_every, tolerance, damping)
+    second_order_log_kernels.infer(
+        0, B, np.arange(B), net, p.grandparent_upper, p.grandparent_lower, *scores, options, second_order.Found(*arrays)
+    )
+    return second_order.SecondOrderResult(*arrays)
+
+
+@pytest.mark.parametrize("projective", [True, False])
+def test_sentences_do_not_depend_on_their_mates_nor_on_threads(projective):
+    rng = np.random.default_rng(5)
+    arcs = some_arcs(rng, rng.integers(1, 25, 40), 0.3)
+    p = parts(*arcs)
+    scores = random_scores(rng, p)
+    with threads.num_threads(1):
+        one = infer(p, *scores, projective=projective)
+    with threads.num_threads(4):
+        four = infer(p, *scores, projective=projective)
+    for name in second_order.SecondOrderResult.__slots__:
+        assert np.array_equal(getattr(one, name), getattr(four, name)), name
+    for b in (0, 17, 39):
+        first, last = arcs[1][b], arcs[1][b + 1]
+        alone = parts(arcs[0][b : b + 1], [0, last - first], arcs[2][first:last], arcs[3][first:last])
+        cut = (slice(first, last), slice(*p.sibling_ptr[b : b + 2]), slice(*p.grandparent_ptr[b : b + 2]))
+        found = infer(alone, *(s[c] for s, c in zip(scores, cut, strict=True)), projective=projective)
+        assert found.log_partition[0] == one.log_partition[b]
+        assert np.array_equal(found.arcs, one.arcs[cut[0]])
+        assert np.array_equal(found.siblings, one.siblings[cut[1]])
+        assert np.array_equal(found.grandparents, one.grandparents[cut[2]])
+
+
+@given(seed=seeds, kind=kinds)
+def test_beliefs_agree_with_each_other(seed, kind):
+    rng = np.random.default_rng(seed)
+    p = parts(*some_arcs(rng, rng.integers(1, 9, 3), 0.6))
+    found = infer(p, *random_scores(rng, p), projective=kind[0], single_root=kind[1], max_iter=300, tolerance=1e-12)
+    into = np.add.reduceat(found.arcs[p.in_arcs], np.unique(p.in_start[:-1][np.diff(p.in_start) > 0]))
+    assert_allclose(into, 1, atol=1e-9)
+    for b in np.flatnonzero(found.converged):
+        for begin, step, size, part in p.sides[p.side_ptr[b] : p.side_ptr[b + 1]]:
+            for j in range(1, size + 1):  # the steps to a child are as likely as its arc
+                k = part + j * (j - 1) // 2
+                assert_allclose(found.siblings[k : k + j].sum(), found.arcs[begin + step * (j - 1)], atol=1e-7)
+            assert_allclose(found.siblings[part + size * (size + 1) // 2 :][: size + 1].sum(), 1, atol=1e-9)
+
+
+def test_one_word():
+    p = parts([1], [0, 1], [0], [1])
+    assert (len(p.sibling_heads), len(p.grandparent_upper)) == (3, 0)
+    found = infer(p, [2.0], [0.5, 10.0, 0.25], [])  # none -> child, none -> none, child -> none
+    assert_allclose(found.log_partition, 2.75)
+    assert_allclose(found.arcs, 1)
+    assert_allclose(found.siblings, [1, 0, 1], atol=1e-12)
+
+
+def test_impossible_sentences_and_parts():
+    # word 2 has no candidate head; then its only one is forbidden; then a sibling part forbids the one tree
+    p = parts([2, 2, 2], [0, 1, 3, 5], [0, 0, 1, 0, 1], [1, 1, 2, 1, 2])
+    scores = random_scores(np.random.default_rng(0), p)
+    scores[0][2] = -np.inf
+    only = [
+        k for k in range(p.sibling_ptr[2], p.sibling_ptr[3]) if p.sibling_previous[k] == -1 and p.sibling_next[k] == 4
+    ]
+    scores[1][only] = -np.inf
+    found = infer(p, *scores)
+    assert (found.log_partition == -np.inf).all()
+    assert not found.arcs.any()
+    assert not found.siblings.any()
+
+
+def test_forced_and_forbidden_arcs():
+    rng = np.random.default_rng(1)
+    p = parts(*some_arcs(rng, [5], 1.0))
+    scores = random_scores(rng, p)
+    scores[0][(p.modifiers == 3) & (p.heads != 5)] = -np.inf  # 5 -> 3 is forced, and 5 cannot hang from 3 or 4
+    scores[0][(p.heads == 0) & (p.modifiers == 1)] = -np.inf
+    found = infer(p, *scores, max_iter=100, tolerance=1e-12)
+    want = judge(p, 0, scores, True, True)
+    exact = want.probabilities @ want.arcs
+    assert_allclose(found.arcs[(p.modifiers == 3) & (p.heads == 5)], 1)
+    assert (found.arcs[scores[0] == -np.inf] == 0).all()
+    assert_allclose(found.arcs, exact, atol=0.1)
+
+
+def test_more_iterations_and_rarer_trees_reach_the_same_point():
+    rng = np.random.default_rng(2)
+    p = parts(*some_arcs(rng, [6, 8], 0.5))
+    scores = random_scores(rng, p)
+    results = [
+        infer(p, *scores, max_iter=400, tolerance=1e-12, tree_every=every, damping=damping)
+        for every, damping in ((1, 0.0), (2, 0.0), (1, 0.4))
+    ]
+    for other in results:
+        assert other.converged.all()
+        assert_allclose(other.arcs, results[0].arcs, atol=1e-8)
+        assert_allclose(other.log_partition, results[0].log_partition, atol=1e-8)
+    few = infer(p, *scores, max_iter=2, tolerance=0)
+    assert not few.converged.any()
+    assert (few.n_iter == 2).all()
+    # siblings alone: nothing changes between two trees, which must not count as the end
+    q = parts(p.n_words, p.arc_ptr, p.heads, p.modifiers, grandparents=False)
+    assert (infer(q, scores[0], scores[1], tree_every=2, tolerance=1e-9, max_iter=4).n_iter > 2).all()
+
+
+def test_parts_are_listed_once():
+    p = parts(*some_arcs(np.random.default_rng(0), [4, 3], 0.7))
+    pairs = set(zip(p.grandparent_upper.tolist(), p.grandparent_lower.tolist(), strict=True))
+    assert len(pairs) == len(p.grandparent_upper)
+    want = {
+        (u, low)
+        for b in range(2)
+        for u in range(p.arc_ptr[b], p.arc_ptr[b + 1])
+        for low in range(p.arc_ptr[b], p.arc_ptr[b + 1])
+        if p.modifiers[u] == p.heads[low] and p.modifiers[low] != p.heads[u]
+    }
+    assert pairs == want
+    without = parts(p.n_words, p.arc_ptr, p.heads, p.modifiers, siblings=False)
+    assert len(without.sibling_heads) == 0
+    assert np.array_equal(without.grandparent_upper, p.grandparent_upper)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueRangeError, match="out of order"):
+        parts([2], [0, 2], [1, 0], [2, 1])
+    with pytest.raises(ValueRangeError, match="goes from 3"):
+        parts([2], [0, 1], [3], [1])
+    with pytest.raises(ShapeError, match="arc_ptr"):
+        parts([2], [0, 3], [0], [1])
+    p = parts([1], [0, 1], [0], [1])
+    with pytest.raises(ShapeError, match=r"sibling_scores must have shape \(3,\)"):
+        infer(p, [0.0], [0.0])
+    with pytest.raises(ValueRangeError, match="arc_scores must be finite"):
+        infer(p, [np.nan], np.zeros(3))
+    with pytest.raises(ValueRangeError, match="damping"):
+        infer(p, [0.0], np.zeros(3), damping=1.0)

@@ -1,0 +1,58 @@
+"""Attachment scores, roots, lengths, labels and calibration, counted by hand."""
+
+import json
+
+import pytest
+
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.learning.parse_metrics import evaluate_parsing
+
+GOLD = [[2, 0, 2], [0] + [1] * 10]
+FOUND = [[2, 0, 1], [0] + [1] * 9 + [2]]
+LABELS = [["a", "root", "b"], ["root", *["a"] * 10]]
+NAMES = [["a", "root", "b"], ["root", "b", *["a"] * 9]]
+
+
+def test_figures():
+    probabilities = [[0.95, 0.95, 0.35], [1.0] * 10 + [0.3]]
+    report = evaluate_parsing(GOLD, FOUND, LABELS, NAMES, probabilities)
+    assert report.n_sentences == 2
+    assert report.n_words == 14
+    assert report.uas == pytest.approx(12 / 14)
+    assert report.las == pytest.approx(11 / 14)
+    assert report.label_accuracy == pytest.approx(13 / 14)
+    assert report.root_accuracy == 1
+    assert report.exact == report.labelled_exact == 0
+    assert [(row.words, row.n_sentences, row.n_words) for row in report.by_length] == [("1-10", 1, 3), ("11-20", 1, 11)]
+    assert report.by_length[0].uas == pytest.approx(2 / 3)
+    row = report.by_label["a"]
+    assert (row.support, row.score.correct, row.score.predicted) == (11, 9, 10)
+    assert row.attached == pytest.approx(10 / 11)
+    low, high = report.calibration
+    assert (low.low, low.n_arcs, low.accuracy) == (0.3, 2, 0)
+    assert (high.n_arcs, high.accuracy) == (12, 1)
+    assert high.probability == pytest.approx((2 * 0.95 + 10) / 12)
+    assert report.calibration_error == pytest.approx((2 * 0.325 + 0.1) / 14)
+    text = report.summary()
+    assert "UAS   0.8571" in text
+    assert "calibration error" in text
+    plain = json.loads(json.dumps(report.to_dict()))
+    assert plain["by_label"]["a"]["support"] == 11
+    assert plain["calibration"][0]["n_arcs"] == 2
+
+
+def test_without_labels_and_probabilities():
+    report = evaluate_parsing(GOLD, GOLD)
+    assert report.uas == report.exact == 1
+    assert report.las is None
+    assert report.calibration is None
+    assert "LAS" not in report.summary()
+
+
+def test_clear_errors():
+    with pytest.raises(ValueRangeError, match="given together"):
+        evaluate_parsing(GOLD, FOUND, LABELS)
+    with pytest.raises(ShapeError, match="heads must have an entry"):
+        evaluate_parsing(GOLD, [[1]])
+    with pytest.raises(ValueRangeError, match="at least one word"):
+        evaluate_parsing([[]], [[]])
