@@ -1,0 +1,98 @@
+"""``trelliswork train kneser-ney`` and ``train lbl``: left-to-right language models."""
+
+import json as json_module
+import math
+import time
+from typing import Annotated, Any
+
+import typer
+
+from trelliswork.cli.options import JsonOption, OutOption, QuietOption
+from trelliswork.cli.progress import _bar, interruptible
+
+TextFiles = Annotated[
+    list[str], typer.Argument(help="Text files, plain or gzip, one sentence a line, or directories of them.")
+]
+DevText = Annotated[str | None, typer.Option(help="Development text: its perplexity is told.")]
+MinCount = Annotated[int, typer.Option(min=1, help="Words seen less often are <unk>.")]
+MaxWords = Annotated[int | None, typer.Option(min=1, help="Only so many words, others are <unk>.", show_default="all")]
+
+
+def train_kneser_ney(
+    train: TextFiles,
+    out: OutOption = "kneser-ney",
+    order: Annotated[int, typer.Option(min=1, help="A word depends on so many less one before it.")] = 5,
+    min_count: MinCount = 1,
+    max_words: MaxWords = None,
+    dev: DevText = None,
+    json: JsonOption = False,
+) -> None:
+    """Train an n-gram language model with interpolated modified Kneser-Ney smoothing."""
+    from trelliswork.models.baselines import KneserNey
+
+    began = time.perf_counter()
+    model = KneserNey(order, min_count=min_count, max_words=max_words).fit(train)
+    outcome = {"model": out, "words": len(model.vocabulary_), "ngrams": model.n_ngrams()}
+    _finish(model, out, outcome, dev, began, json)
+
+
+def train_lbl(
+    train: TextFiles,
+    out: OutOption = "lbl",
+    dev: Annotated[str | None, typer.Option(help="Development text: stop early, keep the best epoch.")] = None,
+    distances: Annotated[int, typer.Option(min=1, help="A word depends on so many before it.")] = 2,
+    rank: Annotated[int, typer.Option(min=1, help="Length of the vectors.")] = 100,
+    rate: Annotated[float, typer.Option(help="AdaGrad's step size.")] = 0.1,
+    l2: Annotated[float, typer.Option("--l2", min=0.0, help="L2 penalty.")] = 3.0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Tokens a batch.")] = 1000,
+    max_iter: Annotated[int, typer.Option(min=1, help="Epochs at most.")] = 30,
+    minutes: Annotated[float | None, typer.Option(help="Minutes at most.", show_default="no limit")] = None,
+    patience: Annotated[int, typer.Option(min=1, help="Stop after so many epochs without a better figure.")] = 3,
+    min_count: MinCount = 1,
+    max_words: MaxWords = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of random numbers.")] = 0,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Train a log-bilinear language model. Ctrl-C stops after the epoch and keeps what was learned."""
+    from trelliswork.models.baselines import LogBilinear
+
+    began = time.perf_counter()
+    model = LogBilinear(
+        distances,
+        rank,
+        rate=rate,
+        l2=l2,
+        batch_size=batch_size,
+        max_iter=max_iter,
+        max_seconds=None if minutes is None else 60 * minutes,
+        patience=patience,
+        min_count=min_count,
+        max_words=max_words,
+        seed=seed,
+    )
+    with _bar("first epoch", max_iter, quiet) as show, interruptible() as stopped:
+
+        def callback(epoch: Any) -> bool:
+            about = f"training perplexity {math.exp(-epoch.train):.1f}"
+            if epoch.dev is not None:
+                about += f"  dev {math.exp(-epoch.dev):.1f}"
+            show(epoch.iteration, about)
+            return stopped()
+
+        model.fit(train, dev=dev, callback=callback)
+    outcome = {"model": out, "words": len(model.vocabulary_), "epochs": len(model.history_), "reason": model.reason_}
+    _finish(model, out, outcome, dev, began, json)
+
+
+def _finish(model: Any, out: str, outcome: dict[str, Any], dev: str | None, began: float, json: bool) -> None:
+    """Save, and tell what was learned."""
+    model.input_ = {}
+    model.save(out)
+    outcome["dev_perplexity"] = None if dev is None else model.perplexity(dev)
+    outcome["seconds"] = round(time.perf_counter() - began, 3)
+    if json:
+        print(json_module.dumps(outcome))
+        return
+    about = "" if dev is None else f", perplexity {outcome['dev_perplexity']:.2f} per token on {dev}"
+    print(f"{outcome['words']:,} words{about}. Saved in {out}")

@@ -1,0 +1,193 @@
+"""``trelliswork train mrf``: fit a Markov random field language model to text or to its counts."""
+
+import json as json_module
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trelliswork.cli.options import FallOption, JsonOption, OutOption, PatienceOption, PenaltyOption, QuietOption
+from trelliswork.cli.progress import _bar, interruptible
+
+if TYPE_CHECKING:
+    from trelliswork.learning.lbfgs import Step
+
+
+class FormChoice(StrEnum):
+    """What the tables are made of."""
+
+    uw = "UW"
+    urw = "URW"
+    full = "full"
+
+
+class BoundChoice(StrEnum):
+    """Covers of the field."""
+
+    chain = "chain"
+    star = "star"
+
+
+class AlgorithmChoice(StrEnum):
+    """How it is learned."""
+
+    lifted = "lifted"
+    pseudo = "pseudo-likelihood"
+
+
+def train_mrf(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Text files, plain or gzip, one sentence a line, or directories of them; else the bundled corpus."
+        ),
+    ] = None,
+    counts: Annotated[
+        str | None, typer.Option(help="Directory of counts (trelliswork data count) instead of text.")
+    ] = None,
+    out: OutOption = "mrf-model",
+    dev: Annotated[
+        str | None, typer.Option(help="Development text, or a directory of its counts: stop early, keep the best.")
+    ] = None,
+    distances: Annotated[int, typer.Option("--distances", "-K", min=1, help="Tie words up to so far apart.")] = 2,
+    rank: Annotated[int, typer.Option(min=1, help="Dimensions of embeddings.")] = 30,
+    form: Annotated[FormChoice, typer.Option(help="Tables U W_l, U R_l W, or a score for each pair.")] = FormChoice.uw,
+    bound: Annotated[BoundChoice, typer.Option(help="Cover by chains, or by the paper's stars.")] = BoundChoice.chain,
+    weights: Annotated[
+        str | None, typer.Option(help="Of the chains, such as 0.8,0.2; at most 1 together.", show_default="equal")
+    ] = None,
+    algorithm: Annotated[
+        AlgorithmChoice, typer.Option(help="From counts, or p(word | neighbours) from text.")
+    ] = AlgorithmChoice.lifted,
+    start: Annotated[str | None, typer.Option(help="Model of the same words and rank to begin with.")] = None,
+    l2: PenaltyOption = 5.0,
+    min_count: Annotated[int, typer.Option(min=1, help="Only words seen as often; others are <unk>.")] = 1,
+    max_words: Annotated[
+        int | None, typer.Option(min=1, help="Only the so many most frequent words.", show_default="all")
+    ] = None,
+    max_iter: Annotated[int, typer.Option(min=1, help="At most so many iterations.")] = 300,
+    tol: FallOption = 1e-4,
+    patience: PatienceOption = 20,
+    epochs: Annotated[int, typer.Option(min=1, help="Of pseudo-likelihood, at most.")] = 5,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="File to go on from after an interruption; removed at the end.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of random numbers.")] = 0,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Train a Markov random field language model. Ctrl-C stops after the current iteration and keeps what was learned.
+
+    Example: trelliswork train mrf train.txt --dev dev.txt --distances 1 --rank 100 --out model
+    """
+    from trelliswork.learning.moments import Moments
+    from trelliswork.models import MRFLanguageModel
+
+    if files and counts is not None:
+        raise typer.BadParameter("give text files or --counts, not both.")
+    began = time.perf_counter()
+    given: Any = files if files else _bundled("train") if counts is None else Moments.load(counts)
+    if counts is not None and (min_count > 1 or max_words is not None):
+        raise typer.BadParameter("the counts say which words there are: leave --min-count and --max-words out.")
+    model = MRFLanguageModel(
+        given.K if isinstance(given, Moments) else distances,
+        rank,
+        form=form.value,
+        bound=bound.value,
+        weights=None if weights is None else _numbers(weights),
+        algorithm=algorithm.value,
+        l2=l2,
+        min_count=min_count,
+        max_words=max_words,
+        max_iter=max_iter,
+        tol=tol,
+        patience=patience,
+        epochs=epochs,
+        seed=seed,
+    )
+    total = max_iter if algorithm == AlgorithmChoice.lifted else 10 * epochs
+    with bound_progress(total, quiet) as callback:
+        model.fit(
+            given,
+            dev=_development(dev),
+            start=None if start is None else MRFLanguageModel.load(start),
+            checkpoint=checkpoint,
+            callback=callback,
+        )
+    model.input_ = {"format": "text", "columns": [], "label": None} if files or counts is not None else {}
+    model.save(out)
+    report, lifted = model.report_, algorithm == AlgorithmChoice.lifted
+    best = max((step.dev for step in report.history if step.dev is not None), default=None)
+    outcome: dict[str, Any] = {
+        "model": out,
+        "words": len(model.vocabulary_) - 1,
+        "tokens": model.n_tokens_,
+        "positions": model.n_positions_,
+        "distances": model.K,
+        "bound": "exact" if model.K == 1 else model.bound if lifted else "chain",
+        "per": "position" if lifted else "word",
+        "objective": report.value,
+        "dev": best,
+        "iterations": report.n_iter,
+        "converged": report.converged,
+        "reason": report.reason,
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+    if json:
+        print(json_module.dumps(outcome))
+        return
+    what = "log-likelihood" if model.K == 1 else f"{model.bound} bound"
+    shown = f"{what} a position" if lifted else "pseudo-log-likelihood a word"
+    print(
+        f"{model.n_tokens_:,} tokens, {outcome['words']:,} words: {shown}, less the penalty, {-report.value:.4f}"
+        + (f", development {best:.4f}" if best is not None else "")
+        + f" after {report.n_iter} iterations and {outcome['seconds']:.1f} s ({report.reason}). Saved in {out}"
+    )
+
+
+@contextmanager
+def bound_progress(total: int, quiet: bool) -> Iterator[Any]:
+    """A progress bar for training on a bound; gives the callback, which a Ctrl-C makes stop."""
+    with _bar("counting", total, quiet) as show, interruptible() as stopped:
+
+        def callback(step: "Step", parameters: Any) -> bool:
+            parts = [f"objective {step.value:.4f}"]
+            if not math.isnan(step.gradient_norm):
+                parts.append(f"|gradient| {step.gradient_norm:.3g}")
+            if step.dev is not None:
+                parts.append(f"dev {step.dev:.4f}")
+            parts.append(f"{step.seconds / max(step.n_evaluations, 1):.2f} s a pass")
+            left = step.seconds / step.iteration * (total - step.iteration)
+            show(step.iteration, "  ".join([*parts, f"at most {left / 60:.0f} min left"]))
+            return stopped()
+
+        yield callback
+
+
+def _bundled(split: str) -> list[list[str]]:
+    from trelliswork.data import bundled
+
+    return [list(s.words) for s in bundled.load(split)]
+
+
+def _development(path: str | None) -> Any:
+    from trelliswork.data import bundled
+    from trelliswork.learning.moments import Moments
+
+    if path is None:
+        return None
+    if path in bundled.SPLITS:
+        return _bundled(path)
+    return Moments.load(path) if (Path(path) / "moments.json").is_file() else path
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"numbers separated by commas wanted, such as 0.8,0.2, got {text!r}.") from None

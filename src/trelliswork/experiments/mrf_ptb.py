@@ -1,0 +1,226 @@
+"""Figure 6 of paper 0: lifted training on the Penn Treebank, bounds and estimates beside exact language models."""
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.experiments.tables import Cell, Curve, Figure, Say, Table
+from trelliswork.learning.moments import Moments, count_moments
+from trelliswork.models.mrf_lm import MRFLanguageModel
+
+PARTS = ("k1", "chain", "weighted", "star", "full", "k1-rank100", "pseudo", "lbl", "kn")
+DEFAULT = ("k1", "chain", "weighted", "star", "full", "lbl", "kn")
+PAPER = "only slightly below the left-context LBL of K = 2"
+
+
+def mrf_ptb(
+    folder: str | os.PathLike[str],
+    *,
+    parts: Sequence[str] = DEFAULT,
+    rank: int = 30,
+    l2: float = 5.0,
+    max_iter: int = 150,
+    estimates: bool = True,
+    quick: bool = False,
+    save: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    say: Say = lambda _: None,
+) -> Table:
+    """Validation log-likelihoods of the Penn Treebank: bounds, estimates of the truth, and exact models.
+
+    Parameters
+    ----------
+    folder : path
+        Where ptb.train.txt and ptb.valid.txt are.
+    parts : sequence of str
+        Which models, of ``PARTS``: the exact one of K = 1, K = 2 by the chain cover with equal weights and with 0.8 and
+        0.2, by the star cover, with full rank; K = 1 of rank 100; pseudo-likelihood; log-bilinear and Kneser-Ney.
+    rank, l2, max_iter
+        Of the low-rank models.
+    estimates : bool
+        Whether to estimate the true log-likelihood of K = 2 models by annealed importance sampling.
+    quick : bool
+        The 1,500 most frequent words, 15 iterations, a tenth of the validation text for estimates.
+    save : path, optional
+        Folder to keep the trained models in.
+    """
+    unknown = sorted(set(parts) - set(PARTS))
+    if unknown:
+        raise ValueRangeError(f"no part is called {unknown[0]!r}; there are {', '.join(PARTS)}.")
+    train, valid = Path(folder) / "ptb.train.txt", Path(folder) / "ptb.valid.txt"
+    max_words = 1500 if quick else None
+    table = Table(
+        "Penn Treebank, validation log-likelihood in nats",
+        [
+            "model",
+            "a position",
+            "a token",
+            "star",
+            "chain",
+            "sentences",
+            "kind",
+            "perplexity",
+            "estimate",
+            "s.e.",
+            "train s",
+        ],
+        notes=[
+            "a position, a token: the bound of the text in a circle (the paper's), K pads a sentence counted, or one",
+            "end of sentence. sentences: log tau(M) + log p(words | M), exact or bounded. estimate: that by annealed",
+            "importance sampling. Perplexity is that of the sentences, a token. star, chain: the circle's bounds a",
+            "token by either cover, tightened at the learned scores, the chain's weights optimised too.",
+        ],
+        axes=("seconds", "validation bound a token"),
+    )
+    runs: dict[str, tuple[str, dict[str, Any]]] = {
+        "k1": (f"K=1, rank {rank}, exact", {"K": 1}),
+        "k1-rank100": ("K=1, rank 100, exact", {"K": 1, "rank": 100}),
+        "chain": (f"K=2, rank {rank}, chain cover", {"K": 2}),
+        "weighted": (f"K=2, rank {rank}, chain cover .8/.2", {"K": 2, "weights": (0.8, 0.2)}),
+        "star": (f"K=2, rank {rank}, star cover", {"K": 2, "bound": "star"}),
+        "full": ("K=2, full rank, chain cover", {"K": 2, "form": "full", "l2": 0.0, "tol": 0.0}),
+        "pseudo": (f"K=2, rank {rank}, pseudo-likelihood", {"K": 2, "algorithm": "pseudo-likelihood", "l2": 0.0}),
+    }
+    counts: dict[int, tuple[Moments, Moments]] = {}
+    for part in [p for p in PARTS if p in parts]:
+        if part not in runs:
+            _baseline(part, table, train, valid, rank, max_words, quick, save, say)
+            continue
+        name, options = runs[part]
+        K = options["K"]
+        if K not in counts:
+            began = time.perf_counter()
+            moments = count_moments(train, K, max_words=max_words)
+            counts[K] = moments, count_moments(valid, K, vocabulary=moments.vocabulary)
+            say(f"moments of K={K}: {time.perf_counter() - began:.1f} s, {moments.n_pairs:,} distinct pairs")
+        model = MRFLanguageModel(
+            **({"rank": rank, "l2": l2, "max_iter": 15 if quick else max_iter, "max_words": max_words} | options),
+            seed=seed,
+            epochs=1 if quick else 5,
+        )
+        _row(name, model, counts[K], (train, valid), table, estimates and K > 1, quick, say)
+        if save is not None:
+            model.save(Path(save) / part)
+    return table
+
+
+def _row(
+    name: str,
+    model: MRFLanguageModel,
+    counts: tuple[Moments, Moments],
+    files: tuple[Path, Path],
+    table: Table,
+    estimates: bool,
+    quick: bool,
+    say: Say,
+) -> None:
+    """Train, measure, and add a row, a curve and figures."""
+    moments, dev = counts
+    per_token = dev.n_positions / (dev.n_tokens + dev.n_sentences)
+    curve = Curve(name, [], [])
+
+    def watch(step: Any, parameters: Any) -> None:
+        if step.dev is not None:
+            curve.x.append(step.seconds)
+            curve.y.append(step.dev * per_token)
+        if step.iteration % 10 == 0:
+            told = "" if step.dev is None else f", validation {step.dev:.4f} a position"
+            say(f"{name}: iteration {step.iteration}, {step.seconds:.0f} s, objective {step.value:.4f}{told}")
+
+    began = time.perf_counter()
+    lifted = model.algorithm == "lifted"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if lifted:
+            model.fit(moments, dev=dev, callback=watch)
+        else:
+            model.fit(files[0], dev=files[1], callback=watch)
+    seconds = time.perf_counter() - began
+    circle, token = model.moment_bound(dev)
+    found = model.log_likelihood_bounds(files[1])
+    mean = float(found.values.sum()) / (dev.n_tokens + dev.n_sentences)
+    say(f"{name}: {circle:.4f} a position, {token:.4f} a token; sentences {mean:.4f} a token ({found.kind})")
+    star, chain = (None, None) if model.K == 1 else _both_bounds(model, circle, per_token)
+    if star is not None:
+        say(f"{name}: tightened at the learned scores, a token: star {star:.4f}, chain {chain:.4f}")
+    guess = None
+    if estimates:
+        text = _head(files[1], model, dev.n_sentences // 10 if quick else None)
+        guess = model.estimate(text, n_samples=16 if quick else 32, n_steps=10 if quick else 50)
+        say(f"{name}: estimate {guess.per_token:.4f} +- {guess.standard_error:.4f} a token")
+    guessed = [None, None] if guess is None else [guess.per_token, guess.standard_error]
+    shown = [_nats(value) for value in (circle, token, star, chain, mean)]
+    table.rows.append([name, *shown, found.kind, math.exp(-mean), *map(_nats, guessed), seconds])
+    if lifted:
+        table.curves.append(curve)
+    bound = "exact" if model.K == 1 else f"{model.bound} bound"
+    for what, value in ((f"circle, {bound}, a position", circle), (f"circle, {bound}, a token", token)):
+        table.figures.append(Figure(f"{name}: {what}", PAPER, value, "nats", seconds, "figure 6 has no numbers"))
+    for what, bound_value in (("star", star), ("chain", chain)):
+        if bound_value is not None:
+            row = f"{name}: circle, tightened {what} bound, a token"
+            table.figures.append(Figure(row, None, bound_value, "nats", None, "at the learned scores"))
+    table.figures.append(Figure(f"{name}: sentences, {found.kind}, a token", None, mean, "nats", seconds, ""))
+    if guess is not None:
+        note = f"annealed importance sampling, standard error {guess.standard_error:.4f}"
+        table.figures.append(Figure(f"{name}: estimate, a token", None, guess.per_token, "nats", None, note))
+
+
+def _nats(value: float | None) -> Cell:
+    """Four digits: hundredths of nats are what models differ by."""
+    return None if value is None else f"{value:.4f}"
+
+
+def _both_bounds(model: MRFLanguageModel, circle: float, per_token: float) -> tuple[float, float]:
+    """The text's bounds a token by the star and by the chain cover at the learned scores."""
+    field = model.field_
+    data = circle + field.log_z_bound
+    star = model.tighten("star", tol=1e-4, max_passes=60)
+    # Single words' part of the learned cover is shared out among the chains.
+    rho = np.concatenate([[max(0.0, 1 - field.weights.sum())], field.weights])
+    weights = field.weights / field.weights.sum()
+    excess = rho[:, None] * (field.unaries - field.log_unary)
+    chains = field.log_unary + (excess[1:] + weights[:, None] * excess[0]) / weights[:, None]
+    unaries = np.vstack([field.log_unary[None], chains])
+    chain = model.tighten("chain", weights=weights, unaries=unaries, optimise_weights=True, max_iter=8)
+    return (data - star.value) * per_token, (data - chain.value) * per_token
+
+
+def _head(path: Path, model: MRFLanguageModel, n: int | None) -> list[list[str]]:
+    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.split()]
+    return lines[:n]
+
+
+def _baseline(
+    part: str, table: Table, train: Path, valid: Path, rank: int, max_words: int | None, quick: bool,
+    save: str | os.PathLike[str] | None, say: Say,
+) -> None:  # fmt: skip
+    """A language model with exact normalisation, to compare with."""
+    from trelliswork.models.baselines import KneserNey, LogBilinear
+
+    began = time.perf_counter()
+    make: Callable[[], Any]
+    if part == "lbl":
+        name = f"left-context log-bilinear, K=2, rank {rank}"
+        n = 1 if quick else 20
+        make = lambda: LogBilinear(2, rank, max_words=max_words, max_iter=n, max_seconds=900.0).fit(train, dev=valid)  # noqa: E731
+    else:
+        name = "Kneser-Ney, order 5"
+        make = lambda: KneserNey(5, max_words=max_words).fit(train)  # noqa: E731
+    say(f"training {name}")
+    model = make()
+    seconds = time.perf_counter() - began
+    perplexity = model.perplexity(valid)
+    mean = -math.log(perplexity)
+    table.rows.append([name, None, None, None, None, _nats(mean), "exact", perplexity, None, None, seconds])
+    table.figures.append(Figure(f"{name}: a token", None, mean, "nats", seconds, "exact"))
+    if save is not None:
+        model.save(Path(save) / part)
+    say(f"{name}: {mean:.4f} a token, {seconds:.0f} s")

@@ -1,0 +1,110 @@
+"""HMMs against the Markov random field tagger, in total and on unseen words (paper 0, table 2)."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trelliswork.data import read_columns, read_conllu
+from trelliswork.experiments.tables import Figure, Say, Table
+from trelliswork.learning.metrics import evaluate_tagging
+from trelliswork.models import HMM
+from trelliswork.models.mrf_tagger import MRFTagger
+
+Split = tuple[list[list[str]], list[list[str]]]
+PAPER = {"hmm": (95.8, 65.4), "mrf": (96.0, 76.0)}
+DATASETS = ("conll2000", "ud-en-ewt")
+NAMES = {"conll2000": "CoNLL-2000 POS", "ud-en-ewt": "UD EWT XPOS"}
+
+
+def mrf_tagging(
+    folder: str | os.PathLike[str],
+    *,
+    datasets: Sequence[str] = DATASETS,
+    n_words: Sequence[int] = (1,),
+    l2: float = 1.0,
+    rare: int = 5,
+    max_iter: int = 60,
+    n_sentences: int | None = None,
+    say: Say = lambda _: None,
+) -> Table:
+    """Accuracy of all and of unseen words: HMM without and with suffix model, MRF tagger without and with dictionary.
+
+    Parameters
+    ----------
+    folder : path
+        Where ``conll2000`` and ``ud-en-ewt`` are.
+    datasets : sequence of str
+    n_words : sequence of int
+        Words that a tag of the MRF is tied to; one tagger for each.
+    l2, rare, max_iter
+        Of the MRF tagger.
+    n_sentences : int, optional
+        Only so many training sentences, for a quick look.
+    """
+    table = Table(
+        "Tagging accuracy in per cent, all words and words not seen in training (paper: WSJ 2-21/23, T=36)",
+        ["data", "model", "total", "unseen", "train s", "tag s"],
+        notes=[
+            "The paper's corpus is licensed; ours are public. Its HMM has 'simple rare word smoothing': ours without "
+            "suffix model has one symbol for unseen words, ours with suffix model is TnT's.",
+            f"MRF tagger: K=1, L2 {l2:g}, words seen at most {rare} times by affixes and shape, at most {max_iter} "
+            "iterations; with L=1 its likelihood is exact, with L>1 a lower bound is maximised.",
+        ],
+    )
+    for data in datasets:
+        train, test = _read(Path(folder) / data, n_sentences)
+        models: list[tuple[str, str, Any]] = [
+            ("hmm", "HMM, one unknown symbol", HMM(unknown="symbol")),
+            ("", "HMM, suffix model", HMM(unknown="suffix")),
+        ]
+        for L in n_words:
+            models.append(("mrf" if n_words[0] == L else "", f"MRF, L={L}", MRFTagger(1, L, l2=l2, rare=rare)))
+        for key, name, model in models:
+            say(f"{NAMES[data]}: {name}")
+            began = time.perf_counter()
+            if isinstance(model, MRFTagger):
+                _fit(model, train, max_iter)
+            else:
+                model.fit(*train)
+            seconds = time.perf_counter() - began
+            _add(table, data, name, key, model, test, seconds)
+            if isinstance(model, MRFTagger):
+                _add(table, data, f"{name}, dictionary", "", model.set_params(dictionary=True), test, seconds)
+    return table
+
+
+def _fit(model: MRFTagger, train: Split, max_iter: int) -> None:
+    """Train; that the iterations may end before the tolerance is reached is part of the experiment."""
+    import warnings
+
+    from trelliswork.errors import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.set_params(max_iter=max_iter).fit(*train)
+
+
+def _add(table: Table, data: str, name: str, key: str, model: Any, test: Split, seconds: float) -> None:
+    """One row, and its two figures."""
+    began = time.perf_counter()
+    report = evaluate_tagging(test[1], model.predict(test[0]), words=test[0], known_words=model.known_words())
+    total, unseen = 100 * report.accuracy, 100 * (report.unknown_accuracy or 0.0)
+    table.rows.append([NAMES[data], name, total, unseen, seconds, time.perf_counter() - began])
+    paper = PAPER.get(key, (None, None))
+    note = "another corpus than the paper's (WSJ)"
+    for what, theirs, ours in (("total", paper[0], total), ("unseen words", paper[1], unseen)):
+        table.figures.append(Figure(f"{NAMES[data]}, {name}: {what}", theirs, ours, "%", seconds, note))
+
+
+def _read(folder: Path, n_sentences: int | None) -> tuple[Split, Split]:
+    """Words and tags of the training and test part."""
+    if folder.name == "conll2000":
+        parts = [read_columns(folder / f"{part}.txt") for part in ("train", "test")]
+    else:
+        parts = [
+            read_conllu(folder / f"en_ewt-ud-{part}.conllu", columns=["form", "xpos"]) for part in ("train", "test")
+        ]
+    train, test = ((part.sentences(0), part.sentences(1)) for part in parts)
+    return (train[0][:n_sentences], train[1][:n_sentences]), test

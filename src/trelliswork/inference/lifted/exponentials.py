@@ -1,0 +1,107 @@
+"""exp of a table as a linear operator: its products with vectors, given and returned as logarithms."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trelliswork.inference.lifted import tiles
+from trelliswork.inference.lifted.tables import Table
+
+SMALL = 2048  # words up to which tables are kept in float64
+MEMORY = 2 << 30  # bytes of all kept tables together, beyond which tiles are computed again
+LEAST = 1e-290  # sums that underflow are taken from above, so that bounds stay bounds and logarithms finite
+Array = NDArray[np.float64]
+
+
+class ExpTable:
+    """The matrix exp(scale * theta), each row shifted so that its largest entry is 1.
+
+    Parameters
+    ----------
+    table : Table
+        theta.
+    scale : float
+    memory : int
+        Bytes that may be kept; a larger matrix is computed again, tile by tile, at each product.
+
+    Notes
+    -----
+    Building O(C^2 D), a product O(C^2). float64 up to 2,048 words, else float32 with sums over tiles in float64.
+    """
+
+    def __init__(self, table: Table, scale: float = 1.0, *, memory: int = MEMORY) -> None:
+        self.table, self.scale = table, scale
+        C = self.n_words = table.n_words
+        self.dtype = torch.float64 if C <= SMALL else torch.float32
+        size = 8 if C <= SMALL else 4
+        self.height = tiles.tile_rows(C, size)
+        self.ranges = tiles.row_ranges(C, C)
+        self.shift = np.zeros(C)
+        self.kept = torch.empty(C, C, dtype=self.dtype) if size * C * C <= memory else None
+
+        def fill(start: int, stop: int) -> None:
+            for a, b in self._tiles(start, stop):
+                scores = self._scores(a, b)
+                top = scores.amax(1, keepdim=True)
+                top = torch.where(torch.isfinite(top), top, torch.zeros_like(top))
+                self.shift[a:b] = top[:, 0].numpy()
+                if self.kept is not None:
+                    torch.exp(scores.sub_(top), out=self.kept[a:b])
+
+        tiles.run(fill, self.ranges)
+
+    def times(self, log_vector: Array) -> Array:
+        """log sum_y exp(scale theta(x, y) + v(y)), shape (C,)."""
+        top = float(log_vector.max())
+        vector = torch.from_numpy(np.exp(log_vector - top)).to(self.dtype)
+        found = np.empty(self.n_words)
+
+        def work(start: int, stop: int) -> None:
+            for a, b in self._tiles(start, stop):
+                found[a:b] = torch.mv(self._tile(a, b), vector).double().numpy()
+
+        tiles.run(work, self.ranges)
+        return np.log(np.maximum(found, LEAST)) + self.shift + top
+
+    def transposed(self, log_vector: Array) -> Array:
+        """log sum_x exp(u(x) + scale theta(x, y)), shape (C,)."""
+        shifted = log_vector + self.shift
+        top = float(shifted.max())
+        vector = torch.from_numpy(np.exp(shifted - top)).to(self.dtype)
+        found = np.zeros((len(self.ranges), self.n_words))
+        number = {start: n for n, (start, _) in enumerate(self.ranges)}
+
+        def work(start: int, stop: int) -> None:
+            for a, b in self._tiles(start, stop):
+                found[number[start]] += torch.mv(self._tile(a, b).T, vector[a:b]).double().numpy()
+
+        tiles.run(work, self.ranges)
+        return np.log(np.maximum(found.sum(0), LEAST)) + top
+
+    def mean_score(self, log_left: Array, log_right: Array) -> float:
+        """sum_xy exp(u(x) + scale theta(x, y) + v(y)) scale theta(x, y): <mu, scale theta> of an edge's table mu."""
+        left, right = log_left + self.shift, float(log_right.max())
+        column = torch.from_numpy(np.exp(log_right - right)).to(self.dtype)
+        found = np.zeros(self.n_words)
+
+        def work(start: int, stop: int) -> None:
+            for a, b in self._tiles(start, stop):
+                tile = self._tile(a, b)
+                rows = torch.mv(torch.xlogy(tile, tile), column).double().numpy()
+                found[a:b] = rows + self.shift[a:b] * torch.mv(tile, column).double().numpy()
+
+        tiles.run(work, self.ranges)
+        top = float(left.max())
+        return float(np.exp(left - top) @ found) * float(np.exp(top + right))
+
+    def _tiles(self, start: int, stop: int) -> list[tuple[int, int]]:
+        return [(a, min(a + self.height, stop)) for a in range(start, stop, self.height)]
+
+    def _scores(self, a: int, b: int) -> torch.Tensor:
+        return self.table.rows(slice(a, b)).to(self.dtype) * self.scale
+
+    def _tile(self, a: int, b: int) -> torch.Tensor:
+        if self.kept is not None:
+            return self.kept[a:b]
+        shift = torch.from_numpy(self.shift[a:b, None]).to(self.dtype)
+        return self._scores(a, b).sub_(shift).exp_()

@@ -1,0 +1,177 @@
+r"""Sentences of a given length between K pads: scores, and log partition functions exactly or from above.
+
+.. math:: s(t) = \sum_i \theta^0(t_i) + \sum_l \sum_i \theta^l(x_i, x_{i+l})
+
+over the M words and the pairs with at least one word in the padded sentence x; pads and pairs of pads, constant for a
+given length, are left out. A chain cover (``reference`` (4)) bounds :math:`\log Z_M` too: with pads in their places,
+words at distance l fall into l chains that begin and end in a pad, whose sums need O(M C^2) time and no Perron root.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trelliswork.inference.lifted import tiles
+from trelliswork.inference.lifted.exponentials import MEMORY, ExpTable
+from trelliswork.inference.lifted.reference import logsumexp
+from trelliswork.inference.lifted.tables import Table
+
+Array = NDArray[np.float64]
+Ids = NDArray[np.int64]
+PAD = 0
+
+
+def score_parts(log_unary: Array, tables: "Sequence[Table]", sentences: Sequence[Any]) -> Array:
+    """s(t) of each sentence, its unary part first and then each distance's, shape (n, K + 1)."""
+    K = len(tables)
+    found = np.zeros((len(sentences), K + 1))
+    if not len(sentences):
+        return found
+    rows = np.repeat(np.arange(len(sentences)), [len(s) + 2 * K for s in sentences])
+    padded = np.concatenate([np.concatenate([np.zeros(K, np.int64), s, np.zeros(K, np.int64)]) for s in sentences])
+    padded = padded.astype(np.int64)
+    words = padded != PAD
+    found[:, 0] = np.bincount(rows[words], log_unary[padded[words]], len(sentences))
+    for distance, table in enumerate(tables, start=1):
+        left, right, row = padded[:-distance], padded[distance:], rows[:-distance]
+        counted = (row == rows[distance:]) & (words[:-distance] | words[distance:])
+        scores = table.pairs(left[counted], right[counted])
+        found[:, distance] = np.bincount(row[counted], scores, len(sentences))
+    return found
+
+
+def chain_log_z(log_unary: Array, table: "Table", max_length: int, *, memory: int = MEMORY) -> Array:
+    """log Z of chains of 0, 1, ..., ``max_length`` words between two pads, shape (max_length + 1,)."""
+    found = np.zeros(max_length + 1)
+    if max_length == 0:
+        return found
+    ends = _column(table, PAD)
+    exp = ExpTable(table, memory=memory)
+    unary = without_pad(log_unary)
+    log_alpha = unary + table.rows(np.array([PAD]))[0].double().numpy()
+    for n in range(1, max_length + 1):
+        if n > 1:
+            log_alpha = unary + exp.transposed(log_alpha)
+        found[n] = logsumexp(log_alpha + ends)
+    return found
+
+
+def cover_log_z(
+    weights: Array, unaries: Array, tables: "Sequence[Table]", max_length: int, *, memory: int = MEMORY
+) -> Array:
+    """An upper bound of log Z_M for M = 0, ..., ``max_length``; exact if K = 1 and its weight is 1.
+
+    Parameters
+    ----------
+    weights : ndarray (K,)
+        rho of the distances; single words have the rest.
+    unaries : ndarray (K + 1, C)
+        a of the parts of the cover, single words first; the weighted sum is theta^0.
+    tables : K tables
+        theta^l.
+    """
+    lengths = np.arange(max_length + 1)
+    found = (1 - weights.sum()) * lengths * float(logsumexp(without_pad(unaries[0])))
+    for distance, (rho, a, table) in enumerate(zip(weights, unaries[1:], tables, strict=True), start=1):
+        longest = -(-max_length // distance)
+        chains = chain_log_z(a, table.scaled(1 / rho), longest, memory=memory)
+        for first in range(distance):
+            found += rho * chains[(lengths - first + distance - 1).clip(0) // distance]
+    return found
+
+
+class ChainSampler:
+    """Exact samples of chains of up to ``max_length`` words between two pads.
+
+    Time O(max_length C^2) once, then O(C) a word (times the rank of the table).
+    """
+
+    def __init__(self, log_unary: Array, table: "Table", max_length: int) -> None:
+        self.table, self.unary = table, without_pad(log_unary)
+        exp = ExpTable(table) if max_length > 1 else None
+        self.to_come = [
+            _column(table, PAD)
+        ]  # log weight of all that follows a word, if it is the last, last but one...
+        for _ in range(max_length - 1):
+            assert exp is not None
+            self.to_come.append(exp.times(self.unary + self.to_come[-1]))
+
+    def log_z(self, length: int) -> float:
+        """log Z of chains of so many words."""
+        first = self.table.rows(np.array([PAD]))[0].double().numpy()
+        return float(logsumexp(first + self.unary + self.to_come[length - 1]))
+
+    def draw(self, uniforms: Array) -> Ids:
+        """Words (n, length) from random numbers between 0 and 1 of that shape."""
+        n, length = uniforms.shape
+        words = np.zeros((n, length), np.int64)
+        before = np.full(n, PAD)
+        for i in range(length):
+            ahead = torch.from_numpy(self.unary + self.to_come[length - 1 - i])
+            before = words[:, i] = draw(self.table.rows(before), ahead, uniforms[:, i])
+        return words
+
+
+def draw(scores: torch.Tensor, log_unary: torch.Tensor, uniforms: Array) -> Ids:
+    """One word for each row of scores (n, C), in proportion to exp(scores + log_unary)."""
+    scores = scores + log_unary.to(scores.dtype)
+    scores = torch.exp(scores - scores.amax(1, keepdim=True))
+    sums = scores.double().cumsum(1)
+    levels = torch.from_numpy(np.ascontiguousarray(uniforms))[:, None] * sums[:, -1:]
+    found = torch.searchsorted(sums, levels, right=True)[:, 0]
+    return found.clamp_(max=scores.shape[1] - 1).numpy()
+
+
+def gibbs_sweep(
+    log_unary: Array, tables: "Sequence[Table]", words: Ids, uniforms: Array, multipliers: Array | None = None
+) -> None:
+    """Draw every word anew given its K neighbours on both sides, from left to right, in place.
+
+    Parameters
+    ----------
+    words : ndarray (n, M)
+        n sentences of one length.
+    uniforms : ndarray (n, M)
+    multipliers : ndarray (K,), optional
+        Of the tables.
+    """
+    K, (n, M) = len(tables), words.shape
+    unary = torch.from_numpy(without_pad(log_unary))
+    padded = np.zeros((n, M + 2 * K), np.int64)
+    padded[:, K : K + M] = words
+    factors = np.ones(K) if multipliers is None else multipliers
+
+    def work(start: int, stop: int) -> None:
+        rows = padded[start:stop]
+        for i in range(K, K + M):
+            rows[:, i] = draw(blanket(tables, rows, i, factors), unary, uniforms[start:stop, i - K])
+
+    size = max(8, -(-n // 16))
+    tiles.run(work, [(a, min(a + size, n)) for a in range(0, n, size)])
+    words[:] = padded[:, K : K + M]
+
+
+def blanket(tables: "Sequence[Table]", rows: Ids, i: int, factors: Array | None = None) -> torch.Tensor:
+    """Scores (n, C) of every word at place i given the others, without its unary."""
+    total: torch.Tensor | None = None
+    for distance, table in enumerate(tables, start=1):
+        both = table.rows(rows[:, i - distance]) + table.columns(rows[:, i + distance])
+        if factors is not None:
+            both = both * float(factors[distance - 1])
+        total = both if total is None else total + both
+    assert total is not None
+    return total
+
+
+def without_pad(log_unary: Array) -> Array:
+    """The unary of words, where pads are impossible."""
+    found = np.array(log_unary, np.float64)
+    found[PAD] = -np.inf
+    return found
+
+
+def _column(table: "Table", word: int) -> Array:
+    return table.columns(np.array([word]))[0].double().numpy()

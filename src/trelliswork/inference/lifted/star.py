@@ -1,0 +1,145 @@
+"""The star cover: bound of the log partition function for any delta, and three ways to a tight one (``reference``)."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.lifted.exponentials import MEMORY, ExpTable
+from trelliswork.inference.lifted.reference import logsumexp
+from trelliswork.inference.lifted.tables import Table, check_tables
+
+Array = NDArray[np.float64]
+Method = Literal["fast", "sub-gradient"]
+
+
+@dataclass(frozen=True)
+class StarBound:
+    """An upper bound of A / N.
+
+    Attributes
+    ----------
+    value : float
+        In nats a position.
+    delta : ndarray (K, C)
+    log_margins : ndarray (K + 1, C)
+        Of the star's nodes, the centre first; equal at the tightest delta.
+    n_passes : int
+        Passes of belief propagation.
+    residual : float
+        Sum over the leaves of the differences between their margins and the centre's.
+    converged : bool
+    history : list of float
+        The bound after each pass.
+    kind : "upper"
+    bound : "star"
+    """
+
+    value: float
+    delta: Array
+    log_margins: Array
+    n_passes: int
+    residual: float
+    converged: bool
+    history: list[float]
+    kind: str = "upper"
+    bound: str = "star"
+
+
+class Star:
+    """The star of a model, its exponentials computed once.
+
+    Parameters
+    ----------
+    log_unary : ndarray (C,)
+    tables : K tables
+    memory : int
+        Bytes for the exponentials, all distances together; see ``ExpTable``.
+
+    Notes
+    -----
+    A pass costs O(K C^2): two products of each table with a vector.
+    """
+
+    def __init__(self, log_unary: Array, tables: "list[Table]", *, memory: int = MEMORY) -> None:
+        self.K, self.n_words = check_tables(log_unary, tables)
+        self.log_unary = log_unary
+        self.exps = [ExpTable(table, self.K + 1, memory=memory // self.K) for table in tables]
+
+    def messages(self, delta: Array) -> tuple[float, Array, Array]:
+        """log Z of the star, the centre's log margin (C,) and the leaves' log messages (K, C)."""
+        log_messages = np.array([e.times(self.log_unary + d) for e, d in zip(self.exps, delta, strict=True)])
+        log_centre = self.log_unary - delta.sum(0) + log_messages.sum(0)
+        log_z = float(logsumexp(log_centre))
+        return log_z, log_centre - log_z, log_messages
+
+    def belief_propagation(self, delta: Array) -> tuple[float, Array]:
+        """log Z of the star and log margins (K + 1, C), in one pass."""
+        log_z, log_centre, log_messages = self.messages(delta)
+        leaves = [
+            self.log_unary + d + e.transposed(log_centre - m)
+            for e, d, m in zip(self.exps, delta, log_messages, strict=True)
+        ]
+        return log_z, np.vstack([log_centre[None], *(leaf[None] for leaf in leaves)])
+
+    def tighten(
+        self,
+        delta: Array | None = None,
+        *,
+        method: Method = "fast",
+        tol: float = 1e-6,
+        max_passes: int = 200,
+        rate: float = 100.0,
+    ) -> StarBound:
+        """Look for the tightest delta.
+
+        Parameters
+        ----------
+        delta : ndarray (K, C), optional
+            Where to begin; 0 by default. Left unchanged.
+        method : "fast" or "sub-gradient"
+            The update (3) of ``reference``, or the paper's algorithm 1.
+        tol : float
+            Stop when the residual is below. The bound holds at any delta.
+        max_passes : int
+        rate : float
+            Of the sub-gradient: halved whenever the bound rises.
+        """
+        if method not in ("fast", "sub-gradient"):
+            raise ValueRangeError(f"method must be 'fast' or 'sub-gradient', got {method!r}.")
+        delta = np.zeros((self.K, self.n_words)) if delta is None else np.array(delta, np.float64)
+        if delta.shape != (self.K, self.n_words):
+            raise ShapeError(f"delta must have shape (K, C) = {(self.K, self.n_words)}, got {delta.shape}.")
+        history: list[float] = []
+        best: tuple[float, Array, Array, float] | None = None
+        converged = False
+        for _ in range(max(1, max_passes)):
+            log_z, log_margins = self.belief_propagation(delta)
+            margins = np.exp(log_margins)
+            slope = margins[1:] - margins[0]
+            residual = float(np.abs(slope).sum())
+            value = log_z / (self.K + 1)
+            if history and value > history[-1]:
+                rate /= 2
+            history.append(value)
+            if best is None or value < best[0]:
+                best = value, delta, log_margins, residual
+            if residual < tol:
+                converged = True
+                break
+            if method == "fast":
+                # A word that underflowed in one margin stays where it is.
+                both = np.isfinite(log_margins[1:]) & np.isfinite(log_margins[0])
+                step = np.where(both, np.where(both, log_margins[0], 0) - np.where(both, log_margins[1:], 0), 0)
+                delta = delta + step / (self.K + 2)
+            else:
+                delta = delta - rate * slope
+        assert best is not None
+        return StarBound(best[0], best[1], best[2], len(history), best[3], converged, history)
+
+
+def star_bound(log_unary: Array, tables: "list[Table]", **options: object) -> StarBound:
+    """``Star(log_unary, tables).tighten(**options)``: the tightest star bound of A / N."""
+    return Star(log_unary, tables).tighten(**options)  # type: ignore[arg-type]

@@ -1,0 +1,115 @@
+"""Counting keys by sorting: runs in memory, merged when they are of like size, spilled to disk beyond a limit."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.learning.moment_kernels import merge_runs
+
+Run = tuple[NDArray[np.int64], NDArray[np.int64]]  # rising keys, counts
+_SLICE = 1 << 22  # keys of the longest run on disk that are merged at a time
+_EMPTY: Run = (np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def merged(a: Run, b: Run) -> Run:
+    """Merge two runs; counts of equal keys are added."""
+    if not len(a[0]):
+        return b
+    if not len(b[0]):
+        return a
+    keys, counts = np.empty(len(a[0]) + len(b[0]), np.int64), np.empty(len(a[0]) + len(b[0]), np.int64)
+    n = merge_runs(*a, *b, keys, counts)
+    return keys[:n].copy(), counts[:n].copy()
+
+
+def merged_all(runs: Iterable[Run]) -> Run:
+    """Merge many runs, two by two."""
+    todo = list(runs) or [_EMPTY]
+    while len(todo) > 1:
+        pairs = [merged(todo[k], todo[k + 1]) for k in range(0, len(todo) - 1, 2)]
+        todo = pairs + todo[2 * len(pairs) :]
+    return todo[0]
+
+
+class Runs:
+    """The runs of one kind of keys.
+
+    A new run is merged with the last one as long as that is not longer: a key is moved O(log(blocks)) times. Counts are
+    whole numbers, so that the order of merging, and spilling, changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.held: list[Run] = []
+        self.spilled: list[tuple[Path, Path]] = []
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the runs held."""
+        return sum(16 * len(keys) for keys, _ in self.held)
+
+    def add(self, run: Run) -> None:
+        """Take a run in."""
+        while self.held and len(self.held[-1][0]) <= 2 * len(run[0]):
+            run = merged(self.held.pop(), run)
+        self.held.append(run)
+
+    def spill(self, folder: Path) -> None:
+        """Write what is held to two files of a folder."""
+        keys, counts = merged_all(self.held)
+        names = tempfile.mkdtemp(dir=folder)
+        paths = Path(names) / "keys", Path(names) / "counts"
+        keys.tofile(paths[0])
+        counts.tofile(paths[1])
+        self.spilled.append(paths)
+        self.held = []
+
+    def collect(self) -> Run:
+        """All keys in one run; files are read slice by slice."""
+        held = merged_all(self.held)
+        self.held = []
+        if not self.spilled:
+            return held
+        runs = [held, *(tuple(np.memmap(path, np.int64, "r") for path in paths) for paths in self.spilled)]
+        longest = max((keys for keys, _ in runs), key=len)
+        edges = [longest[k] for k in range(_SLICE, len(longest), _SLICE)]
+        cuts = [[0, *np.searchsorted(keys, edges).tolist(), len(keys)] for keys, _ in runs]
+        parts = []
+        for k in range(len(edges) + 1):
+            pieces = [
+                (np.array(keys[cut[k] : cut[k + 1]]), np.array(counts[cut[k] : cut[k + 1]]))
+                for (keys, counts), cut in zip(runs, cuts, strict=True)
+            ]
+            parts.append(merged_all(pieces))
+        return np.concatenate([keys for keys, _ in parts]), np.concatenate([counts for _, counts in parts])
+
+
+class RunStore:
+    """One ``Runs`` for each distance, and the folder they spill to; a context manager."""
+
+    def __init__(self, n_kinds: int, limit: int) -> None:
+        self.kinds = [Runs() for _ in range(n_kinds)]
+        self.limit = limit
+        self.folder: Path | None = None
+
+    def __enter__(self) -> RunStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def spill_if_full(self) -> None:
+        """Write all runs to disk when they need more memory than the limit."""
+        if sum(runs.n_bytes for runs in self.kinds) <= self.limit:
+            return
+        if self.folder is None:
+            self.folder = Path(tempfile.mkdtemp(prefix="trelliswork-moments."))
+        for runs in self.kinds:
+            if runs.held:
+                runs.spill(self.folder)

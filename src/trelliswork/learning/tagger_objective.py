@@ -1,0 +1,200 @@
+"""The objective of the field tagger: the likelihood of its moments under the lifted bound, by weights of features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from trelliswork.learning.tagger_bound import Cover, cover_bound
+
+Floats = NDArray[np.float64]
+
+
+def offsets_of(n_words: int) -> list[int]:
+    """Offsets of the words nearest to a tag, the nearest first: 0, -1, 1, -2, 2, ..."""
+    return [(k + 1) // 2 * (-1 if k % 2 else 1) for k in range(n_words)]
+
+
+@dataclass
+class TaggerMoments:
+    """Counts of a tagged corpus in a circle, pads between sentences.
+
+    Attributes
+    ----------
+    tag_pairs : ndarray (K, T, T)
+        ``[l - 1, t, u]``: how often tag u stands l positions after t. The last tag is the pad.
+    tag_words : tuple of L csr_matrix (T, C)
+        How often word w stands at the m-th offset from tag t. Word 0 is the pad.
+    n_positions : int
+        N.
+    """
+
+    tag_pairs: Floats
+    tag_words: tuple[csr_matrix, ...]
+    n_positions: int
+
+
+def tagger_moments(
+    words: NDArray[np.int64], tags: NDArray[np.int64], ends: NDArray[np.int64], K: int, L: int, T: int, C: int
+) -> TaggerMoments:
+    """Count a corpus: ids of all tokens, sentence n being ``ends[n]`` to ``ends[n + 1]``; T and C with the pads.
+
+    As many pads stand between sentences as distances and offsets reach, so that no pair joins two sentences.
+    """
+    offsets = offsets_of(L)
+    pads = max(K, max(abs(m) for m in offsets))
+    n_sentences = len(ends) - 1
+    N = len(words) + pads * n_sentences
+    place = np.arange(len(words)) + pads * (np.repeat(np.arange(n_sentences), np.diff(ends)) + 1)
+    all_words, all_tags = np.zeros(N, np.int64), np.full(N, T - 1)
+    all_words[place], all_tags[place] = words, tags
+    pairs = np.empty((K, T, T))
+    for k in range(1, K + 1):
+        pairs[k - 1] = np.bincount(all_tags * T + np.roll(all_tags, -k), minlength=T * T).reshape(T, T)
+    ones = np.ones(N)
+    found = tuple(csr_matrix((ones, (all_tags, np.roll(all_words, -m))), (T, C)) for m in offsets)
+    return TaggerMoments(pairs, found, N)
+
+
+@dataclass
+class TaggerLayout:
+    """How the numbers lie in one vector: V (K, T, T), U of each offset (features, T), c (C,), the cover if need be."""
+
+    K: int
+    T: int
+    C: int
+    n_features: list[int]  # at each offset
+
+    @property
+    def n_weights(self) -> int:
+        """Weights of features: what the penalty sees."""
+        return self.K * self.T * self.T + sum(self.n_features) * self.T
+
+    @property
+    def size(self) -> int:
+        """All numbers."""
+        parts = self.K * len(self.n_features)
+        return self.n_weights + self.C + (parts * (1 + self.T + self.C) if parts > 1 else 0)
+
+    def weights(self, x: Floats) -> tuple[Floats, list[Floats]]:
+        """V (K, T, T) and U (features, T) of each offset, as views."""
+        at = self.K * self.T * self.T
+        found = []
+        for n in self.n_features:
+            found.append(x[at : at + n * self.T].reshape(n, self.T))
+            at += n * self.T
+        return x[: self.K * self.T * self.T].reshape(self.K, self.T, self.T), found
+
+    def unary(self, x: Floats) -> Floats:
+        """c (C,), as a view."""
+        return x[self.n_weights : self.n_weights + self.C]
+
+    def cover(self, x: Floats) -> Cover:
+        """The cover, as views; the one part that there is if K = L = 1."""
+        K, L, T, C = self.K, len(self.n_features), self.T, self.C
+        if K * L == 1:
+            return Cover.even(1, 1, T, C)
+        rest = x[self.n_weights + C :]
+        a, b = K * L, K * L * (1 + T)
+        return Cover(rest[:a].reshape(K, L), rest[a:b].reshape(K, L, T), rest[b:].reshape(K, L, C))
+
+
+class TaggerObjective:
+    r"""Minus the lower bound on the log-likelihood of a corpus, and an L2 penalty.
+
+    .. math:: f = N \Big(B(\phi, \psi) - \langle\hat\mu, (\phi, \psi)\rangle\Big) + \frac{c}{2} \lVert (U, V) \rVert^2
+
+    B is the bound of ``tagger_bound``, :math:`\hat\mu` the moments over N. Jointly minimised over features' weights and
+    the cover. The time of a call depends on the numbers of types, tags and features, not on the size of the corpus.
+
+    Parameters
+    ----------
+    moments : TaggerMoments
+    features : list of L csr_matrix (C, F_m)
+        The features of each word at each offset.
+    l2 : float
+        c.
+    """
+
+    def __init__(self, moments: TaggerMoments, features: list[csr_matrix], *, l2: float) -> None:
+        K, T = moments.tag_pairs.shape[:2]
+        self.moments, self.features, self.l2 = moments, features, l2
+        self.layout = TaggerLayout(K, T, features[0].shape[0], [table.shape[1] for table in features])
+        self._transposed = [csr_matrix(table.T) for table in features]
+        self._words = np.asarray(moments.tag_words[0].sum(axis=0)).ravel()
+        # Observed features by tag: (F_m, T).
+        self._observed = [(t @ n.T).toarray() for t, n in zip(self._transposed, moments.tag_words, strict=True)]
+
+    def start(self, lead: NDArray[np.int64]) -> Floats:
+        """Where to begin: p(tag | tag before) and p(word) as an HMM would count them, and how far words favour tags.
+
+        Parameters
+        ----------
+        lead : ndarray of int
+            Features at the first offset of which each word has one: that it is this word, or that it is rare. They
+            begin with log p(feature | tag) / p(feature), smoothed; others with 0.
+        """
+        x = np.zeros(self.layout.size)
+        V, U = self.layout.weights(x)
+        n_tags = self.moments.tag_pairs[0].sum(axis=1)
+        V[0] = np.log((self.moments.tag_pairs[0] + 0.1) / (n_tags[:, None] + 0.1 * len(n_tags)))
+        self.layout.unary(x)[:] = np.log(self._words / self._words.sum())
+        seen = self._observed[0][lead]
+        expected = seen.sum(axis=1, keepdims=True) * n_tags / n_tags.sum()
+        U[0][lead] = np.log((seen + 1.0) / (expected + 1.0))
+        return x
+
+    def scales(self) -> Floats:
+        """One over the root of about the second derivative by each number: steps in these units suit them all.
+
+        Counts range from one to a hundred thousand; without, rare features would learn a hundred times slower.
+        """
+        layout, N = self.layout, self.moments.n_positions
+        curvature = np.zeros(layout.size)
+        V, U = layout.weights(curvature)
+        tags = self.moments.tag_pairs[0].sum(axis=1)
+        V += (self.moments.tag_pairs + tags[:, None] * tags / N) / 2
+        for u, seen in zip(U, self._observed, strict=True):
+            u += (seen + seen.sum(axis=1, keepdims=True) * tags / N) / 2
+        curvature[: layout.n_weights] += self.l2
+        layout.unary(curvature)[:] = self._words
+        if layout.K * len(U) > 1:
+            cover = layout.cover(curvature)
+            rho = cover.log_weights.size
+            cover.log_weights += N / rho
+            cover.tags += tags / rho
+            cover.words += self._words / rho
+        return 1 / np.sqrt(curvature + 0.1)
+
+    def potentials(self, x: Floats) -> tuple[Floats, Floats]:
+        """phi (K, T, T) and psi (L, T, C)."""
+        V, U = self.layout.weights(x)
+        psi = np.stack([(table @ u).T for table, u in zip(self.features, U, strict=True)])
+        return V, np.ascontiguousarray(psi)
+
+    def __call__(self, x: Floats) -> tuple[float, Floats]:
+        """Value and gradient."""
+        layout, N = self.layout, self.moments.n_positions
+        phi, psi = self.potentials(x)
+        bound = cover_bound(phi, psi, layout.unary(x), layout.cover(x))
+        V, U = layout.weights(x)
+        fit = (self.moments.tag_pairs * V).sum() + self._words @ layout.unary(x)
+        fit += sum((seen * u).sum() for seen, u in zip(self._observed, U, strict=True))
+        gradient = np.zeros(layout.size)
+        dV, dU = layout.weights(gradient)
+        dV += N * bound.tag_pairs - self.moments.tag_pairs
+        for m, (slope, seen) in enumerate(zip(dU, self._observed, strict=True)):
+            slope += N * (self._transposed[m] @ bound.tag_words[m].T) - seen
+        layout.unary(gradient)[:] = N * bound.words - self._words
+        if layout.K * len(U) > 1:
+            cover, by_cover = layout.cover(gradient), bound.cover
+            cover.log_weights += N * by_cover.log_weights
+            cover.tags += N * by_cover.tags
+            cover.words += N * by_cover.words
+        n = layout.n_weights
+        gradient[:n] += self.l2 * x[:n]
+        value = N * bound.value - fit + 0.5 * self.l2 * float(x[:n] @ x[:n])
+        return float(value), gradient

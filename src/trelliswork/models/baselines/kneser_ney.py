@@ -1,0 +1,185 @@
+r"""N-gram language models with interpolated, modified Kneser-Ney smoothing (Chen and Goodman, 1999, section 4.1).
+
+.. math::
+   p_m(w \mid h) = \frac{c(hw) - D_m(c(hw))}{c(h\,\cdot)} + \gamma_m(h)\, p_{m-1}(w \mid h'), \qquad
+   \gamma_m(h) = \frac{D_1 N_1(h) + D_2 N_2(h) + D_{3+} N_{3+}(h)}{c(h\,\cdot)}
+
+h' is h without its first word, :math:`N_j(h)` the number of words seen j times after h. Below the highest order c
+counts different words before the n-gram instead of how often it occurs; :math:`p_0` is uniform. The discounts of each
+order come from the numbers :math:`n_j` of n-grams with count j: :math:`Y = n_1 / (n_1 + 2 n_2)`,
+:math:`D_j = j - (j + 1) Y n_{j+1} / n_j`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import DataError
+from trelliswork.inference.checks import check_count
+from trelliswork.learning.moment_files import Source
+from trelliswork.learning.moment_text import Callback, open_vocabulary, unknown_word
+from trelliswork.models.base import Arrays
+from trelliswork.models.baselines.base import LeftToRight, Tokens, read_stream, with_boundaries
+from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, positions_in_sentence
+
+_FALLBACK = (0.5, 1.0, 1.5)  # discounts of texts so small that counts of counts are missing
+
+
+def discounts(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """D by count, 0 to 3 and more (4,); ``D[0]`` is 0."""
+    n1, n2, n3, n4 = (float((counts == j).sum()) for j in range(1, 5))
+    found = list(_FALLBACK)
+    if min(n1, n2) > 0:
+        y = n1 / (n1 + 2 * n2)
+        for j, (n, more) in enumerate(((n1, n2), (n2, n3), (n3, n4))):
+            estimate = j + 1 - (j + 2) * y * more / n if n > 0 and more > 0 else 0.0
+            if estimate > 0:  # nothing taken off would leave nothing for new words
+                found[j] = estimate
+    return np.array([0.0, *found])
+
+
+@dataclass
+class _Order:
+    """What is asked of one order: the discounted share of each n-gram, the rest's share of each context."""
+
+    table: NgramTable
+    share: NDArray[np.float64]  # (n,) (c - D(c)) / c(h .)
+    rest: NDArray[np.float64]  # (contexts,) gamma(h); 1 where the context was never seen
+
+    @classmethod
+    def of(cls, table: NgramTable, n_contexts: int, C: int) -> _Order:
+        prefix = table.keys // C
+        D = discounts(table.counts)[np.minimum(table.counts, 3)]
+        total = np.bincount(prefix, weights=table.counts, minlength=n_contexts)
+        lost = np.bincount(prefix, weights=D, minlength=n_contexts)
+        rest = np.divide(lost, total, out=np.ones(n_contexts), where=total > 0)
+        return cls(table, (table.counts - D) / total[prefix], rest)
+
+
+class KneserNey(LeftToRight):
+    """An n-gram language model with interpolated modified Kneser-Ney smoothing.
+
+    Parameters
+    ----------
+    order : int
+        5: a word depends on the four before it.
+    min_count, max_words : int
+        Rarer words, and all but the so many most frequent ones, are the unknown word ``<unk>``.
+
+    Attributes
+    ----------
+    vocabulary_ : Vocabulary
+        Id 0, ``<S>``, is the begin of a sentence as a context and its end as an event.
+
+    Notes
+    -----
+    Learning O(n order log n) for n tokens, scoring O(order log n) a token, memory O(n order).
+
+    Examples
+    --------
+    >>> model = KneserNey(2).fit([["a", "b"], ["a", "b"], ["b"]])
+    >>> model.predict_next(["a"], 1)[0][0]
+    'b'
+    >>> round(float(model.next_distribution(["a"]).sum()), 6)
+    1.0
+    """
+
+    kind: ClassVar[str] = "kneser-ney"
+
+    def __init__(self, order: int = 5, *, min_count: int = 1, max_words: int | None = None) -> None:
+        self.order = order
+        self.min_count = min_count
+        self.max_words = max_words
+
+    def fit(self, X: Source, y: object = None, *, callback: Callback | None = None) -> Self:
+        """Count the n-grams of a text.
+
+        Parameters
+        ----------
+        X : path, list of paths, Corpus or list of sentences
+            Text files (plain or gzip, one sentence a line), directories of them, or lists of words.
+        callback : callable, optional
+            Told how far reading is, a ``CountStep``.
+        """
+        check_count("order", self.order)
+        vocabulary, ids = read_stream(X, min_count=self.min_count, max_words=self.max_words, callback=callback)
+        tables = count_ngrams(*with_boundaries(ids), self.order, len(vocabulary))
+        self._set(tables, len(vocabulary))
+        self.vocabulary_ = vocabulary
+        return self
+
+    def n_ngrams(self) -> list[int]:
+        """Number of n-grams of each order, from 1 on."""
+        self._check_fitted()
+        return [int((order.table.counts > 0).sum()) for order in self._orders]
+
+    def _set(self, tables: list[NgramTable], C: int) -> None:
+        sizes = [1, *(len(table.keys) for table in tables)]
+        self._orders = [_Order.of(table, n, C) for table, n in zip(tables, sizes, strict=False)]
+
+    def _log_p(self, flat: Tokens, offsets: Tokens) -> NDArray[np.float64]:
+        C = len(self.vocabulary_)
+        depth = positions_in_sentence(len(flat), offsets)
+        lowest = self._orders[0]
+        p = lowest.share[flat] + lowest.rest[0] / C
+        ids = np.where(depth == 0, 0, flat)  # of the context that ends at each token; <S> is known in any case
+        for m, order in enumerate(self._orders[1:], start=2):
+            context = np.concatenate([[-1], ids[:-1]])
+            context[depth < m - 1] = -1
+            at = order.table.find(context, flat, C)
+            known = context >= 0
+            p[known] *= order.rest[context[known]]
+            p[at >= 0] += order.share[at[at >= 0]]
+            ids = at
+        with np.errstate(divide="ignore"):
+            return np.log(p)
+
+    def _next(self, context: Tokens) -> NDArray[np.float64]:
+        C = len(self.vocabulary_)
+        p = self._orders[0].share + self._orders[0].rest[0] / C
+        for m, order in enumerate(self._orders[1:], start=2):
+            prefix = self._context(context[-(m - 1) :]) if len(context) >= m - 1 else -1
+            if prefix < 0:
+                break
+            a, b = np.searchsorted(order.table.keys, [prefix * C, (prefix + 1) * C])
+            p = p * order.rest[prefix]
+            p[order.table.keys[a:b] - prefix * C] += order.share[a:b]
+        return p
+
+    def _context(self, words: Tokens) -> int:
+        """Index of some words in the table of their order, -1 if it is not there."""
+        at = words[:1]
+        for order, word in zip(self._orders[1:], words[1:], strict=False):
+            at = order.table.find(at, word[None], len(self.vocabulary_))
+        return int(at[0])
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        plain = {
+            "parameters": self.get_params(),
+            "words": self.vocabulary_.items,
+            "unknown": unknown_word(self.vocabulary_),
+            "input": getattr(self, "input_", {}),
+        }
+        arrays: Arrays = {}
+        for m, order in enumerate(self._orders, start=1):
+            arrays |= {f"{m}.keys": order.table.keys, f"{m}.counts": order.table.counts}
+        return plain, arrays
+
+    @classmethod
+    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
+        self = cls(**plain["parameters"])
+        vocabulary = open_vocabulary(plain["words"], plain["unknown"])
+        C = len(vocabulary)
+        tables = [NgramTable(arrays[f"{m}.keys"], arrays[f"{m}.counts"]) for m in range(1, self.order + 1)]
+        for m, table in enumerate(tables):
+            n_contexts = 1 if m == 0 else len(tables[m - 1].keys)
+            fits = table.keys.shape == table.counts.shape and (table.keys[1:] > table.keys[:-1]).all()
+            if not fits or table.keys[-1] >= n_contexts * C or table.counts.min() < 0:
+                raise DataError(f"the table of order {m + 1} is damaged: train again.")
+        self._set(tables, C)
+        self.vocabulary_, self.input_ = vocabulary, plain["input"]
+        return self

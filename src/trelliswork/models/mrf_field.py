@@ -1,0 +1,148 @@
+"""A learned Markov random field over words: its scores, a cover that bounds it, the lengths of its sentences."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from trelliswork.errors import DataError
+from trelliswork.inference.lifted import LowRankTable, SparseTable, Table, exact
+from trelliswork.inference.lifted.exponentials import SMALL
+from trelliswork.inference.lifted.sentences import cover_log_z, score_parts
+from trelliswork.learning.mrf_objective import Frequencies
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class MRFField:
+    """What was learned.
+
+    Attributes
+    ----------
+    form : "UW", "URW" or "full"
+    log_unary : ndarray (C,)
+        theta^0.
+    factors : dict of arrays
+        ``left`` U (C, D), ``right`` W (K, C, D) and, for "URW", ``middle`` R (K, D, D) with W (C, D); for "full" the
+        rows, columns and values of each distance's sparse table.
+    weights : ndarray (K,)
+        rho of the cover that bounds the field, and
+    unaries : ndarray (K + 1, C)
+        its unaries, single words first; their weighted sum is theta^0.
+    log_z_bound : float
+        What the cover gives: an upper bound of A / N.
+    lengths : ndarray of int64
+        ``lengths[m]`` training sentences had m words.
+    """
+
+    form: str
+    log_unary: Array
+    factors: dict[str, NDArray[Any]]
+    weights: Array
+    unaries: Array
+    log_z_bound: float
+    lengths: NDArray[np.int64]
+
+    @property
+    def K(self) -> int:  # noqa: N802
+        """The number of distances."""
+        return len(self.weights)
+
+    @property
+    def n_words(self) -> int:
+        """C, the pad included."""
+        return len(self.log_unary)
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """theta^l, one a distance."""
+        if self.form == "full":
+            shape = (self.n_words, self.n_words)
+            return [
+                SparseTable(csr_matrix(tuple(self.factors[f"{k}.{n}"] for n in ("values", "columns", "rows")), shape))
+                for k in range(1, self.K + 1)
+            ]
+        left, right = self.factors["left"], self.factors["right"]
+        if self.form == "URW":
+            return [LowRankTable(np.ascontiguousarray(left @ r), right) for r in self.factors["middle"]]
+        return [LowRankTable(left, right[k]) for k in range(self.K)]
+
+    @property
+    def exact(self) -> bool:
+        """Whether log Z of sentences is computed exactly rather than bounded."""
+        return self.K == 1 or exact.fits(self.n_words, self.K)
+
+    def log_z(self, max_length: int) -> Array:
+        """log Z of sentences of 0, 1, ... words, exactly or from above, shape (max_length + 1,)."""
+        if self.K == 1:  # one chain: no cover is needed
+            return cover_log_z(np.ones(1), np.tile(self.log_unary, (2, 1)), self.tables, max_length)
+        if self.exact:
+            return exact.sentence_log_z(self.log_unary, self.tables, max_length)
+        return cover_log_z(self.weights, self.unaries, self.tables, max_length)
+
+    def log_likelihoods(self, sentences: list[NDArray[np.int64]], log_z: Array | None = None) -> Array:
+        """log tau(M) + log p(words | M), or lower bounds of it, shape (n,)."""
+        lengths = np.array([len(s) for s in sentences], np.int64)
+        longest = int(lengths.max(initial=0))
+        log_z = self.log_z(longest) if log_z is None else log_z
+        scores = score_parts(self.log_unary, self.tables, sentences).sum(1)
+        return scores - log_z[lengths] + self.log_tau(longest)[lengths]
+
+    def log_tau(self, max_length: int) -> Array:
+        """log probabilities of lengths 0, ..., ``max_length``.
+
+        Counts, and one sentence's worth of a geometric distribution of the same mean: no length is impossible.
+        """
+        n = self.lengths.sum()
+        mean = float(self.lengths @ np.arange(len(self.lengths))) / n
+        m = np.arange(max(max_length + 1, len(self.lengths)))
+        smooth = np.log1p(-mean / (mean + 1)) + m * np.log(mean / (mean + 1))
+        counts = np.zeros(len(m))
+        counts[: len(self.lengths)] = self.lengths
+        return np.log((counts + np.exp(smooth)) / (n + 1))[: max_length + 1]
+
+    def moment_bound(self, frequencies: Frequencies) -> float:
+        """Lower bound of the log-likelihood a position of a text in a circle: <mu, theta> - A / N, pads counted."""
+        pairs = [m.tocoo() for m in frequencies.pairs]
+        scores = [
+            float(m.data @ table.pairs(m.row.astype(np.int64), m.col.astype(np.int64)))
+            for m, table in zip(pairs, self.tables, strict=True)
+        ]
+        return float(frequencies.unary @ self.log_unary) + sum(scores) - self.log_z_bound
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Plain data and arrays."""
+        arrays = {"log_unary": self.log_unary, "weights": self.weights, "unaries": self.unaries}
+        arrays["lengths"] = self.lengths  # type: ignore[assignment]
+        arrays |= {f"factor.{name}": array for name, array in self.factors.items()}
+        return {"form": self.form, "log_z_bound": self.log_z_bound}, arrays
+
+    @classmethod
+    def from_state(cls, plain: dict[str, Any], arrays: dict[str, NDArray[Any]], n_words: int) -> "MRFField":
+        """Build a field again; refuse what does not fit together."""
+        factors = {name.removeprefix("factor."): a for name, a in arrays.items() if name.startswith("factor.")}
+        found = cls(
+            plain["form"],
+            arrays["log_unary"],
+            factors,
+            arrays["weights"],
+            arrays["unaries"],
+            plain["log_z_bound"],
+            arrays["lengths"],
+        )
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise DataError(f"{name} holds numbers that are not finite: the file is damaged, train again.")
+        fits = len(found.tables) == found.K and all(t.n_words == n_words for t in found.tables)
+        if found.log_unary.shape != (n_words,) or found.unaries.shape != (found.K + 1, n_words) or not fits:
+            raise DataError(f"the arrays do not fit a vocabulary of {n_words} words: the file is damaged, train again.")
+        return found
+
+
+def compact(array: Array, n_words: int) -> NDArray[Any]:
+    """Factors in the precision that tables of so many words are computed in."""
+    return np.ascontiguousarray(array, np.float64 if n_words <= SMALL else np.float32)

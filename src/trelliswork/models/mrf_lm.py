@@ -1,0 +1,387 @@
+"""The Markov random field language model: order K, globally normalised, learned from pair counts."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.data import Corpus, Vocabulary
+from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.inference.checks import check_count
+from trelliswork.inference.lifted import ChainBound, ChainCover, Star, StarBound
+from trelliswork.learning.lbfgs import FitReport
+from trelliswork.learning.moment_files import Source, files_of
+from trelliswork.learning.moment_text import number_text, open_vocabulary, unknown_word
+from trelliswork.learning.moments import Moments, count_moments
+from trelliswork.learning.mrf_objective import Frequencies
+from trelliswork.models.base import Arrays, Estimator
+from trelliswork.models.mrf_field import MRFField
+from trelliswork.models.mrf_queries import Estimate, blank_words, estimate, nearest, random_sentences, write_word2vec
+from trelliswork.models.mrf_training import Algorithm, Bound, Callback, Form, Settings, learn_lifted, learn_pseudo
+
+BLANK = "___"
+
+
+@dataclass(frozen=True)
+class SentenceBounds:
+    """Log-likelihoods of sentences, or bounds of them.
+
+    Attributes
+    ----------
+    values : ndarray (n_sentences,)
+        log tau(M) + log p(words | M) in nats: the length is part of it.
+    kind : "exact" or "lower"
+    bound : str
+        "exact", or the cover: "chain", "star".
+    """
+
+    values: NDArray[np.float64]
+    kind: str
+    bound: str
+
+
+class MRFLanguageModel(Estimator):
+    r"""A language model without a direction: every word is tied to K neighbours on both sides.
+
+    .. math:: p(t_1 \dots t_M \mid M) \propto \exp \sum_i \Big(\theta^0(t_i) + \sum_{l=1}^K \theta^l(x_i, x_{i+l})\Big)
+
+    with K pads ``<S>`` on both sides and a distribution tau of lengths (Jernite, Rush and Sontag, 2015). It is learned
+    from counts of words and pairs: after they are counted, the time of a step does not depend on the size of the text.
+
+    Parameters
+    ----------
+    K : int
+        The largest distance of two words that are tied. K = 1 is learned exactly, else a lower bound of the likelihood.
+    rank : int
+        D of low-rank tables.
+    form : "UW", "URW" or "full"
+        :math:`\theta^l = U W_l^\top` (paper's eq. 5), :math:`U R_l W^\top` (eq. 4), or a score for every pair (for
+        every pair of the text if there are more than a million). All have a unary; a bias of right words a distance, as
+        in the authors' code, adds up to a unary and is the same model.
+    bound : "chain" or "star"
+        The cover that bounds the partition function: one chain a distance, or the paper's star, which is looser.
+    weights : sequence of K floats, optional
+        Of the chains, at most 1 together; equal by default.
+    algorithm : "lifted" or "pseudo-likelihood"
+        The bound from moments by L-BFGS, or p(word | neighbours) from the text by stochastic gradients.
+    l2 : float
+        Penalty on the tables, for the text as a whole.
+    min_count, max_words : int
+        Rarer words, and all but so many, are the unknown word ``<unk>``.
+    max_iter, tol, memory : of L-BFGS
+    patience : int
+        With development data: stop after so many iterations without a better bound.
+    epochs, rate, batch_size : of pseudo-likelihood
+    seed : int
+
+    Attributes
+    ----------
+    vocabulary_ : Vocabulary
+        Id 0 is the pad ``<S>``.
+    field_ : MRFField
+        Scores, and the cover that bounds them.
+    report_ : FitReport
+        Its value is minus the bound a position, penalty included; ``history[i].dev`` the development data's bound.
+    n_positions_, n_tokens_ : int
+        Of the training text: with K pads a sentence, and with one end of sentence each.
+
+    Examples
+    --------
+    >>> text = [["the", "dog", "runs"], ["the", "cat", "runs"], ["a", "dog", "sleeps"]] * 5
+    >>> model = MRFLanguageModel(K=1, rank=4, l2=0.1).fit(text)
+    >>> model.fill("the ___ runs", 2)[0][0] in ("dog", "cat"), model.log_likelihood_bounds(text[:1]).kind
+    (True, 'exact')
+    """
+
+    kind: ClassVar[str] = "mrf-lm"
+    learned: ClassVar[str] = "field_"
+    input_: dict[str, Any]
+
+    def __init__(
+        self,
+        K: int = 2,
+        rank: int = 30,
+        *,
+        form: Form = "UW",
+        bound: Bound = "chain",
+        weights: Sequence[float] | None = None,
+        algorithm: Algorithm = "lifted",
+        l2: float = 5.0,
+        min_count: int = 1,
+        max_words: int | None = None,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        memory: int = 10,
+        patience: int = 20,
+        epochs: int = 5,
+        rate: float = 2e-3,
+        batch_size: int = 512,
+        seed: int = 0,
+    ) -> None:
+        self.K = K
+        self.rank = rank
+        self.form = form
+        self.bound = bound
+        self.weights = weights
+        self.algorithm = algorithm
+        self.l2 = l2
+        self.min_count = min_count
+        self.max_words = max_words
+        self.max_iter = max_iter
+        self.tol = tol
+        self.memory = memory
+        self.patience = patience
+        self.epochs = epochs
+        self.rate = rate
+        self.batch_size = batch_size
+        self.seed = seed
+
+    def fit(
+        self,
+        X: Source | Moments,
+        y: object = None,
+        *,
+        dev: Source | Moments | None = None,
+        start: "MRFLanguageModel | None" = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Learn from text or from its moments.
+
+        Parameters
+        ----------
+        X : path, list of paths, Corpus, list of sentences, or Moments
+            Files have one sentence a line. ``Moments`` are counted before, with this K; pseudo-likelihood needs text.
+        y : ignored
+        dev : likewise, optional
+            Development text: the iteration with its best bound is kept, and training ends when it gets no better.
+        start : MRFLanguageModel, optional
+            Begin with the tables of another low-rank model of the same words, such as the exact one of K = 1.
+        checkpoint : path, optional
+            Where an interrupted training goes on from.
+        callback : callable, optional
+            Called with a ``Step`` and the parameters after each iteration; a true answer stops.
+        """
+        settings = self._settings()
+        settings.check()
+        moments = self._moments(X, None)
+        if self.algorithm == "lifted":
+            field, report = learn_lifted(
+                settings,
+                moments,
+                None if dev is None else self._moments(dev, moments.vocabulary),
+                start=None if start is None else start._same_words(moments.vocabulary),
+                checkpoint=checkpoint,
+                callback=callback,
+            )
+        else:
+            if isinstance(X, Moments) or isinstance(dev, Moments):
+                raise ValueRangeError("pseudo-likelihood needs the text: moments tell pairs only. Give files.")
+            if checkpoint is not None or start is not None:
+                raise ValueRangeError("pseudo-likelihood has no checkpoint and no start: leave them out.")
+            field, report = learn_pseudo(settings, X, moments, dev, callback=callback)
+        # Set together at the end: a fit that fails leaves what was learned before.
+        self.field_, self.report_, self.vocabulary_ = field, report, moments.vocabulary
+        self.n_positions_, self.n_tokens_ = moments.n_positions, moments.n_tokens + moments.n_sentences
+        return self
+
+    def log_likelihood_bounds(self, X: Source) -> SentenceBounds:
+        """Log-likelihoods of sentences: exact for K = 1 and for tiny vocabularies, else lower bounds.
+
+        Time O(K M C^2) once, M the longest sentence.
+        """
+        found = self._field().log_likelihoods(self._ids(X))
+        exact = self.field_.exact
+        return SentenceBounds(found, "exact" if exact else "lower", "exact" if exact else self._bound_name())
+
+    def log_evidence(self, X: Source) -> NDArray[np.float64]:
+        """The values of ``log_likelihood_bounds``."""
+        return self.log_likelihood_bounds(X).values
+
+    def score(self, X: Source, y: object = None) -> NDArray[np.float64]:
+        """The same; ``y`` is not looked at."""
+        return self.log_evidence(X)
+
+    @property
+    def evidence_kind(self) -> str:
+        """Of ``log_evidence``: "exact" or "lower"."""
+        return "exact" if self._field().exact else "lower"
+
+    def perplexity(self, X: Source) -> float:
+        """exp of minus the mean log-likelihood (or its bound) of a token, one end of sentence counted."""
+        ids = self._ids(X)
+        return float(np.exp(-self._field().log_likelihoods(ids).sum() / (sum(map(len, ids)) + len(ids))))
+
+    def moment_bound(self, X: Source | Moments) -> tuple[float, float]:
+        """Lower bounds of a text's log-likelihood in a circle (the paper's): a position, and a token.
+
+        Positions count K pads a sentence, tokens one end of sentence. The cover is that of training.
+        """
+        self._check_fitted()
+        moments = self._moments(X, self.vocabulary_)
+        value = self.field_.moment_bound(Frequencies.of(moments))
+        return value, value * moments.n_positions / (moments.n_tokens + moments.n_sentences)
+
+    def tighten(self, bound: Bound = "chain", **options: Any) -> ChainBound | StarBound:
+        """Look for the tightest bound of A / N of this model; ``options`` of ``ChainCover`` or ``Star.tighten``."""
+        field = self._field()
+        if bound == "star":
+            return Star(field.log_unary, field.tables).tighten(**options)
+        if bound != "chain":
+            raise ValueRangeError(f"bound must be 'chain' or 'star', got {bound!r}.")
+        return ChainCover(field.log_unary, field.tables).tighten(**options)
+
+    def estimate(
+        self, X: Source, *, n_lengths: int = 6, n_samples: int = 64, n_steps: int = 50, seed: int = 0
+    ) -> Estimate:
+        """Estimate the true log-likelihood of a text a token, with a standard error (annealed importance sampling).
+
+        Parameters
+        ----------
+        X : text
+        n_lengths : int
+            log Z is estimated at so many lengths; between them its distance from the bound is interpolated.
+        n_samples, n_steps : int
+            Samples and temperatures.
+        seed : int
+        """
+        for name, value in (("n_lengths", n_lengths), ("n_samples", n_samples), ("n_steps", n_steps)):
+            check_count(name, value)
+        return estimate(self._field(), self._ids(X), n_lengths, n_samples, n_steps, seed)
+
+    def fill(self, sentence: str | Sequence[str], n: int = 10) -> list[tuple[str, float]]:
+        """The n most probable words for the blank ``___`` of a sentence, with p(word | all others): exact."""
+        words = sentence.split() if isinstance(sentence, str) else list(sentence)
+        if words.count(BLANK) != 1:
+            raise ValueRangeError(f"a sentence with one blank {BLANK} is wanted, got {words.count(BLANK)} in {words}.")
+        check_count("n", n)
+        self._check_fitted()
+        at = words.index(BLANK)
+        others = self._numbers(words[:at] + words[at + 1 :], "the sentence")
+        p = blank_words(self.field_, others[:at], others[at:])
+        best = 1 + np.argsort(-p[1:], kind="stable")[:n]  # a pad is no word
+        return [(self.vocabulary_[i], float(p[i])) for i in best.tolist()]
+
+    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200, sweeps: int = 30) -> list[list[str]]:
+        """Draw sentences: exactly for K = 1, else by Gibbs sampling from samples of the chain of distance 1.
+
+        Parameters
+        ----------
+        n, seed : int
+        max_length : int
+            Longer ones are cut.
+        sweeps : int
+            Of Gibbs sampling.
+        """
+        field = self._field()
+        check_count("n", n)
+        check_count("max_length", max_length)
+        check_count("sweeps", sweeps)
+        return [self.vocabulary_.strings(ids) for ids in random_sentences(field, n, seed, max_length, sweeps)]
+
+    @property
+    def embeddings_(self) -> NDArray[Any]:
+        """U, a vector for each word (C, D); the first is the pad's."""
+        if self._field().form == "full":
+            raise ValueRangeError("a full-rank model has no embeddings: use form='UW' or 'URW'.")
+        return self.field_.factors["left"]
+
+    def neighbors(self, word: str, n: int = 10) -> list[tuple[str, float]]:
+        """The n words whose embeddings have the largest cosines with that of a word."""
+        embeddings = self.embeddings_
+        check_count("n", n)
+        if word not in self.vocabulary_ or self.vocabulary_.id(word) == 0:
+            raise ValueRangeError(f"{word!r} is not among the {len(self.vocabulary_) - 1} words of the model.")
+        return [(self.vocabulary_[i], c) for i, c in nearest(embeddings, self.vocabulary_.id(word), n)]
+
+    def export_word2vec(self, path: str | Path) -> None:
+        """Write the embeddings in word2vec's text format: a line "words dimensions", then one a word, no pad."""
+        write_word2vec(path, self.embeddings_[1:], self.vocabulary_.items[1:])
+
+    def _settings(self) -> Settings:
+        return Settings(**{k: v for k, v in self.get_params().items() if k not in ("min_count", "max_words")})
+
+    def _field(self) -> MRFField:
+        self._check_fitted()
+        return self.field_
+
+    def _bound_name(self) -> str:
+        return self.bound if self.algorithm == "lifted" else "chain"
+
+    def _same_words(self, vocabulary: Vocabulary) -> MRFField:
+        self._check_fitted()
+        if self.vocabulary_.items != vocabulary.items:
+            raise ValueRangeError("start was trained with another vocabulary: count both texts with the same one.")
+        return self.field_
+
+    def _moments(self, X: Source | Moments, vocabulary: Vocabulary | None) -> Moments:
+        """Moments of a text; of moments at hand K must be the model's."""
+        if not isinstance(X, Moments):
+            limits = {} if vocabulary is not None else {"min_count": self.min_count, "max_words": self.max_words}
+            return count_moments(X, self.K, vocabulary=vocabulary, **limits)  # type: ignore[arg-type]
+        if X.K != self.K:
+            raise ValueRangeError(f"moments of K={self.K} are wanted, got K={X.K}: count again, or set K={X.K}.")
+        if vocabulary is not None and X.vocabulary.items != vocabulary.items:
+            raise ValueRangeError("the moments have another vocabulary: count them with that of training.")
+        return X
+
+    def _numbers(self, words: Sequence[str], where: str) -> NDArray[np.int64]:
+        try:
+            ids = np.array(self.vocabulary_.ids(words), np.int64)
+        except KeyError as error:
+            raise DataError(
+                f"{where}: {error.args[0]} The model has no unknown word: train with min_count=2."
+            ) from None
+        if (ids == 0).any():
+            raise DataError(f"{where}: {self.vocabulary_[0]!r} is the pad between sentences, not a word.")
+        return ids
+
+    def _ids(self, X: Source) -> list[NDArray[np.int64]]:
+        """Sentences as ids; of files without empty lines."""
+        self._check_fitted()
+        if files_of(X) is not None:
+            blocks = list(number_text(X, vocabulary=self.vocabulary_).blocks)
+            flat = np.concatenate(blocks).astype(np.int64) if blocks else np.zeros(0, np.int64)
+            return [part[part >= 0] for part in np.split(flat, np.flatnonzero(flat < 0) + 1)[:-1]]
+        sentences: Any = X.sentences(0) if isinstance(X, Corpus) else X
+        found = []
+        for n, sentence in enumerate(sentences):
+            if isinstance(sentence, str):
+                raise ValueRangeError(f"sentence {n} must be a list of words, got the string {sentence[:40]!r}: split.")
+            found.append(self._numbers(sentence, f"sentence {n}"))
+        return found
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        plain, arrays = self.field_.state()
+        report = self.report_
+        plain |= {
+            "parameters": self.get_params(),
+            "words": self.vocabulary_.items,
+            "unknown": unknown_word(self.vocabulary_),
+            "positions": self.n_positions_,
+            "tokens": self.n_tokens_,
+            "input": getattr(self, "input_", {}),
+            "report": {
+                "converged": report.converged,
+                "reason": report.reason,
+                "value": report.value,
+                "n_iter": report.n_iter,
+                "dev": max((s.dev for s in report.history if s.dev is not None), default=None),
+            },
+        }
+        return plain, arrays
+
+    @classmethod
+    def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
+        self = cls(**plain["parameters"])
+        self.vocabulary_ = open_vocabulary(plain["words"], plain["unknown"])
+        self.field_ = MRFField.from_state(plain, arrays, len(self.vocabulary_))
+        self.n_positions_, self.n_tokens_ = plain["positions"], plain["tokens"]
+        self.input_ = plain["input"]
+        report = plain["report"]
+        self.report_ = FitReport(report["converged"], report["reason"], report["value"])
+        return self

@@ -1,0 +1,218 @@
+"""How a Markov random field language model learns: from moments by L-BFGS, or from the text by pseudo-likelihood."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.checks import check_count
+from trelliswork.inference.lifted import ChainCover
+from trelliswork.inference.lifted.chain_cover import perron
+from trelliswork.inference.lifted.exponentials import ExpTable
+from trelliswork.learning import mrf_pseudo
+from trelliswork.learning.checkpoint import Checkpoint, fingerprint
+from trelliswork.learning.lbfgs import FitReport, Step
+from trelliswork.learning.moment_files import Source
+from trelliswork.learning.moment_text import number_text
+from trelliswork.learning.moments import Moments
+from trelliswork.learning.mrf_objective import Frequencies, LowRankShape, MomentObjective, PairShape
+from trelliswork.learning.mrf_start import first_parameters
+from trelliswork.learning.mrf_training import train
+from trelliswork.models.mrf_field import MRFField, compact
+
+Array = NDArray[np.float64]
+Form = Literal["UW", "URW", "full"]
+Bound = Literal["chain", "star"]
+Algorithm = Literal["lifted", "pseudo-likelihood"]
+Callback = Callable[[Step, Any], bool | None]
+ALL_PAIRS = 1_000_000  # scores of a full-rank table up to which every pair has one; beyond, the pairs of the text
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How it is to be learned; the parameters of ``MRFLanguageModel`` of the same names."""
+
+    K: int
+    rank: int
+    form: Form
+    bound: Bound
+    weights: Any
+    algorithm: Algorithm
+    l2: float
+    max_iter: int
+    tol: float
+    memory: int
+    patience: int
+    epochs: int
+    rate: float
+    batch_size: int
+    seed: int
+
+    def check(self) -> None:
+        """Refuse what does not fit together, rather than ignore it."""
+        for name in ("K", "rank", "max_iter", "memory", "patience", "epochs", "batch_size"):
+            check_count(name, getattr(self, name))
+        for name in ("l2", "tol"):
+            if not getattr(self, name) >= 0:
+                raise ValueRangeError(f"{name} must be 0 or more, got {getattr(self, name)}.")
+        if self.form not in ("UW", "URW", "full"):
+            raise ValueRangeError(f"form must be 'UW', 'URW' or 'full', got {self.form!r}.")
+        if self.bound not in ("chain", "star"):
+            raise ValueRangeError(f"bound must be 'chain' or 'star', got {self.bound!r}.")
+        if self.algorithm not in ("lifted", "pseudo-likelihood"):
+            raise ValueRangeError(f"algorithm must be 'lifted' or 'pseudo-likelihood', got {self.algorithm!r}.")
+        if self.algorithm == "pseudo-likelihood" and self.form != "UW":
+            raise ValueRangeError("pseudo-likelihood learns tables of form='UW': choose that, or algorithm='lifted'.")
+        self.cover()
+
+    def cover(self) -> Array:
+        """rho of the distances."""
+        if self.weights is None:
+            return np.full(self.K, 1 / self.K if self.bound == "chain" else 1 / (self.K + 1))
+        if self.bound == "star":
+            raise ValueRangeError("the star cover has its own weights: leave weights out, or choose bound='chain'.")
+        found = np.asarray(self.weights, np.float64)
+        if found.shape != (self.K,) or not (found > 0).all() or found.sum() > 1 + 1e-9:
+            raise ValueRangeError(f"weights must be K={self.K} positive numbers, at most 1 together: {self.weights}.")
+        return found
+
+
+def learn_lifted(
+    settings: Settings,
+    moments: Moments,
+    dev: Moments | None,
+    *,
+    start: MRFField | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    callback: Callback | None = None,
+) -> tuple[MRFField, FitReport]:
+    """Learn from moments."""
+    frequencies, C = Frequencies.of(moments), len(moments.vocabulary)
+    shape: LowRankShape | PairShape
+    if settings.form == "full":
+        shape = PairShape(patterns(moments))
+    else:
+        shape = LowRankShape(C, settings.K, settings.rank, settings.form)
+    weights = settings.cover()
+    objective = MomentObjective(shape, frequencies, weights, l2=settings.l2)
+    parameters = first_parameters(shape, frequencies, seed=settings.seed)
+    if start is not None:
+        take_over(shape, parameters, start)
+    held = None
+    if checkpoint is not None:
+        mark = fingerprint(
+            {"settings": str(settings), "start": start is not None},
+            *(m.data for m in moments.pairs),
+            parameters,
+            None if dev is None else dev.unary,
+        )
+        held = Checkpoint(checkpoint, mark)
+    learned = train(
+        objective,
+        parameters,
+        dev=None if dev is None else Frequencies.of(dev),
+        patience=settings.patience,
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+        memory=settings.memory,
+        checkpoint=held,
+        callback=callback,
+    )
+    unaries = np.vstack([objective.log_unary[None], shape.biases(learned.parameters) - learned.log_norms])
+    rho = np.concatenate([[objective.rest], weights])
+    factors = factors_of(shape, learned.parameters, weights)
+    field = MRFField(settings.form, rho @ unaries, factors, weights, unaries, 0.0, moments.lengths)
+    return field, learned.report
+
+
+def patterns(moments: Moments) -> tuple[Any, ...]:
+    """The pairs of a full-rank model: all of a small vocabulary, those of the text of a large one."""
+    from scipy.sparse import csr_matrix
+
+    C = len(moments.vocabulary)
+    if moments.K * C * C > ALL_PAIRS:
+        return moments.pairs
+    everything = csr_matrix(np.ones((C, C)))
+    return tuple(everything for _ in range(moments.K))
+
+
+def factors_of(shape: LowRankShape | PairShape, parameters: Array, weights: Array) -> dict[str, NDArray[Any]]:
+    """The field's tables theta^l = rho_l vartheta^l as its factors."""
+    if isinstance(shape, PairShape):
+        values, _ = shape.parts(parameters)
+        found: dict[str, NDArray[Any]] = {}
+        for k, pattern in enumerate(shape.patterns, start=1):
+            found |= {f"{k}.values": weights[k - 1] * values[k - 1], f"{k}.columns": pattern.indices}
+            found |= {f"{k}.rows": pattern.indptr}
+        return found
+    u, w, r, _ = shape.parts(parameters)
+    C = shape.n_words
+    if r is None:
+        return {"left": compact(u, C), "right": compact(weights[:, None, None] * w, C)}
+    return {"left": compact(u, C), "right": compact(w, C), "middle": compact(weights[:, None, None] * r, C)}
+
+
+def take_over(shape: LowRankShape | PairShape, parameters: Array, start: MRFField) -> None:
+    """Begin with the tables of another model at its distances; further distances begin with none."""
+    if not isinstance(shape, LowRankShape) or shape.form != "UW" or start.form != "UW":
+        raise ValueRangeError("start: only models of form='UW' begin with another's tables.")
+    u, w, _, b = shape.parts(parameters)
+    if start.factors["left"].shape != u.shape or start.K > shape.K:
+        raise ValueRangeError(
+            f"start has {start.n_words} words, rank {start.factors['left'].shape[1]} and K={start.K}: the same words "
+            f"and rank as here ({shape.n_words}, {shape.rank}) and at most K={shape.K} are wanted."
+        )
+    u[:] = start.factors["left"]
+    w[:] = 0.0
+    for k in range(start.K):
+        w[k] = start.factors["right"][k] / start.weights[k]
+        # The unary of a chain is b - log Z, and Z its right vector.
+        table = ExpTable(start.tables[k], 1 / float(start.weights[k]))
+        b[k] = start.unaries[k + 1] + perron(table, start.unaries[k + 1]).log_right
+
+
+def learn_pseudo(
+    settings: Settings,
+    source: Source,
+    moments: Moments,
+    dev: Source | None,
+    *,
+    callback: Callback | None = None,
+) -> tuple[MRFField, FitReport]:
+    """Learn from the text; then bound log Z by a chain cover."""
+    K, C = settings.K, len(moments.vocabulary)
+    text = stream(source, moments, K)
+    frequencies = Frequencies.of(moments)
+    shape = LowRankShape(C, K, settings.rank)
+    start = first_parameters(shape, frequencies, seed=settings.seed)
+    u, w, _, b = shape.parts(start)
+    half = np.sqrt(0.5)  # both sides speak of a word: each begins with half of the table
+    field = mrf_pseudo.Field(*(torch.from_numpy(np.array(a, np.float32)) for a in (b[0], half * u, half * w)))
+    found, report = mrf_pseudo.train(
+        field,
+        text,
+        dev=None if dev is None else stream(dev, moments, K),
+        rate=settings.rate,
+        batch_size=settings.batch_size,
+        epochs=settings.epochs,
+        l2=settings.l2,
+        seed=settings.seed,
+        callback=None if callback is None else (lambda step: callback(step, None)),
+    )
+    unary = found.unary.double().numpy()
+    factors = {"left": compact(found.left.numpy(), C), "right": compact(found.right.numpy(), C)}
+    bare = MRFField("UW", unary, factors, np.full(K, 1 / K), np.tile(unary, (K + 1, 1)), 0.0, moments.lengths)
+    cover = ChainCover(unary, bare.tables).tighten(max_iter=15, optimise_weights=K > 1)
+    return MRFField("UW", unary, factors, cover.weights, cover.unaries, cover.value, moments.lengths), report
+
+
+def stream(source: Source, moments: Moments, K: int) -> NDArray[np.int64]:
+    """A text as padded ids."""
+    blocks = list(number_text(source, vocabulary=moments.vocabulary).blocks)
+    ids = np.concatenate(blocks).astype(np.int64) if blocks else np.zeros(0, np.int64)
+    return mrf_pseudo.padded_stream(ids, K)

@@ -1,0 +1,64 @@
+"""From the potentials of a field tagger to chains of tags: given the words, tags are a chain of order K."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.models.hmm_chain import FirstOrder, StateChain
+from trelliswork.models.hmm_ngrams import HigherOrder
+
+Floats = NDArray[np.float64]
+
+
+def tag_chain(phi: Floats) -> StateChain:
+    """The chain of the tags of a sentence, pads around it.
+
+    Parameters
+    ----------
+    phi : ndarray (K, T + 1, T + 1)
+        Scores of pairs of tags at distances 1 to K; the last tag is the pad, which stands before and after sentences.
+    """
+    K, pad = len(phi), phi.shape[1] - 1
+    if K == 1:
+        return FirstOrder(phi[0, pad, :pad].copy(), phi[0, :pad, :pad].copy(), phi[0, :pad, pad].copy())
+    table = np.zeros((pad + 1,) * (K + 1))  # [tag at distance K, ..., tag before, tag]
+    for k in range(1, K + 1):
+        shape = [1] * (K + 1)
+        shape[K - k] = shape[K] = pad + 1
+        table += phi[k - 1].reshape(shape)
+    # The last axis' pad is the end: K pads follow, the n-th of them n places further from each tag.
+    end = np.zeros((pad + 1,) * K)
+    for back in range(1, K + 1):  # the tag so far from the end
+        shape = [1] * K
+        shape[K - back] = pad + 1
+        end += phi[back - 1 :, :, pad].sum(axis=0).reshape(shape)
+    table[..., pad] = end
+    table[(pad,) * (K + 1)] = -np.inf  # no sentence is empty
+    return HigherOrder(table, None, True)
+
+
+def emission_rows(
+    scores: list[Floats], ids: NDArray[np.int64], offsets: NDArray[np.int64], places: list[int]
+) -> Floats:
+    """Scores of tags by the words around them (n_tokens, T).
+
+    Parameters
+    ----------
+    scores : list of L ndarrays (n_types, T)
+        Of each type of word at each offset; type 0 is the pad.
+    ids : ndarray (n_tokens,)
+        Types of the tokens.
+    offsets : ndarray (n_sentences + 1,)
+    places : list of L int
+        The offsets.
+    """
+    sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    begin, end = offsets[:-1][sentence], offsets[1:][sentence]
+    rows = np.zeros((len(ids), scores[0].shape[1]))
+    at = np.arange(len(ids))
+    for table, place in zip(scores, places, strict=True):
+        there = at + place
+        inside = (there >= begin) & (there < end)
+        rows += table[np.where(inside, ids[np.clip(there, 0, len(ids) - 1)], 0)]
+    return rows

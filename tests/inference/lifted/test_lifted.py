@@ -1,0 +1,301 @@
+"""Bounds of Markov random fields against enumeration; products of large tables against small ones."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.sparse import csr_matrix
+
+from tests.oracle import fields
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference import threads
+from trelliswork.inference.lifted import (
+    ChainCover,
+    DenseTable,
+    LowRankTable,
+    SparseTable,
+    Star,
+    chain_bound,
+    exact,
+    exponentials,
+    reference,
+    sentences,
+    star_bound,
+)
+from trelliswork.inference.lifted.ais import annealed_log_z
+from trelliswork.inference.lifted.chain_cover import perron
+from trelliswork.inference.lifted.conditionals import conditionals, log_norms
+from trelliswork.inference.lifted.exponentials import ExpTable
+from trelliswork.inference.lifted.tables import dense
+
+
+def field(K, C, seed=0, size=1.0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=C), size * rng.normal(size=(K, C, C))
+
+
+def as_tables(tables):
+    return [DenseTable(t) for t in tables]
+
+
+@pytest.mark.parametrize(("K", "C"), [(1, 2), (1, 4), (2, 2), (2, 3), (3, 2)])
+@pytest.mark.parametrize(("seed", "size"), [(0, 0.1), (1, 1.0), (2, 3.0)])
+def test_bounds_hold_and_chains_are_tighter_than_stars(K, C, seed, size):
+    log_unary, tables = field(K, C, seed, size)
+    given_tables = as_tables(tables)
+    N = 2 * K + 3
+    truth = fields.circle_log_z(log_unary, tables, N) / N
+    assert_allclose(exact.cyclic_log_z(log_unary, given_tables, N) / N, truth, rtol=1e-10)
+    star = star_bound(log_unary, given_tables, tol=1e-7, max_passes=200)
+    assert star.value >= truth - 1e-9  # of any length of at least 2K + 1
+    # The chains' bound is that of an endless circle; there are C^K states, whose roots add up.
+    endless = exact.cyclic_log_z(log_unary, given_tables, 2**20) / 2**20
+    chain = chain_bound(log_unary, given_tables, tol=1e-7, max_iter=40)
+    assert chain.value >= endless - 1e-5
+    assert chain.value <= star.value + 1e-5  # true of both at their tightest; these have come near enough
+    if K == 1:
+        assert chain.kind == "exact"
+        assert_allclose(chain.value, endless, atol=1e-6 + K * np.log(C) / 2**20)
+    else:
+        best = chain_bound(log_unary, given_tables, tol=1e-7, optimise_weights=True, max_iter=80)
+        assert endless - 1e-5 <= best.value <= chain.value + 1e-6
+        assert_allclose(best.weights.sum(), 1)
+        assert_allclose(
+            (np.concatenate([[0], best.weights])[:, None] * best.unaries).sum(0), log_unary, atol=1e-9, rtol=1e-9
+        )
+
+
+@pytest.mark.parametrize("K", [1, 2, 3])
+def test_any_delta_and_any_split_bound_the_circle(K):
+    log_unary, tables = field(K, 2, seed=K)
+    rng = np.random.default_rng(0)
+    truth = fields.circle_log_z(log_unary, tables, 2 * K + 1) / (2 * K + 1)
+    endless = exact.cyclic_log_z(log_unary, as_tables(tables), 4096) / 4096
+    for _ in range(5):
+        delta = rng.normal(size=(K, 2))
+        log_z, _ = Star(log_unary, as_tables(tables)).belief_propagation(delta)
+        assert log_z / (K + 1) >= truth
+        rho = rng.dirichlet(np.full(K + 1, 10.0))
+        unaries = log_unary + rng.normal(size=(K + 1, 2))
+        unaries[0] += (log_unary - rho @ unaries) / rho[0]
+        bound = ChainCover(log_unary, as_tables(tables)).tighten(rho[1:], unaries, max_iter=0)
+        assert bound.value >= endless - 1e-3
+        assert_allclose(bound.value, reference.chain_cover(unaries, tables, rho)[0], rtol=1e-7)
+
+
+@pytest.mark.parametrize(("K", "C"), [(2, 3), (3, 2)])
+def test_stars_are_chains_of_their_weights(K, C):
+    log_unary, tables = field(K, C, size=0.7)
+    star = star_bound(log_unary, as_tables(tables), tol=1e-10, max_passes=500)
+    cover = chain_bound(log_unary, as_tables(tables), weights=np.full(K, 1 / (K + 1)), tol=1e-6, max_iter=200)
+    assert_allclose(star.value, cover.value, atol=1e-6)
+
+
+def test_star_is_the_reference_and_its_gradients_are_right():
+    K, C = 2, 4
+    log_unary, tables = field(K, C)
+    delta = np.random.default_rng(1).normal(size=(K, C))
+    log_z, margins, edges = reference.star(log_unary, tables, delta)
+    ours, log_margins = Star(log_unary, as_tables(tables)).belief_propagation(delta)
+    assert_allclose(ours, log_z, rtol=1e-12)
+    assert_allclose(np.exp(log_margins), margins, rtol=1e-10)
+    assert_allclose(edges.sum((1, 2)), 1)
+    h = 1e-6
+
+    def slope(du, dt, dd):
+        up, down = (reference.star(log_unary + s * du, tables + s * dt, delta + s * dd)[0] for s in (h, -h))
+        return (up - down) / (2 * h)
+
+    unit = np.zeros(C)
+    unit[1] = 1
+    assert_allclose(slope(unit, 0, 0), margins[:, 1].sum(), atol=1e-7)  # all copies, not K + 1 times the centre
+    assert abs((K + 1) * margins[0, 1] - margins[:, 1].sum()) > 1e-2
+    table = np.zeros((K, C, C))
+    table[1, 2, 3] = 1
+    assert_allclose(slope(0, table, 0), (K + 1) * edges[1, 2, 3], atol=1e-7)
+    shift = np.zeros((K, C))
+    shift[0, 2] = 1
+    assert_allclose(slope(0, 0, shift), margins[1, 2] - margins[0, 2], atol=1e-7)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 4), st.integers(0, 1000), st.sampled_from([0.3, 1.0]))
+def test_fast_updates_never_raise_the_bound(K, seed, size):
+    log_unary, tables = field(K, 6, seed, size)
+    history = star_bound(log_unary, as_tables(tables), max_passes=30, tol=0).history
+    assert (np.diff(history) <= 1e-12).all()
+
+
+def test_fast_updates_need_a_tenth_of_the_passes_of_the_sub_gradient():
+    rng = np.random.default_rng(0)
+    log_unary = -np.log(np.arange(1, 301.0))
+    tables = [LowRankTable(rng.normal(size=(300, 10)) * 0.5, rng.normal(size=(300, 10)) * 0.5) for _ in range(2)]
+    star = Star(log_unary, tables)
+    best = star.tighten(tol=1e-9, max_passes=200)
+    fast = np.argmax(np.array(star.tighten(tol=0, max_passes=40).history) < best.value + 1e-4)
+    slow = np.array(star.tighten(method="sub-gradient", tol=0, max_passes=10 * int(fast)).history)
+    assert 0 < fast < 40
+    assert slow[-1] > best.value + 1e-4
+    assert slow.min() >= best.value - 1e-9
+
+
+def test_perron_root_and_its_gradient():
+    log_unary, tables = field(1, 5)
+    found = perron(ExpTable(DenseTable(tables[0])), log_unary)
+    log_root, edges = reference.perron(tables[0] + log_unary)
+    assert_allclose(found.log_root, log_root, rtol=1e-9)
+    assert found.log_above >= log_root - 1e-9
+    assert_allclose(np.exp(found.log_margin), edges.sum(0), rtol=1e-6)
+    h = 1e-6
+    bumped = tables[0].copy()
+    bumped[1, 2] += h
+    slope = (reference.perron(bumped + log_unary)[0] - log_root) / h
+    assert_allclose(edges[1, 2], slope, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("K", "C"), [(1, 4), (2, 3), (3, 3)])
+def test_sentences_between_pads(K, C):
+    log_unary, tables = field(K, C, seed=3)
+    given_tables = as_tables(tables)
+    for length in (1, 2, 5):
+        every = fields.sentences(C, length)
+        parts = sentences.score_parts(log_unary, given_tables, [np.array(s) for s in every])
+        assert_allclose(parts.sum(1), [fields.sentence_score(log_unary, tables, s) for s in every], rtol=1e-10)
+    truth = [0.0, *(fields.sentence_log_z(log_unary, tables, n) for n in range(1, 7))]
+    assert_allclose(exact.sentence_log_z(log_unary, given_tables, 6), truth, rtol=1e-10)
+    cover = chain_bound(log_unary, given_tables, max_iter=20)
+    bound = sentences.cover_log_z(cover.weights, cover.unaries, given_tables, 6)
+    if K == 1:
+        assert_allclose(bound, truth, rtol=1e-10)
+    else:
+        assert (bound >= np.array(truth) - 1e-9).all()
+        assert bound[6] > truth[6] + 1e-3
+
+
+def test_the_cyclic_lemma():
+    """The product of the sentences' probabilities is that of the circle, given where the pads are."""
+    K, C = 2, 3
+    log_unary, tables = field(K, C, seed=5)
+    corpus = [(1, 2, 2), (2,)]
+    circle = tuple(w for s in corpus for w in (0,) * K + s)
+    lengths = [len(s) for s in corpus]
+    same = [
+        fields.circle_score(log_unary, tables, tuple(w for s in text for w in (0,) * K + s))
+        for text in np.array(np.meshgrid(*[np.arange(len(fields.sentences(C, n))) for n in lengths])).T.reshape(-1, 2)
+        for text in [[fields.sentences(C, n)[i] for n, i in zip(lengths, text, strict=True)]]
+    ]
+    want = fields.circle_score(log_unary, tables, circle) - fields.log_sum(same)
+    given_tables = as_tables(tables)
+    log_z = exact.sentence_log_z(log_unary, given_tables, max(lengths))
+    scores = sentences.score_parts(log_unary, given_tables, [np.array(s) for s in corpus]).sum(1)
+    assert_allclose((scores - log_z[lengths]).sum(), want, rtol=1e-10)
+
+
+def test_annealed_estimates_are_near_the_truth():
+    K, C = 2, 4
+    log_unary, tables = field(K, C, seed=2)
+    given_tables = as_tables(tables)
+    cover = chain_bound(log_unary, given_tables, max_iter=10)
+    truth = exact.sentence_log_z(log_unary, given_tables, 5)[5]
+    options = {"base_unary": cover.unaries[1], "base_scale": 1 / cover.weights[0]}
+    found = annealed_log_z(log_unary, given_tables, 5, n_samples=600, n_steps=20, **options)
+    assert found.kind == "estimate"
+    assert 0 < found.standard_error < 0.1
+    assert abs(found.value - truth) < 5 * found.standard_error
+    with threads.num_threads(1):
+        again = annealed_log_z(log_unary, given_tables, 5, n_samples=600, n_steps=20, **options)
+    assert again == found
+    alone = annealed_log_z(log_unary, given_tables[:1], 5, base_unary=log_unary, n_samples=8, n_steps=2)
+    assert_allclose(alone.value, exact.sentence_log_z(log_unary, given_tables[:1], 5)[5])  # K = 1: no sampling error
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_samples_follow_the_field(K):
+    C, M, n = 3, 3, 4000
+    log_unary, tables = field(K, C, seed=7)
+    rng = np.random.default_rng(0)
+    words = sentences.ChainSampler(log_unary, DenseTable(tables[0]), M).draw(rng.random((n, M)))
+    if K > 1:
+        for _ in range(15):
+            sentences.gibbs_sweep(log_unary, as_tables(tables), words, rng.random(words.shape))
+    every = fields.sentences(C, M)
+    scores = np.array([fields.sentence_score(log_unary, tables, s) for s in every])
+    want = n * np.exp(scores - fields.log_sum(list(scores)))
+    got = np.array([(words == np.array(s)).all(1).sum() for s in every])
+    assert ((got - want) ** 2 / want).sum() < 26  # chi-square, 7 degrees of freedom: p = 0.0005
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 0])
+@pytest.mark.parametrize("small", [2048, 10])
+def test_exponentials_in_tiles(memory, small, monkeypatch):
+    """Kept or computed again, float64 or float32: the same products."""
+    monkeypatch.setattr(exponentials, "SMALL", small)
+    rng = np.random.default_rng(0)
+    C = 150
+    table = LowRankTable(rng.normal(size=(C, 3)), rng.normal(size=(C, 3)))
+    theta, v = dense(table), rng.normal(size=C)
+    exp = ExpTable(table, 2.0, memory=memory)
+    assert (exp.kept is None) == (memory == 0)
+    tolerance = 1e-10 if small > C else 2e-5
+    assert_allclose(exp.times(v), reference.logsumexp(2 * theta + v), rtol=tolerance)
+    assert_allclose(exp.transposed(v), reference.logsumexp((2 * theta + v[:, None]).T), rtol=tolerance)
+    scores = v[:, None] + 2 * theta + v
+    scores -= fields.log_sum(scores.ravel().tolist())
+    log_z = fields.log_sum((v[:, None] + 2 * theta + v).ravel().tolist())
+    assert_allclose(exp.mean_score(v - log_z, v), (np.exp(scores) * 2 * theta).sum(), rtol=10 * tolerance)
+
+
+def test_tables_are_one_matrix():
+    rng = np.random.default_rng(0)
+    sparse = np.where(rng.random((6, 6)) < 0.4, rng.normal(size=(6, 6)), 0)
+    factors = rng.normal(size=(2, 6, 3))
+    ids, others = np.array([1, 4, 4]), np.array([0, 2, 5])
+    for table, want in (
+        (DenseTable(sparse), sparse),
+        (SparseTable(csr_matrix(sparse)), sparse),
+        (LowRankTable(*factors), factors[0] @ factors[1].T),
+    ):
+        assert_allclose(dense(table), want)
+        assert_allclose(table.rows(ids).numpy(), want[ids])
+        assert_allclose(table.columns(ids).numpy(), want[:, ids].T)
+        assert_allclose(table.pairs(ids, others), want[ids, others])
+        assert_allclose(dense(table.scaled(0.5)), want / 2)
+
+
+def test_conditionals_are_a_softmax_with_its_gradients():
+    rng = np.random.default_rng(0)
+    C, D = 700, 5
+    left, right, bias, weights = rng.normal(size=(C, D)), rng.normal(size=(C, D)), rng.normal(size=C), rng.random(C)
+    found = conditionals(left, right, bias, weights)
+    scores = left @ right.T + bias
+    log_norm = reference.logsumexp(scores)
+    p = np.exp(scores - log_norm[:, None]) * weights[:, None]
+    assert_allclose(found.log_norm, log_norm, atol=1e-5)
+    assert_allclose(log_norms(left, right, bias), log_norm, atol=1e-5)
+    assert_allclose(found.left, p @ right, atol=1e-4)
+    assert_allclose(found.right, p.T @ left, atol=2e-4)
+    assert_allclose(found.bias, p.sum(0), atol=1e-4)
+    before = torch.get_num_threads()
+    with threads.num_threads(1):
+        again = conditionals(left, right, bias, weights)
+    assert torch.get_num_threads() == before
+    for name in ("log_norm", "left", "right", "bias"):
+        assert (getattr(found, name) == getattr(again, name)).all()
+
+
+def test_what_does_not_fit_is_refused():
+    log_unary, tables = field(2, 3)
+    with pytest.raises(ShapeError, match="distance 2 has 4 words"):
+        star_bound(log_unary, [DenseTable(tables[0]), DenseTable(np.zeros((4, 4)))])
+    with pytest.raises(ShapeError, match=r"delta must have shape \(K, C\)"):
+        star_bound(log_unary, as_tables(tables), delta=np.zeros((1, 3)))
+    with pytest.raises(ValueRangeError, match="weights must be 2 positive"):
+        chain_bound(log_unary, as_tables(tables), weights=np.array([0.9, 0.2]))
+    with pytest.raises(ValueRangeError, match="at least 2K"):
+        exact.cyclic_log_z(log_unary, as_tables(tables), 4)
+    with pytest.raises(ValueRangeError, match="too many for transfer matrices"):
+        exact.sentence_log_z(np.zeros(100), [DenseTable(np.zeros((100, 100)))] * 2, 3)
+    with pytest.raises(ValueRangeError, match="'fast' or 'sub-gradient'"):
+        star_bound(log_unary, as_tables(tables), method="slow")
