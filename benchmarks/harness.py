@@ -204,14 +204,15 @@ def differ(ours: Any, theirs: Any, rtol: float, atol: float, at: str = "digest")
     Parameters
     ----------
     ours, theirs : dict, list, number or other JSON value
-        Compared item by item; a key of only one side is a difference.
+        Compared item by item; a key of only one side is a difference. Keys that begin with ``only_`` are told, not
+        compared: how each side got there.
     rtol, atol : float
         Numbers may differ by ``atol + rtol * abs(ours)``.
     at : str
         Name of the place, for the answer.
     """
     if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
-        items = [(ours[key], theirs[key], f"{at}.{key}") for key in ours]
+        items = [(ours[key], theirs[key], f"{at}.{key}") for key in ours if not key.startswith("only_")]
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         items = [(a, b, f"{at}[{i}]") for i, (a, b) in enumerate(zip(ours, theirs, strict=True))]
     elif isinstance(ours, int | float) and isinstance(theirs, int | float):

@@ -1,4 +1,7 @@
-"""Trees against torch-struct, SuPar and JAX: log Z and marginals of dependency trees; inside-outside of a grammar."""
+"""Trees against torch-struct, SuPar and JAX: log Z and marginals of dependency trees; inside-outside of a grammar.
+
+Cases ``second-order``: belief propagation with siblings and grandparents beside our own first order, as a peer.
+"""
 
 import sys
 from pathlib import Path
@@ -19,6 +22,15 @@ def _arcs(task: str, n: int) -> Case:
     )
 
 
+def _second_order(n: int) -> Case:
+    """Eight candidate heads a word; the tiny problem has all arcs and no weight on parts, so both must agree."""
+    return Case(
+        name=f"second-order n={n}",
+        params={"task": "second-order", "B": B, "n": n, "n_heads": 8, "strength": 0.5, "seed": 0},
+        check={"task": "second-order", "B": 5, "n": 6, "n_heads": 6, "strength": 0.0, "seed": 1},
+    )
+
+
 INSIDE = Case(
     name="inside",
     params={"task": "inside", "B": 8, "n": 20, "N": 30, "P": 60, "seed": 0},
@@ -32,8 +44,13 @@ BENCHMARK = Benchmark(
         Contender("torch-struct", f"{MODULE}:torch_struct", packages=("torch-struct", "torch")),
         Contender("supar", f"{MODULE}:supar", packages=("supar", "torch")),
         Contender("jax", f"{MODULE}:jax", packages=("jax",)),
+        Contender("first-order", f"{MODULE}:first_order", environment="", packages=("trelliswork",)),
     ),
-    cases=(*(_arcs(task, n) for task in ("projective", "nonprojective") for n in (20, 40)), INSIDE),
+    cases=(
+        *(_arcs(task, n) for task in ("projective", "nonprojective") for n in (20, 40)),
+        INSIDE,
+        *(_second_order(n) for n in (10, 20, 40, 80)),
+    ),
 )
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ def consoles() -> list:
 
 
 @pytest.mark.parametrize(("code", "output"), snippets())
-def test_python_snippets_print_what_is_shown(code, output):
+def test_python_snippets_print_what_is_shown(code, output, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where they may write
     printed = io.StringIO()
     with redirect_stdout(printed):
         exec(compile(code, "<snippet>", "exec"), {"__name__": "__main__"})

@@ -3,8 +3,9 @@
 Each function takes ``{"task": "projective", "nonprojective" or "inside", "B": ..., "n": ..., "seed": ...}``; ``inside``
 also takes the numbers of nonterminals ``N`` and preterminals ``P``. ``projective`` and ``nonprojective`` give log Z and
 the marginals of arcs, single root; ``inside`` gives log Z of a dense grammar and its gradients: expected rules,
-preterminals and roots. Where a choice had to be made it favours the peer, as its function says. What a peer wants to
-have laid out in its own way is laid out before the timing.
+preterminals and roots. ``second-order`` (ours alone, beside our first order) takes the number of candidate heads
+``n_heads`` and the ``strength`` of the scores of parts. Where a choice had to be made it favours the peer, as its
+function says. What a peer wants to have laid out in its own way is laid out before the timing.
 """
 
 from collections.abc import Callable
@@ -68,8 +69,52 @@ def digest_inside(result: Inside) -> dict[str, Any]:
     }
 
 
+def second_order(params: Params) -> Task:
+    """Ours: five iterations of belief propagation, the tree factor in every other one and at the end."""
+    from trelliswork.experiments.bp_accuracy import candidates
+    from trelliswork.inference.tree import second_order as engine
+
+    given = candidates(
+        params["n"],
+        params["B"],
+        np.random.default_rng(params["seed"]),
+        n_heads=params["n_heads"],
+        strength=params["strength"],
+    )
+
+    def infer() -> Any:
+        return engine.infer(*given[1:], max_iter=5, tree_every=2, tolerance=0.0)
+
+    def digest(result: Any) -> dict[str, Any]:
+        return {"log_z": result.log_partition[:3].tolist(), "arcs": result.arcs[:36].tolist()}
+
+    return Task(infer, digest)
+
+
+def first_order(params: Params) -> Task:
+    """Ours: inside-outside on all arcs of the same sentences; compared where the parts have no weight."""
+    if params["task"] != "second-order":
+        raise NotImplementedError("only beside second order.")
+    from trelliswork.experiments.bp_accuracy import candidates
+    from trelliswork.inference.tree import eisner, tree_potentials
+
+    given = candidates(params["n"], params["B"], np.random.default_rng(params["seed"]), n_heads=params["n_heads"])
+
+    def expectations() -> Arcs:
+        return Arcs(*eisner.expectations(tree_potentials(given.log_arc)))
+
+    def digest(result: Arcs) -> dict[str, Any]:
+        n = params["n"]
+        at = [(h, d) for h in range(n + 1) for d in range(1, n + 1) if h != d][:36]
+        return {"log_z": result.log_z[:3].tolist(), "arcs": [float(result.marginals[0, h, d]) for h, d in at]}
+
+    return Task(expectations, digest if params["strength"] == 0 else None)
+
+
 def trelliswork(params: Params) -> Task:
     """Ours, through the public interface; the distribution is constructed in the timed call."""
+    if params["task"] == "second-order":
+        return second_order(params)
     import torch
 
     from trelliswork.distributions.grammar_tree import GrammarTree
@@ -102,6 +147,8 @@ def torch_struct(params: Params) -> Task:
     Its non-projective partition adds 1e-5 to every weight by itself; that is set to 0. Its grammars take rules of each
     sentence, which are laid out before the timing.
     """
+    if params["task"] == "second-order":
+        raise NotImplementedError("torch-struct has no second-order dependency trees.")
     import torch
     from torch_struct import CKY, DepTree, LogSemiring
     from torch_struct.deptree import deptree_part
@@ -144,8 +191,8 @@ def torch_struct(params: Params) -> Task:
 
 def supar(params: Params) -> Task:
     """SuPar's structs: log partition and its gradient, without a graph of its own; scores are word before head."""
-    if params["task"] == "inside":
-        raise NotImplementedError("SuPar's structs have no grammars.")
+    if params["task"] in ("inside", "second-order"):
+        raise NotImplementedError("SuPar's structs have no grammars, and no second order of this kind.")
     import torch
 
     _bypass_supar_init()

@@ -17,8 +17,17 @@ _HOMES = {
     "FactorialCRF": "trelliswork.models",
     "GrammarTree": "trelliswork.distributions",
     "HMM": "trelliswork.models",
+    "HMMLanguageModel": "trelliswork.models",
+    "DependencyParser": "trelliswork.models",
     "Distribution": "trelliswork.distributions",
     "LinearChain": "trelliswork.distributions",
+    "LowRankFactor": "trelliswork.distributions",
+    "KneserNey": "trelliswork.models",
+    "LogBilinear": "trelliswork.models",
+    "MRFLanguageModel": "trelliswork.models",
+    "MRFTagger": "trelliswork.models",
+    "Moments": "trelliswork.learning.moments",
+    "PCFG": "trelliswork.models",
     "ProjectiveTree": "trelliswork.distributions",
     "SpanTree": "trelliswork.distributions",
     "SpanningTree": "trelliswork.distributions",
@@ -28,6 +37,7 @@ _HOMES = {
     "Vocabulary": "trelliswork.data",
     "bundled": "trelliswork.data",
     "count_chain": "trelliswork.learning",
+    "count_moments": "trelliswork.learning.moments",
     "get_num_threads": "trelliswork.inference.threads",
     "load": "trelliswork.models",
     "num_threads": "trelliswork.inference.threads",
@@ -35,20 +45,30 @@ _HOMES = {
     "read_conllu": "trelliswork.data",
     "read_crfsuite": "trelliswork.data",
     "read_text": "trelliswork.data",
+    "read_trees": "trelliswork.data",
     "set_num_threads": "trelliswork.inference.threads",
 }
 
 __all__ = [
     "CRF",
     "HMM",
+    "PCFG",
     "Beam",
     "BeamChain",
     "Corpus",
+    "DependencyParser",
     "Distribution",
     "FactorGraph",
     "FactorialCRF",
     "GrammarTree",
+    "HMMLanguageModel",
+    "KneserNey",
     "LinearChain",
+    "LogBilinear",
+    "LowRankFactor",
+    "MRFLanguageModel",
+    "MRFTagger",
+    "Moments",
     "ProjectiveTree",
     "SpanTree",
     "SpanningTree",
@@ -59,6 +79,7 @@ __all__ = [
     "__version__",
     "bundled",
     "count_chain",
+    "count_moments",
     "get_num_threads",
     "load",
     "num_threads",
@@ -66,6 +87,7 @@ __all__ = [
     "read_conllu",
     "read_crfsuite",
     "read_text",
+    "read_trees",
     "set_num_threads",
 ]
 
@@ -80,6 +102,7 @@ if TYPE_CHECKING:
         read_conllu,
         read_crfsuite,
         read_text,
+        read_trees,
     )
     from trelliswork.distributions import (
         BeamChain,
@@ -87,6 +110,7 @@ if TYPE_CHECKING:
         FactorGraph,
         GrammarTree,
         LinearChain,
+        LowRankFactor,
         ProjectiveTree,
         SpanningTree,
         SpanTree,
@@ -95,7 +119,20 @@ if TYPE_CHECKING:
     from trelliswork.inference.chain.beam import Beam
     from trelliswork.inference.threads import get_num_threads, num_threads, set_num_threads
     from trelliswork.learning import count_chain
-    from trelliswork.models import CRF, HMM, FactorialCRF, load
+    from trelliswork.learning.moments import Moments, count_moments
+    from trelliswork.models import (
+        CRF,
+        HMM,
+        PCFG,
+        DependencyParser,
+        FactorialCRF,
+        HMMLanguageModel,
+        KneserNey,
+        LogBilinear,
+        MRFLanguageModel,
+        MRFTagger,
+        load,
+    )
 
 
 def __getattr__(name: str) -> object:

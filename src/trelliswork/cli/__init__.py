@@ -6,7 +6,20 @@ from typing import Annotated
 import typer
 
 from trelliswork import __version__
-from trelliswork.cli import bench, data, demo, generate, infer, inspect, reproduce, tag, train, warmup
+from trelliswork.cli import (
+    bench,
+    data,
+    demo,
+    generate,
+    infer,
+    inspect,
+    language_model,
+    parse,
+    reproduce,
+    tag,
+    train,
+    warmup,
+)
 from trelliswork.cli.running import report_errors, settings
 
 app = typer.Typer(
@@ -21,11 +34,15 @@ app = typer.Typer(
 app.command("demo")(report_errors(demo.demo))
 app.add_typer(train.app, name="train")
 app.command("tag")(report_errors(tag.tag))
+app.command("parse")(report_errors(parse.parse))
 app.command("evaluate")(report_errors(tag.evaluate))
 app.command("inspect")(report_errors(inspect.inspect))
 app.command("infer")(report_errors(infer.infer))
 app.command("score")(report_errors(generate.score))
 app.command("sample")(report_errors(generate.sample))
+app.command("fill")(report_errors(language_model.fill))
+app.command("neighbors")(report_errors(language_model.neighbors))
+app.command("embeddings")(report_errors(language_model.embeddings))
 app.add_typer(data.app, name="data")
 app.add_typer(reproduce.app, name="reproduce")
 app.command("bench")(report_errors(bench.bench))

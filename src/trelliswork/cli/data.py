@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from trelliswork.cli.count import count
 from trelliswork.cli.running import report_errors
 
 app = typer.Typer(help="Look at and export data.", no_args_is_help=True, rich_markup_mode="rich")
@@ -31,6 +32,9 @@ class Format(StrEnum):
 @app.callback()
 def _group() -> None:
     """Look at and export data."""
+
+
+app.command("count", epilog="Example: trelliswork data count text.gz --distances 2 --out counts")(report_errors(count))
 
 
 @app.command("bundled", epilog="Example: trelliswork data bundled --split test --format columns > test.txt")

@@ -2,7 +2,7 @@
 
 import json as json_module
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,9 +10,6 @@ from trelliswork.cli.corpora import FileFormat, Layout, guess_format, read_words
 from trelliswork.cli.options import OtherBeamOption, set_beam
 from trelliswork.cli.tag import Model
 from trelliswork.errors import DataError
-
-if TYPE_CHECKING:
-    from trelliswork.models import HMM
 
 
 def score(
@@ -32,22 +29,21 @@ def score(
 
     Example: echo 'We tag words .' | trelliswork score tagger --format text
     """
-    from trelliswork.models.hmm_chain import state_beam
-
-    hmm = _generative(model)
-    set_beam(hmm, beam)
-    layout = Layout(**hmm.input_)
+    found = _generative(model, "log_evidence")
+    set_beam(found, beam)
+    given = getattr(found, "input_", {})
+    layout = Layout(**given) if given else Layout("text", [], None)
     if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
         layout = words_layout(file, guess_format(file, format), None, None)
     corpus = read_words(file, layout)
-    evidence = hmm.log_evidence(corpus)
-    exact = state_beam(hmm.beam, len(hmm.states_), hmm.order) is None
-    n_events = corpus.n_tokens + (len(corpus) if hmm.end else 0)
+    evidence = found.log_evidence(corpus)
+    kind = _kind(found)
+    n_events = corpus.n_tokens + (len(corpus) if getattr(found, "end", True) else 0)
     total = float(evidence.sum())
     figures = {
         "sentences": len(corpus),
         "tokens": corpus.n_tokens,
-        "kind": "exact" if exact else "lower",
+        "kind": kind,
         "log_evidence": total if total > -math.inf else None,
         "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # of the impossible: none
     }
@@ -62,7 +58,7 @@ def score(
         return
     print(
         f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, "
-        + ("" if exact else "a lower bound (beam), ")
+        + {"exact": "", "lower": "a lower bound, ", "estimate": "an estimate, "}[kind]
         + ("impossible" if figures["perplexity"] is None else f"perplexity {figures['perplexity']:.2f} per token")
     )
 
@@ -79,8 +75,13 @@ def sample(
 
     Example: trelliswork sample tagger -n 3 --seed 1
     """
-    for words, names in _generative(model).sample(n, seed=seed, max_length=max_length):
-        if json:
+    for drawn in _generative(model, "sample").sample(n, seed=seed, max_length=max_length):
+        words, names = drawn if isinstance(drawn, tuple) else (drawn, None)
+        if names is None:
+            if states:
+                raise typer.BadParameter("this model has no states: leave --states out.")
+            print(json_module.dumps({"words": words}, ensure_ascii=False) if json else " ".join(words))
+        elif json:
             print(json_module.dumps({"words": words, "states": names}, ensure_ascii=False))
         elif states:
             print(" ".join(f"{word}/{name}" for word, name in zip(words, names, strict=True)))
@@ -88,10 +89,29 @@ def sample(
             print(" ".join(map(str, words)))
 
 
-def _generative(path: str) -> "HMM":
-    from trelliswork.models import HMM, load
+def _generative(path: str, ability: str) -> Any:
+    """A model that scores or makes up text: one with ``log_evidence`` (sentences -> logarithms), or ``sample``.
+
+    ``sample`` gives sentences, or pairs of a sentence and its states. Besides, a model may say in ``evidence_kind``
+    whether its evidence is "exact" (as without it), "lower" or "estimate", in ``end`` whether the end of a sentence is
+    an event (as without it), and in ``input_`` how the files of its training were laid out.
+    """
+    from trelliswork.models import load
 
     model = load(path)
-    if not isinstance(model, HMM):
-        raise DataError(f"{path}: a model of kind {model.kind!r} scores labels, not texts: an hmm is wanted.")
+    if not hasattr(model, ability):
+        raise DataError(
+            f"{path}: a model of kind {model.kind!r} is not one of text: an hmm or a language model is wanted."
+        )
     return model
+
+
+def _kind(model: Any) -> str:
+    """Whether the log evidence is exact."""
+    from trelliswork.models import HMM
+
+    if isinstance(model, HMM):
+        from trelliswork.models.hmm_chain import state_beam
+
+        return "exact" if state_beam(model.beam, len(model.states_), model.order) is None else "lower"
+    return str(getattr(model, "evidence_kind", "exact"))

@@ -2,15 +2,20 @@
 
 import json as json_module
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from trelliswork.cli.constituents import inspect_grammar, saved_kind
 from trelliswork.cli.factorial import inspect_layers
+from trelliswork.cli.language_model import inspect_mrf
+from trelliswork.cli.parse import inspect_parser
 from trelliswork.cli.tag import Model
+from trelliswork.cli.train_hmm_lm import inspect_states
+from trelliswork.cli.train_mrf_tagger import inspect_mrf_tagger
 
 if TYPE_CHECKING:
-    from trelliswork.models import CRF, HMM
+    from trelliswork.models import CRF, HMM, MRFLanguageModel, MRFTagger
 
 
 def inspect(
@@ -24,10 +29,34 @@ def inspect(
 
     Example: trelliswork inspect chunker --label B-NP
     """
-    from trelliswork.models import CRF, HMM, FactorialCRF, load
+    from trelliswork.models import CRF, HMM, DependencyParser, FactorialCRF, load
 
-    found = load(model)
-    if isinstance(found, FactorialCRF):
+    found: Any = load(model)
+    if found.kind == "hmm-lm":
+        inspect_states(found, n, label, plot, json)
+        return
+    if saved_kind(model) == "pcfg":
+        if plot is not None:
+            raise typer.BadParameter("--plot draws the transitions of an HMM; this model is a grammar.")
+        inspect_grammar(found, n, label, json)
+        sys.stdout.flush()
+        return
+    if found.kind == "mrf-lm":
+        if plot is not None or label is not None:
+            raise typer.BadParameter("--plot and --label are for taggers; this model is a language model.")
+        inspect_mrf(cast("MRFLanguageModel", found), n, json)
+        return
+    if found.kind in ("kneser-ney", "lbl"):
+        raise typer.BadParameter("a left-to-right language model is asked by 'score', or predict_next in Python.")
+    if found.kind == "mrf-tagger":
+        if plot is not None:
+            raise typer.BadParameter("--plot draws the transitions of an HMM; this model is an MRF tagger.")
+        inspect_mrf_tagger(cast("MRFTagger", found), n, label, json)
+    elif isinstance(found, DependencyParser):
+        if plot is not None or label is not None:
+            raise typer.BadParameter("--plot and --label are for taggers; this model is a parser.")
+        inspect_parser(found, json)
+    elif isinstance(found, FactorialCRF):
         if plot is not None:
             raise typer.BadParameter("--plot draws the transitions of an HMM; this model is a factorial CRF.")
         if label is not None:

@@ -5,6 +5,11 @@ from typing import Annotated
 import typer
 
 from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.cli.reproduce_kernels import kernel_features, kernel_hmm
+from trelliswork.cli.reproduce_mrf import mrf_exact, mrf_ptb
+from trelliswork.cli.reproduce_parsing import bp_accuracy, bp_cost, bp_parsing
+from trelliswork.cli.reproduce_pcfg import low_rank_pcfg
+from trelliswork.cli.reproduce_tagging import mrf_neighbors, mrf_tagging
 from trelliswork.cli.reproducing import Plot, Seed, check_plot, data_file, say_to, show
 from trelliswork.cli.running import report_errors
 
@@ -116,3 +121,15 @@ def factorial(
 
     path, sizes, engines = data_file(folder, "conll2000"), tuple(size or (200, 1000, 0)), tuple(engine or ("bp",))
     show("factorial", run(path, sizes=sizes, engines=engines, l2=l2, say=say_to(quiet)), None, json)
+
+
+app.command("low-rank-pcfg")(report_errors(low_rank_pcfg))
+app.command("kernel-hmm")(kernel_hmm)
+app.command("mrf-exact")(mrf_exact)
+app.command("mrf-ptb")(mrf_ptb)
+app.command("mrf-tagging")(mrf_tagging)
+app.command("mrf-neighbors")(mrf_neighbors)
+app.command("kernel-features")(kernel_features)
+app.command("bp-parsing")(bp_parsing)
+app.command("bp-accuracy")(bp_accuracy)
+app.command("bp-cost")(bp_cost)

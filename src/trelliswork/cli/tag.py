@@ -1,10 +1,11 @@
 """``trelliswork tag`` and ``evaluate``: use a saved tagger."""
 
 import json as json_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from trelliswork.cli.constituents import evaluate_constituents, saved_kind
 from trelliswork.cli.corpora import (
     FileFormat,
     Layout,
@@ -15,10 +16,8 @@ from trelliswork.cli.corpora import (
 )
 from trelliswork.cli.factorial import evaluate_layers, tag_layers
 from trelliswork.cli.options import OtherBeamOption, set_beam
+from trelliswork.cli.parse import evaluate_parser
 from trelliswork.errors import DataError
-
-if TYPE_CHECKING:
-    from trelliswork.models import CRF, HMM, FactorialCRF
 
 Model = Annotated[str, typer.Argument(help="Directory of a saved model.")]
 
@@ -54,6 +53,8 @@ def tag(
     if topk > 1 and marginals:
         raise typer.BadParameter("--topk tells probabilities of labellings, --marginals those of labels: choose one.")
     tagger: Any = _load(model)  # all kinds take what was checked to suit them
+    if tagger.kind == "parser":
+        raise typer.BadParameter("this model is a parser: use trelliswork parse.")
     set_beam(tagger, beam)
     layout = Layout(**tagger.input_)
     if tagger.kind == "factorial-crf":
@@ -64,8 +65,8 @@ def tag(
     corpus, found, given = read_unlabelled(file, layout, format, known)
     if given is not None:
         _check_given(_labels(tagger), given)
-    if tagger.kind == "hmm" and isinstance(corpus, AttributeCorpus):
-        raise DataError(f"{file}: an HMM tags words, this file has ready attributes.")
+    if tagger.kind in ("hmm", "mrf-tagger") and isinstance(corpus, AttributeCorpus):
+        raise DataError(f"{file}: this tagger reads words, this file has ready attributes.")
     if topk > 1:
         lists = tagger.predict_topk(corpus, topk, known=given)
         extra = [[label for labellings in lists for label in _nth(labellings, k)] for k in range(max(map(len, lists)))]
@@ -114,6 +115,7 @@ def evaluate(
     """Compare a tagger with gold labels: accuracy, spans, known and unknown words, mistakes.
 
     Of several layers: each of them, and the accuracy of all labels of a token together.
+    Of a grammar: brackets against those of trees, left- and right-branching ones beside it.
     Of induced states: many-to-one and one-to-one accuracy, V-measure and variation of information.
 
     Example: trelliswork evaluate chunker test.txt --json
@@ -122,14 +124,29 @@ def evaluate(
     from trelliswork.learning.induction_metrics import InductionReport, evaluate_induction
     from trelliswork.learning.metrics import TaggingReport, evaluate_tagging
 
+    if saved_kind(model) == "hmm-lm":
+        from trelliswork.cli.generate import score
+
+        if label is not None:
+            raise typer.BadParameter("a language model is judged by its perplexity: leave --label out.")
+        score(model, file, format, beam, False, json)
+        return
+    if saved_kind(model) == "pcfg":
+        if label is not None or beam is not None or format != FileFormat.auto:
+            raise typer.BadParameter("a grammar is compared with bracketed trees: leave --label, --beam, --format out.")
+        evaluate_constituents(model, file, json)
+        return
     tagger: Any = _load(model)
     set_beam(tagger, beam)
+    if tagger.kind == "parser":
+        evaluate_parser(tagger, file, format, label, json)
+        return
     if tagger.kind == "factorial-crf":
         evaluate_layers(tagger, Layout(**tagger.input_), file, format, label, json)
         return
     corpus, gold = read_labelled(file, evaluation_layout(Layout(**tagger.input_), file, format, label))
-    if tagger.kind == "hmm" and not isinstance(corpus, Corpus):
-        raise DataError(f"{file}: an HMM tags words, this file has ready attributes.")
+    if tagger.kind in ("hmm", "mrf-tagger") and not isinstance(corpus, Corpus):
+        raise DataError(f"{file}: this tagger reads words, this file has ready attributes.")
     predicted = tagger.predict(corpus)
     report: TaggingReport | InductionReport
     if getattr(tagger, "induced_", False):
@@ -141,13 +158,14 @@ def evaluate(
     print(json_module.dumps(report.to_dict()) if json else report.summary())
 
 
-def _load(path: str) -> "CRF | FactorialCRF | HMM":
-    from trelliswork.models import CRF, HMM, FactorialCRF, load
+def _load(path: str) -> Any:
+    from trelliswork.models import load
 
     model = load(path)
-    assert isinstance(model, CRF | FactorialCRF | HMM)
+    if not hasattr(model, "predict"):
+        raise DataError(f"{path}: a model of kind {model.kind!r} does not tag: a tagger or parser is wanted.")
     return model
 
 
 def _labels(tagger: Any) -> list[str]:
-    return list(tagger.labels_ if tagger.kind == "crf" else tagger.states_)
+    return list(getattr(tagger, {"crf": "labels_", "mrf-tagger": "tags_"}.get(tagger.kind, "states_")))

@@ -3,9 +3,15 @@
 import typer
 
 from trelliswork.cli.running import report_errors
+from trelliswork.cli.train_baselines import train_kneser_ney, train_lbl
 from trelliswork.cli.train_crf import train_crf
 from trelliswork.cli.train_factorial import train_factorial
 from trelliswork.cli.train_hmm import train_hmm
+from trelliswork.cli.train_hmm_lm import train_hmm_lm
+from trelliswork.cli.train_mrf import train_mrf
+from trelliswork.cli.train_mrf_tagger import train_mrf_tagger
+from trelliswork.cli.train_parser import train_parser
+from trelliswork.cli.train_pcfg import train_pcfg
 
 app = typer.Typer(help="Fit a model to a file.", no_args_is_help=True, rich_markup_mode="rich")
 
@@ -23,4 +29,25 @@ app.command(
 )(report_errors(train_factorial))
 app.command("hmm", epilog="Example: trelliswork train hmm train.conllu --label xpos --order 2 --out tagger")(
     report_errors(train_hmm)
+)
+app.command("hmm-lm", epilog="Example: trelliswork train hmm-lm train.txt --dev dev.txt --states 512 --out lm")(
+    report_errors(train_hmm_lm)
+)
+app.command("kneser-ney", epilog="Example: trelliswork train kneser-ney train.txt --order 5 --out ngrams")(
+    report_errors(train_kneser_ney)
+)
+app.command("lbl", epilog="Example: trelliswork train lbl train.txt --dev dev.txt --rank 100 --out lbl")(
+    report_errors(train_lbl)
+)
+app.command("mrf-tagger", epilog="Example: trelliswork train mrf-tagger train.conllu --label xpos --out tagger")(
+    report_errors(train_mrf_tagger)
+)
+app.command("mrf", epilog="Example: trelliswork train mrf train.txt --dev dev.txt --distances 1 --out model")(
+    report_errors(train_mrf)
+)
+app.command("parser", epilog="Example: trelliswork train parser train.conllu --dev dev.conllu --out parser")(
+    report_errors(train_parser)
+)
+app.command("pcfg", epilog="Example: trelliswork train pcfg trees/ --tags --preterminals 0 --rank 12 --out grammar")(
+    report_errors(train_pcfg)
 )

@@ -7,6 +7,7 @@ from trelliswork.data.corpus import AttributeCorpus, Corpus
 from trelliswork.data.crfsuite import read_crfsuite
 from trelliswork.data.sentence import Tree, TreebankSentence
 from trelliswork.data.text import read_text
+from trelliswork.data.trees import read_trees
 from trelliswork.data.vocabulary import Vocabulary
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "read_conllu",
     "read_crfsuite",
     "read_text",
+    "read_trees",
 ]

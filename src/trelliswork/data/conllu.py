@@ -149,6 +149,70 @@ def _index(name: str) -> int:
     return COLUMNS.index(name)
 
 
+def read_dependencies(
+    path: str | os.PathLike[str], *, columns: Sequence[str] = ("form", "upos", "xpos")
+) -> tuple[Corpus, list[list[int | None]], list[list[str | None]]]:
+    """Read words with their heads and the labels of arcs.
+
+    Parameters
+    ----------
+    path, columns : as in `read_conllu`
+
+    Returns
+    -------
+    corpus : Corpus
+        The columns asked for, lines kept.
+    heads : list of lists
+        The head of each word, 0 for the root; None where the column is open (``_``).
+    labels : list of lists
+        The label of each arc; None where open.
+
+    Raises
+    ------
+    DataError
+        As `read_conllu`; or if a head is no number, not a word of the sentence or the word itself, or heads go in a
+        circle.
+    """
+    found = read_conllu(path, columns=(*columns, "head", "deprel"), keep_lines=True)
+    assert found.token_lines is not None
+    corpus = Corpus(found.columns[:-2], found.offsets, found.lines, found.token_lines, found.source)
+    heads: list[list[int | None]] = []
+    for n, row in enumerate(found.sentences(len(columns))):
+        first = int(found.offsets[n])
+        heads.append([])
+        for i, text in enumerate(row):
+            head = None if text == "_" else int(text) if text.isdecimal() else -1
+            if head is not None and (not 0 <= head <= len(row) or head == i + 1):
+                raise DataError(
+                    f"{found.source}:{found.token_lines[first + i] + 1}: the head must be 0, another word of 1 to "
+                    f"{len(row)}, or _, got {shorten(text)}."
+                )
+            heads[-1].append(head)
+        at = _on_circle(heads[-1])
+        if at is not None:
+            raise DataError(
+                f"{found.source}:{found.token_lines[first + at] + 1}: the heads above word {at + 1} go in a circle. A "
+                "tree was wanted: mend a head, or leave it open (_)."
+            )
+    labels = [[None if label == "_" else label for label in row] for row in found.sentences(len(columns) + 1)]
+    return corpus, heads, labels
+
+
+def _on_circle(heads: list[int | None]) -> int | None:
+    """A word (from 0) from which heads never end; None if there is none."""
+    done: set[int] = set()
+    for word in range(1, len(heads) + 1):
+        path: set[int] = set()
+        at: int | None = word
+        while at and at not in done:
+            if at in path:
+                return word - 1
+            path.add(at)
+            at = heads[at - 1]
+        done |= path
+    return None
+
+
 def write_conllu_with(corpus: Corpus, column: str, values: list[str], file: TextIO) -> None:
     """Write the lines of a CoNLL-U file back, with one column of every word replaced.
 

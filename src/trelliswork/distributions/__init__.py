@@ -9,6 +9,7 @@ from trelliswork.distributions.projective_tree import ProjectiveTree
 from trelliswork.distributions.span_tree import SpanTree
 from trelliswork.distributions.spanning_tree import SpanningTree
 from trelliswork.distributions.tree_base import TreeExpectations
+from trelliswork.inference.graph.lowrank_factor import LowRankFactor
 
 __all__ = [
     "BeamChain",
@@ -18,6 +19,7 @@ __all__ = [
     "GrammarExpectations",
     "GrammarTree",
     "LinearChain",
+    "LowRankFactor",
     "ProjectiveTree",
     "SpanTree",
     "SpanningTree",

@@ -38,7 +38,8 @@ class FactorGraph:
         Many factors at once: ``variables`` (F, k); ``log_tables`` (s1, .., sk), the same for all, or (U, s1, .., sk),
         or (B, U, s1, .., sk); ``which`` (F,) tells the table of each factor unless U is 1 or F.
     structured : iterable of Propagator
-        Factors with their own dynamic program: ``ChainFactor``, ``ExactlyOne``, ``AtMostOne``, ``Cardinality``.
+        Factors with their own dynamic program: ``ChainFactor``, ``ExactlyOne``, ``AtMostOne``, ``Cardinality``,
+        ``ProjectiveTreeFactor``, ``SpanningTreeFactor``.
     log_unary : Tensor (N,) or (B, N), optional
         Scores of all states of all variables behind each other, N = sum of ``n_states``.
     allowed : Tensor of bool (V, S) or (B, V, S), optional

@@ -15,6 +15,7 @@ from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.beam_sparse import SparseChain, SparseTransitions, sparse_chain
 from trelliswork.inference.factorial import warmup as factorial_warmup
 from trelliswork.inference.graph import warmup as graph_warmup
+from trelliswork.inference.lowrank import warmup as lowrank_warmup
 from trelliswork.inference.span import warmup as span_warmup
 from trelliswork.inference.tree import warmup as tree_warmup
 
@@ -40,7 +41,7 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
     possible = chain.chain_potentials(np.zeros((1, 2, 2)), np.zeros((2, 2)))
     yield "chain, log space: k best", partial(chain.topk, possible, 2)
     yield "chain, log space: samples", partial(chain.sample, possible, np.zeros((1, 1, 2)))
-    for structure in (factorial_warmup, graph_warmup, tree_warmup, span_warmup):
+    for structure in (factorial_warmup, graph_warmup, tree_warmup, span_warmup, lowrank_warmup):
         yield from structure.tasks()
 
 

@@ -15,6 +15,7 @@ from trelliswork.learning.hmm_data import HMMParameters, Sequences
 from trelliswork.models.crf import CRF
 from trelliswork.models.factorial_crf import FactorialCRF
 from trelliswork.models.hmm import HMM
+from trelliswork.models.parser import DependencyParser
 
 X = [["a", "b", "a"], ["b", "a"]]
 Y = [["A", "B", "A"], ["B", "A"]]
@@ -35,9 +36,13 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "crf: scores that underflow", _underflow
     for engine in ("bp", "structured_mean_field", "exact"):
         yield f"factorial crf: {engine}", partial(_layers, engine)
+    for projective in (True, False):
+        yield f"parser: {'projective' if projective else 'all trees'}", partial(_parser, projective)
     yield "hmm: EM, float32", partial(_hmm, "float32")
     yield "hmm: EM, float64", partial(_hmm, "float64")
     yield "hmm: order 2", _trigrams
+    yield "hmm language model: clusters of words, EM", _language_model
+    yield "moments", _moments
 
 
 def _beam(features: str, order: int) -> object:
@@ -49,9 +54,18 @@ def _beam(features: str, order: int) -> object:
     layout = FeatureLayout.all_pairs(1, 2, 0 if edges is None else 1)
     given = Tokens(tokens.offsets, tokens.token_ptr, tokens.ids, None, edges)
     objective = BeamObjective(given, np.zeros(2, np.int32), layout, beam=Beam("size", size=1), full_first=False)
-    objective.hold(np.zeros(layout.n_features))
+    objective.hold(np.ones(layout.n_features))
     objective.fix(np.zeros(layout.n_features))
     return objective(np.zeros(layout.n_features)), crf.predict(X)
+
+
+def _parser(projective: bool) -> object:
+    """Both orders, a partial tree, labels, and every answer."""
+    parser = DependencyParser(2, projective=projective, hash_bits=10, epochs=1, second_epochs=1, label_epochs=1)
+    tagged = [list(zip(x, y, y, strict=True)) for x, y in zip(X, Y, strict=True)]
+    parser.fit(tagged, [[2, 0, None], [2, 0]], [["a", "b", "a"], ["a", "b"]])
+    parser.predict_topk(tagged, 2)
+    return parser.parse(tagged)
 
 
 def _layers(engine: Any) -> object:
@@ -72,6 +86,25 @@ def _hmm(dtype: Literal["float32", "float64"]) -> object:
         expected_counts(parameters, sequences, dtype=dtype)
         posterior_states(parameters, sequences, 0, dtype=dtype)
     return hmm.predict(X)
+
+
+def _moments() -> object:
+    """Text as bytes and as sentences, and two blocks to merge."""
+    from pathlib import Path
+
+    from trelliswork.learning.moment_files import _tokenize
+    from trelliswork.learning.moment_runs import merged
+    from trelliswork.learning.moments import count_moments
+
+    run = np.array([0, 1]), np.array([1, 1])
+    return _tokenize(b"a b\n", Path("text"), 1), count_moments(X, 2), merged(run, run)
+
+
+def _language_model() -> object:
+    from trelliswork.models.hmm_lm import HMMLanguageModel
+
+    HMMLanguageModel(3, hidden=4, clusters=1, max_epochs=1).fit(X)
+    return HMMLanguageModel(2, hidden=4, em_iterations=1, max_epochs=1).fit(X).perplexity(X)
 
 
 def _trigrams() -> object:

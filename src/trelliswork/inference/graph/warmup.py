@@ -8,7 +8,9 @@ import numpy as np
 from trelliswork.inference.graph import (
     AtMostOne,
     ChainFactor,
+    ProjectiveTreeFactor,
     Propagator,
+    SpanningTreeFactor,
     Tables,
     Wiring,
     bp,
@@ -38,6 +40,10 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"graph, {schedule}: structured factors", partial(bp.run, structured, schedule=schedule)
         yield f"graph, {schedule}: max-product", partial(max_product.run, loop, schedule=schedule)
     yield "graph: max-product, structured factors", partial(max_product.run, structured)
+    arcs = np.arange(2), np.array([0, 1]), np.array([1, 2]), 2
+    for tree in (ProjectiveTreeFactor(*arcs), SpanningTreeFactor(*arcs)):
+        yield f"graph: {type(tree).__name__}", partial(bp.run, wire([2, 2], structured=[tree]))
+        yield f"graph: best of {type(tree).__name__}", partial(max_product.run, wire([2, 2], structured=[tree]))
     pairs = Tables(np.array([[0, 1], [1, 2]]), np.zeros(2, np.int64), np.zeros((1, 1, 2, 2)))
     yield "graph: other engines", partial(_engines, wire([2, 2, 2], [pairs], n_graphs=2))
 

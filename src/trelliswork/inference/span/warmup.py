@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from trelliswork.inference.span import Grammar, brackets, grammar
+from trelliswork.inference.span import Grammar, brackets, grammar, lowrank
 
 
 def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
@@ -20,3 +20,7 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "grammar, log space: expectations", partial(grammar.log_expectations, g)
     yield "grammar: k best", partial(grammar.topk, g, 2)
     yield "grammar: samples", partial(grammar.sample, g, np.zeros((1, 1), np.int64))
+    zero = np.zeros((1, 4, 1))
+    low = lowrank.LowRankGrammar(np.zeros(1), np.zeros((1, 2)), np.zeros((2, 2)), np.zeros((2, 2)), zero, lengths)
+    yield "low-rank grammar: expectations", partial(lowrank.expectations, low, symbols=True)
+    yield "low-rank grammar, log space: expectations", partial(lowrank.log_expectations, low, symbols=True)

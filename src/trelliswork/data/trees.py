@@ -1,0 +1,154 @@
+"""Bracketed constituent trees, as in the Penn Treebank: reading files, taking off what is not wanted, spans."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from trelliswork.data.files import no_sentence, open_text, shorten, source_name
+from trelliswork.data.sentence import Tree
+from trelliswork.errors import DataError
+
+__all__ = ["PUNCTUATION", "TRACE", "prune", "read_trees", "tree_spans"]
+
+TRACE = "-NONE-"
+PUNCTUATION = frozenset([",", ".", ":", "``", "''", "-LRB-", "-RRB-"])  # tags of the Penn Treebank
+_BRACKET = re.compile(r"[()]")
+
+
+def read_trees(
+    path: str | os.PathLike[str],
+    *,
+    traces: bool = False,
+    punctuation: bool = True,
+    functions: bool = True,
+    unary: bool = True,
+    encoding: str = "utf-8",
+) -> list[Tree]:
+    """Read Penn bracketings, each on one line or over several.
+
+    Parameters
+    ----------
+    path : str or path
+        A plain or gzip file, ``-`` for the standard input; or a folder, of which all ``*.mrg`` files are read in the
+        order of their names.
+    traces : bool
+        Whether empty elements (tag ``-NONE-``) are kept.
+    punctuation : bool
+        Whether words tagged as punctuation (``PUNCTUATION``) are kept.
+    functions : bool
+        Whether labels keep their functions and indices (``NP-SBJ-1``), or are cut to ``NP``.
+    unary : bool
+        Whether constituents with one part are kept, or the lower one takes the place of the chain.
+    encoding : str
+
+    Returns
+    -------
+    list of Tree
+        A tree of which nothing is left is not among them.
+
+    Raises
+    ------
+    DataError
+        With file and line: brackets that do not match, text outside of them, what is no constituent; or no tree.
+    """
+    files = sorted(Path(path).glob("*.mrg")) if os.fspath(path) != "-" and Path(path).is_dir() else [path]
+    if not files:
+        raise DataError(f"{path}: a folder without any *.mrg file. Name a file of trees, or another folder.")
+    found = []
+    for file in files:
+        for line, text in _bracketings(file, encoding):
+            try:
+                tree = Tree.parse(text)
+            except ValueError as error:
+                raise DataError(f"{source_name(file)}:{line}: in the tree that begins here, {error}") from None
+            left = prune(tree, traces=traces, punctuation=punctuation, functions=functions, unary=unary)
+            if left is not None:
+                found.append(left)
+    if not found:
+        raise no_sentence(source_name(path), "a bracketing such as (S (NP (PRP It)) (VP (VBZ rains)))")
+    return found
+
+
+def prune(
+    tree: Tree, *, traces: bool = False, punctuation: bool = True, functions: bool = True, unary: bool = True
+) -> Tree | None:
+    """A tree without what is not wanted, see `read_trees`; ``None`` if nothing is left.
+
+    Examples
+    --------
+    >>> tree = Tree.parse("(S (NP-SBJ (NNP Kim)) (VP (VBZ sleeps)) (. .))")
+    >>> print(prune(tree, punctuation=False, functions=False, unary=False))
+    (S (NNP Kim) (VBZ sleeps))
+    """
+    # Children before parents, without recursion: the order of subtrees() backwards.
+    done: dict[int, Tree | None] = {}
+    for node in reversed(tree.subtrees()):
+        label = node.label
+        if isinstance(node.children[0], str):
+            gone = (label == TRACE and not traces) or (label in PUNCTUATION and not punctuation)
+            done[id(node)] = None if gone else node
+            continue
+        if not functions and not label.startswith("-"):
+            label = re.split(r"[-=|]", label, maxsplit=1)[0]
+        parts = [done[id(child)] for child in node.children]
+        kept = tuple(part for part in parts if part is not None)
+        if not kept:
+            done[id(node)] = None
+        elif len(kept) == 1 and not unary:
+            done[id(node)] = kept[0]
+        else:
+            done[id(node)] = Tree(label, kept)
+    return done[id(tree)]
+
+
+def tree_spans(tree: Tree) -> list[tuple[int, int, str]]:
+    """Constituents as (first, last, label), both ends included, parents before children; tags of words are none."""
+    ends: dict[int, tuple[int, int]] = {}
+    nodes = tree.subtrees()
+    position = 0
+    for node in nodes:  # words in their order
+        if isinstance(node.children[0], str):
+            ends[id(node)] = (position, position)
+            position += 1
+    for node in reversed(nodes):
+        if id(node) not in ends:
+            first, last = node.children[0], node.children[-1]
+            ends[id(node)] = (ends[id(first)][0], ends[id(last)][1])
+    return [(*ends[id(node)], node.label) for node in nodes if not isinstance(node.children[0], str)]
+
+
+def _bracketings(path: str | os.PathLike[str], encoding: str) -> Iterator[tuple[int, str]]:
+    """Yield the text of each tree and the line on which it begins."""
+    name = source_name(path)
+    depth, began, parts = 0, 0, list[str]()
+    with open_text(path, encoding=encoding) as lines:
+        for number, line in enumerate(lines, start=1):
+            at = 0
+            for match in _BRACKET.finditer(line):
+                outside = line[at : match.start()].strip() if depth == 0 else ""
+                if outside or (depth == 0 and match.group() == ")"):
+                    raise DataError(
+                        f"{name}:{number}: a tree must begin with '(', got {shorten(outside or ')')} outside of any."
+                    )
+                if match.group() == "(":
+                    if depth == 0:
+                        began, at = number, match.start()
+                    depth += 1
+                else:
+                    depth -= 1
+                    if depth == 0:
+                        parts.append(line[at : match.end()])
+                        yield began, " ".join(parts)
+                        parts, at = [], match.end()
+            rest = line[at:]
+            if depth:
+                parts.append(rest)
+            elif rest.strip():
+                raise DataError(
+                    f"{name}:{number}: a tree must begin with '(', got {shorten(rest.strip())} outside of any."
+                )
+    if depth:
+        raise DataError(f"{name}:{began}: the tree that begins here lacks {depth} closing bracket(s) at its end.")

@@ -1,0 +1,124 @@
+"""What happens to messages between two matrix products: one pass over each row.
+
+Arrays of states are (rows, S); a row belongs to a sentence. ``words[b]`` is the row of ``emission`` (W, S) of the word
+at this position. Kernels are serial; groups of sentences go to threads (``sweep.py``).
+"""
+
+from numba import njit
+
+FASTMATH = {"reassoc", "contract"}
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def begin(start, emission, words, alpha, norms):
+    """alpha = start * emission[words], each row normalised; norms (rows,) are the sums before."""
+    S = len(start)
+    for b in range(len(words)):
+        row = emission[words[b]]
+        total = start[0] * 0
+        for z in range(S):
+            value = start[z] * row[z]
+            alpha[b, z] = value
+            total += value
+        norms[b] = total
+        scale = 1 / total if total > 0 else total * 0
+        for z in range(S):
+            alpha[b, z] *= scale
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def observe(alpha, emission, words, norms):
+    """alpha *= emission[words], each row normalised; norms (rows,) are the sums before."""
+    S = alpha.shape[1]
+    for b in range(len(words)):
+        row = emission[words[b]]
+        total = row[0] * 0
+        for z in range(S):
+            value = alpha[b, z] * row[z]
+            alpha[b, z] = value
+            total += value
+        norms[b] = total
+        scale = 1 / total if total > 0 else total * 0
+        for z in range(S):
+            alpha[b, z] *= scale
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def absorb(beta, alpha, emission, words, norms, counts, out):
+    """counts[words] += alpha * beta, and out = emission[words] * beta / norms: the message to the position before."""
+    S = alpha.shape[1]
+    for b in range(len(words)):
+        w = words[b]
+        scale = beta[b, 0] * 0
+        if norms[b] > 0:
+            scale = scale + 1 / norms[b]
+        for z in range(S):
+            counts[w, z] += alpha[b, z] * beta[b, z]
+            out[b, z] = emission[w, z] * beta[b, z] * scale
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def add_band(alpha, band, out):
+    """out[b, z + k - K] += alpha[b, z] * band[z, k]: transitions to neighbours, band (S, 2 K + 1)."""
+    S, width = band.shape
+    K = width // 2
+    for b in range(len(alpha)):
+        for k in range(width):
+            shift = k - K
+            for z in range(max(0, -shift), min(S, S - shift)):
+                out[b, z + shift] += alpha[b, z] * band[z, k]
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def add_band_back(message, band, out):
+    """out[b, z] += message[b, z + k - K] * band[z, k]."""
+    S, width = band.shape
+    K = width // 2
+    for b in range(len(message)):
+        for k in range(width):
+            shift = k - K
+            for z in range(max(0, -shift), min(S, S - shift)):
+                out[b, z] += message[b, z + shift] * band[z, k]
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def band_counts(alpha, message, counts):
+    """counts[z, k] += sum over rows of alpha[b, z] * message[b, z + k - K]."""
+    S, width = counts.shape
+    K = width // 2
+    for b in range(len(alpha)):
+        for k in range(width):
+            shift = k - K
+            for z in range(max(0, -shift), min(S, S - shift)):
+                counts[z, k] += alpha[b, z] * message[b, z + shift]
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def apply_operators(features, operators, which, out):
+    """out[b] = features[b] @ operators[which[b]]: a step in rank space, operators (W, R, R)."""
+    R = features.shape[1]
+    for b in range(len(which)):
+        operator = operators[which[b]]
+        for j in range(R):
+            out[b, j] = 0
+        for i in range(R):
+            value = features[b, i]
+            for j in range(R):
+                out[b, j] += value * operator[i, j]
+
+
+@njit(cache=True, nogil=True)
+def best_before(score, log_transition, best, back):
+    """best[z'] = max over z of score[z] + log_transition[z, z'], and back[z'] the first z that reaches it."""
+    S = len(best)
+    for j in range(S):
+        best[j] = -float("inf")
+        back[j] = 0
+    for z in range(len(score)):
+        if score[z] > -float("inf"):
+            row = log_transition[z]
+            for j in range(S):
+                value = score[z] + row[j]
+                if value > best[j]:
+                    best[j] = value
+                    back[j] = z

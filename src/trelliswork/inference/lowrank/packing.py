@@ -1,0 +1,84 @@
+"""Sentences of different lengths as one array, position by position: no padding."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.errors import ShapeError, ValueRangeError
+
+Ints = NDArray[np.int64]
+LEAST_SENTENCES = 16  # of a group: fewer make thin matrix products
+MOST_GROUPS = 4  # each has gradients of its own to add up
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Words of some sentences, longest first; all first words, then all second words, and so on.
+
+    Attributes
+    ----------
+    words : ndarray (N,)
+        Rows of the emission table.
+    sizes : ndarray (T,)
+        ``sizes[t]`` sentences have a word at position t: the first ones.
+    offsets : ndarray (T + 1,)
+        Position t is ``words[offsets[t] : offsets[t + 1]]``.
+    order : ndarray (B,)
+        Which sentence of the caller each one is.
+    """
+
+    words: Ints
+    sizes: Ints
+    offsets: Ints
+    order: Ints
+
+    @property
+    def n_sentences(self) -> int:
+        """Sentences."""
+        return len(self.order)
+
+    @property
+    def lengths(self) -> Ints:
+        """Words of each sentence, in the packed order."""
+        return (self.sizes[None] > np.arange(self.n_sentences)[:, None]).sum(axis=1)
+
+    def rows(self, b: int) -> Ints:
+        """Where the words of the b-th sentence (in the packed order) stand."""
+        return self.offsets[:-1][self.sizes > b] + b
+
+    def before(self, first: int, last: int) -> Ints:
+        """For the words of positions ``first`` >= 1 to ``last`` (exclusive): where the word before each stands."""
+        return np.concatenate([self.offsets[t - 1] + np.arange(self.sizes[t]) for t in range(first, last)])
+
+
+def pack(words: Ints, offsets: Ints, which: Ints | None = None) -> Packed:
+    """Pack sentences ``which`` (all by default), sentence n being ``words[offsets[n] : offsets[n + 1]]``.
+
+    Examples
+    --------
+    >>> pack(np.array([5, 6, 7, 8, 9]), np.array([0, 2, 5])).words.tolist()
+    [7, 5, 8, 6, 9]
+    """
+    words, offsets = np.asarray(words, np.int64), np.asarray(offsets, np.int64)
+    which = np.arange(len(offsets) - 1) if which is None else np.asarray(which, np.int64)
+    if len(which) == 0:
+        raise ShapeError("no sentence to pack: at least one is wanted.")
+    lengths = np.diff(offsets)[which]
+    if lengths.min() < 1:
+        raise ValueRangeError(f"sentence {which[lengths.argmin()]} has no words: leave empty sentences out.")
+    order = which[np.argsort(-lengths, kind="stable")]
+    lengths = np.sort(lengths)[::-1]
+    T = int(lengths[0])
+    sizes = np.searchsorted(-lengths, -np.arange(T), side="left")  # how many are longer than t
+    starts = offsets[order]
+    packed = np.concatenate([words[starts[:n] + t] for t, n in enumerate(sizes)])
+    return Packed(packed, sizes.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]), order)
+
+
+def groups(words: Ints, offsets: Ints) -> list[Packed]:
+    """Packed groups of sentences of like lengths, for threads; how many there are depends on the sentences alone."""
+    lengths = np.diff(offsets)
+    order = np.argsort(-lengths, kind="stable")
+    n = max(1, min(MOST_GROUPS, len(order) // LEAST_SENTENCES))
+    return [pack(words, offsets, order[k::n]) for k in range(n)]

@@ -1,0 +1,205 @@
+"""Forward and backward over one packed group of sentences: two thin matrix products a position, buffers made once.
+
+A group is one thread's work: its products run on that thread alone, so that results do not depend on how many there
+are.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trelliswork.inference.lowrank import kernels
+from trelliswork.inference.lowrank.operators import Transition
+from trelliswork.inference.lowrank.packing import Packed
+
+compiled: Any = kernels
+BLOCK_ROWS = 256  # rows whose messages are kept until the transition counts are added: a deep enough product
+
+
+@dataclass
+class Counts:
+    """Weighted expected counts: the gradient of the weighted sum of log evidences.
+
+    Attributes
+    ----------
+    start : Tensor (S,)
+        Of first states: the gradient in ``log start``.
+    emission : Tensor (W, S)
+        Of states at words: the gradient in ``log emission``.
+    transition : list of Tensor
+        The gradient in the tensors of the transition, as they are (not in their logarithms).
+    """
+
+    start: Tensor
+    emission: Tensor
+    transition: list[Tensor]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Matrix products inside run on the calling thread alone."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Sweep:
+    """Messages of one group.
+
+    Parameters
+    ----------
+    packed : Packed
+    start : Tensor (S,)
+        Probabilities.
+    transition : LowRank or Dense
+    emission : Tensor (W, S)
+        ``emission[w, z]`` is p(word w | z), up to a factor for each word.
+    every : int, optional
+        Keep the states of every so many positions only and find the others again in the backward pass, which then
+        takes a sixth longer; by default all are kept.
+
+    Notes
+    -----
+    Time O(N S R); memory O(N (S + R)), with ``every`` O(N (S / every + R) + every B S).
+    """
+
+    def __init__(
+        self, packed: Packed, start: Tensor, transition: Transition, emission: Tensor, *, every: int | None = None
+    ) -> None:
+        self.packed, self.start, self.transition, self.emission = packed, start, transition, emission
+        self.every = every
+        N, S = len(packed.words), len(start)
+        self.norms: NDArray[np.float64] = np.empty(N)
+        self._features = torch.empty(N, transition.width, dtype=start.dtype)
+        kept = np.ones(len(packed.sizes), bool) if every is None else np.arange(len(packed.sizes)) % every == every - 1
+        starts = np.cumsum(np.where(kept, packed.sizes, 0)) - packed.sizes
+        self._kept, self._at = kept, starts  # positions whose states are kept, and where
+        self._alpha = torch.empty(int(packed.sizes[kept].sum()), S, dtype=start.dtype)
+
+    def forward(self) -> NDArray[np.float64]:
+        """Log evidence of each sentence (B,), in the packed order."""
+        packed = self.packed
+        spare = None
+        if self.every is not None:
+            shape = 2, int(packed.sizes[0]), len(self.start)
+            spare = torch.empty(shape, dtype=self.start.dtype)
+        log_z = np.zeros(packed.n_sentences)
+        before = torch.empty(0)
+        for t, n in enumerate(packed.sizes.tolist()):
+            if self._kept[t]:
+                alpha = self._alpha[self._at[t] : self._at[t] + n]
+            else:
+                assert spare is not None
+                alpha = spare[t % 2, :n]
+            self._step(t, before[:n], alpha, push=True)
+            with np.errstate(divide="ignore"):
+                log_z[:n] += np.log(self.norms[packed.offsets[t] : packed.offsets[t + 1]])
+            before = alpha
+        return log_z
+
+    def states(self) -> Tensor:
+        """p(z_t | words up to t) (N, S), packed; all must have been kept."""
+        return self._alpha
+
+    def last_states(self) -> Tensor:
+        """The same at the last position."""
+        return self._alpha[len(self._alpha) - int(self.packed.sizes[-1]) :]
+
+    def _step(self, t: int, before: Tensor, alpha: Tensor, *, push: bool) -> None:
+        """Fill the states at position t from those before."""
+        a, b = self.packed.offsets[t], self.packed.offsets[t + 1]
+        words, emission = self.packed.words[a:b], self.emission.numpy()
+        if t == 0:
+            compiled.begin(self.start.numpy(), emission, words, alpha.numpy(), self.norms[a:b])
+            return
+        step = self.transition.push if push else self.transition.again
+        step(before, self._features[a:b], alpha)
+        compiled.observe(alpha.numpy(), emission, words, self.norms[a:b])
+
+    def backward(self, weights: NDArray[np.floating], counts: Counts, marginals: Tensor | None = None) -> None:
+        """Add the counts of each sentence times its weight (B,), in the packed order, to ``counts``.
+
+        ``marginals`` (N, S), if given, gets p(z_t | x) times the weight, packed.
+        """
+        packed, S = self.packed, len(self.start)
+        n = int(packed.sizes[0])
+        beta = torch.empty(n, S, dtype=self.start.dtype)
+        weight = torch.as_tensor(weights, dtype=self.start.dtype)
+        last = len(packed.sizes)
+        while last > 0:
+            first = self._block(last)
+            self._through(first, last, self._states(first, last), beta, weight, counts, marginals)
+            last = first
+        counts.start += marginals[:n].sum(dim=0) if marginals is not None else self._first.sum(dim=0)
+
+    def _block(self, last: int) -> int:
+        """The first position of the block that ends before ``last``."""
+        if self.every is not None:
+            return (last - 1) // self.every * self.every
+        return max(0, min(last - 1, int(np.searchsorted(self.packed.offsets, self.packed.offsets[last] - BLOCK_ROWS))))
+
+    def _states(self, first: int, last: int) -> list[Tensor]:
+        """States of the positions ``first - 1`` (nothing, for 0) to ``last``, found again if they were not kept."""
+        sizes = self.packed.sizes
+        found = [torch.empty(0)]
+        if first > 0:
+            found = [self._alpha[self._at[first - 1] : self._at[first - 1] + sizes[first - 1]]]
+        for t in range(first, last):
+            if self._kept[t]:
+                alpha = self._alpha[self._at[t] : self._at[t] + sizes[t]]
+            else:
+                alpha = torch.empty(int(sizes[t]), len(self.start), dtype=self.start.dtype)
+                self._step(t, found[-1][: sizes[t]], alpha, push=False)
+            found.append(alpha)
+        return found
+
+    def _through(
+        self,
+        first: int,
+        last: int,
+        states: list[Tensor],
+        beta: Tensor,
+        weight: Tensor,
+        counts: Counts,
+        marginals: Tensor | None,
+    ) -> None:
+        """Messages from position ``last - 1`` down to ``first``; at the end ``beta`` is that of ``first - 1``."""
+        packed, R, S = self.packed, self.transition.width, len(self.start)
+        offsets, sizes = packed.offsets, packed.sizes
+        a, b = int(offsets[first]), int(offsets[last])
+        message = torch.empty(b - a, S, dtype=self.start.dtype)
+        features = torch.empty(b - a, R, dtype=self.start.dtype)
+        emission, sums = self.emission.numpy(), counts.emission.numpy()
+        for t in range(last - 1, first - 1, -1):
+            n, after = int(sizes[t]), int(sizes[t + 1]) if t + 1 < len(sizes) else 0
+            beta[after:n] = weight[after:n, None]  # these sentences end here
+            rows = slice(int(offsets[t]) - a, int(offsets[t + 1]) - a)
+            words, norms = packed.words[offsets[t] : offsets[t + 1]], self.norms[offsets[t] : offsets[t + 1]]
+            alpha = states[t - first + 1]
+            compiled.absorb(beta[:n].numpy(), alpha.numpy(), emission, words, norms, sums, message[rows].numpy())
+            if marginals is not None:
+                torch.mul(alpha, beta[:n], out=marginals[offsets[t] : offsets[t + 1]])
+            elif t == 0:
+                self._first = alpha * beta[:n]
+            if t > 0:
+                self.transition.pull(message[rows], features[rows], beta[:n])
+        begin = max(first, 1)
+        if begin < last:
+            rows = slice(int(offsets[begin]) - a, b - a)
+            where = slice(int(offsets[begin]), b)
+            before = _rows_before(states[begin - first : last - first], sizes[begin:last])
+            self.transition.accumulate(counts.transition, before, self._features[where], message[rows], features[rows])
+
+
+def _rows_before(states: list[Tensor], sizes: NDArray[np.int64]) -> Tensor:
+    """States before each word: all rows of ``states[k]`` that have a next word, one below the other."""
+    return torch.cat([alpha[:n] for alpha, n in zip(states, sizes.tolist(), strict=True)])

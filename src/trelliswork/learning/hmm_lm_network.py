@@ -1,0 +1,211 @@
+"""Parameters of an HMM language model as a network: embeddings of states to probabilities (paper 4)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from trelliswork.inference.lowrank import Dense, LowRank, Transition
+from trelliswork.learning.kernel_features import FeatureMap, log_features, normalised_factors, random_projection
+
+Projection = Literal["learned", "fixed", "redrawn"]
+Ints = NDArray[np.int64]
+TASTE = 1.0  # how much states differ at first in what they emit: standard deviation of log p(word | state)
+
+
+@dataclass(frozen=True)
+class NetworkShape:
+    """Sizes and kinds.
+
+    Attributes
+    ----------
+    n_states, n_words, hidden : int
+    n_features : int
+        R of the kernel; 0 is a dense softmax over next states.
+    feature_map : {"exp", "exp-norm", "relu"}
+    projection : {"learned", "fixed", "redrawn"}
+        Directions of the features: learned, random and fixed, or random and drawn anew for each batch.
+    orthogonal : bool
+        Of random directions, also as a start of learned ones.
+    band : int
+        Neighbours on each side that have transitions of their own; 0 is none.
+    """
+
+    n_states: int
+    n_words: int
+    hidden: int = 256
+    n_features: int = 0
+    feature_map: FeatureMap = "exp"
+    projection: Projection = "learned"
+    orthogonal: bool = True
+    band: int = 0
+
+
+@dataclass
+class Drawn:
+    """What dropout keeps in one batch: states (S',) and features (R',); ``None`` keeps all."""
+
+    states: Tensor | None = None
+    features: Tensor | None = None
+    projection: Tensor | None = None  # drawn anew
+
+
+class _Block(nn.Module):
+    """h = relu(L1 x), out = LayerNorm(relu(L2 h) + h): the norm stands after the block, which is worth 20-60 points."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.first, self.second, self.norm = nn.Linear(size, size), nn.Linear(size, size), nn.LayerNorm(size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.relu(self.first(x))
+        return self.norm(torch.relu(self.second(h)) + h)
+
+
+class StateNetwork(nn.Module):
+    """p(first state), p(next state | state), p(word | state) from embeddings.
+
+    One block each for start, transition and emission, then a plain output layer. With features, states and next states
+    each have a block, and log phi is the projection of what comes out, scaled by ``1 / sqrt(hidden)``.
+
+    Parameters
+    ----------
+    shape : NetworkShape
+    seed : int
+    clusters : ndarray (n_words,), optional
+        Cluster of each word; cluster c is emitted by the c-th block of states alone.
+    """
+
+    def __init__(self, shape: NetworkShape, seed: int = 0, clusters: Ints | None = None) -> None:
+        super().__init__()
+        self.shape = shape
+        S, V, D, R = shape.n_states, shape.n_words, shape.hidden, shape.n_features
+        with torch.random.fork_rng(devices=[]):  # the layers draw from torch's own generator
+            torch.manual_seed(seed)
+            self.start_block, self.state_block, self.word_block = _Block(D), _Block(D), _Block(D)
+            self.start_embedding = nn.Parameter(torch.empty(1, D))
+            self.state_embedding = nn.Parameter(torch.empty(S, D))
+            self.word_embedding = nn.Parameter(torch.empty(S, D))  # of states as they emit
+            self.start_output = nn.Linear(D, S)
+            self.word_output = nn.Linear(D, V)
+            if R:
+                self.next_block = _Block(D)
+                self.next_embedding = nn.Parameter(torch.empty(S, D))
+            else:
+                self.state_output = nn.Linear(D, S)
+            if shape.band:
+                self.band = nn.Parameter(torch.zeros(S, 2 * shape.band + 1))
+            for parameter in self.parameters():
+                if parameter.dim() > 1 and not (shape.band and parameter is self.band):
+                    nn.init.xavier_uniform_(parameter)
+        if R:
+            generator = torch.Generator().manual_seed(seed)
+            drawn = random_projection(D, R, generator, orthogonal=shape.orthogonal)
+            self.projection = nn.Parameter(drawn, requires_grad=shape.projection == "learned")
+        self.blocks: tuple[Tensor, Tensor] | None = None
+        if clusters is not None:
+            n_clusters = int(clusters.max()) + 1
+            of_state = np.arange(S) * n_clusters // S
+            self.blocks = torch.from_numpy(clusters.astype(np.int64)), torch.from_numpy(of_state)
+
+    @torch.no_grad()
+    def begin_with(self, frequencies: NDArray[Any]) -> None:
+        """Let all states emit words by their frequencies (V,), each state with a taste of its own.
+
+        Without it, states are alike for the first epoch, and nothing tells them apart.
+        """
+        odds = torch.as_tensor(frequencies, dtype=self.word_output.bias.dtype) + 1
+        self.word_output.bias.copy_(torch.log(odds / odds.sum()))
+        weight = self.word_output.weight
+        weight.mul_(TASTE / (weight.std() * math.sqrt(self.shape.hidden)))
+
+    def draw(self, state_dropout: float, feature_dropout: float, seed: int) -> Drawn:
+        """What one batch keeps; each block of states keeps its share, at least one."""
+        generator = torch.Generator().manual_seed(seed)
+        found = Drawn()
+        S, R = self.shape.n_states, self.shape.n_features
+        if state_dropout > 0:
+            of_state = torch.zeros(S, dtype=torch.int64) if self.blocks is None else self.blocks[1]
+            kept = []
+            for c in range(int(of_state.max()) + 1):
+                mine = torch.nonzero(of_state == c)[:, 0]
+                n = max(1, round(len(mine) * (1 - state_dropout)))
+                kept.append(mine[torch.randperm(len(mine), generator=generator)[:n]])
+            found.states = torch.cat(kept).sort().values
+        if R and feature_dropout > 0:
+            n = max(1, round(R * (1 - feature_dropout)))
+            found.features = torch.randperm(R, generator=generator)[:n].sort().values
+        if R and self.shape.projection == "redrawn":
+            found.projection = random_projection(self.shape.hidden, R, generator, orthogonal=self.shape.orthogonal)
+        return found
+
+    def log_start(self, drawn: Drawn) -> Tensor:
+        """log p(first state) (S',) over the states that are kept."""
+        scores = self.start_output(self.start_block(self.start_embedding))[0]
+        return torch.log_softmax(scores if drawn.states is None else scores[drawn.states], dim=0)
+
+    def transition(self, drawn: Drawn) -> Transition:
+        """p(next state | state) over the states that are kept; its rows sum to one."""
+        states = drawn.states
+        own = self.state_embedding if states is None else self.state_embedding[states]
+        hidden = self.state_block(own)
+        if not self.shape.n_features:
+            layer = self.state_output
+            weight, bias = (x if states is None else x[states] for x in (layer.weight, layer.bias))
+            return Dense(torch.softmax(torch.addmm(bias, hidden, weight.T), dim=1))
+        after = self.next_block(self.next_embedding if states is None else self.next_embedding[states])
+        directions = self.projection if drawn.projection is None else drawn.projection
+        if drawn.features is not None:
+            directions = directions[:, drawn.features]
+        scale = 1 / math.sqrt(self.shape.hidden)
+        left, right = (log_features(scale * x, directions, self.shape.feature_map) for x in (hidden, after))
+        if not self.shape.band:
+            return LowRank(*normalised_factors(left, right))
+        return self._banded(left, right, states)
+
+    def _banded(self, log_left: Tensor, log_right: Tensor, states: Tensor | None) -> LowRank:
+        """The low-rank matrix with rows of one, plus a learned band, normalised together.
+
+        Dropped states are zeros here, not left out: neighbours stay neighbours.
+        """
+        S, K = self.shape.n_states, self.shape.band
+        left, right = normalised_factors(log_left, log_right)
+        band = torch.exp(self.band) / (2 * K + 1)
+        target = torch.arange(S)[:, None] + torch.arange(-K, K + 1)[None]
+        possible = (target >= 0) & (target < S)
+        if states is not None:
+            kept = torch.zeros(S, dtype=torch.bool)
+            kept[states] = True
+            possible &= kept[target.clamp(0, S - 1)]
+            R = left.shape[1]
+            left = torch.full((S, R), 1.0 / R, dtype=left.dtype).index_copy(0, states, left)  # rows nobody reaches
+            right = torch.zeros(S, R, dtype=right.dtype).index_copy(0, states, right)
+        band = torch.where(possible, band, 0)
+        total = left @ right.sum(dim=0) + band.sum(dim=1)
+        return LowRank(left / total[:, None], right, band / total[:, None])
+
+    def spread(self, values: Tensor, drawn: Drawn, fill: float) -> Tensor:
+        """With a band: values (..., S') of kept states among all states (..., S)."""
+        if not self.shape.band or drawn.states is None:
+            return values
+        out = torch.full((*values.shape[:-1], self.shape.n_states), fill, dtype=values.dtype)
+        return out.index_copy(-1, drawn.states, values)
+
+    def emitting(self, drawn: Drawn) -> Tensor:
+        """What emits words (S', hidden): log p(word | state) is a softmax over ``word_output`` of it."""
+        own = self.word_embedding if drawn.states is None else self.word_embedding[drawn.states]
+        return self.word_block(own)
+
+    def log_emission(self, drawn: Drawn) -> Tensor:
+        """log p(word | state) (V, S'), words first; -inf outside the block of a word's cluster."""
+        hidden = self.emitting(drawn)
+        scores = torch.addmm(self.word_output.bias[:, None], self.word_output.weight, hidden.T)
+        if self.blocks is not None:
+            of_word, of_state = self.blocks
+            own = of_state if drawn.states is None else of_state[drawn.states]
+            scores = scores.masked_fill(of_word[:, None] != own[None], -math.inf)
+        return torch.log_softmax(scores, dim=0)

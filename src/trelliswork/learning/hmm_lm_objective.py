@@ -1,0 +1,94 @@
+"""Log evidence of a batch under a network of states, with its gradient by hand where words are emitted.
+
+The softmax over the vocabulary costs V S' D a batch, more than all else of a small batch. Its gradient is expected
+minus foretold counts: with C (W, S') the counts of states at the words of the batch and c their sums over words,
+
+    d hidden = C^T E_w - c * (P^T E),   d E = -P (c * hidden), and C hidden added to the rows of the batch's words,
+
+so that no matrix but P (V, S') is ever as large as the vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from trelliswork.inference import lowrank
+from trelliswork.inference.lowrank.autograd import word_shifts
+from trelliswork.learning.hmm_lm_network import Drawn, StateNetwork
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Words of sentences as numbers, ends of sentences among them: sentence n is ``words[offsets[n]:offsets[n+1]]``."""
+
+    words: Ints
+    offsets: Ints
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_tokens(self) -> int:
+        """Words, with ends of sentences."""
+        return len(self.words)
+
+    def select(self, which: Ints) -> "Sentences":
+        """Some of them."""
+        lengths = np.diff(self.offsets)[which]
+        words = np.concatenate([self.words[self.offsets[n] : self.offsets[n + 1]] for n in which.tolist()])
+        return Sentences(words, np.concatenate([[0], np.cumsum(lengths)]))
+
+
+def batch_evidence(network: StateNetwork, batch: Sentences, drawn: Drawn, *, every: int | None = None) -> Tensor:
+    """Sum of log evidences (a scalar), differentiable in the network's parameters."""
+    log_start = network.spread(network.log_start(drawn), drawn, -torch.inf)
+    transition = network.transition(drawn)
+    distinct, words = np.unique(batch.words, return_inverse=True)
+    rows = torch.from_numpy(distinct)
+    if network.blocks is not None or network.shape.band:
+        log_emission = network.spread(network.log_emission(drawn)[rows], drawn, -torch.inf)
+        found = lowrank.log_evidence(log_start, transition, log_emission, words, batch.offsets, every=every)
+        return found.sum()
+    output = network.word_output
+    given = words, batch.offsets, rows, every, type(transition)
+    return _Evidence.apply(log_start, network.emitting(drawn), output.weight, output.bias, given, *transition.tensors())
+
+
+class _Evidence(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, log_start: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, given: Any, *parts: Tensor
+    ) -> Tensor:
+        words, offsets, rows, every, kind = given
+        p = torch.addmm(bias[:, None], weight, hidden.T)  # (V, S')
+        p.sub_(p.amax(dim=0)).exp_()
+        p.div_(p.sum(dim=0))
+        emission = p[rows]
+        largest = emission.amax(dim=1, keepdim=True)
+        emission /= largest
+        log_z, counts = lowrank.expectations(
+            lowrank.groups(words, offsets), log_start.exp(), kind(*parts), emission, 1.0, every=every
+        )
+        total = counts.emission.sum(dim=0)
+        d_hidden = counts.emission.T @ weight[rows]
+        d_hidden -= total[:, None] * (p.T @ weight)
+        d_weight = -(p @ (total[:, None] * hidden))
+        d_weight.index_add_(0, rows, counts.emission @ hidden)
+        d_bias = -(p @ total)
+        d_bias.index_add_(0, rows, counts.emission.sum(dim=1))
+        ctx.gradients = counts.start, d_hidden, d_weight, d_bias, None, *counts.transition
+        shift = np.log(largest[:, 0].double().numpy())
+        return torch.tensor(float((log_z + word_shifts(shift, words, offsets)).sum()), dtype=torch.float64)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        by = float(grad)
+        return tuple(None if g is None else g.mul_(by) for g in ctx.gradients)

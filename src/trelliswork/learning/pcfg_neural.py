@@ -1,0 +1,139 @@
+"""Grammars whose probabilities are functions of torch parameters: free logits, or embeddings and residual networks.
+
+The neural one is the N-PCFG of Kim, Dyer and Rush (2019): symbols have embeddings; what they do not share they must
+learn from the text, so that likelihood finds much better trees than free parameters do. Of low rank, the three factors
+are networks of the same embeddings (Yang, Zhao and Tu, 2021; Chiu, Deng and Rush, 2021).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from trelliswork.inference.span.autograd import grammar_log_partition
+from trelliswork.inference.span.lowrank_autograd import lowrank_log_partition
+from trelliswork.learning.pcfg_parameters import GrammarParameters, TextBatch
+
+
+class GrammarTensors(NamedTuple):
+    """As `GrammarParameters`, in tensors."""
+
+    log_root: Tensor
+    log_rules: Tensor | None
+    log_up: Tensor | None
+    log_left: Tensor | None
+    log_right: Tensor | None
+    log_emission: Tensor
+
+    def log_evidence(self, batch: TextBatch) -> Tensor:
+        """log p (B,) of the sentences of a batch, in float64."""
+        log_terminals = self.log_emission.T[torch.from_numpy(batch.ids)]
+        lengths = torch.from_numpy(batch.lengths)
+        if self.log_rules is not None:
+            return grammar_log_partition(self.log_root, self.log_rules, log_terminals, None, lengths)
+        assert self.log_up is not None
+        assert self.log_left is not None
+        assert self.log_right is not None
+        return lowrank_log_partition(self.log_root, self.log_up, self.log_left, self.log_right, log_terminals, lengths)
+
+    def arrays(self) -> GrammarParameters:
+        """The same for the engines, normalised in float64."""
+        events = {"log_rules": (1, 2)}
+        found = {}
+        for name, tensor in self._asdict().items():
+            if tensor is not None:
+                double = tensor.detach().double()
+                tensor = (double - double.logsumexp(dim=events.get(name, (-1,)), keepdim=True)).numpy()
+            found[name] = tensor
+        return GrammarParameters(**found)
+
+
+class _Residual(nn.Module):
+    """x + relu(L2 relu(L1 x))."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(size, size), nn.Linear(size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.relu(self.second(torch.relu(self.first(x))))
+
+
+def _network(size: int, n_out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(size, size), _Residual(size), _Residual(size), nn.Linear(size, n_out))
+
+
+class GrammarModule(nn.Module):
+    """Makes `GrammarTensors`.
+
+    Parameters
+    ----------
+    n_nonterminals, n_preterminals, n_words : int
+    rank : int or None
+        None: dense rules.
+    neural : bool
+        Networks of embeddings, or a free logit for each probability.
+    size : int
+        Of the embeddings.
+    identity : bool
+        Preterminals are the words themselves, and emissions are not learned.
+    """
+
+    def __init__(
+        self,
+        n_nonterminals: int,
+        n_preterminals: int,
+        n_words: int,
+        rank: int | None,
+        *,
+        neural: bool,
+        size: int,
+        identity: bool,
+    ) -> None:
+        super().__init__()
+        N, P, S = n_nonterminals, n_preterminals, n_nonterminals + n_preterminals
+        self.sizes, self.rank, self.neural = (N, P, n_words), rank, neural
+        self.identity = torch.eye(P).log() if identity else None
+        if not neural:
+            shapes = {"root": (N,)} | ({"rules": (N, S * S)} if rank is None else {})
+            if rank is not None:
+                shapes |= {"up": (N, rank), "left": (rank, S), "right": (rank, S)}
+            if not identity:
+                shapes["emission"] = (P, n_words)
+            self.logits = nn.ParameterDict({name: nn.Parameter(torch.randn(shape)) for name, shape in shapes.items()})
+            return
+        self.root_embedding = nn.Parameter(torch.randn(1, size))
+        self.symbols = nn.Parameter(torch.randn(S, size))
+        self.root = _network(size, N)
+        if rank is None:
+            self.rules: nn.Module = nn.Linear(size, S * S)
+        else:
+            self.up, self.left, self.right = _network(size, rank), _network(size, rank), _network(size, rank)
+        if not identity:
+            self.leaves = nn.Parameter(torch.randn(P, size))
+            self.emission = _network(size, n_words)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    def forward(self) -> GrammarTensors:
+        """The grammar of the parameters as they are now."""
+        N, P, _ = self.sizes
+        S = N + P
+        logits = self._neural() if self.neural else dict(self.logits.items())
+        logs = {name: torch.log_softmax(value, dim=-1) for name, value in logits.items()}
+        emission = logs["emission"] if self.identity is None else self.identity
+        rules = None if self.rank is not None else logs["rules"].view(N, S, S)
+        return GrammarTensors(logs["root"], rules, logs.get("up"), logs.get("left"), logs.get("right"), emission)
+
+    def _neural(self) -> dict[str, Tensor]:
+        N = self.sizes[0]
+        found = {"root": self.root(self.root_embedding)[0]}
+        if self.rank is None:
+            found["rules"] = self.rules(self.symbols[:N])
+        else:
+            found["up"] = self.up(self.symbols[:N])
+            found["left"], found["right"] = self.left(self.symbols).T, self.right(self.symbols).T
+        if self.identity is None:
+            found["emission"] = self.emission(self.leaves)
+        return found

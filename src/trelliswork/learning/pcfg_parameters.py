@@ -1,0 +1,237 @@
+"""Probabilistic grammars as arrays: parameters, dense or low rank; texts as batches; expected counts of both."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.span import Grammar, grammar, lowrank
+from trelliswork.inference.span.lowrank import LowRankGrammar
+
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+CHUNK_BYTES = 1 << 26  # of expected rules that are held at once
+
+
+@dataclass(frozen=True)
+class GrammarParameters:
+    r"""A PCFG: log probabilities; -inf is impossible.
+
+    Dense, :math:`p(A \to x y)` is ``log_rules``; of low rank it is :math:`\sum_r U(A, r) V(r, x) W(r, y)`, where each
+    row of U, V and W sums to 1: the symbol above draws r, and r the two symbols below, one independent of the other.
+
+    Attributes
+    ----------
+    log_root : ndarray (N,)
+    log_rules : ndarray (N, S, S) or None
+        Of a dense grammar; nonterminals first, then P = S - N preterminals.
+    log_up, log_left, log_right : ndarray (N, R), (R, S), (R, S) or None
+        log U, log V, log W of a low-rank grammar.
+    log_emission : ndarray (P, V)
+    """
+
+    log_root: Doubles
+    log_rules: Doubles | None
+    log_up: Doubles | None
+    log_left: Doubles | None
+    log_right: Doubles | None
+    log_emission: Doubles
+
+    @property
+    def rank(self) -> int | None:
+        """R, or None for a dense grammar."""
+        return None if self.log_left is None else len(self.log_left)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """N, P, V."""
+        return (len(self.log_root), *self.log_emission.shape)
+
+    @property
+    def factors(self) -> tuple[Doubles, Doubles, Doubles]:
+        """log U, log V, log W of a low-rank grammar."""
+        assert self.log_up is not None, "a dense grammar has no factors"
+        assert self.log_left is not None
+        assert self.log_right is not None
+        return self.log_up, self.log_left, self.log_right
+
+    def named(self) -> dict[str, Doubles]:
+        """The arrays there are, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+
+    def dense_rules(self) -> Doubles:
+        """Log rules (N, S, S), also of a low-rank grammar."""
+        if self.log_rules is not None:
+            return self.log_rules
+        return lowrank.dense_rules(*self.factors)
+
+    def grammar(self, ids: Integers, lengths: Integers) -> Grammar | LowRankGrammar:
+        """What inference reads for sentences ids (B, n); what stands behind their ends does not matter."""
+        log_terminals = np.ascontiguousarray(self.log_emission.T[ids])
+        if self.log_rules is not None:
+            return Grammar(self.log_root, self.log_rules, log_terminals, None, lengths)
+        return LowRankGrammar(self.log_root, *self.factors, log_terminals, lengths)
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Sentences of similar length: ids (B, n), lengths (B,), their places in the text (B,)."""
+
+    ids: Integers
+    lengths: Integers
+    places: Integers
+
+    @property
+    def n_tokens(self) -> int:
+        """Words, without padding."""
+        return int(self.lengths.sum())
+
+
+def text_batches(sentences: Sequence[Sequence[int]], size: int = 64) -> list[TextBatch]:
+    """Sentences of two words and more, sorted by length, in batches of ``size``."""
+    lengths = np.array([len(sentence) for sentence in sentences], np.int64)
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 1]
+    return [_batch(sentences, order[first : first + size]) for first in range(0, len(order), size)]
+
+
+def _batch(sentences: Sequence[Sequence[int]], places: Integers) -> TextBatch:
+    lengths = np.array([len(sentences[p]) for p in places], np.int64)
+    ids = np.zeros((len(places), lengths.max()), np.int64)
+    for row, p in enumerate(places):
+        ids[row, : lengths[row]] = sentences[p]
+    return TextBatch(ids, lengths, places)
+
+
+@dataclass
+class GrammarCounts:
+    """Expected uses of each parameter, laid out like ``GrammarParameters.named`` without ``log_``; and log evidence."""
+
+    counts: dict[str, Doubles]
+    log_evidence: float
+
+
+def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> GrammarCounts:
+    """The E-step over a text.
+
+    Notes
+    -----
+    Time: dense O(n^2 N^3 + n^3 N^2 + n P N S) a sentence, low rank O(n^3 R + n^2 R^2 + n P R).
+    """
+    sums = {name.removeprefix("log_"): np.zeros_like(array) for name, array in parameters.named().items()}
+    total = 0.0
+    for batch in _chunks(parameters, batches):
+        given = parameters.grammar(batch.ids, batch.lengths)
+        if isinstance(given, LowRankGrammar):
+            ranked = lowrank.expectations(given)
+            log_z, terminals = ranked.log_z, ranked.terminals
+            sums["root"] += ranked.roots
+            sums["up"] += ranked.ups
+            sums["left"] += ranked.lefts
+            sums["right"] += ranked.rights
+        else:
+            found = grammar.expectations(given)
+            log_z, terminals = found.log_z, found.terminals
+            sums["root"] += found.roots.sum(axis=0)
+            sums["rules"] += found.rules.sum(axis=0)
+        if np.isneginf(log_z).any():
+            place = int(batch.places[int(np.argmin(log_z))])
+            raise ValueRangeError(
+                f"sentence {place} is impossible under the grammar: raise the priors, or begin with no zeros."
+            )
+        sums["emission"] += emission_counts(batch, terminals, parameters.sizes[2])
+        total += float(log_z.sum())
+    return GrammarCounts(sums, total)
+
+
+def emission_counts(batch: TextBatch, terminals: Doubles, n_words: int) -> Doubles:
+    """Counts (P, V) of p(preterminal) (B, n, P) at the words of a batch."""
+    inside = np.arange(batch.ids.shape[1]) < batch.lengths[:, None]
+    rows = terminals[inside]  # (tokens, P)
+    at = csr_matrix((np.ones(len(rows)), (batch.ids[inside], np.arange(len(rows)))), shape=(n_words, len(rows)))
+    return np.ascontiguousarray((at @ rows).T)
+
+
+def log_evidence(parameters: GrammarParameters, batches: Sequence[TextBatch], n_sentences: int) -> Doubles:
+    """log p (n_sentences,) of each sentence; -inf for those in no batch (one word)."""
+    found = np.full(n_sentences, -np.inf)
+    for batch in _chunks(parameters, batches):
+        given = parameters.grammar(batch.ids, batch.lengths)
+        results = lowrank.expectations(given) if isinstance(given, LowRankGrammar) else grammar.expectations(given)
+        found[batch.places] = results.log_z
+    return found
+
+
+def span_posteriors(
+    parameters: GrammarParameters, batches: Sequence[TextBatch]
+) -> Iterator[tuple[TextBatch, Doubles, Doubles]]:
+    """Each batch with log Z (B,) and p(symbol over span) (B, n, n, S)."""
+    for batch in _chunks(parameters, batches):
+        given = parameters.grammar(batch.ids, batch.lengths)
+        if isinstance(given, LowRankGrammar):
+            ranked = lowrank.expectations(given, symbols=True)
+            assert ranked.symbols is not None
+            yield batch, ranked.log_z, ranked.symbols
+        else:
+            found = grammar.expectations(given)
+            yield batch, found.log_z, found.symbols
+
+
+def _chunks(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> Iterator[TextBatch]:
+    """Batches, cut where expected rules of each sentence would take too much memory."""
+    if parameters.log_rules is None:
+        yield from batches
+        return
+    most = max(1, CHUNK_BYTES // (8 * parameters.log_rules.size))
+    for batch in batches:
+        for first in range(0, len(batch.ids), most):
+            part = slice(first, first + most)
+            lengths = batch.lengths[part]
+            yield TextBatch(batch.ids[part, : lengths.max()], lengths, batch.places[part])
+
+
+def random_grammar(
+    n_nonterminals: int,
+    n_preterminals: int,
+    n_words: int,
+    rank: int | None,
+    *,
+    seed: int | np.random.SeedSequence,
+    right_bias: float = 0.0,
+    identity: bool = False,
+) -> GrammarParameters:
+    """Random parameters near uniform: each distribution is exp(N(0, 1)), normalised.
+
+    Parameters
+    ----------
+    right_bias : float
+        Left children of two words or more begin with exp(-right_bias) of their weight, so that trees lean to the right.
+    identity : bool
+        Preterminals are the words themselves.
+    """
+    rng = np.random.default_rng(seed)
+    N, S = n_nonterminals, n_nonterminals + n_preterminals
+
+    def draw(*shape: int) -> Doubles:
+        return np.exp(rng.normal(size=shape))
+
+    root = normalise(draw(N))
+    emission = normalise(np.eye(n_preterminals) if identity else draw(n_preterminals, n_words))
+    lean = np.where(np.arange(S) < N, np.exp(-right_bias), 1.0)
+    if rank is None:
+        rules = normalise(draw(N, S, S) * lean[:, None], 2)
+        return GrammarParameters(root, rules, None, None, None, emission)
+    up, left, right = normalise(draw(N, rank)), normalise(draw(rank, S) * lean), normalise(draw(rank, S))
+    return GrammarParameters(root, None, up, left, right, emission)
+
+
+def normalise(counts: Doubles, events: int = 1, otherwise: Doubles | None = None) -> Doubles:
+    """Log probabilities of counts, over the last ``events`` axes; where nothing was counted, ``otherwise``."""
+    axes = tuple(range(-events, 0))
+    totals = counts.sum(axis=axes, keepdims=True)
+    with np.errstate(divide="ignore"):
+        found = np.log(counts / np.where(totals > 0, totals, 1))
+    return found if otherwise is None else np.where(totals > 0, found, otherwise)

@@ -1,0 +1,104 @@
+"""From the parameters of ``HMMLanguageModel`` to a trained network."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from trelliswork.data import Vocabulary
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.checks import check_count
+from trelliswork.learning.brown import brown_clusters
+from trelliswork.learning.checkpoint import Checkpoint, fingerprint
+from trelliswork.learning.hmm_lm_network import NetworkShape, Projection, StateNetwork
+from trelliswork.learning.hmm_lm_objective import Sentences
+from trelliswork.learning.hmm_lm_start import em_start
+from trelliswork.learning.hmm_lm_training import Callback, LMReport, TrainingSettings, train
+from trelliswork.learning.kernel_features import FeatureMap
+from trelliswork.models.hmm_lm_text import cluster_numbers
+
+SOFTMAX_RATE, KERNEL_RATE = 3e-3, 1e-3  # what learned fastest in the first epoch on Penn Treebank text
+
+
+def training_settings(model: Any) -> TrainingSettings:
+    """How the model wants to be trained."""
+    names = set(TrainingSettings.__dataclass_fields__) - {"every", "learning_rate"}
+    rate = model.learning_rate
+    if rate is None:
+        rate = KERNEL_RATE if model.parameterisation == "kernel" else SOFTMAX_RATE
+    given = {name: getattr(model, name) for name in names}
+    return TrainingSettings(every=model.keep_every, learning_rate=rate, **given)
+
+
+def network_shape(model: Any, n_words: int) -> NetworkShape:
+    """Sizes and kinds, checked."""
+    for name in ("n_states", "hidden", "min_count"):
+        check_count(name, getattr(model, name))
+    kernel = model.parameterisation == "kernel"
+    if model.parameterisation not in ("softmax", "kernel"):
+        raise ValueRangeError(f"parameterisation must be 'softmax' or 'kernel', got {model.parameterisation!r}.")
+    if kernel:
+        check_count("n_features", model.n_features)
+    for name, kinds in (("feature_map", FeatureMap), ("projection", Projection)):
+        if getattr(model, name) not in get_args(kinds):
+            wanted = ", ".join(get_args(kinds))
+            raise ValueRangeError(f"{name} must be one of {wanted}, got {getattr(model, name)!r}.")
+    if model.band < 0 or (model.band and not kernel):
+        raise ValueRangeError(f"band must be 0, or positive with a kernel: dense rows need none, got {model.band}.")
+    if model.em_iterations and (kernel or model.clusters is not None):
+        raise ValueRangeError("em_iterations are for dense models without clusters: set them to 0.")
+    if model.keep_every is not None:
+        check_count("keep_every", model.keep_every)
+    return NetworkShape(
+        model.n_states,
+        n_words,
+        model.hidden,
+        model.n_features if kernel else 0,
+        model.feature_map,
+        model.projection,
+        model.orthogonal,
+        model.band,
+    )
+
+
+def fit_network(
+    model: Any,
+    words: Vocabulary,
+    data: Sentences,
+    dev: Sentences | None,
+    checkpoint: str | Path | None,
+    callback: Callback | None,
+) -> tuple[StateNetwork, LMReport]:
+    """Train a network from the start, or from where a checkpoint stands."""
+    shape = network_shape(model, len(words) + 1)
+    clusters = _clusters(model, words, data)
+    if clusters is not None and int(clusters.max()) + 1 > shape.n_states:
+        raise ValueRangeError(
+            f"there are {int(clusters.max()) + 1} clusters of words (one for the end of a sentence) but only "
+            f"{shape.n_states} states: raise n_states or lower clusters."
+        )
+    network = StateNetwork(shape, model.seed, clusters)
+    network.begin_with(np.bincount(data.words, minlength=shape.n_words))
+    settings, file = training_settings(model), None
+    if checkpoint is not None:
+        known = asdict(settings) | asdict(shape) | {"em": [model.em_iterations, model.em_smoothing]}
+        known.pop("max_seconds")  # a run that was stopped by the clock may go on
+        held = (None, None) if dev is None else (dev.words, dev.offsets)
+        file = Checkpoint(checkpoint, fingerprint(known, data.words, data.offsets, *held, clusters))
+    if model.em_iterations and (file is None or not file.path.exists()):
+        em_start(network, data, n_iter=model.em_iterations, smoothing=model.em_smoothing, seed=model.seed)
+    return network, train(network, data, dev, settings, checkpoint=file, callback=callback)
+
+
+def _clusters(model: Any, words: Vocabulary, data: Sentences) -> "np.ndarray | None":
+    """Clusters (V + 1,) of words; the end of a sentence has one of its own, the last."""
+    if model.clusters is None:
+        return None
+    if isinstance(model.clusters, dict):
+        return cluster_numbers(words, model.clusters)
+    check_count("clusters", model.clusters)
+    inside = data.words != len(words)
+    ends = data.offsets - np.arange(len(data.offsets))  # without the ends of sentences
+    found = brown_clusters(data.words[inside], ends, len(words), model.clusters)
+    return np.append(found, found.max() + 1)

@@ -1,0 +1,81 @@
+"""Trees of sentences under a grammar: minimum Bayes risk and Viterbi, as charts and as named trees."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.data import Tree
+from trelliswork.data.trees import tree_spans
+from trelliswork.errors import ImpossibleError
+from trelliswork.inference.span import Grammar, brackets, grammar
+from trelliswork.learning.pcfg_parameters import GrammarParameters, span_posteriors, text_batches
+
+Decoding = Literal["mbr", "viterbi"]
+Chart = NDArray[np.int64]  # (n, n): symbols at spans, -1 for none
+
+
+def best_trees(parameters: GrammarParameters, sentences: Sequence[Sequence[int]], decoding: Decoding) -> list[Chart]:
+    """The chart of each sentence.
+
+    ``mbr``: the binary tree with most expected spans, each with its most probable symbol; time O(n^3) after
+    inside-outside. ``viterbi``: the most probable tree; of a low-rank grammar it wants all rules laid out.
+    """
+    found: list[Chart | None] = [None] * len(sentences)
+    batches = text_batches(sentences)
+    if decoding == "viterbi":
+        log_rules = parameters.dense_rules()
+        for batch in batches:
+            log_terminals = np.ascontiguousarray(parameters.log_emission.T[batch.ids])
+            given = Grammar(parameters.log_root, log_rules, log_terminals, None, batch.lengths)
+            charts, _ = grammar.topk(given, 1)
+            for row, place in enumerate(batch.places):
+                n = batch.lengths[row]
+                found[place] = charts[row, 0, :n, :n]
+    else:
+        for batch, log_z, symbols in span_posteriors(parameters, batches):
+            if np.isneginf(log_z).any():
+                raise ImpossibleError(
+                    f"sentence {int(batch.places[int(np.argmin(log_z))])} has no tree under the grammar: no tree to "
+                    "decode. Learn with priors above 0, so that nothing is impossible."
+                )
+            labels = symbols.argmax(axis=3)
+            charts, _ = brackets.topk(np.ascontiguousarray(symbols.sum(axis=3)[..., None]), batch.lengths, 1)
+            for row, place in enumerate(batch.places):
+                n = batch.lengths[row]
+                found[place] = np.where(charts[row, 0] >= 0, labels[row], -1)[:n, :n]
+    for place, sentence in enumerate(sentences):
+        if len(sentence) == 1:  # no tree in the grammar: the word's most probable symbol
+            best = parameters.sizes[0] + int(parameters.log_emission[:, sentence[0]].argmax())
+            found[place] = np.array([[best]])
+    return [chart for chart in found if chart is not None]
+
+
+def named_tree(chart: Chart, words: Sequence[str], n_nonterminals: int) -> Tree:
+    """A tree with symbols N0, N1, ... over spans and P0, P1, ... over words."""
+    stack: list[Tree] = []
+    n = len(words)
+    # Spans by their last word, then from short to long: children come right before their parent.
+    for j in range(n):
+        for i in range(j, -1, -1):
+            symbol = int(chart[i, j])
+            if symbol < 0:
+                continue
+            if i == j:
+                stack.append(Tree(f"P{symbol - n_nonterminals}", (words[j],)))
+            else:
+                right, left = stack.pop(), stack.pop()
+                stack.append(Tree(f"N{symbol}", (left, right)))
+    assert len(stack) == 1, "a chart holds one binary tree"
+    return stack[0]
+
+
+def spans_of(chart: Chart) -> set[tuple[int, int]]:
+    """Spans (first, last) of two words and more."""
+    return {(int(i), int(j)) for i, j in np.argwhere(chart >= 0) if i < j}
+
+
+def gold_spans(tree: Tree) -> set[tuple[int, int]]:
+    """The same of a gold tree."""
+    return {(i, j) for i, j, _ in tree_spans(tree)}

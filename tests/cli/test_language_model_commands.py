@@ -1,0 +1,116 @@
+"""data count, train kneser-ney, lbl and mrf-tagger, and what score, tag, evaluate and inspect make of them."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("language-models")
+    for part, name in (("train", "train.txt"), ("dev", "dev.txt")):
+        text = run("data", "bundled", "--split", part, "--limit", "200", "--format", "text").stdout
+        (folder / name).write_text(text)
+    (folder / "tagged.txt").write_text(run("data", "bundled", "--limit", "120", "--format", "columns").stdout)
+    return folder
+
+
+def test_counting_and_merging(folder):
+    done = run("data", "count", str(folder / "train.txt"), "--min-count", "2", "-o", str(folder / "c"), "--json")
+    assert done.returncode == 0, done.stderr
+    train = json.loads(done.stdout)
+    words = [line.split() for line in (folder / "train.txt").read_text().splitlines()]
+    assert train["sentences"] == 200
+    assert train["tokens"] == sum(map(len, words))
+    assert train["positions"] == train["tokens"] + 2 * 200
+    (folder / "shards").mkdir()
+    (folder / "shards" / "1.gz").write_bytes(gzip.compress((folder / "dev.txt").read_bytes()))
+    done = run(
+        "data", "count", str(folder / "shards"), "--vocabulary", str(folder / "c"), "-o", str(folder / "d"), "--json"
+    )
+    dev = json.loads(done.stdout)
+    assert dev["words"] == train["words"]
+    done = run(
+        "data", "count", "--merge", str(folder / "c"), "--merge", str(folder / "d"), "-o", str(folder / "e"), "--json"
+    )
+    both = json.loads(done.stdout)
+    assert both["tokens"] == train["tokens"] + dev["tokens"]
+    done = run("data", "count", str(folder / "dev.txt"), "--merge", str(folder / "c"), "-o", str(folder / "f"))
+    assert f"{both['pairs']:,} distinct pairs" in done.stdout
+
+
+def test_counting_says_what_is_wrong(folder):
+    assert run("data", "count").returncode == 2
+    text = str(folder / "train.txt")
+    assert run("data", "count", text, "--vocabulary", "x", "--min-count", "2").returncode == 2
+    done = run("data", "count", "nowhere.txt")
+    assert done.returncode == 1
+    assert done.stderr == "error: nowhere.txt: there is no such file or directory. Is the path right?\n"
+
+
+def test_left_to_right_models(folder):
+    for command in (["kneser-ney", "--order", "3"], ["lbl", "--rank", "4", "--max-iter", "2"]):
+        model = str(folder / command[0])
+        texts = [str(folder / "train.txt"), "--dev", str(folder / "dev.txt")]
+        done = run("train", *command, *texts, "--min-count", "2", "-o", model, "--json")
+        assert done.returncode == 0, done.stderr
+        outcome = json.loads(done.stdout)
+        scored = json.loads(run("score", model, str(folder / "dev.txt"), "--format", "text", "--json").stdout)
+        assert scored["perplexity"] == pytest.approx(outcome["dev_perplexity"], rel=1e-5)
+        assert scored["kind"] == "exact"
+        assert run("inspect", model).returncode == 2
+        assert run("tag", model, str(folder / "dev.txt")).returncode == 1
+
+
+@pytest.fixture(scope="module")
+def tagger(folder) -> str:
+    done = run(
+        "train", "mrf-tagger", str(folder / "tagged.txt"), "--columns", "0", "--label", "1", "--max-iter", "15",
+        "-o", str(folder / "tagger"), "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["kind"] == "exact"
+    assert outcome["sentences"] == 120
+    assert outcome["iterations"] <= 15
+    return str(folder / "tagger")
+
+
+def test_the_mrf_tagger_tags(folder, tagger):
+    report = json.loads(run("evaluate", tagger, "test", "--json").stdout)
+    assert report["accuracy"] > 0.85
+    assert report["unknown_accuracy"] > 0.6
+    tagged = run("tag", tagger, "--format", "text", "--marginals", input="They saw her duck .\n").stdout
+    rows = [line.split("\t") for line in tagged.splitlines() if line]
+    assert [row[0] for row in rows] == ["They", "saw", "her", "duck", "."]
+    assert all(0 < float(row[2]) <= 1 for row in rows)
+    known = run("tag", tagger, "--known", "1", input="They _\nsaw _\nher PRP\nduck VB\n").stdout
+    assert [line.split()[-1] for line in known.splitlines() if line][2:] == ["PRP", "VB"]
+    assert run("tag", tagger, "--topk", "2", "--format", "text", input="They saw .\n").stdout.count("\t") == 9
+    wrong = run("tag", tagger, "--known", "1", input="They XYZ\n")
+    assert wrong.returncode == 1
+    assert "no such label" in wrong.stderr
+
+
+def test_the_mrf_tagger_is_inspected(tagger):
+    shown = json.loads(run("inspect", tagger, "--json", "--n", "3", "--label", "NN").stdout)
+    assert shown["kind"] == "mrf-tagger"
+    assert len(shown["top_features"]) == 3
+    assert {row[1] for row in shown["top_features"]} == {"NN"}
+    assert "transition" in run("inspect", tagger).stdout
+    assert run("inspect", tagger, "--label", "nothing").returncode == 2
+
+
+def test_a_small_reproduction(folder):
+    data = folder / "data" / "conll2000"
+    data.mkdir(parents=True)
+    for name in ("train.txt", "test.txt"):
+        (data / name).write_text((folder / "tagged.txt").read_text())
+    done = run("reproduce", "mrf-tagging", str(data.parent), "--data", "conll2000", "--words", "1", "--max-iter", "5")
+    assert done.returncode == 0, done.stderr
+    assert "MRF, L=1, dictionary" in done.stdout
+    assert run("reproduce", "mrf-tagging", str(data.parent), "--data", "other").returncode == 2

@@ -1,0 +1,91 @@
+"""Commands for grammars: train, parse, evaluate, inspect, score, sample, reproduce."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from trelliswork.cli import app
+from trelliswork.cli.constituents import parse_constituents
+from trelliswork.data import Tree, bundled
+
+runner = CliRunner()
+SMALL = ["--nonterminals", "3", "--rank", "4", "--max-iter", "3", "--tol", "0", "--quiet"]
+
+
+def run(*args, code=0, **options):
+    result = runner.invoke(app, list(args), **options)
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files of trees and text, a grammar of words and one of tags."""
+    path = tmp_path_factory.mktemp("grammar")
+    sentences = [s for s in bundled.load("train")[:150] if len(s.words) <= 10]
+    (path / "some.mrg").write_text("".join(f"{s.tree}\n" for s in sentences))
+    (path / "some.txt").write_text("".join(f"{s}\n" for s in sentences))
+    out = run("train", "pcfg", str(path / "some.txt"), "--out", str(path / "words"), "--lower", "--json", *SMALL)
+    assert json.loads(out.stdout)["iterations"] == 3
+    options = ["--tags", "--preterminals", "0", "--right-bias", "4"]
+    run("train", "pcfg", str(path / "some.mrg"), "--out", str(path / "tags"), *options, *SMALL)
+    return path
+
+
+def test_parse_writes_a_bracketing_a_line(folder, capsys):
+    parse_constituents(str(folder / "words"), str(folder / "some.txt"), str(folder / "out.trees"))
+    lines = (folder / "out.trees").read_text().splitlines()
+    words = (folder / "some.txt").read_text().lower().splitlines()
+    assert [" ".join(Tree.parse(line).leaves()) for line in lines] == words
+    parse_constituents(str(folder / "tags"), str(folder / "some.mrg"), viterbi=True)
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == len(lines)
+    assert Tree.parse(printed[0]).leaves()[-1].isupper()
+
+
+def test_evaluate(folder):
+    out = run("evaluate", str(folder / "tags"), str(folder / "some.mrg"), "--json")
+    figures = json.loads(out.stdout)
+    assert set(figures) == {"up to 10 words", "up to 40 words", "all", "perplexity"}
+    assert 0 <= figures["all"]["sentence_f1"] <= figures["all"]["best_f1"] <= 1
+    assert "right-branching" in run("evaluate", str(folder / "words"), "test").stdout
+    refused = run("evaluate", str(folder / "tags"), "test", "--label", "1", code=2)
+    assert "leave --label" in refused.output
+
+
+def test_inspect_score_and_sample(folder):
+    shown = json.loads(run("inspect", str(folder / "tags"), "--n", "2", "--json").stdout)
+    assert len(shown["rules"]) == 3
+    assert len(shown["rules"]["N0"]) == 2
+    assert "N1 ->" in run("inspect", str(folder / "words"), "--label", "N1").stdout
+    assert "no symbol" in run("inspect", str(folder / "words"), "--label", "X", code=2).output
+    assert "perplexity" in run("score", str(folder / "words"), str(folder / "some.txt"), "--format", "text").stdout
+    assert len(run("sample", str(folder / "words"), "-n", "2", "--states").stdout.splitlines()) == 2
+
+
+def test_a_broken_file_and_wrong_options(folder, tmp_path):
+    (tmp_path / "broken.mrg").write_text("(S (A a)\n")
+    failed = run("train", "pcfg", str(tmp_path / "broken.mrg"), code=1)
+    assert "broken.mrg:1: " in failed.output
+    assert "--column" in run("train", "pcfg", str(folder / "some.txt"), "--tags", code=2).output
+    assert "induction" in run("reproduce", "low-rank-pcfg", str(folder), "--part", "nothing", code=2).output
+
+
+def test_reproduce(folder):
+    out = run(
+        "reproduce",
+        "low-rank-pcfg",
+        str(folder),
+        "--part",
+        "perplexity",
+        "--rank",
+        "2",
+        "--max-iter",
+        "1",
+        "--json",
+        "-q",
+    )
+    figures = [json.loads(line) for line in out.stdout.splitlines()]
+    assert [f["row"] for f in figures] == ["perplexity, rank 2", "perplexity, dense"]
+    assert all(f["ours"] > 1 for f in figures)

@@ -1,0 +1,41 @@
+"""Heads and labels of CoNLL-U files."""
+
+import pytest
+
+from trelliswork.data.conllu import read_dependencies
+from trelliswork.errors import DataError
+
+
+def row(number: int, head: str, label: str = "x") -> str:
+    return f"{number}\tw{number}\t_\tN\tNN\t_\t{head}\t{label}\t_\t_\n"
+
+
+def test_heads_labels_and_open_columns(tmp_path):
+    file = tmp_path / "a.conllu"
+    file.write_text(
+        "# text\n1-2\tw\t_\t_\t_\t_\t_\t_\t_\t_\n" + row(1, "2") + row(2, "0", "root") + "\n" + row(1, "_", "_")
+    )
+    corpus, heads, labels = read_dependencies(file)
+    assert corpus.sentences(2) == [["NN", "NN"], ["NN"]]
+    assert heads == [[2, 0], [None]]
+    assert labels == [["x", "root"], [None]]
+    assert corpus.lines is not None
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (row(1, "0") + row(2, "3"), r":2: the head must be 0, another word of 1 to 2, or _, got '3'"),
+        (row(1, "0") + row(2, "2"), ":2: the head must be"),
+        (row(1, "0") + row(2, "-1"), ":2: the head must be"),
+        (row(1, "zero"), ":1: the head must be"),
+        (row(1, "0") + row(2, "3") + row(3, "2"), ":2: the heads above word 2 go in a circle"),
+        ("1 x\n", "10 columns wanted"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path, rows, message):
+    file = tmp_path / "broken.conllu"
+    file.write_text(rows)
+    with pytest.raises(DataError, match=message) as error:
+        read_dependencies(file)
+    assert "broken.conllu" in str(error.value)

@@ -1,0 +1,130 @@
+"""Low-rank factors: each is its dense table, in every answer; trees of them are exact."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from tests.oracle.graphs import enumerate_graphs, random_scores
+from trelliswork.distributions import FactorGraph, LowRankFactor
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.graph import Propagator, Tables, bp, max_product, wire
+
+seeds = st.integers(0, 10_000)
+
+
+def make(rng, sizes=(3, 4), R=2, n_graphs=None, scale=1.0, zeros=0.0, variables=(0, 1)):
+    head = () if n_graphs is None else (n_graphs,)
+    left = random_scores(rng, (*head, sizes[0], R), scale, zeros)
+    right = random_scores(rng, (sizes[1], R), scale, zeros)
+    return LowRankFactor(variables, left, right, log=True)
+
+
+@given(
+    seed=seeds,
+    R=st.integers(1, 4),
+    batched=st.booleans(),
+    zeros=st.sampled_from([0.0, 0.3]),
+    scale=st.sampled_from([1.0, 400.0]),
+)
+def test_a_factor_is_its_table(seed, R, batched, zeros, scale):
+    rng = np.random.default_rng(seed)
+    B = 2
+    factor = make(rng, R=R, n_graphs=B if batched else None, scale=scale, zeros=zeros)
+    assert isinstance(factor, Propagator)
+    sizes = factor.n_states
+    incoming = random_scores(rng, (B, sizes.sum()), scale, zeros)
+    found, best = factor.propagate(incoming), factor.best(incoming)
+    wiring = wire(sizes, structured=[factor], log_unary=incoming, n_graphs=B)
+    table = np.broadcast_to(factor.table(), (B, *sizes))
+    for b, want in enumerate(enumerate_graphs(wiring)):
+        if want.log_z == -np.inf:
+            assert found.log_value[b] == best.value[b] == -np.inf
+            assert (found.log_beliefs[b] == -np.inf).all()
+            assert (best.assignment[b] == -1).all()
+        else:
+            assert_allclose(found.log_value[b], want.log_z, rtol=1e-10, atol=1e-9)
+            assert_allclose(np.exp(found.log_beliefs[b]), want.marginals(), atol=1e-9)
+            assert_allclose(best.value[b], want.best, rtol=1e-10, atol=1e-10)
+            assert_allclose(wiring.score(np.tile(best.assignment[b], (B, 1)))[b], want.best, rtol=1e-10, atol=1e-10)
+        first, second = incoming[b, : sizes[0]], incoming[b, sizes[0] :]
+        for got, reduce in ((found.log_messages[b], np.logaddexp), (best.log_messages[b], np.maximum)):
+            want_messages = np.concatenate(
+                [reduce.reduce(table[b] + second, axis=1), reduce.reduce(table[b] + first[:, None], axis=0)]
+            )
+            assert np.array_equal(got == -np.inf, want_messages == -np.inf)
+            possible = want_messages > -np.inf
+            assert_allclose(got[possible], want_messages[possible], rtol=1e-9, atol=1e-8)
+
+
+@given(seed=seeds)
+def test_a_tree_of_low_rank_factors_is_exact(seed):
+    rng = np.random.default_rng(seed)
+    factors = [
+        make(rng, (3, 2), variables=(0, 1)),
+        make(rng, (2, 4), variables=(1, 2)),
+        make(rng, (2, 3), variables=(1, 3)),
+    ]
+    wiring = wire([3, 2, 4, 3], structured=factors, log_unary=random_scores(rng, (2, 12), 1, 0.05))
+    result, best = bp.run(wiring, tolerance=1e-12), max_product.run(wiring)
+    assert result.kind == "exact"
+    for b, want in enumerate(enumerate_graphs(wiring)):
+        assert_allclose(result.log_z[b], want.log_z, atol=1e-9)
+        assert_allclose(result.marginals[b], want.marginals(), atol=1e-9)
+        assert_allclose(wiring.score(best.assignment)[b], want.best, atol=1e-9)
+
+
+def test_a_loop_is_the_same_with_tables():
+    rng = np.random.default_rng(0)
+    factors = [make(rng, (3, 3), variables=v, scale=0.5) for v in ((0, 1), (1, 2), (2, 0))]
+    tables = [Tables(f.variables[None], np.array([0]), f.table()[:, None]) for f in factors]
+    unary = rng.normal(0, 0.5, (1, 9))
+    ours = bp.run(wire([3] * 3, structured=factors, log_unary=unary), tolerance=1e-12, damping=0.3)
+    theirs = bp.run(wire([3] * 3, tables, log_unary=unary), tolerance=1e-12, damping=0.3)
+    assert_allclose(ours.log_z, theirs.log_z, atol=1e-9)
+    assert_allclose(ours.marginals, theirs.marginals, atol=1e-9)
+
+
+def test_expected_uses_are_the_gradient():
+    rng = np.random.default_rng(1)
+    left, right, messages = rng.normal(size=(3, 2)), rng.normal(size=(4, 2)), rng.normal(size=(1, 7))
+
+    def value(left, right):
+        return LowRankFactor((0, 1), left, right, log=True).propagate(messages).log_value[0]
+
+    uses = LowRankFactor((0, 1), left, right, log=True).expected_uses(messages)
+    for k, array in enumerate((left, right)):
+        for at in np.ndindex(array.shape):
+            step = np.zeros_like(array)
+            step[at] = 1e-6
+            moved = [[left, right], [left, right]]
+            moved[0][k], moved[1][k] = array + step, array - step
+            assert_allclose(uses[k][0][at], (value(*moved[0]) - value(*moved[1])) / 2e-6, atol=1e-8)
+
+
+def test_a_long_chain_of_many_states():
+    rng = np.random.default_rng(2)
+    S, R, T = 500, 3, 6
+    left, right = rng.random((S, R)), rng.random((S, R))
+    factors = [LowRankFactor((t, t + 1), left, right) for t in range(T - 1)]
+    graph = FactorGraph([S] * T, structured=factors)
+    message = np.ones(S)
+    for _ in range(T - 1):
+        message = right @ (left.T @ message)
+    assert_allclose(graph.log_partition().item(), np.log(message.sum()), rtol=1e-10)
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ShapeError, match="two variables"):
+        LowRankFactor((0, 1, 2), np.ones((2, 1)), np.ones((2, 1)))
+    with pytest.raises(ShapeError, match="rank"):
+        LowRankFactor((0, 1), np.ones((2, 1)), np.ones((2, 2)))
+    with pytest.raises(ValueRangeError, match="log=True"):
+        LowRankFactor((0, 1), -np.ones((2, 1)), np.ones((2, 1)))
+    with pytest.raises(ShapeError, match="shape"):
+        LowRankFactor((0, 1), np.ones(2), np.ones((2, 1)))
+    with pytest.raises(ShapeError, match="graphs"):
+        LowRankFactor((0, 1), np.ones((2, 2, 1)), np.ones((3, 2, 1)))
+    with pytest.raises(ValueRangeError, match="max_size"):
+        LowRankFactor((0, 1), np.ones((2, 1)), np.ones((2, 1))).table(3)

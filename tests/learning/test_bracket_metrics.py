@@ -1,0 +1,44 @@
+"""Brackets against gold ones: cases counted by hand."""
+
+import pytest
+
+from trelliswork.errors import DataError, ShapeError
+from trelliswork.learning.bracket_metrics import evaluate_brackets, left_branching, right_branching
+
+
+def test_two_sentences_by_hand():
+    # Five words: gold (0 1) (2 4), found (0 1) (0 2) (3 4): 1 hit of 2 wanted and 3 found, F1 = 2/5.
+    # Three words: gold none (flat), found (1 2): 0 of 0 and 1. Two words: nothing proper on either side, F1 = 1.
+    gold = [{(0, 4), (0, 1), (2, 4), (1, 1)}, {(0, 2)}, {(0, 1)}]
+    found = [{(0, 4), (0, 1), (0, 2), (3, 4)}, {(0, 2), (1, 2)}, {(0, 1)}]
+    report = evaluate_brackets([5, 3, 2], gold, found)
+    assert report.n_sentences == 3
+    assert report.sentence_f1 == pytest.approx((0.4 + 0 + 1) / 3)
+    assert (report.precision, report.recall, report.f1) == pytest.approx((1 / 4, 1 / 2, 1 / 3))
+    # Right-branching of five words: (1 4) (2 4) (3 4): 1 of 2 and 3; left: (0 1) (0 2) (0 3): 1 of 2 and 3.
+    assert report.right_f1 == pytest.approx((0.4 + 0 + 1) / 3)
+    assert report.left_f1 == pytest.approx((0.4 + 0 + 1) / 3)
+    assert report.right_corpus_f1 == pytest.approx(2 * 1 / (2 + 4))
+    # The best binary tree of five words has both gold spans and one more: 2 * 2 / (2 + 3).
+    assert report.best_f1 == pytest.approx((0.8 + 0 + 1) / 3)
+    assert "sentences" in report.summary()
+    assert report.to_dict()["n_sentences"] == 3
+
+
+def test_lengths():
+    gold = [{(0, 1)}, {(1, 2)}, set()]
+    report = evaluate_brackets([4, 3, 1], gold, gold, max_length=3)
+    assert (report.n_sentences, report.sentence_f1) == (1, 1.0)
+    with pytest.raises(DataError, match="no sentence"):
+        evaluate_brackets([1], [set()], [set()])
+    with pytest.raises(ShapeError, match="same sentences"):
+        evaluate_brackets([2], [], [set()])
+    with pytest.raises(DataError, match="within the 2 words"):
+        evaluate_brackets([2], [{(0, 2)}], [set()])
+
+
+def test_branching_trees():
+    assert left_branching(4) == {(0, 1), (0, 2), (0, 3)}
+    assert right_branching(4) == {(0, 3), (1, 3), (2, 3)}
+    perfect = evaluate_brackets([4], [right_branching(4)], [left_branching(4)])
+    assert (perfect.right_f1, perfect.left_f1, perfect.sentence_f1, perfect.best_f1) == (1.0, 0.0, 0.0, 1.0)

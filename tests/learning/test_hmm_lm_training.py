@@ -1,0 +1,227 @@
+"""The network of an HMM language model, its objective, and training."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.inference.lowrank import Dense
+from trelliswork.learning.checkpoint import Checkpoint
+from trelliswork.learning.hmm_lm_network import Drawn, NetworkShape, StateNetwork
+from trelliswork.learning.hmm_lm_objective import Sentences, batch_evidence
+from trelliswork.learning.hmm_lm_start import em_start
+from trelliswork.learning.hmm_lm_training import TrainingSettings, batches, log_evidences, perplexity, train
+
+V = 12
+SHAPES = {
+    "softmax": NetworkShape(6, V, 8),
+    "kernel": NetworkShape(6, V, 8, 4),
+    "kernel with a band": NetworkShape(6, V, 8, 4, band=1),
+    "kernel with norms, fixed": NetworkShape(6, V, 8, 4, "exp-norm", "fixed"),
+    "relu kernel, redrawn": NetworkShape(6, V, 8, 4, "relu", "redrawn", orthogonal=False),
+}
+
+
+def random_text(n=25, seed=0, n_words=V):
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 9, n))])
+    return Sentences(rng.integers(0, n_words, offsets[-1]), offsets)
+
+
+def patterned_text(n=60, seed=0):
+    """Words 0-3 and 4-7 alternate; 8 ends a sentence."""
+    rng = np.random.default_rng(seed)
+    words, offsets = [], [0]
+    for _ in range(n):
+        length = rng.integers(2, 7)
+        words += [int(rng.integers(0, 4) + 4 * (t % 2)) for t in range(length)] + [8]
+        offsets.append(len(words))
+    return Sentences(np.array(words), np.array(offsets))
+
+
+def plain_evidence(network, text, drawn):
+    """The same by torch's autograd over the dense matrix."""
+    matrix = network.transition(drawn).dense()
+    start = network.spread(network.log_start(drawn), drawn, -torch.inf).exp()
+    emission = network.spread(network.log_emission(drawn), drawn, -torch.inf).exp()
+    total = torch.zeros((), dtype=torch.float64)
+    for a, b in zip(text.offsets, text.offsets[1:], strict=False):
+        alpha = start * emission[text.words[a]]
+        for w in text.words[a + 1 : b]:
+            alpha = (alpha @ matrix) * emission[w]
+        total = total + alpha.sum().log()
+    return total
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("blocked", [False, True])
+@pytest.mark.parametrize("name", SHAPES)
+def test_evidence_and_gradients_are_those_of_autograd(name, blocked, dropout):
+    network = StateNetwork(SHAPES[name], 0, np.arange(V) % 2 if blocked else None).double()
+    drawn = network.draw(dropout, dropout, 1)
+    if drawn.projection is not None:
+        drawn.projection = drawn.projection.double()
+    text = random_text()
+    found = []
+    for value in (batch_evidence(network, text, drawn), plain_evidence(network, text, drawn)):
+        network.zero_grad()
+        value.backward()
+        found.append(
+            (
+                float(value.detach()),
+                [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in network.parameters()],
+            )
+        )
+    assert_allclose(found[0][0], found[1][0], rtol=1e-10)
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        assert_allclose(one, other, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_dropout_normalises_what_is_left(name):
+    network = StateNetwork(SHAPES[name], 0, np.arange(V) % 3)
+    drawn = network.draw(0.5, 0.5, 3)
+    assert len(drawn.states) == 3  # one of the two states of each block
+    assert sorted((drawn.states // 2).tolist()) == [0, 1, 2]
+    transition = network.transition(drawn)
+    kept = drawn.states if SHAPES[name].band else torch.arange(3)
+    matrix = transition.dense()[kept]
+    assert_allclose(matrix.sum(dim=1).detach(), 1, rtol=1e-5)
+    assert_allclose(matrix[:, kept].sum(dim=1).detach(), 1, rtol=1e-5)  # dropped states are never reached
+    assert_allclose(network.log_start(drawn).exp().sum().detach(), 1, rtol=1e-5)
+    assert_allclose(network.log_emission(drawn).exp().sum(dim=0).detach(), 1, rtol=1e-5)
+    if drawn.features is not None:
+        assert transition.width == 2
+
+
+def test_nothing_is_dropped_without_dropout():
+    network = StateNetwork(SHAPES["kernel"])
+    assert network.draw(0.0, 0.0, 1) == Drawn()
+    assert isinstance(StateNetwork(SHAPES["softmax"]).transition(Drawn()), Dense)
+
+
+def test_blocks_emit_their_words_alone():
+    clusters = np.arange(V) % 3
+    p = StateNetwork(SHAPES["softmax"], 0, clusters).log_emission(Drawn()).exp().detach().numpy()
+    of_state = np.arange(6) // 2
+    assert ((p > 0) == (clusters[:, None] == of_state[None])).all()
+
+
+def test_first_emissions_are_the_frequencies():
+    network = StateNetwork(NetworkShape(50, V, 32))
+    frequencies = np.arange(V) * 100
+    network.begin_with(frequencies)
+    p = network.log_emission(Drawn()).detach().numpy()
+    assert np.corrcoef(p.mean(axis=1), np.log(frequencies + 1))[0, 1] > 0.85
+    assert 0.3 < p.std(axis=1).mean() < 3  # and states differ
+
+
+def test_the_generator_of_torch_is_left_alone():
+    before = torch.random.get_rng_state()
+    StateNetwork(SHAPES["kernel"], 3).draw(0.1, 0.1, 4)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_batches_hold_every_sentence_once():
+    text = random_text(200)
+    for epoch in range(3):
+        parts = batches(text, 100, 0, epoch)
+        assert sorted(np.concatenate(parts).tolist()) == list(range(200))
+        sizes = [sum(np.diff(text.offsets)[part]) for part in parts]
+        assert max(sizes) < 150
+    first, second, other = (
+        [part.tolist() for part in batches(text, 100, seed, epoch)] for seed, epoch in ((0, 0), (0, 1), (1, 0))
+    )
+    assert first != second
+    assert first != other
+    assert len(batches(text, 10**6, 0, 0)) == 1
+
+
+SETTINGS = TrainingSettings(
+    max_epochs=4, batch_tokens=80, learning_rate=0.02, evaluations=2, state_dropout=0.2, feature_dropout=0.2, seed=5
+)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_training_learns(rank):
+    text, dev = patterned_text(), patterned_text(20, seed=1)
+    network = StateNetwork(NetworkShape(6, 9, 16, rank))
+    before = perplexity(log_evidences(network, dev).sum(), dev.n_tokens)
+    settings = TrainingSettings(max_epochs=15, batch_tokens=80, learning_rate=0.02, evaluations=1, state_dropout=0.0)
+    report = train(network, text, dev, settings)
+    assert report.dev_perplexity < 6 < before
+    assert report.dev_perplexity == min(step.dev_perplexity for step in report.history)
+    assert_allclose(perplexity(log_evidences(network, dev).sum(), dev.n_tokens), report.dev_perplexity, rtol=1e-5)
+
+
+@pytest.mark.parametrize("stop_at", [1, 3, 6])
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, stop_at):
+    text, dev = patterned_text(), patterned_text(20, seed=1)
+    shape = NetworkShape(6, 9, 8, 3)
+    whole = StateNetwork(shape)
+    report = train(whole, text, dev, SETTINGS)
+    path = tmp_path / "run"
+    steps = []
+    train(
+        StateNetwork(shape),
+        text,
+        dev,
+        SETTINGS,
+        checkpoint=Checkpoint(path, "x", every=0),
+        callback=lambda step: steps.append(step) or len(steps) == stop_at,
+    )
+    assert path.exists()
+    again = StateNetwork(shape, seed=99)  # whatever it begins with is forgotten
+    resumed = train(again, text, dev, SETTINGS, checkpoint=Checkpoint(path, "x", every=0))
+    assert not path.exists()
+    assert [s.dev_perplexity for s in resumed.history] == [s.dev_perplexity for s in report.history]
+    learned = {name for name, p in whole.named_parameters() if p.requires_grad}
+    for (name, one), other in zip(whole.named_parameters(), again.parameters(), strict=True):
+        if name in learned:
+            assert torch.equal(one, other), name
+
+
+def test_another_run_is_refused(tmp_path):
+    text = patterned_text()
+    train(
+        StateNetwork(SHAPES["softmax"]), text, None, SETTINGS, checkpoint=Checkpoint(tmp_path / "run", "x", every=0),
+        callback=lambda step: True,
+    )  # fmt: skip
+    with pytest.raises(DataError, match="other data or settings"):
+        train(StateNetwork(SHAPES["softmax"]), text, None, SETTINGS, checkpoint=Checkpoint(tmp_path / "run", "y"))
+
+
+def test_reasons_to_stop():
+    text, dev = patterned_text(), patterned_text(20, seed=1)
+    report = train(StateNetwork(NetworkShape(3, 9, 4)), text, dev, TrainingSettings(max_epochs=2, max_seconds=0))
+    assert "seconds" in report.reason
+    assert not report.converged
+    assert len(report.history) == 1
+    hard = TrainingSettings(max_epochs=500, learning_rate=0.1, stop_after=3, patience=1, batch_tokens=100)
+    report = train(StateNetwork(NetworkShape(3, 9, 4)), text, dev, hard)
+    assert report.reason == "no gain in 3 validations"
+    assert report.converged
+    assert report.history[-1].learning_rate < 0.1
+    linear = TrainingSettings(max_epochs=2, schedule="linear", evaluations=1)
+    report = train(StateNetwork(NetworkShape(3, 9, 4)), text, None, linear)
+    assert report.reason == "all 2 epochs done"
+    assert report.dev_perplexity is None
+    assert report.history[1].learning_rate < report.history[0].learning_rate
+
+
+def test_em_gives_a_start():
+    text, dev = patterned_text(200), patterned_text(20, seed=1)
+    network = StateNetwork(NetworkShape(4, 9, 16))
+    counts = em_start(network, text, n_iter=20, n_steps=150, seed=1)
+    assert_allclose(counts.emission.sum(), text.n_tokens, rtol=1e-4)
+    assert perplexity(log_evidences(network, dev).sum(), dev.n_tokens) < 6
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_epochs": 0}, {"learning_rate": 0}, {"state_dropout": 1.0}, {"schedule": "steps"}, {"clip": -1}],
+)
+def test_settings_are_checked(wrong):
+    with pytest.raises(ValueRangeError, match=next(iter(wrong))):
+        TrainingSettings(**wrong).check()

@@ -1,0 +1,211 @@
+"""Moments against counting by hand, whatever the threads, blocks and files."""
+
+import gzip
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trelliswork.data import Corpus, Vocabulary
+from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.inference import threads
+from trelliswork.learning import moment_files, moment_runs
+from trelliswork.learning.moments import Moments, count_moments
+
+sentences = st.lists(st.lists(st.sampled_from("abcdé"), min_size=1, max_size=6), min_size=1, max_size=12)
+
+
+def by_hand(text: list[list[str]], K: int) -> tuple[Counter, list[Counter]]:
+    """Words and pairs of the circle of all sentences, K pads before each."""
+    ring = [word for sentence in text for word in ["<S>"] * K + list(sentence)]
+    pairs = [Counter((ring[i], ring[(i + k) % len(ring)]) for i in range(len(ring))) for k in range(1, K + 1)]
+    return Counter(ring), pairs
+
+
+def as_counters(moments: Moments) -> tuple[Counter, list[Counter]]:
+    words = moments.vocabulary
+    unary = Counter({word: int(n) for word, n in zip(words, moments.unary, strict=True) if n})
+    pairs = []
+    for matrix in moments.pairs:
+        found = matrix.tocoo()
+        assert len({*zip(found.row, found.col, strict=True)}) == found.nnz
+        pairs.append(Counter({(words[x], words[y]): int(n) for x, y, n in zip(found.row, found.col, found.data)}))  # noqa: B905
+    return unary, pairs
+
+
+def same(a: Moments, b: Moments) -> bool:
+    parts = [("data", "indices", "indptr")] * a.K
+    return (
+        a.vocabulary.items == b.vocabulary.items
+        and np.array_equal(a.unary, b.unary)
+        and np.array_equal(a.lengths, b.lengths)
+        and all(
+            np.array_equal(getattr(x, name), getattr(y, name))
+            for x, y, names in zip(a.pairs, b.pairs, parts, strict=True)
+            for name in names
+        )
+    )
+
+
+@given(sentences, st.integers(1, 4))
+def test_counts_are_those_of_the_circle(text, K):
+    if len(text) * K + sum(map(len, text)) <= K:
+        return
+    moments = count_moments(text, K)
+    assert as_counters(moments) == by_hand(text, K)
+    assert moments.vocabulary[0] == "<S>"
+    assert moments.n_tokens == sum(map(len, text))
+    assert moments.n_sentences == len(text)
+    assert moments.n_positions == moments.unary.sum() == moments.n_tokens + K * len(text)
+    for matrix in moments.pairs:
+        assert np.array_equal(np.asarray(matrix.sum(axis=0)).ravel(), moments.unary)
+        assert np.array_equal(np.asarray(matrix.sum(axis=1)).ravel(), moments.unary)
+
+
+@pytest.fixture
+def text() -> list[list[str]]:
+    rng = np.random.default_rng(0)
+    return [[f"w{min(int(z), 60)}" for z in rng.zipf(1.3, rng.integers(1, 12))] for _ in range(400)]
+
+
+@pytest.fixture
+def files(text, tmp_path):
+    lines = [" ".join(sentence) for sentence in text]
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "a.txt").write_text("\n".join(lines[:150]) + "\n\n  \n", encoding="utf-8")
+    (tmp_path / "shards" / "b.gz").write_bytes(gzip.compress("\r\n".join(lines[150:]).encode()))
+    (tmp_path / "shards" / ".hidden").write_text("no word of this\n")
+    (tmp_path / "all.txt").write_text("\n".join(lines), encoding="utf-8")
+    return tmp_path
+
+
+def test_files_shards_sentences_and_corpora_are_counted_alike(text, files):
+    want = count_moments(text, 2)
+    assert as_counters(want) == by_hand(text, 2)
+    shards = files / "shards"
+    for source in (files / "all.txt", str(shards), [shards / "a.txt", shards / "b.gz"], Corpus.from_sentences(text)):
+        assert same(count_moments(source, 2), want)
+    assert same(count_moments(iter(text), 2), want)
+
+
+def test_nothing_depends_on_threads_blocks_or_spilling(text, files, monkeypatch):
+    want = count_moments(files / "all.txt", 3, min_count=2)
+    monkeypatch.setattr(moment_files, "BLOCK", 100)
+    monkeypatch.setattr(moment_files, "TOKENS", 50)
+    monkeypatch.setattr(moment_runs, "_SLICE", 37)
+    spills = []
+    spill = moment_runs.Runs.spill
+    monkeypatch.setattr(moment_runs.Runs, "spill", lambda self, folder: (spills.append(folder), spill(self, folder)))
+    for n in (1, 2, 3):
+        with threads.num_threads(n):
+            for limit in (1 << 30, 1000):
+                assert same(count_moments(files / "all.txt", 3, min_count=2, memory_limit=limit), want)
+                assert same(count_moments(text, 3, min_count=2, memory_limit=limit), want)
+    assert len(spills) > 10
+    assert not any(folder.exists() for folder in spills)
+
+
+def test_words_left_out_are_unknown():
+    text = [["a", "b", "a", "c"], ["a", "b", "d"]]
+    moments = count_moments(text, 1, min_count=2)
+    assert moments.vocabulary.items == ["<S>", "a", "b", "<unk>"]
+    assert moments.unary.tolist() == [2, 3, 2, 2]
+    assert moments.vocabulary.id("new") == 3
+    assert count_moments(text, 1, max_words=1).vocabulary.items == ["<S>", "a", "<unk>"]
+    listed = count_moments([*text, ["<unk>"]], 1, max_words=1)
+    assert dict(zip(listed.vocabulary, listed.unary, strict=True)) == {"<S>": 3, "a": 3, "<unk>": 5}
+    with pytest.raises(ValueRangeError, match="unknown="):
+        count_moments(text, 1, min_count=2, unknown=None)
+
+
+def test_another_text_with_the_same_words(text, tmp_path):
+    train, rest = text[:300], [*text[300:], ["never", "seen"]]
+    moments = count_moments(train, 2, min_count=3)
+    dev = count_moments(rest, 2, vocabulary=moments.vocabulary)
+    assert dev.vocabulary is moments.vocabulary
+    stand_ins = [[w if w in moments.vocabulary else "<unk>" for w in s] for s in rest]
+    assert as_counters(dev) == by_hand(stand_ins, 2)
+    whole = moments.merged(dev)
+    everything = [[w if w in moments.vocabulary else "<unk>" for w in s] for s in [*train, *rest]]
+    assert same(whole, count_moments(everything, 2, vocabulary=moments.vocabulary))
+    closed = count_moments([["a"]], 1)
+    with pytest.raises(DataError, match="sentence 0, token 1: 'b' is not in the vocabulary"):
+        count_moments([["a", "b"]], 1, vocabulary=closed.vocabulary)
+    with pytest.raises(ValueRangeError, match="<S> first"):
+        count_moments([["a", "b"]], 1, vocabulary=Vocabulary(["a", "b"]))
+    with pytest.raises(ValueRangeError, match="one vocabulary"):
+        closed.merged(count_moments([["b"]], 1))
+    with pytest.raises(ValueRangeError, match="one K"):
+        closed.merged(count_moments([["a"]], 2))
+
+
+def test_load_is_the_inverse_of_save(text, tmp_path):
+    moments = count_moments(text, 2, min_count=2)
+    moments.save(tmp_path / "m")
+    moments.save(tmp_path / "m")  # over itself
+    loaded = Moments.load(tmp_path / "m")
+    assert same(loaded, moments)
+    assert loaded.vocabulary.id("new") == moments.vocabulary.id("<unk>")
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(DataError, match="not moments"):
+        moments.save(tmp_path / "other")
+    with pytest.raises(DataError, match="not moments"):
+        Moments.load(tmp_path / "other")
+    arrays = tmp_path / "m" / "moments.safetensors"
+    arrays.write_bytes(arrays.read_bytes()[:-9])
+    with pytest.raises(DataError, match="count again"):
+        Moments.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a b\n<S> c\n", r"bad.txt:2: <S> marks"),
+        (b"a b\n\nc \xff\xfe\n", r"bad.txt:3: UTF-8 wanted, but a word has the byte 0xff"),
+        (b"a b\nc\0d\n", r"bad.txt:2: a NUL byte"),
+        (b"\n \n", "at least one sentence"),
+        (gzip.compress(b"a b\n" * 1000)[:-20], "cut off|damaged"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(content, message, tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        count_moments(path, 1)
+
+
+def test_wrong_arguments_are_refused(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        count_moments(tmp_path / "none", 1)
+    with pytest.raises(DataError, match="has none"):
+        count_moments(tmp_path, 1)
+    with pytest.raises(ValueRangeError, match="K must be"):
+        count_moments([["a"]], 0)
+    with pytest.raises(ValueRangeError, match="positive"):
+        count_moments([["a"]], 1, min_count=0)
+    with pytest.raises(ValueRangeError, match="split it"):
+        count_moments(iter(["a b"]), 1)
+
+
+def test_progress_is_told(files):
+    steps = []
+    count_moments(files / "all.txt", 1, callback=lambda step: steps.append((step.done, step.total, step.n_tokens)))
+    size = (files / "all.txt").stat().st_size
+    assert steps[-1][:2] == (size, size)
+    assert steps[-1][2] > 0
+
+
+@settings(max_examples=30)
+@given(st.binary(max_size=60))
+def test_any_bytes_are_split_as_python_splits_them(content):
+    from trelliswork.data.files import fields_of
+
+    clean = content.replace(b"\0", b"").decode("latin-1").encode()
+    ids, words, _ = moment_files._tokenize(clean, None, 1)
+    lines = [fields_of(line) for line in clean.decode().split("\n")]
+    found = " ".join("\n" if i < 0 else words[i].decode() for i in ids)
+    assert found == " ".join(word for line in lines if line for word in [*line, "\n"])

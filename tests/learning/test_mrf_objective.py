@@ -1,0 +1,137 @@
+"""The moment objective against the field it stands for; gradients against finite differences."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.sparse import csr_matrix
+
+from tests.oracle import fields
+from trelliswork.inference.lifted import DenseTable, chain_bound, star_bound
+from trelliswork.learning import mrf_pseudo
+from trelliswork.learning.moments import count_moments
+from trelliswork.learning.mrf_objective import Frequencies, LowRankShape, MomentObjective, PairShape
+from trelliswork.learning.mrf_start import first_parameters
+from trelliswork.learning.mrf_training import train
+
+TEXT = [list("abcab"), list("bca"), list("cc"), list("abcc"), list("a")]
+
+
+def shapes(moments):
+    C = len(moments.vocabulary)
+    every = csr_matrix(np.ones((C, C)))
+    return {
+        "UW": LowRankShape(C, moments.K, 3),
+        "URW": LowRankShape(C, moments.K, 3, "URW"),
+        "full": PairShape((every,) * moments.K),
+        "pairs": PairShape(moments.pairs),
+    }
+
+
+def tables_of(shape, parameters):
+    """vartheta, dense."""
+    if isinstance(shape, LowRankShape):
+        return np.array([left @ right.T for left, right in shape.factors(parameters)])
+    values, _ = shape.parts(parameters)
+    return np.array(
+        [type(p)((v, p.indices, p.indptr), p.shape).toarray() for p, v in zip(shape.patterns, values, strict=True)]
+    )
+
+
+@pytest.mark.parametrize("K", [1, 2])
+@pytest.mark.parametrize("name", ["UW", "URW", "full", "pairs"])
+@pytest.mark.parametrize("star", [False, True])
+def test_the_objective_is_the_bound_of_the_text(K, name, star):
+    moments = count_moments(TEXT, K)
+    frequencies, shape = Frequencies.of(moments), shapes(moments)[name]
+    rho = np.full(K, 1 / (K + star))
+    objective = MomentObjective(shape, frequencies, rho)
+    rng = np.random.default_rng(0)
+    parameters = first_parameters(shape, frequencies) + 0.3 * rng.normal(size=shape.n_parameters)
+    value, _ = objective(parameters * objective.scale)
+    assert_allclose(objective.bound(parameters, objective.log_norms, frequencies), -value, rtol=1e-5)
+    # The field that these parameters stand for, scored word by word in the circle of the text.
+    unaries = np.vstack([objective.log_unary[None], shape.biases(parameters) - objective.log_norms])
+    log_unary = np.concatenate([[1 - rho.sum()], rho]) @ unaries
+    tables = rho[:, None, None] * tables_of(shape, parameters)
+    circle = tuple(w for s in TEXT for w in [0] * K + moments.vocabulary.ids(s))
+    score = fields.circle_score(log_unary, tables, circle) / len(circle)
+    assert_allclose(-value, score, rtol=1e-5)  # the cover's bound of A / N is 0
+    given_tables = [DenseTable(t) for t in tables]
+    best = chain_bound(log_unary, given_tables, weights=rho, max_iter=30)
+    assert best.value <= 1e-5
+    if K == 1 and not star:
+        assert_allclose(best.value, 0, atol=1e-5)
+    if star:
+        assert star_bound(log_unary, given_tables).value <= 1e-5
+
+
+@pytest.mark.parametrize("name", ["UW", "URW", "full", "pairs"])
+def test_gradients(name):
+    """Tables are computed in float32: differences are taken wide enough for it."""
+    moments = count_moments(TEXT, 2)
+    frequencies, shape = Frequencies.of(moments), shapes(moments)[name]
+    objective = MomentObjective(shape, frequencies, np.array([0.6, 0.3]), l2=0.5)
+    rng = np.random.default_rng(1)
+    at = objective.scale * (first_parameters(shape, frequencies) + 0.5 * rng.normal(size=shape.n_parameters))
+    _, gradient = objective(at)
+    for _ in range(5):
+        direction = rng.normal(size=len(at))
+        h = 3e-3
+        slope = (objective(at + h * direction)[0] - objective(at - h * direction)[0]) / (2 * h)
+        assert_allclose(gradient @ direction, slope, rtol=3e-3, atol=3e-3)
+
+
+def test_training_on_moments_of_k_1_finds_the_frequencies_of_pairs():
+    """Full rank, no penalty: p(y | x) of the text."""
+    moments = count_moments(TEXT, 1)
+    frequencies, shape = Frequencies.of(moments), shapes(moments)["full"]
+    objective = MomentObjective(shape, frequencies, np.ones(1))
+    found = train(objective, first_parameters(shape, frequencies), max_iter=200, tol=1e-9)
+    pairs = moments.pairs[0].toarray()
+    seen = pairs > 0
+    best = (pairs[seen] * np.log((pairs / pairs.sum(1, keepdims=True))[seen])).sum() / moments.n_positions
+    assert_allclose(-found.report.value, best, atol=1e-3)
+
+
+def test_twenty_times_the_text_is_the_same_problem():
+    K = 2
+    once, often = (Frequencies.of(count_moments(TEXT * n, K)) for n in (1, 20))
+    shape = shapes(count_moments(TEXT, K))["UW"]
+    at = first_parameters(shape, once)
+    for a, b in zip(
+        shape.evaluate(at, once, np.array([0.5, 0.5])), shape.evaluate(at, often, np.array([0.5, 0.5])), strict=True
+    ):
+        assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+
+
+def test_pseudo_likelihood_and_its_gradient():
+    import torch
+
+    rng = np.random.default_rng(0)
+    K, C, D = 2, 5, 3
+    tensors = [torch.from_numpy(a) for a in (rng.normal(size=C), rng.normal(size=(C, D)), rng.normal(size=(K, C, D)))]
+    field = mrf_pseudo.Field(*tensors)
+    text = torch.from_numpy(mrf_pseudo.padded_stream(np.array([1, 2, 3, -1, 4, 4, 1, 2, -1]), K))
+    assert text.tolist() == [0, 0, 1, 2, 3, 0, 0, 4, 4, 1, 2, 0, 0]
+    places = torch.nonzero(text)[:, 0]
+    value, gradient = mrf_pseudo.gradients(field, text, places)
+    unary, tables = tensors[0].numpy(), np.array([tensors[1].numpy() @ w.numpy().T for w in tensors[2]])
+    want = 0.0
+    for i in places.tolist():
+        scores = [
+            unary[w] + sum(tables[d - 1][text[i - d], w] + tables[d - 1][w, text[i + d]] for d in (1, 2))
+            for w in range(1, C)
+        ]
+        want += scores[text[i] - 1] - fields.log_sum(scores)
+    assert_allclose(value, want, rtol=1e-10)
+    h = 1e-5
+    for part, g in zip(tensors, gradient.tensors(), strict=True):
+        flat, slopes = part.view(-1), g.reshape(-1)
+        for i in range(0, len(flat), 3):
+            before = float(flat[i])
+            flat[i] = before + h
+            up = mrf_pseudo.gradients(field, text, places)[0]
+            flat[i] = before - h
+            down = mrf_pseudo.gradients(field, text, places)[0]
+            flat[i] = before
+            assert_allclose(float(slopes[i]), (up - down) / (2 * h), atol=1e-6)

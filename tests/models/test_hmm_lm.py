@@ -1,0 +1,225 @@
+"""HMM language models: probabilities add up, queries agree with each other, files come back."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import trelliswork
+from trelliswork.data import Corpus
+from trelliswork.errors import DataError, ImpossibleError, NotFittedError, ShapeError, ValueRangeError
+from trelliswork.models import HMMLanguageModel
+
+TEXT = [["the", "dog", "runs"], ["the", "cat", "sleeps"], ["a", "dog", "sleeps"], ["cats", "run"]] * 6
+QUICK = {"hidden": 8, "max_epochs": 30, "batch_tokens": 40, "learning_rate": 0.02, "state_dropout": 0.0}
+KINDS = {
+    "softmax": {},
+    "kernel": {"parameterisation": "kernel", "n_features": 3},
+    "band": {"parameterisation": "kernel", "n_features": 3, "band": 1},
+    "clusters": {"clusters": 2},
+    "given clusters": {"clusters": {"the": 4, "a": 4, "dog": 7, "cat": 7, "cats": 7}},
+    "em": {"em_iterations": 3, "max_epochs": 3},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def lm(request):
+    return HMMLanguageModel(5, **QUICK | KINDS[request.param]).fit(TEXT)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return HMMLanguageModel(6, **QUICK).fit(TEXT)
+
+
+def test_probabilities_of_all_sentences_of_a_length_add_up(lm):
+    words = list(lm.vocabulary_)
+    for length in (1, 2):
+        every = np.exp(lm.log_evidence([list(s) for s in product(words, repeat=length)])).sum()
+        assert_allclose(every, np.exp(lm.log_evidence([[None] * length]))[0], rtol=1e-4)
+
+
+def test_it_learns(plain):
+    assert plain.perplexity(TEXT) < 3
+    assert_allclose(plain.score(TEXT), plain.log_evidence(TEXT).sum())
+    assert_allclose(plain.perplexity(TEXT), np.exp(-plain.score(TEXT) / sum(len(s) + 1 for s in TEXT)))
+    assert {word for word, _ in plain.predict_next(["the"], 2)[0]} == {"dog", "cat"}
+
+
+def test_evidence_is_a_sum_over_what_fits(lm):
+    one = lm.log_evidence([["the", {"dog", "cat"}, "runs"]])[0]
+    parts = lm.log_evidence([["the", "dog", "runs"], ["the", "cat", "runs"]])
+    assert_allclose(one, np.logaddexp(*parts), rtol=1e-5)
+    assert lm.log_evidence([["the", None]])[0] > lm.log_evidence([["the", "dog"]])[0]
+
+
+def test_conditionals(lm):
+    given = ["the", None, "sleeps"]
+    total = sum(np.exp(lm.log_conditional(["the", w, "sleeps"], given)) for w in lm.vocabulary_)
+    assert_allclose(total, 1, rtol=1e-4)
+    assert lm.log_conditional(["a", "dog", "sleeps"], given) == -np.inf  # they exclude each other
+    filled = dict(lm.fill(["the", None, "sleeps"], 1, n=20))
+    assert_allclose(filled["cat"], np.exp(lm.log_conditional(["the", "cat", "sleeps"], given)), rtol=1e-3)
+    assert_allclose(sum(filled.values()), 1, rtol=1e-4)
+
+
+def test_next_words(lm):
+    found, end = lm.predict_next(["the", "dog"], 100)
+    assert_allclose(sum(p for _, p in found) + end, 1, rtol=1e-4)
+    assert [p for _, p in found] == sorted((p for _, p in found), reverse=True)
+    ratio = lm.log_evidence([["the", "dog"]])[0]
+    first, _ = lm.predict_next([], 100)
+    second, _ = lm.predict_next(["the"], 100)
+    assert_allclose(np.log(dict(first)["the"] * dict(second)["dog"] * end), ratio, rtol=1e-4)
+
+
+def test_states(lm):
+    posterior = lm.posterior_states([["the", "dog"], ["cats"]])
+    assert [p.shape for p in posterior] == [(2, 5), (1, 5)]
+    assert_allclose(np.concatenate(posterior).sum(axis=1), 1, rtol=1e-4)
+    assert [len(s) for s in lm.best_states([["the", "dog"], ["cats"]])] == [2, 1]
+    drawn = lm.sample_states(["the", "dog"], 300, seed=1)
+    share = np.mean([s[0] == "#0" for s in drawn])
+    assert_allclose(share, posterior[0][0, 0], atol=0.1)
+
+
+def test_samples_follow_the_model(plain):
+    found = plain.sample(400, seed=3)
+    assert all(len(words) == len(states) for words, states in found)
+    assert found == plain.sample(400, seed=3)
+    share = np.mean([words[:1] == ["the"] for words, _ in found])
+    assert_allclose(share, dict(plain.predict_next([], 20)[0])["the"], atol=0.08)
+    assert max(len(words) for words, _ in plain.sample(20, max_length=2)) <= 2
+
+
+def test_what_it_learned(lm):
+    for state in range(5):
+        words = lm.top_words(state, 100)
+        assert_allclose(sum(p for _, p in words), 1, rtol=1e-4)
+    matrix = lm.transition_matrix()
+    assert_allclose(matrix.sum(axis=1), 1, rtol=1e-4)
+    spectrum = np.linalg.svd(matrix.astype(float), compute_uv=False)
+    found = lm.transition_spectrum()
+    assert_allclose(found, spectrum[: len(found)], atol=1e-5)
+    frequency = lm.state_frequencies()
+    assert_allclose(frequency.sum(), 1, rtol=1e-5)
+    with pytest.raises(ValueRangeError, match="states 0 to 4"):
+        lm.top_words(5)
+
+
+def test_rank_of_a_kernel():
+    lm = HMMLanguageModel(9, parameterisation="kernel", n_features=2, **QUICK | {"max_epochs": 1}).fit(TEXT)
+    assert len(lm.transition_spectrum()) == 2
+    assert np.linalg.matrix_rank(lm.transition_matrix(), tol=1e-5) <= 2
+
+
+def test_saved_and_loaded(lm, tmp_path):
+    lm.save(tmp_path / "lm")
+    again = trelliswork.load(tmp_path / "lm")
+    assert isinstance(again, HMMLanguageModel)
+    assert (again.log_evidence(TEXT) == lm.log_evidence(TEXT)).all()
+    assert again.get_params() == lm.get_params()
+    assert again.report_ == lm.report_
+    assert again.sample(3, seed=1) == lm.sample(3, seed=1)
+
+
+def test_a_damaged_file_is_refused(plain, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    plain.save(tmp_path / "lm")
+    arrays = load_file(tmp_path / "lm" / "weights.safetensors")
+    arrays["network.state_embedding"] = arrays["network.state_embedding"][:2]
+    save_file(arrays, tmp_path / "lm" / "weights.safetensors")
+    with pytest.raises(DataError, match="does not fit"):
+        HMMLanguageModel.load(tmp_path / "lm")
+
+
+def test_files_and_corpora_are_texts_too(tmp_path, plain):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(" ".join(s) for s in TEXT))
+    lm = HMMLanguageModel(6, **QUICK).fit(path)
+    assert_allclose(lm.log_evidence(path), plain.log_evidence(TEXT))
+    assert_allclose(lm.log_evidence(Corpus.from_sentences(TEXT)), plain.log_evidence(TEXT))
+
+
+def test_unknown_words():
+    lm = HMMLanguageModel(4, min_count=7, **QUICK).fit(TEXT)
+    assert "runs" not in lm.known_words()
+    assert "<unk>" in lm.known_words()
+    assert (lm.log_evidence([["the", "zebra"]]) == lm.log_evidence([["the", "runs"]])).all()
+
+
+def test_development_text_and_checkpoints(tmp_path):
+    options = QUICK | {"max_epochs": 4, "evaluations": 2}
+    whole = HMMLanguageModel(4, **options).fit(TEXT, dev=TEXT[:4])
+    assert whole.report_.dev_perplexity == min(s.dev_perplexity for s in whole.report_.history)
+    steps = []
+    stopped = HMMLanguageModel(4, **options).fit(
+        TEXT, dev=TEXT[:4], checkpoint=tmp_path / "run", callback=lambda s: steps.append(s) or len(steps) == 3
+    )
+    assert stopped.report_.reason == "stopped by the caller"
+    assert np.isfinite(stopped.perplexity(TEXT))
+    resumed = HMMLanguageModel(4, **options).fit(TEXT, dev=TEXT[:4], checkpoint=tmp_path / "run")
+    assert (resumed.log_evidence(TEXT) == whole.log_evidence(TEXT)).all()
+    HMMLanguageModel(4, **options).fit(TEXT, checkpoint=tmp_path / "run", callback=lambda s: True)
+    with pytest.raises(DataError, match="other data or settings"):
+        HMMLanguageModel(5, **options).fit(TEXT, checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n_states": 0}, "n_states"),
+        ({"parameterisation": "dense"}, "parameterisation"),
+        ({"parameterisation": "kernel", "n_features": 0}, "n_features"),
+        ({"feature_map": "cos"}, "feature_map"),
+        ({"projection": "none"}, "projection"),
+        ({"band": 2}, "band"),
+        ({"clusters": 9}, "clusters"),
+        ({"clusters": {}}, "clusters"),
+        ({"em_iterations": 2, "clusters": 2}, "em_iterations"),
+        ({"keep_every": 0}, "keep_every"),
+        ({"schedule": "steps"}, "schedule"),
+    ],
+)
+def test_parameters_are_checked_and_a_failed_fit_forgets_nothing(wrong, message, plain):
+    before = plain.log_evidence(TEXT)
+    changed = HMMLanguageModel(**{"n_states": 5, **QUICK, **wrong})
+    with pytest.raises(ValueRangeError, match=message):
+        changed.fit(TEXT)
+    kept = plain.get_params()
+    plain.set_params(n_states=0)
+    with pytest.raises(ValueRangeError, match="n_states"):
+        plain.fit(TEXT)
+    plain.set_params(**kept)
+    assert (plain.log_evidence(TEXT) == before).all()
+
+
+def test_wrong_questions(plain):
+    with pytest.raises(NotFittedError):
+        HMMLanguageModel().perplexity(TEXT)
+    with pytest.raises(DataError, match="empty"):
+        HMMLanguageModel().fit([])
+    with pytest.raises(DataError, match="list of words"):
+        HMMLanguageModel().fit(["the dog"])
+    with pytest.raises(DataError, match="empty"):
+        plain.perplexity([])
+    with pytest.raises(ShapeError, match="same number of tokens"):
+        plain.log_conditional(["a"], ["a", "b"])
+    with pytest.raises(ValueRangeError, match="position"):
+        plain.fill(["a"], 1)
+    with pytest.raises(ValueRangeError, match="no words"):
+        plain.log_evidence([[set()]])
+    assert len(plain.log_evidence([])) == 0
+    assert plain.best_states([]) == []
+
+
+def test_impossible_conditions():
+    clusters = {"the": 0, "a": 0, "dog": 1, "cat": 1, "cats": 1, "runs": 2, "run": 2, "sleeps": 2}
+    lm = HMMLanguageModel(8, **QUICK | {"clusters": clusters, "max_epochs": 1}).fit(TEXT)
+    assert np.isfinite(lm.log_conditional(["the", "dog"], ["the", None]))
+    lm._tables = (lm.tables()[0], lm.tables()[1], lm.tables()[2].clone())
+    lm._tables[2][lm.vocabulary_.id("dog")] = -np.inf
+    with pytest.raises(ImpossibleError, match="probability zero"):
+        lm.log_conditional(["the", "dog"], ["the", "dog"])

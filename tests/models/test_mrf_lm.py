@@ -1,0 +1,192 @@
+"""The Markov random field language model as its users see it."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tests.oracle import fields
+from trelliswork.errors import DataError, NotFittedError, ValueRangeError
+from trelliswork.inference.lifted.tables import dense
+from trelliswork.learning.moments import count_moments
+from trelliswork.models import MRFLanguageModel, load, mrf_field
+
+TEXT = [s.split() for s in ("a b c a", "b c a", "c c", "a b", "b c c a b", "a", "c a b")] * 3
+pytestmark = pytest.mark.filterwarnings("ignore::trelliswork.errors.ConvergenceWarning")
+
+
+def learned(model):
+    return model.field_.log_unary, np.array([dense(t) for t in model.field_.tables])
+
+
+def make(K=2, **options):
+    return MRFLanguageModel(K, **({"rank": 3, "l2": 0.1, "max_iter": 15} | options)).fit(TEXT)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+@pytest.mark.parametrize("form", ["UW", "URW", "full"])
+@pytest.mark.parametrize("bound", ["chain", "star"])
+def test_likelihoods_are_those_of_the_field(K, form, bound, monkeypatch):
+    model = make(K, form=form, bound=bound)
+    field = learned(model)
+    log_tau = model.field_.log_tau(6)
+    assert np.exp(log_tau).sum() < 1
+    want = []
+    for s in TEXT[:7]:
+        ids = tuple(model.vocabulary_.ids(s))
+        want.append(fields.sentence_score(*field, ids) - fields.sentence_log_z(*field, len(ids)) + log_tau[len(ids)])
+    found = model.log_likelihood_bounds(TEXT[:7])
+    assert found.kind == "exact"
+    assert_allclose(found.values, want, rtol=1e-6)
+    monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)  # as if there were many words
+    below = model.log_likelihood_bounds(TEXT[:7])
+    assert (below.values <= np.array(want) + 1e-9).all()
+    assert (below.kind, below.bound) == (("exact", "exact") if K == 1 else ("lower", bound))
+    a_position, a_token = model.moment_bound(TEXT)
+    assert_allclose(a_token / a_position, model.n_positions_ / model.n_tokens_)
+    # The circle pays for its pads: below the sentences, the lengths of which are given to them.
+    conditional = np.sum(model.score(TEXT)) - np.sum([log_tau[len(s)] for s in TEXT])
+    assert a_position * model.n_positions_ <= conditional + 1e-6
+
+
+def test_fill_is_the_conditional_of_the_field():
+    model = make(2)
+    field = learned(model)
+    for sentence in ("a ___ c a", "___ b", "___", "a b c ___"):
+        words = sentence.split()
+        scores = {
+            w: fields.sentence_score(*field, tuple(model.vocabulary_.ids([w if v == "___" else v for v in words])))
+            for w in "abc"
+        }
+        total = fields.log_sum(list(scores.values()))
+        found = dict(model.fill(sentence))
+        assert set(found) == set("abc")
+        for w in "abc":
+            assert_allclose(found[w], np.exp(scores[w] - total), rtol=1e-6)
+    with pytest.raises(ValueRangeError, match="one blank"):
+        model.fill("a b")
+    with pytest.raises(DataError, match="no unknown word"):
+        model.fill("zebra ___")
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_samples(K):
+    model = make(K)
+    drawn = model.sample(200, seed=1)
+    assert drawn == model.sample(200, seed=1)
+    assert drawn != model.sample(200, seed=2)
+    assert {w for s in drawn for w in s} == set("abc")
+    assert max(map(len, model.sample(50, max_length=2))) == 2
+    means = [np.mean([len(s) for s in text]) for text in (drawn, TEXT)]
+    assert abs(means[0] - means[1]) < 0.5
+
+
+def test_saved_models_are_the_same(tmp_path):
+    for n, model in enumerate((make(1), make(2, form="URW"), make(2, form="full"), make(2, weights=(0.7, 0.3)))):
+        model.save(tmp_path / str(n))
+        again = load(tmp_path / str(n))
+        assert isinstance(again, MRFLanguageModel)
+        assert (again.score(TEXT) == model.score(TEXT)).all()
+        assert again.sample(5) == model.sample(5)
+        assert again.moment_bound(TEXT) == model.moment_bound(TEXT)
+        assert again.get_params() == model.get_params() or model.weights is not None
+
+
+def test_moments_are_enough_and_early_stop_keeps_the_best(tmp_path):
+    moments, dev = count_moments(TEXT, 2), TEXT[:5]
+    steps = []
+    model = MRFLanguageModel(rank=3, l2=0.0, max_iter=30, patience=3, tol=0)
+    model.fit(moments, dev=dev, callback=lambda step, _: steps.append(step.dev))
+    best = max(step.dev for step in model.report_.history)
+    assert_allclose(model.moment_bound(dev)[0], best, atol=1e-5)
+    assert_allclose(steps, [step.dev for step in model.report_.history])
+    with pytest.raises(ValueRangeError, match="K=1 are wanted"):
+        MRFLanguageModel(1).fit(moments)
+
+
+def test_an_interrupted_training_goes_on_to_the_same_model(tmp_path, monkeypatch):
+    from trelliswork.learning.checkpoint import Checkpoint
+
+    monkeypatch.setattr(Checkpoint, "due", lambda self: True)
+    options = {"rank": 3, "l2": 0.1, "max_iter": 12, "tol": 0}
+    whole = MRFLanguageModel(2, **options).fit(TEXT, dev=TEXT[:4])
+
+    class PowerError(Exception):
+        pass
+
+    def cut(step, _):
+        if step.iteration == 5:
+            raise PowerError
+
+    path = tmp_path / "run"
+    with pytest.raises(PowerError):
+        MRFLanguageModel(2, **options).fit(TEXT, dev=TEXT[:4], checkpoint=path, callback=cut)
+    assert path.exists()
+    again = MRFLanguageModel(2, **options).fit(TEXT, dev=TEXT[:4], checkpoint=path)
+    assert not path.exists()
+    assert (again.field_.log_unary == whole.field_.log_unary).all()
+    assert again.report_.n_iter == whole.report_.n_iter
+
+
+def test_start_from_the_exact_model_of_one_distance():
+    first = make(1, max_iter=40)
+    at = MRFLanguageModel(2, rank=3, l2=0.0, weights=(0.97, 0.03), max_iter=1, tol=0).fit(TEXT, start=first)
+    assert -at.report_.history[0].value > -make(2, l2=0.0, weights=(0.97, 0.03), max_iter=1).report_.history[0].value
+    with pytest.raises(ValueRangeError, match="rank as here"):
+        MRFLanguageModel(2, rank=4).fit(TEXT, start=first)
+
+
+def test_pseudo_likelihood_learns(monkeypatch):
+    model = make(2, algorithm="pseudo-likelihood", epochs=8, rate=0.02, batch_size=16)
+    values = [step.value for step in model.report_.history]
+    assert values[-1] < values[0]
+    truth = model.score(TEXT[:7])
+    monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)
+    assert (model.score(TEXT[:7]) <= truth + 1e-9).all()
+    with pytest.raises(ValueRangeError, match="needs the text"):
+        MRFLanguageModel(2, algorithm="pseudo-likelihood").fit(count_moments(TEXT, 2))
+
+
+def test_estimates_are_near_the_truth(monkeypatch):
+    model = make(2)
+    truth = model.score(TEXT).sum() / (sum(map(len, TEXT)) + len(TEXT))
+    monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)
+    found = model.estimate(TEXT, n_samples=200, n_steps=10)
+    assert found.kind == "estimate"
+    assert abs(found.per_token - truth) < 5 * found.standard_error + 1e-3
+
+
+def test_embeddings(tmp_path):
+    model = make(2)
+    assert model.embeddings_.shape == (4, 3)
+    assert [w for w, _ in model.neighbors("a", 5)] in (["b", "c"], ["c", "b"])
+    model.export_word2vec(tmp_path / "v.txt")
+    lines = (tmp_path / "v.txt").read_text().splitlines()
+    assert lines[0] == "3 3"
+    assert lines[1].split()[0] == model.vocabulary_[1]
+    assert_allclose([float(v) for v in lines[1].split()[1:]], model.embeddings_[1], rtol=1e-5)
+    with pytest.raises(ValueRangeError, match="no embeddings"):
+        make(2, form="full").neighbors("a")
+    with pytest.raises(ValueRangeError, match="'zebra' is not among the 3 words"):
+        model.neighbors("zebra")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"form": "WU"}, "form must be"),
+        ({"bound": "tree"}, "bound must be"),
+        ({"weights": (0.9, 0.9)}, "weights must be"),
+        ({"bound": "star", "weights": (0.5, 0.5)}, "star cover has its own weights"),
+        ({"l2": -1}, "l2 must be"),
+        ({"rank": 0}, "rank must be"),
+        ({"algorithm": "pseudo-likelihood", "form": "full"}, "form='UW'"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueRangeError, match=message):
+        MRFLanguageModel(2, **options).fit(TEXT)
+
+
+def test_nothing_learned_yet():
+    with pytest.raises(NotFittedError):
+        MRFLanguageModel().fill("a ___")

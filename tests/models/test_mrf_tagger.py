@@ -1,0 +1,179 @@
+"""The field tagger: decoding against enumeration, learning, evidence, dictionary, saving."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from trelliswork.data import Corpus, bundled
+from trelliswork.errors import DataError, NotFittedError, ShapeError, ValueRangeError
+from trelliswork.learning.tagger_objective import offsets_of
+from trelliswork.models import HMM, load
+from trelliswork.models.mrf_tagger import MRFTagger
+from trelliswork.models.tagger_decoding import emission_rows, tag_chain
+from trelliswork.models.tagger_features import own_features
+
+pytestmark = pytest.mark.filterwarnings("ignore::trelliswork.errors.ConvergenceWarning")
+
+
+@pytest.fixture(scope="module")
+def train():
+    sentences = bundled.load("train")[:150]
+    return [list(s.words) for s in sentences], [list(s.tags) for s in sentences]
+
+
+@pytest.fixture(scope="module")
+def test():
+    sentences = bundled.load("test")[:60]
+    return [list(s.words) for s in sentences], [list(s.tags) for s in sentences]
+
+
+@pytest.fixture(scope="module")
+def tagger(train):
+    return MRFTagger(max_iter=30).fit(*train)
+
+
+@pytest.mark.parametrize(("K", "L"), [(1, 1), (1, 3), (2, 2), (3, 3)])
+def test_decoding_is_that_of_the_field(K, L):
+    """All taggings of a sentence between its pads, scored edge by edge."""
+    rng = np.random.default_rng([K, L])
+    T, C, M = 3, 4, 4
+    phi, tables = rng.normal(size=(K, T + 1, T + 1)), [rng.normal(size=(C, T)) for _ in range(L)]
+    words = rng.integers(1, C, M)
+    places, pads = offsets_of(L), max(K, L // 2)
+    padded = np.concatenate([np.zeros(pads, int), words, np.zeros(pads, int)])
+    scores = {}
+    for tags in product(range(T), repeat=M):
+        ring = [T] * pads + list(tags) + [T] * pads
+        value = sum(phi[k, ring[i], ring[i + k + 1]] for k in range(K) for i in range(len(ring) - k - 1))
+        for i, tag in enumerate(tags):
+            value += sum(table[padded[pads + i + place], tag] for table, place in zip(tables, places, strict=True))
+        scores[tags] = value
+    rows, offsets = emission_rows(tables, words, np.array([0, M]), places), np.array([0, M])
+    chain = tag_chain(phi)
+    assert tuple(chain.viterbi(rows, offsets)) == max(scores, key=scores.get)
+    weights = np.exp(np.array(list(scores.values())))
+    want = np.zeros((M, T))
+    for tags, weight in zip(scores, weights / weights.sum(), strict=True):
+        want[np.arange(M), tags] += weight
+    assert_allclose(chain.marginals(rows, offsets)[1], want, rtol=1e-8, atol=1e-12)
+
+
+def test_sentences_do_not_see_each_other():
+    rng = np.random.default_rng(0)
+    tables, words = [rng.normal(size=(4, 3)) for _ in range(3)], rng.integers(1, 4, 6)
+    both = emission_rows(tables, words, np.array([0, 2, 6]), offsets_of(3))
+    parts = [emission_rows(tables, some, np.array([0, len(some)]), offsets_of(3)) for some in (words[:2], words[2:])]
+    assert_allclose(both, np.concatenate(parts))
+
+
+def test_it_tags_better_than_an_hmm_that_knows_no_endings(train, test, tagger):
+    hmm = HMM(unknown="symbol").fit(*train)
+    gold = [tag for tags in test[1] for tag in tags]
+    new = np.array([word not in tagger.known_words() for words in test[0] for word in words])
+    right = [np.array([tag for tags in model.predict(test[0]) for tag in tags]) == gold for model in (hmm, tagger)]
+    assert right[1].mean() > right[0].mean()
+    assert right[1][new].mean() > right[0][new].mean() + 0.1
+    assert tagger.score(*test) == pytest.approx(right[1].mean())
+
+
+def test_training_takes_any_field_and_improves_its_bound(train):
+    small = train[0][:40], train[1][:40]
+    for K, L in ((1, 1), (2, 1), (1, 3)):
+        tagger = MRFTagger(K, L, max_iter=15).fit(*small)
+        values = [step.value for step in tagger.report_.history]
+        assert values == sorted(values, reverse=True)
+        assert tagger.score(*small) > 0.9
+        assert tagger.cover_weights_.shape == (K, L)
+        assert tagger.cover_weights_.sum() == pytest.approx(1)
+        assert tagger.bound_ < 0
+
+
+def test_queries_agree(tagger, test):
+    words = test[0][:5]
+    best = tagger.predict(words)
+    tops = tagger.predict_topk(words, 3)
+    assert [top[0][0] for top in tops] == best
+    marginals = tagger.predict_marginals(words)
+    for sentence, top, rows in zip(words, tops, marginals, strict=True):
+        assert 0 < sum(p for _, p in top) <= 1 + 1e-9
+        assert_allclose([sum(row.values()) for row in rows], 1, rtol=1e-9)
+        chain = tagger.posterior(sentence)
+        want = chain.marginals()[0].numpy()
+        assert_allclose([[row[t] for t in tagger.tags_] for row in rows], want, rtol=1e-6, atol=1e-9)
+    assert tagger.predict(Corpus.from_sentences(words)) == best
+
+
+def test_evidence_and_dictionary(tagger, train, tmp_path):
+    words = ["They", "saw", "her", "duck", "."]
+    known = [[None, None, "PRP", ("VB", "NN"), None]]
+    found = tagger.predict([words], known=known)[0]
+    assert found[2] == "PRP"
+    assert found[3] in ("VB", "NN")
+    lexicon = {}
+    for sentence, tags in zip(*train, strict=True):
+        for word, tag in zip(sentence, tags, strict=True):
+            lexicon.setdefault(word, set()).add(tag)
+    tagger.save(tmp_path / "tagger")
+    narrow = MRFTagger.load(tmp_path / "tagger").set_params(dictionary=True)
+    for sentence, tags in zip(train[0], narrow.predict(train[0]), strict=True):
+        assert all(tag in lexicon[word] for word, tag in zip(sentence, tags, strict=True))
+    assert narrow.predict([["the"]], known=[["VB"]]) == [["VB"]]
+
+
+def test_load_is_the_inverse_of_save(tagger, test, tmp_path):
+    tagger.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert isinstance(again, MRFTagger)
+    assert again.get_params() == tagger.get_params()
+    assert again.predict(test[0]) == tagger.predict(test[0])
+    assert again.bound_ == tagger.bound_
+    assert again.top_features(3) == tagger.top_features(3)
+    assert again.top_transitions(3) == tagger.top_transitions(3)
+    arrays = tmp_path / "m" / "weights.safetensors"
+    arrays.write_bytes(arrays.read_bytes()[:-8])
+    with pytest.raises(DataError, match="damaged"):
+        load(tmp_path / "m")
+
+
+def test_development_sentences_and_callbacks_stop(train, test):
+    steps = []
+    small = train[0][:60], train[1][:60]
+    tagger = MRFTagger(max_iter=60, tol=0, patience=3)
+    tagger.fit(*small, dev=test, callback=lambda step, weights: steps.append(step.dev))
+    assert tagger.report_.reason.startswith("no better on the development data")
+    assert tagger.score(*test) == pytest.approx(max(steps))
+    tagger.fit(*small, callback=lambda step, weights: step.iteration == 2)
+    assert tagger.report_.n_iter == 2
+
+
+def test_wrong_input_is_refused(train, tagger):
+    with pytest.raises(NotFittedError):
+        MRFTagger().predict([["a"]])
+    with pytest.raises(ValueRangeError, match="K must be 1 to 3"):
+        MRFTagger(4).fit([["a"]], [["A"]])
+    with pytest.raises(ValueRangeError, match="l2"):
+        MRFTagger(l2=-1).fit([["a"]], [["A"]])
+    with pytest.raises(ShapeError, match="a tag for each word"):
+        MRFTagger().fit([["a", "b"]], [["A"]])
+    with pytest.raises(DataError, match="X is empty"):
+        MRFTagger().fit([], [])
+    with pytest.raises(DataError, match="sentence 0"):
+        tagger.predict([[]])
+    with pytest.raises(ShapeError, match="as many sentences"):
+        tagger.predict([["a"]], known=[])
+    before = tagger.predict([["the"]])
+    with pytest.raises(ShapeError):
+        tagger.fit([["a", "b"]], [["A"]])
+    assert tagger.predict([["the"]]) == before
+
+
+def test_what_a_tag_sees_of_a_word():
+    assert own_features("the", True, True) == ["bias", "word=the"]
+    assert own_features("Re-runs", False, False) == [
+        "bias", "rare", "prefix=R", "prefix=Re", "prefix=Re-", "prefix=Re-r", "suffix=s", "suffix=ns", "suffix=uns",
+        "suffix=runs", "capital", "capital, ends in s", "ends in s", "hyphen",
+    ]  # fmt: skip
+    assert {"rare number", "digit", "number"} <= set(own_features("1,987.5", False, True))
+    assert "capitals, ends in S" in own_features("CBS", False, True)

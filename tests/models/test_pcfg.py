@@ -1,0 +1,183 @@
+"""The PCFG estimator: trees, evidence, samples, files, and what it refuses."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from tests.oracle.trees import bracketings
+from trelliswork import PCFG, load
+from trelliswork.data import Corpus, Tree, bundled
+from trelliswork.errors import DataError, ImpossibleError, NotFittedError, ValueRangeError
+from trelliswork.models.pcfg_decoding import named_tree, spans_of
+
+WORDS = [list(s.words) for s in bundled.load("train")[:60] if len(s.words) <= 12]
+TREES = [s.tree for s in bundled.load("train")[:60] if len(s.words) <= 12]
+KINDS = {
+    "dense": {},
+    "low rank": {"rank": 4},
+    "gradient": {"algorithm": "gradient", "max_iter": 2},
+    "neural": {
+        "rank": 3, "parameterisation": "neural", "algorithm": "gradient", "max_iter": 2, "embedding_size": 8,
+        "curriculum": 6,
+    },
+    "own words": {"rank": 4, "n_preterminals": None, "rule_prior": 0.001, "right_bias": 3.0},
+}  # fmt: skip
+
+
+def fitted(name):
+    options = {"n_nonterminals": 3, "n_preterminals": 5, "max_iter": 4, "tol": 0, "min_count": 2} | KINDS[name]
+    return PCFG(**options).fit(WORDS)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {name: fitted(name) for name in KINDS}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_trees_evidence_and_files(models, name, tmp_path):
+    model = models[name]
+    sentences = [*WORDS[:6], ["the", "zebrafinch", "runs"], ["dog"]]
+    trees = model.predict(sentences)
+    assert [list(tree.leaves()) for tree in trees] == sentences
+    for tree in trees:
+        assert all(len(node.children) == 2 or isinstance(node.children[0], str) for node in tree.subtrees())
+    assert isinstance(trees[-1].children[0], str)
+    evidence = model.log_evidence(sentences)
+    assert np.isneginf(evidence).tolist() == [False] * 7 + [True]
+    total = sum(map(len, sentences[:7]))
+    assert_allclose(model.score(sentences), evidence[:7].sum(), rtol=1e-12)
+    assert_allclose(model.perplexity(sentences), np.exp(-evidence[:7].sum() / total), rtol=1e-12)
+    posterior = model.posterior(sentences[0])
+    assert_allclose(posterior.log_partition().item(), evidence[0], rtol=1e-9)
+    best = model.predict(sentences[:1], decoding="viterbi")[0]
+    want = posterior.argmax().labels[0].numpy()
+    assert str(best) == str(named_tree(want, sentences[0], 3))
+    model.save(tmp_path / "grammar")
+    again = load(tmp_path / "grammar")
+    assert isinstance(again, PCFG)
+    assert again.predict(sentences) == trees
+    assert_array_equal(again.log_evidence(sentences), evidence)
+    assert again.report_ == model.report_
+    assert again.get_params() == model.get_params()
+    assert_array_equal(fitted(name).log_evidence(sentences), evidence)
+
+
+@pytest.mark.parametrize("name", ["dense", "low rank"])
+def test_mbr_is_the_best_of_all_bracketings(models, name):
+    model = models[name]
+    for sentence in (WORDS[0][:5], WORDS[1][:6]):
+        n = len(sentence)
+        spans = model.posterior(sentence).marginals()[0].sum(dim=2).numpy()
+        totals = [sum(spans[i, j] for i, j in tree) for tree in bracketings(0, n - 1)]
+        chart = model._charts([sentence], "mbr")[0]
+        got = sum(spans[i, j] for i, j in spans_of(chart)) + n
+        assert_allclose(got, max(totals), rtol=1e-9)
+
+
+def test_a_simple_language_is_learned():
+    # The nouns and verbs of a tiny language: S -> (D N) (V (D N)).
+    rng = np.random.default_rng(0)
+    D, N, V = ["the", "a"], ["dog", "cat", "man"], ["sees", "likes"]
+    drawn = [[str(rng.choice(kind)) for kind in (D, N, V, D, N)] for _ in range(60)]
+    model = PCFG(3, 3, n_restarts=5, probe=15, max_iter=100, tol=1e-6, right_bias=1.0).fit(drawn)
+    assert model.report_.n_iter > 15
+    assert model.perplexity(drawn) < 3.2  # the language itself has exp(log 72 / 5) = 2.35; words by themselves 6.6
+    gold = [Tree.parse("(S (NP (D d) (N n)) (VP (V v) (NP (D d) (N n))))")] * len(drawn)
+    report = model.evaluate(gold, drawn)
+    assert report.n_sentences == 60
+    assert report.right_f1 == pytest.approx(2 / 3)
+    assert model.evaluate(gold, drawn, decoding="viterbi").n_sentences == 60
+    assert model.evaluate(gold[:2], drawn[:2], max_length=5).n_sentences == 2
+
+
+def test_samples(models):
+    for name in ("dense", "low rank"):
+        trees = models[name].sample_trees(5, seed=1, max_length=30)
+        assert trees == models[name].sample_trees(5, seed=1, max_length=30)
+        assert all(2 <= len(tree.leaves()) <= 30 for tree in trees)
+        words, symbols = models[name].sample(1, seed=1, max_length=30)[0]
+        assert words == list(trees[0].leaves())
+        assert all(symbol.startswith("P") for symbol in symbols)
+
+
+def test_samples_follow_the_grammar():
+    # Two words, one rule: p(a) = 0.75 at each place.
+    model = PCFG(1, 1, max_iter=30, tol=0, rule_prior=0.0, emission_prior=0.0).fit([["a", "a"], ["a", "b"]])
+    drawn = model.sample(2000, seed=0)
+    assert all(len(words) == 2 for words, _ in drawn)
+    assert np.mean([word == "a" for words, _ in drawn for word in words]) == pytest.approx(0.75, abs=0.03)
+    assert model.top_words(0, 1) == [("a", pytest.approx(0.75))]
+    assert model.top_rules(0, 1) == [("P0", "P0", pytest.approx(1.0))]
+    with pytest.raises(ImpossibleError, match="sentence 1 has no tree"):
+        model.predict([["a", "b"], ["a", "never"]])
+    with pytest.raises(ValueRangeError, match="0 and 0"):
+        model.top_rules(1)
+
+
+def test_own_words_are_their_own_symbols(models):
+    model = models["own words"]
+    assert_allclose(np.exp(model.parameters_.log_emission), np.eye(len(model.words_)))
+    words = {word for sentence in WORDS for word in sentence}
+    assert model.known_words() < words
+
+
+def test_corpus_callback_and_checkpoint(tmp_path):
+    corpus = Corpus.from_sentences(WORDS)
+    steps = []
+    options = {"rank": 4, "max_iter": 6, "tol": 0}
+    whole = PCFG(3, 5, **options).fit(corpus)
+    path = tmp_path / "state"
+
+    def stop(step):
+        steps.append(step)
+        return step.iteration == 3
+
+    part = PCFG(3, 5, **options).fit(corpus, callback=stop, checkpoint=path)
+    assert len(steps) == 3
+    assert part.report_.reason == "stopped by the caller"
+    rest = PCFG(3, 5, **options).fit(corpus, checkpoint=path)
+    assert_array_equal(rest.log_evidence(corpus), whole.log_evidence(corpus))
+    PCFG(3, 5, **options).fit(corpus, callback=stop, checkpoint=path)
+    with pytest.raises(DataError, match="other data or settings"):
+        PCFG(4, 5, **options).fit(corpus, checkpoint=path)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"n_nonterminals": 0}, "n_nonterminals"),
+        ({"parameterisation": "neural"}, "algorithm='gradient'"),
+        ({"curriculum": 5}, "curriculum is for"),
+        ({"algorithm": "gradient", "n_restarts": 2}, "n_restarts"),
+        ({"algorithm": "gradient", "right_bias": 1.0}, "right_bias"),
+        ({"algorithm": "newton"}, "algorithm must be"),
+        ({"parameterisation": "quantum"}, "parameterisation must be"),
+        ({"max_length": 1}, "max_length"),
+        ({"tol": -1.0}, "tol"),
+        ({"rule_prior": -0.1}, "rules"),
+        ({"rank": 0}, "rank"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options, match):
+    with pytest.raises(ValueRangeError, match=match):
+        PCFG(**options).fit(WORDS)
+
+
+def test_other_refusals(models):
+    with pytest.raises(NotFittedError):
+        PCFG().predict(WORDS)
+    with pytest.raises(DataError, match="X is empty"):
+        PCFG().fit([])
+    with pytest.raises(DataError, match="no sentence to learn from"):
+        PCFG(max_length=2).fit([["a"], ["a", "b", "c"]])
+    with pytest.raises(DataError, match="sentence 0"):
+        PCFG().fit(["text"])
+    with pytest.raises(ValueRangeError, match="leave y out"):
+        PCFG().fit(WORDS, [])
+    with pytest.raises(ValueRangeError, match="decoding"):
+        models["dense"].predict(WORDS, decoding="best")
+    with pytest.raises(DataError, match="two words or more"):
+        models["dense"].score([["a"]])
+    with pytest.raises(ValueRangeError, match="max_length"):
+        models["dense"].sample(1, max_length=1)
