@@ -29,10 +29,10 @@ $(BENCH)/.ready: constraints.txt benchmarks/constraints.txt benchmarks/requireme
 	@touch $@
 
 test: setup ## run the tests (a few minutes)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
 test-all: setup ## run all tests, the slow and data-hungry ones too
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: setup ## check format, style and types
 	$(BIN)/ruff format --check .

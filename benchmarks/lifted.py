@@ -1,4 +1,4 @@
-"""The lifted language model: passes to a tight bound against the paper's sub-gradient; one pass against torch alone."""
+"""The lifted language model: a tight bound against the paper's sub-gradient, a pass against torch alone, more text."""
 
 import sys
 from pathlib import Path
@@ -10,17 +10,13 @@ from benchmarks.harness import Benchmark, Case, Contender, main
 MODULE = "benchmarks.contenders.lifted"
 
 
-def _step(times: int) -> Case:
-    """A training step on a text, and on the same text so many times."""
-    return Case(f"step text x{times}", {"task": "step", "times": times, "C": 4000, "D": 30, "seed": 0}, alone=True)
-
-
 BENCHMARK = Benchmark(
     name="lifted",
     ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "torch")),
     peers=(
         Contender("sub-gradient", f"{MODULE}:sub_gradient", environment="", packages=("trelliswork", "torch")),
         Contender("torch", f"{MODULE}:plain_torch", environment="", packages=("torch",)),
+        Contender("x20", f"{MODULE}:twenty_times", environment="", packages=("trelliswork", "torch")),
     ),
     cases=(
         Case(
@@ -34,8 +30,12 @@ BENCHMARK = Benchmark(
             {"task": "pass", "C": 10000, "K": 2, "D": 30, "seed": 0},
             check={"task": "pass", "C": 300, "K": 2, "D": 5, "seed": 1},
         ),
-        _step(1),
-        _step(20),
+        Case(
+            "step PTB",
+            {"task": "step", "text": "ptb", "D": 30, "seed": 0},
+            check={"task": "step", "text": "random", "C": 50, "D": 3, "seed": 1},
+            show=True,
+        ),
     ),
 )
 

@@ -70,9 +70,10 @@ def digest_inside(result: Inside) -> dict[str, Any]:
 
 
 def second_order(params: Params) -> Task:
-    """Ours: five iterations of belief propagation, the tree factor in every other one and at the end."""
+    """Ours: belief propagation as a parser runs it, so many iterations, the tree factor in every so manieth."""
     from trelliswork.experiments.bp_accuracy import candidates
     from trelliswork.inference.tree import second_order as engine
+    from trelliswork.models.parser_second import Propagation
 
     given = candidates(
         params["n"],
@@ -83,7 +84,7 @@ def second_order(params: Params) -> Task:
     )
 
     def infer() -> Any:
-        return engine.infer(*given[1:], max_iter=5, tree_every=2, tolerance=0.0)
+        return engine.infer(*given[1:], max_iter=Propagation.max_iter, tree_every=Propagation.tree_every, tolerance=0.0)
 
     def digest(result: Any) -> dict[str, Any]:
         return {"log_z": result.log_partition[:3].tolist(), "arcs": result.arcs[:36].tolist()}

@@ -1,12 +1,12 @@
 """The contenders of the lifted benchmark do the same work."""
 
-from benchmarks.contenders.lifted import plain_torch, sub_gradient, trelliswork
+from benchmarks.contenders.lifted import _text, plain_torch, sub_gradient, trelliswork, twenty_times
 from benchmarks.harness import differ
 from benchmarks.lifted import BENCHMARK
 
 
 def test_contenders_agree():
-    for case, peer in ((BENCHMARK.cases[0], sub_gradient), (BENCHMARK.cases[1], plain_torch)):
+    for case, peer in zip(BENCHMARK.cases, (sub_gradient, plain_torch, twenty_times), strict=True):
         digests = []
         for contender in (trelliswork, peer):
             task = contender(case.check)
@@ -19,7 +19,16 @@ def test_how_a_contender_got_there_is_not_compared():
     assert differ({"value": 1.0, "only_passes": 3}, {"value": 2.0, "only_passes": 3}, 0, 0) is not None
 
 
-def test_a_step_costs_the_same_for_more_text():
-    once, often = (trelliswork({"task": "step", "times": n, "C": 50, "D": 3, "seed": 0}) for n in (1, 2))
-    values = [task.digest(task.call())["value"] for task in (once, often)]
-    assert abs(values[0] - values[1]) < 0.01  # the penalty's part of a position differs
+def test_twenty_times_is_the_text_repeated():
+    """Multiplied counts are those of the text written so often."""
+    from trelliswork.learning.moments import count_moments
+
+    params = BENCHMARK.cases[2].check
+    text = _text(params)
+    once, often = count_moments(text, 2), count_moments(text * 20, 2)
+    assert (20 * once.unary == often.unary).all()
+    assert all((20 * a != b).nnz == 0 for a, b in zip(once.pairs, often.pairs, strict=True))
+    found = [make(params) for make in (trelliswork, twenty_times)]
+    digests = [task.digest(task.call()) for task in found]
+    assert [d["only_positions"] for d in digests] == [once.n_positions, often.n_positions]
+    assert abs(digests[0]["value"] - digests[1]["value"]) < 1e-6

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,12 @@ def test_counting_and_merging(folder):
 def test_counting_says_what_is_wrong(folder):
     assert run("data", "count").returncode == 2
     text = str(folder / "train.txt")
+    for option in (["--distances", "5"], ["--max-words", "3"], ["--min-count", "3"], ["--vocabulary", "x"]):
+        done = run("data", "count", text, "--merge", "y", *option)
+        assert done.returncode == 2
+        assert "--merge says" in done.stderr
+        assert option[0] in done.stderr
+    assert run("data", "count", "--merge", "y", "--memory", "5").returncode == 2
     assert run("data", "count", text, "--vocabulary", "x", "--min-count", "2").returncode == 2
     done = run("data", "count", "nowhere.txt")
     assert done.returncode == 1
@@ -64,6 +71,40 @@ def test_left_to_right_models(folder):
         assert scored["kind"] == "exact"
         assert run("inspect", model).returncode == 2
         assert run("tag", model, str(folder / "dev.txt")).returncode == 1
+
+
+def test_the_bundled_corpus_is_the_default(tmp_path):
+    options = ["--min-count", "2", "--dev", "dev", "--quiet", "--json", "-o", str(tmp_path / "m")]
+    for command in (["kneser-ney", "--order", "2"], ["lbl", "--rank", "2", "--max-iter", "1"]):
+        outcome = json.loads(run("train", *command, *options).stdout)
+        assert outcome["words"] == 2627
+        assert 50 < outcome["dev_perplexity"] < 400
+
+
+def test_a_directory_of_shards_is_scored(folder, tmp_path):
+    text = (folder / "dev.txt").read_text().splitlines(keepends=True)
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "1.txt").write_text("".join(text[:50]))
+    (tmp_path / "shards" / "2.gz").write_bytes(gzip.compress("".join(text[50:]).encode()))
+    options = ["--min-count", "2", "--quiet", "--max-iter", "2", "--rank", "2", "-o", str(tmp_path / "m")]
+    for kind in ("mrf", "lbl"):
+        assert run("train", kind, str(folder / "train.txt"), *options).returncode == 0
+        one, many = (
+            json.loads(run("score", str(tmp_path / "m"), str(path), "--json").stdout)
+            for path in (folder / "dev.txt", tmp_path / "shards")
+        )
+        assert one == many
+
+
+def test_a_pad_in_a_text_to_score_is_refused(folder, tmp_path):
+    (tmp_path / "bad.txt").write_text("They saw .\n<S> saw\n")
+    model = ["train", "kneser-ney", str(folder / "train.txt"), "--min-count", "2", "-o", str(tmp_path / "m")]
+    done = run(*model, "--dev", str(tmp_path / "bad.txt"))
+    assert done.returncode == 1
+    assert "bad.txt:2: <S> marks" in done.stderr
+    done = run("score", str(tmp_path / "m"), str(tmp_path / "bad.txt"))
+    assert done.returncode == 1
+    assert "bad.txt, sentence 1: <S> marks" in done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +151,14 @@ def test_a_small_reproduction(folder):
     data.mkdir(parents=True)
     for name in ("train.txt", "test.txt"):
         (data / name).write_text((folder / "tagged.txt").read_text())
-    done = run("reproduce", "mrf-tagging", str(data.parent), "--data", "conll2000", "--words", "1", "--max-iter", "5")
+    picture = folder / "curves.png"
+    options = ["--data", "conll2000", "--words", "1", "--max-iter", "5", "--plot", str(picture)]
+    done = run("reproduce", "mrf-tagging", str(data.parent), *options)
+    assert picture.read_bytes()[:4] == b"\x89PNG"
     assert done.returncode == 0, done.stderr
     assert "MRF, L=1, dictionary" in done.stdout
     assert run("reproduce", "mrf-tagging", str(data.parent), "--data", "other").returncode == 2
+    environment = {k: v for k, v in os.environ.items() if k != "TRELLISWORK_DATA"} | {"COLUMNS": "200"}
+    nowhere = run("reproduce", "mrf-tagging", env=environment)
+    assert nowhere.returncode == 2
+    assert "folder of conll2000 and ud-en-ewt" in nowhere.stderr

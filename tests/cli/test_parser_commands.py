@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.cli.test_cli import run
+from trelliswork.cli import app
 
 FAST = ("--hash-bits", "16", "--batch-size", "8")
 
@@ -31,7 +33,8 @@ def parser(folder) -> Path:
     outcome = json.loads(done.stdout)
     assert outcome["order"] == 2
     assert outcome["epochs"] == 6
-    assert outcome["converged"]
+    assert not outcome["converged"]  # all epochs were done
+    assert outcome["dev"] is None
     return folder / "parser"
 
 
@@ -42,6 +45,11 @@ def with_tagger(folder) -> Path:
     assert done.returncode == 0, done.stderr
     assert "order 1" in done.stdout
     return folder / "hmm"
+
+
+def ask(*command: str, input: str | None = None):
+    """The same in this process, which is faster."""
+    return CliRunner().invoke(app, list(command), input=input)
 
 
 def words(text: str) -> list[list[str]]:
@@ -71,15 +79,60 @@ def test_parse_and_evaluate_agree(folder, parser):
 def test_k_best_trees_and_known_heads(folder, parser):
     file = folder / "one.conllu"
     file.write_text("# a comment\n1\tIt\t_\tPRON\tPRP\t_\t_\t_\t_\tX=y\n2\trains\t_\tVERB\tVBZ\t_\t_\t_\t_\t_\n")
-    several = run("parse", str(parser), str(file), "--topk", "5")
+    several = ask("parse", str(parser), str(file), "--topk", "5")
     assert several.stdout.count("# a comment") == 2  # all trees of two words with one root
     probabilities = [float(line.split("=")[1]) for line in several.stdout.splitlines() if "tree_prob" in line]
     assert sum(probabilities) == pytest.approx(1, abs=1e-4)
     file.write_text(file.read_text().replace("\tVBZ\t_\t_", "\tVBZ\t_\t1"))
-    given = words(run("parse", str(parser), str(file), "--known", "--marginals").stdout)
+    given = words(ask("parse", str(parser), str(file), "--known", "--marginals").stdout)
     assert [row[6] for row in given] == ["0", "1"]
     assert given[0][9] == "X=y|ArcProb=1.0000"
-    assert run("parse", str(parser), str(file), "--topk", "2", "--marginals").returncode == 2
+    for k in ("1", "2"):
+        assert ask("parse", str(parser), str(file), "--topk", k, "--marginals").exit_code == 2
+    (likeliest,) = [
+        float(line.split("=")[1])
+        for line in ask("parse", str(parser), str(file), "--topk", "1").stdout.splitlines()
+        if "tree_prob" in line
+    ]
+    assert likeliest == max(probabilities)
+
+
+def test_parses_are_parsed_again(folder, parser):
+    """What an earlier parse added goes, ids of sentences stay different, and comments stay where they are."""
+    text = "# newdoc\n\n# sent_id = a1\n1\tIt\t_\tPRON\tPRP\t_\t_\t_\t_\tX=y\n2\trains\t_\tVERB\tVBZ\t_\t_\t_\t_\t_\n\n"
+    several = ask("parse", str(parser), "--topk", "2", input=text).stdout
+    assert several.startswith("# newdoc\n\n# tree_prob")
+    assert [line for line in several.splitlines() if "sent_id" in line] == ["# sent_id = a1", "# sent_id = a1-tree2"]
+    marked = ask("parse", str(parser), "--marginals", input=several).stdout
+    assert "tree_prob" not in marked
+    assert marked.count("ArcProb") == 4
+    plain = ask("parse", str(parser), input=marked).stdout
+    assert "ArcProb" not in plain
+    assert [row[9] for row in words(plain)] == ["X=y", "_"] * 2
+    again = ask("parse", str(parser), input=text).stdout
+    assert again.replace("a1", "") == text.replace("a1", "").replace(
+        "\t_\t_\t_\tX=y", "\t" + "\t".join(words(again)[0][6:9]) + "\tX=y"
+    ).replace("VBZ\t_\t_\t_\t_\t_", "VBZ\t_\t" + "\t".join(words(again)[1][6:]))
+    assert ask("parse", str(parser), input=text + "# the end\n").stdout.endswith("\n\n# the end\n")
+
+
+def test_json(folder, parser, with_tagger):
+    file = str(folder / "test.conllu")
+    rows = [json.loads(line) for line in ask("parse", str(parser), file, "--json").stdout.splitlines()]
+    found = words(ask("parse", str(parser), file).stdout)
+    assert [w for row in rows for w in row["words"]] == [cells[1] for cells in found]
+    assert [h for row in rows for h in row["heads"]] == [int(cells[6]) for cells in found]
+    assert [name for row in rows for name in row["labels"]] == [cells[7] for cells in found]
+    assert all(0 < p <= 1 for row in rows for p in row["arc_probabilities"])
+    text = folder / "some.txt"
+    text.write_text("The dog runs .\n")
+    (best,) = ask("parse", str(with_tagger), str(text), "--json", "--topk", "2").stdout.splitlines()
+    trees = json.loads(best)["trees"]
+    assert len(trees) == 2
+    assert trees[0]["probability"] > trees[1]["probability"]
+    assert len(trees[0]["heads"]) == len(trees[0]["labels"]) == 4
+    assert ask("parse", str(parser), file, "--json", "--marginals").exit_code == 2
+    assert ask("parse", str(parser), file, "--json", "--constituents").exit_code == 2
 
 
 def test_plain_text_with_a_tagger(folder, parser, with_tagger):
@@ -95,21 +148,27 @@ def test_plain_text_with_a_tagger(folder, parser, with_tagger):
 
 
 def test_inspect(parser, with_tagger):
-    shown = json.loads(run("inspect", str(parser), "--json").stdout)
+    shown = json.loads(ask("inspect", str(parser), "--json").stdout)
     assert shown["order"] == 2
     assert "root" in shown["labels"]
-    text = run("inspect", str(with_tagger)).stdout
+    text = ask("inspect", str(with_tagger)).stdout
     assert "hashed and have no names" in text
     assert "tagger: hmm" in text
-    assert run("inspect", str(parser), "--label", "x").returncode == 2
+    assert ask("inspect", str(parser), "--label", "x").exit_code == 2
 
 
 def test_development_data_and_the_bundled_corpus(folder):
     train, dev, out = str(folder / "train.conllu"), str(folder / "test.conllu"), str(folder / "dev")
-    done = run("train", "parser", train, "--dev", dev, "--columns", "form,xpos", "--nonprojective", "-o", out, *FAST)
-    assert done.returncode == 0, done.stderr
+    done = ask("train", "parser", train, "--dev", dev, "--columns", "form,xpos", "--nonprojective", "-o", out, *FAST)
+    assert done.exit_code == 0, done.stderr
     assert "kept epoch" in done.stdout
-    assert "UAS" in run("evaluate", out, dev).stdout
+    assert "UAS" in ask("evaluate", out, dev).stdout
+    more = ("--tree-every", "1", "--tolerance", "0.01", "--damping", "0.1", "--label-rate", "0.1", "--patience", "1")
+    done = ask("train", "parser", train, "--dev", dev, "-o", out, "--label-epochs", "1", *more, *FAST, "--json")
+    outcome = json.loads(done.stdout)
+    assert f"{outcome['dev']:.4f}" in outcome["reason"].split(";")[-1]
+    shown = json.loads(ask("inspect", out, "--json").stdout)["parameters"]
+    assert [shown[n] for n in ("tree_every", "tolerance", "damping", "label_rate")] == [1, 0.01, 0.1, 0.1]
 
 
 def test_clear_errors(folder, parser, tmp_path):
@@ -117,32 +176,65 @@ def test_clear_errors(folder, parser, tmp_path):
     broken.write_text("1\ta\t_\tN\tNN\t_\t7\tx\t_\t_\n")
     unlabelled = tmp_path / "open.conllu"
     unlabelled.write_text("1\ta\t_\tN\tNN\t_\t_\t_\t_\t_\n")
-    out = ("-o", str(tmp_path / "x"))
+    half = tmp_path / "half.conllu"  # a label is open, heads of the second sentence cross
+    half.write_text(
+        "1\ta\t_\tN\tNN\t_\t2\tx\t_\t_\n2\tb\t_\tN\tNN\t_\t0\t_\t_\t_\n\n"
+        + "".join(f"{i}\tw\t_\tN\tNN\t_\t{h}\tx\t_\t_\n" for i, h in enumerate((3, 4, 0, 3), start=1))
+    )
+    bare = tmp_path / "bare.conllu"
+    bare.write_text("1\ta\t_\tN\t_\t_\t0\tx\t_\t_\n")
+    out, train = ("-o", str(tmp_path / "x")), ("train", "parser", str(folder / "train.conllu"))
     cases = (
+        (("evaluate", str(parser), str(half)), 1, "half.conllu:2: the word has no label"),
+        (("evaluate", str(parser), str(unlabelled)), 1, "open.conllu:1: the word has no head"),
+        (("evaluate", str(parser), str(bare)), 1, "bare.conllu: no tags: the column xpos"),
+        (("parse", str(parser), str(bare)), 1, "bare.conllu: no tags: the column xpos"),
+        (("parse", str(parser), str(half), "--known"), 1, "half.conllu:4: no tree of this parser's kind"),
+        (("train", "parser", str(bare), *out), 1, "bare.conllu: no tags: the column xpos"),
+        (("train", "parser", str(unlabelled), *out), 1, "open.conllu: no word has a head"),
+        ((*train, "--columns", "form,head", *out), 2, "then one or two of the tags"),
+        ((*train, "--columns", "upos,xpos", *out), 2, "must name words (form or lemma)"),
+        ((*train, "--columns", "form,upos,upos", *out), 2, "must name words"),
+        ((*train, "--patience", "2", *out), 2, "give --dev too"),
+        *(
+            ((*train, "--order", "1", option, "1", *out), 2, f"{option}: of the second order only")
+            for option in ("--second-epochs", "--second-rate", "--max-iter", "--tree-every", "--tolerance")
+        ),
+        ((*train, "--order", "1", "--threshold", "0.1", *out), 2, "--threshold: of the second order only"),
+        ((*train, "--rate", "0", *out), 1, "rate must be more than 0"),
         (("train", "parser", str(broken), *out), 1, "broken.conllu:1: the head must be"),
         (("train", "parser", str(folder / "train.conllu"), "--columns", "form", *out), 2, "one or two kinds of tags"),
         (("evaluate", str(parser), str(unlabelled)), 1, "whole trees are wanted"),
         (("evaluate", str(parser), str(unlabelled), "--label", "upos"), 2, "a parser is compared"),
         (("tag", str(parser), str(unlabelled)), 2, "use trelliswork parse"),
         (("parse", str(parser), str(tmp_path / "none.conllu")), 1, "no such file"),
-        (("parse", str(parser), str(folder / "x.txt")), 1, "CoNLL-U or text file"),
+        (("parse", str(parser), str(folder / "x.tsv")), 1, "CoNLL-U or text file"),
+        (("parse", str(parser), str(folder / "x.txt")), 1, "this parser has no tagger"),
     )
     for command, code, message in cases:
-        done = run(*command)
-        assert done.returncode == code, (command, done.stderr)
+        done = ask(*command)
+        assert done.exit_code == code, (command, done.stderr)
         assert message in " ".join(done.stderr.replace("│", " ").split()), done.stderr
 
 
-def test_interrupt_keeps_what_was_learned(folder):
-    """On a terminal, so that the progress bar is there: interrupt when it shows an objective."""
+@pytest.mark.parametrize(
+    ("shown", "options"),
+    [
+        (b"objective", ("--epochs", "100000")),
+        (b"labels, epoch", ("--label-epochs", "100000")),
+        (b"fold 2 of 5", ("--tagger", "crf", "--epochs", "100000")),
+    ],
+)
+def test_interrupt_keeps_what_was_learned(folder, shown, options):
+    """On a terminal, so that the progress bar is there: interrupt when it shows what is going on."""
     out = folder / "stopped"
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "trelliswork", "train", "parser", str(folder / "train.conllu"), "-o", str(out)]
-    command += ["--epochs", "100000", *FAST]
+    command += [*options, *FAST]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave)
     os.close(slave)
     seen = b""
-    while b"objective" not in seen:
+    while shown not in seen:
         seen += os.read(master, 10_000)
     child.send_signal(signal.SIGINT)
     printed, _ = child.communicate(timeout=120)

@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 
 from tests.oracle.trees import Enumerated, bracketings, derivations
 from trelliswork.distributions.grammar_tree import GrammarTree
+from trelliswork.distributions.projective_tree import ProjectiveTree
 from trelliswork.distributions.span_tree import SpanTree
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference.span import Grammar, grammar
@@ -300,3 +301,18 @@ def test_bad_input():
             query()
     assert (short.marginals() == 0).all()
     assert repr(short) == "GrammarTree(B=1, n=3, N=2, P=2, backend='kernel')"
+
+
+def test_divergence_of_other_kinds_is_refused():
+    spans, arcs = SpanTree(torch.zeros(1, 3, 3)), ProjectiveTree(torch.zeros(1, 3, 3))
+    rules = GrammarTree(torch.zeros(1), torch.zeros(1, 2, 2), torch.zeros(1, 3, 1))
+    for one, other in ((spans, arcs), (spans, rules), (rules, spans), (rules, arcs), (arcs, spans)):
+        with pytest.raises(ShapeError, match="kl needs two distributions over the same trees"):
+            one.kl(other)
+
+
+def test_impossible_sentences_are_told_of_as_trees():
+    nothing = torch.full((1, 3, 3), -torch.inf)
+    for tree, parts in ((SpanTree(nothing), "spans"), (ProjectiveTree(nothing), "arcs")):
+        with pytest.raises(ImpossibleError, match=f"every tree of sentence 0 has .* the forbidden {parts}"):
+            tree.entropy()

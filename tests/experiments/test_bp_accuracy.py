@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 
 from tests.oracle.second_order import enumerate_second_order
 from trelliswork.experiments.bp_accuracy import bp_accuracy, bp_cost, candidates, enumerate_trees
+from trelliswork.models.parser_second import Propagation
 
 
 @pytest.mark.parametrize("projective", [True, False])
@@ -39,7 +40,9 @@ def test_the_tree_alone_is_exact_and_more_is_not():
 
 
 def test_costs_are_measured():
-    table = bp_cost(lengths=(4, 8), n_heads=3, n_sentences=4, n_repeats=2)
+    table = bp_cost(lengths=(4, 8), n_heads=3, n_sentences=4, n_repeats=2, n_train=30)
     assert [row[0] for row in table.rows] == [4, 8]
     assert all(row[1] > 0 and row[3] == pytest.approx(row[2] / row[1]) for row in table.rows)
-    assert len(table.figures) == 6
+    assert all(len(row) == len(table.columns) and row[-1] > 0 for row in table.rows)
+    assert len(table.figures) == 8
+    assert f"{Propagation.max_iter} iterations, the tree factor in every {Propagation.tree_every}" in table.notes[0]

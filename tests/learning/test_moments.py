@@ -178,6 +178,33 @@ def test_what_is_wrong_with_a_file_is_said(content, message, tmp_path):
         count_moments(path, 1)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a b\n<S> a\n", r"bad.txt:2: <S> marks"),
+        (b"a b\n\na \xff\xfe\n", r"bad.txt:3: UTF-8 wanted, but a word has the byte 0xff"),
+    ],
+)
+@pytest.mark.parametrize("unknown", [True, False])
+def test_a_text_with_given_words_is_checked_too(content, message, unknown, tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(content)
+    words = count_moments([["a", "b", "a", "b", "c"] if unknown else ["a", "b"]], 1, min_count=1 + unknown).vocabulary
+    assert ("<unk>" in words) == unknown
+    with pytest.raises(DataError, match=message):
+        count_moments(path, 1, vocabulary=words)
+    for wrong in ("<S>", "\udc80", 3):
+        with pytest.raises(DataError, match="sentence 0, token 1: "):
+            count_moments([["a", wrong]], 1, vocabulary=words)
+
+
+def test_paths_may_come_one_by_one(files):
+    want = count_moments(files / "shards", 2)
+    assert same(count_moments((path for path in sorted((files / "shards").glob("?.*"))), 2), want)
+    with pytest.raises(ValueRangeError, match="give files as a list"):
+        count_moments(iter(["a.txt"]), 1)
+
+
 def test_wrong_arguments_are_refused(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         count_moments(tmp_path / "none", 1)

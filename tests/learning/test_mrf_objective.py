@@ -104,6 +104,35 @@ def test_twenty_times_the_text_is_the_same_problem():
         assert_allclose(a, b, rtol=1e-6, atol=1e-9)
 
 
+def test_the_pairs_of_a_pattern_are_looked_up_once_for_each_text():
+    moments = count_moments(TEXT, 2)
+    frequencies, other = Frequencies.of(moments), Frequencies.of(count_moments(TEXT * 2, 2))
+    shape = shapes(moments)["pairs"]
+    assert shape.found(frequencies) is shape.found(frequencies)
+    assert shape.found(other) is not shape.found(frequencies)
+    for pattern, found in zip(moments.pairs, shape.found(frequencies), strict=True):
+        assert_allclose(found, pattern.data / moments.n_positions)
+
+
+def test_pseudo_likelihood_stopped_within_an_epoch_tells_the_mean_of_what_it_saw():
+    import torch
+
+    rng = np.random.default_rng(0)
+    text = mrf_pseudo.padded_stream(np.tile(np.array([1, 2, 3, 2, -1]), 50), 1)
+    field = mrf_pseudo.Field(*(torch.from_numpy(a.astype(np.float32)) for a in (np.zeros(4), *rng.random((2, 4, 2)))))
+    field.right = field.right[None]
+    steps = []
+
+    def stop(step):
+        steps.append(step)
+        return len(steps) == 3
+
+    _, report = mrf_pseudo.train(field, text, rate=1e-9, batch_size=5, epochs=2, callback=stop)
+    assert report.reason == "stopped by the caller"
+    assert report.value == steps[-1].value
+    assert_allclose(report.value, -mrf_pseudo.mean_log_p(field, text), rtol=0.15)
+
+
 def test_pseudo_likelihood_and_its_gradient():
     import torch
 
@@ -124,6 +153,7 @@ def test_pseudo_likelihood_and_its_gradient():
         ]
         want += scores[text[i] - 1] - fields.log_sum(scores)
     assert_allclose(value, want, rtol=1e-10)
+    assert_allclose(mrf_pseudo.mean_log_p(field, text.numpy(), batch_size=3), want / len(places), rtol=1e-10)
     h = 1e-5
     for part, g in zip(tensors, gradient.tensors(), strict=True):
         flat, slopes = part.view(-1), g.reshape(-1)

@@ -56,3 +56,10 @@ def test_clear_errors():
         evaluate_parsing(GOLD, [[1]])
     with pytest.raises(ValueRangeError, match="at least one word"):
         evaluate_parsing([[]], [[]])
+
+
+def test_gold_that_is_unknown_is_refused():
+    with pytest.raises(ValueRangeError, match=r"gold_labels\[1\] must be known"):
+        evaluate_parsing([[0], [0]], [[0], [0]], [["a"], [None]], [["a"], ["a"]])
+    with pytest.raises(ValueRangeError, match=r"gold_heads\[0\] must be known"):
+        evaluate_parsing([[None]], [[0]])

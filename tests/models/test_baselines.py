@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
+from trelliswork.inference import threads
 from trelliswork.models import load
-from trelliswork.models.baselines import KneserNey, LogBilinear
+from trelliswork.models.baselines import KneserNey, LogBilinear, lbl_training
 from trelliswork.models.baselines.kneser_ney import discounts
 from trelliswork.models.baselines.lbl_training import LBLParameters, _Pieces, gradients, log_likelihoods
 
@@ -79,6 +80,17 @@ def test_kneser_ney_is_what_dictionaries_say(text, order):
         assert_allclose(model.next_distribution(context).sum(), 1, rtol=1e-12)
 
 
+def test_orders_beyond_the_longest_sentence_change_nothing(tmp_path):
+    text = [["a", "b"], ["b", "a"], ["a"]]
+    plain, long = KneserNey(4).fit(text), KneserNey(9).fit(text)
+    new = [["a", "b", "a", "b", "b", "a", "a", "b", "a", "a"], ["b"]]
+    assert_allclose(long.score(new), plain.score(new), rtol=1e-12)
+    assert_allclose(long.next_distribution(new[0]), plain.next_distribution(new[0]), rtol=1e-12)
+    assert long.n_ngrams()[4:] == [0] * 5
+    long.save(tmp_path / "m")
+    assert_allclose(load(tmp_path / "m").score(new), plain.score(new), rtol=1e-12)
+
+
 def test_the_next_word_and_the_score_agree():
     text = [["a", "b", "c"], ["b", "c"], ["a", "c", "c", "b"]]
     for model in (KneserNey(3).fit(text), LogBilinear(2, 3, max_iter=2, batch_size=4).fit(text)):
@@ -113,6 +125,8 @@ def test_words_that_cannot_be_scored_are_named():
         model.score([["new"]])
     with pytest.raises(ValueRangeError, match="split it"):
         model.score(iter(["a a"]))
+    with pytest.raises(DataError, match="sentence 1: <S> marks"):
+        KneserNey(2, min_count=2).fit([["a", "a", "b"]]).score([["a"], ["<S>"]])
     with pytest.raises(ValueRangeError):
         KneserNey(0).fit([["a"]])
     with pytest.raises(ValueRangeError):
@@ -141,6 +155,25 @@ def test_the_gradient_of_the_log_bilinear_model():
         assert_allclose(slope.numpy(), tensor.grad.numpy(), rtol=1e-8, atol=1e-12)
 
 
+def test_many_tiles_on_many_threads_are_one_softmax(monkeypatch):
+    monkeypatch.setattr(lbl_training.tiles, "TILE_BYTES", 1 << 18)
+    rng = np.random.default_rng(0)
+    C, D, K, n = 3000, 7, 2, 250
+    shapes = ((C, D), (K, D, D), (C, D), (C,))
+    tensors = [torch.from_numpy(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
+    contexts, words = rng.integers(0, C, (n, K)), rng.integers(0, C, n)
+    p, ones = LBLParameters(*tensors), torch.ones(n)
+    loss, slopes = gradients(p, torch.from_numpy(contexts), ones, torch.arange(n), torch.from_numpy(words))
+    free = [t.double().requires_grad_() for t in tensors]
+    scores = torch.einsum("bkd,kde->be", free[0][contexts], free[1]) @ free[2].T + free[3]
+    want = torch.nn.functional.cross_entropy(scores, torch.from_numpy(words), reduction="none")
+    want.sum().backward()
+    assert_allclose(log_likelihoods(p, contexts, words), -want.detach().numpy(), rtol=1e-5, atol=1e-5)
+    assert_allclose(loss, want.detach().sum().item(), rtol=1e-6)
+    for slope, tensor in zip(slopes, free, strict=True):
+        assert_allclose(slope.numpy(), tensor.grad.numpy(), rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("size", [1, 30, 50, 500])
 def test_every_token_is_trained_once_an_epoch(size):
     rng = np.random.default_rng(0)
@@ -165,3 +198,26 @@ def test_the_log_bilinear_model_learns_and_stops_early():
     assert len(short.history_) == 1
     timed = LogBilinear(1, 6, max_iter=10, max_seconds=0).fit(text)
     assert timed.reason_ == "the time was over"
+
+
+def test_nothing_to_score(tmp_path):
+    (tmp_path / "text").write_text("a b\n")
+    for model in (KneserNey(2), LogBilinear(1, 2, max_iter=1)):
+        with pytest.raises(NotFittedError):
+            model.perplexity([["a"]])
+        model.fit(tmp_path.glob("*"))
+        assert model.score([]).shape == (0,)
+        assert_allclose(model.score(tmp_path.glob("*")), model.score([["a", "b"]]))
+        with pytest.raises(DataError, match="got none"):
+            model.perplexity([])
+
+
+def test_training_does_not_depend_on_threads():
+    rng = np.random.default_rng(0)
+    text = [[f"w{w}" for w in words] for words in rng.integers(0, 3000, (300, 8))]
+    found = []
+    for n in (1, 3):
+        with threads.num_threads(n):
+            found.append(LogBilinear(2, 12, max_iter=1, batch_size=500).fit(text))
+    assert np.array_equal(found[0].embeddings_, found[1].embeddings_)
+    assert np.array_equal(found[0].score(text[:9]), found[1].score(text[:9]))

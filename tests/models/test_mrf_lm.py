@@ -9,6 +9,7 @@ from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.inference.lifted.tables import dense
 from trelliswork.learning.moments import count_moments
 from trelliswork.models import MRFLanguageModel, load, mrf_field
+from trelliswork.models.mrf_queries import write_word2vec
 
 TEXT = [s.split() for s in ("a b c a", "b c a", "c c", "a b", "b c c a b", "a", "c a b")] * 3
 pytestmark = pytest.mark.filterwarnings("ignore::trelliswork.errors.ConvergenceWarning")
@@ -19,7 +20,12 @@ def learned(model):
 
 
 def make(K=2, **options):
-    return MRFLanguageModel(K, **({"rank": 3, "l2": 0.1, "max_iter": 15} | options)).fit(TEXT)
+    given = {"rank": 3, "l2": 0.1, "max_iter": 15} | options
+    if options.get("form") == "full":
+        del given["rank"]
+    if "algorithm" in options:
+        del given["max_iter"]
+    return MRFLanguageModel(K, **given).fit(TEXT)
 
 
 @pytest.mark.parametrize("K", [1, 2])
@@ -40,7 +46,9 @@ def test_likelihoods_are_those_of_the_field(K, form, bound, monkeypatch):
     monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)  # as if there were many words
     below = model.log_likelihood_bounds(TEXT[:7])
     assert (below.values <= np.array(want) + 1e-9).all()
-    assert (below.kind, below.bound) == (("exact", "exact") if K == 1 else ("lower", bound))
+    name = {"chain": "chain", "star": "chain with star weights"}[bound]  # sentences have no star
+    assert (below.kind, below.bound) == (("exact", "exact") if K == 1 else ("lower", name))
+    assert model.bound_ == ("exact" if K == 1 and bound == "chain" else bound)
     a_position, a_token = model.moment_bound(TEXT)
     assert_allclose(a_token / a_position, model.n_positions_ / model.n_tokens_)
     # The circle pays for its pads: below the sentences, the lengths of which are given to them.
@@ -127,6 +135,41 @@ def test_an_interrupted_training_goes_on_to_the_same_model(tmp_path, monkeypatch
     assert again.report_.n_iter == whole.report_.n_iter
 
 
+def test_a_run_that_the_caller_stops_keeps_its_checkpoint(tmp_path):
+    options = {"rank": 3, "l2": 0.1, "tol": 0}
+    whole = MRFLanguageModel(2, max_iter=12, **options).fit(TEXT, dev=TEXT[:4])
+    path = tmp_path / "run"
+    first = MRFLanguageModel(2, max_iter=9, **options)
+    first.fit(TEXT, dev=TEXT[:4], checkpoint=path, callback=lambda step, _: step.iteration == 5)
+    assert (first.report_.reason, first.report_.n_iter) == ("stopped by the caller", 5)
+    assert path.exists()
+    again = MRFLanguageModel(2, max_iter=12, **options).fit(TEXT, dev=TEXT[:4], checkpoint=path)  # and further
+    assert not path.exists()
+    assert (again.field_.log_unary == whole.field_.log_unary).all()
+    assert again.report_.n_iter == 12
+    first.fit(TEXT, dev=TEXT[:4], checkpoint=path, callback=lambda step, _: step.iteration == 5)
+    with pytest.raises(DataError, match="other data or settings"):
+        MRFLanguageModel(2, max_iter=12, **(options | {"l2": 0.2})).fit(TEXT, dev=TEXT[:4], checkpoint=path)
+
+
+def test_only_one_chain_with_all_of_the_weight_is_exact():
+    """K = 1 by the star's bound, or with less weight, maximises a bound; its likelihood can still be computed."""
+    names = {}
+    for name, options in (("exact", {}), ("star", {"bound": "star"}), ("chain", {"weights": (0.5,)})):
+        model = make(1, **options)
+        names[name] = model.bound_
+        circle = model.moment_bound(TEXT)[0]
+        truth = circle + model.field_.log_z_bound - model.tighten().value
+        assert model.tighten().kind == "exact"
+        if name == "exact":
+            assert_allclose(circle, truth, atol=1e-6)
+        else:
+            assert circle < truth - 1e-4
+        assert (model.evidence_kind, model.evidence_bound) == ("exact", "exact")
+    assert names == {name: name for name in names}
+    assert make(2, algorithm="pseudo-likelihood", epochs=1).bound_ == "chain"
+
+
 def test_start_from_the_exact_model_of_one_distance():
     first = make(1, max_iter=40)
     at = MRFLanguageModel(2, rank=3, l2=0.0, weights=(0.97, 0.03), max_iter=1, tol=0).fit(TEXT, start=first)
@@ -139,11 +182,36 @@ def test_pseudo_likelihood_learns(monkeypatch):
     model = make(2, algorithm="pseudo-likelihood", epochs=8, rate=0.02, batch_size=16)
     values = [step.value for step in model.report_.history]
     assert values[-1] < values[0]
+    assert model.report_.value == values[-1]
     truth = model.score(TEXT[:7])
     monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)
     assert (model.score(TEXT[:7]) <= truth + 1e-9).all()
+    pseudo = MRFLanguageModel(2, algorithm="pseudo-likelihood")
     with pytest.raises(ValueRangeError, match="needs the text"):
-        MRFLanguageModel(2, algorithm="pseudo-likelihood").fit(count_moments(TEXT, 2))
+        pseudo.fit(count_moments(TEXT, 2))
+    with pytest.raises(ValueRangeError, match="no checkpoint"):  # before the text is looked at
+        pseudo.fit("there/is/no/such/file", checkpoint="run")
+    with pytest.raises(ValueRangeError, match="needs the text"):
+        pseudo.fit("there/is/no/such/file", dev=count_moments(TEXT, 2))
+
+
+@pytest.mark.parametrize(("patience", "n_epochs"), [(10, 2), (11, 3), (20, 3), (21, 4), (1000, 6)])
+def test_patience_of_pseudo_likelihood_is_in_tenths_of_epochs(patience, n_epochs, monkeypatch):
+    worse = iter(range(-1, -100, -1))
+    monkeypatch.setattr("trelliswork.learning.mrf_pseudo.mean_log_p", lambda *_: next(worse))
+    model = MRFLanguageModel(1, 3, algorithm="pseudo-likelihood", epochs=6, patience=patience)
+    model.fit(TEXT, dev=TEXT[:5])
+    assert model.report_.n_iter == n_epochs
+    assert model.report_.converged == (n_epochs < 6)
+    assert model.report_.value == model.report_.history[0].value  # of the epoch that is kept
+
+
+def test_counting_is_told(tmp_path):
+    (tmp_path / "text").write_text("\n".join(" ".join(s) for s in TEXT))
+    steps = []
+    MRFLanguageModel(1, 2, max_iter=2).fit(tmp_path / "text", dev=TEXT[:3], counting=lambda s: steps.append(s.n_tokens))
+    assert steps[-1] == sum(map(len, TEXT[:3]))
+    assert sum(map(len, TEXT)) in steps
 
 
 def test_estimates_are_near_the_truth(monkeypatch):
@@ -164,10 +232,23 @@ def test_embeddings(tmp_path):
     assert lines[0] == "3 3"
     assert lines[1].split()[0] == model.vocabulary_[1]
     assert_allclose([float(v) for v in lines[1].split()[1:]], model.embeddings_[1], rtol=1e-5)
+    with pytest.raises(DataError, match="cannot be written"):
+        model.export_word2vec(tmp_path / "none" / "v.txt")
+    with pytest.raises(DataError, match="white space, got 'New York'"):
+        write_word2vec(tmp_path / "w.txt", model.embeddings_[1:3], ["a", "New York"])
     with pytest.raises(ValueRangeError, match="no embeddings"):
         make(2, form="full").neighbors("a")
     with pytest.raises(ValueRangeError, match="'zebra' is not among the 3 words"):
         model.neighbors("zebra")
+
+
+def test_gensim_reads_the_embeddings(tmp_path):
+    gensim = pytest.importorskip("gensim")
+    words, vectors = ["a", "é", "5\u00a0000", '"'], np.random.default_rng(0).normal(size=(4, 3))
+    write_word2vec(tmp_path / "v.txt", vectors, words)
+    found = gensim.models.KeyedVectors.load_word2vec_format(tmp_path / "v.txt")
+    assert found.index_to_key == words
+    assert_allclose(found.vectors, vectors, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -180,6 +261,14 @@ def test_embeddings(tmp_path):
         ({"l2": -1}, "l2 must be"),
         ({"rank": 0}, "rank must be"),
         ({"algorithm": "pseudo-likelihood", "form": "full"}, "form='UW'"),
+        ({"algorithm": "pseudo-likelihood", "bound": "star"}, "bound has no meaning for algorithm='pseudo"),
+        ({"algorithm": "pseudo-likelihood", "weights": np.array([0.5, 0.5])}, "weights has no meaning"),
+        ({"algorithm": "pseudo-likelihood", "max_iter": 7}, "max_iter has no meaning"),
+        ({"algorithm": "pseudo-likelihood", "memory": 7}, "memory has no meaning"),
+        ({"epochs": 3}, "epochs has no meaning for algorithm='lifted'"),
+        ({"rate": 0.1}, "rate has no meaning"),
+        ({"batch_size": 3}, "batch_size has no meaning"),
+        ({"form": "full", "rank": 4}, "no rank"),
     ],
 )
 def test_what_cannot_be_is_refused(options, message):
@@ -187,6 +276,40 @@ def test_what_cannot_be_is_refused(options, message):
         MRFLanguageModel(2, **options).fit(TEXT)
 
 
-def test_nothing_learned_yet():
-    with pytest.raises(NotFittedError):
-        MRFLanguageModel().fill("a ___")
+def test_moments_say_which_words_there_are():
+    with pytest.raises(ValueRangeError, match="leave min_count and max_words out"):
+        MRFLanguageModel(2, min_count=2).fit(count_moments(TEXT, 2))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda m: m.fill("a ___"),
+        lambda m: m.score(TEXT),
+        lambda m: m.log_likelihood_bounds(TEXT),
+        lambda m: m.perplexity(TEXT),
+        lambda m: m.estimate(TEXT),
+        lambda m: m.moment_bound(TEXT),
+        lambda m: m.tighten(),
+        lambda m: m.sample(),
+        lambda m: m.neighbors("a"),
+        lambda m: m.embeddings_,
+        lambda m: m.bound_,
+        lambda m: m.evidence_kind,
+        lambda m: m.evidence_bound,
+        lambda m: m.save("nowhere"),
+    ],
+)
+def test_nothing_learned_yet(ask):
+    with pytest.raises(NotFittedError, match="has learned nothing yet"):
+        ask(MRFLanguageModel())
+
+
+def test_means_of_nothing_are_refused():
+    model = make(2)
+    for ask in (model.perplexity, model.estimate):
+        with pytest.raises(DataError, match="no sentence"):
+            ask([])
+    assert model.score([]).shape == (0,)
+    with pytest.raises(ValueRangeError, match="n_samples must be 2 or more"):
+        model.estimate(TEXT, n_samples=1)

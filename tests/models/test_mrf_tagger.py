@@ -120,6 +120,11 @@ def test_evidence_and_dictionary(tagger, train, tmp_path):
     for sentence, tags in zip(train[0], narrow.predict(train[0]), strict=True):
         assert all(tag in lexicon[word] for word, tag in zip(sentence, tags, strict=True))
     assert narrow.predict([["the"]], known=[["VB"]]) == [["VB"]]
+    # Where evidence overrules the dictionary, words' scores still decide among the tags that it leaves.
+    both = [[("VB", "IN"), None]]
+    assert narrow.predict_marginals([["the", "zzz"]], known=both) == tagger.predict_marginals(
+        [["the", "zzz"]], known=both
+    )
 
 
 def test_load_is_the_inverse_of_save(tagger, test, tmp_path):

@@ -21,7 +21,9 @@ def count(
         typer.Argument(help="Text files, plain or gzip, one sentence a line, or directories of them."),
     ] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="Directory for the counts.")] = "moments",
-    distances: Annotated[int, typer.Option(min=1, help="Count pairs of words up to so far apart.")] = 2,
+    distances: Annotated[
+        int | None, typer.Option(min=1, help="Count pairs of words up to so far apart.", show_default="2")
+    ] = None,
     max_words: Annotated[
         int | None, typer.Option(min=1, help="Only the so many most frequent words.", show_default="all")
     ] = None,
@@ -30,9 +32,12 @@ def count(
         str | None, typer.Option(help="Directory of other counts: use their words, as for a development text.")
     ] = None,
     merge: Annotated[
-        list[str] | None, typer.Option(help="Add these counts of the same words; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Add these counts of the same words, which then are those of the files; may be repeated."),
     ] = None,
-    memory: Annotated[int, typer.Option(min=1, help="Megabytes to sort in; beyond, temporary files.")] = 1024,
+    memory: Annotated[
+        int | None, typer.Option(min=1, help="Megabytes to sort in; beyond, temporary files.", show_default="1024")
+    ] = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -44,21 +49,29 @@ def count(
 
     if not files and not merge:
         raise typer.BadParameter("give text files, or counts to --merge.")
-    if vocabulary is not None and (max_words is not None or min_count > 1):
+    chosen = {"--max-words": max_words is not None, "--min-count": min_count > 1}
+    if vocabulary is not None and any(chosen.values()):
         raise typer.BadParameter("--vocabulary says which words there are: leave --max-words and --min-count out.")
+    chosen |= {"--vocabulary": vocabulary is not None, "--distances": distances is not None}
+    if merge and any(chosen.values()):
+        given = " and ".join(name for name, is_given in chosen.items() if is_given)
+        raise typer.BadParameter(f"--merge says which words and distances there are: leave {given} out.")
+    if not files and memory is not None:
+        raise typer.BadParameter("--memory is for reading files, and there are none: leave it out.")
     began = time.perf_counter()
     found = [Moments.load(path) for path in merge or []]
     words = Moments.load(vocabulary).vocabulary if vocabulary is not None else found[0].vocabulary if found else None
+    K = found[0].K if found else 2 if distances is None else distances
     if files:
-        with _progress(quiet) as callback:
+        with reading_progress(quiet) as callback:
             fresh = count_moments(
                 files,
-                distances if not found else found[0].K,
+                K,
                 vocabulary=words,
                 min_count=min_count,
                 max_words=max_words,
                 callback=callback,
-                memory_limit=memory << 20,
+                memory_limit=(1024 if memory is None else memory) << 20,
             )
         found.append(fresh)
     total = found[0]
@@ -89,7 +102,7 @@ def _tell(moments: "Moments", out: str, seconds: float, json: bool) -> None:
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
+def reading_progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
     """A bar of the bytes read, on a terminal's stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn

@@ -2,7 +2,9 @@
 
 import json as json_module
 import math
-from typing import Annotated, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,10 +13,18 @@ from trelliswork.cli.options import OtherBeamOption, set_beam
 from trelliswork.cli.tag import Model
 from trelliswork.errors import DataError
 
+if TYPE_CHECKING:
+    from trelliswork.data import Corpus
+
 
 def score(
     model: Model,
-    file: Annotated[str, typer.Argument(help="Text; '-' is standard input; or test, dev of the bundled corpus.")] = "-",
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Text, or a directory of such files; '-' is standard input; or test, dev of the bundled corpus."
+        ),
+    ] = "-",
     format: Annotated[
         FileFormat, typer.Option(help="Layout of the file; by default that of training.")
     ] = FileFormat.auto,
@@ -35,17 +45,19 @@ def score(
     layout = Layout(**given) if given else Layout("text", [], None)
     if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
         layout = words_layout(file, guess_format(file, format), None, None)
-    corpus = read_words(file, layout)
+    corpus = _words(file, layout)
     evidence = found.log_evidence(corpus)
-    kind = _kind(found)
+    kind, bound = _kind(found), getattr(found, "evidence_bound", None)
     n_events = corpus.n_tokens + (len(corpus) if getattr(found, "end", True) else 0)
     total = float(evidence.sum())
     figures = {
         "sentences": len(corpus),
         "tokens": corpus.n_tokens,
         "kind": kind,
+        **({} if bound is None else {"bound": bound}),
         "log_evidence": total if total > -math.inf else None,
         "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # of the impossible: none
+        "per": "token",
     }
     if json:
         possible = [value if value > -math.inf else None for value in evidence.tolist()]  # JSON has no infinity
@@ -56,11 +68,23 @@ def score(
         for value, words in zip(evidence.tolist(), corpus.sentences(0), strict=True):
             print(f"{value:.4f}\t{' '.join(words)}")
         return
+    named = "" if bound is None else f" ({bound})"
     print(
         f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, "
-        + {"exact": "", "lower": "a lower bound, ", "estimate": "an estimate, "}[kind]
+        + {"exact": "", "lower": f"a lower bound{named}, ", "estimate": "an estimate, "}[kind]
         + ("impossible" if figures["perplexity"] is None else f"perplexity {figures['perplexity']:.2f} per token")
     )
+
+
+def _words(path: str, layout: Layout) -> "Corpus":
+    """The words of a file, of a part of the bundled corpus, or of all files of a directory by name."""
+    from trelliswork.data import Corpus, bundled
+    from trelliswork.learning.moment_files import files_of
+
+    if path in bundled.SPLITS or not Path(path).is_dir():
+        return read_words(path, layout)
+    parts = [read_words(str(file), layout).sentences(0) for file in files_of(path) or []]
+    return replace(Corpus.from_sentences([sentence for part in parts for sentence in part]), source=path)
 
 
 def sample(
@@ -93,8 +117,9 @@ def _generative(path: str, ability: str) -> Any:
     """A model that scores or makes up text: one with ``log_evidence`` (sentences -> logarithms), or ``sample``.
 
     ``sample`` gives sentences, or pairs of a sentence and its states. Besides, a model may say in ``evidence_kind``
-    whether its evidence is "exact" (as without it), "lower" or "estimate", in ``end`` whether the end of a sentence is
-    an event (as without it), and in ``input_`` how the files of its training were laid out.
+    whether its evidence is "exact" (as without it), "lower" or "estimate", in ``evidence_bound`` which bound it is, in
+    ``end`` whether the end of a sentence is an event (as without it), and in ``input_`` how the files of its training
+    were laid out.
     """
     from trelliswork.models import load
 

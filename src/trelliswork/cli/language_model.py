@@ -81,11 +81,12 @@ def inspect_mrf(model: "MRFLanguageModel", n: int, json: bool) -> None:
         "form": model.form,
         "rank": None if model.form == "full" else model.rank,
         "algorithm": model.algorithm,
-        "bound": "exact" if model.K == 1 else model.bound,
+        "bound": model.bound_,
         "weights": field.weights.tolist(),
         "positions": model.n_positions_,
         "tokens": model.n_tokens_,
         "objective": model.report_.value,
+        "per": "position" if model.algorithm == "lifted" else "word",
         "converged": model.report_.converged,
         "reason": model.report_.reason,
         "neighbors": {} if model.form == "full" else {word: model.neighbors(word, 5) for word in frequent},
@@ -98,7 +99,7 @@ def inspect_mrf(model: "MRFLanguageModel", n: int, json: bool) -> None:
     print(f"Markov random field, {shown['words']:,} words, {model.K} distance{'s' * (model.K > 1)}, {size}")
     print(
         f"{model.algorithm}, bound {shown['bound']}, weights {rho}; "
-        f"objective {shown['objective']:.4f} ({shown['reason']})"
+        f"objective {shown['objective']:.4f} a {shown['per']} ({shown['reason']})"
     )
     for word, near in shown["neighbors"].items():
         print(f"{word}: " + "  ".join(f"{other} {cosine:.2f}" for other, cosine in near))

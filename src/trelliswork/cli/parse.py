@@ -2,39 +2,44 @@
 
 import io
 import json as json_module
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trelliswork.cli.constituents import parse_constituents
 from trelliswork.cli.corpora import FileFormat, guess_format
+from trelliswork.cli.parse_output import parses, tag_cells, write_conllu, write_json, write_text
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.data import Corpus
     from trelliswork.models import DependencyParser
 
-HEAD, DEPREL, DEPS, MISC = 6, 7, 8, 9  # columns of CoNLL-U
-Cells = dict[int, str]  # column and its new value
+COLUMNS = ("form", "upos", "xpos")  # what a parser sees of a treebank, unless other columns are named
 
 
 def parse(
     model: Annotated[str, typer.Argument(help="Directory of a saved parser.")],
     file: Annotated[str, typer.Argument(help="File to parse; '-' is standard input.")] = "-",
     format: Annotated[
-        FileFormat, typer.Option(help="conllu, or text (a sentence a line), which needs a parser with a tagger.")
+        FileFormat,
+        typer.Option(help="conllu, or text (a sentence a line; .txt files), which needs a parser with a tagger."),
     ] = FileFormat.auto,
     marginals: Annotated[
         bool, typer.Option("--marginals", help="Add the probability of each arc to MISC: ArcProb=0.98.")
     ] = False,
-    topk: Annotated[int, typer.Option(min=1, help="The so many likeliest trees of each sentence.")] = 1,
+    topk: Annotated[
+        int | None,
+        typer.Option(min=1, help="The so many likeliest trees of each sentence.", show_default="most expected arcs"),
+    ] = None,
     known: Annotated[
         bool, typer.Option("--known", help="Take the heads that the file has as given; _ where none is.")
     ] = False,
     constituents: Annotated[
         bool, typer.Option("--constituents", help="Constituents by a PCFG: a bracketed tree a line.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="An object a line: words, heads, labels, probabilities of arcs.")
     ] = False,
     out: Annotated[str, typer.Option("--out", "-o", help="Write here instead of standard output.")] = "-",
 ) -> None:
@@ -48,17 +53,22 @@ def parse(
     from trelliswork.data import Corpus, read_text
     from trelliswork.data.conllu import read_conllu, read_dependencies
     from trelliswork.data.files import atomic_write
+    from trelliswork.models.parser_scoring import NoTreeError
 
     if constituents:
-        if marginals or known or topk > 1:
-            raise typer.BadParameter("--marginals, --topk and --known are for dependencies: leave --constituents out.")
+        if marginals or known or json or topk is not None:
+            raise typer.BadParameter(
+                "--marginals, --topk, --known and --json are for dependencies: leave --constituents out."
+            )
         parse_constituents(model, file, out, format=format)
         return
-    parser = load_parser(model)
-    chosen = guess_format(file, format) if file != "-" or format != FileFormat.auto else FileFormat.conllu
-    if topk > 1 and marginals:
+    if topk is not None and marginals:
         raise typer.BadParameter("--topk tells probabilities of trees, --marginals those of arcs: choose one.")
-    columns = parser.input_.get("columns") or ["form", "upos", "xpos"]
+    if json and marginals:
+        raise typer.BadParameter("--json has the probabilities of arcs anyway: leave --marginals out.")
+    parser = load_parser(model)
+    chosen = _format(file, format)
+    columns = _columns(parser)
     has_tagger = parser.tagger is not None
     evidence: Any = None
     if chosen == FileFormat.text:
@@ -75,16 +85,40 @@ def parse(
             corpus, evidence, _ = read_dependencies(file, columns=wanted)
         else:
             corpus = read_conllu(file, columns=wanted, keep_lines=True)
+        if not has_tagger:
+            check_tags(corpus, columns, file)
     else:
         raise DataError(f"{file}: a CoNLL-U or text file is wanted: say --format conllu or text.")
     plain = Corpus(corpus.columns[:1], corpus.offsets) if has_tagger else Corpus(corpus.columns, corpus.offsets)
-    results = list(_results(parser, plain, evidence, topk, marginals))
-    tags = _tags(parser, plain, columns) if has_tagger else None
+    try:
+        results = list(parses(parser, plain, evidence, topk))
+    except NoTreeError as error:
+        at = place(corpus, int(corpus.offsets[error.sentence]), file)
+        raise DataError(
+            f"{at}: no tree of this parser's kind has all the heads that the sentence gives: leave some open (_), or "
+            "leave --known out."
+        ) from None
+    tags = tag_cells(parser, plain, columns) if has_tagger and not json else None
     with atomic_write(out) as stream:
-        if corpus.lines is None:
-            _write_text(corpus, results, tags, stream)
+        if json:
+            write_json(corpus, results, topk is not None, stream)
+        elif corpus.lines is None:
+            write_text(corpus, results, tags, marginals, stream)
         else:
-            _write_conllu(corpus, results, tags, stream)
+            write_conllu(corpus, results, tags, marginals, stream)
+
+
+def _format(file: str, format: FileFormat) -> FileFormat:
+    """The format that is named, or that the file's name tells; standard input is CoNLL-U."""
+    if format != FileFormat.auto:
+        return format
+    if file.removesuffix(".gz").endswith(".txt"):
+        return FileFormat.text
+    return FileFormat.conllu if file == "-" else guess_format(file, format)
+
+
+def _columns(parser: "DependencyParser") -> list[str]:
+    return list(parser.input_.get("columns") or COLUMNS)
 
 
 def load_parser(path: str) -> "DependencyParser":
@@ -97,80 +131,19 @@ def load_parser(path: str) -> "DependencyParser":
     return found
 
 
-def _results(
-    parser: "DependencyParser", corpus: "Corpus", evidence: Any, topk: int, marginals: bool
-) -> Iterator[list[tuple[list[Cells], str]]]:
-    """For each sentence its trees: new cells of each word, and a comment."""
-    if topk == 1:
-        for sentence in parser.parse(corpus, known=evidence):
-            rows = [{HEAD: str(h), DEPREL: name or "_", DEPS: "_"} for h, name, _ in sentence]
-            if marginals:
-                for row, (_, _, p) in zip(rows, sentence, strict=True):
-                    row[MISC] = f"ArcProb={p:.4f}"
-            yield [(rows, "")]
-        return
-    for trees in parser.predict_topk(corpus, topk, known=evidence):
-        yield [
-            ([{HEAD: str(h), DEPREL: name or "_", DEPS: "_"} for h, name in tree], f"# tree_prob = {p:.6f}")
-            for tree, p in trees
-        ]
+def place(corpus: "Corpus", token: int, file: str) -> str:
+    """File and line of a token, for messages."""
+    return file if corpus.token_lines is None else f"{file}:{corpus.token_lines[token] + 1}"
 
 
-def _tags(parser: "DependencyParser", corpus: "Corpus", columns: list[str]) -> list[Cells]:
-    """The tagger's tags of all words."""
-    from trelliswork.data.conllu import COLUMNS
-
-    found = parser.tag(corpus)
-    places = [COLUMNS.index(name) for name in columns[1:]]
-    return [dict(zip(places, row, strict=True)) for row in zip(*found, strict=True)]
-
-
-def _write_text(corpus: "Corpus", results: Any, tags: list[Cells] | None, out: TextIO) -> None:
-    for (start, stop), trees in zip(pairwise(corpus.offsets.tolist()), results, strict=True):
-        for rows, comment in trees:
-            out.write(f"{comment}\n" if comment else "")
-            for i in range(start, stop):
-                cells = {0: str(i - start + 1), 1: corpus.columns[0][i], **(tags[i] if tags else {}), **rows[i - start]}
-                out.write("\t".join(cells.get(c, "_") for c in range(10)) + "\n")
-            out.write("\n")
-
-
-def _write_conllu(corpus: "Corpus", results: Any, tags: list[Cells] | None, out: TextIO) -> None:
-    """The lines of the file with new cells; a sentence with several trees is repeated."""
-    assert corpus.lines is not None
-    assert corpus.token_lines is not None
-    word_at = {line: i for i, line in enumerate(corpus.token_lines.tolist())}
-    remaining = iter(zip(pairwise(corpus.offsets.tolist()), results, strict=True))
-    block: list[int] = []
-    for number, line in enumerate([*corpus.lines, ""]):
-        if line.strip("\t "):
-            block.append(number)
-            continue
-        if any(n in word_at for n in block):
-            (start, _), trees = next(remaining)
-            for rows, comment in trees:
-                out.write(f"{comment}\n" if comment else "")
-                for n in block:
-                    text = corpus.lines[n]
-                    if n in word_at:
-                        i = word_at[n]
-                        text = _replace(text, {**(tags[i] if tags else {}), **rows[i - start]})
-                    out.write(f"{text}\n")
-                out.write("\n")
-        else:
-            for n in block:  # comments without a sentence
-                out.write(f"{corpus.lines[n]}\n")
-        block = []
-
-
-def _replace(line: str, cells: Cells) -> str:
-    fields = line.split("\t")
-    for column, value in cells.items():
-        if column == MISC:
-            kept = [part for part in fields[MISC].split("|") if part != "_" and not part.startswith("ArcProb=")]
-            value = "|".join([*kept, value])
-        fields[column] = value
-    return "\t".join(fields)
+def check_tags(corpus: "Corpus", columns: list[str], file: str) -> None:
+    """Refuse a file whose column of tags is open everywhere: the parser would see nothing."""
+    for name, tags in zip(columns[1:], corpus.columns[1:], strict=True):
+        if all(tag == "_" for tag in tags):
+            raise DataError(
+                f"{file}: no tags: the column {name} is open (_) everywhere. Tag the file first, train with --tagger "
+                "crf to parse words alone, or name other columns (train parser --columns form,upos)."
+            )
 
 
 def read_treebank(
@@ -197,11 +170,18 @@ def evaluate_parser(parser: "DependencyParser", file: str, format: FileFormat, l
         raise typer.BadParameter(
             "a parser is compared with heads and labels of a CoNLL-U file: no --format or --label."
         )
-    corpus, heads, labels = read_treebank(file, parser.input_.get("columns") or ["form", "upos", "xpos"])
-    for n, row in enumerate(heads):
-        if None in row:
-            raise DataError(f"{file}: sentence {n + 1} has a word without a head: whole trees are wanted.")
-    known = any(name is not None for row in labels for name in row)
+    columns = _columns(parser)
+    corpus, heads, labels = read_treebank(file, columns)
+    if parser.tagger is None:
+        check_tags(corpus, columns, file)
+    flat_heads, flat_labels = ([x for row in rows for x in row] for rows in (heads, labels))
+    if None in flat_heads:
+        at = place(corpus, flat_heads.index(None), file)
+        raise DataError(f"{at}: the word has no head (_), but whole trees are wanted to compare with.")
+    known = any(name is not None for name in flat_labels)
+    if known and None in flat_labels:
+        at = place(corpus, flat_labels.index(None), file)
+        raise DataError(f"{at}: the word has no label (_) while others have: fill it in, or leave all labels open.")
     report = parser.evaluate(corpus, heads, labels if known else None)
     print(json_module.dumps(report.to_dict()) if json else report.summary())
 

@@ -72,7 +72,13 @@ def em_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator[Any]:
 
 
 def describe(step: "Step", n_tokens: int, max_iter: int) -> str:
-    """One line about an iteration; the time left is that until ``max_iter``, training may well end before."""
+    """One line about an iteration; the time left is that until ``max_iter``, training may well end before.
+
+    A step that only says what is going on (``stage``, a value of nan) has no figures.
+    """
+    stage = str(getattr(step, "stage", ""))
+    if stage and math.isnan(step.value):
+        return stage
     rate = n_tokens * step.n_evaluations / max(step.seconds, 1e-9)
     left = step.seconds / step.iteration * (max_iter - step.iteration)
     parts = [f"objective {step.value:.2f}"]

@@ -37,8 +37,9 @@ def mrf_ptb(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this model; may be repeated: k1, chain, weighted, star, full, k1-rank100, pseudo, lbl, kn.",
-            show_default="all but k1-rank100 and pseudo",
+            help="Only this model; may be repeated: k1, chain, weighted, from-k1, star, full, k3, k4, k1-rank100, "
+            "rank100, pseudo, lbl, lbl100, kn.",
+            show_default="k1, chain, weighted, from-k1, star, full, lbl, kn",
         ),
     ] = None,
     rank: Annotated[int, typer.Option(min=1, help="Of low-rank models.")] = 30,

@@ -1,11 +1,12 @@
 """``trelliswork reproduce mrf-tagging`` and ``mrf-neighbors``: tables 2 and 1 of paper 0."""
 
+import os
 from typing import Annotated
 
 import typer
 
 from trelliswork.cli.options import JsonOption, QuietOption
-from trelliswork.cli.reproducing import data_file, say_to, show
+from trelliswork.cli.reproducing import check_plot, data_file, say_to, show
 from trelliswork.cli.running import report_errors
 
 
@@ -23,12 +24,15 @@ def mrf_tagging(
     max_iter: Annotated[int, typer.Option(min=1, help="Iterations at most.")] = 60,
     l2: Annotated[float, typer.Option("--l2", min=0.0, help="L2 penalty.")] = 1.0,
     sentences: Annotated[int | None, typer.Option(min=10, help="Only so many, for a quick look.")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw the accuracy on held-out sentences over the iterations to this PNG file.")
+    ] = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """HMMs and the Markov random field tagger, all words and unseen ones (paper 0, table 2).
 
-    Example: trelliswork reproduce mrf-tagging DATA --data conll2000
+    Example: trelliswork reproduce mrf-tagging DATA --data conll2000 --plot curves.png
     """
     from trelliswork.experiments.mrf_tagging import DATASETS
     from trelliswork.experiments.mrf_tagging import mrf_tagging as run
@@ -36,8 +40,12 @@ def mrf_tagging(
     for name in data or []:
         if name not in DATASETS:
             raise typer.BadParameter(f"--data must be {' or '.join(DATASETS)}, got {name!r}.")
+    folder = folder or os.environ.get("TRELLISWORK_DATA")
+    if not folder:
+        raise typer.BadParameter(f"give the folder of {' and '.join(DATASETS)}, or set TRELLISWORK_DATA to it.")
+    check_plot(plot)
     table = run(
-        data_file(folder, ""),
+        folder,
         datasets=tuple(data or DATASETS),
         n_words=tuple(words or (1, 3)),
         max_iter=max_iter,
@@ -45,7 +53,7 @@ def mrf_tagging(
         n_sentences=sentences,
         say=say_to(quiet),
     )
-    show("mrf-tagging", table, None, json)
+    show("mrf-tagging", table, plot, json)
 
 
 @report_errors
@@ -54,13 +62,15 @@ def mrf_neighbors(
         str | None, typer.Argument(help="Folder of ptb.train.txt; by default ptb-lm in TRELLISWORK_DATA.")
     ] = None,
     word: Annotated[list[str] | None, typer.Option(help="May be repeated.", show_default="the paper's")] = None,
-    minutes: Annotated[float, typer.Option(help="Of training, for each field.")] = 10.0,
+    minutes: Annotated[float, typer.Option(min=0.0, help="Of training, for each of the two fields.")] = 4.0,
     rank: Annotated[int, typer.Option(min=1, help="Length of the fields' vectors.")] = 30,
     max_words: Annotated[int | None, typer.Option(min=1, help="Only so many words, for a quick look.")] = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Nearest words by the lifted field, by one of pseudo-likelihood, and by word2vec (paper 0, table 1).
+
+    A table of words has no curves, so there is no picture. word2vec needs gensim; its column is empty without it.
 
     Example: trelliswork reproduce mrf-neighbors DATA/ptb-lm --minutes 5
     """

@@ -7,39 +7,51 @@ from typing import Annotated, Any
 
 import typer
 
+from trelliswork.cli.count import reading_progress
 from trelliswork.cli.options import JsonOption, OutOption, QuietOption
 from trelliswork.cli.progress import _bar, interruptible
 
 TextFiles = Annotated[
-    list[str], typer.Argument(help="Text files, plain or gzip, one sentence a line, or directories of them.")
+    list[str] | None,
+    typer.Argument(
+        help="Text files, plain or gzip, one sentence a line, or directories of them; else the bundled corpus."
+    ),
 ]
-DevText = Annotated[str | None, typer.Option(help="Development text: its perplexity is told.")]
+DevText = Annotated[
+    str | None, typer.Option(help="Development text (or dev of the bundled corpus): its perplexity is told.")
+]
 MinCount = Annotated[int, typer.Option(min=1, help="Words seen less often are <unk>.")]
 MaxWords = Annotated[int | None, typer.Option(min=1, help="Only so many words, others are <unk>.", show_default="all")]
 
 
 def train_kneser_ney(
-    train: TextFiles,
+    train: TextFiles = None,
     out: OutOption = "kneser-ney",
     order: Annotated[int, typer.Option(min=1, help="A word depends on so many less one before it.")] = 5,
     min_count: MinCount = 1,
     max_words: MaxWords = None,
     dev: DevText = None,
+    quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Train an n-gram language model with interpolated modified Kneser-Ney smoothing."""
     from trelliswork.models.baselines import KneserNey
 
     began = time.perf_counter()
-    model = KneserNey(order, min_count=min_count, max_words=max_words).fit(train)
+    model = KneserNey(order, min_count=min_count, max_words=max_words)
+    with reading_progress(quiet) as callback:
+        model.fit(_text(train), callback=callback)
     outcome = {"model": out, "words": len(model.vocabulary_), "ngrams": model.n_ngrams()}
     _finish(model, out, outcome, dev, began, json)
 
 
 def train_lbl(
-    train: TextFiles,
+    train: TextFiles = None,
     out: OutOption = "lbl",
-    dev: Annotated[str | None, typer.Option(help="Development text: stop early, keep the best epoch.")] = None,
+    dev: Annotated[
+        str | None,
+        typer.Option(help="Development text (or dev of the bundled corpus): stop early, keep the best epoch."),
+    ] = None,
     distances: Annotated[int, typer.Option(min=1, help="A word depends on so many before it.")] = 2,
     rank: Annotated[int, typer.Option(min=1, help="Length of the vectors.")] = 100,
     rate: Annotated[float, typer.Option(help="AdaGrad's step size.")] = 0.1,
@@ -80,16 +92,28 @@ def train_lbl(
             show(epoch.iteration, about)
             return stopped()
 
-        model.fit(train, dev=dev, callback=callback)
+        model.fit(_text(train), dev=_development(dev), callback=callback)
     outcome = {"model": out, "words": len(model.vocabulary_), "epochs": len(model.history_), "reason": model.reason_}
     _finish(model, out, outcome, dev, began, json)
+
+
+def _text(files: list[str] | None) -> Any:
+    """Text files, or the bundled training part."""
+    return files if files else _development("train")
+
+
+def _development(name: str | None) -> Any:
+    """A text file, or a part of the bundled corpus."""
+    from trelliswork.data import bundled
+
+    return [list(s.words) for s in bundled.load(name)] if name in bundled.SPLITS else name
 
 
 def _finish(model: Any, out: str, outcome: dict[str, Any], dev: str | None, began: float, json: bool) -> None:
     """Save, and tell what was learned."""
     model.input_ = {}
     model.save(out)
-    outcome["dev_perplexity"] = None if dev is None else model.perplexity(dev)
+    outcome["dev_perplexity"] = None if dev is None else model.perplexity(_development(dev))
     outcome["seconds"] = round(time.perf_counter() - began, 3)
     if json:
         print(json_module.dumps(outcome))

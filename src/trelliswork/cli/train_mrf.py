@@ -3,8 +3,8 @@
 import json as json_module
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ from trelliswork.cli.progress import _bar, interruptible
 
 if TYPE_CHECKING:
     from trelliswork.learning.lbfgs import Step
+    from trelliswork.learning.moment_text import CountStep
 
 
 class FormChoice(StrEnum):
@@ -54,8 +55,13 @@ def train_mrf(
     dev: Annotated[
         str | None, typer.Option(help="Development text, or a directory of its counts: stop early, keep the best.")
     ] = None,
-    distances: Annotated[int, typer.Option("--distances", "-K", min=1, help="Tie words up to so far apart.")] = 2,
-    rank: Annotated[int, typer.Option(min=1, help="Dimensions of embeddings.")] = 30,
+    distances: Annotated[
+        int | None,
+        typer.Option(
+            "--distances", "-K", min=1, help="Tie words up to so far apart.", show_default="2, or those of the counts"
+        ),
+    ] = None,
+    rank: Annotated[int, typer.Option(min=1, help="Dimensions of embeddings; not of --form full.")] = 30,
     form: Annotated[FormChoice, typer.Option(help="Tables U W_l, U R_l W, or a score for each pair.")] = FormChoice.uw,
     bound: Annotated[BoundChoice, typer.Option(help="Cover by chains, or by the paper's stars.")] = BoundChoice.chain,
     weights: Annotated[
@@ -72,16 +78,22 @@ def train_mrf(
     ] = None,
     max_iter: Annotated[int, typer.Option(min=1, help="At most so many iterations.")] = 300,
     tol: FallOption = 1e-4,
+    memory: Annotated[int, typer.Option(min=1, help="Pairs of steps that L-BFGS remembers.")] = 10,
     patience: PatienceOption = 20,
     epochs: Annotated[int, typer.Option(min=1, help="Of pseudo-likelihood, at most.")] = 5,
+    rate: Annotated[float, typer.Option(min=1e-9, help="Of pseudo-likelihood: the size of its steps.")] = 2e-3,
+    batch_size: Annotated[int, typer.Option(min=1, help="Of pseudo-likelihood: words of a step.")] = 512,
     checkpoint: Annotated[
-        str | None, typer.Option(help="File to go on from after an interruption; removed at the end.")
+        str | None, typer.Option(help="File to go on from after an interruption or Ctrl-C; removed at the end.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of random numbers.")] = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Train a Markov random field language model. Ctrl-C stops after the current iteration and keeps what was learned.
+
+    Before the first iteration is done, as while text is counted, Ctrl-C ends at once. Options that have no meaning for
+    an algorithm or form are refused.
 
     Example: trelliswork train mrf train.txt --dev dev.txt --distances 1 --rank 100 --out model
     """
@@ -92,10 +104,12 @@ def train_mrf(
         raise typer.BadParameter("give text files or --counts, not both.")
     began = time.perf_counter()
     given: Any = files if files else _bundled("train") if counts is None else Moments.load(counts)
+    if counts is not None and distances not in (None, given.K):
+        raise typer.BadParameter(f"{counts} has pairs at distances 1 to {given.K}: leave --distances {distances} out.")
     if counts is not None and (min_count > 1 or max_words is not None):
         raise typer.BadParameter("the counts say which words there are: leave --min-count and --max-words out.")
     model = MRFLanguageModel(
-        given.K if isinstance(given, Moments) else distances,
+        given.K if isinstance(given, Moments) else 2 if distances is None else distances,
         rank,
         form=form.value,
         bound=bound.value,
@@ -106,18 +120,22 @@ def train_mrf(
         max_words=max_words,
         max_iter=max_iter,
         tol=tol,
+        memory=memory,
         patience=patience,
         epochs=epochs,
+        rate=rate,
+        batch_size=batch_size,
         seed=seed,
     )
     total = max_iter if algorithm == AlgorithmChoice.lifted else 10 * epochs
-    with bound_progress(total, quiet) as callback:
+    with bound_progress(total, quiet) as (callback, counting):
         model.fit(
             given,
             dev=_development(dev),
             start=None if start is None else MRFLanguageModel.load(start),
             checkpoint=checkpoint,
             callback=callback,
+            counting=counting,
         )
     model.input_ = {"format": "text", "columns": [], "label": None} if files or counts is not None else {}
     model.save(out)
@@ -129,7 +147,7 @@ def train_mrf(
         "tokens": model.n_tokens_,
         "positions": model.n_positions_,
         "distances": model.K,
-        "bound": "exact" if model.K == 1 else model.bound if lifted else "chain",
+        "bound": model.bound_,
         "per": "position" if lifted else "word",
         "objective": report.value,
         "dev": best,
@@ -141,19 +159,29 @@ def train_mrf(
     if json:
         print(json_module.dumps(outcome))
         return
-    what = "log-likelihood" if model.K == 1 else f"{model.bound} bound"
-    shown = f"{what} a position" if lifted else "pseudo-log-likelihood a word"
+    what = "log-likelihood" if model.bound_ == "exact" else f"{model.bound_} bound"
+    shown = f"{what} a position, less the penalty," if lifted else "pseudo-log-likelihood a word"
     print(
-        f"{model.n_tokens_:,} tokens, {outcome['words']:,} words: {shown}, less the penalty, {-report.value:.4f}"
+        f"{model.n_tokens_:,} tokens, {outcome['words']:,} words: {shown} {-report.value:.4f}"
         + (f", development {best:.4f}" if best is not None else "")
         + f" after {report.n_iter} iterations and {outcome['seconds']:.1f} s ({report.reason}). Saved in {out}"
     )
 
 
 @contextmanager
-def bound_progress(total: int, quiet: bool) -> Iterator[Any]:
-    """A progress bar for training on a bound; gives the callback, which a Ctrl-C makes stop."""
-    with _bar("counting", total, quiet) as show, interruptible() as stopped:
+def bound_progress(total: int, quiet: bool) -> Iterator[tuple[Any, Any]]:
+    """A progress bar for training on a bound; gives the callbacks of training and of counting.
+
+    A Ctrl-C makes training stop and keep what it learned, from its first iteration on: before, there is nothing to
+    keep, and it ends the command at once.
+    """
+    with _bar("counting", total, quiet) as show, ExitStack() as stack:
+        asked: list[Callable[[], bool]] = []
+
+        def counting(step: "CountStep") -> None:
+            rate = step.n_tokens / max(step.seconds, 1e-9)
+            about = f"{step.n_tokens:,} tokens, {rate:,.0f} tokens/s" if step.n_tokens else "reading"
+            show(0, f"counting: {about}, {step.done / max(step.total, 1):.0%}")
 
         def callback(step: "Step", parameters: Any) -> bool:
             parts = [f"objective {step.value:.4f}"]
@@ -164,9 +192,11 @@ def bound_progress(total: int, quiet: bool) -> Iterator[Any]:
             parts.append(f"{step.seconds / max(step.n_evaluations, 1):.2f} s a pass")
             left = step.seconds / step.iteration * (total - step.iteration)
             show(step.iteration, "  ".join([*parts, f"at most {left / 60:.0f} min left"]))
-            return stopped()
+            if not asked:
+                asked.append(stack.enter_context(interruptible()))
+            return asked[0]()
 
-        yield callback
+        yield callback, counting
 
 
 def _bundled(split: str) -> list[list[str]]:

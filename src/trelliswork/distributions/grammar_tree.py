@@ -13,6 +13,8 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.inference.span import Grammar, autograd, brackets, grammar, torch_path
 
+TREES = {"noun": "tree of sentence", "parts": "rules and spans"}  # for messages
+
 
 class GrammarExpectations(NamedTuple):
     """log Z (B,), p(root symbol) (B, N), expected rules (B, N, S, S), p(symbol over span) (B, n, n, S)."""
@@ -159,13 +161,13 @@ class GrammarTree(Distribution):
         """Entropy in nats (B,): log Z minus the expected score."""
         double = self._double()
         found = double._moments()
-        check_possible(host(found.log_z.detach()), "no entropy")
+        check_possible(host(found.log_z.detach()), "no entropy", **TREES)
         return (found.log_z - double._expected_score(found)).to(self.log_root.dtype)
 
     def log_prob(self, structure: Tensor) -> Tensor:
         """log p(y) (B,) of charts (B, n, n); -inf for what is not a tree of this grammar."""
         log_z = self._log_z()
-        check_possible(host(log_z.detach()), "no probabilities")
+        check_possible(host(log_z.detach()), "no probabilities", **TREES)
         charts = self._check_charts(structure)
         counts, chart, n = host(self.lengths), host(charts), charts.shape[1]
         splits, good = brackets.read(chart, counts)
@@ -189,13 +191,14 @@ class GrammarTree(Distribution):
 
     def kl(self, other: Self) -> Tensor:
         """KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
-        same = self.log_rules.shape == other.log_rules.shape and self.log_terminals.shape == other.log_terminals.shape
+        same = type(self) is type(other) and self.log_rules.shape == other.log_rules.shape
+        same = same and self.log_terminals.shape == other.log_terminals.shape
         if not same or not torch.equal(self.lengths, other.lengths):
             raise ShapeError(f"kl needs two distributions over the same trees, got {self} and {other}.")
         p, q = self._double(), other._double()
         found, log_z_other = p._moments(), q._log_z()
         for value in (found.log_z, log_z_other):
-            check_possible(host(value.detach()), "no divergence")
+            check_possible(host(value.detach()), "no divergence", **TREES)
         score = p._expected_score(found) - q._expected_score(found)
         return (score - found.log_z + log_z_other).to(self.log_root.dtype)
 

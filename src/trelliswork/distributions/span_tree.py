@@ -13,6 +13,8 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.inference.span import autograd, brackets, torch_path
 
+TREES = {"noun": "tree of sentence", "parts": "spans"}  # for messages
+
 
 class SpanTree(Distribution):
     r"""Binary trees over a sentence, scored by their spans.
@@ -133,13 +135,13 @@ class SpanTree(Distribution):
         """Entropy in nats (B,): log Z minus the expected score."""
         double = self._double()
         log_z, marginals = double._moments()
-        check_possible(host(log_z.detach()), "no entropy")
+        check_possible(host(log_z.detach()), "no entropy", **TREES)
         return (log_z - expectation(marginals, double.log_span)).to(self.log_span.dtype)
 
     def log_prob(self, structure: Tensor) -> Tensor:
         """log p(y) (B,) of charts (B, n, n); -inf for what is not a binary tree."""
         log_z = self._log_z()
-        check_possible(host(log_z.detach()), "no probabilities")
+        check_possible(host(log_z.detach()), "no probabilities", **TREES)
         charts = self._check_charts(structure)
         _, good = brackets.read(host(charts), self._counts())
         inside = self._spans() & (charts >= 0)
@@ -150,13 +152,14 @@ class SpanTree(Distribution):
 
     def kl(self, other: Self) -> Tensor:
         """KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
-        if self.log_span.shape != other.log_span.shape or not torch.equal(self.lengths, other.lengths):
+        same = type(self) is type(other) and self.log_span.shape == other.log_span.shape
+        if not same or not torch.equal(self.lengths, other.lengths):
             raise ShapeError(f"kl needs two distributions over the same trees, got {self} and {other}.")
         p, q = self._double(), other._double()
         log_z, marginals = p._moments()
         log_z_other = q._log_z()
         for value in (log_z, log_z_other):
-            check_possible(host(value.detach()), "no divergence")
+            check_possible(host(value.detach()), "no divergence", **TREES)
         score = expectation(marginals, p.log_span) - expectation(marginals, q.log_span)
         return (score - log_z + log_z_other).to(self.log_span.dtype)
 

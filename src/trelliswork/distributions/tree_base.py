@@ -12,6 +12,7 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.inference.tree import Potentials, arcs, check_arcs
 from trelliswork.inference.tree.autograd import Engine, arrays, log_partition
+from trelliswork.inference.tree.passes import TREES
 
 
 class TreeExpectations(NamedTuple):
@@ -146,13 +147,13 @@ class DependencyTree(Distribution):
         """Entropy in nats (B,): log Z minus the expected score."""
         double = self._double()
         log_z, marginals = double._moments()
-        check_possible(host(log_z.detach()), "no entropy")
+        check_possible(host(log_z.detach()), "no entropy", **TREES)
         return (log_z - expectation(marginals, double.log_arc)).to(self.log_arc.dtype)
 
     def log_prob(self, structure: Tensor) -> Tensor:
         """log p(y) (B,) of heads (B, n), with labels (B, n, 2); -inf for what is not such a tree."""
         log_z = self._log_z()
-        check_possible(host(log_z.detach()), "no probabilities")
+        check_possible(host(log_z.detach()), "no probabilities", **TREES)
         heads, labels = self._parts(structure, lowest=0)
         words = self._words()
         word = torch.arange(1, self.log_arc.shape[1], device=heads.device).expand_as(heads)
@@ -173,7 +174,7 @@ class DependencyTree(Distribution):
         log_z, marginals = p._moments()
         log_z_other = q._log_z()
         for value in (log_z, log_z_other):
-            check_possible(host(value.detach()), "no divergence")
+            check_possible(host(value.detach()), "no divergence", **TREES)
         sure = torch.where(marginals > self.noise, marginals, 0)
         score = expectation(sure, p.log_arc) - expectation(sure, q.log_arc)
         return (score - log_z + log_z_other).to(self.log_arc.dtype)

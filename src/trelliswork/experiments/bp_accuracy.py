@@ -8,9 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data import bundled
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference import threads
 from trelliswork.inference.tree import eisner, second_order, tree_potentials
+from trelliswork.inference.tree.potentials import is_tree
+from trelliswork.models import DependencyParser
+from trelliswork.models.parser_second import Propagation
 
 Doubles = NDArray[np.float64]
 
@@ -76,7 +80,7 @@ def enumerate_trees(given: Candidates, *, projective: bool = True, single_root: 
     rows = [
         _parts_of(parts, [number[h, d] for d, h in enumerate(heads, 1)], per)
         for heads in product(range(n + 1), repeat=n)
-        if _is_tree(heads, projective, single_root)
+        if is_tree(np.array(heads), projective=projective, single_root=single_root)
     ]
     scores = np.zeros((len(rows), B))
     indicators = [np.array(column, np.float64) for column in zip(*rows, strict=True)]
@@ -85,19 +89,6 @@ def enumerate_trees(given: Candidates, *, projective: bool = True, single_root: 
     top = scores.max(axis=0)
     weights = np.exp(scores - top)
     return Truth(top + np.log(weights.sum(axis=0)), ((weights / weights.sum(axis=0)).T @ indicators[0]).reshape(-1))
-
-
-def _is_tree(heads: tuple[int, ...], projective: bool, single_root: bool) -> bool:
-    n = len(heads)
-    if any(h == d for d, h in enumerate(heads, 1)) or (single_root and heads.count(0) != 1):
-        return False
-    above = list(range(n + 1))
-    for _ in range(n):
-        above = [heads[node - 1] if node else 0 for node in above]
-    if any(above):
-        return False
-    spans = [(min(h, d), max(h, d)) for d, h in enumerate(heads, 1)]
-    return not projective or not any(a < c < b < d for a, b in spans for c, d in spans)
 
 
 def _parts_of(parts: second_order.Parts, arcs: list[int], per: list[int]) -> list[NDArray[np.bool_]]:
@@ -138,7 +129,8 @@ def bp_accuracy(
         notes=[
             f"Absolute errors of the beliefs of arcs and of log Z, {n_models} random models each: arc scores normal "
             "less the logarithm of the distance, scores of siblings and grandparents normal times the strength.",
-            "iterations: 5 is what a parser takes; up to 500 is the fixed point, with damping 0.3.",
+            "iterations: 5 is what a parser takes, but that its tree factor takes part in every other one only; up to "
+            "500 is the fixed point, with damping 0.3.",
         ],
         axes=("strength", "mean error of an arc's belief"),
     )
@@ -174,28 +166,42 @@ def bp_cost(
     n_heads: int = 8,
     n_sentences: int = 32,
     n_repeats: int = 15,
-    max_iter: int = 5,
-    tree_every: int = 2,
+    max_iter: int = Propagation.max_iter,
+    tree_every: int = Propagation.tree_every,
+    n_train: int = 400,
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
-    """What second-order belief propagation costs beside first-order inside-outside.
+    """What second-order belief propagation costs beside first-order inside-outside, and a whole parse beside another.
 
     Both are given scores and return log Z and marginals of a batch: first order of all n^2 arcs (`eisner`), second
     order of ``n_heads`` candidate heads a word, by exactly ``max_iter`` iterations, with all siblings and grandparents.
+    A whole parse is from words to heads by small parsers of both orders, trained on the first ``n_train`` sentences of
+    the bundled corpus: scoring, pruning and, with order 2, belief propagation on what pruning left.
     """
     table = Table(
         f"Second order by belief propagation beside first order, {n_heads} candidate heads a word",
-        ["words", "first order ms", "second order ms", "ratio", "growth of first", "growth of second"],
+        [
+            "words",
+            "first order ms",
+            "second order ms",
+            "ratio",
+            "growth of first",
+            "growth of second",
+            "whole parse: ratio",
+        ],
         notes=[
             f"Milliseconds of processor time a sentence, one thread, {n_sentences} at once, best of {n_repeats} runs; "
             "scoring is not counted. First order: Eisner's inside-outside on all arcs. Second order: "
             f"{max_iter} iterations, the tree factor in every {tree_every} and at the end.",
             "growth: the exponent k of n^k from the row above to this one.",
+            "whole parse: time from words to heads with order 2 over that with order 1, scoring and pruning included, "
+            f"by parsers trained on {n_train} sentences of the bundled corpus, on its words cut into such lengths.",
         ],
         axes=("words", "ms a sentence"),
     )
     rng = np.random.default_rng(seed)
+    parsers, stream = _parsers(n_train, seed)
     curves = Curve("first order", [], []), Curve("second order", [], [])
     for n in lengths:
         given = candidates(n, n_sentences, rng, n_heads=n_heads)
@@ -207,6 +213,8 @@ def bp_cost(
         with threads.num_threads(1):
             first_ms = _time(lambda p=potentials: eisner.expectations(p), n_repeats) / n_sentences  # type: ignore[misc]
             second_ms = _time(second, n_repeats) / n_sentences
+            sentences = [[stream[(b * n + i) % len(stream)] for i in range(n)] for b in range(n_sentences)]
+            whole = [_time(lambda p=p, x=sentences: p.predict_heads(x), max(n_repeats // 3, 1)) for p in parsers]  # type: ignore[misc]
         growth = [
             float(np.log(ms / curve.y[-1]) / np.log(n / curve.x[-1])) if curve.x else None
             for curve, ms in zip(curves, (first_ms, second_ms), strict=True)
@@ -215,12 +223,27 @@ def bp_cost(
             curve.x.append(float(n))
             curve.y.append(ms)
             table.figures.append(Figure(f"n={n}: {curve.name}", None, ms, "ms a sentence"))
-        table.rows.append([n, first_ms, second_ms, second_ms / first_ms, *growth])
+        table.rows.append([n, first_ms, second_ms, second_ms / first_ms, *growth, whole[1] / whole[0]])
         table.figures.append(Figure(f"n={n}: second order / first order", "at most 4 (bar)" if n == 40 else None,
                                     second_ms / first_ms, "times"))  # fmt: skip
+        kept = np.mean([len(heads) for row in parsers[1].predict_marginals(sentences) for heads in row])
+        table.figures.append(
+            Figure(
+                f"n={n}: whole parse, order 2 / order 1", None, whole[1] / whole[0], "times", None,
+                f"pruning left {kept:.1f} heads a word",
+            )
+        )  # fmt: skip
         say(f"n={n}: first order {first_ms:.3f} ms, second order {second_ms:.3f} ms, {second_ms / first_ms:.1f} times")
     table.curves.extend(curves)
     return table
+
+
+def _parsers(n_train: int, seed: int) -> tuple[list[DependencyParser], list[tuple[str, str]]]:
+    """Small parsers of both orders, and the words of other sentences with their tags, one behind the other."""
+    train = bundled.load("train")[:n_train]
+    X, heads = [list(zip(s.words, s.tags, strict=True)) for s in train], [s.heads for s in train]
+    found = [DependencyParser(order, hash_bits=18, batch_size=8, seed=seed).fit(X, heads) for order in (1, 2)]
+    return found, [pair for s in bundled.load("test") for pair in zip(s.words, s.tags, strict=True)]
 
 
 def _time(work: Callable[[], object], n_repeats: int) -> float:

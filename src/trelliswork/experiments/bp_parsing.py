@@ -1,5 +1,6 @@
 """Dependency parsing of UD English EWT by belief propagation (paper 3): first against second order, gold tags."""
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -11,7 +12,6 @@ from trelliswork.data.conllu import read_dependencies
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.models import DependencyParser
 
-COLUMNS = ("form", "upos", "xpos")
 NOTE = "UD English EWT, gold tags, punctuation counted; the paper gives no figure for this treebank"
 
 
@@ -37,7 +37,7 @@ def bp_parsing(
     settings
         More settings of ``DependencyParser``.
     """
-    train, test = (read_dependencies(_file(folder, part), columns=COLUMNS) for part in ("train", "test"))
+    train, test = (read_dependencies(_file(folder, part)) for part in ("train", "test"))
     n = n_sentences or None
     X, heads, labels = _sentences(train[0])[:n], train[1][:n], train[2][:n]
     table = Table(
@@ -50,6 +50,8 @@ def bp_parsing(
         n_words = sum(map(len, heads))
 
         def tell(step: Any, _: Any, order: int = order, curve: Curve = curve, n_words: int = n_words) -> None:
+            if math.isnan(step.value):  # only says what is going on
+                return
             say(f"order {order}, epoch {step.iteration}: loss {step.value:.1f}, {step.seconds:.0f} s")
             curve.x.append(step.iteration)
             curve.y.append(step.value / n_words)

@@ -2,10 +2,12 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import Any
 
+from trelliswork.data import read_text
+from trelliswork.errors import ValueRangeError
 from trelliswork.experiments.tables import Figure, Say, Table
 
 WORDS = ("company", "red", "has", "dollar", "jack")
@@ -28,7 +30,7 @@ def mrf_neighbors(
     rank: int = 30,
     K: int = 2,
     bound: str = "star",
-    minutes: float = 10.0,
+    minutes: float = 4.0,
     max_words: int | None = None,
     say: Say = lambda _: None,
 ) -> Table:
@@ -39,6 +41,7 @@ def mrf_neighbors(
     folder : path
         Where ptb.train.txt and ptb.valid.txt are.
     words : sequence of str
+        An error if one does not occur in the text; one that a model leaves out has an empty cell.
     n : int
         Neighbours of each.
     rank, K, bound
@@ -54,15 +57,17 @@ def mrf_neighbors(
         notes=[f"Fields: K={K}, D={rank}, {minutes:g} minutes of training each, bound of the lifted one: {bound}."],
     )
     text, dev = Path(folder) / "ptb.train.txt", Path(folder) / "ptb.valid.txt"
+    sentences = read_text(text).sentences(0)
+    _check_words(words, sentences, text)
     found: dict[str, tuple[Neighbours | None, float]] = {}
     for name, algorithm in (("MRF lifted", "lifted"), ("MRF pseudo-likelihood", "pseudo-likelihood")):
         say(f"{name}: training")
         began = time.perf_counter()
         model = _field(text, dev, algorithm, rank, K, bound, minutes, max_words, say)
-        found[name] = model.neighbors, time.perf_counter() - began
+        found[name] = _neighbours_of(model.vocabulary_, model.neighbors), time.perf_counter() - began
     say("word2vec: training")
     began = time.perf_counter()
-    word2vec = _word2vec(text)
+    word2vec = _word2vec(sentences)
     found["word2vec"] = word2vec, time.perf_counter() - began
     if word2vec is None:
         table.notes.append("word2vec: gensim is not installed (pip install gensim), so its column is empty.")
@@ -70,15 +75,31 @@ def mrf_neighbors(
         row: list[Any] = [word]
         for name, (neighbours, seconds) in found.items():
             theirs = PAPER[name][WORDS.index(word)] if word in WORDS else None
-            near = None if neighbours is None else neighbours(word, n)
-            listed = "" if near is None else " ".join(other for other, _ in near)
+            near = [] if neighbours is None else neighbours(word, n)
+            listed = " ".join(other for other, _ in near)
             row.append(f"{listed} [{theirs}]" if theirs else listed)
-            mean = None if near is None else sum(cosine for _, cosine in near) / len(near)
-            note = "gensim is not installed" if near is None else f"ours: {listed}"
+            mean = sum(cosine for _, cosine in near) / len(near) if near else None
+            missing = "gensim is not installed" if neighbours is None else "not among the words of the model"
+            note = f"ours: {listed}" if near else missing
             table.figures.append(Figure(f"{word}, {name}: mean cosine of {n}", theirs, mean, "cosine", seconds, note))
         table.rows.append(row)
         say(f"{k + 1} of {len(words)} words")
     return table
+
+
+def _check_words(words: Sequence[str], sentences: list[list[str]], text: Path) -> None:
+    """Refuse words without neighbours before minutes are spent on training."""
+    seen = {word for sentence in sentences for word in sentence}
+    missing = [word for word in words if word not in seen]
+    if missing:
+        raise ValueRangeError(
+            f"{text}: {', '.join(missing)} not in the text: ask for words that are (in its spelling)."
+        )
+
+
+def _neighbours_of(vocabulary: Container[str], neighbours: Neighbours) -> Neighbours:
+    """None for a word that the model does not know."""
+    return lambda word, n: neighbours(word, n) if word in vocabulary else []
 
 
 def _field(
@@ -105,20 +126,18 @@ def _field(
         say(f"{algorithm}: iteration {step.iteration}, {seconds:.0f} s, objective {step.value:.4f}")
         return seconds > 60 * minutes
 
-    endless: Any = {"max_iter": 10_000, "epochs": 1_000}
-    model = MRFLanguageModel(K, rank, algorithm=algorithm, bound=bound, max_words=max_words, **endless)
+    endless: Any = {"max_iter": 10_000, "bound": bound} if algorithm == "lifted" else {"epochs": 1_000}
+    model = MRFLanguageModel(K, rank, algorithm=algorithm, max_words=max_words, **endless)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the time is what ends it
         return model.fit(text, dev=dev, callback=late)
 
 
-def _word2vec(text: Path) -> Neighbours | None:
+def _word2vec(sentences: list[list[str]]) -> Neighbours | None:
     """word2vec by gensim with the paper's settings (D=100, window 4, 5 epochs); None if it is not installed."""
     try:
         from gensim.models import Word2Vec
     except ImportError:
         return None
-    from trelliswork.data import read_text
-
-    model = Word2Vec(read_text(text).sentences(0), vector_size=100, window=4, epochs=5, min_count=1, workers=2, seed=0)
+    model = Word2Vec(sentences, vector_size=100, window=4, epochs=5, min_count=1, workers=2, seed=0)
     return lambda word, n: [(other, float(cosine)) for other, cosine in model.wv.most_similar(word, topn=n)]

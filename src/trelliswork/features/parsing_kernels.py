@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from trelliswork.features.parsing import N_BITS
 from trelliswork.features.parsing_templates import ARC_SLOTS, slot_constants
 
 FASTMATH = {"reassoc", "contract"}
@@ -12,17 +13,17 @@ DIRECTION = np.uint64(0xD6E8FEB86659FD93)
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 HEAD_AT, MODIFIER_AT, SET_AT = ARC_SLOTS.index("h.w"), ARC_SLOTS.index("m.w"), ARC_SLOTS.index("between")
 N_SLOTS = len(ARC_SLOTS)
-MOST_BETWEEN = 64
+NOBODY = np.uint64(0xA0761D6478BD642F)  # stands where there is no word
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def feature_id(key, shift):
     """The upper bits of a mixed key."""
     key ^= key >> np.uint64(32)
     return np.uint32((key * MULTIPLIER) >> shift)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def bucket(distance):
     """1 to 5, up to 10, up to 20, more: 1 to 8."""
     if distance <= 5:
@@ -30,14 +31,14 @@ def bucket(distance):
     return 6 if distance <= 10 else 7 if distance <= 20 else 8
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(nogil=True, inline="always")
 def direction_codes(h, m):
     """Codes of the direction, and of direction and distance."""
     right = 1 if h < m else 0
     return DIRECTION * np.uint64(1 + right), DIRECTION * np.uint64(4 + 2 * bucket(abs(h - m)) + right)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def set_end(values, at, codes, row, first):
     """Fill the eleven slots of a head or modifier; ``first`` if there is nothing on its left."""
     for k in range(5):
@@ -49,7 +50,14 @@ def set_end(values, at, codes, row, first):
         values[at + 8 + k] = np.uint64(0) if last else codes[row + 1, k] * CONSTANTS[at + 8 + k]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
+def set_word(values, at, codes, start, word, n):
+    """Fill n slots with the first codes of a word; -1 is nobody."""
+    for k in range(n):
+        values[at + k] = (NOBODY if word < 0 else codes[start + word, k]) * CONSTANTS[at + k]
+
+
+@njit(nogil=True)
 def template_ids(values, slots, keys, plain, far, shift, out, at):
     """Two ids for each template: with the code ``plain``, and with ``far``; returns the place behind them."""
     for k in range(len(keys)):
@@ -75,7 +83,7 @@ def _arc_ids(values, h, m, between, slots, keys, shift, out):
     return n
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def tags_between(bits, start, h, m):
     """The set of tags of the words between two words."""
     found = np.uint64(0)
@@ -95,7 +103,7 @@ def _total(weights, ids, n):
 @njit(cache=True, nogil=True)
 def score_all(first, last, sentences, codes, bits, starts, lengths, slots, keys, shift, weights, log_arc):
     """Fill log_arc (B, n+1, n+1) for the sentences number ``first`` to ``last`` of the list ``sentences``."""
-    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(keys) + MOST_BETWEEN, np.uint32)
+    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(keys) + N_BITS, np.uint32)
     for b in range(first, last):
         start, n = starts[sentences[b]], lengths[sentences[b]]
         for h in range(n + 1):
@@ -114,7 +122,7 @@ def score_all(first, last, sentences, codes, bits, starts, lengths, slots, keys,
 @njit(cache=True, nogil=True)
 def arc_scores(first, last, owners, heads, modifiers, codes, bits, starts, slots, keys, shift, weights, scores):
     """Scores of the arcs number ``first`` to ``last`` of a list; ``owners`` are their sentences."""
-    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(keys) + MOST_BETWEEN, np.uint32)
+    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(keys) + N_BITS, np.uint32)
     head = -1
     for a in range(first, last):
         start, h, m = starts[owners[a]], heads[a], modifiers[a]

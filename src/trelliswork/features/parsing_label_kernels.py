@@ -15,22 +15,16 @@ from trelliswork.features.parsing_kernels import (
     direction_codes,
     feature_id,
     set_end,
+    set_word,
     tags_between,
 )
 from trelliswork.features.parsing_templates import LABEL_SLOTS
 
 FASTMATH = {"reassoc", "contract"}
-NOBODY = np.uint64(0xA0761D6478BD642F)
 APART, ABOVE, LEFT, RIGHT, N_LEFT, CHILD, SIDE = (
     LABEL_SLOTS.index(name) for name in ("apart", "g.w", "left.w", "right.w", "n.left", "c.w", "side")
 )
 N_SLOTS = len(LABEL_SLOTS)
-
-
-@njit(cache=True, nogil=True)
-def _set_pair(values, at, codes, start, word):
-    for k in range(2):
-        values[at + k] = (NOBODY if word < 0 else codes[start + word, k]) * CONSTANTS[at + k]
 
 
 @njit(cache=True, nogil=True)
@@ -50,7 +44,7 @@ def _arc_ids(values, heads, n, m, codes, bits, start, slots, keys, child_slots, 
     set_end(values, MODIFIER_AT, codes, start + m, False)
     values[SET_AT] = tags_between(bits, start, h, m) * CONSTANTS[SET_AT]
     values[APART] = np.uint64(bucket(abs(h - m))) * CONSTANTS[APART]
-    _set_pair(values, ABOVE, codes, start, heads[h - 1] if h > 0 else -1)
+    set_word(values, ABOVE, codes, start, heads[h - 1] if h > 0 else -1, 2)
     left, right, n_left, n_right = -1, -1, 0, 0
     for w in range(1, n + 1):
         if heads[w - 1] == h and w != m:
@@ -61,15 +55,15 @@ def _arc_ids(values, heads, n, m, codes, bits, start, slots, keys, child_slots, 
         elif heads[w - 1] == m:
             n_left += w < m
             n_right += w > m
-    _set_pair(values, LEFT, codes, start, left)
-    _set_pair(values, RIGHT, codes, start, right)
+    set_word(values, LEFT, codes, start, left, 2)
+    set_word(values, RIGHT, codes, start, right, 2)
     values[N_LEFT] = np.uint64(min(n_left, 3) + 1) * CONSTANTS[N_LEFT]
     values[N_LEFT + 1] = np.uint64(min(n_right, 3) + 1) * CONSTANTS[N_LEFT + 1]
     direction, _ = direction_codes(h, m)
     at = _ids(values, slots, keys, direction, shift, out, 0)
     for w in range(1, n + 1):
         if heads[w - 1] == m:
-            _set_pair(values, CHILD, codes, start, w)
+            set_word(values, CHILD, codes, start, w, 2)
             values[SIDE] = np.uint64(1 + (w < m)) * CONSTANTS[SIDE]
             at = _ids(values, child_slots, child_keys, direction, shift, out, at)
     return at
@@ -77,7 +71,7 @@ def _arc_ids(values, heads, n, m, codes, bits, start, slots, keys, child_slots, 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _softmax(ids, n_ids, weights, probabilities):
-    """Fill the probabilities (L,) of labels; return the logarithm of the normaliser."""
+    """Fill the probabilities (L,) of labels: the exponentials of the sums of their weights, over their total."""
     L = weights.shape[1]
     for j in range(L):
         probabilities[j] = 0
@@ -96,7 +90,7 @@ def _softmax(ids, n_ids, weights, probabilities):
         probabilities[j] /= total
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def label_ids(heads, codes, bits, start, n, m, slots, keys, child_slots, child_keys, shift, ids):
     """The ids of one arc, for tests and for looking inside; returns their number."""
     values = np.zeros(N_SLOTS, np.uint64)

@@ -3,26 +3,19 @@
 import numpy as np
 from numba import njit
 
-from trelliswork.features.parsing_kernels import CONSTANTS, DIRECTION, bucket, template_ids
+from trelliswork.features.parsing_kernels import DIRECTION, bucket, set_word, template_ids
 from trelliswork.features.parsing_templates import PART_SLOTS
 
-NOBODY = np.uint64(0xA0761D6478BD642F)  # stands where there is no word
 N_SLOTS = len(PART_SLOTS)
 SIDES, BUCKETS = 8, 16
 
 
 @njit(cache=True, nogil=True)
-def _set_word(values, at, codes, start, word):
-    for k in range(3):
-        values[at + k] = (NOBODY if word < 0 else codes[start + word, k]) * CONSTANTS[at + k]
-
-
-@njit(cache=True, nogil=True)
 def _part_ids(values, h, m, other, side, codes, start, slots, keys, shift, out):
     """All ids of one part; returns their number."""
-    _set_word(values, 1, codes, start, h)
-    _set_word(values, 4, codes, start, m)
-    _set_word(values, 7, codes, start, other)
+    set_word(values, 1, codes, start, h, 3)
+    set_word(values, 4, codes, start, m, 3)
+    set_word(values, 7, codes, start, other, 3)
     apart = bucket(abs(m - other)) if m >= 0 and other >= 0 else 0
     plain = DIRECTION * np.uint64(1 + side)
     far = DIRECTION * np.uint64((1 + side) * BUCKETS + apart)

@@ -105,12 +105,17 @@ def check_count(name: str, value: int) -> None:
         raise ValueRangeError(f"{name} must be a positive whole number, got {value!r}.")
 
 
-def check_possible(log_values: NDArray[np.float64], what: str) -> None:
-    """Refuse a batch in which a sequence has no possible labelling: log Z or best score -inf."""
+def check_possible(
+    log_values: NDArray[np.float64], what: str, *, noun: str = "labelling of sequence", parts: str = "transitions"
+) -> None:
+    """Refuse a batch in which a sequence has no possible labelling: log Z or best score -inf.
+
+    ``noun`` and ``parts`` say what there is of each and what may be forbidden, such as "tree of sentence" and "arcs".
+    """
     bad = np.flatnonzero(log_values == -np.inf)
     if bad.size:
         raise ImpossibleError(
-            f"{what}: every labelling of sequence {bad[0]} has probability zero"
+            f"{what}: every {noun} {bad[0]} has probability zero"
             + (f" (and of {bad.size - 1} more)" if bad.size > 1 else "")
-            + ". Loosen the evidence or the forbidden transitions, or leave it out of the batch."
+            + f". Loosen the evidence or the forbidden {parts}, or leave it out of the batch."
         )

@@ -31,6 +31,17 @@ BATCH = 8  # blocks that are worked on together
 _BOM = b"\xef\xbb\xbf"
 
 
+def paths_listed(source: Any) -> Any:
+    """An iterator of paths, such as ``folder.glob("*.txt")``, as a list; any other source as it is."""
+    if isinstance(source, Corpus | Sequence | os.PathLike) or not isinstance(source, Iterable):
+        return source
+    items = iter(source)
+    first = list(islice(items, 1))
+    if first and isinstance(first[0], os.PathLike):
+        return [*first, *items]
+    return chain(first, items) if items is source else source
+
+
 def files_of(source: Source) -> list[Path] | None:
     """The files of a source: one, several, all in a directory (by name, hidden ones not); None if it is sentences."""
     if isinstance(source, Corpus):
@@ -67,8 +78,8 @@ class Numbering:
         for k, word in enumerate(words):
             found = ids.get(word)
             if found is None:
+                _check_word(word, lambda k=k: where(k))  # type: ignore[misc]
                 if self.fixed is None:
-                    _check_word(word, lambda k=k: where(k))  # type: ignore[misc]
                     found = ids[word] = len(ids)
                 elif self.fixed >= 0:
                     found = self.fixed
@@ -93,6 +104,13 @@ def _check_word(word: bytes, where: Callable[[], str]) -> None:
             f"{where()}: UTF-8 wanted, but a word has the byte 0x{word[error.start]:02x}: "
             f"{word.decode(errors='backslashreplace')!r}. Convert the file to UTF-8."
         ) from None
+
+
+def _encoded(word: str, place: str) -> bytes:
+    try:
+        return word.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise DataError(f"{place}: a word that is Unicode text is wanted, got {word!r}.") from None
 
 
 def file_blocks(files: list[Path], numbering: Numbering, progress: Progress) -> Iterator[Ids]:
@@ -172,12 +190,15 @@ def sentence_blocks(sentences: Iterable[Sequence[str]], numbering: Numbering, pr
     n_read = 0
     for n, sentence in enumerate(sentences):
         if isinstance(sentence, str):
-            raise ValueRangeError(f"sentence {n} must be a list of words, got the string {sentence[:40]!r}: split it.")
+            raise ValueRangeError(
+                f"sentence {n} must be a list of words, got the string {sentence[:40]!r}: split it "
+                "(or, if it is a file, give files as a list)."
+            )
         for t, word in enumerate(sentence):
             found = known.get(word)
             if found is None:
                 place = f"sentence {n}, token {t}"
-                found = known[word] = int(numbering.number([word.encode()], lambda _, place=place: place)[0])  # type: ignore[misc]
+                found = known[word] = int(numbering.number([_encoded(word, place)], lambda _, place=place: place)[0])  # type: ignore[misc]
             flat.append(found)
         if len(sentence):
             flat.append(END)

@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.learning.moment_files import PAD, Ids, Numbering, Source, Spool, file_blocks, files_of, sentence_blocks
+from trelliswork.learning.moment_files import (
+    PAD,
+    Ids,
+    Numbering,
+    Source,
+    Spool,
+    file_blocks,
+    files_of,
+    paths_listed,
+    sentence_blocks,
+)
 from trelliswork.learning.moment_kernels import count_ids, longest, renumber
 
 MEMORY = 1 << 30  # bytes
@@ -74,6 +84,7 @@ def number_text(
     if min_count < 1 or (max_words is not None and max_words < 1):
         raise ValueRangeError(f"min_count and max_words must be positive, got {min_count} and {max_words}.")
     began, step = time.perf_counter(), CountStep()
+    source = paths_listed(source)
     files = files_of(source)
     if files is not None:
         step.total = sum(path.stat().st_size for path in files)
@@ -90,7 +101,7 @@ def number_text(
         if not len(vocabulary) or vocabulary[0] != PAD:
             raise ValueRangeError(f"a vocabulary with {PAD} first is wanted, such as that of other moments.")
         default = unknown_word(vocabulary)
-        known = {word.encode(): k for k, word in enumerate(vocabulary)}
+        known = {word.encode(): k for k, word in enumerate(vocabulary) if k > 0}  # <S> is no word: it is refused
         numbering = Numbering(known, fixed=-1 if default is None else vocabulary.id(default))
         return IdText(vocabulary, _read(source, files, numbering, progress), step)
     numbering = Numbering({})

@@ -141,7 +141,7 @@ def count_moments(
 
     Parameters
     ----------
-    source : path, sequence of paths, Corpus or iterable of sentences
+    source : path, sequence of paths, iterator of ``Path``, Corpus or iterable of sentences
         Text files (UTF-8, one sentence a line, ASCII white space between words; plain or gzip), directories of them, or
         lists of words. A list of strings is files. Blank lines are no sentences.
     K : int

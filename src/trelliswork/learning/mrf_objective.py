@@ -20,7 +20,8 @@ distances' weights add up to 1. For K = 1 it is the exact likelihood. The cost o
 vocabulary and on the number of distinct pairs, not on the length of the text.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -158,9 +159,7 @@ class LowRankShape:
 
     def norm(self, parameters: Array) -> tuple[float, Array]:
         """Half the sum of the squares of U, W and R, and its gradient."""
-        gradient = parameters.copy()
-        gradient[len(gradient) - self.K * self.n_words :] = 0.0
-        return 0.5 * float(gradient @ gradient), gradient
+        return _norm_without_biases(parameters, self.K * self.n_words)
 
     def scale(self, frequencies: Frequencies, extra: float) -> Array:
         """Rows of U and W by how often their word occurs: rare words would learn slowly otherwise."""
@@ -190,6 +189,7 @@ class PairShape:
     """
 
     patterns: tuple[Any, ...]
+    _looked_up: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def n_words(self) -> int:
@@ -212,6 +212,24 @@ class PairShape:
         scores = [parameters[a:b] for a, b in pairwise(ends)]
         return scores, parameters[ends[-1] :].reshape(self.K, self.n_words)
 
+    @cached_property
+    def rows(self) -> list[NDArray[np.int64]]:
+        """The row of each pair, by distance."""
+        return [np.repeat(np.arange(self.n_words), np.diff(pattern.indptr)) for pattern in self.patterns]
+
+    def found(self, frequencies: Frequencies) -> list[Array]:
+        """The frequencies of the pattern's pairs, by distance; looked up once for those of training."""
+        if not self._looked_up or self._looked_up[0] is not frequencies:
+            self._looked_up[:] = [
+                frequencies,
+                [
+                    np.asarray(m[rows, pattern.indices]).ravel()
+                    for m, rows, pattern in zip(frequencies.pairs, self.rows, self.patterns, strict=True)
+                ],
+            ]
+        found: list[Array] = self._looked_up[1]
+        return found
+
     def biases(self, parameters: Array) -> Array:
         """b, shape (K, C)."""
         return self.parts(parameters)[1]
@@ -233,9 +251,9 @@ class PairShape:
         d_values, db = self.parts(gradient)
         value, log_norms = 0.0, np.empty((self.K, self.n_words))
         unary = frequencies.unary
+        seen = self.found(frequencies)
         for k, pattern in enumerate(self.patterns):
-            rho = weights[k]
-            rows = np.repeat(np.arange(self.n_words), np.diff(pattern.indptr))
+            rho, rows = weights[k], self.rows[k]
             top = float(b[k].max())
             base = np.exp(b[k] - top)
             # Z(x) = sum_y e^b + sum of e^b (e^score - 1) over the pattern, all divided by e^top.
@@ -252,27 +270,30 @@ class PairShape:
             expected = base * share.sum() + np.bincount(
                 pattern.indices, inside - share[rows] * own, minlength=self.n_words
             )
-            found = np.asarray(frequencies.pairs[k][rows, pattern.indices]).ravel()
-            value += rho * (float(found @ values[k]) + unary @ (b[k] - log_norms[k]))
-            d_values[k][:] = rho * (found - inside)
+            value += rho * (float(seen[k] @ values[k]) + unary @ (b[k] - log_norms[k]))
+            d_values[k][:] = rho * (seen[k] - inside)
             db[k] = rho * (unary - expected)
         return value, gradient, log_norms
 
     def norm(self, parameters: Array) -> tuple[float, Array]:
         """Half the sum of the squares of the scores, and its gradient."""
-        gradient = parameters.copy()
-        gradient[len(gradient) - self.K * self.n_words :] = 0.0
-        return 0.5 * float(gradient @ gradient), gradient
+        return _norm_without_biases(parameters, self.K * self.n_words)
 
     def scale(self, frequencies: Frequencies, extra: float) -> Array:
         """By how often a pair occurs."""
         found = np.ones(self.n_parameters)
         values, b = self.parts(found)
-        for pattern, v, m in zip(self.patterns, values, frequencies.pairs, strict=True):
-            rows = np.repeat(np.arange(self.n_words), np.diff(pattern.indptr))
-            v[:] = np.sqrt(np.asarray(m[rows, pattern.indices]).ravel() + extra)
+        for v, seen in zip(values, self.found(frequencies), strict=True):
+            v[:] = np.sqrt(seen + extra)
         b *= np.sqrt(frequencies.unary + extra)
         return found
+
+
+def _norm_without_biases(parameters: Array, n_biases: int) -> tuple[float, Array]:
+    """Half the sum of the squares of all but the biases, which come last, and its gradient."""
+    gradient = parameters.copy()
+    gradient[len(gradient) - n_biases :] = 0.0
+    return 0.5 * float(gradient @ gradient), gradient
 
 
 def _like(pattern: Any, values: Array) -> Any:

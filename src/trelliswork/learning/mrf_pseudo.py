@@ -44,20 +44,27 @@ def padded_stream(ids: Ids, K: int) -> Ids:
     return np.concatenate([np.zeros(K, np.int64), np.repeat(np.maximum(ids, PAD), repeats)])
 
 
-def gradients(field: Field, text: torch.Tensor, places: torch.Tensor) -> tuple[float, Field]:
-    """Sum of log p over some places of a padded text, and its gradient.
-
-    Time O(n K C D), memory O(n C).
-    """
+def log_p_of_all(
+    field: Field, text: torch.Tensor, places: torch.Tensor
+) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]:
+    """log p (n, C) of all words at some places, and what they were scored with: lefts (K of (n, D)), behind (n, D)."""
     K = len(field.right)
-    words = text[places]
     lefts = [field.left[text[places - d]] for d in range(1, K + 1)]
     behind = sum((field.right[d - 1][text[places + d]] for d in range(1, K + 1)), torch.zeros_like(lefts[0]))
     scores = torch.addmm(field.unary, behind, field.left.T)
     for d in range(K):
         scores.addmm_(lefts[d], field.right[d].T)
     scores[:, PAD] = -torch.inf
-    log_p = torch.log_softmax(scores, 1)
+    return torch.log_softmax(scores, 1), lefts, behind
+
+
+def gradients(field: Field, text: torch.Tensor, places: torch.Tensor) -> tuple[float, Field]:
+    """Sum of log p over some places of a padded text, and its gradient.
+
+    Time O(n K C D), memory O(n C).
+    """
+    K, words = len(field.right), text[places]
+    log_p, lefts, behind = log_p_of_all(field, text, places)
     rows = torch.arange(len(places))
     value = float(log_p[rows, words].double().sum())
     slope = log_p.exp_().neg_()
@@ -80,6 +87,7 @@ def train(
     rate: float = 2e-3,
     batch_size: int = 512,
     epochs: int = 10,
+    patience: int = 10,
     l2: float = 0.0,
     seed: int = 0,
     callback: Callable[[Step], bool | None] | None = None,
@@ -93,13 +101,17 @@ def train(
     text, dev : ndarray
         From ``padded_stream``. ``Step.dev`` is the mean log p of a word of ``dev``.
     rate, batch_size, epochs, seed
+    patience : int
+        With ``dev``: stop after so many tenths of epochs without a better figure, looked at after each epoch.
     l2 : float
         Penalty l2 / 2 |U, W|^2 for the text as a whole.
     callback : callable, optional
         Called ten times an epoch with a ``Step`` (``iteration`` in tenths of epochs); a true answer stops.
     """
-    if rate <= 0 or batch_size < 1 or epochs < 1:
-        raise ValueRangeError(f"rate, batch_size and epochs must be positive, got {rate}, {batch_size}, {epochs}.")
+    if rate <= 0 or min(batch_size, epochs, patience) < 1:
+        raise ValueRangeError(
+            f"rate, batch_size, epochs and patience must be positive, got {rate}, {batch_size}, {epochs}, {patience}."
+        )
     began = time.perf_counter()
     stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
     rng = torch.Generator().manual_seed(seed)
@@ -109,33 +121,32 @@ def train(
     report, best_dev, n_steps = FitReport(False, f"{epochs} epochs", 0.0), -np.inf, 0
     per_epoch = -(-len(places) // batch_size)
     total = per_epoch * epochs
-    stopped = False
+    stopped, best_at = False, 0
     for _ in range(epochs):
         order = places[torch.randperm(len(places), generator=rng)]
-        value = 0.0
+        value, done = 0.0, 0
         tenths = {round(per_epoch * k / 10) for k in range(1, 10)}
         for b in range(per_epoch):
             batch = order[b * batch_size : (b + 1) * batch_size]
             gain, gradient = gradients(now, stream, batch)
-            value += gain
+            value, done = value + gain, done + len(batch)
             n_steps += 1
             _adam(
                 now, gradient, first, second, n_steps, rate * (1 - 0.9 * n_steps / total), len(batch), l2 / len(places)
             )
             if b + 1 in tenths and callback is not None:
-                done = min((b + 1) * batch_size, len(places))
-                step = _step(report, per_epoch, n_steps, -value / done, began)
+                step = _step(per_epoch, n_steps, -value / done, began)
                 stopped = bool(callback(step))
             if stopped:
                 break
-        step = _step(report, per_epoch, n_steps, -value / len(places), began)
+        step = _step(per_epoch, n_steps, -value / done, began)  # a last epoch may not be a whole one
         if dev is not None:
             step.dev = mean_log_p(now, dev)
         report.history.append(step)
-        report.value = step.value
         if dev is None or step.dev > best_dev:  # type: ignore[operator]
-            best, best_dev = now.copy(), step.dev if step.dev is not None else -np.inf
-        elif not stopped:
+            best, best_dev, best_at = now.copy(), step.dev if step.dev is not None else -np.inf, step.iteration
+            report.value = step.value
+        elif not stopped and step.iteration - best_at >= patience:
             report.converged, report.reason = True, "no better figure of the development data"
             break
         if stopped or (callback is not None and callback(step)):
@@ -149,10 +160,14 @@ def mean_log_p(field: Field, text: Ids, batch_size: int = 512) -> float:
     stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
     if not len(places):
         return 0.0
-    return sum(gradients(field, stream, part)[0] for part in places.split(batch_size)) / len(places)
+    total = 0.0
+    for part in places.split(batch_size):
+        log_p, _, _ = log_p_of_all(field, stream, part)
+        total += float(log_p.gather(1, stream[part][:, None]).double().sum())
+    return total / len(places)
 
 
-def _step(report: FitReport, per_epoch: int, n_steps: int, value: float, began: float) -> Step:
+def _step(per_epoch: int, n_steps: int, value: float, began: float) -> Step:
     seconds = time.perf_counter() - began
     return Step(max(1, round(10 * n_steps / per_epoch)), value, float("nan"), 0, n_steps, seconds)
 

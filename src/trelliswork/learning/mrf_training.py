@@ -15,6 +15,7 @@ from trelliswork.learning.mrf_objective import Frequencies, MomentObjective
 
 Array = NDArray[np.float64]
 Callback = Callable[[Step, Array], bool | None]
+STOPPED = "stopped by the caller"
 
 
 @dataclass
@@ -69,8 +70,10 @@ class _Watch:
                 self.reason = f"no better bound of the development data in {self.patience} iterations"
         if self.checkpoint is not None and self.checkpoint.due():
             self.checkpoint.write(*self.to_plain(state))
-        if self.callback is not None and self.callback(step, parameters):
-            self.reason = self.reason or "stopped by the caller"
+        if self.callback is not None and self.callback(step, parameters) and not self.reason:
+            self.reason = STOPPED
+            if self.checkpoint is not None:
+                self.checkpoint.write(*self.to_plain(state))
         return bool(self.reason)
 
     def to_plain(self, state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -113,7 +116,7 @@ def train(
     max_iter, tol, memory
         Of ``lbfgs``.
     checkpoint : Checkpoint, optional
-        Where an interrupted run goes on from; removed at the end.
+        Where an interrupted run goes on from; removed at the end, but kept if the caller stops.
     callback : callable, optional
         Called with each ``Step`` and the parameters; a true answer stops.
     """
@@ -130,7 +133,7 @@ def train(
         )
     if watch.reason:
         report = replace(report, reason=watch.reason)
-    if checkpoint is not None:
+    if checkpoint is not None and watch.reason != STOPPED:
         checkpoint.remove()
     if watch.best is not None:
         bound, iteration, parameters, log_norms = watch.best

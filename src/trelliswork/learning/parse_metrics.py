@@ -156,6 +156,10 @@ def evaluate_parsing(
     for name, rows in columns:
         if rows is not None and [len(row) for row in rows] != [len(row) for row in gold_heads]:
             raise ShapeError(f"{name} must have an entry for each word of gold_heads: sentences differ in length.")
+    for name, gold in (("gold_heads", gold_heads), ("gold_labels", gold_labels or ())):
+        for n, row in enumerate(gold):
+            if None in row:
+                raise ValueRangeError(f"{name}[{n}] must be known for each word to compare with, got None.")
     n_words = sum(map(len, gold_heads))
     if not n_words:
         raise ValueRangeError(f"gold_heads must hold at least one word, got {len(gold_heads)} sentences without any.")

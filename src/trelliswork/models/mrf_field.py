@@ -34,7 +34,7 @@ class MRFField:
     unaries : ndarray (K + 1, C)
         its unaries, single words first; their weighted sum is theta^0.
     log_z_bound : float
-        What the cover gives: an upper bound of A / N.
+        What the cover gives: an upper bound of A / N for N -> infinity.
     lengths : ndarray of int64
         ``lengths[m]`` training sentences had m words.
     """
@@ -106,7 +106,11 @@ class MRFField:
         return np.log((counts + np.exp(smooth)) / (n + 1))[: max_length + 1]
 
     def moment_bound(self, frequencies: Frequencies) -> float:
-        """Lower bound of the log-likelihood a position of a text in a circle: <mu, theta> - A / N, pads counted."""
+        """<mu, theta> less the bound of A / N, pads counted.
+
+        A lower bound of the log-likelihood a position of a text in a circle as the text grows (N -> infinity); for a
+        few words it may be a little above.
+        """
         pairs = [m.tocoo() for m in frequencies.pairs]
         scores = [
             float(m.data @ table.pairs(m.row.astype(np.int64), m.col.astype(np.int64)))

@@ -1,47 +1,40 @@
 """The Markov random field language model: order K, globally normalised, learned from pair counts."""
 
+import inspect
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data import Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.checks import check_count
 from trelliswork.inference.lifted import ChainBound, ChainCover, Star, StarBound
 from trelliswork.learning.lbfgs import FitReport
-from trelliswork.learning.moment_files import Source, files_of
-from trelliswork.learning.moment_text import number_text, open_vocabulary, unknown_word
+from trelliswork.learning.moment_files import Source
+from trelliswork.learning.moment_text import Callback as CountCallback
+from trelliswork.learning.moment_text import open_vocabulary, unknown_word
 from trelliswork.learning.moments import Moments, count_moments
 from trelliswork.learning.mrf_objective import Frequencies
 from trelliswork.models.base import Arrays, Estimator
 from trelliswork.models.mrf_field import MRFField
-from trelliswork.models.mrf_queries import Estimate, blank_words, estimate, nearest, random_sentences, write_word2vec
+from trelliswork.models.mrf_queries import (
+    Estimate,
+    SentenceBounds,
+    blank_words,
+    estimate,
+    nearest,
+    random_sentences,
+    sentence_ids,
+    word_ids,
+    write_word2vec,
+)
 from trelliswork.models.mrf_training import Algorithm, Bound, Callback, Form, Settings, learn_lifted, learn_pseudo
 
 BLANK = "___"
-
-
-@dataclass(frozen=True)
-class SentenceBounds:
-    """Log-likelihoods of sentences, or bounds of them.
-
-    Attributes
-    ----------
-    values : ndarray (n_sentences,)
-        log tau(M) + log p(words | M) in nats: the length is part of it.
-    kind : "exact" or "lower"
-    bound : str
-        "exact", or the cover: "chain", "star".
-    """
-
-    values: NDArray[np.float64]
-    kind: str
-    bound: str
 
 
 class MRFLanguageModel(Estimator):
@@ -74,9 +67,11 @@ class MRFLanguageModel(Estimator):
         Rarer words, and all but so many, are the unknown word ``<unk>``.
     max_iter, tol, memory : of L-BFGS
     patience : int
-        With development data: stop after so many iterations without a better bound.
+        With development data: stop after so many iterations (of pseudo-likelihood: tenths of epochs) without a better
+        figure.
     epochs, rate, batch_size : of pseudo-likelihood
     seed : int
+        What is given and has no meaning for the algorithm or form is refused.
 
     Attributes
     ----------
@@ -85,7 +80,8 @@ class MRFLanguageModel(Estimator):
     field_ : MRFField
         Scores, and the cover that bounds them.
     report_ : FitReport
-        Its value is minus the bound a position, penalty included; ``history[i].dev`` the development data's bound.
+        Its value is minus the bound a position, penalty included (of pseudo-likelihood: minus the mean log p of a
+        word); ``history[i].dev`` the development data's bound (mean log p).
     n_positions_, n_tokens_ : int
         Of the training text: with K pads a sentence, and with one end of sentence each.
 
@@ -149,6 +145,7 @@ class MRFLanguageModel(Estimator):
         start: "MRFLanguageModel | None" = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
+        counting: CountCallback | None = None,
     ) -> Self:
         """Learn from text or from its moments.
 
@@ -162,28 +159,27 @@ class MRFLanguageModel(Estimator):
         start : MRFLanguageModel, optional
             Begin with the tables of another low-rank model of the same words, such as the exact one of K = 1.
         checkpoint : path, optional
-            Where an interrupted training goes on from.
+            Where an interrupted training goes on from; removed at the end, but kept if ``callback`` stops it.
         callback : callable, optional
             Called with a ``Step`` and the parameters after each iteration; a true answer stops.
+        counting : callable, optional
+            Told a ``CountStep`` now and then while text is counted.
         """
         settings = self._settings()
-        settings.check()
-        moments = self._moments(X, None)
+        settings.check(self._given())
+        settings.check_sources(X, dev, start, checkpoint)
+        moments = self._moments(X, None, counting)
         if self.algorithm == "lifted":
             field, report = learn_lifted(
                 settings,
                 moments,
-                None if dev is None else self._moments(dev, moments.vocabulary),
+                None if dev is None else self._moments(dev, moments.vocabulary, counting),
                 start=None if start is None else start._same_words(moments.vocabulary),
                 checkpoint=checkpoint,
                 callback=callback,
             )
         else:
-            if isinstance(X, Moments) or isinstance(dev, Moments):
-                raise ValueRangeError("pseudo-likelihood needs the text: moments tell pairs only. Give files.")
-            if checkpoint is not None or start is not None:
-                raise ValueRangeError("pseudo-likelihood has no checkpoint and no start: leave them out.")
-            field, report = learn_pseudo(settings, X, moments, dev, callback=callback)
+            field, report = learn_pseudo(settings, X, moments, dev, callback=callback)  # type: ignore[arg-type]
         # Set together at the end: a fit that fails leaves what was learned before.
         self.field_, self.report_, self.vocabulary_ = field, report, moments.vocabulary
         self.n_positions_, self.n_tokens_ = moments.n_positions, moments.n_tokens + moments.n_sentences
@@ -194,9 +190,7 @@ class MRFLanguageModel(Estimator):
 
         Time O(K M C^2) once, M the longest sentence.
         """
-        found = self._field().log_likelihoods(self._ids(X))
-        exact = self.field_.exact
-        return SentenceBounds(found, "exact" if exact else "lower", "exact" if exact else self._bound_name())
+        return SentenceBounds(self._field().log_likelihoods(self._ids(X)), self.evidence_kind, self.evidence_bound)
 
     def log_evidence(self, X: Source) -> NDArray[np.float64]:
         """The values of ``log_likelihood_bounds``."""
@@ -211,15 +205,33 @@ class MRFLanguageModel(Estimator):
         """Of ``log_evidence``: "exact" or "lower"."""
         return "exact" if self._field().exact else "lower"
 
+    @property
+    def evidence_bound(self) -> str:
+        """Of ``log_evidence``: "exact", or the cover that bounds it (``SentenceBounds``)."""
+        if self._field().exact:
+            return "exact"
+        return "chain with star weights" if self.bound_ == "star" else "chain"
+
+    @property
+    def bound_(self) -> str:
+        """Of the text in a circle, which training maximises and ``moment_bound`` tells: "exact", "chain" or "star".
+
+        "exact" only if K = 1 and the chain has all of the weight.
+        """
+        if self._field().K == 1 and self.field_.weights[0] > 1 - 1e-9:
+            return "exact"
+        return self.bound if self.algorithm == "lifted" else "chain"
+
     def perplexity(self, X: Source) -> float:
         """exp of minus the mean log-likelihood (or its bound) of a token, one end of sentence counted."""
-        ids = self._ids(X)
+        ids = self._some_ids(X)
         return float(np.exp(-self._field().log_likelihoods(ids).sum() / (sum(map(len, ids)) + len(ids))))
 
     def moment_bound(self, X: Source | Moments) -> tuple[float, float]:
         """Lower bounds of a text's log-likelihood in a circle (the paper's): a position, and a token.
 
-        Positions count K pads a sentence, tokens one end of sentence. The cover is that of training.
+        Positions count K pads a sentence, tokens one end of sentence. The cover is that of training, ``bound_``. It is
+        that of an endless circle (N -> infinity), so for a few words the bounds may be a little above the truth.
         """
         self._check_fitted()
         moments = self._moments(X, self.vocabulary_)
@@ -244,14 +256,19 @@ class MRFLanguageModel(Estimator):
         ----------
         X : text
         n_lengths : int
-            log Z is estimated at so many lengths; between them its distance from the bound is interpolated.
+            log Z is estimated at so many lengths; between them its distance from the bound is interpolated. The error
+            of that is not in the standard error.
         n_samples, n_steps : int
-            Samples and temperatures.
+            Samples, two or more, and temperatures.
         seed : int
         """
         for name, value in (("n_lengths", n_lengths), ("n_samples", n_samples), ("n_steps", n_steps)):
             check_count(name, value)
-        return estimate(self._field(), self._ids(X), n_lengths, n_samples, n_steps, seed)
+        if n_samples < 2:
+            raise ValueRangeError(
+                "n_samples must be 2 or more, got 1: one sample has no spread to tell the error from."
+            )
+        return estimate(self._field(), self._some_ids(X), n_lengths, n_samples, n_steps, seed)
 
     def fill(self, sentence: str | Sequence[str], n: int = 10) -> list[tuple[str, float]]:
         """The n most probable words for the blank ``___`` of a sentence, with p(word | all others): exact."""
@@ -261,7 +278,7 @@ class MRFLanguageModel(Estimator):
         check_count("n", n)
         self._check_fitted()
         at = words.index(BLANK)
-        others = self._numbers(words[:at] + words[at + 1 :], "the sentence")
+        others = word_ids(self.vocabulary_, words[:at] + words[at + 1 :], "the sentence")
         p = blank_words(self.field_, others[:at], others[at:])
         best = 1 + np.argsort(-p[1:], kind="stable")[:n]  # a pad is no word
         return [(self.vocabulary_[i], float(p[i])) for i in best.tolist()]
@@ -309,8 +326,13 @@ class MRFLanguageModel(Estimator):
         self._check_fitted()
         return self.field_
 
-    def _bound_name(self) -> str:
-        return self.bound if self.algorithm == "lifted" else "chain"
+    def _given(self) -> set[str]:
+        """The parameters that differ from their defaults."""
+        defaults = inspect.signature(type(self).__init__).parameters
+        plain = {k: v for k, v in self.get_params().items() if k != "weights"}  # an array does not compare
+        return {k for k, v in plain.items() if v != defaults[k].default} | (
+            set() if self.weights is None else {"weights"}
+        )
 
     def _same_words(self, vocabulary: Vocabulary) -> MRFField:
         self._check_fitted()
@@ -318,41 +340,30 @@ class MRFLanguageModel(Estimator):
             raise ValueRangeError("start was trained with another vocabulary: count both texts with the same one.")
         return self.field_
 
-    def _moments(self, X: Source | Moments, vocabulary: Vocabulary | None) -> Moments:
+    def _moments(
+        self, X: Source | Moments, vocabulary: Vocabulary | None, counting: CountCallback | None = None
+    ) -> Moments:
         """Moments of a text; of moments at hand K must be the model's."""
         if not isinstance(X, Moments):
             limits = {} if vocabulary is not None else {"min_count": self.min_count, "max_words": self.max_words}
-            return count_moments(X, self.K, vocabulary=vocabulary, **limits)  # type: ignore[arg-type]
+            return count_moments(X, self.K, vocabulary=vocabulary, callback=counting, **limits)  # type: ignore[arg-type]
         if X.K != self.K:
             raise ValueRangeError(f"moments of K={self.K} are wanted, got K={X.K}: count again, or set K={X.K}.")
+        if vocabulary is None and (self.min_count > 1 or self.max_words is not None):
+            raise ValueRangeError("the moments say which words there are: leave min_count and max_words out.")
         if vocabulary is not None and X.vocabulary.items != vocabulary.items:
             raise ValueRangeError("the moments have another vocabulary: count them with that of training.")
         return X
 
-    def _numbers(self, words: Sequence[str], where: str) -> NDArray[np.int64]:
-        try:
-            ids = np.array(self.vocabulary_.ids(words), np.int64)
-        except KeyError as error:
-            raise DataError(
-                f"{where}: {error.args[0]} The model has no unknown word: train with min_count=2."
-            ) from None
-        if (ids == 0).any():
-            raise DataError(f"{where}: {self.vocabulary_[0]!r} is the pad between sentences, not a word.")
-        return ids
-
     def _ids(self, X: Source) -> list[NDArray[np.int64]]:
-        """Sentences as ids; of files without empty lines."""
         self._check_fitted()
-        if files_of(X) is not None:
-            blocks = list(number_text(X, vocabulary=self.vocabulary_).blocks)
-            flat = np.concatenate(blocks).astype(np.int64) if blocks else np.zeros(0, np.int64)
-            return [part[part >= 0] for part in np.split(flat, np.flatnonzero(flat < 0) + 1)[:-1]]
-        sentences: Any = X.sentences(0) if isinstance(X, Corpus) else X
-        found = []
-        for n, sentence in enumerate(sentences):
-            if isinstance(sentence, str):
-                raise ValueRangeError(f"sentence {n} must be a list of words, got the string {sentence[:40]!r}: split.")
-            found.append(self._numbers(sentence, f"sentence {n}"))
+        return sentence_ids(self.vocabulary_, X)
+
+    def _some_ids(self, X: Source) -> list[NDArray[np.int64]]:
+        """The same of at least one sentence: there is no mean of nothing."""
+        found = self._ids(X)
+        if not found:
+            raise DataError("the text has no sentence: there is nothing to take a mean of.")
         return found
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -365,13 +376,7 @@ class MRFLanguageModel(Estimator):
             "positions": self.n_positions_,
             "tokens": self.n_tokens_,
             "input": getattr(self, "input_", {}),
-            "report": {
-                "converged": report.converged,
-                "reason": report.reason,
-                "value": report.value,
-                "n_iter": report.n_iter,
-                "dev": max((s.dev for s in report.history if s.dev is not None), default=None),
-            },
+            "report": {"converged": report.converged, "reason": report.reason, "value": report.value},
         }
         return plain, arrays
 
@@ -383,5 +388,5 @@ class MRFLanguageModel(Estimator):
         self.n_positions_, self.n_tokens_ = plain["positions"], plain["tokens"]
         self.input_ = plain["input"]
         report = plain["report"]
-        self.report_ = FitReport(report["converged"], report["reason"], report["value"])
+        self.report_ = FitReport(report["converged"], report["reason"], report["value"])  # its history is not kept
         return self

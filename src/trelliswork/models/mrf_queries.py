@@ -1,5 +1,6 @@
 """Questions to a Markov random field: the word of a blank, samples, estimates of likelihood, embeddings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data import Corpus, Vocabulary
+from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.lifted.ais import annealed_log_z
 from trelliswork.inference.lifted.sentences import ChainSampler, blanket, gibbs_sweep, without_pad
+from trelliswork.learning.moment_files import Source, files_of, paths_listed
+from trelliswork.learning.moment_text import number_text
 from trelliswork.models.mrf_field import MRFField
 
 Ids = NDArray[np.int64]
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SentenceBounds:
+    """Log-likelihoods of sentences, or bounds of them.
+
+    Attributes
+    ----------
+    values : ndarray (n_sentences,)
+        log tau(M) + log p(words | M) in nats: the length is part of it.
+    kind : "exact" or "lower"
+    bound : str
+        "exact", or the cover: "chain", or "chain with star weights" of a model that learned by the star's bound, whose
+        weights 1 / (K + 1) chains of sentences are summed with.
+    """
+
+    values: Array
+    kind: str
+    bound: str
 
 
 @dataclass(frozen=True)
@@ -26,7 +50,8 @@ class Estimate:
     per_token : float
         One end of sentence counted.
     standard_error : float
-        Of ``per_token``, from the spread of the samples' weights.
+        Of ``per_token``, from the spread of the samples' weights. The error of interpolation between the lengths is not
+        in it.
     effective : float
         The smallest effective number of samples of any length.
     kind : "estimate"
@@ -42,11 +67,14 @@ class Estimate:
 def estimate(
     field: MRFField, sentences: list[Ids], n_lengths: int, n_samples: int, n_steps: int, seed: int
 ) -> Estimate:
-    """Estimate log Z at a few lengths, interpolate its distance from the bound, and score the sentences."""
+    """Estimate log Z at a few lengths, interpolate its distance from the bound, and score the sentences.
+
+    How far interpolation is off is not part of the standard error.
+    """
     lengths = np.array([len(s) for s in sentences])
     counts = np.bincount(lengths)
     longest = len(counts) - 1
-    # Lengths at even parts of the words of the text, the shortest and the longest among them.
+    # Quantiles of the sentences' lengths at even steps: from the shortest to the longest if there are two or more.
     places = np.quantile(lengths[lengths > 0], np.linspace(0, 1, n_lengths)) if longest else np.zeros(0)
     chosen = np.unique(np.round(places).astype(int))
     bound = field.log_z(longest)
@@ -78,6 +106,33 @@ def estimate(
         float(np.sqrt((errors**2).sum())) / n_events,
         min((one.effective for one in found), default=float(n_samples)),
     )
+
+
+def word_ids(vocabulary: Vocabulary, words: Sequence[str], where: str) -> Ids:
+    """Ids of words; an error that says where they are if one is unknown or a pad."""
+    try:
+        ids = np.array(vocabulary.ids(words), np.int64)
+    except KeyError as error:
+        raise DataError(f"{where}: {error.args[0]} The model has no unknown word: train with min_count=2.") from None
+    if (ids == 0).any():
+        raise DataError(f"{where}: {vocabulary[0]!r} is the pad between sentences, not a word.")
+    return ids
+
+
+def sentence_ids(vocabulary: Vocabulary, X: Source) -> list[Ids]:
+    """Sentences as ids; of files without empty lines."""
+    X = paths_listed(X)
+    if files_of(X) is not None:
+        blocks = list(number_text(X, vocabulary=vocabulary).blocks)
+        flat = np.concatenate(blocks).astype(np.int64) if blocks else np.zeros(0, np.int64)
+        return [part[part >= 0] for part in np.split(flat, np.flatnonzero(flat < 0) + 1)[:-1]]
+    sentences: Any = X.sentences(0) if isinstance(X, Corpus) else X
+    found = []
+    for n, sentence in enumerate(sentences):
+        if isinstance(sentence, str):
+            raise ValueRangeError(f"sentence {n} must be a list of words, got the string {sentence[:40]!r}: split.")
+        found.append(word_ids(vocabulary, sentence, f"sentence {n}"))
+    return found
 
 
 def blank_words(field: MRFField, before: Ids, behind: Ids) -> Array:
@@ -130,8 +185,17 @@ def nearest(embeddings: NDArray[Any], word: int, n: int) -> list[tuple[int, floa
 
 
 def write_word2vec(path: str | Path, embeddings: NDArray[Any], words: list[str]) -> None:
-    """word2vec's text format."""
-    with Path(path).open("w", encoding="utf-8") as file:
-        file.write(f"{len(words)} {embeddings.shape[1]}\n")
-        for word, vector in zip(words, embeddings.tolist(), strict=True):
-            file.write(word + " " + " ".join(f"{v:.6g}" for v in vector) + "\n")
+    """word2vec's text format, which ends a word with a space: words with white space are refused."""
+    wrong = next((word for word in words if not word or not set(word).isdisjoint(" \t\n\r\v\f")), None)
+    if wrong is not None:
+        raise DataError(
+            f"word2vec's text format wants words without white space, got {wrong!r}: "
+            "put another character in its place, such as '_', in the text to learn from."
+        )
+    try:
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.write(f"{len(words)} {embeddings.shape[1]}\n")
+            for word, vector in zip(words, embeddings.tolist(), strict=True):
+                file.write(word + " " + " ".join(f"{v:.6g}" for v in vector) + "\n")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror}). Is its folder there?") from None

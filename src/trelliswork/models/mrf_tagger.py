@@ -270,17 +270,18 @@ class MRFTagger(Estimator):
             own, neighbour = self._features.tables(types)
             tables = [own, *[neighbour] * (len(places) - 1)]
             scores = [(table @ u)[:, :-1] for table, u in zip(tables, self._weights, strict=True)]
-            if self.dictionary:
-                at = np.array([self._features.words.id(w) if w in self._features.words else -1 for w in types])
-                scores[0][(at >= 0)[:, None] & ~self._lexicon[at]] = -np.inf
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             flat = np.array([ids[word] for sentence in some for word in sentence])
             rows = emission_rows(scores, flat, offsets, places)
+            out = np.zeros(rows.shape, bool)
             if known is not None:
                 out = ruled_out(known[first:last], lengths, self.tags_)
-                rows[out] = -np.inf
-                # Evidence overrules the dictionary.
-                rows[~out & ~(rows > -np.inf).any(axis=1, keepdims=True)] = 0
+            if self.dictionary:
+                at = np.array([self._features.words.id(w) if w in self._features.words else -1 for w in types])
+                unlisted = ((at >= 0)[:, None] & ~self._lexicon[at])[flat]
+                # Evidence overrules the dictionary, where they leave no tag together.
+                out = np.where((out | unlisted).all(axis=1, keepdims=True), out, out | unlisted)
+            rows[out] = -np.inf
             yield rows, offsets
             first = last
 

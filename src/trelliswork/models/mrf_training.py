@@ -1,8 +1,8 @@
 """How a Markov random field language model learns: from moments by L-BFGS, or from the text by pseudo-likelihood."""
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +30,10 @@ Form = Literal["UW", "URW", "full"]
 Bound = Literal["chain", "star"]
 Algorithm = Literal["lifted", "pseudo-likelihood"]
 Callback = Callable[[Step, Any], bool | None]
+MEANINGLESS: dict[str, tuple[str, ...]] = {
+    "lifted": ("epochs", "rate", "batch_size"),
+    "pseudo-likelihood": ("bound", "weights", "max_iter", "tol", "memory"),
+}
 ALL_PAIRS = 1_000_000  # scores of a full-rank table up to which every pair has one; beyond, the pairs of the text
 
 
@@ -53,8 +57,8 @@ class Settings:
     batch_size: int
     seed: int
 
-    def check(self) -> None:
-        """Refuse what does not fit together, rather than ignore it."""
+    def check(self, given: Collection[str] = ()) -> None:
+        """Refuse what does not fit together, and what was ``given`` and has no meaning, rather than ignore it."""
         for name in ("K", "rank", "max_iter", "memory", "patience", "epochs", "batch_size"):
             check_count(name, getattr(self, name))
         for name in ("l2", "tol"):
@@ -68,7 +72,21 @@ class Settings:
             raise ValueRangeError(f"algorithm must be 'lifted' or 'pseudo-likelihood', got {self.algorithm!r}.")
         if self.algorithm == "pseudo-likelihood" and self.form != "UW":
             raise ValueRangeError("pseudo-likelihood learns tables of form='UW': choose that, or algorithm='lifted'.")
+        for name in MEANINGLESS[self.algorithm]:
+            if name in given:
+                raise ValueRangeError(f"{name} has no meaning for algorithm={self.algorithm!r}: leave it out.")
+        if self.form == "full" and "rank" in given:
+            raise ValueRangeError("form='full' has a score for each pair and no rank: leave rank out.")
         self.cover()
+
+    def check_sources(self, X: Any, dev: Any, start: Any, checkpoint: Any) -> None:
+        """Refuse what pseudo-likelihood cannot learn from, before anything is counted."""
+        if self.algorithm == "lifted":
+            return
+        if isinstance(X, Moments) or isinstance(dev, Moments):
+            raise ValueRangeError("pseudo-likelihood needs the text: moments tell pairs only. Give files.")
+        if checkpoint is not None or start is not None:
+            raise ValueRangeError("pseudo-likelihood has no checkpoint and no start: leave them out.")
 
     def cover(self) -> Array:
         """rho of the distances."""
@@ -106,7 +124,8 @@ def learn_lifted(
     held = None
     if checkpoint is not None:
         mark = fingerprint(
-            {"settings": str(settings), "start": start is not None},
+            # A run may go on to more iterations than it was begun with.
+            {"settings": str(replace(settings, max_iter=1)), "start": start is not None},
             *(m.data for m in moments.pairs),
             parameters,
             None if dev is None else dev.unary,
@@ -200,6 +219,7 @@ def learn_pseudo(
         rate=settings.rate,
         batch_size=settings.batch_size,
         epochs=settings.epochs,
+        patience=settings.patience,
         l2=settings.l2,
         seed=settings.seed,
         callback=None if callback is None else (lambda step: callback(step, None)),

@@ -3,25 +3,24 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.features.parsing import TokenCoder
 from trelliswork.features.parsing_templates import feature_set
 from trelliswork.learning.lbfgs import FitReport
 from trelliswork.learning.parse_metrics import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Estimator
+from trelliswork.models.parser_checks import check_settings
 from trelliswork.models.parser_first import TreeKind
 from trelliswork.models.parser_input import (
-    Columns,
     Evidence,
-    Gold,
     Heads,
     Names,
     Sentences,
     read_heads,
     read_labels,
     read_sentences,
+    read_trees,
+    without_empty,
 )
 from trelliswork.models.parser_labels import train_labels
 from trelliswork.models.parser_learned import (
@@ -36,7 +35,7 @@ from trelliswork.models.parser_learned import (
 )
 from trelliswork.models.parser_scoring import TreeScorer
 from trelliswork.models.parser_second import Propagation, SecondOrderFeatures
-from trelliswork.models.parser_tags import TaggerKind, Taggers, check_tagger, jackknife
+from trelliswork.models.parser_tags import TaggerKind, Taggers, jackknife
 from trelliswork.models.parser_training import Callback, FirstOrder, Learned, SecondOrder, Watch
 
 if TYPE_CHECKING:
@@ -87,6 +86,9 @@ class DependencyParser(Estimator):
     order_ : int
         1 if training was stopped before the second order began.
     report_ : FitReport
+        ``converged`` if patience ended the last stage.
+    dev_uas_ : float or None
+        UAS of the epoch that the last stage kept, on the development data.
     n_dropped_ : int
         Heads of the training trees that counted as unknown, since no tree of the wanted kind has them all.
     input_ : dict
@@ -120,10 +122,10 @@ class DependencyParser(Estimator):
         second_rate: float = 0.02,
         label_rate: float = 0.05,
         threshold: float = 1e-3,
-        max_iter: int = 5,
-        tree_every: int = 1,
-        tolerance: float = 1e-3,
-        damping: float = 0.0,
+        max_iter: int = Propagation.max_iter,
+        tree_every: int = Propagation.tree_every,
+        tolerance: float = Propagation.tolerance,
+        damping: float = Propagation.damping,
         patience: int = 3,
         seed: int = 0,
     ) -> None:
@@ -171,26 +173,34 @@ class DependencyParser(Estimator):
         dev : (X, heads), optional
             Development data: each stage keeps the epoch with the best UAS, and stops early.
         callback : callable, optional
-            Called after each epoch with a ``Step`` and the weights; a true answer stops, and what was learned is kept.
+            Called after each epoch with a ``ParserStep`` and the weights; for each tagger, its iterations, each fold
+            and each epoch of labels with a step that only says so (its value is nan), and ``None``. A true answer
+            stops: what was learned is kept, and that is an epoch of arcs and one of labels at least.
         """
-        self._check_parameters()
+        check_settings(self.get_params())
         columns = read_sentences(X)
         if not columns.tags:
             raise ShapeError("sentences must have tags to learn from: (word, tag) or (word, tag, second tag).")
         given = read_heads(heads, columns.offsets)
+        if len(columns.words) and (given.heads < 0).all():
+            raise ValueRangeError("heads must tell at least one head to learn from, got None for all words.")
+        if dev is not None:
+            found_heads = read_heads(dev[1], read_sentences(dev[0]).offsets).heads
+            if (found_heads < 0).all():
+                raise ValueRangeError("the heads of dev must tell at least one head to measure, got none.")
         names = None if labels is None else read_labels(labels, columns.offsets)
-        columns, given, names = _without_empty(columns, given, names)
+        columns, given, names = without_empty(columns, given, names)
         kind = TreeKind(bool(self.projective), bool(self.single_root))
         gold = given.possible(kind)
-        taggers = None
+        taggers, watch = None, Watch(callback, self.patience)
         if self.tagger is not None:
-            taggers = Taggers.fit(self.tagger, columns)
-            columns = jackknife(self.tagger, columns, self.seed)
+            taggers = Taggers.fit(self.tagger, columns, watch.note)
+            columns = jackknife(self.tagger, columns, self.seed, taggers, watch.note)
         n_tags = len(columns.tags)
         coder = TokenCoder.from_columns(columns.words, columns.tags[0], self.min_count)
         reader = Reader(coder, n_tags, taggers)
         tokens = coder.code(columns.words, columns.tags[0], columns.tags[-1], columns.offsets)
-        features, watch = features_of(n_tags, self.hash_bits), Watch(callback, self.patience)
+        features = features_of(n_tags, self.hash_bits)
         measured = None
         if dev is not None:
             known, found = reader.read(dev[0])
@@ -216,13 +226,14 @@ class DependencyParser(Estimator):
         if names is not None and any(name is not None for name in names):
             label_model = train_labels(
                 tokens, given.heads, names, columns.offsets, feature_set(n_tags > 1), bits=self.hash_bits,
-                rate=self.label_rate, epochs=1 if watch.stopped else self.label_epochs, seed=self.seed,
+                rate=self.label_rate, epochs=self.label_epochs, seed=self.seed, note=watch.note,
             )  # fmt: skip
         # Set together at the end: a fit that fails leaves what was learned before.
         self._reader, self._labels, self.weights_ = reader, label_model, weights
         self.order_, self.n_dropped_ = 2 if len(weights) > 1 else 1, gold.n_dropped
         self.labels_ = None if label_model is None else label_model.labels
         self.report_: FitReport = watch.report()
+        self.dev_uas_: float | None = watch.dev
         return self
 
     def predict(self, X: Sentences, *, known: Evidence | None = None) -> list[list[tuple[int, str | None]]]:
@@ -281,12 +292,18 @@ class DependencyParser(Estimator):
             raise ShapeError("sentence must have at least one word.")
         parsing = self._parsing([list(sentence)], None if known is None else [known])
         (beliefs,) = parsing.beliefs()
-        scores = parsing.scorer.tree_scores(beliefs)
         make = ProjectiveTree if self.projective else SpanningTree
-        return make(torch.from_numpy(scores), single_root=self.single_root)
+        return make(torch.from_numpy(beliefs.tree_scores), single_root=bool(self.single_root))
 
     def evaluate(self, X: Sentences, heads: Heads, labels: Names | None = None) -> ParseReport:
-        """Compare with gold trees, which must be whole."""
+        """Compare with gold trees, which must be whole: a head, and with labels a label, for each word."""
+        self._check_fitted()
+        offsets = read_sentences(X).offsets
+        read_trees(heads, offsets)
+        if labels is not None and None in read_labels(labels, offsets):
+            raise ValueRangeError(
+                "labels must name every arc to compare with, got None: leave them out, or fill it in."
+            )
         parses = self.parse(X)
         found = [[h for h, _, _ in row] for row in parses]
         names = [[name or "" for _, name, _ in row] for row in parses]
@@ -300,9 +317,12 @@ class DependencyParser(Estimator):
         )
 
     def score(self, X: Sentences, heads: Heads) -> float:
-        """UAS: the part of the words with the right head."""
-        found = self.predict_heads(X)
-        return evaluate_parsing(heads, found).uas  # type: ignore[arg-type]
+        """UAS: the part of the words with the right head; words whose head is unknown do not count."""
+        parsing = self._parsing(X, None)
+        gold = read_heads(heads, parsing.columns.offsets)
+        if (gold.heads < 0).all():
+            raise ValueRangeError("heads must tell at least one head to compare with.")
+        return uas(parsing.scorer, parsing.tokens, gold)
 
     def tag(self, X: Sentences) -> list[list[str]]:
         """The columns of tags that the parser sees, flat: those of its taggers, or those given."""
@@ -313,21 +333,6 @@ class DependencyParser(Estimator):
         """The words that are known by themselves, in lower case."""
         self._check_fitted()
         return set(self._reader.coder.words)
-
-    def _check_parameters(self) -> None:
-        if self.order not in (1, 2):
-            raise ValueRangeError(f"order must be 1 or 2, got {self.order!r}.")
-        check_tagger(self.tagger)
-        if not 8 <= self.hash_bits <= 30:
-            raise ValueRangeError(f"hash_bits must lie between 8 and 30, got {self.hash_bits}.")
-        for name in ("min_count", "epochs", "second_epochs", "label_epochs", "batch_size", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueRangeError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        for name in ("rate", "second_rate", "label_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueRangeError(f"{name} must be more than 0, got {getattr(self, name)}.")
-        if not 0 <= self.threshold < 1:
-            raise ValueRangeError(f"threshold must lie between 0 and 1, got {self.threshold}.")
 
     def _scorer(self, features: SecondOrderFeatures, weights: Learned) -> TreeScorer:
         kind = TreeKind(bool(self.projective), bool(self.single_root))
@@ -347,6 +352,7 @@ class DependencyParser(Estimator):
             "order": self.order_,
             "n_dropped": self.n_dropped_,
             "input": getattr(self, "input_", {}),
+            "dev_uas": self.dev_uas_,
             "report": {"converged": self.report_.converged, "reason": self.report_.reason, "value": self.report_.value},
         }
         return plain, arrays
@@ -355,18 +361,9 @@ class DependencyParser(Estimator):
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
         self.order_, self.n_dropped_, self.input_ = plain["order"], plain["n_dropped"], plain["input"]
+        self.dev_uas_ = plain.get("dev_uas")
         self.weights_, self._reader, self._labels = from_state(plain, arrays, self.order_, self.hash_bits)
         self.labels_ = None if self._labels is None else self._labels.labels
         report = plain["report"]
         self.report_ = FitReport(report["converged"], report["reason"], report["value"])
         return self
-
-
-def _without_empty(
-    columns: Columns, gold: Gold, names: list[str | None] | None
-) -> tuple[Columns, Gold, list[str | None] | None]:
-    """Leave empty sentences out; an error if nothing is left."""
-    ends = columns.offsets[np.concatenate([[True], columns.lengths > 0])]
-    if len(ends) < 2:
-        raise ValueRangeError("there is no sentence to learn from: X is empty.")
-    return Columns(columns.words, columns.tags, ends), Gold(gold.heads, ends), names

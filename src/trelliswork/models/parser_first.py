@@ -36,6 +36,16 @@ class TreeKind:
         return Potentials(log_arc, lengths, self.single_root)
 
 
+def only_given(log_arc: Doubles, heads: Integers) -> Doubles:
+    """Scores with -inf for the arcs into words whose heads (B, n) are known to be others."""
+    found = log_arc.copy()
+    rows, words = np.nonzero(heads >= 0)
+    kept = log_arc[rows, heads[rows, words], words + 1]
+    found[rows, :, words + 1] = -np.inf
+    found[rows, heads[rows, words], words + 1] = kept
+    return found
+
+
 @dataclass(frozen=True)
 class ArcList:
     """Arcs of a batch: the sentence (its number among the tokens), head and modifier of each; int64 (A,)."""
@@ -93,7 +103,7 @@ class ArcFeatures:
 
     def ids(self, tokens: ParseTokens, arcs: ArcList) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
         """Feature ids (A, most) and how many of each row are in use (A,)."""
-        most = 2 * len(self.templates.keys) + compiled.MOST_BETWEEN
+        most = 2 * len(self.templates.keys) + compiled.N_BITS
         ids, counts = np.empty((len(arcs.heads), most), np.uint32), np.empty(len(arcs.heads), np.int32)
         threads.run(
             lambda start, stop: compiled.arc_ids(

@@ -1,6 +1,6 @@
 """What users give a parser, as arrays: sentences with tags, heads that may be unknown, labels, evidence."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -108,14 +108,18 @@ def padded(values: Integers, offsets: NDArray[np.int64], sentences: Integers, n:
     return np.where(inside, values[np.where(inside, at, 0)], UNKNOWN) if len(values) else np.full(inside.shape, UNKNOWN)
 
 
+def is_whole(value: object) -> bool:
+    """True for whole numbers of Python and NumPy, but not for True and False."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def read_heads(heads: Heads, offsets: NDArray[np.int64]) -> Gold:
     """Heads as users give them: numbers from 0 (the root), ``None`` or -1 where unknown; cycles are an error."""
     flat = _flat("heads", heads, offsets)
-    try:
-        found = np.array([UNKNOWN if head is None else int(head) for head in flat], np.int64)
-    except (TypeError, ValueError):
-        wrong = next(h for h in flat if h is not None and not isinstance(h, int | np.integer))
-        raise ValueRangeError(f"heads must be whole numbers, or None where unknown, got {wrong!r}.") from None
+    for head in flat:
+        if head is not None and not is_whole(head):
+            raise ValueRangeError(f"heads must be whole numbers, or None where unknown, got {head!r}.")
+    found = np.array([UNKNOWN if head is None else head for head in flat], np.int64)
     lengths = np.diff(offsets)
     owner = np.repeat(np.arange(len(lengths)), lengths)
     word = np.arange(len(found)) - offsets[:-1][owner] + 1
@@ -128,6 +132,18 @@ def read_heads(heads: Heads, offsets: NDArray[np.int64]) -> Gold:
         )
     _check_cycles(found, offsets, owner, word)
     return Gold(found, offsets)
+
+
+def read_trees(heads: Heads, offsets: NDArray[np.int64]) -> Gold:
+    """Heads as `read_heads` takes them, none of which may be unknown."""
+    found = read_heads(heads, offsets)
+    unknown = np.flatnonzero(found.heads < 0)
+    if unknown.size:
+        n = int(np.searchsorted(offsets, unknown[0], side="right")) - 1
+        raise ValueRangeError(
+            f"sentence {n}, word {unknown[0] - offsets[n] + 1}: its head is unknown, but whole trees are wanted here."
+        )
+    return found
 
 
 def _check_cycles(heads: Integers, offsets: NDArray[np.int64], owner: Integers, word: Integers) -> None:
@@ -158,13 +174,24 @@ def read_evidence(known: Evidence, offsets: NDArray[np.int64]) -> list[frozenset
     found: list[frozenset[int] | None] = []
     lengths = np.repeat(np.diff(offsets), np.diff(offsets)).tolist()
     for i, (given, n) in enumerate(zip(_flat("known", known, offsets), lengths, strict=True)):
-        if given is None or (isinstance(given, int) and given == UNKNOWN):
+        if given is None or (is_whole(given) and given == UNKNOWN):
             found.append(None)
             continue
-        heads = frozenset([given]) if isinstance(given, int | np.integer) else frozenset(given)
-        if not heads or not all(isinstance(h, int | np.integer) and 0 <= h <= n for h in heads):
+        several = isinstance(given, Collection) and not isinstance(given, str | bytes)
+        heads: list[Any] = list(given) if several else [given]
+        if not heads or not all(is_whole(h) and 0 <= h <= n for h in heads):
             raise ValueRangeError(
                 f"known, token {i}: a head from 0 to {n}, a set of such heads, or None is wanted, got {given!r}."
             )
         found.append(frozenset(int(h) for h in heads))
     return found
+
+
+def without_empty(
+    columns: Columns, gold: Gold, names: list[str | None] | None
+) -> tuple[Columns, Gold, list[str | None] | None]:
+    """Leave empty sentences out; an error if nothing is left."""
+    ends = columns.offsets[np.concatenate([[True], columns.lengths > 0])]
+    if len(ends) < 2:
+        raise ValueRangeError("there is no sentence to learn from: X is empty.")
+    return Columns(columns.words, columns.tags, ends), Gold(gold.heads, ends), names

@@ -1,5 +1,6 @@
 """Labels of arcs, given the tree: a log-linear classifier that sees the arc and what hangs around it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,10 +65,12 @@ def train_labels(
     rate: float,
     epochs: int,
     seed: int,
+    note: Callable[[str], bool],
 ) -> LabelModel:
     """Learn labels on gold trees, one arc after the other.
 
-    Arcs whose head (-1) or label (``None``) is unknown teach nothing. One thread: steps follow one another.
+    Arcs whose head (-1) or label (``None``) is unknown teach nothing. One thread: steps follow one another. ``note`` is
+    told after each epoch, and may stop.
     """
     labels = Vocabulary.from_sequences([[name for name in names if name is not None]])
     numbers = {name: i for i, name in enumerate(labels)}
@@ -84,4 +87,6 @@ def train_labels(
         here = weights - changes / np.float32(max(last + 1, 1))
         mean = ((1 - share) * mean + share * here).astype(np.float32)
         changes[:] = 0
+        if note(f"labels, epoch {epoch} of {epochs}"):
+            break
     return LabelModel(labels, mean, features)

@@ -19,8 +19,8 @@ from trelliswork.models.parser_input import (
     Gold,
     Sentences,
     read_evidence,
-    read_heads,
     read_sentences,
+    read_trees,
 )
 from trelliswork.models.parser_labels import LabelModel
 from trelliswork.models.parser_scoring import Beliefs, TreeScorer
@@ -124,7 +124,7 @@ class Parsing:
         engine = self.scorer.kind.engine
         trees: list[list[tuple[list[int], float]]] = [[([], 1.0)] for _ in range(len(self.tokens))]
         for b in self.beliefs():
-            potentials = self.scorer.kind.potentials(self.scorer.tree_scores(b), b.lengths)
+            potentials = self.scorer.kind.potentials(b.tree_scores, b.lengths)
             log_z = engine.log_partition(potentials)
             heads, _, scores = engine.topk(potentials, potentials.log_arc[..., None], k)
             for row, n in enumerate(b.sentences.tolist()):
@@ -145,9 +145,7 @@ class Parsing:
         """p(label | tree), likeliest first, of the arcs of whole trees."""
         if self.labels is None:
             raise ValueRangeError("the parser learned no labels: give fit labels.")
-        flat = read_heads(heads, self.columns.offsets).heads
-        if (flat < 0).any():
-            raise ValueRangeError("heads must be whole trees here: a label needs its arc.")
+        flat = read_trees(heads, self.columns.offsets).heads
         names = list(self.labels.labels)
         rows = self.labels.probabilities(self.tokens, flat, self.columns.offsets)
         order = np.argsort(-rows, axis=1, kind="stable").tolist()

@@ -8,14 +8,20 @@ from numpy.typing import NDArray
 
 from trelliswork.errors import ImpossibleError
 from trelliswork.features.parsing import ParseTokens
-from trelliswork.models.parser_first import ArcFeatures, Doubles, Integers, TreeKind, Weights
+from trelliswork.models.parser_first import ArcFeatures, Doubles, Integers, TreeKind, Weights, only_given
 from trelliswork.models.parser_input import Gold
 from trelliswork.models.parser_second import Candidates, Mask, Propagation, SecondOrderFeatures, add_tree, keep
-from trelliswork.models.parser_training import PrunedArcs, _given
+from trelliswork.models.parser_training import PrunedArcs
 
 BATCH_ARCS = 200_000  # scores of so many arcs at a time
-SETTLED, MOST_ROUNDS = 1e-4, 200  # of ``tree_scores``
-LEAST, SMALLEST = -50.0, 1e-30
+
+
+class NoTreeError(ImpossibleError):
+    """No tree of a sentence agrees with what is known of its heads."""
+
+    def __init__(self, sentence: int) -> None:
+        super().__init__(f"sentence {sentence}: no tree agrees with what is known: check the heads in known.")
+        self.sentence = sentence  # its number, from 0
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,9 @@ class Beliefs:
     sentences : ndarray (B,)
         Their numbers among the tokens.
     lengths : ndarray (B,)
-    log_arc : ndarray (B, n+1, n+1)
-        First-order scores; -inf for what evidence rules out.
+    tree_scores : ndarray (B, n+1, n+1)
+        Scores of arcs alone under which the marginals of trees are ``arcs``: those of first-order models, or what
+        belief propagation told the tree factor in the end; -inf for what evidence or pruning ruled out.
     arcs : ndarray (B, n+1, n+1)
         Probabilities of arcs: exact for first-order models, beliefs for second-order ones.
     possible : ndarray of bool (B, n+1, n+1)
@@ -37,7 +44,7 @@ class Beliefs:
 
     sentences: Integers
     lengths: Integers
-    log_arc: Doubles
+    tree_scores: Doubles
     arcs: Doubles
     possible: Mask
 
@@ -99,34 +106,19 @@ class TreeScorer:
         log_z, marginals = self.kind.engine.expectations(self.kind.potentials(log_arc, lengths))
         if not np.isfinite(log_z).all():
             wrong = int(sentences[np.flatnonzero(~np.isfinite(log_z))[0]])
-            raise ImpossibleError(f"sentence {wrong}: no tree agrees with what is known: check the heads in known.")
+            raise NoTreeError(wrong)
         if self.second is None:
             return Beliefs(sentences, lengths, log_arc, marginals, log_arc > -np.inf)
         mask = keep(self.kind, log_arc, marginals, lengths, self.threshold)
         found = Candidates.from_mask(sentences, lengths, mask)
         beliefs = self.propagation(found.parts, found.scores(self.features, tokens, self.second))
-        return Beliefs(sentences, lengths, log_arc, found.dense(beliefs.arcs, 0.0), mask)
+        scores = found.dense(beliefs.tree_scores, -np.inf)
+        return Beliefs(sentences, lengths, scores, found.dense(beliefs.arcs, 0.0), mask)
 
     def heads(self, beliefs: Beliefs) -> Integers:
         """Minimum-risk trees (B, n): those with most expected right arcs."""
         hits = np.where(beliefs.possible, beliefs.arcs, -np.inf)
         return self.kind.engine.best(self.kind.potentials(hits, beliefs.lengths))[0]
-
-    def tree_scores(self, beliefs: Beliefs) -> Doubles:
-        """Arc scores (B, n+1, n+1) of a distribution over trees with these beliefs as its marginals.
-
-        For first-order models the scores themselves. For second-order models those of the tree factor when belief
-        propagation has settled, found again from the beliefs.
-        """
-        if self.second is None:
-            return beliefs.log_arc
-        rows = [
-            _match(
-                self.kind, beliefs.arcs[row : row + 1], beliefs.possible[row : row + 1], beliefs.lengths[row : row + 1]
-            )
-            for row in range(len(beliefs.lengths))
-        ]
-        return np.concatenate(rows)
 
     def pruned(self, tokens: ParseTokens, gold: Gold) -> PrunedArcs:
         """Candidate arcs of training sentences; the gold arcs are among them, and a tree that has all of these."""
@@ -140,7 +132,7 @@ class TreeScorer:
             heads = gold.rows(sentences, log_arc.shape[1] - 1)
             partial = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
             if partial.size:
-                given = self.kind.potentials(_given(log_arc[partial], heads[partial]), lengths[partial])
+                given = self.kind.potentials(only_given(log_arc[partial], heads[partial]), lengths[partial])
                 heads[partial] = self.kind.engine.best(given)[0]
             add_tree(mask, heads)
             rows, h, m = np.nonzero(mask)
@@ -149,29 +141,6 @@ class TreeScorer:
         owners, h, m = (np.concatenate(column) for column in zip(*found, strict=True))
         order = np.argsort(owners, kind="stable")
         return PrunedArcs(np.cumsum(sizes), h[order], m[order])
-
-
-def _match(kind: TreeKind, beliefs: Doubles, possible: Mask, lengths: Integers) -> Doubles:
-    """Scores of arcs (1, n+1, n+1) under which a sentence's marginals are its beliefs b.
-
-    The maximum of the concave b . s - log Z(s), along log b - log marginals; a step that went too far is cut.
-    """
-    held = possible & (beliefs > 0)
-    log_b = np.log(np.where(held, beliefs, 1.0))
-    scores = np.where(held, log_b, np.where(possible, LEAST, -np.inf))
-    kept, direction, step, best = scores, np.zeros_like(scores), 1.0, -np.inf
-    for _ in range(MOST_ROUNDS):
-        log_z, marginals = kind.engine.expectations(kind.potentials(scores, lengths))
-        value = float((np.where(held, scores, 0.0) * beliefs).sum() - log_z[0])
-        if value >= best:
-            kept, best, step = scores, value, min(2 * step, 1.0)
-            if np.abs(marginals - beliefs).max() < SETTLED:
-                break
-            direction = np.where(held, log_b - np.log(np.maximum(marginals, SMALLEST)), 0.0)
-        else:
-            step /= 4
-        scores = kept + step * direction
-    return kept
 
 
 def _rule_out(log_arc: Doubles, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None]) -> None:

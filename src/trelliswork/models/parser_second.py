@@ -154,11 +154,11 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Propagation:
-    """How belief propagation runs."""
+    """How belief propagation runs; the defaults of a parser stand here."""
 
     kind: TreeKind
     max_iter: int = 5
-    tree_every: int = 1
+    tree_every: int = 2
     tolerance: float = 1e-3
     damping: float = 0.0
 

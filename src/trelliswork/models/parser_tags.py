@@ -1,5 +1,6 @@
 """Taggers inside a parser: trained with it, saved with it, and jack-knifed for its training sentences."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from trelliswork.models.hmm import HMM
 from trelliswork.models.parser_input import Columns
 
 TaggerKind = Literal["crf", "hmm"]
+Note = Callable[[str], bool]  # told what is going on; True if the caller wants to stop
 FOLDS = 5
 _CLASSES: dict[str, type[CRF] | type[HMM]] = {"crf": CRF, "hmm": HMM}
 
@@ -25,6 +27,12 @@ def _new(kind: str) -> CRF | HMM:
     return CRF("pos", tol=1e-4) if kind == "crf" else HMM(order=2)
 
 
+def _fit(kind: str, words: list[list[str]], tags: list[list[str]], about: str, note: Note) -> CRF | HMM:
+    """One tagger; the caller hears of it before it begins and in each iteration."""
+    note(about)
+    return _new(kind).fit(words, tags, callback=lambda step, *_: note(f"{about}, iteration {step.iteration}"))
+
+
 class Taggers:
     """One tagger for each column of tags."""
 
@@ -32,14 +40,15 @@ class Taggers:
         self.models = models
 
     @classmethod
-    def fit(cls, kind: str, columns: Columns) -> "Taggers":
-        """Learn from all sentences."""
+    def fit(cls, kind: str, columns: Columns, note: Note) -> "Taggers":
+        """Learn from all sentences; ``note`` is told what is going on, and may stop a tagger where it is."""
         words = columns.sentences(columns.words)
         kept = [n for n, sentence in enumerate(words) if sentence]
         models: list[CRF | HMM] = []
-        for column in columns.tags:
+        for number, column in enumerate(columns.tags, start=1):
             tags = columns.sentences(column)
-            models.append(_new(kind).fit([words[n] for n in kept], [tags[n] for n in kept]))
+            about = f"tagger {number} of {len(columns.tags)}"
+            models.append(_fit(kind, [words[n] for n in kept], [tags[n] for n in kept], about, note))
         return cls(models)
 
     def tag(self, columns: Columns) -> Columns:
@@ -70,22 +79,30 @@ class Taggers:
         return cls(models)
 
 
-def jackknife(kind: str, columns: Columns, seed: int, folds: int = FOLDS) -> Columns:
-    """Tags of training sentences by taggers that have not seen them, as they will be in new sentences."""
+def jackknife(kind: str, columns: Columns, seed: int, taggers: Taggers, note: Note, folds: int = FOLDS) -> Columns:
+    """Tags of training sentences by taggers that have not seen them, as they will be in new sentences.
+
+    If the caller stops, the sentences of the folds that are left get their tags from ``taggers``, who have seen all.
+    """
     B = len(columns.offsets) - 1
     if B < 2:
-        return Taggers.fit(kind, columns).tag(columns)
+        return taggers.tag(columns)
     fold = np.random.default_rng((seed, 5)).permutation(B) % min(folds, B)
     words = columns.sentences(columns.words)
     gold = [columns.sentences(column) for column in columns.tags]
     found: list[list[list[str]]] = [[[] for _ in range(B)] for _ in gold]
-    for k in range(int(fold.max()) + 1):
+    n_folds = int(fold.max()) + 1
+    for k in range(n_folds):
         inside = [n for n in range(B) if fold[n] != k and words[n]]
         outside = [n for n in range(B) if fold[n] == k and words[n]]
         if not inside or not outside:
             inside = outside = inside or outside
-        for column, tags in zip(found, gold, strict=True):
-            tagger = _new(kind).fit([words[n] for n in inside], [tags[n] for n in inside])
+        stopped = note(f"tags by others, fold {k + 1} of {n_folds}")
+        for column, tags, known in zip(found, gold, taggers.models, strict=True):
+            tagger = known
+            if not stopped:
+                about = f"tags by others, fold {k + 1} of {n_folds}"
+                tagger = _fit(kind, [words[n] for n in inside], [tags[n] for n in inside], about, note)
             for n, row in zip(outside, tagger.predict([words[n] for n in outside]), strict=True):
                 column[n] = list(row)
     return Columns(columns.words, [[tag for row in column for tag in row] for column in found], columns.offsets)

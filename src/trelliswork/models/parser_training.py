@@ -20,13 +20,20 @@ from trelliswork.features import parsing_part_kernels
 from trelliswork.features.parsing import ParseTokens
 from trelliswork.learning.lbfgs import FitReport, Step
 from trelliswork.learning.parsing_updates import SparseAdaGrad
-from trelliswork.models.parser_first import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights
+from trelliswork.models.parser_first import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights, only_given
 from trelliswork.models.parser_input import Gold
 from trelliswork.models.parser_second import Candidates, PartList, Propagation, SecondOrderFeatures
 
 ACTIVE = 1e-3  # parts whose gradient is smaller move nothing
 Callback = Callable[[Step, Any], bool | None]
 Learned = tuple[Weights, ...]
+
+
+@dataclass
+class ParserStep(Step):
+    """An epoch of a stage, as ``Step``; or, with a value of nan, what is going on before and after the stages."""
+
+    stage: str = ""
 
 
 class Trainer(Protocol):
@@ -68,7 +75,7 @@ class FirstOrder:
         gradient[rows, heads[rows, words], words + 1] += 1
         partial = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
         if partial.size:
-            given = _given(log_arc[partial], heads[partial])
+            given = only_given(log_arc[partial], heads[partial])
             log_known, expected = kind.engine.expectations(kind.potentials(given, lengths[partial]))
             some = np.isin(rows, partial)
             loss += float(log_arc[rows[some], heads[rows[some], words[some]], words[some] + 1].sum() - log_known.sum())
@@ -89,16 +96,6 @@ class FirstOrder:
     def average(self) -> Learned:
         """The averaged weights."""
         return (self._learner.average(),)
-
-
-def _given(log_arc: Doubles, heads: Integers) -> Doubles:
-    """Scores with -inf for the arcs into words whose heads (B, n) are known to be others."""
-    found = log_arc.copy()
-    rows, words = np.nonzero(heads >= 0)
-    kept = log_arc[rows, heads[rows, words], words + 1]
-    found[rows, :, words + 1] = -np.inf
-    found[rows, heads[rows, words], words + 1] = kept
-    return found
 
 
 @dataclass(frozen=True)
@@ -209,16 +206,39 @@ def _ranges(ptr: Integers, rows: Integers) -> Integers:
 
 @dataclass
 class Watch:
-    """What happens after each epoch, through all stages: measure, remember the best of the stage, tell the caller."""
+    """What happens after each epoch, through all stages: measure, remember the best of the stage, tell the caller.
+
+    ``converged`` and ``dev`` are those of the last stage: whether patience ended it, and the best figure.
+    """
 
     callback: Callback | None
     patience: int
     history: list[Step] = field(default_factory=list)
     stopped: bool = False
+    converged: bool = False
+    dev: float | None = None
     reasons: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._began = time.perf_counter()
+
+    def note(self, what: str) -> bool:
+        """Tell the caller what is going on outside the stages; True if they want to stop, now or before."""
+        before = self.stopped
+        if self._tell(math.nan, 0, None, what, None) and not before:
+            self.reasons.append(f"{what}: stopped by the caller")
+        return self.stopped
+
+    def _tell(self, value: float, active: int, dev: float | None, stage: str, weights: Any) -> bool:
+        number, seconds = len(self.history), time.perf_counter() - self._began
+        if not math.isnan(value):
+            number += 1
+        step = ParserStep(number, value, math.nan, active, number, seconds, dev, stage)
+        if not math.isnan(value):
+            self.history.append(step)
+        if self.callback is not None and self.callback(step, weights):
+            self.stopped = True
+        return self.stopped
 
     def run(
         self,
@@ -233,6 +253,7 @@ class Watch:
     ) -> Learned:
         """Train one stage; returns the averaged weights, those of the best epoch if there is something to measure."""
         best, best_epoch, kept = -math.inf, 0, trainer.average()
+        self.converged = False
         reason = f"{epochs} epochs done"
         for epoch in range(1, epochs + 1):
             order = np.random.default_rng((*seed, epoch)).permutation(n_sentences)
@@ -241,18 +262,16 @@ class Watch:
             weights = trainer.average()
             dev = measure(weights) if measure is not None else None
             active = sum(int(np.count_nonzero(w)) for w in weights)
-            number = len(self.history) + 1
-            step = Step(number, loss, math.nan, active, number, time.perf_counter() - self._began, dev)
-            self.history.append(step)
             if dev is None or dev > best:
                 best, best_epoch, kept = -math.inf if dev is None else dev, epoch, weights
-            if self.callback is not None and self.callback(step, weights):
-                self.stopped, reason = True, "stopped by the caller"
+            if self._tell(loss, active, dev, name, weights):
+                reason = "stopped by the caller"
                 break
             if dev is not None and epoch - best_epoch >= self.patience:
-                reason = f"no better on the development data for {self.patience} epochs"
+                self.converged, reason = True, f"no better on the development data for {self.patience} epochs"
                 break
         if measure is not None:
+            self.dev = best
             reason += f", kept epoch {best_epoch} with UAS {best:.4f}"
         self.reasons.append(f"{name}: {reason}")
         return kept
@@ -260,4 +279,4 @@ class Watch:
     def report(self) -> FitReport:
         """How training ended."""
         value = self.history[-1].value if self.history else math.nan
-        return FitReport(not self.stopped, "; ".join(self.reasons), value, self.history)
+        return FitReport(self.converged, "; ".join(self.reasons), value, self.history)

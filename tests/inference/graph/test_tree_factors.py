@@ -21,6 +21,7 @@ from trelliswork.inference.graph import (
     max_product,
     wire,
 )
+from trelliswork.inference.tree.second_order_tree_kernels import spanning, spanning_sums
 
 KINDS = [ProjectiveTreeFactor, SpanningTreeFactor]
 seeds = st.integers(0, 10_000)
@@ -83,6 +84,25 @@ def test_belief_propagation_with_the_tree_alone_is_exact(kind, single_root, n):
         want = enumerate_trees(log_arc[b], kind is ProjectiveTreeFactor, single_root)
         assert_allclose(result.log_z[b], want.log_z + unary[b, :, 0].sum(), atol=1e-10)
         assert_allclose(result.marginals[b, 1::2], want.arc_marginals()[heads, modifiers], atol=1e-10)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@given(seed=seeds, scale=st.sampled_from([0.5, 3.0, 30.0, 900.0]), share=st.sampled_from([1.0, 0.4]))
+def test_one_elimination_is_as_good_as_one_a_word(single_root, seed, scale, share):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 10))
+    heads, modifiers = all_arcs(n)
+    kept = np.flatnonzero(rng.random(len(heads)) < share)
+    w = np.full((n + 1, n + 1), -np.inf)
+    heads, modifiers = heads[kept], modifiers[kept]
+    w[heads, modifiers] = rng.normal(0, scale, len(kept))
+    found, want = np.full_like(w, -np.inf), np.full_like(w, -np.inf)
+    log_z, n_again = spanning_sums(w, n, single_root, heads, modifiers, found)
+    assert_allclose(log_z, spanning(w, n, single_root, False, want), rtol=1e-11, atol=1e-9)
+    assert np.array_equal(found[heads, modifiers] == -np.inf, want[heads, modifiers] == -np.inf)
+    assert_allclose(found[heads, modifiers], want[heads, modifiers], rtol=1e-9, atol=1e-8)
+    if scale == 0.5 and share == 1.0:
+        assert n_again == 0  # one run of O(n^3) was enough
 
 
 @pytest.mark.parametrize("kind", KINDS)

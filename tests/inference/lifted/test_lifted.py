@@ -28,6 +28,7 @@ from trelliswork.inference.lifted.ais import annealed_log_z
 from trelliswork.inference.lifted.chain_cover import perron
 from trelliswork.inference.lifted.conditionals import conditionals, log_norms
 from trelliswork.inference.lifted.exponentials import ExpTable
+from trelliswork.inference.lifted.rings import ring, ring_length
 from trelliswork.inference.lifted.tables import dense
 
 
@@ -65,6 +66,77 @@ def test_bounds_hold_and_chains_are_tighter_than_stars(K, C, seed, size):
         assert_allclose(
             (np.concatenate([[0], best.weights])[:, None] * best.unaries).sum(0), log_unary, atol=1e-9, rtol=1e-9
         )
+
+
+@pytest.mark.parametrize(("K", "C"), [(1, 3), (2, 2), (2, 3), (3, 2)])
+@pytest.mark.parametrize("extra", [1, 2, 3])  # circles whose rings have other lengths than the circle among them
+def test_chains_closed_to_rings_bound_circles_of_any_length(K, C, extra):
+    """Above the truth at a finite N, where the bound of an endless circle need not be; exact for K = 1."""
+    N = 2 * K + extra
+    below = 0
+    for seed in range(6 if K == 1 else 3):
+        log_unary, tables = field(K, C, seed)
+        truth = fields.circle_log_z(log_unary, tables, N) / N
+        cover = ChainCover(log_unary, as_tables(tables))
+        found = cover.tighten(n_positions=N, max_iter=40)
+        assert found.value >= truth - 1e-9
+        assert found.n_positions == N
+        if K == 1:
+            below += cover.tighten().value < truth - 1e-6
+            assert (found.kind, found.converged) == ("exact", True)
+            assert_allclose(found.value, truth, rtol=1e-10)
+        else:
+            assert found.kind == "upper"
+            assert (np.diff(found.history) <= 1e-9).all()
+            if all(ring_length(N, distance) > K for distance in range(1, K + 1)):
+                assert found.value <= star_bound(log_unary, as_tables(tables), max_passes=200).value + 1e-5
+            best = cover.tighten(n_positions=N, optimise_weights=True, max_iter=60)
+            assert truth - 1e-9 <= best.value <= found.value + 1e-6
+            unaries = log_unary + np.random.default_rng(seed).normal(size=(K + 1, C))
+            unaries[1] += (log_unary - unaries[1:].mean(0)) * K
+            assert cover.tighten(unaries=unaries, n_positions=N, max_iter=0).value >= truth - 1e-9
+    assert K > 1 or below  # the endless bound does fail
+    endless = cover.tighten(max_iter=15).value
+    assert_allclose(cover.tighten(n_positions=2**16, max_iter=15).value, endless, atol=1e-8 if K == 1 else 3e-3)
+
+
+@pytest.mark.parametrize(("K", "N"), [(2, 6), (2, 7), (3, 9), (3, 8)])
+def test_words_that_are_tied_at_one_distance_form_rings(K, N):
+    """All weight on it: the bound is the truth, of gcd(N, K) rings."""
+    log_unary, tables = field(K, 2, seed=N)
+    tables[: K - 1] = 0
+    weights = np.full(K, 1e-7)
+    weights[-1] = 1 - weights[:-1].sum()
+    found = ChainCover(log_unary, as_tables(tables)).tighten(weights, n_positions=N, max_iter=0)
+    assert_allclose(found.value, fields.circle_log_z(log_unary, tables, N) / N, atol=1e-5)
+
+
+def test_rings_are_the_reference_and_have_its_gradient():
+    log_unary, tables = field(1, 4, seed=2)
+    for n in (2, 3, 7):
+        found = ring(DenseTable(tables[0]), 2.0, log_unary, n)
+        log_root, edges = reference.ring(2 * tables[0] + log_unary, n)
+        assert_allclose(found.log_root, log_root, rtol=1e-12)
+        assert_allclose(np.exp(found.log_margin), edges.sum(0), rtol=1e-10)
+        assert_allclose(found.mean_score, (edges * 2 * tables[0]).sum(), rtol=1e-10)
+        bumped = tables[0].copy()
+        bumped[1, 2] += 1e-6
+        slope = (reference.ring(2 * bumped + log_unary, n)[0] - log_root) / 2e-6
+        assert_allclose(edges[1, 2], slope, rtol=1e-4)
+
+
+def test_a_root_that_power_iteration_has_not_reached_is_not_called_exact():
+    """Two words that hardly ever follow one another: vectors need many steps."""
+    table = np.array([[0.0, -6.0], [-5.0, 1e-3]])
+    cover = ChainCover(np.zeros(2), [DenseTable(table)])
+    found = cover.tighten(max_iter=1)
+    assert (found.kind, found.converged) == ("upper", False)
+    assert found.residual > 1e-9
+    truth = reference.perron(table)[0]
+    assert found.value > truth
+    found = cover.tighten(max_iter=2000)
+    assert (found.kind, found.converged) == ("exact", True)
+    assert_allclose(found.value, truth, atol=1e-9)
 
 
 @pytest.mark.parametrize("K", [1, 2, 3])
@@ -272,11 +344,14 @@ def test_conditionals_are_a_softmax_with_its_gradients():
     scores = left @ right.T + bias
     log_norm = reference.logsumexp(scores)
     p = np.exp(scores - log_norm[:, None]) * weights[:, None]
-    assert_allclose(found.log_norm, log_norm, atol=1e-5)
-    assert_allclose(log_norms(left, right, bias), log_norm, atol=1e-5)
-    assert_allclose(found.left, p @ right, atol=1e-4)
-    assert_allclose(found.right, p.T @ left, atol=2e-4)
-    assert_allclose(found.bias, p.sum(0), atol=1e-4)
+    want = reference.conditionals(left, right, bias, weights)
+    for ours, expected in zip(want, (log_norm, p @ right, p.T @ left, p.sum(0)), strict=True):
+        assert_allclose(ours, expected, rtol=1e-12)
+    assert_allclose(found.log_norm, want[0], atol=1e-5)
+    assert_allclose(log_norms(left, right, bias), want[0], atol=1e-5)
+    assert_allclose(found.left, want[1], atol=1e-4)
+    assert_allclose(found.right, want[2], atol=2e-4)
+    assert_allclose(found.bias, want[3], atol=1e-4)
     before = torch.get_num_threads()
     with threads.num_threads(1):
         again = conditionals(left, right, bias, weights)
@@ -295,7 +370,12 @@ def test_what_does_not_fit_is_refused():
         chain_bound(log_unary, as_tables(tables), weights=np.array([0.9, 0.2]))
     with pytest.raises(ValueRangeError, match="at least 2K"):
         exact.cyclic_log_z(log_unary, as_tables(tables), 4)
-    with pytest.raises(ValueRangeError, match="too many for transfer matrices"):
+    with pytest.raises(ValueRangeError, match="at least 2K"):
+        chain_bound(log_unary, as_tables(tables), n_positions=4)
+    with pytest.raises(ValueRangeError, match="rings need powers of a table of 5,000 words"):
+        chain_bound(np.zeros(5000), [LowRankTable(np.zeros((5000, 1)), np.zeros((5000, 1)))], n_positions=9)
+    assert [exact.fits(C, K) for C, K in ((4096, 1), (4097, 1), (64, 2), (65, 2))] == [True, False, True, False]
+    with pytest.raises(ValueRangeError, match=r"100\^2 states are too many for transfer matrices, at most 4,096"):
         exact.sentence_log_z(np.zeros(100), [DenseTable(np.zeros((100, 100)))] * 2, 3)
     with pytest.raises(ValueRangeError, match="'fast' or 'sub-gradient'"):
         star_bound(log_unary, as_tables(tables), method="slow")

@@ -12,7 +12,7 @@ from tests.oracle.second_order import enumerate_second_order
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference import threads
 from trelliswork.inference.graph import ProjectiveTreeFactor, SpanningTreeFactor, Tables, bp, wire
-from trelliswork.inference.tree import second_order, second_order_log_kernels
+from trelliswork.inference.tree import eisner, matrix_tree, second_order, second_order_log_kernels, tree_potentials
 from trelliswork.inference.tree.second_order import Parts, infer, parts
 
 seeds = st.integers(0, 10_000)
@@ -154,6 +154,25 @@ def test_probability_space_and_log_space_agree(seed, kind, tree_every, damping):
     for name in ("log_partition", "arcs", "siblings", "grandparents"):
         assert_allclose(getattr(found, name), getattr(want, name), atol=1e-8, err_msg=name)
     assert_allclose(found.residual, want.residual, atol=1e-8)
+    for result in (found, want):
+        for b in np.flatnonzero(result.log_partition > -np.inf):
+            arcs = slice(p.arc_ptr[b], p.arc_ptr[b + 1])
+            tree = np.full((1, p.n_words[b] + 1, p.n_words[b] + 1), -np.inf)
+            tree[0, p.heads[arcs], p.modifiers[arcs]] = result.tree_scores[arcs]
+            engine = eisner if kind[0] else matrix_tree
+            _, marginals = engine.expectations(tree_potentials(tree, single_root=kind[1]))
+            assert_allclose(marginals[0, p.heads[arcs], p.modifiers[arcs]], result.arcs[arcs], atol=1e-8)
+
+
+def test_an_arc_that_parts_force_on_leaves_no_other_one():
+    p = parts([2], [0, 4], [0, 0, 1, 2], [1, 2, 2, 1])
+    siblings = np.zeros(len(p.sibling_heads))
+    (at,) = np.flatnonzero((p.sibling_heads == 1) & (p.sibling_previous < 0) & (p.sibling_next < 0))
+    siblings[at] = -np.inf  # word 1 must have a child
+    found = infer(p, np.zeros(4), siblings, np.zeros(len(p.grandparent_upper)))
+    assert_allclose(found.arcs, [1, 0, 1, 0], atol=1e-12)
+    assert found.tree_scores[1] == -np.inf
+    assert np.isfinite(found.tree_scores[[0, 2]]).all()
 
 
 def in_log_space(
@@ -162,6 +181,7 @@ def in_log_space(
     B = p.n_sentences
     sizes = (B, len(p.heads), len(p.sibling_heads), len(p.grandparent_upper))
     arrays = [np.empty(size) for size in sizes] + [np.empty(B, bool), np.empty(B, np.int64), np.empty(B)]
+    arrays.append(np.empty(len(p.heads)))
     net = second_order.Net(*(getattr(p, name) for name in second_order.Net._fields))
     options = second_order.Options(projective, single_root, max_iter, tree_every, tolerance, damping)
     second_order_log_kernels.infer(

@@ -4,11 +4,13 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference import threads
 from trelliswork.inference.checks import check_count
 from trelliswork.inference.graph.wiring import BestPropagation, Doubles, Integers, Propagation
+from trelliswork.inference.tree.potentials import is_tree
 from trelliswork.inference.tree.second_order_tree_kernels import tree_batch
 
 
@@ -16,7 +18,7 @@ class TreeFactor:
     """What `ProjectiveTreeFactor` and `SpanningTreeFactor` have in common."""
 
     projective: bool
-    _exponent: int  # a propagation takes time O(n ** exponent)
+    _max_exponent: int  # the maxima of a graph take time O(n ** exponent); sums take O(n ** 3)
 
     def __init__(self, variables: Any, heads: Any, modifiers: Any, n_words: int, *, single_root: bool = True) -> None:
         self.variables, self.heads, self.modifiers = (
@@ -60,7 +62,10 @@ class TreeFactor:
                 start, stop, self.n_words, self.heads, self.modifiers, q, self.single_root, self.projective, maximise,
                 out, beliefs, values,
             ),
-            threads.cut(np.full(B, 20 * (self.n_words + 1) ** self._exponent), least=threads.LEAST_WORK),
+            threads.cut(
+                np.full(B, 20 * (self.n_words + 1) ** (self._max_exponent if maximise else 3)),
+                least=threads.LEAST_WORK,
+            ),
         )  # fmt: skip
         return values, beliefs, out, q
 
@@ -93,23 +98,14 @@ class TreeFactor:
 
     def score(self, assignment: Integers) -> Doubles:
         """Return log f (B,) of states (B, K): 0 for a tree, -inf for anything else."""
-        return np.array([0.0 if self._is_tree(row) else -np.inf for row in assignment])
+        return np.array([0.0 if self._allows(row == 1) else -np.inf for row in assignment])
 
-    def _is_tree(self, states: Integers) -> bool:
-        n, on = self.n_words, states == 1
-        heads = np.full(n + 1, -1)
-        heads[self.modifiers[on]] = self.heads[on]
-        if on.sum() != n or (heads[1:] < 0).any() or (self.single_root and (heads == 0).sum() != 1):
+    def _allows(self, on: NDArray[np.bool_]) -> bool:
+        heads = np.full(self.n_words, -1)
+        heads[self.modifiers[on] - 1] = self.heads[on]
+        if on.sum() != self.n_words or (heads < 0).any():
             return False
-        above = np.arange(n + 1)  # after k steps up
-        heads[0] = 0
-        for _ in range(n):
-            above = heads[above]
-        if above.any():
-            return False
-        low, high = np.minimum(heads[1:], np.arange(1, n + 1)), np.maximum(heads[1:], np.arange(1, n + 1))
-        crossing = (low[:, None] < low) & (low < high[:, None]) & (high[:, None] < high)
-        return not (self.projective and crossing.any())
+        return is_tree(heads, projective=self.projective, single_root=self.single_root)
 
     def table(self, max_size: int = 1_000_000) -> Doubles:
         """The dense log-table (1, 2, .., 2)."""
@@ -145,7 +141,7 @@ class ProjectiveTreeFactor(TreeFactor):
     """
 
     projective = True
-    _exponent = 3
+    _max_exponent = 3
 
 
 class SpanningTreeFactor(TreeFactor):
@@ -153,12 +149,14 @@ class SpanningTreeFactor(TreeFactor):
 
     Notes
     -----
-    The derivatives are computed for each word by an elimination without subtraction, O(n^4) a graph in log space. The
-    maxima of ``best`` take a best tree for each arc, O(n^4) too.
+    The derivatives come from one elimination of words, O(n^3) a graph. Those that are differences of nearly equal
+    numbers would have lost their digits: their words, and all words of a graph in which messages or evidence force an
+    arc on, are eliminated for once more each, without subtraction, O(n^3) a word and so O(n^4) a graph at worst. The
+    maxima of ``best`` take a best tree for each arc: O(n^2) trees of O(n^2).
     """
 
     projective = False
-    _exponent = 4
+    _max_exponent = 4
 
 
 def _numbers(name: str, values: Any) -> Integers:

@@ -1,4 +1,7 @@
-"""The chain cover: one chain a distance, its Perron root by power iteration; weights and unaries fixed or optimised."""
+"""The chain cover: one chain a distance, its Perron root by power iteration; weights and unaries fixed or optimised.
+
+The bound is that of an endless circle; for a circle of N words and a small vocabulary chains are closed to ``rings``.
+"""
 
 from dataclasses import dataclass
 
@@ -8,6 +11,7 @@ from numpy.typing import NDArray
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.lifted.exponentials import MEMORY, SMALL, ExpTable
 from trelliswork.inference.lifted.reference import logsumexp
+from trelliswork.inference.lifted.rings import Ring, check_circle, ring, ring_length
 from trelliswork.inference.lifted.tables import Table, check_tables
 
 Array = NDArray[np.float64]
@@ -29,7 +33,9 @@ class Perron:
         T right = root right, left T = root left; their inner product is 1.
     n_iter : int
     residual : float
-        The largest growth of a component less the smallest, in nats.
+        The largest growth of a component less the smallest, in nats: the root lies between them.
+    converged : bool
+        Whether the residual is below the tolerance.
     """
 
     log_root: float
@@ -38,6 +44,7 @@ class Perron:
     log_left: Array
     n_iter: int
     residual: float
+    converged: bool
 
     @property
     def log_margin(self) -> Array:
@@ -67,7 +74,7 @@ def perron(
         log_right = _lazily(moved - log_root, log_right)
         log_right = log_right - logsumexp(log_right)
         log_left = log_left - logsumexp(log_left + log_right)
-    return Perron(log_root, log_above, log_right, log_left, n_iter, residual)
+    return Perron(log_root, log_above, log_right, log_left, n_iter, residual, residual <= tol)
 
 
 def _lazily(moved: Array, before: Array) -> Array:
@@ -77,7 +84,9 @@ def _lazily(moved: Array, before: Array) -> Array:
 
 @dataclass(frozen=True)
 class ChainBound:
-    """An upper bound of A / N, or A / N itself if K = 1.
+    """An upper bound of the limit of A / N for N -> infinity, or the limit itself if K = 1 and its weight is 1.
+
+    A / N of a small circle may be above it; with ``n_positions`` it is A / N of so many words that is bounded.
 
     Attributes
     ----------
@@ -91,11 +100,14 @@ class ChainBound:
         Of each part of the cover; equal at the tightest unaries.
     n_iter : int
     residual : float
-        Largest sum of differences between the margins of a part and their geometric mean.
+        Largest sum of differences between the margins of a part and their geometric mean; of a single chain that of
+        its power iteration.
     converged : bool
     history : list of float
     kind : "upper" or "exact"
     bound : "chain"
+    n_positions : int or None
+        N; ``None`` is an endless circle.
     """
 
     value: float
@@ -108,6 +120,7 @@ class ChainBound:
     history: list[float]
     kind: str = "upper"
     bound: str = "chain"
+    n_positions: int | None = None
 
 
 @dataclass
@@ -118,7 +131,7 @@ class _Point:
     unaries: Array
     value: float
     log_margins: Array
-    roots: list[Perron | None]
+    roots: "list[Perron | Ring]"
 
 
 class ChainCover:
@@ -136,6 +149,7 @@ class ChainCover:
         self.K, self.n_words = check_tables(log_unary, tables)
         self.log_unary, self.tables, self.memory = log_unary, tables, memory // self.K
         self._exps: dict[int, tuple[float, ExpTable]] = {}
+        self._n_positions: int | None = None
 
     def tighten(
         self,
@@ -145,6 +159,7 @@ class ChainCover:
         optimise_weights: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100,
+        n_positions: int | None = None,
     ) -> ChainBound:
         """Look for the tightest unaries, and weights if wanted.
 
@@ -160,16 +175,23 @@ class ChainCover:
         tol : float
             Stop when the residual is below and the value falls by less.
         max_iter : int
+        n_positions : int, optional
+            N, for the bound of a circle of so many words; an endless one by default. For small vocabularies.
 
         Notes
         -----
-        Each iteration costs O(K C^2) a step of power iteration; other weights cost the exponentials again.
+        Each iteration costs O(K C^2) a step of power iteration; other weights cost the exponentials again. With
+        ``n_positions`` it costs O(K C^3 log N).
         """
+        if n_positions is not None:
+            check_circle(n_positions, self.n_words, self.K)
+        self._n_positions = n_positions
         rho = self._weights(weights)
         a = np.tile(self.log_unary, (self.K + 1, 1)) if unaries is None else np.array(unaries, np.float64)
         if a.shape != (self.K + 1, self.n_words):
             raise ShapeError(f"unaries must have shape (K + 1, C) = {(self.K + 1, self.n_words)}, got {a.shape}.")
-        point = self._at(rho, a, [None] * self.K)
+        point = self._at(rho, a, None)
+        alone = self.K == 1 and point.weights[0] == 0  # one chain: nothing to tighten, its root is all
         history, step, pace = [point.value], 0.5, 1.0
         residual, converged, n_iter = np.inf, False, 0
         while n_iter < max_iter:
@@ -178,8 +200,15 @@ class ChainCover:
             mean = self._mean(point)
             off = point.log_margins - mean
             residual = float(np.abs(np.exp(point.log_margins) - np.exp(mean))[point.weights > 0].sum(1).max())
-            done = self.K == 1 and point.weights[0] == 0
-            if not done:
+            done = alone and point.roots[0].converged
+            if alone:
+                residual = point.roots[0].residual
+                if not done:  # power iteration goes on from its vectors, as long as they get better
+                    point = self._at(point.weights, point.unaries, point.roots)
+                    if point.roots[0].residual > 0.999 * residual:
+                        history.append(point.value)
+                        break
+            else:
                 tried = self._at(point.weights, point.unaries - step * off, point.roots)
                 if tried.value <= point.value + 1e-12 * max(1.0, abs(point.value)):
                     point, step = tried, min(step * 1.2, 1.0)
@@ -192,13 +221,22 @@ class ChainCover:
                 else:
                     pace /= 2
             history.append(point.value)
-            settled = residual < tol and before - point.value < tol * max(1.0, abs(point.value))
+            settled = not alone and residual < tol and before - point.value < tol * max(1.0, abs(point.value))
             if done or (settled and (not optimise_weights or n_iter > max_iter // 2)):
                 converged = True
                 break
-        kind = "exact" if self.K == 1 and point.weights[0] == 0 else "upper"
+        kind = "exact" if alone and point.roots[0].converged else "upper"
         return ChainBound(
-            point.value, point.weights[1:], point.unaries, point.log_margins, n_iter, residual, converged, history, kind
+            point.value,
+            point.weights[1:],
+            point.unaries,
+            point.log_margins,
+            n_iter,
+            residual,
+            converged,
+            history,
+            kind,
+            n_positions=n_positions,
         )
 
     def _weights(self, weights: Array | None) -> Array:
@@ -215,16 +253,22 @@ class ChainCover:
             self._exps[distance] = rho, ExpTable(self.tables[distance - 1], 1 / rho, memory=self.memory)
         return self._exps[distance][1]
 
-    def _at(self, rho: Array, unaries: Array, starts: list[Perron | None]) -> _Point:
+    def _root(self, distance: int, rho: float, unary: Array, start: "Perron | Ring | None") -> "Perron | Ring":
+        if self._n_positions is not None:
+            return ring(self.tables[distance - 1], 1 / rho, unary, ring_length(self._n_positions, distance))
+        return perron(self._exp(distance, rho), unary, start if isinstance(start, Perron) else None)
+
+    def _at(self, rho: Array, unaries: Array, starts: "list[Perron | Ring] | None") -> _Point:
         log_sum = float(logsumexp(unaries[0]))
         value, margins, roots = rho[0] * log_sum, [unaries[0] - log_sum], []
         for distance in range(1, self.K + 1):
-            root = perron(self._exp(distance, rho[distance]), unaries[distance], starts[distance - 1])
+            start = None if starts is None else starts[distance - 1]
+            root = self._root(distance, float(rho[distance]), unaries[distance], start)
             # The bound must hold whatever the vectors, so the root is taken from above.
             value += rho[distance] * root.log_above
             margins.append(root.log_margin - logsumexp(root.log_margin))
             roots.append(root)
-        return _Point(rho, unaries, float(value), np.array(margins), list(roots))
+        return _Point(rho, unaries, float(value), np.array(margins), roots)
 
     def _mean(self, point: _Point) -> Array:
         """The weighted geometric mean of the margins: moves towards it keep the weighted sum of the unaries."""
@@ -238,10 +282,12 @@ class ChainCover:
         excess = rho[:, None] * (point.unaries - self.log_unary)  # sums to 0; unaries are theta^0 + excess / rho
         for distance in range(1, self.K + 1):
             root = point.roots[distance - 1]
-            assert root is not None
-            pair = self._exp(distance, rho[distance]).mean_score(
-                root.log_left - root.log_root, point.unaries[distance] + root.log_right
-            )
+            if isinstance(root, Ring):
+                pair = root.mean_score
+            else:
+                pair = self._exp(distance, rho[distance]).mean_score(
+                    root.log_left - root.log_root, point.unaries[distance] + root.log_right
+                )
             own = float(np.exp(point.log_margins[distance]) @ excess[distance]) / rho[distance]
             slope[distance] = root.log_root - pair - own
         if rho[0] > 0:

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 def fits(n_words: int, K: int) -> bool:
     """Whether the states are few enough."""
-    return n_words ** (K + 1) <= 2 * MOST_STATES * 64 and n_words**K <= MOST_STATES
+    return n_words**K <= MOST_STATES
 
 
 def cyclic_log_z(log_unary: Array, tables: "list[Table]", n_positions: int) -> float:
@@ -34,10 +34,17 @@ def cyclic_log_z(log_unary: Array, tables: "list[Table]", n_positions: int) -> f
     states = np.arange(S)
     for y in range(C):
         log_step[states, (states * C + y) % S] = steps[:, y]
-    log_scale = 0.0
-    power, found, n = log_step, None, n_positions
-    # Repeated squaring, each power shifted so that its largest entry is 1.
-    scale_of_power = 0.0
+    found, log_scale = log_power(log_step, n_positions)
+    return float(logsumexp(np.diag(found)) + log_scale)
+
+
+def log_power(log_step: Array, n: int) -> tuple[Array, float]:
+    """The logarithm of exp(log_step)^n, n >= 1, as a matrix and what is to be added to all of it.
+
+    Repeated squaring, each power shifted so that its largest entry is 1: O(S^3 log n).
+    """
+    power, found = log_step, None
+    log_scale = scale_of_power = 0.0
     while n:
         if n & 1:
             found, extra = (power, 0.0) if found is None else _product(found, power)
@@ -47,7 +54,7 @@ def cyclic_log_z(log_unary: Array, tables: "list[Table]", n_positions: int) -> f
             power, extra = _product(power, power)
             scale_of_power = 2 * scale_of_power + extra
     assert found is not None
-    return float(logsumexp(np.diag(found)) + log_scale)
+    return found, log_scale
 
 
 def sentence_log_z(log_unary: Array, tables: "list[Table]", max_length: int, *, pad: int = 0) -> Array:
@@ -98,4 +105,7 @@ def _product(a: Array, b: Array) -> tuple[Array, float]:
 
 def _check(C: int, K: int) -> None:
     if not fits(C, K):
-        raise ValueRangeError(f"C^K = {C}^{K} states are too many for transfer matrices: use a bound or an estimate.")
+        raise ValueRangeError(
+            f"C^K = {C}^{K} states are too many for transfer matrices, at most {MOST_STATES:,} are possible: "
+            "use a bound or an estimate."
+        )

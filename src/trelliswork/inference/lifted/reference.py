@@ -22,12 +22,18 @@ optimal). The tightest delta makes all margins equal; ``next_delta`` goes there 
 .. math:: \frac{A}{N} \le \rho_0 \log \sum_x e^{a_0(x)} + \sum_{l \ge 1} \rho_l \log \lambda(T_l), \qquad
     T_l(x, y) = e^{a_l(y) + \theta^l(x, y) / \rho_l},                                                     (4)
 
-:math:`\lambda` the Perron root: each distance alone is a set of chains (as N grows), distance 0 are single words.
+:math:`\lambda` the Perron root: each distance alone is a set of chains, distance 0 are single words. This is the bound
+of an endless circle, :math:`N \to \infty`; at a small N the truth may be above it. In a circle of N words those at
+distance l form :math:`g_l = \gcd(N, l)` rings, and
+
+.. math:: \frac{A}{N} \le \rho_0 \log \sum_x e^{a_0(x)}
+    + \sum_{l \ge 1} \rho_l \frac{g_l}{N} \log \mathrm{tr}\, T_l^{N / g_l}.                               (5)
 
 **How they compare.** At the best delta and the best a both are :math:`\max_\mu \langle\mu, \theta\rangle + H(\mu_0) -
 \sum_l \rho_l I(\mu_l)` over locally consistent margins, with :math:`\rho_l = 1/(K+1)` for the star (Wainwright et al.,
 2005). I is not negative, so more weight on every distance is tighter: chains with :math:`\rho_l = 1/K`, and with the
-best weights, are never above the star. For K = 1 the chain is exact.
+best weights, are never above the star. For K = 1 the chain is exact. A ring of n words has at most 1 / n of I more
+entropy a word than an endless chain: (5) is below the star, too, if no ring is shorter than K + 1.
 
 **Learning.** The tightest bound of the best table is :math:`-H(\hat\mu_0) + \sum_l \rho_l I(\hat\mu_l)`: linear in the
 weights. So a trained bound is best when all of the weight is on the distance with the largest mutual information:
@@ -58,6 +64,22 @@ def star(log_unary: Array, tables: Array, delta: Array) -> tuple[float, Array, A
     centre = np.exp(log_centre - log_z)
     edges = centre[None, :, None] * np.exp(scores - log_messages[:, :, None])
     return float(log_z), np.vstack([centre[None], edges.sum(1)]), edges
+
+
+def conditionals(left: Array, right: Array, bias: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
+    """Return log Z(x) of the softmax over y of left[x] . right[y] + bias[y], and the gradients of weights . log Z."""
+    scores = left @ right.T + bias
+    log_norm = logsumexp(scores)
+    share = weights[:, None] * np.exp(scores - log_norm[:, None])
+    return log_norm, share @ right, share.T @ left, share.sum(0)
+
+
+def ring(scores: Array, n: int) -> tuple[float, Array]:
+    """Return log tr exp(scores)^n / n, n words in a circle, and the edges' table (C, C), its gradient."""
+    top = scores.max()
+    matrix = np.exp(scores - top)
+    edges = matrix * np.linalg.matrix_power(matrix, n - 1).T  # a pair, and all ways round the rest of the circle
+    return float(np.log(edges.sum()) / n + top), edges / edges.sum()
 
 
 def next_delta(delta: Array, margins: Array) -> Array:

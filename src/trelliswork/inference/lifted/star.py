@@ -1,4 +1,8 @@
-"""The star cover: bound of the log partition function for any delta, and three ways to a tight one (``reference``)."""
+"""The star cover: bound of the log partition function for any delta, and two ways to a tight one (``reference``).
+
+Both tighten at fixed scores: the fast update and the paper's sub-gradient. Joint optimisation of scores and delta needs
+no tightening at all: ``learning.mrf_objective``.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +21,7 @@ Method = Literal["fast", "sub-gradient"]
 
 @dataclass(frozen=True)
 class StarBound:
-    """An upper bound of A / N.
+    """An upper bound of A / N, for every N of at least 2K + 1.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ def _find(parent, v):
     return v
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def best_tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, path, heads):
     """Fill heads (n,) of the best tree of one sentence; False if there is none.
 

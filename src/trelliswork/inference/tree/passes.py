@@ -13,6 +13,7 @@ from trelliswork.inference.tree.potentials import Doubles, Integers, Potentials
 LANES = VECTOR_BYTES // 8
 # A derivative of log Z times the smallest normal number, some n^3 times, stays far below the last digit of 1.
 LIMIT = 1e280
+TREES = {"noun": "tree of sentence", "parts": "arcs"}  # for messages
 Kernel = Any  # a compiled function over a range of sentences
 
 
@@ -45,7 +46,7 @@ def best(p: Potentials, kernel: Kernel, cost: float) -> tuple[Integers, Doubles]
         lambda start, stop: kernel(start, stop, p.order, p.lengths, p.log_arc, p.single_root, heads, scores),
         p.ranges(1, cost),
     )
-    check_possible(scores, "no tree to decode")
+    check_possible(scores, "no tree to decode", **TREES)
     return heads, scores
 
 
@@ -62,7 +63,7 @@ def topk(p: Potentials, labels: Doubles, k: int, kernel: Kernel, cost: float) ->
         lambda start, stop: kernel(start, stop, p.order, p.lengths, labels, p.single_root, heads, ranks, scores),
         p.ranges(1, cost * k),
     )
-    check_possible(scores[:, 0], "no tree to decode")
+    check_possible(scores[:, 0], "no tree to decode", **TREES)
     return heads, ranks, scores
 
 
@@ -73,5 +74,5 @@ def sample(p: Potentials, seeds: Integers, kernel: Kernel) -> Integers:
         lambda start, stop: kernel(start, stop, p.order, p.lengths, p.log_arc, p.single_root, seeds, log_z, heads),
         p.ranges(1, 10),
     )
-    check_possible(log_z, "no tree to draw")
+    check_possible(log_z, "no tree to draw", **TREES)
     return heads

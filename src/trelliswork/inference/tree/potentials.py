@@ -90,3 +90,19 @@ def arcs(lengths: Integers, n: int) -> NDArray[np.bool_]:
     inside = node <= lengths[:, None]
     mask = inside[:, :, None] & (inside & (node > 0))[:, None, :]
     return mask & (node[:, None] != node)
+
+
+def is_tree(heads: NDArray[np.integer], *, projective: bool, single_root: bool) -> bool:
+    """True if the heads (n,) of words 1 to n, each from 0 to n, are a tree of this kind."""
+    n = len(heads)
+    above = np.concatenate([[0], heads])  # the root above itself
+    if (heads == np.arange(1, n + 1)).any() or (single_root and (heads == 0).sum() != 1):
+        return False
+    far = np.arange(n + 1)
+    for _ in range(n):
+        far = above[far]
+    if far.any():
+        return False
+    low, high = np.minimum(heads, np.arange(1, n + 1)), np.maximum(heads, np.arange(1, n + 1))
+    crossing = (low[:, None] < low) & (low < high[:, None]) & (high[:, None] < high)
+    return not (projective and crossing.any())

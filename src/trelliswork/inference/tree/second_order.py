@@ -43,6 +43,9 @@ class SecondOrderResult:
     n_iter : ndarray of int (B,)
     residual : ndarray (B,)
         The largest change of an arc's belief in the last iteration.
+    tree_scores : ndarray (A,)
+        What the other factors and the arcs' own scores told the tree factor in its last pass: under these scores of
+        arcs alone the marginals of a tree's arcs are the beliefs.
     """
 
     log_partition: Doubles
@@ -52,6 +55,7 @@ class SecondOrderResult:
     converged: NDArray[np.bool_]
     n_iter: Longs
     residual: Doubles
+    tree_scores: Doubles
 
 
 def infer(
@@ -108,7 +112,14 @@ def infer(
     )
     B = parts.n_sentences
     found = SecondOrderResult(
-        np.empty(B), np.empty(A), np.empty(S), np.empty(G), np.empty(B, np.bool_), np.empty(B, np.int64), np.empty(B)
+        np.empty(B),
+        np.empty(A),
+        np.empty(S),
+        np.empty(G),
+        np.empty(B, np.bool_),
+        np.empty(B, np.int64),
+        np.empty(B),
+        np.ones(A),
     )
     options = Options(projective, single_root, max_iter, tree_every, float(tolerance), float(damping))
     net = Net(*(getattr(parts, name) for name in Net._fields))
@@ -119,6 +130,8 @@ def infer(
         lambda start, stop: second_order_kernels.infer(start, stop, net, *scores, options, arrays, safe),
         threads.cut(work * max_iter, least=threads.LEAST_WORK),
     )
+    with np.errstate(divide="ignore", invalid="ignore"):  # of sentences that are not safe
+        np.add(scores[0], np.log(found.tree_scores), out=found.tree_scores)
     which = np.flatnonzero(~safe)
     if which.size:
         threads.run(

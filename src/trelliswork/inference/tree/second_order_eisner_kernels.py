@@ -36,7 +36,7 @@ def _add_row(target, at, source, bt, n, weight):
         store(target, at + k, multiply_add(by, load(source, bt + k), load(target, at + k)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def inside(n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low):  # noqa: E741
     """Fill R, L (n+1, stride), S and I (A,); return Z. All arcs are numbered within the sentence.
 
@@ -83,7 +83,7 @@ def inside(n, stride, single_root, x, heads, modifiers, out, middle, into, after
     return z
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def outside(
     n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low, z, OR, OL, OI, D  # noqa: E741
 ):  # fmt: skip

@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 
 from trelliswork.inference.simd import exponential, get, lanes, largest, load, maximum, put, store
+from trelliswork.inference.tree.passes import LIMIT
 from trelliswork.inference.tree.second_order_eisner_kernels import inside, outside
 from trelliswork.inference.tree.second_order_message_kernels import (
     FORCED,
@@ -36,7 +37,6 @@ from trelliswork.inference.tree.second_order_spanning_kernels import derivatives
 
 WEAKEST = 1e-20  # odds against which FORCED still rounds to infinity
 RANGE = 1e100
-LIMIT = 1e280  # as in ``passes``: derivatives times the smallest normal number stay below the last digit
 LARGEST_SCORE = 34.0  # of a part
 
 Net = namedtuple(
@@ -44,7 +44,7 @@ Net = namedtuple(
     "n_words arc_ptr heads modifiers sibling_ptr grandparent_ptr node_ptr out_start in_start in_arcs side_ptr sides",
 )
 Options = namedtuple("Options", "projective single_root max_iter tree_every tolerance damping")
-Found = namedtuple("Found", "log_z arcs siblings grandparents converged n_iter residual")
+Found = namedtuple("Found", "log_z arcs siblings grandparents converged n_iter residual tree_scores")
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -83,7 +83,7 @@ def _tree(n, net_arcs, layout, charts, single_root, projective, work, tops):
     for a in range(A):
         x[a] /= tops[modifiers[a]]
     if not projective:
-        return log_z + derivatives(n, single_root, x, heads, modifiers, A, R, L, OR, OL, D)
+        return log_z + derivatives(n, single_root, x, heads, modifiers, A, R, L, OR, OL, D, OI)
     stride = (n + 1 + lanes(x) - 1) // lanes(x) * lanes(x) + lanes(x)
     z = inside(n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low)
     if not (z > 1e-290 and z < 1e290):
@@ -273,6 +273,7 @@ def infer(start, stop, net, arc_scores, sibling_scores, grandparent_scores, opti
             T[a] = odds[a] * s[a]
             good = good and T[a] < RANGE and s[a] > 1 / RANGE and s[a] < RANGE and G[a] > 1 / RANGE and G[a] < RANGE
             good = good and (t[a] < FORCED or w[a] * s[a] * G[a] > WEAKEST)
+            found.tree_scores[first + a] = s[a] * G[a]  # the caller takes logarithms, all at once
         if not good:
             continue
         bethe[0], bethe[1] = 0.0, 1.0

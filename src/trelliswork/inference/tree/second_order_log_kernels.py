@@ -9,13 +9,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.tree.second_order_tree_kernels import tree_messages
-
-
-@njit(cache=True, nogil=True)
-def _join(a, b):
-    top = max(a, b)
-    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
+from trelliswork.inference.tree.second_order_tree_kernels import join, tree_messages
 
 
 @njit(cache=True, nogil=True)
@@ -79,7 +73,7 @@ def _side(begin, step, size, scores, q, beta, gamma, out, beliefs):
     for j in range(1, size + 1):
         a, on = begin + step * (j - 1), -np.inf
         for i in range(j):
-            on = _join(on, beta[j, i] + scores[j * (j - 1) // 2 + i])
+            on = join(on, beta[j, i] + scores[j * (j - 1) // 2 + i])
             beta[j + 1, i] = beta[j, i] + q[a, 0]
         beta[j + 1, j] = on + q[a, 1]
         out[a, 1] = on
@@ -87,16 +81,16 @@ def _side(begin, step, size, scores, q, beta, gamma, out, beliefs):
     for i in range(size + 1):
         gamma[i] = scores[end + i]
         beliefs[end + i] = beta[size + 1, i] + gamma[i]
-        value = _join(value, beliefs[end + i])
+        value = join(value, beliefs[end + i])
     for j in range(size, 0, -1):
         a, off = begin + step * (j - 1), -np.inf
         out[a, 1] += gamma[j]
         for i in range(j):
-            off = _join(off, beta[j, i] + gamma[i])
+            off = join(off, beta[j, i] + gamma[i])
             k = j * (j - 1) // 2 + i
             following = scores[k] + q[a, 1] + gamma[j]
             beliefs[k] = beta[j, i] + following
-            gamma[i] = _join(q[a, 0] + gamma[i], following)
+            gamma[i] = join(q[a, 0] + gamma[i], following)
         out[a, 0] = off
     return value
 
@@ -110,6 +104,16 @@ def _tree(n, heads, modifiers, single_root, projective, total, zeros, messages, 
     for a in range(len(heads)):
         _commit(messages[a], out[a, 0], out[a, 1], damping)
     return value
+
+
+@njit(cache=True, nogil=True)
+def _tree_scores(modifiers, q, scores):
+    """Messages (A, 2) to the tree factor as scores (A,) of arcs; an arc that must be on leaves no other one."""
+    for a in range(len(scores)):
+        scores[a] = q[a, 1] - (q[a, 0] if q[a, 0] > -np.inf else 0.0)
+        for b in range(len(scores)):
+            if a != b and modifiers[a] == modifiers[b] and q[b, 0] == -np.inf:
+                scores[a] = -np.inf
 
 
 @njit(cache=True, nogil=True)
@@ -157,13 +161,13 @@ def infer(start, stop, which, net, uppers, lowers, arc_scores, sibling_scores, g
                 u, d, score = upper[k], lower[k], grandparent_scores[k0 + k]
                 u0, u1 = _but(total[u], zeros[u], to_upper[k])
                 d0, d1 = _but(total[d], zeros[d], to_lower[k])
-                _commit(to_upper[k], _join(d0, d1), _join(d0, d1 + score), mix)
-                _commit(to_lower[k], _join(u0, u1), _join(u0, u1 + score), mix)
+                _commit(to_upper[k], join(d0, d1), join(d0, d1 + score), mix)
+                _commit(to_lower[k], join(u0, u1), join(u0, u1 + score), mix)
             _add_up(unary, tree, side, to_upper, to_lower, upper, lower, total, zeros)
             change = 0.0
             for a in range(A):
                 off, on = _with_all(total[a, 0], zeros[a, 0]), _with_all(total[a, 1], zeros[a, 1])
-                belief = math.exp(on - _join(off, on)) if on > -np.inf else 0.0
+                belief = math.exp(on - join(off, on)) if on > -np.inf else 0.0
                 change = max(change, abs(belief - before[a]))
                 before[a] = belief
             found.n_iter[b], found.residual[b] = n_done + 1, change
@@ -176,6 +180,7 @@ def infer(start, stop, which, net, uppers, lowers, arc_scores, sibling_scores, g
         )
         for a in range(A):
             found.arcs[first + a] = math.exp(beliefs[a, 1])
+        _tree_scores(modifier, q, found.tree_scores[first:last])
         # Bethe's value: that of each factor, less that of each variable as often as it has more than one factor.
         _add_up(unary, tree, side, to_upper, to_lower, upper, lower, total, zeros)
         for a in range(A):
@@ -196,12 +201,12 @@ def infer(start, stop, which, net, uppers, lowers, arc_scores, sibling_scores, g
             u0, u1 = _but(total[u], zeros[u], to_upper[k])
             d0, d1 = _but(total[d], zeros[d], to_lower[k])
             both = u1 + d1 + score
-            mass = _join(_join(u0, u1) + d0, _join(u0 + d1, both))
+            mass = join(join(u0, u1) + d0, join(u0 + d1, both))
             value += mass
             found.grandparents[k0 + k] = math.exp(both - mass) if mass > -np.inf else 0.0
         for a in range(A):
             off, on = _with_all(total[a, 0], zeros[a, 0]), _with_all(total[a, 1], zeros[a, 1])
-            mass = _join(off, on)
+            mass = join(off, on)
             if mass == -np.inf:
                 value = -np.inf
             elif degree[a] > 0:
@@ -210,5 +215,6 @@ def infer(start, stop, which, net, uppers, lowers, arc_scores, sibling_scores, g
         if not value > -np.inf:
             found.log_z[b] = -np.inf
             found.arcs[first:last] = 0.0
+            found.tree_scores[first:last] = -np.inf
             found.siblings[s0 : net.sibling_ptr[b + 1]] = 0.0
             found.grandparents[k0 : k0 + G] = 0.0

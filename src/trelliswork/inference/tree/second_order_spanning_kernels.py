@@ -8,17 +8,19 @@ import math
 import numpy as np
 from numba import njit
 
+from trelliswork.inference.tree.passes import LIMIT
+
 FASTMATH = {"reassoc", "contract"}
-LIMIT = 1e280
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
-def derivatives(n, single_root, x, heads, modifiers, n_arcs, A, G, place, scratch, D):
+@njit(nogil=True, fastmath=FASTMATH, error_model="numpy")
+def derivatives(n, single_root, x, heads, modifiers, n_arcs, A, G, place, scratch, D, scales):
     """Fill D (n_arcs,), the derivatives of log Z by the weights x; return log Z, nan if numbers may have been lost.
 
     ``A``, ``G``, ``place`` and ``scratch`` are room for (n+1)^2, (n+1)^2, n+1 and 3 (n+1) numbers or more. Row k of A
     holds the weights of the heads of the word at position k, the root's on the diagonal; the word that most prefers the
-    root stands first and goes last.
+    root stands first and goes last. ``scales`` (n+1,) bounds for each word, up to roundings, how much larger than
+    their last digit the errors of its derivatives are, which are differences.
     """
     first, top = 1, -1.0
     t, q, g_root = scratch[: n + 1], scratch[n + 1 : 2 * n + 2], scratch[2 * n + 2 :]
@@ -76,23 +78,33 @@ def derivatives(n, single_root, x, heads, modifiers, n_arcs, A, G, place, scratc
         for h in range(k):
             q[h] = A[row + h] / mass
             t[h] = 0.0
+        noise = 0.0
         for d in range(k):
             to = d * n
             share = A[to + k]
+            noise += scales[d] * share
+            if single_root:
+                scales[d] *= 1 + q_root
             t_root += g_root[d] * share
             by_d = q_root * g_root[d]
             for h in range(k):
                 by_d += q[h] * G[to + h]
                 t[h] += G[to + h] * share
             G[to + k] = by_d
-        rest = 1 - q_root * t_root
+        lost = q_root * t_root
         for h in range(k):
-            rest -= q[h] * t[h]
+            lost += q[h] * t[h]
+        rest = 1 - lost
+        scales[k] = (max(1.0, lost) + (2 + q_root) * noise) / mass
         for h in range(k):
             G[row + h] = (t[h] + rest) / mass
         G[row + k] = 0.0  # no word is its own head
         g_root[k] = t_root / mass if single_root and k > 0 else (t_root + rest) / mass
         largest = max(largest, 1 / mass)
+    for d in range(1, n + 1):
+        t[d] = scales[int(place[d])]
+    for d in range(1, n + 1):
+        scales[d] = t[d]
     for a in range(n_arcs):
         k = int(place[modifiers[a]])
         value = g_root[k] if heads[a] == 0 else G[k * n + int(place[heads[a]])]

@@ -7,7 +7,7 @@ that do not depend on these weights. The messages to arc a are, up to a constant
 
 .. math:: r_a(1) = D_a, \quad r_a(0) = \sum_{b \ne a, \text{ into the same word}} w_b D_b .
 
-Nothing is subtracted or divided: zeros in messages do no harm, and an arc that is forced on (:math:`q_a(0) = 0`) only
+No message is divided by another: zeros in messages do no harm, and an arc that is forced on (:math:`q_a(0) = 0`) only
 takes the other arcs into its word away. With maxima in place of sums the same gives max-product.
 """
 
@@ -17,6 +17,9 @@ import numpy as np
 from numba import njit
 
 from trelliswork.inference.tree.mst_kernels import best_tree
+from trelliswork.inference.tree.second_order_spanning_kernels import derivatives
+
+SURE = 1e-6  # a derivative of at least so much of the terms it is the difference of has nine digits left
 
 
 @njit(cache=True, nogil=True)
@@ -33,13 +36,19 @@ def _fold(a, b, n, maximise):
     return top + math.log(mass)
 
 
-@njit(cache=True, nogil=True)
-def _join(a, b, maximise):
+@njit(nogil=True)
+def join(a, b):
+    """log(exp a + exp b)."""
     top = max(a, b)
-    return top if maximise or top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
+    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
 
 
 @njit(cache=True, nogil=True)
+def _either(a, b, maximise):
+    return max(a, b) if maximise else join(a, b)
+
+
+@njit(nogil=True)
 def projective(w, n, single_root, maximise, D):
     """Fill D (n+1, n+1), head before word, from log weights w; return log Z. Eisner's charts, O(n^3)."""
     N = n + 1
@@ -63,19 +72,19 @@ def projective(w, n, single_root, maximise, D):
             if i > 0 or not single_root:
                 OC[i, j] = _fold(OC[:i, j], I[:i, i], i, maximise)
                 if j < n:
-                    OC[i, j] = _join(OC[i, j], _fold(OS[i, j + 1 :], C[j + 1 :, j + 1], n - j, maximise), maximise)
+                    OC[i, j] = _either(OC[i, j], _fold(OS[i, j + 1 :], C[j + 1 :, j + 1], n - j, maximise), maximise)
             if width == n:
                 OC[i, j] = 0.0
             OC[j, i] = _fold(OC[j + 1 :, i], I[j + 1 :, j], n - j, maximise)
             if i > 0:
-                OC[j, i] = _join(OC[j, i], _fold(OS[j], C[:, i - 1], i, maximise), maximise)
+                OC[j, i] = _either(OC[j, i], _fold(OS[j], C[:, i - 1], i, maximise), maximise)
         for i in range(N - width):
             j = i + width
             OI[i, j] = _fold(OC[i, j:], C[j, j:], N - j, maximise)
             OI[j, i] = _fold(OC[j], C[i], i + 1, maximise)
             OS[i, j] = OI[i, j] + w[i, j]
             if i > 0:
-                OS[i, j] = _join(OS[i, j], OI[j, i] + w[j, i], maximise)
+                OS[i, j] = _either(OS[i, j], OI[j, i] + w[j, i], maximise)
             OS[j, i] = OS[i, j]
             D[i, j], D[j, i] = OI[i, j] + S[i, j], OI[j, i] + S[i, j]
     return C[0, n]
@@ -87,7 +96,7 @@ def _log_degree(A, k, turn, m, d):
     total = A[k, d]
     for j in range(m):
         if turn[j] != k:
-            total = _join(total, A[k, turn[j]], False)
+            total = join(total, A[k, turn[j]])
     return total
 
 
@@ -120,7 +129,7 @@ def _into_word(w, n, d, single_root, A, degree, turn, D):
         k = turn[m]
         degree[k] = _log_degree(A, k, turn, m, d)
         if not single_root:
-            degree[k] = _join(degree[k], A[k, 0], False)
+            degree[k] = join(degree[k], A[k, 0])
         elif m == 0 and degree[k] == -np.inf:
             degree[k], first = A[k, 0], True
         total += degree[k]
@@ -130,11 +139,11 @@ def _into_word(w, n, d, single_root, A, degree, turn, D):
             x = turn[i]
             share = A[x, k] - degree[k]
             if share > -np.inf:
-                A[x, 0] = _join(A[x, 0], share + A[k, 0], False)
-                A[x, d] = _join(A[x, d], share + A[k, d], False)
+                A[x, 0] = join(A[x, 0], share + A[k, 0])
+                A[x, d] = join(A[x, d], share + A[k, d])
                 for j in range(m):
                     if i != j:
-                        A[x, turn[j]] = _join(A[x, turn[j]], share + A[k, turn[j]], False)
+                        A[x, turn[j]] = join(A[x, turn[j]], share + A[k, turn[j]])
     D[0, d] = -np.inf if first else total
     for m in range(count):
         k = turn[m]
@@ -143,11 +152,47 @@ def _into_word(w, n, d, single_root, A, degree, turn, D):
             continue
         value = -np.inf if first else A[k, 0] - degree[k] + total
         for j in range(m):
-            value = _join(value, A[k, turn[j]] - degree[k] + D[turn[j], d], False)
+            value = join(value, A[k, turn[j]] - degree[k] + D[turn[j], d])
         D[k, d] = value
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
+def spanning_sums(w, n, single_root, heads, modifiers, D):
+    """Fill D (n+1, n+1) for the arcs (K,) from log weights w; return log Z, and for how many words once was not enough.
+
+    One elimination for all words, O(n^3), in probability space. Its derivatives are differences: where one is so small
+    that digits are lost, its word gets an elimination of its own without subtraction, O(n^3) each; so do all words
+    where numbers leave their range.
+    """
+    N, K = n + 1, len(heads)
+    tops = np.full(N, -np.inf)
+    for a in range(K):
+        tops[modifiers[a]] = max(tops[modifiers[a]], w[heads[a], modifiers[a]])
+    log_z, x = np.nan, np.empty(K)
+    by_arc, scales, smallest = np.empty(K), np.empty(N), np.full(N, np.inf)
+    if tops[1:].min() > -np.inf:
+        for a in range(K):
+            x[a] = math.exp(w[heads[a], modifiers[a]] - tops[modifiers[a]])
+        log_z = tops[1:].sum() + derivatives(
+            n, single_root, x, heads, modifiers, K, np.empty(N * N), np.empty(N * N), np.empty(N), np.empty(3 * N),
+            by_arc, scales,
+        )  # fmt: skip
+    good = log_z > -np.inf and log_z < np.inf
+    if good:
+        for a in range(K):
+            d = modifiers[a]
+            smallest[d] = min(smallest[d], by_arc[a] / scales[d])
+            D[heads[a], d] = math.log(by_arc[a]) + log_z - tops[d] if by_arc[a] > 0 else -np.inf
+    A, degree, turn = np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
+    n_again = 0
+    for d in range(1, N):
+        if not good or smallest[d] < SURE:
+            _into_word(w, n, d, single_root, A, degree, turn, D)
+            n_again += 1
+    return log_z if good else _fold(w[:, 1], D[:, 1], N, False), n_again
+
+
+@njit(nogil=True)
 def spanning(w, n, single_root, maximise, D):
     """Fill D (n+1, n+1), head before word, from log weights w; return log Z.
 
@@ -177,7 +222,7 @@ def spanning(w, n, single_root, maximise, D):
     return _fold(w[:, 1], D[:, 1], N, maximise)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def tree_messages(n, heads, modifiers, q, single_root, is_projective, maximise, out, beliefs):
     """Answer messages q (K, 2) of one sentence by ``out`` and log beliefs (K, 2); return the log value.
 
@@ -204,8 +249,10 @@ def tree_messages(n, heads, modifiers, q, single_root, is_projective, maximise, 
             w[:, d] = -np.inf
     if is_projective:
         log_z = projective(w, n, single_root, maximise, D)
-    else:
+    elif maximise or forced.any():
         log_z = spanning(w, n, single_root, maximise, D)
+    else:
+        log_z, _ = spanning_sums(w, n, single_root, heads, modifiers, D)
     for a in range(K):
         h, d = heads[a], modifiers[a]
         others = forced[d] - (q[a, 0] == -np.inf)  # that must be on
@@ -213,7 +260,7 @@ def tree_messages(n, heads, modifiers, q, single_root, is_projective, maximise, 
         off = -np.inf
         for k in range(n + 1):
             if k != h and others <= 1:
-                off = _join(off, (ratios[k, d] if others == 0 else forced_ratios[k, d]) + D[k, d], maximise)
+                off = _either(off, (ratios[k, d] if others == 0 else forced_ratios[k, d]) + D[k, d], maximise)
         out[a, 0] = off
         beliefs[a] = -np.inf
         if log_z > -np.inf:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.checks import check_count
-from trelliswork.learning.moment_files import Source, files_of
+from trelliswork.learning.moment_files import Source, files_of, paths_listed
 from trelliswork.learning.moment_kernels import END
 from trelliswork.learning.moment_text import Callback, number_text
 from trelliswork.models.base import Estimator
@@ -39,13 +39,12 @@ class LeftToRight(Estimator):
         X : as in ``fit``
             Unlisted words are the unknown word, or an error if the vocabulary has none.
         """
-        self._check_fitted()
         flat, offsets = with_boundaries(self._ids(X))
+        if not len(flat):
+            return np.empty(0)
         log_p = self._log_p(flat, offsets)
         inside = np.ones(len(flat), bool)
         inside[offsets[:-1]] = False  # the begin of a sentence is given
-        if not len(flat):
-            return np.empty(0)
         begins = offsets[:-1] - np.arange(len(offsets) - 1)  # each sentence has one event or more: its end
         return np.add.reduceat(log_p[inside], begins)
 
@@ -57,6 +56,8 @@ class LeftToRight(Estimator):
         """exp of minus the mean log p of a token, ends of sentences counted."""
         ids = self._ids(X)
         n_events = len(ids)  # words, and an end for each sentence
+        if not n_events:
+            raise DataError("perplexity is a mean over tokens: one sentence at least is wanted, got none.")
         flat, offsets = with_boundaries(ids)
         inside = np.ones(len(flat), bool)
         inside[offsets[:-1]] = False
@@ -64,14 +65,12 @@ class LeftToRight(Estimator):
 
     def predict_next(self, context: list[str], n: int = 10) -> list[tuple[str, float]]:
         """The n most probable words after the begin of a sentence, with p(word | context); ``<S>`` is the end."""
-        self._check_fitted()
         check_count("n", n)
         p = self.next_distribution(context)
         return [(self.vocabulary_[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:n].tolist()]
 
     def next_distribution(self, context: list[str]) -> NDArray[np.float64]:
         """p(word | begin of a sentence) for all words of the vocabulary (C,); entry 0 is the end."""
-        self._check_fitted()
         ids = self._ids([list(context)])[:-1]
         return self._next(np.concatenate([[0], ids]))
 
@@ -84,21 +83,30 @@ class LeftToRight(Estimator):
 
     def _ids(self, X: Source) -> Tokens:
         """A stream of ids, -1 after each sentence; of sentences at hand empty ones too."""
+        self._check_fitted()
+        X = paths_listed(X)
         if files_of(X) is not None:
             return read_stream(X, vocabulary=self.vocabulary_)[1]
         sentences: Any = X.sentences(0) if isinstance(X, Corpus) else X
+        source = f"{X.source}, " if isinstance(X, Corpus) and X.source else ""
         flat: list[int] = []
         for n, sentence in enumerate(sentences):
             if isinstance(sentence, str):
                 raise ValueRangeError(
                     f"sentence {n} must be a list of words, got the string {sentence[:40]!r}: split it."
                 )
+            begin = len(flat)
             try:
                 flat += self.vocabulary_.ids(sentence)
             except KeyError as error:
                 raise DataError(
-                    f"sentence {n}: {error.args[0]} The model has no unknown word: train it with min_count=2."
+                    f"{source}sentence {n}: {error.args[0]} The model has no unknown word: train it with min_count=2."
                 ) from None
+            if 0 in flat[begin:]:
+                raise DataError(
+                    f"{source}sentence {n}: {self.vocabulary_[0]} marks the begin and the end, and cannot be a word: "
+                    "rename it."
+                )
             flat.append(END)
         return np.array(flat, np.int64)
 

@@ -66,7 +66,7 @@ class KneserNey(LeftToRight):
     Parameters
     ----------
     order : int
-        5: a word depends on the four before it.
+        5: a word depends on the four before it. Orders beyond the longest sentence and its two ends change nothing.
     min_count, max_words : int
         Rarer words, and all but the so many most frequent ones, are the unknown word ``<unk>``.
 
@@ -178,7 +178,7 @@ class KneserNey(LeftToRight):
         for m, table in enumerate(tables):
             n_contexts = 1 if m == 0 else len(tables[m - 1].keys)
             fits = table.keys.shape == table.counts.shape and (table.keys[1:] > table.keys[:-1]).all()
-            if not fits or table.keys[-1] >= n_contexts * C or table.counts.min() < 0:
+            if not fits or (table.keys >= n_contexts * C).any() or (table.counts < 0).any():
                 raise DataError(f"the table of order {m + 1} is damaged: train again.")
         self._set(tables, C)
         self.vocabulary_, self.input_ = vocabulary, plain["input"]

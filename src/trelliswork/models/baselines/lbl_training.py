@@ -16,11 +16,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trelliswork.inference import threads
+from trelliswork.inference.lifted import tiles
+from trelliswork.inference.lowrank.sweep import one_thread
 from trelliswork.models.baselines.base import Tokens
 from trelliswork.models.baselines.ngrams import positions_in_sentence
 
 _MOST = 16  # tokens of one context that go into one batch, lest frequent contexts shake the steps
 _EPSILON = 1e-8
+_PARTS = 4  # of a batch or of the parameters, for as many threads
 
 
 @dataclass
@@ -115,40 +119,109 @@ def gradients(p: LBLParameters, contexts: Tensor, n: Tensor, rows: Tensor, words
     """Minus the log-likelihood of a batch, and its gradient by ``context, mixing, target, bias``."""
     vectors = p.context[contexts]
     predicted = torch.einsum("bkd,kde->be", vectors, p.mixing)
-    odds = torch.softmax(torch.addmm(p.bias, predicted, p.target.T), dim=1)
-    loss = -float(odds[rows, words].clamp_min(1e-38).log().sum(dtype=torch.float64))
-    # Expected minus observed; each row counts n times, which is cheaper on the thin matrices.
-    d_target = odds.T @ (predicted * n[:, None])
-    d_target.index_add_(0, words, predicted[rows], alpha=-1)
-    d_predicted = (odds @ p.target) * n[:, None]
-    d_predicted.index_add_(0, rows, p.target[words], alpha=-1)
-    d_bias = n @ odds
-    d_bias.index_add_(0, words, torch.ones(len(words)), alpha=-1)
+    log_norm, d_predicted, d_target, d_bias = _expected(p, predicted, n)
+    seen, targets = predicted[rows], p.target[words]
+    observed = (seen * targets).sum(1) + p.bias[words]
+    loss = float(n.double() @ log_norm) - float(observed.sum(dtype=torch.float64))
+    d_target.index_add_(0, words, seen, alpha=-1)
+    d_predicted.index_add_(0, rows, targets, alpha=-1)
+    d_bias.sub_(torch.bincount(words, minlength=len(p.bias)))
     d_mixing = torch.einsum("bkd,be->kde", vectors, d_predicted)
     d_vectors = torch.einsum("be,kde->bkd", d_predicted, p.mixing)
     d_context = torch.zeros_like(p.context).index_add_(0, contexts.flatten(), d_vectors.flatten(0, 1))
     return loss, [d_context, d_mixing, d_target, d_bias]
 
 
-def log_likelihoods(p: LBLParameters, contexts: Tokens, words: Tokens, batch: int = 512) -> NDArray[np.float64]:
+def _expected(p: LBLParameters, predicted: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """log Z of each context (B,), and the gradient of sum n log Z by the predicted vectors, ``target`` and ``bias``.
+
+    Few rows a thread, so that their probabilities stay near the core; how they are cut depends on sizes alone.
+    """
+    B, D = predicted.shape
+    C = len(p.bias)
+    right = _wide(p.target, p.bias)
+    left = _wide(predicted, torch.ones(B, dtype=predicted.dtype))
+    across = right.T.contiguous()
+    ranges = threads.cut(np.full(B, C), multiple=16, least=100_000, most=_PARTS)
+    number = {start: k for k, (start, _) in enumerate(ranges)}
+    parts = torch.zeros(len(ranges), *right.shape, dtype=right.dtype)
+    log_norm, d_left = torch.empty(B, dtype=torch.float64), torch.empty_like(left)
+    height = tiles.tile_rows(C, right.element_size())
+
+    def work(begin: int, stop: int) -> None:
+        total = parts[number[begin]]
+        for a in range(begin, stop, height):
+            b = min(a + height, stop)
+            odds = left[a:b] @ across
+            top = odds.amax(1, keepdim=True)
+            norm = odds.sub_(top).exp_().sum(1, keepdim=True)
+            log_norm[a:b] = (top.double() + norm.double().log())[:, 0]
+            share = n[a:b, None] / norm
+            torch.mul(odds @ right, share, out=d_left[a:b])
+            total.addmm_(odds.T, left[a:b] * share)
+
+    tiles.run(work, ranges)
+    d_right = parts.sum(0)
+    return log_norm, d_left[:, :D].contiguous(), d_right[:, :D].contiguous(), d_right[:, D].contiguous()
+
+
+def _wide(vectors: Tensor, column: Tensor) -> Tensor:
+    """Vectors with one more column, filled with zeros to a width that is fast."""
+    n, D = vectors.shape
+    found = torch.zeros(n, -(-(D + 1) // tiles.WIDE) * tiles.WIDE, dtype=vectors.dtype)
+    found[:, :D], found[:, D] = vectors, column
+    return found
+
+
+def log_likelihoods(p: LBLParameters, contexts: Tokens, words: Tokens) -> NDArray[np.float64]:
     """Exact log p of each word after its context (n,)."""
     C = len(p.bias)
-    keys = contexts @ (C ** np.arange(contexts.shape[1])) if C ** contexts.shape[1] < 2**62 else None
-    found = np.empty(len(words))
-    if keys is None:
-        distinct, inverse = np.unique(contexts, axis=0, return_inverse=True)
-    else:
+    if C ** contexts.shape[1] < 2**62:
+        keys = contexts @ (C ** np.arange(contexts.shape[1]))
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         distinct = contexts[first]
+    else:
+        distinct, inverse = np.unique(contexts, axis=0, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
-    ends = np.searchsorted(inverse[order], np.arange(0, len(distinct) + batch, batch))
-    for k, a in enumerate(range(0, len(distinct), batch)):
-        some = order[ends[k] : ends[k + 1]]
-        scores = torch.addmm(p.bias, p.predict(torch.from_numpy(distinct[a : a + batch])), p.target.T)
-        log_z = torch.logsumexp(scores, dim=1)
-        rows = torch.from_numpy(inverse[some] - a)
-        found[some] = (scores[rows, torch.from_numpy(words[some])] - log_z[rows]).double().numpy()
+    ends = np.searchsorted(inverse[order], np.arange(len(distinct) + 1))
+    across = p.target.T.contiguous()
+    found = np.empty(len(words))
+    height = tiles.tile_rows(C, p.bias.element_size())
+
+    def work(start: int, stop: int) -> None:
+        for a in range(start, stop, height):
+            b = min(a + height, stop)
+            some = order[ends[a] : ends[b]]
+            scores = torch.addmm(p.bias, p.predict(torch.from_numpy(distinct[a:b])), across)
+            rows = torch.from_numpy(inverse[some] - a)
+            chosen = scores[rows, torch.from_numpy(words[some])].double()
+            top = scores.amax(1, keepdim=True)
+            log_norm = top[:, 0].double() + scores.sub_(top).exp_().sum(1).double().log()
+            found[some] = (chosen - log_norm[rows]).numpy()
+
+    tiles.run(work, tiles.row_ranges(len(distinct), C))
     return found
+
+
+def _step(p: LBLParameters, slopes: list[Tensor], sums: list[Tensor], rate: float, l2: float, n_tokens: int) -> None:
+    """One step of AdaGrad on the mean of a batch."""
+
+    def work(start: int, stop: int) -> None:
+        for tensor, slope, squares in zip(p.tensors(), slopes, sums, strict=True):
+            if tensor is p.mixing:
+                if start > 0:
+                    continue
+                x, g, s = tensor, slope, squares
+            else:
+                x, g, s = tensor[start:stop], slope[start:stop], squares[start:stop]
+            if tensor is not p.bias:
+                g.add_(x, alpha=l2)
+            g.div_(n_tokens)
+            s.addcmul_(g, g)
+            x.addcdiv_(g, s.sqrt().add_(_EPSILON), value=-rate)
+
+    C = len(p.bias)
+    tiles.run(work, threads.cut(np.full(C, p.target.shape[1]), least=10_000, most=_PARTS))
 
 
 def train(
@@ -178,15 +251,11 @@ def train(
     for iteration in range(1, max_iter + 1):
         total, late = 0.0, False
         for batch in _Pieces.of(*data, len(p.bias), rng).batches(batch_size, rng):
-            loss, slopes = gradients(p, *batch)
+            with one_thread():  # small products outside of tiles: waiting for each other costs more than it saves
+                loss, slopes = gradients(p, *batch)
             total -= loss
             share = len(batch[3]) / n_tokens
-            for tensor, slope, squares in zip(p.tensors(), slopes, sums, strict=True):
-                if tensor is not p.bias:
-                    slope.add_(tensor, alpha=l2 * share)
-                slope.div_(len(batch[3]))
-                squares.addcmul_(slope, slope)
-                tensor.addcdiv_(slope, squares.sqrt().add_(_EPSILON), value=-rate)
+            _step(p, slopes, sums, rate, l2 * share, len(batch[3]))
             late = max_seconds is not None and time.perf_counter() - began > max_seconds
             if late:
                 break

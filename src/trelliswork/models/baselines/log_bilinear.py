@@ -57,7 +57,7 @@ class LogBilinear(LeftToRight):
 
     Notes
     -----
-    An epoch costs O(distinct contexts * C * D). Results may differ in the last digits with torch's threads.
+    An epoch costs O(distinct contexts * C * D). Results do not depend on the number of threads.
     """
 
     kind: ClassVar[str] = "lbl"

@@ -33,6 +33,8 @@ class NgramTable:
 
     def find(self, prefix: Ints, words: Ints, C: int) -> Ints:
         """Index of each n-gram, -1 if it is not listed or its prefix is -1."""
+        if not len(self.keys):  # no sentence is so long
+            return np.full(len(words), -1)
         keys = prefix * C + words
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where((prefix >= 0) & (self.keys[at] == keys), at, -1)

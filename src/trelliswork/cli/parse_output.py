@@ -1,0 +1,144 @@
+"""What ``trelliswork parse`` writes: CoNLL-U with new heads and labels, or JSON."""
+
+import json as json_module
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from trelliswork.data import Corpus
+    from trelliswork.models import DependencyParser
+
+HEAD, DEPREL, DEPS, MISC = 6, 7, 8, 9  # columns of CoNLL-U
+ARC_PROBABILITY, TREE_PROBABILITY = "ArcProb=", "# tree_prob ="
+Cells = dict[int, str]  # column and its new value
+
+
+@dataclass
+class Parse:
+    """One tree of a sentence.
+
+    Attributes
+    ----------
+    heads, labels : list
+        Of each word; labels are ``None`` if the parser has none.
+    arcs : list of float
+        Probabilities of the arcs; empty for one of the k best trees.
+    probability : float or None
+        That of the tree, for one of the k best.
+    """
+
+    heads: list[int]
+    labels: list[str | None]
+    arcs: list[float] = field(default_factory=list)
+    probability: float | None = None
+
+    def cells(self, marginals: bool) -> list[Cells]:
+        """New values of the columns of each word."""
+        rows = [{HEAD: str(h), DEPREL: name or "_", DEPS: "_"} for h, name in zip(self.heads, self.labels, strict=True)]
+        if marginals:
+            for row, p in zip(rows, self.arcs, strict=True):
+                row[MISC] = f"{ARC_PROBABILITY}{p:.4f}"
+        return rows
+
+    def comment(self) -> str:
+        """The comment above a tree."""
+        return "" if self.probability is None else f"{TREE_PROBABILITY} {self.probability:.6f}\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        found: dict[str, Any] = {"heads": self.heads, "labels": self.labels}
+        if self.probability is not None:
+            return found | {"probability": self.probability}
+        return found | {"arc_probabilities": self.arcs}
+
+
+def parses(parser: "DependencyParser", corpus: "Corpus", evidence: Any, topk: int | None) -> Iterator[list[Parse]]:
+    """The trees of each sentence: one of minimum risk, or the k likeliest."""
+    if topk is None:
+        for sentence in parser.parse(corpus, known=evidence):
+            yield [Parse([h for h, _, _ in sentence], [name for _, name, _ in sentence], [p for _, _, p in sentence])]
+        return
+    for trees in parser.predict_topk(corpus, topk, known=evidence):
+        yield [Parse([h for h, _ in tree], [name for _, name in tree], probability=p) for tree, p in trees]
+
+
+def tag_cells(parser: "DependencyParser", corpus: "Corpus", columns: list[str]) -> list[Cells]:
+    """The tagger's tags of all words."""
+    from trelliswork.data.conllu import COLUMNS
+
+    found = parser.tag(corpus)
+    places = [COLUMNS.index(name) for name in columns[1:]]
+    return [dict(zip(places, row, strict=True)) for row in zip(*found, strict=True)]
+
+
+def write_json(corpus: "Corpus", results: list[list[Parse]], topk: bool, out: TextIO) -> None:
+    """One object a line for each sentence: words, and the tree; or all ``trees`` of the k best."""
+    for words, trees in zip(corpus.sentences(0), results, strict=True):
+        tree: dict[str, Any] = {"trees": [one.to_dict() for one in trees]} if topk else trees[0].to_dict()
+        out.write(json_module.dumps({"words": words, **tree}, ensure_ascii=False) + "\n")
+
+
+def write_text(
+    corpus: "Corpus", results: list[list[Parse]], tags: list[Cells] | None, marginals: bool, out: TextIO
+) -> None:
+    """CoNLL-U of sentences that came as plain text."""
+    for (start, stop), trees in zip(pairwise(corpus.offsets.tolist()), results, strict=True):
+        for tree in trees:
+            rows = tree.cells(marginals)
+            out.write(tree.comment())
+            for i in range(start, stop):
+                cells = {0: str(i - start + 1), 1: corpus.columns[0][i], **(tags[i] if tags else {}), **rows[i - start]}
+                out.write("\t".join(cells.get(c, "_") for c in range(10)) + "\n")
+            out.write("\n")
+
+
+def write_conllu(
+    corpus: "Corpus", results: list[list[Parse]], tags: list[Cells] | None, marginals: bool, out: TextIO
+) -> None:
+    """The lines of the file with new cells; a sentence with several trees is repeated, with a sent_id of its own."""
+    assert corpus.lines is not None
+    assert corpus.token_lines is not None
+    word_at = {line: i for i, line in enumerate(corpus.token_lines.tolist())}
+    remaining = iter(zip(corpus.offsets.tolist(), results, strict=False))
+    block: list[int] = []
+    for number, line in enumerate([*corpus.lines, ""]):
+        if line.strip("\t "):
+            block.append(number)
+            continue
+        if any(n in word_at for n in block):
+            start, trees = next(remaining)
+            for copy, tree in enumerate(trees, start=1):
+                rows = tree.cells(marginals)
+                out.write(tree.comment())
+                for n in block:
+                    text = corpus.lines[n]
+                    if n in word_at:
+                        i = word_at[n]
+                        text = _replace(text, {**(tags[i] if tags else {}), **rows[i - start]})
+                    elif text.startswith(TREE_PROBABILITY):
+                        continue  # of an earlier parse
+                    elif copy > 1 and re.match(r"#\s*sent_id\s*=", text):
+                        text = f"{text.rstrip()}-tree{copy}"
+                    out.write(f"{text}\n")
+                out.write("\n")
+        elif block:  # comments without a sentence
+            for n in block:
+                out.write(f"{corpus.lines[n]}\n")
+            out.write("\n" if number < len(corpus.lines) else "")
+        block = []
+
+
+def _replace(line: str, cells: Cells) -> str:
+    """A word's line with new cells; the probability of an earlier parse's arc is dropped."""
+    fields = line.split("\t")
+    kept = [part for part in fields[MISC].split("|") if part != "_" and not part.startswith(ARC_PROBABILITY)]
+    for column, value in cells.items():
+        if column == MISC:
+            kept.append(value)
+        else:
+            fields[column] = value
+    fields[MISC] = "|".join(kept) or "_"
+    return "\t".join(fields)

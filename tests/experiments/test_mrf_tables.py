@@ -1,0 +1,77 @@
+"""The tables of the Markov random fields on tiny data: what is held out, what is drawn, words that are missing."""
+
+import importlib.util
+
+import pytest
+
+from trelliswork.data import bundled
+from trelliswork.errors import ValueRangeError
+from trelliswork.experiments import mrf_neighbors as neighbors
+from trelliswork.experiments import mrf_tagging as tagging
+
+GENSIM = importlib.util.find_spec("gensim") is not None
+
+
+@pytest.fixture(scope="module")
+def conll(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "conll2000"
+    folder.mkdir()
+    for part in ("train", "test"):
+        rows = ["\n".join(f"{w} {t}" for w, t in zip(s.words, s.tags, strict=True)) for s in bundled.load(part)[:60]]
+        (folder / f"{part}.txt").write_text("\n\n".join(rows) + "\n")
+    return folder.parent
+
+
+def test_the_test_part_is_only_measured(conll, monkeypatch):
+    """The models see nine tenths of training; the tenth that is left chooses the iteration."""
+    seen = []
+    fit = tagging.MRFTagger.fit
+    monkeypatch.setattr(
+        tagging.MRFTagger,
+        "fit",
+        lambda self, X, y, *, dev: (seen.append((X, dev[0])), fit(self, X, y, dev=dev))[1],
+    )
+    table = tagging.mrf_tagging(conll, datasets=("conll2000",), max_iter=4)
+    train = [list(s.words) for s in bundled.load("train")[:60]]
+    assert seen == [(train[:54], train[54:])]
+    assert [row[1] for row in table.rows] == [
+        "HMM, one unknown symbol",
+        "HMM, suffix model",
+        "MRF, L=1",
+        "MRF, L=1, dictionary",
+    ]
+    assert len(table.figures) == 8
+    assert [curve.name.split(", ", 1)[1] for curve in table.curves] == [row[1] for row in table.rows[:3]]
+    assert table.curves[2].x == [1, 2, 3, 4]
+    assert all(0 < y <= 100 for curve in table.curves for y in curve.y)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ptb")
+    (folder / "ptb.train.txt").write_text("a b c\nb c a c a\nc rare a b\n" * 4 + "once\n")
+    (folder / "ptb.valid.txt").write_text("a b\nc a b\n")
+    return folder
+
+
+def test_unknown_words_are_refused_before_training(text, monkeypatch):
+    monkeypatch.setattr(neighbors, "_field", None)
+    with pytest.raises(ValueRangeError, match="zebra not in the text"):
+        neighbors.mrf_neighbors(text, words=("a", "zebra"))
+
+
+def test_neighbours_by_all_models(text):
+    options = {"n": 2, "rank": 2, "max_words": 3, "minutes": 0.0}
+    table = neighbors.mrf_neighbors(text, words=("a", "once"), **options)
+    assert [row[0] for row in table.rows] == ["a", "once"]
+    assert len(table.rows[0][1].split()) == len(table.rows[0][2].split()) == 2
+    assert table.rows[1][1:3] == ["", ""]  # not among the three words
+    notes = [figure.note for figure in table.figures]
+    assert notes.count("not among the words of the model") == 2
+    assert notes.count("gensim is not installed") == (0 if GENSIM else 2)
+
+
+def test_word2vec_by_gensim():
+    pytest.importorskip("gensim")
+    near = neighbors._word2vec([["a", "b", "c"], ["c", "b"]] * 5)
+    assert [word for word, _ in near("a", 2)] in (["b", "c"], ["c", "b"])
