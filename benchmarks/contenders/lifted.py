@@ -108,7 +108,7 @@ def _tighten(params: Params, method: str) -> Task:
     def call() -> Any:
         return star.tighten(method=method, tol=0, max_passes=passes[rate], rate=rate)
 
-    return Task(call, lambda found: {"value": found.value, "only_passes": passes[rate], "only_rate": rate})
+    return Task(call, lambda found: {"only_value": found.value, "only_passes": passes[rate], "only_rate": rate})
 
 
 def _step(params: Params, times: int) -> Task:
