@@ -9,20 +9,34 @@ from trelliswork.distributions.projective_tree import ProjectiveTree
 from trelliswork.distributions.span_tree import SpanTree
 from trelliswork.distributions.spanning_tree import SpanningTree
 from trelliswork.distributions.tree_base import TreeExpectations
-from trelliswork.inference.graph.lowrank_factor import LowRankFactor
+from trelliswork.inference.graph import (
+    AtMostOne,
+    Cardinality,
+    ChainFactor,
+    ExactlyOne,
+    LowRankFactor,
+    ProjectiveTreeFactor,
+    SpanningTreeFactor,
+)
 
 __all__ = [
+    "AtMostOne",
     "BeamChain",
+    "Cardinality",
     "ChainExpectations",
+    "ChainFactor",
     "Distribution",
+    "ExactlyOne",
     "FactorGraph",
     "GrammarExpectations",
     "GrammarTree",
     "LinearChain",
     "LowRankFactor",
     "ProjectiveTree",
+    "ProjectiveTreeFactor",
     "SpanTree",
     "SpanningTree",
+    "SpanningTreeFactor",
     "Structure",
     "TreeExpectations",
 ]

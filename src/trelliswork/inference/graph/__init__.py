@@ -5,6 +5,7 @@
 """
 
 from trelliswork.inference.graph.factors import AtMostOne, Cardinality, ChainFactor, ExactlyOne
+from trelliswork.inference.graph.lowrank_factor import LowRankFactor
 from trelliswork.inference.graph.result import Result
 from trelliswork.inference.graph.tree_factors import ProjectiveTreeFactor, SpanningTreeFactor
 from trelliswork.inference.graph.wiring import BestPropagation, Propagation, Propagator, Tables, Wiring, wire
@@ -15,6 +16,7 @@ __all__ = [
     "Cardinality",
     "ChainFactor",
     "ExactlyOne",
+    "LowRankFactor",
     "ProjectiveTreeFactor",
     "Propagation",
     "Propagator",
