@@ -168,7 +168,7 @@ def test_load_is_the_inverse_of_save(text, tmp_path):
         (b"a b\n\nc \xff\xfe\n", r"bad.txt:3: UTF-8 wanted, but a word has the byte 0xff"),
         (b"a b\nc\0d\n", r"bad.txt:2: a NUL byte"),
         (b"\n \n", "at least one sentence"),
-        (gzip.compress(b"a b\n" * 1000)[:-20], "cut off|damaged"),
+        (gzip.compress(b"a b\n" * 1000, mtime=0)[:-20], "cut off|damaged"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(content, message, tmp_path):
