@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.sparse import csr_matrix
 
 from tests.oracle import fields
-from trelliswork.inference.lifted import DenseTable, chain_bound, star_bound
+from trelliswork.inference.lifted import ChainCover, DenseTable, Star
 from trelliswork.learning import mrf_pseudo
 from trelliswork.learning.moments import count_moments
 from trelliswork.learning.mrf_objective import Frequencies, LowRankShape, MomentObjective, PairShape
@@ -57,12 +57,12 @@ def test_the_objective_is_the_bound_of_the_text(K, name, star):
     score = fields.circle_score(log_unary, tables, circle) / len(circle)
     assert_allclose(-value, score, rtol=1e-5)  # the cover's bound of A / N is 0
     given_tables = [DenseTable(t) for t in tables]
-    best = chain_bound(log_unary, given_tables, weights=rho, max_iter=30)
+    best = ChainCover(log_unary, given_tables).tighten(weights=rho, max_iter=30)
     assert best.value <= 1e-5
     if K == 1 and not star:
         assert_allclose(best.value, 0, atol=1e-5)
     if star:
-        assert star_bound(log_unary, given_tables).value <= 1e-5
+        assert Star(log_unary, given_tables).tighten().value <= 1e-5
 
 
 @pytest.mark.parametrize("name", ["UW", "URW", "full", "pairs"])

@@ -106,6 +106,7 @@ def train_parser(
     if order == 1 and settings:
         options = ", ".join("--" + name.replace("_", "-") for name in settings)
         raise typer.BadParameter(f"{options}: of the second order only, leave out with --order 1.")
+    settings["tagger"] = None if tagger == TaggerChoice.gold else tagger.value
     if patience is not None:
         if dev is None:
             raise typer.BadParameter("--patience waits for a better figure on development data: give --dev too.")
@@ -114,7 +115,6 @@ def train_parser(
         order,
         projective=not nonprojective,
         single_root=not multiroot,
-        tagger=None if tagger == TaggerChoice.gold else tagger.value,  # type: ignore[arg-type]
         min_count=min_count,
         hash_bits=hash_bits,
         epochs=epochs,

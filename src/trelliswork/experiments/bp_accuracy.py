@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -211,10 +212,10 @@ def bp_cost(
             return second_order.infer(*given[1:], max_iter=max_iter, tree_every=tree_every, tolerance=0.0)
 
         with threads.num_threads(1):
-            first_ms = _time(lambda p=potentials: eisner.expectations(p), n_repeats) / n_sentences  # type: ignore[misc]
+            first_ms = _time(partial(eisner.expectations, potentials), n_repeats) / n_sentences
             second_ms = _time(second, n_repeats) / n_sentences
             sentences = [[stream[(b * n + i) % len(stream)] for i in range(n)] for b in range(n_sentences)]
-            whole = [_time(lambda p=p, x=sentences: p.predict_heads(x), max(n_repeats // 3, 1)) for p in parsers]  # type: ignore[misc]
+            whole = [_time(partial(p.predict_heads, sentences), max(n_repeats // 3, 1)) for p in parsers]
         growth = [
             float(np.log(ms / curve.y[-1]) / np.log(n / curve.x[-1])) if curve.x else None
             for curve, ms in zip(curves, (first_ms, second_ms), strict=True)

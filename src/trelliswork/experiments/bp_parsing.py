@@ -45,6 +45,7 @@ def bp_parsing(
         ["order", "UAS", "LAS", "root", "exact", "calibration error", "train s", "sentences/s"],
         axes=("epoch", "loss a word"),
     )
+    found: list[float] = []  # UAS
     for order in orders:
         curve = Curve(f"order {order}", [], [])
         n_words = sum(map(len, heads))
@@ -69,13 +70,15 @@ def bp_parsing(
         figures = [100 * report.uas, 100 * report.las, 100 * report.root_accuracy, 100 * report.exact]
         table.rows.append([order, *figures, report.calibration_error, trained, speed])
         table.curves.append(curve)
+        found.append(report.uas)
         for name, value in zip(("UAS", "LAS"), figures, strict=False):
             table.figures.append(Figure(f"order {order}: {name}", None, value, "%", trained, NOTE))
         table.figures.append(Figure(f"order {order}: training", None, trained, "s", trained, "labels included"))
         table.figures.append(Figure(f"order {order}: parsing", None, speed, "sentences/s", None, "labels included"))
     if len(orders) > 1:
-        gain = float(table.rows[-1][1]) - float(table.rows[0][1])  # type: ignore[arg-type]
-        table.notes.append(f"Gain of order {orders[-1]} over order {orders[0]}: {gain:+.2f} UAS.")
+        table.notes.append(
+            f"Gain of order {orders[-1]} over order {orders[0]}: {100 * (found[-1] - found[0]):+.2f} UAS."
+        )
     return table
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
-from trelliswork.inference.lifted import DenseTable, chain_bound, exact, star_bound
+from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact
 from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.learning.mrf_objective import Frequencies, MomentObjective, PairShape
 
@@ -65,9 +65,9 @@ def mrf_exact(
         log_unary, scores = _field(objective, weights, n_words)
         data = float(frequencies.unary @ log_unary + (frequencies.pairs[0].toarray() * scores).sum())
         likelihood = _likelihood(log_unary, scores, frequencies, n_positions)
-        star = data - star_bound(log_unary, [DenseTable(scores)], tol=1e-9, max_passes=500).value
-        chain = data - chain_bound(log_unary, [DenseTable(scores)], n_positions=n_positions).value
-        endless = data - chain_bound(log_unary, [DenseTable(scores)]).value
+        star = data - Star(log_unary, [DenseTable(scores)]).tighten(tol=1e-9, max_passes=500).value
+        chain = data - ChainCover(log_unary, [DenseTable(scores)]).tighten(n_positions=n_positions).value
+        endless = data - ChainCover(log_unary, [DenseTable(scores)]).tighten().value
         table.rows.append([name, likelihood, star, chain, endless, report.n_iter])
         table.curves += [curve] if name == "exact likelihood" else [curve, truth]
         found = {"exact log-likelihood": likelihood, "star bound": star, "chain bound": chain, "endless chain": endless}

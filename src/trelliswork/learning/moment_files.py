@@ -8,6 +8,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
@@ -78,7 +79,7 @@ class Numbering:
         for k, word in enumerate(words):
             found = ids.get(word)
             if found is None:
-                _check_word(word, lambda k=k: where(k))  # type: ignore[misc]
+                _check_word(word, partial(where, k))
                 if self.fixed is None:
                     found = ids[word] = len(ids)
                 elif self.fixed >= 0:
@@ -165,7 +166,7 @@ def _bytes_of(path: Path, progress: Progress) -> Iterator[tuple[bytes, Path, int
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            file: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
+            file: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if packed else raw
             while block := file.read(BLOCK) + file.readline():
                 if line == 1:
                     block = block.removeprefix(_BOM)
@@ -198,7 +199,7 @@ def sentence_blocks(sentences: Iterable[Sequence[str]], numbering: Numbering, pr
             found = known.get(word)
             if found is None:
                 place = f"sentence {n}, token {t}"
-                found = known[word] = int(numbering.number([_encoded(word, place)], lambda _, place=place: place)[0])  # type: ignore[misc]
+                found = known[word] = int(numbering.number([_encoded(word, place)], [place].__getitem__)[0])
             flat.append(found)
         if len(sentence):
             flat.append(END)

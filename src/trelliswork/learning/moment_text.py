@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,8 +88,8 @@ def number_text(
     files = files_of(source)
     if files is not None:
         step.total = sum(path.stat().st_size for path in files)
-    elif hasattr(source, "__len__"):
-        step.total = len(source)  # type: ignore[arg-type]
+    elif isinstance(source, Sized):
+        step.total = len(source)
 
     def progress(n: int) -> None:
         step.done += n

@@ -17,12 +17,10 @@ from trelliswork.inference.lifted import (
     LowRankTable,
     SparseTable,
     Star,
-    chain_bound,
     exact,
     exponentials,
     reference,
     sentences,
-    star_bound,
 )
 from trelliswork.inference.lifted.ais import annealed_log_z
 from trelliswork.inference.lifted.chain_cover import perron
@@ -49,18 +47,18 @@ def test_bounds_hold_and_chains_are_tighter_than_stars(K, C, seed, size):
     N = 2 * K + 3
     truth = fields.circle_log_z(log_unary, tables, N) / N
     assert_allclose(exact.cyclic_log_z(log_unary, given_tables, N) / N, truth, rtol=1e-10)
-    star = star_bound(log_unary, given_tables, tol=1e-7, max_passes=200)
+    star = Star(log_unary, given_tables).tighten(tol=1e-7, max_passes=200)
     assert star.value >= truth - 1e-9  # of any length of at least 2K + 1
     # The chains' bound is that of an endless circle; there are C^K states, whose roots add up.
     endless = exact.cyclic_log_z(log_unary, given_tables, 2**20) / 2**20
-    chain = chain_bound(log_unary, given_tables, tol=1e-7, max_iter=40)
+    chain = ChainCover(log_unary, given_tables).tighten(tol=1e-7, max_iter=40)
     assert chain.value >= endless - 1e-5
     assert chain.value <= star.value + 1e-5  # true of both at their tightest; these have come near enough
     if K == 1:
         assert chain.kind == "exact"
         assert_allclose(chain.value, endless, atol=1e-6 + K * np.log(C) / 2**20)
     else:
-        best = chain_bound(log_unary, given_tables, tol=1e-7, optimise_weights=True, max_iter=80)
+        best = ChainCover(log_unary, given_tables).tighten(tol=1e-7, optimise_weights=True, max_iter=80)
         assert endless - 1e-5 <= best.value <= chain.value + 1e-6
         assert_allclose(best.weights.sum(), 1)
         assert_allclose(
@@ -89,7 +87,7 @@ def test_chains_closed_to_rings_bound_circles_of_any_length(K, C, extra):
             assert found.kind == "upper"
             assert (np.diff(found.history) <= 1e-9).all()
             if all(ring_length(N, distance) > K for distance in range(1, K + 1)):
-                assert found.value <= star_bound(log_unary, as_tables(tables), max_passes=200).value + 1e-5
+                assert found.value <= Star(log_unary, as_tables(tables)).tighten(max_passes=200).value + 1e-5
             best = cover.tighten(n_positions=N, optimise_weights=True, max_iter=60)
             assert truth - 1e-9 <= best.value <= found.value + 1e-6
             unaries = log_unary + np.random.default_rng(seed).normal(size=(K + 1, C))
@@ -160,8 +158,8 @@ def test_any_delta_and_any_split_bound_the_circle(K):
 @pytest.mark.parametrize(("K", "C"), [(2, 3), (3, 2)])
 def test_stars_are_chains_of_their_weights(K, C):
     log_unary, tables = field(K, C, size=0.7)
-    star = star_bound(log_unary, as_tables(tables), tol=1e-10, max_passes=500)
-    cover = chain_bound(log_unary, as_tables(tables), weights=np.full(K, 1 / (K + 1)), tol=1e-6, max_iter=200)
+    star = Star(log_unary, as_tables(tables)).tighten(tol=1e-10, max_passes=500)
+    cover = ChainCover(log_unary, as_tables(tables)).tighten(weights=np.full(K, 1 / (K + 1)), tol=1e-6, max_iter=200)
     assert_allclose(star.value, cover.value, atol=1e-6)
 
 
@@ -196,7 +194,7 @@ def test_star_is_the_reference_and_its_gradients_are_right():
 @given(st.integers(1, 4), st.integers(0, 1000), st.sampled_from([0.3, 1.0]))
 def test_fast_updates_never_raise_the_bound(K, seed, size):
     log_unary, tables = field(K, 6, seed, size)
-    history = star_bound(log_unary, as_tables(tables), max_passes=30, tol=0).history
+    history = Star(log_unary, as_tables(tables)).tighten(max_passes=30, tol=0).history
     assert (np.diff(history) <= 1e-12).all()
 
 
@@ -237,7 +235,7 @@ def test_sentences_between_pads(K, C):
         assert_allclose(parts.sum(1), [fields.sentence_score(log_unary, tables, s) for s in every], rtol=1e-10)
     truth = [0.0, *(fields.sentence_log_z(log_unary, tables, n) for n in range(1, 7))]
     assert_allclose(exact.sentence_log_z(log_unary, given_tables, 6), truth, rtol=1e-10)
-    cover = chain_bound(log_unary, given_tables, max_iter=20)
+    cover = ChainCover(log_unary, given_tables).tighten(max_iter=20)
     bound = sentences.cover_log_z(cover.weights, cover.unaries, given_tables, 6)
     if K == 1:
         assert_allclose(bound, truth, rtol=1e-10)
@@ -269,7 +267,7 @@ def test_annealed_estimates_are_near_the_truth():
     K, C = 2, 4
     log_unary, tables = field(K, C, seed=2)
     given_tables = as_tables(tables)
-    cover = chain_bound(log_unary, given_tables, max_iter=10)
+    cover = ChainCover(log_unary, given_tables).tighten(max_iter=10)
     truth = exact.sentence_log_z(log_unary, given_tables, 5)[5]
     options = {"base_unary": cover.unaries[1], "base_scale": 1 / cover.weights[0]}
     found = annealed_log_z(log_unary, given_tables, 5, n_samples=600, n_steps=20, **options)
@@ -363,19 +361,19 @@ def test_conditionals_are_a_softmax_with_its_gradients():
 def test_what_does_not_fit_is_refused():
     log_unary, tables = field(2, 3)
     with pytest.raises(ShapeError, match="distance 2 has 4 words"):
-        star_bound(log_unary, [DenseTable(tables[0]), DenseTable(np.zeros((4, 4)))])
+        Star(log_unary, [DenseTable(tables[0]), DenseTable(np.zeros((4, 4)))]).tighten()
     with pytest.raises(ShapeError, match=r"delta must have shape \(K, C\)"):
-        star_bound(log_unary, as_tables(tables), delta=np.zeros((1, 3)))
+        Star(log_unary, as_tables(tables)).tighten(delta=np.zeros((1, 3)))
     with pytest.raises(ValueRangeError, match="weights must be 2 positive"):
-        chain_bound(log_unary, as_tables(tables), weights=np.array([0.9, 0.2]))
+        ChainCover(log_unary, as_tables(tables)).tighten(weights=np.array([0.9, 0.2]))
     with pytest.raises(ValueRangeError, match="at least 2K"):
         exact.cyclic_log_z(log_unary, as_tables(tables), 4)
     with pytest.raises(ValueRangeError, match="at least 2K"):
-        chain_bound(log_unary, as_tables(tables), n_positions=4)
+        ChainCover(log_unary, as_tables(tables)).tighten(n_positions=4)
     with pytest.raises(ValueRangeError, match="rings need powers of a table of 5,000 words"):
-        chain_bound(np.zeros(5000), [LowRankTable(np.zeros((5000, 1)), np.zeros((5000, 1)))], n_positions=9)
+        ChainCover(np.zeros(5000), [LowRankTable(np.zeros((5000, 1)), np.zeros((5000, 1)))]).tighten(n_positions=9)
     assert [exact.fits(C, K) for C, K in ((4096, 1), (4097, 1), (64, 2), (65, 2))] == [True, False, True, False]
     with pytest.raises(ValueRangeError, match=r"100\^2 states are too many for transfer matrices, at most 4,096"):
         exact.sentence_log_z(np.zeros(100), [DenseTable(np.zeros((100, 100)))] * 2, 3)
     with pytest.raises(ValueRangeError, match="'fast' or 'sub-gradient'"):
-        star_bound(log_unary, as_tables(tables), method="slow")
+        Star(log_unary, as_tables(tables)).tighten(method="slow")

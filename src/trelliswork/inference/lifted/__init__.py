@@ -5,8 +5,8 @@ N words in a circle, each tied to its K right neighbours by one table of scores 
 ``reference`` has the equations. ``conditionals`` is the pass that learning consists of.
 """
 
-from trelliswork.inference.lifted.chain_cover import ChainBound, ChainCover, chain_bound
-from trelliswork.inference.lifted.star import Star, StarBound, star_bound
+from trelliswork.inference.lifted.chain_cover import ChainBound, ChainCover
+from trelliswork.inference.lifted.star import Star, StarBound
 from trelliswork.inference.lifted.tables import DenseTable, LowRankTable, SparseTable, Table
 
 __all__ = [
@@ -18,6 +18,4 @@ __all__ = [
     "Star",
     "StarBound",
     "Table",
-    "chain_bound",
-    "star_bound",
 ]

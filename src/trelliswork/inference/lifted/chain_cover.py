@@ -299,8 +299,3 @@ class ChainCover:
         unaries = point.unaries.copy()
         unaries[used] = self.log_unary + excess[used] / moved[used, None]
         return self._at(moved, unaries, point.roots)
-
-
-def chain_bound(log_unary: Array, tables: "list[Table]", **options: object) -> ChainBound:
-    """``ChainCover(log_unary, tables).tighten(**options)``: a tight chain bound of A / N."""
-    return ChainCover(log_unary, tables).tighten(**options)  # type: ignore[arg-type]

@@ -142,8 +142,3 @@ class Star:
                 delta = delta - rate * slope
         assert best is not None
         return StarBound(best[0], best[1], best[2], len(history), best[3], converged, history)
-
-
-def star_bound(log_unary: Array, tables: "list[Table]", **options: object) -> StarBound:
-    """``Star(log_unary, tables).tighten(**options)``: the tightest star bound of A / N."""
-    return Star(log_unary, tables).tighten(**options)  # type: ignore[arg-type]
