@@ -24,7 +24,7 @@ def train():
 
 
 @pytest.fixture(scope="module")
-def test():
+def unseen():
     sentences = bundled.load("test")[:60]
     return [list(s.words) for s in sentences], [list(s.tags) for s in sentences]
 
@@ -68,14 +68,14 @@ def test_sentences_do_not_see_each_other():
     assert_allclose(both, np.concatenate(parts))
 
 
-def test_it_tags_better_than_an_hmm_that_knows_no_endings(train, test, tagger):
+def test_it_tags_better_than_an_hmm_that_knows_no_endings(train, unseen, tagger):
     hmm = HMM(unknown="symbol").fit(*train)
-    gold = [tag for tags in test[1] for tag in tags]
-    new = np.array([word not in tagger.known_words() for words in test[0] for word in words])
-    right = [np.array([tag for tags in model.predict(test[0]) for tag in tags]) == gold for model in (hmm, tagger)]
+    gold = [tag for tags in unseen[1] for tag in tags]
+    new = np.array([word not in tagger.known_words() for words in unseen[0] for word in words])
+    right = [np.array([tag for tags in model.predict(unseen[0]) for tag in tags]) == gold for model in (hmm, tagger)]
     assert right[1].mean() > right[0].mean()
     assert right[1][new].mean() > right[0][new].mean() + 0.1
-    assert tagger.score(*test) == pytest.approx(right[1].mean())
+    assert tagger.score(*unseen) == pytest.approx(right[1].mean())
 
 
 def test_training_takes_any_field_and_improves_its_bound(train):
@@ -90,8 +90,8 @@ def test_training_takes_any_field_and_improves_its_bound(train):
         assert tagger.bound_ < 0
 
 
-def test_queries_agree(tagger, test):
-    words = test[0][:5]
+def test_queries_agree(tagger, unseen):
+    words = unseen[0][:5]
     best = tagger.predict(words)
     tops = tagger.predict_topk(words, 3)
     assert [top[0][0] for top in tops] == best
@@ -127,12 +127,12 @@ def test_evidence_and_dictionary(tagger, train, tmp_path):
     )
 
 
-def test_load_is_the_inverse_of_save(tagger, test, tmp_path):
+def test_load_is_the_inverse_of_save(tagger, unseen, tmp_path):
     tagger.save(tmp_path / "m")
     again = load(tmp_path / "m")
     assert isinstance(again, MRFTagger)
     assert again.get_params() == tagger.get_params()
-    assert again.predict(test[0]) == tagger.predict(test[0])
+    assert again.predict(unseen[0]) == tagger.predict(unseen[0])
     assert again.bound_ == tagger.bound_
     assert again.top_features(3) == tagger.top_features(3)
     assert again.top_transitions(3) == tagger.top_transitions(3)
@@ -142,13 +142,13 @@ def test_load_is_the_inverse_of_save(tagger, test, tmp_path):
         load(tmp_path / "m")
 
 
-def test_development_sentences_and_callbacks_stop(train, test):
+def test_development_sentences_and_callbacks_stop(train, unseen):
     steps = []
     small = train[0][:60], train[1][:60]
     tagger = MRFTagger(max_iter=60, tol=0, patience=3)
-    tagger.fit(*small, dev=test, callback=lambda step, weights: steps.append(step.dev))
+    tagger.fit(*small, dev=unseen, callback=lambda step, weights: steps.append(step.dev))
     assert tagger.report_.reason.startswith("no better on the development data")
-    assert tagger.score(*test) == pytest.approx(max(steps))
+    assert tagger.score(*unseen) == pytest.approx(max(steps))
     tagger.fit(*small, callback=lambda step, weights: step.iteration == 2)
     assert tagger.report_.n_iter == 2
 
