@@ -33,7 +33,7 @@ BENCHMARK = Benchmark(
     ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "numba")),
     peers=(Contender("exact", f"{MODULE}:exact", environment="", packages=("trelliswork", "numba")),),
     cases=(
-        _synthetic("train S=100", "kl=0.003,min=2"),
+        _synthetic("train S=100", "kl=0.3,min=6", n_train=500, n_test=100, l2=0.1),
         _synthetic("train S=100 position-dependent", "kl=0.01,min=4", own=True),
         _synthetic("train S=1000", "kl=2,min=10", S=1000, n_symbols=5000, n_test=100, l2=0.05, n_iter=40),
         # Exact training on all 20,008 words would take hours.

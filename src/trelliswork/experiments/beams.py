@@ -14,8 +14,9 @@ from trelliswork.inference import chain
 from trelliswork.inference.chain import beam_passes
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.beam_objective import BeamObjective
+from trelliswork.learning.beam_start import sampled_start
 from trelliswork.learning.beam_training import BeamSearch
-from trelliswork.learning.crf_layout import FeatureLayout, Tokens
+from trelliswork.learning.crf_layout import FeatureLayout, Labelling, Tokens
 from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.learning.lbfgs import FitReport, Step, Weights, lbfgs
 
@@ -58,8 +59,8 @@ def decoding(
         return next((beam for beam in map(make, values) if measure(beam)[0] >= ENOUGH), make(values[-1]))
 
     sizes = [float(n) for n in range(2, n_states + 1)]
-    looks: list[tuple[str, Beam, str | None]] = [
-        ("minimum divergence, as in the paper, both passes", Beam("kl", eps=0.001, min_size=4, refine=True), "9.6"),
+    looks: list[tuple[str, Beam, str | float | None]] = [
+        ("minimum divergence, as in the paper, both passes", Beam("kl", eps=0.001, min_size=4, refine=True), 9.6),
         ("minimum divergence, as in the paper, forward only", Beam("kl", eps=0.001, min_size=4), None),
     ]
     eps = [float(f"{0.5 / 1.5**k:.2g}") for k in range(24)]
@@ -71,7 +72,7 @@ def decoding(
     looks.append(("fixed size", least(lambda n: Beam("size", size=int(n)), sizes), "20 to 25"))
     say("thresholds")
     thresholds = [0.25 * k for k in range(1, 100)]
-    looks.append(("threshold", least(lambda d: Beam("threshold", threshold=d, min_size=1), thresholds), "30.4"))
+    looks.append(("threshold", least(lambda d: Beam("threshold", threshold=d, min_size=1), thresholds), 30.4))
     table = Table(
         f"States a position for the exact Viterbi path: {n_states} states, {n_symbols} symbols, length {length}",
         ["criterion", "beam", "exact paths %", "states", "states in the paper"],
@@ -171,7 +172,12 @@ def train(
             weights, report = lbfgs(exact, start, callback=lambda step, state: after(step, state.weights), **options)
         else:
             objective = BeamObjective(problem.tokens, problem.gold, problem.layout, beam=beam, l2=l2)
-            weights, report = BeamSearch(objective, after, hold=hold).run(start, None, **options)
+            search = BeamSearch(objective, after, hold=hold)
+            if hold:
+                start, search.sampled = sampled_start(
+                    problem.tokens, Labelling(problem.gold), problem.layout, l2=l2, max_iter=max_iter
+                )
+            weights, report = search.run(start, None, **options)
     return Run(weights, report, path)
 
 
@@ -216,6 +222,8 @@ def training(
         report = run.report
         table.rows.append([name, text, run.seconds, report.n_iter, values[-1], accuracy, kept, report.reason])
         note = f"{text or 'exact'}, {kept:.1f} states a token; ended: {report.reason}"
+        if paper is not None:
+            note += "; another random model than the paper's, which does not tell its number of symbols"
         table.figures.append(Figure(f"{name}: test accuracy", paper, accuracy, "%", run.seconds, note))
         return run
 

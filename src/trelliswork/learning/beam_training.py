@@ -43,6 +43,11 @@ class BeamSearch:
     hold : bool
         False: choose states at every evaluation, as in the paper.
 
+    Attributes
+    ----------
+    sampled : int
+        Iterations on a sample that came before (``beam_start``): they count among those of ``run``.
+
     Notes
     -----
     With ``eps="auto"`` a beam that loses by new states what had been gained, three times in a row, gets a tenth of the
@@ -54,6 +59,7 @@ class BeamSearch:
         self.auto = objective.beam.kind == "kl" and objective.beam.eps == "auto"
         if self.auto:
             objective.beam = replace(objective.beam, eps=Beam().eps)
+        self.sampled = 0
         self._before: list[Step] = []  # of the states that were held before
         self._hold = FIRST_HOLD
         self._clock, self._offset = time.perf_counter(), 0.0
@@ -81,6 +87,7 @@ class BeamSearch:
         if saved is not None:
             state = self._restore(*saved)
             self._clock -= state.history[-1].seconds + (self._before[-1].seconds if self._before else 0.0)
+        max_iter -= self.sampled
         while True:
             if state is None:
                 state, ended = self._choose(weights, l1, tol)
@@ -93,10 +100,11 @@ class BeamSearch:
             self._taken = len(report.history) - len(self._before)
             self._before, state = report.history, None
             if stop is not None or len(self._before) >= max_iter:
-                report.reason = stop or f"{max_iter} iterations"
+                n = max_iter + self.sampled
+                report.reason = stop or f"{n} iterations"
                 if stop is None:
                     warnings.warn(
-                        f"L-BFGS stopped after {max_iter} iterations before reaching tol={tol:g}. "
+                        f"L-BFGS stopped after {n} iterations before reaching tol={tol:g}. "
                         "Raise max_iter or the penalties, or loosen tol.",
                         ConvergenceWarning,
                         stacklevel=3,
@@ -197,6 +205,7 @@ class BeamSearch:
             "noisy": self._noisy,
             "stalled": self._stalled,
             "grow": self._grow,
+            "sampled": self.sampled,
             "value": self._value,
             "before": [vars(step) for step in self._before],
         }
@@ -209,7 +218,7 @@ class BeamSearch:
         self.objective.beam = replace(self.objective.beam, eps=own["eps"])
         self._before = [Step(**step) for step in own["before"]]
         self._hold, self._noisy, self._value, self._grow = own["hold"], own["noisy"], own["value"], own["grow"]
-        self._stalled = own["stalled"]
+        self._stalled, self.sampled = own["stalled"], own.get("sampled", 0)
         self._begun, self._anchor = True, arrays["beam.anchor"]
         sets = {name.removeprefix("beam."): array for name, array in arrays.items() if name.startswith("beam.")}
         self.objective.hold_again(own["held"], sets)
