@@ -21,6 +21,12 @@ def _states(n_states: int) -> Case:
     )
 
 
+FORWARD = Case(
+    name="forward=16384",
+    params={"task": "forward", "B": B, "T": T, "S": 16384, "R": R, "W": 500, "seed": 0},
+    check={"task": "forward", "B": 20, "T": 6, "S": 60, "R": 8, "W": 30, "seed": 1},
+)
+
 INSIDE = Case(
     name="inside",
     params={"task": "inside", "B": 8, "n": 30, "N": 100, "P": 200, "R": 32, "seed": 0},
@@ -34,7 +40,7 @@ BENCHMARK = Benchmark(
         Contender("dense", f"{MODULE}:dense", environment="", packages=("trelliswork", "torch")),
         Contender("torch-autograd", f"{MODULE}:torch_autograd", environment="", packages=("torch",)),
     ),
-    cases=(*(_states(n) for n in (4096, 8192, 16384)), INSIDE),
+    cases=(*(_states(n) for n in (4096, 8192, 16384)), FORWARD, INSIDE),
 )
 
 if __name__ == "__main__":

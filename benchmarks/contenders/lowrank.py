@@ -2,7 +2,8 @@
 
 Each function takes ``{"B": sentences, "T": words, "S": states, "R": rank, "W": word types, "seed": ...}`` and gives the
 log evidence of each sentence with its gradients in the transition and the emissions. ``dense`` only goes forward: it
-gives the log evidence and no gradients, which favours it. The task ``inside`` is that of ``contenders.inside``.
+gives the log evidence and no gradients, which favours it. In the task ``forward`` nobody makes gradients; the task
+``inside`` is that of ``contenders.inside``.
 """
 
 from typing import Any, NamedTuple
@@ -58,6 +59,8 @@ def trelliswork(params: Params) -> Task:
     from trelliswork.inference.lowrank import LowRank, log_evidence
 
     start, left, right, emission = _tensors(params)
+    if params.get("task") == "forward":
+        return _forward(LowRank(left, right), start, emission, params)
     leaves = [x.requires_grad_() for x in (start.log(), left, right, emission.log())]
     ids, offsets = words(params).ravel(), np.arange(0, params["B"] * params["T"] + 1, params["T"])
 
@@ -75,19 +78,25 @@ def dense(params: Params) -> Task:
     """Our dense model of the same matrix, forward only; the matrix is written out before the timing."""
     if params.get("task") == "inside":
         return inside.dense(params)
-    from trelliswork.inference.lowrank import Dense, LowRank, score
+    from trelliswork.inference.lowrank import Dense, LowRank
 
     start, left, right, emission = _tensors(params)
-    matrix = Dense(LowRank(left, right).dense())
-    log_start, log_emission = start.log(), emission.log()
+    return _forward(Dense(LowRank(left, right).dense()), start, emission, params)
+
+
+def _forward(transition: Any, start: Any, emission: Any, params: Params) -> Task:
+    """The log evidence alone, step by step through the states."""
+    from trelliswork.inference.lowrank import queries
+
+    given = start.log(), transition, emission.log()
     ids, offsets = words(params).ravel(), np.arange(0, params["B"] * params["T"] + 1, params["T"])
-    return Task(lambda: Found(score(log_start, matrix, log_emission, ids, offsets), None, None), digest)
+    return Task(lambda: Found(queries.score(*given, ids, offsets), None, None), digest)
 
 
 def torch_autograd(params: Params) -> Task:
     """The straightforward recursion with normalised states, gradients by autograd."""
-    if params.get("task") == "inside":
-        raise NotImplementedError("there is no plain torch version of this grammar")
+    if "task" in params:
+        raise NotImplementedError("plain torch is measured with gradients, and has no grammar of ours")
     import torch
 
     start, left, right, emission = _tensors(params)

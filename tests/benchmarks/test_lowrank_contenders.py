@@ -24,7 +24,13 @@ def test_all_contenders_find_the_same():
 
 
 def test_the_cases():
-    assert [case.name for case in BENCHMARK.cases] == ["states=4096", "states=8192", "states=16384", "inside"]
+    assert [case.name for case in BENCHMARK.cases] == [
+        "states=4096",
+        "states=8192",
+        "states=16384",
+        "forward=16384",
+        "inside",
+    ]
     assert [peer.name for peer in BENCHMARK.peers] == ["dense", "torch-autograd"]
     reference = contenders.thin_reference(2, 3, 8, 4)
     assert reference.relate(2.0, 1.0) == {"gemm_fraction": 0.5}

@@ -43,7 +43,8 @@ def test_trees_evidence_and_files(models, name, tmp_path):
     for tree in trees:
         assert all(len(node.children) == 2 or isinstance(node.children[0], str) for node in tree.subtrees())
     assert isinstance(trees[-1].children[0], str)
-    evidence = model.log_evidence(sentences)
+    with pytest.warns(UserWarning, match="sentence 7, 'dog', of one word"):
+        evidence = model.log_evidence(sentences)
     assert np.isneginf(evidence).tolist() == [False] * 7 + [True]
     total = sum(map(len, sentences[:7]))
     assert_allclose(model.score(sentences), evidence[:7].sum(), rtol=1e-12)
@@ -57,10 +58,17 @@ def test_trees_evidence_and_files(models, name, tmp_path):
     again = load(tmp_path / "grammar")
     assert isinstance(again, PCFG)
     assert again.predict(sentences) == trees
-    assert_array_equal(again.log_evidence(sentences), evidence)
+    assert_array_equal(again.log_evidence(sentences[:7]), evidence[:7])
     assert again.report_ == model.report_
     assert again.get_params() == model.get_params()
-    assert_array_equal(fitted(name).log_evidence(sentences), evidence)
+    assert_array_equal(fitted(name).log_evidence(sentences[:7]), evidence[:7])
+
+
+def test_sentences_of_one_word_are_named(models):
+    with pytest.warns(UserWarning, match="sentence 0, 'dog', and 1 more of one word"):
+        found = models["dense"].log_evidence([["dog"], WORDS[0], ["runs"]])
+    assert np.isneginf(found).tolist() == [True, False, True]
+    assert_allclose(models["dense"].score([["dog"], WORDS[0], ["runs"]]), found[1])  # and no warning
 
 
 @pytest.mark.parametrize("name", ["dense", "low rank"])

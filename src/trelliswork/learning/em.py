@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -44,6 +44,7 @@ __all__ = [
 
 # How far rounding may lower an objective, by the precision of the E-step, as a fraction of |objective| + tokens.
 SLACK = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-11}
+STOPPED = "stopped by the caller"  # a report's reason
 
 
 class LikelihoodDecrease(ArithmeticError):  # noqa: N818  (it names what happened)
@@ -105,7 +106,25 @@ class EMReport:
         """Iterations done."""
         return len(self.history)
 
+    def settled(self, before: float, tol: float) -> bool:
+        """Whether the value rose by less than ``tol`` of itself, which then is how learning ended; never if 0."""
+        if not tol or before == -np.inf or self.value - before >= tol * abs(self.value):
+            return False
+        self.converged, self.reason = True, f"the objective rose by less than {tol:g} of its value"
+        return True
 
+    def run_out(self, max_iter: int, tol: float) -> None:
+        """Learning ended with its iterations: a warning, unless that was asked for."""
+        self.reason = f"{max_iter} iterations"
+        if tol > 0:
+            warnings.warn(
+                f"EM stopped after {max_iter} iterations before reaching tol={tol:g}. Raise max_iter or loosen tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+Parameters = TypeVar("Parameters")
 Callback = Callable[[EMStep], bool | None]
 EStep = Callable[[HMMParameters, Sequences], Counts]
 Method = Literal["em", "vb"]
@@ -197,19 +216,12 @@ def em(
                 f"{slack * (abs(before) + n_tokens):g} could be rounding. Please report this, with the data if you can."
             )
         if callback is not None and callback(step):
-            report.reason = "stopped by the caller"
+            report.reason = STOPPED
             break
-        if tol and before > -np.inf and value - before < tol * abs(value):
-            report.converged, report.reason = True, f"the objective rose by less than {tol:g} of its value"
+        if report.settled(before, tol):
             break
     else:
-        report.reason = f"{max_iter} iterations"
-        if tol > 0:
-            warnings.warn(
-                f"EM stopped after {max_iter} iterations before reaching tol={tol:g}. Raise max_iter or loosen tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        report.run_out(max_iter, tol)
     if isinstance(state, Posterior):
         report.posterior = state
         return state.mean(), report
@@ -250,26 +262,16 @@ def restarts(
     began = time.perf_counter()
     for name, count in (("n_restarts", n_restarts), ("probe", probe), ("max_iter", max_iter)):
         check_count(name, count)
-    best: tuple[HMMParameters, EMReport] | None = None
-    probes = []
     options: dict[str, Any] = {"priors": priors, "method": method, "dtype": dtype, "beam": beam, "callback": callback}
-    for own_seed in np.random.SeedSequence(seed).spawn(n_restarts):
-        first = random_parameters(
-            n_states, n_symbols, seed=own_seed, concentration=concentration, mean_length=mean_length
-        )
-        if n_restarts == 1:
-            return em(first, sequences, max_iter=max_iter, tol=tol, **options)
-        tried = em(first, sequences, max_iter=min(probe, max_iter), tol=0, **options)
-        probes.append(tried[1].value)
-        if best is None or tried[1].value > best[1].value:
-            best = tried
-        if tried[1].reason == "stopped by the caller":
-            best[1].probes, best[1].reason = probes, tried[1].reason
-            return best
-    assert best is not None
+    starts = (
+        random_parameters(n_states, n_symbols, seed=own, concentration=concentration, mean_length=mean_length)
+        for own in np.random.SeedSequence(seed).spawn(n_restarts)
+    )
+    if n_restarts == 1:
+        return em(next(starts), sequences, max_iter=max_iter, tol=tol, **options)
+    best = best_of(em(start, sequences, max_iter=min(probe, max_iter), tol=0, **options) for start in starts)
     parameters, begun = best
-    begun.probes = probes
-    if max_iter <= probe:
+    if max_iter <= probe or begun.reason == STOPPED:
         return best
     begun.history[-1].seconds = time.perf_counter() - began
     return em(begun.posterior or parameters, sequences, max_iter=max_iter, tol=tol, begun=begun, **options)
@@ -335,13 +337,29 @@ def stepwise(
             report.history.append(EMStep(k + 1, value, counts.total, time.perf_counter() - began))
             report.value, report.beam = value, counts.beam
             if callback is not None and callback(report.history[-1]):
-                report.reason = "stopped by the caller"
+                report.reason = STOPPED
                 return parameters, report
         if report.n_iter == done:
             raise ValueRangeError(
                 f"there are no batches in pass {n + 1}: give something that can be gone through again."
             )
     return parameters, report
+
+
+def best_of(tries: Iterable[tuple[Parameters, EMReport]]) -> tuple[Parameters, EMReport]:
+    """The try that got furthest, with the values of all as ``probes``; one that the caller stopped is the last."""
+    best: tuple[Parameters, EMReport] | None = None
+    probes = []
+    for tried in tries:
+        probes.append(tried[1].value)
+        if best is None or tried[1].value > best[1].value:
+            best = tried
+        if tried[1].reason == STOPPED:
+            best[1].reason = STOPPED
+            break
+    assert best is not None, "there is one try at least"
+    best[1].probes = probes
+    return best
 
 
 def _e_step(dtype: DTypeLike, beam: Beam | None) -> EStep:

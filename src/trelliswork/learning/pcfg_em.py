@@ -1,16 +1,15 @@
 """EM (inside-outside) for probabilistic grammars, dense or of low rank: pseudo-counts, restarts, checkpoints."""
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.errors import ValueRangeError
 from trelliswork.learning.checkpoint import Checkpoint
-from trelliswork.learning.em import EMReport, EMStep, LikelihoodDecrease
+from trelliswork.learning.em import STOPPED, EMReport, EMStep, LikelihoodDecrease, best_of
 from trelliswork.learning.pcfg_parameters import (
     Doubles,
     GrammarCounts,
@@ -120,23 +119,16 @@ def em(
         parameters = maximise(counts, priors, parameters)
         report.history.append(EMStep(iteration, report.value, counts.log_evidence, time.perf_counter() - began))
         if callback is not None and callback(report.history[-1]):
-            report.reason = "stopped by the caller"
+            report.reason = STOPPED
             break
         if checkpoint is not None and checkpoint.due():
             checkpoint.write(_plain(report), parameters.named())
-        if tol and before > -np.inf and report.value - before < tol * abs(report.value):
-            report.converged, report.reason = True, f"the objective rose by less than {tol:g} of its value"
+        if report.settled(before, tol):
             break
     else:
-        report.reason = f"{max_iter} iterations"
-        if tol > 0:
-            warnings.warn(
-                f"EM stopped after {max_iter} iterations before reaching tol={tol:g}. Raise max_iter or loosen tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        report.run_out(max_iter, tol)
     if checkpoint is not None:
-        if report.reason == "stopped by the caller":
+        if report.reason == STOPPED:
             checkpoint.write(_plain(report), parameters.named())
         else:
             checkpoint.remove()
@@ -169,23 +161,14 @@ def restarts(
     options
         Of `em`.
     """
-    best: tuple[GrammarParameters, EMReport] | None = None
-    probes = []
-    saved = checkpoint is not None and checkpoint.read() is not None
-    for own in np.random.SeedSequence(seed).spawn(n_restarts):
-        start = random_grammar(*sizes, rank, seed=own, right_bias=right_bias, identity=identity)
-        if n_restarts == 1 or saved:
-            return em(start, batches, max_iter=max_iter, tol=tol, checkpoint=checkpoint, **options)
-        tried = em(start, batches, max_iter=min(probe, max_iter), tol=0, **options)
-        probes.append(tried[1].value)
-        if best is None or tried[1].value > best[1].value:
-            best = tried
-        if tried[1].reason == "stopped by the caller":
-            best[1].probes, best[1].reason = probes, tried[1].reason
-            return best
-    assert best is not None
-    best[1].probes = probes
-    if max_iter <= probe:
+    starts = (
+        random_grammar(*sizes, rank, seed=own, right_bias=right_bias, identity=identity)
+        for own in np.random.SeedSequence(seed).spawn(n_restarts)
+    )
+    if n_restarts == 1 or (checkpoint is not None and checkpoint.read() is not None):
+        return em(next(starts), batches, max_iter=max_iter, tol=tol, checkpoint=checkpoint, **options)
+    best = best_of(em(start, batches, max_iter=min(probe, max_iter), tol=0, **options) for start in starts)
+    if max_iter <= probe or best[1].reason == STOPPED:
         return best
     return em(best[0], batches, max_iter=max_iter, tol=tol, checkpoint=checkpoint, begun=best[1], **options)
 

@@ -1,6 +1,7 @@
 """Probabilistic context-free grammars, induced from raw text: dense or of low rank (paper 4 and its successors)."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -70,7 +71,8 @@ class PCFG(Estimator):
 
     Notes
     -----
-    Sentences of one word have no tree in such a grammar: learning skips them, and their evidence is 0.
+    Sentences of one word have no tree in such a grammar: their probability is 0. Learning, ``score`` and ``perplexity``
+    leave them out; ``predict`` gives them the word's most probable preterminal.
 
     Examples
     --------
@@ -191,9 +193,16 @@ class PCFG(Estimator):
         return GrammarTree(*(torch.from_numpy(np.array(array)) for array in arrays))
 
     def log_evidence(self, X: Sentences | Corpus) -> NDArray[np.float64]:
-        """log p(sentence) of each sentence; -inf for a single word."""
+        """log p(sentence) of each sentence; -inf, with a warning, for a single word: every tree has two at least."""
         self._check_fitted()
         sentences = _sentences(X)
+        if short := [number for number, sentence in enumerate(sentences) if len(sentence) == 1]:
+            more = f" and {len(short) - 1} more" if len(short) > 1 else ""
+            warnings.warn(
+                f"sentence {short[0]}, {sentences[short[0]][0]!r},{more} of one word: rules have two parts, so the log "
+                "evidence is -inf. Leave such sentences out, as score and perplexity do.",
+                stacklevel=2,
+            )
         ids = [self.words_.ids(sentence) for sentence in sentences]
         return log_evidence(self.parameters_, text_batches(ids), len(ids))
 

@@ -1,7 +1,8 @@
 """Log evidence of sentences as a torch function: its gradient is expected counts, in feature space for transitions."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -11,8 +12,10 @@ from torch.autograd.function import once_differentiable
 
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference import threads
-from trelliswork.inference.lowrank.operators import Transition
-from trelliswork.inference.lowrank.packing import Ints, Packed, groups
+from trelliswork.inference.lowrank import memory
+from trelliswork.inference.lowrank.fused import Fused
+from trelliswork.inference.lowrank.operators import LowRank, Transition
+from trelliswork.inference.lowrank.packing import Ints, Packed, groups, merge, pack
 from trelliswork.inference.lowrank.sweep import Counts, Sweep, one_thread
 
 
@@ -71,9 +74,14 @@ def check(log_start: Tensor, transition: Transition, log_emission: Tensor, words
 
 def scaled(log_emission: Tensor) -> tuple[Tensor, NDArray[np.float64]]:
     """Emissions divided by their largest for each word (W, S), and the logarithms of those (W,)."""
-    shift = log_emission.amax(dim=1)
-    shift = torch.where(torch.isfinite(shift), shift, 0)
+    shift = largest(log_emission)
     return torch.exp(log_emission - shift[:, None]), shift.double().numpy()
+
+
+def largest(log_emission: Tensor) -> Tensor:
+    """The largest logarithm of each word (W,); 0 for words that are impossible."""
+    shift = log_emission.amax(dim=1)
+    return torch.where(torch.isfinite(shift), shift, 0)
 
 
 def run_groups(parts: Sequence[object], work: Callable[[int], None]) -> None:
@@ -87,6 +95,11 @@ def run_groups(parts: Sequence[object], work: Callable[[int], None]) -> None:
     threads.run(span, [(k, k + 1) for k in range(len(parts))])
 
 
+def fusible(transition: Transition) -> TypeGuard[LowRank]:
+    """Whether ``Fused`` can do it."""
+    return isinstance(transition, LowRank) and transition.band is None
+
+
 def expectations(
     parts: list[Packed],
     start: Tensor,
@@ -96,37 +109,60 @@ def expectations(
     *,
     every: int | None = None,
 ) -> tuple[NDArray[np.float64], Counts]:
-    """Forward and backward at once, group by group: log evidences in the callers' order, and weighted counts.
+    """Forward and backward at once: log evidences in the callers' order, and weighted counts.
 
     ``emission`` (W, S) are probabilities up to a factor for each word, which the caller adds to the log evidences.
     """
-    n = sum(part.n_sentences for part in parts)
-    log_z = np.empty(n)
-    counts: list[Counts | None] = [None] * len(parts)
+    log_z = np.empty(sum(part.n_sentences for part in parts))
+    total = _zeros(start, transition, emission)
+    if every is None and fusible(transition):
+        packed = merge(parts)
+        fused = Fused(packed, start, transition, emission)
+        log_z[packed.order] = fused.forward()
+        fused.backward(np.full(packed.n_sentences, weight), total)
+        parts = _lost(packed, log_z)
     sweeps = [Sweep(part, start, transition, emission, every=every) for part in parts]
 
-    def work(k: int) -> None:
-        own = _zeros(start, transition, emission)
+    def work(k: int, own: Counts) -> None:
         log_z[parts[k].order] = sweeps[k].forward()
         sweeps[k].backward(np.full(parts[k].n_sentences, weight), own)
-        counts[k] = own
 
-    run_groups(sweeps, work)
-    return log_z, _total([c for c in counts if c is not None])
+    _add_counts(sweeps, work, total)
+    return log_z, total
+
+
+def _lost(packed: Packed, log_z: NDArray[np.float64]) -> list[Packed]:
+    """The sentences, in the callers' order, that are too improbable for ``Fused``: impossible perhaps."""
+    lost = np.flatnonzero(np.isneginf(log_z[packed.order]))
+    if lost.size == 0:
+        return []
+    rows = [packed.rows(b) for b in lost.tolist()]
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    found = pack(packed.words[np.concatenate(rows)], offsets)
+    return [replace(found, order=packed.order[lost][found.order])]
+
+
+def _add_counts(sweeps: list[Sweep], work: Callable[[int, Counts], None], total: Counts) -> None:
+    """Add the counts of each group, ``work(k, counts)``, to the total, in the order of groups."""
+    counts: list[Counts | None] = [None] * len(sweeps)
+
+    def counted(k: int) -> None:
+        s = sweeps[k]
+        own = counts[k] = _zeros(s.start, s.transition, s.emission)
+        work(k, own)
+
+    run_groups(sweeps, counted)
+    for own in counts:
+        assert own is not None
+        total.start += own.start
+        total.emission += own.emission
+        for mine, theirs in zip(total.transition, own.transition, strict=True):
+            mine += theirs
 
 
 def _zeros(start: Tensor, transition: Transition, emission: Tensor) -> Counts:
-    return Counts(torch.zeros_like(start), torch.zeros_like(emission), transition.zeros())
-
-
-def _total(counts: list[Counts]) -> Counts:
-    first = counts[0]
-    for other in counts[1:]:
-        first.start += other.start
-        first.emission += other.emission
-        for mine, theirs in zip(first.transition, other.transition, strict=True):
-            mine += theirs
-    return first
+    first, words = (memory.zeros(*x.shape, dtype=x.dtype) for x in (start, emission))
+    return Counts(first, words, transition.zeros())
 
 
 def word_shifts(shift: NDArray[np.float64], words: Ints, offsets: Ints) -> NDArray[np.float64]:
@@ -147,31 +183,39 @@ class _LogEvidence(torch.autograd.Function):
         *parts: Tensor,
     ) -> Tensor:
         words, offsets = np.asarray(words, np.int64), np.asarray(offsets, np.int64)
-        transition = kind(*(part.detach().contiguous() for part in parts))
-        start = log_start.detach().exp()
-        emission, shift = scaled(log_emission.detach().contiguous())
-        ctx.sweeps = [Sweep(p, start, transition, emission, every=every) for p in groups(words, offsets)]
+        ctx.transition = transition = kind(*(part.detach().contiguous() for part in parts))
+        start, log_emission = log_start.detach().exp(), log_emission.detach().contiguous()
         log_z = np.empty(len(offsets) - 1)
+        ctx.fused, ctx.sweeps, left = None, [], groups(words, offsets)
+        shift = largest(log_emission)
+        if every is None and fusible(transition):
+            packed = merge(left)
+            ctx.fused = Fused(packed, start, transition, log_emission, shift)
+            log_z[packed.order] = ctx.fused.forward()
+            left = _lost(packed, log_z)
+        if left:
+            emission = torch.exp(log_emission - shift[:, None])
+            ctx.sweeps = [Sweep(part, start, transition, emission, every=every) for part in left]
 
         def work(k: int) -> None:
             log_z[ctx.sweeps[k].packed.order] = ctx.sweeps[k].forward()
 
         run_groups(ctx.sweeps, work)
-        return torch.from_numpy(log_z + word_shifts(shift, words, offsets))
+        ctx.shapes = start, log_emission
+        return torch.from_numpy(log_z + word_shifts(shift.double().numpy(), words, offsets))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         weights = grad.numpy()
+        start, log_emission = ctx.shapes
+        total = _zeros(start, ctx.transition, log_emission)
+        if ctx.fused is not None:
+            ctx.fused.backward(weights[ctx.fused.packed.order], total)
         sweeps: list[Sweep] = ctx.sweeps
-        counts: list[Any] = [None] * len(sweeps)
 
-        def work(k: int) -> None:
-            s = sweeps[k]
-            own = _zeros(s.start, s.transition, s.emission)
-            s.backward(weights[s.packed.order], own)
-            counts[k] = own
+        def work(k: int, own: Counts) -> None:
+            sweeps[k].backward(weights[sweeps[k].packed.order], own)
 
-        run_groups(sweeps, work)
-        total = _total(counts)
+        _add_counts(sweeps, work, total)
         return total.start, total.emission, None, None, None, None, *total.transition

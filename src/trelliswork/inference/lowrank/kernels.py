@@ -10,23 +10,6 @@ FASTMATH = {"reassoc", "contract"}
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def begin(start, emission, words, alpha, norms):
-    """alpha = start * emission[words], each row normalised; norms (rows,) are the sums before."""
-    S = len(start)
-    for b in range(len(words)):
-        row = emission[words[b]]
-        total = start[0] * 0
-        for z in range(S):
-            value = start[z] * row[z]
-            alpha[b, z] = value
-            total += value
-        norms[b] = total
-        scale = 1 / total if total > 0 else total * 0
-        for z in range(S):
-            alpha[b, z] *= scale
-
-
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def observe(alpha, emission, words, norms):
     """alpha *= emission[words], each row normalised; norms (rows,) are the sums before."""
     S = alpha.shape[1]

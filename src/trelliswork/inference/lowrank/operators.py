@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trelliswork.errors import ShapeError
-from trelliswork.inference.lowrank import kernels
+from trelliswork.inference.lowrank import kernels, memory
 
 compiled: Any = kernels
 
@@ -103,7 +103,7 @@ class LowRank:
 
     def zeros(self) -> list[Tensor]:
         """Gradients to add to."""
-        return [torch.zeros_like(part) for part in self.tensors()]
+        return [memory.zeros(*part.shape, dtype=part.dtype) for part in self.tensors()]
 
     def accumulate(self, sums: list[Tensor], alpha: Tensor, forward: Tensor, message: Tensor, backward: Tensor) -> None:
         """Add the expected counts of some transitions, in feature space: alpha^T backward and message^T forward."""
@@ -163,7 +163,7 @@ class Dense:
 
     def zeros(self) -> list[Tensor]:
         """Gradients to add to."""
-        return [torch.zeros_like(self.matrix)]
+        return [memory.zeros(*self.matrix.shape, dtype=self.matrix.dtype)]
 
     def accumulate(self, sums: list[Tensor], alpha: Tensor, forward: Tensor, message: Tensor, backward: Tensor) -> None:
         """Add the expected counts of some transitions over the matrix: alpha^T message."""

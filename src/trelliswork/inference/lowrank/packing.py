@@ -1,6 +1,6 @@
 """Sentences of different lengths as one array, position by position: no padding."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,3 +82,14 @@ def groups(words: Ints, offsets: Ints) -> list[Packed]:
     order = np.argsort(-lengths, kind="stable")
     n = max(1, min(MOST_GROUPS, len(order) // LEAST_SENTENCES))
     return [pack(words, offsets, order[k::n]) for k in range(n)]
+
+
+def merge(parts: list[Packed]) -> Packed:
+    """The sentences of several groups as one."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = np.concatenate([part.lengths for part in parts])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    words = np.concatenate([part.words[part.rows(b)] for part in parts for b in range(part.n_sentences)])
+    found = pack(words, offsets)
+    return replace(found, order=np.concatenate([part.order for part in parts])[found.order])

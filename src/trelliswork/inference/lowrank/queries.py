@@ -14,7 +14,8 @@ from torch import Tensor
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference import threads
 from trelliswork.inference.lowrank import kernels
-from trelliswork.inference.lowrank.autograd import check, run_groups, scaled, word_shifts
+from trelliswork.inference.lowrank.autograd import check, fusible, run_groups, scaled, word_shifts
+from trelliswork.inference.lowrank.fused import Fused
 from trelliswork.inference.lowrank.operators import Transition
 from trelliswork.inference.lowrank.packing import Ints, groups, pack
 from trelliswork.inference.lowrank.sweep import Counts, Sweep, one_thread
@@ -31,15 +32,19 @@ def score(
     check(log_start, transition, log_emission, words, offsets)
     emission, shift = scaled(log_emission)
     log_z = np.empty(len(offsets) - 1)
-    parts = groups(words, offsets)
-    sweeps = [Sweep(p, log_start.exp(), transition, emission, every=len(p.sizes) + 1) for p in parts]
+    if fusible(transition):
+        packed = pack(words, offsets)
+        log_z[packed.order] = Fused(packed, log_start.exp(), transition, emission, keep=False).forward()
+    else:
+        parts = groups(words, offsets)
+        sweeps = [Sweep(p, log_start.exp(), transition, emission, every=len(p.sizes) + 1) for p in parts]
 
-    def work(k: int) -> None:
-        log_z[parts[k].order] = sweeps[k].forward()
+        def work(k: int) -> None:
+            log_z[parts[k].order] = sweeps[k].forward()
 
-    run_groups(sweeps, work)
+        run_groups(sweeps, work)
     lost = np.flatnonzero(np.isneginf(log_z))
-    if lost.size and log_start.dtype == torch.float32:
+    if lost.size:
         double = type(transition)(*(part.double() for part in transition.tensors()))
         part = pack(words, offsets, lost)
         sweep = Sweep(

@@ -119,10 +119,10 @@ class Sweep:
         a, b = self.packed.offsets[t], self.packed.offsets[t + 1]
         words, emission = self.packed.words[a:b], self.emission.numpy()
         if t == 0:
-            compiled.begin(self.start.numpy(), emission, words, alpha.numpy(), self.norms[a:b])
-            return
-        step = self.transition.push if push else self.transition.again
-        step(before, self._features[a:b], alpha)
+            alpha[:] = self.start
+        else:
+            step = self.transition.push if push else self.transition.again
+            step(before, self._features[a:b], alpha)
         compiled.observe(alpha.numpy(), emission, words, self.norms[a:b])
 
     def backward(self, weights: NDArray[np.floating], counts: Counts, marginals: Tensor | None = None) -> None:

@@ -1,0 +1,61 @@
+"""Threads that do one list of jobs in order: each draws the next ticket, and waits for what its job needs.
+
+A thread that is alone draws all tickets, so nothing ever waits for a thread that does not come. Counters are elements
+of an int64 array; what is written before a counter is raised can be seen by who reads the raised counter.
+"""
+
+import os
+from typing import Any
+
+from llvmlite import ir
+from numba import njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+COUNTERS = 24  # numbers of the array: three counters, each on a cache line of its own
+DRAWN, DONE, READY = 0, 8, 16
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
+
+
+@intrinsic
+def fetch_add(typingctx: Any, array: Any, index: Any) -> Any:
+    """``fetch_add(counters, k)``: raise counter k by one; the number before."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        one = ir.Constant(ir.IntType(64), 1)
+        return builder.atomic_rmw("add", _pointer(context, builder, signature.args[0], *args), one, "seq_cst")
+
+    return types.int64(array, types.intp), codegen
+
+
+@intrinsic
+def read(typingctx: Any, array: Any, index: Any) -> Any:
+    """``read(counters, k)``: counter k as it is now."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load_atomic(_pointer(context, builder, signature.args[0], *args), "seq_cst", 8)
+
+    return types.int64(array, types.intp), codegen
+
+
+@intrinsic
+def give_way(typingctx: Any) -> Any:
+    """``give_way()``: let another thread run, where the system can be asked."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if os.name == "posix":
+            kind = ir.FunctionType(ir.IntType(32), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, "sched_yield"), [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@njit(nogil=True)
+def wait_until(counters, k, least):
+    """Return when counter k has reached ``least``."""
+    while read(counters, k) < least:
+        give_way()
