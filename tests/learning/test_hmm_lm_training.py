@@ -210,6 +210,16 @@ def test_reasons_to_stop():
     assert report.history[1].learning_rate < report.history[0].learning_rate
 
 
+def test_the_rate_grows_at_first_and_a_start_counts():
+    settings = TrainingSettings(max_epochs=2, batch_tokens=10, evaluations=20, learning_rate=0.01)
+    report = train(StateNetwork(NetworkShape(3, 9, 4)), patterned_text(), None, settings, spent=100)
+    rates = np.array([step.learning_rate for step in report.history])
+    done = np.array([step.progress for step in report.history])
+    assert_allclose(rates, 0.01 * np.minimum(1, done / 0.15), rtol=1e-6)
+    assert rates[0] < 0.005
+    assert 100 < report.history[0].seconds < 200
+
+
 def test_em_gives_a_start():
     text, dev = patterned_text(200), patterned_text(20, seed=1)
     network = StateNetwork(NetworkShape(4, 9, 16))

@@ -20,6 +20,8 @@ KINDS = {
     "clusters": {"clusters": 2},
     "given clusters": {"clusters": {"the": 4, "a": 4, "dog": 7, "cat": 7, "cats": 7}},
     "em": {"em_iterations": 3, "max_epochs": 3},
+    "clustered tokens": {"start": "clusters", "max_epochs": 5},
+    "kernel, alike at first": {"parameterisation": "kernel", "n_features": 3, "start": "words"},
 }
 
 
@@ -179,6 +181,9 @@ def test_development_text_and_checkpoints(tmp_path):
         ({"clusters": 9}, "clusters"),
         ({"clusters": {}}, "clusters"),
         ({"em_iterations": 2, "clusters": 2}, "em_iterations"),
+        ({"start": "anywhere"}, "start"),
+        ({"start": "clusters", "clusters": 2}, "start='words'"),
+        ({"start": "clusters", "parameterisation": "kernel", "projection": "redrawn"}, "start='words'"),
         ({"keep_every": 0}, "keep_every"),
         ({"schedule": "steps"}, "schedule"),
     ],

@@ -1,6 +1,7 @@
 """HMM language models with many states on Penn Treebank text (paper 4): perplexity by states and by rank."""
 
 import os
+import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from trelliswork.data import read_text
+from trelliswork.errors import DataError
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference import lowrank
 from trelliswork.inference.threads import get_num_threads
@@ -20,6 +22,14 @@ from trelliswork.models import HMMLanguageModel
 
 SOFTMAX = {128: 225.9, 256: 208.3, 512: 180.8, 1024: 172.7}  # validation, the authors' logs
 RANKS = {(4096, 512): 507, (4096, 1024): 790, (4096, 2048): 1171}  # singular values > 1e-5, the authors' logs
+PUBLISHED = [  # validation and test
+    ("Rank-HMM (Yang et al. 2022)", 135.6, 126.4),
+    ("AWD-LSTM (Merity et al. 2018)", 60.0, 57.3),
+]
+COLUMNS = [
+    "model", "valid", "paper valid", "test", "paper test", "s per epoch", "minutes", "epochs", "MB", "peak MB",
+    "sigma > 1e-5", "dense",
+]  # fmt: skip
 METHODS: tuple[Approximation, ...] = ("positive", "orthogonal", "fourier", "nystroem", "taylor")
 Words = list[list[str]]
 
@@ -46,13 +56,14 @@ class Size:
 def kernel_hmm(
     folder: str | os.PathLike[str],
     *,
-    sizes: Sequence[Size] = (Size(128), Size(1024, 128)),
+    sizes: Sequence[Size | str] = (Size(128), Size(256), Size(512), Size(1024, 256)),
     max_epochs: int = 10,
     seconds: float | None = None,
     n_sentences: int = 0,
     kneser_ney: bool = True,
     seed: int = 0,
     options: dict[str, Any] | None = None,
+    keep: str | os.PathLike[str] | None = None,
     say: Say = lambda _: None,
 ) -> Table:
     """Train models of several sizes and compare them.
@@ -61,49 +72,64 @@ def kernel_hmm(
     ----------
     folder : path
         Where ptb.train.txt, ptb.valid.txt and ptb.test.txt are.
-    sizes : sequence of Size
+    sizes : sequence of Size, or str for ``Size.parse``
     max_epochs, seconds : int, float
-        Of each training.
+        Of each training, whose rate falls to zero over the epochs: better let it have them all than stop by the clock.
     n_sentences : int
         The first so many for training; 0 is all.
     kneser_ney : bool
         Also the 5-gram baseline.
     options : dict, optional
         Other parameters of ``HMMLanguageModel``.
+    keep : path, optional
+        A folder for the trained models and for the states of unfinished runs: the same call goes on where it stood.
     """
     train, dev, test = (read_text(Path(folder) / f"ptb.{part}.txt").sentences(0) for part in ("train", "valid", "test"))
     train = train[: n_sentences or None]
     table = Table(
         "Penn Treebank text, perplexity per token (ends of sentences are tokens), validation and test",
-        ["model", "valid", "paper valid", "test", "s per epoch", "minutes", "epochs", "MB", "sigma > 1e-5"],
+        COLUMNS,
         axes=("minutes", "validation perplexity"),
         notes=[
             "paper valid: the authors' training logs of the softmax HMM (LayerNorm after the block, 256 dimensions).",
-            "sigma: singular values of the trained transition matrix. MB: parameters of the model.",
-            "Published test perplexities, for the scale: KN5 141.2, Rank-HMM 126.4, AWD-LSTM 57.3.",
+            "sigma: singular values of the transition matrix. MB: parameters; peak MB: memory of the process so far.",
+            "dense: how far the log evidence is from that of the low-rank matrix written out, relative, in float64.",
         ],
     )
-    for size in sizes:
-        _one(table, size, (train, dev, test), max_epochs, seconds, seed, options or {}, say)
+    for size in [Size.parse(size) if isinstance(size, str) else size for size in sizes]:
+        settings: dict[str, Any] = {
+            "max_epochs": max_epochs,
+            "max_seconds": seconds,
+            "seed": seed,
+            "schedule": "linear",
+        }
+        settings |= options or {}
+        kind: Any = "kernel" if size.rank else "softmax"
+        lm = HMMLanguageModel(size.states, parameterisation=kind, n_features=size.rank or 256, **settings)
+        _one(table, size, _trained(lm, size, train, dev, keep, say), test)
     if kneser_ney:
         _baseline(table, train, dev, test, say)
+    table.rows += [[name, None, valid, None, tested, *[None] * 7] for name, valid, tested in PUBLISHED]
     return table
 
 
-def _one(
-    table: Table,
-    size: Size,
-    parts: tuple[Words, Words, Words],
-    max_epochs: int,
-    seconds: float | None,
-    seed: int,
-    options: dict[str, Any],
-    say: Say,
-) -> None:
-    train, dev, test = parts
-    settings: dict[str, Any] = {"max_epochs": max_epochs, "max_seconds": seconds, "seed": seed} | options
-    kind: Any = "kernel" if size.rank else "softmax"
-    lm = HMMLanguageModel(size.states, parameterisation=kind, n_features=size.rank or 256, **settings)
+def _trained(
+    lm: HMMLanguageModel, size: Size, train: Words, dev: Words, keep: str | os.PathLike[str] | None, say: Say
+) -> HMMLanguageModel:
+    """The model, trained now, or before and kept."""
+    checkpoint = file = None
+    if keep is not None:
+        file = Path(keep) / f"{size.states}-{size.rank}"
+        checkpoint = file.with_suffix(".checkpoint")
+        Path(keep).mkdir(parents=True, exist_ok=True)
+        if file.exists() and not checkpoint.exists():
+            say(f"{size.name}: from {file}")
+            found = HMMLanguageModel.load(file)
+            if found.get_params() != lm.get_params() or found.n_tokens_ != sum(len(s) + 1 for s in train):
+                raise DataError(
+                    f"{file}: a model of other data or settings. Use those, delete it, or name another folder."
+                )
+            return found
 
     def tell(step: LMStep) -> None:
         say(
@@ -111,32 +137,54 @@ def _one(
             f"validation {step.dev_perplexity or np.nan:.1f}"
         )
 
-    lm.fit(train, dev=dev, callback=tell)
+    lm.fit(train, dev=dev, checkpoint=checkpoint, callback=tell)
+    if file is not None:
+        lm.save(file)
+    return lm
+
+
+def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
+    """The row, the curve and the figures of one model."""
     history, valid, tested = lm.report_.history, lm.report_.dev_perplexity, lm.perplexity(test)
     last = history[-1]
     per_epoch = last.seconds / last.progress
-    rank = int((lm.transition_spectrum() > 1e-5).sum())
+    if len(history) > 1:  # what came before the first validation has the start in it
+        per_epoch = (last.seconds - history[0].seconds) / (last.progress - history[0].progress)
+    spectrum = lm.transition_spectrum()
+    rank, large = (int((spectrum > least).sum()) for least in (1e-5, 1e-2))
+    apart = same_as_dense(lm, test[:50]) if size.rank and size.states <= 4096 else None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     megabytes = sum(p.numel() for p in lm.network_.parameters()) * 4 / 2**20
     paper = None if size.rank else SOFTMAX.get(size.states)
-    row = [size.name, valid, paper, tested, per_epoch, last.seconds / 60, last.progress, megabytes, rank]
-    table.rows.append(row)
+    took = [per_epoch, last.seconds / 60, last.progress, megabytes, peak]
+    table.rows.append([size.name, valid, paper, tested, None, *took, rank, apart])
     table.curves.append(
         Curve(size.name, [s.seconds / 60 for s in history], [s.dev_perplexity or np.nan for s in history])
     )
     note = f"{last.progress:g} epochs on {get_num_threads()} threads, {lm.report_.reason}"
     table.figures += [
-        Figure(f"{size.name}: validation", paper, valid, "perplexity per token", last.seconds, note),
+        Figure(
+            f"{size.name}: validation", paper, valid, "perplexity per token", last.seconds,
+            note if paper is None else f"{note}; theirs 100 epochs on a GPU, batches of 4 sentences",
+        ),
         Figure(f"{size.name}: test", None, tested, "perplexity per token", last.seconds, note),
         Figure(f"{size.name}: seconds per epoch", None, per_epoch, "s", last.seconds, note),
         Figure(
-            f"{size.name}: singular values above 1e-5", RANKS.get((size.states, size.rank)), rank, "singular values"
+            f"{size.name}: singular values above 1e-5", RANKS.get((size.states, size.rank)), rank, "singular values",
+            last.seconds, "of the trained transition matrix; theirs: the authors' logs of training on a GPU",
         ),
-    ]
-    if size.rank and size.states <= 4096:
-        apart = same_as_dense(lm, test[:50])
+        Figure(f"{size.name}: singular values above 0.01", None, large, "singular values", last.seconds, "of the same"),
+        Figure(f"{size.name}: peak memory", None, peak, "MB", last.seconds, "of the process so far"),
+    ]  # fmt: skip
+    if apart is not None:
         table.figures.append(
             Figure(
-                f"{size.name}: log evidence against the dense matrix it stands for", 0.0, apart, "relative difference"
+                f"{size.name}: log evidence against the dense matrix it stands for",
+                None,
+                apart,
+                "relative difference",
+                None,
+                "two ways to compute one number, in float64: 0 but for rounding",
             )
         )
 
@@ -165,10 +213,17 @@ def _baseline(table: Table, train: Words, dev: Words, test: Words, say: Say) -> 
     n = [sum(len(sentence) + 1 for sentence in part) for part in (dev, test)]
     found = [float(np.exp(-model.log_evidence(part).sum() / k)) for part, k in zip((dev, test), n, strict=True)]
     took = time.perf_counter() - began
-    table.rows.append(["Kneser-Ney, order 5", found[0], None, found[1], took, took / 60, 1, None, None])
+    table.rows.append(["Kneser-Ney, order 5", found[0], None, found[1], 141.2, took, took / 60, 1, *[None] * 4])
     table.figures += [
-        Figure("Kneser-Ney, order 5: validation", None, found[0], "perplexity per token", took),
-        Figure("Kneser-Ney, order 5: test", 141.2, found[1], "perplexity per token", took, "Mikolov's KN5"),
+        Figure("Kneser-Ney, order 5: validation", None, found[0], "perplexity per token", took, "a baseline"),
+        Figure(
+            "Kneser-Ney, order 5: test",
+            141.2,
+            found[1],
+            "perplexity per token",
+            took,
+            "theirs: Mikolov's thesis, the same text; a baseline",
+        ),
     ]
 
 
@@ -218,6 +273,7 @@ def kernel_features(
             curve.x.append(float(found[0].n_features))
             curve.y.append(distance)
             row = f"{method}, {found[0].n_features} features"
-            table.figures.append(Figure(row, None, distance, "total variation distance"))
+            note = f"mean of {n_draws} draws; the paper has no figures on this"
+            table.figures.append(Figure(row, None, distance, "total variation distance", None, note))
         table.curves.append(curve)
     return table

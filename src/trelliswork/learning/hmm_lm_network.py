@@ -70,7 +70,9 @@ class StateNetwork(nn.Module):
     """p(first state), p(next state | state), p(word | state) from embeddings.
 
     One block each for start, transition and emission, then a plain output layer. With features, states and next states
-    each have a block, and log phi is the projection of what comes out, scaled by ``1 / sqrt(hidden)``.
+    each have a block, and log phi is the projection of what comes out, divided by sqrt(hidden). The learned projection
+    is kept divided by it: AdamW then moves it as fast as the output layer of the dense model. Next states have a bias,
+    as there (the norm in paper 4's exp(W v - |v|^2 / 2) would be one, but LayerNorm fixes it).
 
     Parameters
     ----------
@@ -95,6 +97,7 @@ class StateNetwork(nn.Module):
             if R:
                 self.next_block = _Block(D)
                 self.next_embedding = nn.Parameter(torch.empty(S, D))
+                self.next_bias = nn.Parameter(torch.zeros(S))  # how often a state follows any other
             else:
                 self.state_output = nn.Linear(D, S)
             if shape.band:
@@ -104,7 +107,7 @@ class StateNetwork(nn.Module):
                     nn.init.xavier_uniform_(parameter)
         if R:
             generator = torch.Generator().manual_seed(seed)
-            drawn = random_projection(D, R, generator, orthogonal=shape.orthogonal)
+            drawn = random_projection(D, R, generator, orthogonal=shape.orthogonal) / math.sqrt(D)
             self.projection = nn.Parameter(drawn, requires_grad=shape.projection == "learned")
         self.blocks: tuple[Tensor, Tensor] | None = None
         if clusters is not None:
@@ -151,21 +154,27 @@ class StateNetwork(nn.Module):
     def transition(self, drawn: Drawn) -> Transition:
         """p(next state | state) over the states that are kept; its rows sum to one."""
         states = drawn.states
-        own = self.state_embedding if states is None else self.state_embedding[states]
-        hidden = self.state_block(own)
         if not self.shape.n_features:
+            hidden = self.state_block(self.state_embedding if states is None else self.state_embedding[states])
             layer = self.state_output
             weight, bias = (x if states is None else x[states] for x in (layer.weight, layer.bias))
             return Dense(torch.softmax(torch.addmm(bias, hidden, weight.T), dim=1))
-        after = self.next_block(self.next_embedding if states is None else self.next_embedding[states])
-        directions = self.projection if drawn.projection is None else drawn.projection
-        if drawn.features is not None:
-            directions = directions[:, drawn.features]
-        scale = 1 / math.sqrt(self.shape.hidden)
-        left, right = (log_features(scale * x, directions, self.shape.feature_map) for x in (hidden, after))
+        left, right = self.log_factors(drawn)
         if not self.shape.band:
             return LowRank(*normalised_factors(left, right))
         return self._banded(left, right, states)
+
+    def log_factors(self, drawn: Drawn) -> tuple[Tensor, Tensor]:
+        """log phi (S', R') of states and of next states, before rows are normalised."""
+        states = drawn.states
+        hidden = self.state_block(self.state_embedding if states is None else self.state_embedding[states])
+        after = self.next_block(self.next_embedding if states is None else self.next_embedding[states])
+        root = math.sqrt(self.shape.hidden)
+        directions = root * self.projection if drawn.projection is None else drawn.projection
+        if drawn.features is not None:
+            directions = directions[:, drawn.features]
+        left, right = (log_features(x / root, directions, self.shape.feature_map) for x in (hidden, after))
+        return left, right + (self.next_bias if states is None else self.next_bias[states])[:, None]
 
     def _banded(self, log_left: Tensor, log_right: Tensor, states: Tensor | None) -> LowRank:
         """The low-rank matrix with rows of one, plus a learned band, normalised together.

@@ -61,27 +61,36 @@ def batch_evidence(network: StateNetwork, batch: Sentences, drawn: Drawn, *, eve
     return _Evidence.apply(log_start, network.emitting(drawn), output.weight, output.bias, given, *transition.tensors())
 
 
+def word_odds(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """p(word | state) without its normaliser (V, S'), the normalisers (S',), and what the scores lost (S',)."""
+    odds = torch.addmm(bias[:, None], weight, hidden.T)
+    largest = odds.amax(dim=0)
+    odds.sub_(largest).exp_()
+    return odds, odds.sum(dim=0), largest
+
+
+def less_foretold(odds: Tensor, sums: Tensor, counts: Tensor, hidden: Tensor, weight: Tensor) -> list[Tensor]:
+    """The part of the gradient in hidden, weight and bias that is foretold, negative; ``counts`` (S',) of states."""
+    share = counts / sums
+    return [-share[:, None] * (odds.T @ weight), -(odds @ (share[:, None] * hidden)), -(odds @ share)]
+
+
 class _Evidence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, log_start: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, given: Any, *parts: Tensor
     ) -> Tensor:
         words, offsets, rows, every, kind = given
-        p = torch.addmm(bias[:, None], weight, hidden.T)  # (V, S')
-        p.sub_(p.amax(dim=0)).exp_()
-        p.div_(p.sum(dim=0))
-        emission = p[rows]
+        odds, sums, _ = word_odds(hidden, weight, bias)
+        emission = odds[rows] / sums
         largest = emission.amax(dim=1, keepdim=True)
         emission /= largest
         log_z, counts = lowrank.expectations(
             lowrank.groups(words, offsets), log_start.exp(), kind(*parts), emission, 1.0, every=every
         )
-        total = counts.emission.sum(dim=0)
-        d_hidden = counts.emission.T @ weight[rows]
-        d_hidden -= total[:, None] * (p.T @ weight)
-        d_weight = -(p @ (total[:, None] * hidden))
+        d_hidden, d_weight, d_bias = less_foretold(odds, sums, counts.emission.sum(dim=0), hidden, weight)
+        d_hidden += counts.emission.T @ weight[rows]
         d_weight.index_add_(0, rows, counts.emission @ hidden)
-        d_bias = -(p @ total)
         d_bias.index_add_(0, rows, counts.emission.sum(dim=1))
         ctx.gradients = counts.start, d_hidden, d_weight, d_bias, None, *counts.transition
         shift = np.log(largest[:, 0].double().numpy())

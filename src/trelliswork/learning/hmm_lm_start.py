@@ -1,20 +1,53 @@
-"""A fast start for dense models: EM on probabilities, then the network is taught what EM counted."""
+"""A fast start: states guessed by clusters of tokens, or found by EM, and a network that is taught their counts."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from trelliswork.learning.em import EMStep, Priors, em, random_parameters
 from trelliswork.learning.hmm_counts import expected_counts
 from trelliswork.learning.hmm_data import Counts, Sequences
+from trelliswork.learning.hmm_lm_clusters import StateCounts, clustered_counts
 from trelliswork.learning.hmm_lm_network import Drawn, StateNetwork
-from trelliswork.learning.hmm_lm_objective import Sentences
+from trelliswork.learning.hmm_lm_objective import Sentences, less_foretold, word_odds
 from trelliswork.learning.hmm_lm_training import torch_threads
 
 TEACHING_RATE = 1e-2
+BACKING = (
+    20.0,
+    0.1,
+)  # counts added to those of each clustered state, at most so many and this share of its own on average
+SHARING = 20  # iterations of EM that share states among features
+STRAY = 0.5  # at first, so much of a state's share goes to features that are not of its group
+LEAST = 1e-37  # of a probability whose logarithm is taken
+CHUNK = 1 << 14  # pairs of states at once
+
+Floats = NDArray[np.float32]
+
+
+def cluster_start(network: StateNetwork, sentences: Sentences, *, n_steps: int = 100, seed: int = 0) -> StateCounts:
+    """Cluster tokens to states and fit the network, without blocks, to the counts.
+
+    Parameters
+    ----------
+    network : StateNetwork
+        Changed in place; it should have begun with the frequencies of words.
+    sentences : Sentences
+    n_steps : int
+        Gradient steps on the counts: no sums over sentences, so they are cheap.
+    """
+    shape = network.shape
+    n_groups = min(shape.n_features, shape.n_states) or None
+    counts = clustered_counts(sentences, shape.n_words, shape.n_states, n_groups=n_groups, seed=seed)
+    teach(network, counts, n_steps, backing=min(BACKING[0], BACKING[1] * sentences.n_tokens / shape.n_states))
+    return counts
 
 
 def em_start(
@@ -38,7 +71,7 @@ def em_start(
     smoothing : float
         Pseudo-counts of EM: a count that is added to each transition; a hundredth of it to each emission.
     n_steps : int
-        Gradient steps on the counts: no sums over sentences, so they are cheap.
+        Gradient steps on the counts.
     """
     shape = network.shape
     sequences = Sequences(sentences.offsets, sentences.words.astype(np.int32))
@@ -46,29 +79,130 @@ def em_start(
     first = random_parameters(shape.n_states, shape.n_words, seed=seed)
     learned, _ = em(first, sequences, priors=priors, max_iter=n_iter, tol=0, dtype=np.float32, callback=callback)
     counts = expected_counts(learned, sequences, dtype=np.float32)
-    with torch_threads(network):
-        teach(network, counts, n_steps)
+    start, pairs, emission = (x.astype(np.float32) for x in (counts.start, counts.transition, counts.by_symbol))
+    teach(network, StateCounts(start, pairs, emission), n_steps)
     return counts
 
 
-def teach(network: StateNetwork, counts: Counts, n_steps: int) -> list[float]:
-    """Maximise the expected log-likelihood of counts of a dense model: the M-step by gradients; cost of each step."""
-    tables: list[Tensor] = [
-        torch.from_numpy(np.ascontiguousarray(table, np.float32))
-        for table in (counts.start, counts.transition, counts.emission.T)
-    ]
-    total = float(tables[2].sum())
+def teach(network: StateNetwork, counts: StateCounts, n_steps: int, *, backing: float = 0.0) -> list[float]:
+    """Maximise the expected log-likelihood of counts by gradients; cost of each step, per emission.
+
+    Parameters
+    ----------
+    backing : float
+        So many counts are added to each state, spread by the frequencies of words and of next states.
+
+    Notes
+    -----
+    A step costs O(V S hidden) and O(S^2 hidden), or O(S R hidden) with features: those are taught as classes in
+    between, p(feature | state) and p(next state | feature).
+    """
+    emission = _Backed(counts.emission, backing)
+    start, total = torch.from_numpy(counts.start), float(emission.totals.sum())
+    follow = _featured(network, counts, backing) if network.shape.n_features else _dense(network, counts, backing)
     optimiser = torch.optim.AdamW([p for p in network.parameters() if p.requires_grad], TEACHING_RATE, weight_decay=0)
     costs = []
-    for k in range(n_steps):
-        optimiser.param_groups[0]["lr"] = TEACHING_RATE * (1 + math.cos(math.pi * k / n_steps)) / 2
-        drawn = Drawn()
-        hidden = network.state_block(network.state_embedding)
-        loss = -(tables[0] @ network.log_start(drawn))
-        loss = loss - (tables[1] * torch.log_softmax(network.state_output(hidden), dim=1)).sum()
-        loss = (loss - (tables[2] * network.log_emission(drawn)).sum()) / total
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        optimiser.step()
-        costs.append(float(loss.detach()))
+    with torch_threads(network):
+        for k in range(n_steps):
+            optimiser.param_groups[0]["lr"] = TEACHING_RATE * (1 + math.cos(math.pi * k / n_steps)) / 2
+            output, drawn = network.word_output, Drawn()
+            found = start @ network.log_start(drawn) + follow()
+            found = found + _Emitted.apply(network.emitting(drawn), output.weight, output.bias, emission)
+            loss = -found / total
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+            costs.append(float(loss.detach()))
     return costs
+
+
+def _dense(network: StateNetwork, counts: StateCounts, backing: float) -> Callable[[], Tensor]:
+    """Expected log-likelihood of transitions."""
+    pairs = torch.from_numpy(_Backed(counts.pairs.T, backing).dense().T.copy())
+    return lambda: (pairs * torch.log(network.transition(Drawn()).dense().clamp_min(LEAST))).sum()
+
+
+def _featured(network: StateNetwork, counts: StateCounts, backing: float) -> Callable[[], Tensor]:
+    """The same by features, classes between a state and the next."""
+    left, right = (torch.from_numpy(x) for x in shared(counts, network.shape.n_features, backing))
+
+    def found() -> Tensor:
+        log_left, log_right = network.log_factors(Drawn())
+        log_sums = torch.logsumexp(log_right, dim=0)
+        return (left * torch.log_softmax(log_left + log_sums, dim=1)).sum() + (right * (log_right - log_sums)).sum()
+
+    return found
+
+
+class _Backed:
+    """A table of counts (n, S), each column with ``backing`` more, spread as the sums of rows are."""
+
+    def __init__(self, table: Any, backing: float) -> None:
+        self.table = table
+        sums = np.asarray(table.sum(axis=1), np.float32).ravel()
+        self.more = (backing / max(float(sums.sum()), 1e-30)) * sums
+        self.totals = np.asarray(table.sum(axis=0), np.float32).ravel() + np.float32(self.more.sum())
+
+    def dense(self) -> Floats:
+        table = self.table if isinstance(self.table, np.ndarray) else self.table.toarray()
+        return np.ascontiguousarray(table + self.more[:, None], np.float32)
+
+    def times(self, x: Floats) -> Floats:
+        """The table times x (S, D)."""
+        return np.asarray(self.table @ x + self.more[:, None] * x.sum(axis=0), np.float32)
+
+    def transposed_times(self, x: Floats) -> Floats:
+        """The transposed table times x (n, D)."""
+        return np.asarray(self.table.T @ x + self.more @ x, np.float32)
+
+
+class _Emitted(torch.autograd.Function):
+    """Sum of counts times log p(word | state); no matrix but p (V, S) is as large as the vocabulary."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, counts: _Backed) -> Tensor:
+        odds, sums, largest = word_odds(hidden, weight, bias)
+        totals = torch.from_numpy(counts.totals)
+        d_hidden, d_weight, d_bias = less_foretold(odds, sums, totals, hidden, weight)
+        seen = torch.from_numpy(counts.transposed_times(weight.numpy()))
+        rows = torch.from_numpy(counts.times(np.ones((len(hidden), 1), np.float32))[:, 0])
+        d_hidden += seen
+        d_weight += torch.from_numpy(counts.times(hidden.numpy()))
+        d_bias += rows
+        ctx.gradients = d_hidden, d_weight, d_bias, None
+        return (hidden * seen).sum() + rows @ bias - totals @ (sums.log() + largest)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return tuple(None if g is None else g.mul_(float(grad)) for g in ctx.gradients)
+
+
+def shared(counts: StateCounts, n_features: int, backing: float = 0.0) -> tuple[Floats, Floats]:
+    """Counts of states with the features they lead to, and of states with the features they follow (S, R) each.
+
+    Feature r begins as the way into the states of group r; EM of p(r | i) p(j | r) over pairs of states then shares
+    them out, q(r | i, j) in proportion to both: O(pairs R) an iteration.
+    """
+    pairs = sparse.csr_matrix(counts.pairs)
+    S = pairs.shape[0]
+    inside = np.full((S, n_features), STRAY / n_features, np.float32)
+    inside[np.arange(S), np.arange(S) % n_features if counts.groups is None else counts.groups] += 1 - STRAY
+    left, right = pairs @ inside, (np.asarray(pairs.sum(axis=0)).ravel() + 1)[:, None] * inside
+    listed = pairs.tocoo()
+    for _ in range(SHARING):
+        a, b = _backed(left, backing), _backed(right.T, backing).T
+        expected = np.empty(listed.nnz, np.float32)
+        for k in range(0, listed.nnz, CHUNK):
+            at = slice(k, k + CHUNK)
+            np.einsum("kr,kr->k", a[listed.row[at]], b[listed.col[at]], out=expected[at])
+        ratio = sparse.csr_matrix((listed.data / expected, (listed.row, listed.col)), pairs.shape)
+        left, right = a * (ratio @ b), b * (ratio.T @ a)
+    return np.asarray(left, np.float32), np.asarray(right, np.float32)
+
+
+def _backed(table: Floats, backing: float) -> Floats:
+    """Rows of probabilities from counts (n, m), each with ``backing`` more, spread as the sums of columns are."""
+    sums = table.sum(axis=0)
+    more = table + (backing / sums.sum()) * sums + 1e-10  # no row is empty
+    return np.asarray(more / more.sum(axis=1, keepdims=True), np.float32)

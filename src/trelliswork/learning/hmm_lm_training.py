@@ -24,6 +24,7 @@ from trelliswork.learning.hmm_lm_objective import Sentences, batch_evidence
 
 Ints = NDArray[np.int64]
 POOL = 8  # batches whose sentences are sorted by length together: few thin steps, yet mixed lengths
+WARM_UP = 0.15  # epochs in which the rate grows: the first steps of Adam are large, and would spoil a good start
 SMALL_NETWORK = 1 << 25  # multiplications of the words' softmax
 SCORE_TOKENS = 20_000  # scored at once
 
@@ -212,6 +213,7 @@ def train(
     *,
     checkpoint: Checkpoint | None = None,
     callback: Callback | None = None,
+    spent: float = 0.0,
 ) -> LMReport:
     """Train a network in place; it ends with the parameters of the best validation (without ``dev``: the last).
 
@@ -224,6 +226,8 @@ def train(
         Written after validations; if its file is there, the run goes on from it.
     callback : callable, optional
         Called with each ``LMStep``; a true answer stops.
+    spent : float
+        Seconds that a start has taken: they count.
 
     Notes
     -----
@@ -232,7 +236,7 @@ def train(
     """
     settings.check()
     with torch_threads(network):
-        return _Trainer(network, sentences, dev, settings, checkpoint, callback).run()
+        return _Trainer(network, sentences, dev, settings, checkpoint, callback, spent).run()
 
 
 class _Trainer:
@@ -244,6 +248,7 @@ class _Trainer:
         settings: TrainingSettings,
         checkpoint: Checkpoint | None,
         callback: Callback | None,
+        spent: float,
     ) -> None:
         self.network, self.sentences, self.dev, self.settings = network, sentences, dev, settings
         self.checkpoint, self.callback = checkpoint, callback
@@ -251,7 +256,7 @@ class _Trainer:
         self.optimiser = torch.optim.AdamW(
             self.parameters.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
-        self.report, self.at = LMReport(), _Run(rate=settings.learning_rate)
+        self.report, self.at = LMReport(), _Run(rate=settings.learning_rate, seconds=spent)
         self.best: dict[str, Tensor] = {}
         found = checkpoint.read() if checkpoint is not None else None
         if found is not None:
@@ -265,7 +270,7 @@ class _Trainer:
             parts = batches(self.sentences, s.batch_tokens, s.seed, at.epoch)
             validate_after = {round((k + 1) * len(parts) / s.evaluations) for k in range(s.evaluations)}
             while at.batch < len(parts) and not self.report.reason:
-                self._step(parts[at.batch], (at.epoch * len(parts) + at.batch) / (s.max_epochs * len(parts)))
+                self._step(parts[at.batch], at.epoch + at.batch / len(parts), 1 / len(parts))
                 at.batch += 1
                 if at.batch in validate_after:
                     at.seconds = time.perf_counter() - began
@@ -283,9 +288,12 @@ class _Trainer:
             self.checkpoint.remove()
         return self.report
 
-    def _step(self, which: Ints, done: float) -> None:
+    def _step(self, which: Ints, done: float, more: float) -> None:
+        """Learn from one batch, after ``done`` epochs; it is ``more`` of one."""
         s, at = self.settings, self.at
-        rate = at.rate * (1 - done) if s.schedule == "linear" else at.rate
+        rate = at.rate * min(1.0, (done + more) / WARM_UP)
+        if s.schedule == "linear":
+            rate *= 1 - done / s.max_epochs
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         batch = self.sentences.select(which)

@@ -14,11 +14,11 @@ from torch import Tensor
 from trelliswork.errors import DataError, ImpossibleError, ValueRangeError
 from trelliswork.inference import lowrank
 from trelliswork.inference.checks import check_count
-from trelliswork.learning.hmm_lm_network import Drawn, NetworkShape, Projection, StateNetwork
+from trelliswork.learning.hmm_lm_network import Drawn, Projection
 from trelliswork.learning.hmm_lm_training import Callback, LMReport, LMStep, perplexity, score_sentences
 from trelliswork.learning.kernel_features import FeatureMap
-from trelliswork.models.base import Arrays, Estimator, check_finite
-from trelliswork.models.hmm_lm_fitting import fit_network, training_settings
+from trelliswork.models.base import Arrays, Estimator
+from trelliswork.models.hmm_lm_fitting import fit_network, restored_network, training_settings
 from trelliswork.models.hmm_lm_text import (
     Evidence,
     Text,
@@ -64,9 +64,11 @@ class HMMLanguageModel(Estimator):
     min_count : int
         Rarer words are ``<unk>``.
     max_epochs, batch_tokens, learning_rate, weight_decay, clip, schedule, patience, stop_after, evaluations
-        Of training, see ``learning.hmm_lm_training.TrainingSettings``; the rate is 0.003, or 0.001 with a kernel.
+        Of training, see ``learning.hmm_lm_training.TrainingSettings``.
     state_dropout, feature_dropout : float
         The part of states and features that a batch leaves out; the rest is normalised anew.
+    start : {"words", "clusters"}, optional
+        States begin with the frequencies of words and some noise, or (by default with a kernel) as clusters of tokens.
     em_iterations : int
         Of EM before the gradients, for dense models.
     em_smoothing : float
@@ -114,7 +116,7 @@ class HMMLanguageModel(Estimator):
         min_count: int = 1,
         max_epochs: int = 20,
         batch_tokens: int = 2048,
-        learning_rate: float | None = None,
+        learning_rate: float = 0.003,
         weight_decay: float = 0.0,
         clip: float = 5.0,
         schedule: Literal["plateau", "linear"] = "plateau",
@@ -123,6 +125,7 @@ class HMMLanguageModel(Estimator):
         evaluations: int = 4,
         state_dropout: float = 0.1,
         feature_dropout: float = 0.0,
+        start: Literal["words", "clusters"] | None = None,
         em_iterations: int = 0,
         em_smoothing: float = 0.1,
         keep_every: int | None = None,
@@ -150,6 +153,7 @@ class HMMLanguageModel(Estimator):
         self.evaluations = evaluations
         self.state_dropout = state_dropout
         self.feature_dropout = feature_dropout
+        self.start = start
         self.em_iterations = em_iterations
         self.em_smoothing = em_smoothing
         self.keep_every = keep_every
@@ -382,17 +386,7 @@ class HMMLanguageModel(Estimator):
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
         words = restored_vocabulary(plain["words"])
-        network = StateNetwork(NetworkShape(**plain["shape"]), 0, arrays.get("clusters"))
-        state = {}
-        for name, value in network.state_dict().items():
-            array = arrays[f"network.{name}"]
-            check_finite(name, array)
-            if array.shape != tuple(value.shape):
-                raise DataError(f"weights.safetensors does not fit model.json: {name} has shape {array.shape}.")
-            state[name] = torch.from_numpy(array.copy())
-        if network.shape.n_words != len(words) + 1:
-            raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
-        network.load_state_dict(state)
+        network = restored_network(plain["shape"], arrays, len(words) + 1)
         report = dict(plain["report"])
         history = [LMStep(**step) for step in report.pop("history")]
         self.vocabulary_, self.network_, self.report_ = words, network, LMReport(**report, history=history)

@@ -1,34 +1,44 @@
 """From the parameters of ``HMMLanguageModel`` to a trained network."""
 
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import torch
 
 from trelliswork.data import Vocabulary
-from trelliswork.errors import ValueRangeError
+from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.checks import check_count
 from trelliswork.learning.brown import brown_clusters
 from trelliswork.learning.checkpoint import Checkpoint, fingerprint
 from trelliswork.learning.hmm_lm_network import NetworkShape, Projection, StateNetwork
 from trelliswork.learning.hmm_lm_objective import Sentences
-from trelliswork.learning.hmm_lm_start import em_start
+from trelliswork.learning.hmm_lm_start import cluster_start, em_start
 from trelliswork.learning.hmm_lm_training import Callback, LMReport, TrainingSettings, train
 from trelliswork.learning.kernel_features import FeatureMap
+from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.hmm_lm_text import cluster_numbers
-
-SOFTMAX_RATE, KERNEL_RATE = 3e-3, 1e-3  # what learned fastest in the first epoch on Penn Treebank text
 
 
 def training_settings(model: Any) -> TrainingSettings:
     """How the model wants to be trained."""
-    names = set(TrainingSettings.__dataclass_fields__) - {"every", "learning_rate"}
-    rate = model.learning_rate
-    if rate is None:
-        rate = KERNEL_RATE if model.parameterisation == "kernel" else SOFTMAX_RATE
-    given = {name: getattr(model, name) for name in names}
-    return TrainingSettings(every=model.keep_every, learning_rate=rate, **given)
+    given = {name: getattr(model, name) for name in set(TrainingSettings.__dataclass_fields__) - {"every"}}
+    return TrainingSettings(every=model.keep_every, **given)
+
+
+def can_cluster(model: Any) -> bool:
+    """Whether states may begin as clusters of tokens."""
+    redrawn = model.parameterisation == "kernel" and model.projection == "redrawn"
+    return model.clusters is None and not model.em_iterations and not redrawn
+
+
+def first_states(model: Any) -> str:
+    """``"words"`` or ``"clusters"``, as wished, or what serves: kernels learn slowly if all states are alike."""
+    if model.start is not None:
+        return str(model.start)
+    return "clusters" if model.parameterisation == "kernel" and can_cluster(model) else "words"
 
 
 def network_shape(model: Any, n_words: int) -> NetworkShape:
@@ -48,6 +58,13 @@ def network_shape(model: Any, n_words: int) -> NetworkShape:
         raise ValueRangeError(f"band must be 0, or positive with a kernel: dense rows need none, got {model.band}.")
     if model.em_iterations and (kernel or model.clusters is not None):
         raise ValueRangeError("em_iterations are for dense models without clusters: set them to 0.")
+    if model.start not in (None, "words", "clusters"):
+        raise ValueRangeError(f"start must be 'words' or 'clusters', got {model.start!r}.")
+    if model.start == "clusters" and not can_cluster(model):
+        raise ValueRangeError(
+            "start='clusters' guesses the states of all words: not with blocks of clusters, EM, or directions that are "
+            "redrawn; take start='words'."
+        )
     if model.keep_every is not None:
         check_count("keep_every", model.keep_every)
     return NetworkShape(
@@ -82,13 +99,42 @@ def fit_network(
     network.begin_with(np.bincount(data.words, minlength=shape.n_words))
     settings, file = training_settings(model), None
     if checkpoint is not None:
-        known = asdict(settings) | asdict(shape) | {"em": [model.em_iterations, model.em_smoothing]}
+        known = (
+            asdict(settings)
+            | asdict(shape)
+            | {"em": [model.em_iterations, model.em_smoothing], "start": first_states(model)}
+        )
         known.pop("max_seconds")  # a run that was stopped by the clock may go on
         held = (None, None) if dev is None else (dev.words, dev.offsets)
         file = Checkpoint(checkpoint, fingerprint(known, data.words, data.offsets, *held, clusters))
-    if model.em_iterations and (file is None or not file.path.exists()):
-        em_start(network, data, n_iter=model.em_iterations, smoothing=model.em_smoothing, seed=model.seed)
-    return network, train(network, data, dev, settings, checkpoint=file, callback=callback)
+    began = time.perf_counter()
+    if file is None or not file.path.exists():
+        if model.em_iterations:
+            em_start(network, data, n_iter=model.em_iterations, smoothing=model.em_smoothing, seed=model.seed)
+        elif first_states(model) == "clusters":
+            cluster_start(network, data, seed=model.seed)
+    spent = time.perf_counter() - began
+    return network, train(network, data, dev, settings, checkpoint=file, callback=callback, spent=spent)
+
+
+def restored_network(shape: dict[str, Any], arrays: Arrays, n_words: int) -> StateNetwork:
+    """The network of a saved model, from its shape and arrays."""
+    network = StateNetwork(NetworkShape(**shape), 0, arrays.get("clusters"))
+    state = {}
+    for name, value in network.state_dict().items():
+        array = arrays.get(f"network.{name}")
+        if array is None or array.shape != tuple(value.shape):
+            found = "nothing" if array is None else f"shape {array.shape}"
+            raise DataError(
+                f"weights.safetensors does not fit model.json: {name} should have shape "
+                f"{tuple(value.shape)}, got {found}."
+            )
+        check_finite(name, array)
+        state[name] = torch.from_numpy(array.copy())
+    if network.shape.n_words != n_words:
+        raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
+    network.load_state_dict(state)
+    return network
 
 
 def _clusters(model: Any, words: Vocabulary, data: Sentences) -> "np.ndarray | None":
