@@ -3,6 +3,7 @@
 import importlib.util
 
 import pytest
+from numpy.testing import assert_allclose
 
 from trelliswork.data import bundled
 from trelliswork.errors import ValueRangeError
@@ -69,6 +70,20 @@ def test_neighbours_by_all_models(text):
     notes = [figure.note for figure in table.figures]
     assert notes.count("not among the words of the model") == 2
     assert notes.count("gensim is not installed") == (0 if GENSIM else 2)
+    assert any(note.startswith("MRF lifted: 1 iterations in") for note in table.notes)
+    assert [curve.name for curve in table.curves][:1] == ["MRF lifted, MRF pseudo-likelihood"]
+    assert len(table.curves) == (3 if GENSIM else 1)
+    assert table.curves[0].x == [1, 2, 3]  # <unk> is one of the four words
+    assert table.curves[0].y[-1] == 100
+    assert all(len(curve.x) == len(curve.y) for curve in table.curves)
+
+
+def test_agreement_of_neighbours():
+    lists = {"x": "bcd", "y": "cbe", "z": ""}
+    models = {name: lambda word, n, other=other: [(o, 1.0) for o in other[:n]] for name, other in lists.items()}
+    xy, xz, _ = neighbors._agreement(models, ["a"])
+    assert (xy.name, xy.x, xz.x) == ("x, y", [1, 2, 3], [])
+    assert_allclose(xy.y, [0, 100, 200 / 3])
 
 
 def test_word2vec_by_gensim():

@@ -6,10 +6,11 @@ from numpy.testing import assert_allclose
 from scipy.sparse import csr_matrix
 
 from tests.oracle import fields
-from trelliswork.inference.lifted import ChainCover, DenseTable, Star
+from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact, reference
 from trelliswork.learning import mrf_pseudo
 from trelliswork.learning.moments import count_moments
-from trelliswork.learning.mrf_objective import Frequencies, LowRankShape, MomentObjective, PairShape
+from trelliswork.learning.mrf_objective import MomentObjective, NoUnaryObjective
+from trelliswork.learning.mrf_shapes import Frequencies, LowRankShape, PairShape
 from trelliswork.learning.mrf_start import first_parameters
 from trelliswork.learning.mrf_training import train
 
@@ -48,9 +49,9 @@ def test_the_objective_is_the_bound_of_the_text(K, name, star):
     rng = np.random.default_rng(0)
     parameters = first_parameters(shape, frequencies) + 0.3 * rng.normal(size=shape.n_parameters)
     value, _ = objective(parameters * objective.scale)
-    assert_allclose(objective.bound(parameters, objective.log_norms, frequencies), -value, rtol=1e-5)
+    assert_allclose(objective.bound(parameters, objective.unaries, frequencies), -value, rtol=1e-5)
     # The field that these parameters stand for, scored word by word in the circle of the text.
-    unaries = np.vstack([objective.log_unary[None], shape.biases(parameters) - objective.log_norms])
+    unaries = objective.unaries
     log_unary = np.concatenate([[1 - rho.sum()], rho]) @ unaries
     tables = rho[:, None, None] * tables_of(shape, parameters)
     circle = tuple(w for s in TEXT for w in [0] * K + moments.vocabulary.ids(s))
@@ -165,3 +166,129 @@ def test_pseudo_likelihood_and_its_gradient():
             down = mrf_pseudo.gradients(field, text, places)[0]
             flat[i] = before
             assert_allclose(float(slopes[i]), (up - down) / (2 * h), atol=1e-6)
+
+
+def circle_of(moments):
+    """The text of the moments, K pads before each sentence."""
+    return tuple(w for s in TEXT for w in [0] * moments.K + moments.vocabulary.ids(s))
+
+
+def bare(K, name, star=False, seed=0, l2=0.0):
+    """An objective without a unary, and some point for it."""
+    moments = count_moments(TEXT, K)
+    frequencies, shape = Frequencies.of(moments), shapes(moments)[name]
+    objective = NoUnaryObjective(shape, frequencies, np.full(K, 1 / (K + star)), l2=l2)
+    noise = np.random.default_rng(seed).normal(size=shape.n_parameters)
+    return moments, objective, first_parameters(shape, frequencies, unary=False) + 0.4 * noise
+
+
+@pytest.mark.parametrize("K", [1, 2, 3])
+@pytest.mark.parametrize("name", ["UW", "URW", "full", "pairs"])
+@pytest.mark.parametrize("star", [False, True])
+def test_without_a_unary_the_objective_is_a_bound_that_holds(K, name, star):
+    moments, objective, parameters = bare(K, name, star)
+    value, _ = objective(parameters * objective.scale)
+    assert_allclose(objective.bound(parameters, objective.unaries, objective.frequencies), -value, rtol=1e-6)
+    tables = objective.weights[:, None, None] * tables_of(objective.shape, parameters)
+    zeros, circle = np.zeros(tables.shape[1]), circle_of(moments)
+    data = fields.circle_score(zeros, tables, circle) / len(circle)
+    log_z = data + value  # of the bound, a position
+    left = objective.rho @ objective.unaries
+    assert_allclose(left, -log_z, atol=1e-5)  # no unary, but for a constant
+    unaries = objective.unaries + log_z
+    assert_allclose(reference.chain_cover(unaries, tables, objective.rho)[0], log_z, atol=2e-6)
+    given_tables = [DenseTable(t) for t in tables]
+    endless = exact.cyclic_log_z(zeros, given_tables, 2**18) / 2**18
+    assert log_z >= endless - 2e-5
+    if K == 1 and not star:
+        assert_allclose(log_z, endless, atol=1e-6 + np.log(len(zeros)) / 2**18)
+        assert_allclose(log_z, reference.perron(tables[0])[0], atol=1e-6)
+    if star:
+        delta = objective.shape.biases(parameters)
+        assert_allclose(Star(zeros, given_tables).belief_propagation(delta)[0] / (K + 1), log_z, rtol=1e-6)
+        for N in (2 * K + 1, 2 * K + 2):
+            assert log_z >= exact.cyclic_log_z(zeros, given_tables, N) / N - 1e-6
+    if len(zeros) ** (2 * K + 1) <= 2000:  # the oracle's own sum
+        N = 2 * K + 1
+        assert_allclose(exact.cyclic_log_z(zeros, given_tables, N), fields.circle_log_z(zeros, tables, N), rtol=1e-9)
+
+
+@pytest.mark.parametrize("K", [1, 2, 3])
+@pytest.mark.parametrize("name", ["UW", "URW", "full", "pairs"])
+@pytest.mark.parametrize("star", [False, True])
+def test_gradients_without_a_unary(K, name, star):
+    _, objective, parameters = bare(K, name, star, seed=1, l2=0.5)
+    at, rng = objective.scale * parameters, np.random.default_rng(2)
+    _, gradient = objective(at)
+    for _ in range(4):
+        direction = rng.normal(size=len(at))
+        h = 3e-3  # tables are float32
+        slope = (objective(at + h * direction)[0] - objective(at - h * direction)[0]) / (2 * h)
+        assert_allclose(gradient @ direction, slope, rtol=3e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("star", [False, True])
+def test_training_without_a_unary_finds_what_a_generic_optimiser_finds(star):
+    """Over tables and unaries as they are, by differences of the reference."""
+    from scipy.optimize import minimize
+
+    text, K = [list("aab"), list("ba"), list("a")], 2
+    moments = count_moments(text, K)
+    C, frequencies = len(moments.vocabulary), Frequencies.of(moments)
+    shape = PairShape((csr_matrix(np.ones((C, C))),) * K)
+    objective = NoUnaryObjective(shape, frequencies, np.full(K, 1 / (K + star)), l2=0.3)
+    found = train(objective, first_parameters(shape, frequencies, unary=False), max_iter=300, tol=1e-10)
+    data = np.array([m.toarray() for m in frequencies.pairs])
+    rho = objective.rho
+
+    def generic(at):
+        tables, free = at[: K * C * C].reshape(K, C, C), at[K * C * C :].reshape(-1, C)
+        unaries = np.vstack([np.zeros((1, C)), np.zeros((1, C)), free]) if not star else np.vstack([np.zeros(C), free])
+        last = 0 if star else 1
+        unaries[last] = -(rho @ unaries) / rho[last]
+        scaled = rho[1:, None, None] * tables
+        bound, _ = reference.chain_cover(unaries, scaled, rho)
+        return bound - (data * scaled).sum() + 0.5 * objective.l2 * (tables**2).sum()
+
+    best = minimize(generic, np.zeros(K * C * C + (K - 1 + star) * C), method="BFGS", options={"gtol": 1e-7})
+    assert_allclose(found.report.value, best.fun, atol=2e-6)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+@pytest.mark.parametrize("star", [False, True])
+def test_full_tables_need_no_unary(K, star):
+    """They can say all that a unary says: the same optimum."""
+    moments = count_moments(TEXT, K)
+    frequencies, shape = Frequencies.of(moments), shapes(moments)["full"]
+    weights = np.full(K, 1 / (K + star))
+    values = []
+    for kind, unary in ((MomentObjective, True), (NoUnaryObjective, False)):
+        objective = kind(shape, frequencies, weights)
+        found = train(objective, first_parameters(shape, frequencies, unary=unary), max_iter=2000, tol=1e-10)
+        values.append(found.report.value)
+    assert_allclose(values[1], values[0], atol=1e-3)  # an optimum at infinity: pairs that never occur
+
+
+@pytest.mark.parametrize("name", ["UW", "URW", "full"])
+@pytest.mark.parametrize("rest", [0.0, 0.3])
+def test_without_a_unary_learning_begins_with_the_frequencies_of_words(name, rest):
+    """Tables that say nothing of pairs: all parts of the cover have the text's margin, and the bound is its entropy."""
+    moments = count_moments(TEXT, 2)
+    frequencies, shape = Frequencies.of(moments), shapes(moments)[name]
+    if name != "full":
+        shape = LowRankShape(shape.n_words, 2, 1, name)  # the one dimension that frequencies need
+    objective = NoUnaryObjective(shape, frequencies, np.full(2, (1 - rest) / 2))
+    parameters, p = first_parameters(shape, frequencies, unary=False, rest=rest), frequencies.unary
+    assert_allclose(objective(parameters * objective.scale)[0], -p @ np.log(p), rtol=1e-5)
+    for a, table in zip(objective.unaries[1:], tables_of(shape, parameters), strict=True):
+        assert_allclose(reference.perron(a + table)[1].sum(0), p, rtol=1e-5)
+
+
+def test_a_step_without_a_unary_does_not_see_the_length_of_the_text():
+    for star in (False, True):
+        _, objective, parameters = bare(2, "UW", star)
+        often = Frequencies.of(count_moments(TEXT * 20, 2))
+        again = NoUnaryObjective(objective.shape, often, objective.weights)
+        again.scale = objective.scale
+        for a, b in zip(objective(parameters), again(parameters), strict=True):
+            assert_allclose(a, b, rtol=1e-6, atol=1e-8)

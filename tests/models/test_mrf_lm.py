@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 
 from tests.oracle import fields
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
+from trelliswork.inference.lifted import exact
 from trelliswork.inference.lifted.tables import dense
 from trelliswork.learning.moments import count_moments
 from trelliswork.models import MRFLanguageModel, load, mrf_field
@@ -189,8 +190,8 @@ def test_pseudo_likelihood_learns(monkeypatch):
     pseudo = MRFLanguageModel(2, algorithm="pseudo-likelihood")
     with pytest.raises(ValueRangeError, match="needs the text"):
         pseudo.fit(count_moments(TEXT, 2))
-    with pytest.raises(ValueRangeError, match="no checkpoint"):  # before the text is looked at
-        pseudo.fit("there/is/no/such/file", checkpoint="run")
+    with pytest.raises(ValueRangeError, match="leave start out"):  # before the text is looked at
+        pseudo.fit("there/is/no/such/file", start=model)
     with pytest.raises(ValueRangeError, match="needs the text"):
         pseudo.fit("there/is/no/such/file", dev=count_moments(TEXT, 2))
 
@@ -313,3 +314,135 @@ def test_means_of_nothing_are_refused():
     assert model.score([]).shape == (0,)
     with pytest.raises(ValueRangeError, match="n_samples must be 2 or more"):
         model.estimate(TEXT, n_samples=1)
+
+
+@pytest.mark.parametrize("K", [1, 2, 3])
+@pytest.mark.parametrize("form", ["UW", "URW", "full"])
+@pytest.mark.parametrize("bound", ["chain", "star"])
+def test_fields_without_a_unary(K, form, bound, monkeypatch, tmp_path):
+    """All questions have the answers of a field whose words have no scores of their own."""
+    model = make(K, form=form, bound=bound, unary=False)
+    log_unary, tables = learned(model)
+    assert not log_unary.any()
+    assert model.field_.bias is None
+    rho = np.concatenate([[1 - model.field_.weights.sum()], model.field_.weights])
+    assert_allclose(rho @ model.field_.unaries, 0, atol=1e-12)
+    log_tau = model.field_.log_tau(6)
+    some = TEXT[:7]
+    want = []
+    for s in some:
+        ids = tuple(model.vocabulary_.ids(s))
+        log_z = fields.sentence_log_z(log_unary, tables, len(ids))
+        want.append(fields.sentence_score(log_unary, tables, ids) - log_z + log_tau[len(ids)])
+    assert_allclose(model.score(some), want, rtol=1e-6)
+    words = ["a", "___", "c", "a"]
+    scores = [
+        fields.sentence_score(log_unary, tables, tuple(model.vocabulary_.ids([w if v == "___" else v for v in words])))
+        for w in "abc"
+    ]
+    filled = dict(model.fill(words))
+    assert_allclose([filled[w] for w in "abc"], np.exp(np.array(scores) - fields.log_sum(scores)), rtol=1e-6)
+    # Bounds of circles: endless ones, and of N words.
+    endless = exact.cyclic_log_z(log_unary, model.field_.tables, 2**18) / 2**18
+    assert model.field_.log_z_bound >= endless - 2e-5
+    assert model.bound_ == ("exact" if K == 1 and bound == "chain" else bound)
+    if model.bound_ == "exact":
+        assert_allclose(model.field_.log_z_bound, model.tighten().value, atol=1e-6)
+    N = 2 * K + 1
+    truth = exact.cyclic_log_z(log_unary, model.field_.tables, N) / N
+    assert model.tighten(n_positions=N, max_iter=10).value >= truth - 1e-9
+    assert model.tighten("star", max_passes=10).value >= truth - 1e-9
+    a_position, _ = model.moment_bound(TEXT)
+    assert_allclose(-model.report_.value, a_position, atol=0.2)  # less the penalty
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert (again.unary, again.bias) == (False, False)
+    assert (again.score(some) == model.score(some)).all()
+    assert again.moment_bound(TEXT) == model.moment_bound(TEXT)
+    assert again.sample(5) == model.sample(5)
+    monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)  # as if there were many words
+    below = model.log_likelihood_bounds(some)
+    assert (below.values <= np.array(want) + 1e-6).all()
+    if (K, form) == (2, "UW"):
+        guess = model.estimate(some, n_samples=100, n_steps=10)
+        per_token = sum(want) / (sum(map(len, some)) + len(some))
+        assert abs(guess.per_token - per_token) < 5 * guess.standard_error + 1e-3
+
+
+@pytest.mark.parametrize("options", [{}, {"bound": "star"}, {"form": "URW"}, {"form": "full"}, {"weights": (0.6, 0.3)}])
+@pytest.mark.parametrize("unary", [True, False])
+def test_a_bias_of_right_words_is_as_good_as_a_unary(options, unary, tmp_path, monkeypatch):
+    plain, biased = make(2, **options), make(2, unary=unary, bias=True, **options)
+    assert biased.field_.log_unary.any() == unary
+    assert_allclose(biased.field_.bias, plain.field_.log_unary / (2 + unary))
+    assert_allclose(biased.score(TEXT), plain.score(TEXT), rtol=1e-9)
+    assert_allclose(biased.moment_bound(TEXT), plain.moment_bound(TEXT), rtol=1e-9)
+    assert_allclose(dict(biased.fill("a ___"))["b"], dict(plain.fill("a ___"))["b"], rtol=1e-9)
+    assert biased.sample(20, seed=3) == plain.sample(20, seed=3)
+    assert_allclose(biased.tighten(max_iter=20).value, plain.tighten(max_iter=20).value, atol=1e-6)
+    biased.save(tmp_path / "model")
+    assert (load(tmp_path / "model").score(TEXT) == biased.score(TEXT)).all()
+    monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)
+    assert_allclose(biased.score(TEXT), plain.score(TEXT), rtol=1e-9)  # bounds, too
+
+
+def test_pseudo_likelihood_without_a_unary_and_with_a_bias():
+    options = {"algorithm": "pseudo-likelihood", "epochs": 3, "rate": 0.02, "batch_size": 16}
+    bare = make(2, unary=False, **options)
+    assert not bare.field_.has_unary
+    assert bare.report_.history[-1].value < bare.report_.history[0].value
+    biased, plain = make(2, unary=False, bias=True, **options), make(2, **options)
+    assert not biased.field_.log_unary.any()
+    assert_allclose(biased.score(TEXT), plain.score(TEXT), rtol=1e-6)
+
+
+def test_starts_with_and_without_a_unary():
+    """A training goes on where another one ended."""
+    options = {"rank": 3, "l2": 0.1, "max_iter": 1, "tol": 0}
+    for K, bound in ((1, "chain"), (2, "chain"), (2, "star")):
+        for kind in ({"unary": False}, {"unary": False, "bias": True}):
+            first = make(K, bound=bound, **kind)
+            begun = MRFLanguageModel(K, bound=bound, **kind, **options).fit(TEXT, start=first)
+            assert first.report_.value - 0.01 < begun.report_.value <= first.report_.value + 1e-5
+    MRFLanguageModel(2, **options).fit(TEXT, start=make(1, unary=False))
+    biased, plain = make(1, bias=True), make(1)
+    values = [MRFLanguageModel(2, **options).fit(TEXT, start=s).report_.value for s in (biased, plain)]
+    assert_allclose(values[0], values[1], rtol=1e-6)
+    with pytest.raises(ValueRangeError, match="start has a unary or a bias"):
+        MRFLanguageModel(2, unary=False, **options).fit(TEXT, start=plain)
+
+
+def test_training_without_a_unary_stops_early_and_goes_on(tmp_path, monkeypatch):
+    options = {"rank": 3, "l2": 0.1, "tol": 0, "unary": False}
+    whole = MRFLanguageModel(2, max_iter=12, **options).fit(TEXT, dev=TEXT[:4])
+    best = max(step.dev for step in whole.report_.history)
+    assert_allclose(whole.moment_bound(TEXT[:4])[0], best, atol=1e-5)
+    path = tmp_path / "run"
+    MRFLanguageModel(2, max_iter=12, **options).fit(
+        TEXT, dev=TEXT[:4], checkpoint=path, callback=lambda step, _: step.iteration == 5
+    )
+    again = MRFLanguageModel(2, max_iter=12, **options).fit(TEXT, dev=TEXT[:4], checkpoint=path)
+    assert_allclose(again.moment_bound(TEXT[:4])[0], best, atol=1e-3)  # power iteration begins with other vectors
+    MRFLanguageModel(2, max_iter=3, **options).fit(TEXT, dev=TEXT[:4], checkpoint=path, callback=lambda *_: True)
+    with pytest.raises(DataError, match="other data or settings"):
+        MRFLanguageModel(2, max_iter=12, **(options | {"unary": True})).fit(TEXT, dev=TEXT[:4], checkpoint=path)
+
+
+@pytest.mark.parametrize("at", [3, 10, 14])  # tenths of epochs: within the first, at its end, within the second
+@pytest.mark.parametrize("dev", [None, TEXT[:4]])
+def test_pseudo_likelihood_goes_on_after_an_interruption(at, dev, tmp_path, monkeypatch):
+    options = {"algorithm": "pseudo-likelihood", "epochs": 3, "rate": 0.05, "batch_size": 4, "rank": 3, "patience": 99}
+    whole = MRFLanguageModel(2, **options).fit(TEXT, dev=dev)
+    path = tmp_path / "run"
+    first = MRFLanguageModel(2, **options)
+    first.fit(TEXT, dev=dev, checkpoint=path, callback=lambda step, _: step.iteration == at)
+    assert first.report_.reason == "stopped by the caller"
+    assert path.exists()
+    again = MRFLanguageModel(2, **options).fit(TEXT, dev=dev, checkpoint=path)
+    assert not path.exists()
+    assert (again.field_.log_unary == whole.field_.log_unary).all()
+    assert [step.value for step in again.report_.history] == [step.value for step in whole.report_.history]
+    assert again.report_.value == whole.report_.value
+    first.fit(TEXT, dev=dev, checkpoint=path, callback=lambda step, _: step.iteration == at)
+    with pytest.raises(DataError, match="other data or settings"):
+        MRFLanguageModel(2, **(options | {"l2": 1.0})).fit(TEXT, dev=dev, checkpoint=path)

@@ -10,7 +10,8 @@ from trelliswork.errors import ConvergenceWarning
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact
 from trelliswork.learning.lbfgs import lbfgs
-from trelliswork.learning.mrf_objective import Frequencies, MomentObjective, PairShape
+from trelliswork.learning.mrf_objective import MomentObjective
+from trelliswork.learning.mrf_shapes import Frequencies, PairShape
 
 Array = NDArray[np.float64]
 
@@ -103,12 +104,9 @@ def _field(objective: Any, weights: Array, C: int) -> tuple[Array, Array]:
     """Unary and table of what the optimiser holds."""
     if isinstance(objective, _Exact):
         return weights[:C], weights[C:].reshape(C, C)
-    parameters = weights / objective.scale
-    values, biases = objective.shape.parts(parameters)
-    _, _, log_norms = objective.shape.evaluate(parameters, objective.frequencies, objective.weights)
-    rho = float(objective.weights[0])
-    unary = rho * (biases[0] - log_norms[0]) + objective.rest * objective.log_unary
-    return unary, rho * values[0].reshape(C, C)
+    objective(weights)
+    values, _ = objective.shape.parts(weights / objective.scale)
+    return objective.rho @ objective.unaries, float(objective.weights[0]) * values[0].reshape(C, C)
 
 
 def _likelihood(log_unary: Array, scores: Array, frequencies: Frequencies, n_positions: int) -> float:

@@ -3,12 +3,13 @@
 import os
 import time
 from collections.abc import Callable, Container, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from trelliswork.data import read_text
 from trelliswork.errors import ValueRangeError
-from trelliswork.experiments.tables import Figure, Say, Table
+from trelliswork.experiments.tables import Curve, Figure, Say, Table
 
 WORDS = ("company", "red", "has", "dollar", "jack")
 PAPER = {
@@ -19,6 +20,7 @@ PAPER = {
     "word2vec": ("holding anacomp uniroyal", "cross tape delicious", "had been have", "currency pound stabilized",
                  "kemp porter timothy"),
 }  # fmt: skip
+LONGEST = 50  # neighbours of a word up to which models are compared
 Neighbours = Callable[[str, int], list[tuple[str, float]]]
 
 
@@ -32,6 +34,7 @@ def mrf_neighbors(
     bound: str = "star",
     minutes: float = 4.0,
     max_words: int | None = None,
+    n_sentences: int | None = None,
     say: Say = lambda _: None,
 ) -> Table:
     """The n nearest words of some, by three kinds of embeddings of the Penn Treebank's text.
@@ -48,23 +51,34 @@ def mrf_neighbors(
         Of the Markov random fields; the paper's bound is the star's.
     minutes : float
         Of training, for each field.
-    max_words : int, optional
-        Only the most frequent words, for a quick look.
+    max_words, n_sentences : int, optional
+        Only the most frequent words, only so many sentences, for a quick look.
+
+    Returns
+    -------
+    Table
+        Its curves tell how far two models agree: which part of their m nearest words they share, m = 1 to 50.
     """
     table = Table(
         f"The {n} nearest words by the cosine of embeddings, Penn Treebank (paper's in brackets)",
         ["word", *PAPER],
         notes=[f"Fields: K={K}, D={rank}, {minutes:g} minutes of training each, bound of the lifted one: {bound}."],
+        axes=("m nearest words", "% of them that both models have, mean of the words"),
     )
     text, dev = Path(folder) / "ptb.train.txt", Path(folder) / "ptb.valid.txt"
-    sentences = read_text(text).sentences(0)
+    sentences = read_text(text).sentences(0)[:n_sentences]
     _check_words(words, sentences, text)
     found: dict[str, tuple[Neighbours | None, float]] = {}
     for name, algorithm in (("MRF lifted", "lifted"), ("MRF pseudo-likelihood", "pseudo-likelihood")):
         say(f"{name}: training")
         began = time.perf_counter()
-        model = _field(text, dev, algorithm, rank, K, bound, minutes, max_words, say)
+        model = _field(
+            text if n_sentences is None else sentences, dev, algorithm, rank, K, bound, minutes, max_words, say
+        )
         found[name] = _neighbours_of(model.vocabulary_, model.neighbors), time.perf_counter() - began
+        last = model.report_.history[-1]
+        done = f"{last.iteration} iterations" if algorithm == "lifted" else f"{last.iteration / 10:g} epochs"
+        table.notes.append(f"{name}: {done} in {last.seconds:.0f} s.")
     say("word2vec: training")
     began = time.perf_counter()
     word2vec = _word2vec(sentences)
@@ -84,7 +98,21 @@ def mrf_neighbors(
             table.figures.append(Figure(f"{word}, {name}: mean cosine of {n}", theirs, mean, "cosine", seconds, note))
         table.rows.append(row)
         say(f"{k + 1} of {len(words)} words")
+    table.curves = _agreement({name: near for name, (near, _) in found.items() if near is not None}, words)
     return table
+
+
+def _agreement(models: dict[str, Neighbours], words: Sequence[str]) -> list[Curve]:
+    """A curve for each two models; words that one of them does not know are left out."""
+    lists = {name: [[other for other, _ in near(word, LONGEST)] for word in words] for name, near in models.items()}
+    found = []
+    for one, two in combinations(lists, 2):
+        both = [(a, b) for a, b in zip(lists[one], lists[two], strict=True) if a and b]
+        longest = min((min(len(a), len(b)) for a, b in both), default=0)
+        sizes = range(1, longest + 1)
+        shared = [100 * sum(len(set(a[:m]) & set(b[:m])) for a, b in both) / (m * len(both)) for m in sizes]
+        found.append(Curve(f"{one}, {two}", [float(m) for m in sizes], shared))
+    return found
 
 
 def _check_words(words: Sequence[str], sentences: list[list[str]], text: Path) -> None:
@@ -103,7 +131,7 @@ def _neighbours_of(vocabulary: Container[str], neighbours: Neighbours) -> Neighb
 
 
 def _field(
-    text: Path,
+    text: Path | list[list[str]],
     dev: Path,
     algorithm: Any,
     rank: int,

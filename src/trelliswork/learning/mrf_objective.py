@@ -18,287 +18,40 @@ distance. The best :math:`a_0` is the log frequency of words. Any unary of the f
 the joint optimum in (theta, delta) of the star cover if all weights are 1 / (K + 1), and of the chain cover if the
 distances' weights add up to 1. For K = 1 it is the exact likelihood. The cost of an evaluation depends on the
 vocabulary and on the number of distinct pairs, not on the length of the text.
-"""
 
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import pairwise
-from typing import Any, Protocol
+**Without a unary** (and without a bias of right words, which adds up to one) :math:`\theta^0 = 0` ties the parts
+together: one of them has to take what the others leave, and its share of the bound is no longer 0. With the chains as
+above, single words do if they have a weight, and else the chain of distance 1:
+
+.. math:: a_0 = -\sum_{l \ge 1} \rho_l (b_l - \log Z_l) / \rho_0, \quad \frac{A}{N} \le \rho_0 \log \sum_x e^{a_0(x)};
+    \qquad a_1 = -\sum_{l \ge 2} \rho_l (b_l - \log Z_l) / \rho_1, \quad
+    \frac{A}{N} \le \rho_1 \log \lambda(T_1).                                                                 (2)
+
+The first is the star's own bound, with :math:`\delta^l = b_l`, if all weights are 1 / (K + 1). Both are convex in
+:math:`(\vartheta, b)`: a is, and so is a log-sum-exp or Perron root of convex functions. By the envelope theorem the
+gradient is that of (1) with the margin :math:`\pi` of the part that closes the cover, a softmax or both Perron vectors,
+in place of the frequencies of words. An evaluation costs one pass over the tables more, and power iteration.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference.lifted.conditionals import conditionals
-from trelliswork.learning.moments import Moments
+from trelliswork.inference.lifted.chain_cover import Perron, perron
+from trelliswork.inference.lifted.exponentials import ExpTable
+from trelliswork.inference.lifted.reference import logsumexp
+from trelliswork.learning.mrf_shapes import Frequencies, LowRankShape, PairShape, Shape, log_frequencies
 
+__all__ = [
+    "Frequencies",
+    "LowRankShape",
+    "MomentObjective",
+    "NoUnaryObjective",
+    "PairShape",
+    "Shape",
+    "log_frequencies",
+]
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Frequencies:
-    """Moments as frequencies: what the objective sees.
-
-    Attributes
-    ----------
-    unary : ndarray (C,)
-        Sums to 1.
-    pairs, transposed : K csr_matrix (C, C)
-        Each sums to 1; and their transposes.
-    n_positions : int
-    """
-
-    unary: Array
-    pairs: tuple[Any, ...]
-    transposed: tuple[Any, ...]
-    n_positions: int
-
-    @classmethod
-    def of(cls, moments: Moments) -> "Frequencies":
-        """Divide by the number of positions."""
-        N = moments.n_positions
-        pairs = tuple(matrix / N for matrix in moments.pairs)
-        return cls(moments.unary / N, pairs, tuple(matrix.T.tocsr() for matrix in pairs), N)
-
-
-class Shape(Protocol):
-    """A family of tables; how its parameters lie in one vector."""
-
-    @property
-    def n_parameters(self) -> int:
-        """The length of the vector."""
-
-    def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
-        """<mu_l, vartheta^l> of each distance, shape (K,)."""
-
-    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array) -> tuple[float, Array, Array]:
-        """(1) without its first term, its gradient, and log Z_l, shape (K, C)."""
-
-    def biases(self, parameters: Array) -> Array:
-        """b, shape (K, C)."""
-
-    def norm(self, parameters: Array) -> tuple[float, Array]:
-        """Half the sum of the squares of tables' parameters (not of biases), and its gradient."""
-
-    def scale(self, frequencies: Frequencies, extra: float) -> Array:
-        """About the square root of each parameter's curvature, for an optimiser."""
-
-
-@dataclass(frozen=True)
-class LowRankShape:
-    """vartheta^l = U W_l (``form`` "UW"), or U R_l W ("URW").
-
-    Parameters
-    ----------
-    n_words, K, rank : int
-        C, K, D.
-    form : "UW" or "URW"
-    """
-
-    n_words: int
-    K: int
-    rank: int
-    form: str = "UW"
-
-    @property
-    def n_parameters(self) -> int:
-        """Of U, W (and R), and biases."""
-        C, K, D = self.n_words, self.K, self.rank
-        return (C * D * (1 + K) if self.form == "UW" else 2 * C * D + K * D * D) + K * C
-
-    def parts(self, parameters: Array) -> tuple[Array, Array, Array | None, Array]:
-        """Views of U (C, D), W (K, C, D) or (C, D), R (K, D, D) or None, b (K, C)."""
-        C, K, D = self.n_words, self.K, self.rank
-        u, rest = parameters[: C * D].reshape(C, D), parameters[C * D :]
-        if self.form == "UW":
-            return u, rest[: K * C * D].reshape(K, C, D), None, rest[K * C * D :].reshape(K, C)
-        w, rest = rest[: C * D].reshape(C, D), rest[C * D :]
-        return u, w, rest[: K * D * D].reshape(K, D, D), rest[K * D * D :].reshape(K, C)
-
-    def factors(self, parameters: Array) -> list[tuple[Array, Array]]:
-        """Left and right factors (C, D) of each distance's table."""
-        u, w, r, _ = self.parts(parameters)
-        if r is None:
-            return [(u, w[k]) for k in range(self.K)]
-        return [(u @ r[k], w) for k in range(self.K)]
-
-    def biases(self, parameters: Array) -> Array:
-        """b, shape (K, C)."""
-        return self.parts(parameters)[3]
-
-    def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
-        """<mu_l, vartheta^l> of each distance."""
-        factors = self.factors(parameters)
-        return np.array(
-            [float(np.vdot(left, m @ right)) for (left, right), m in zip(factors, frequencies.pairs, strict=True)]
-        )
-
-    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array) -> tuple[float, Array, Array]:
-        """(1) without its first term, its gradient, and log Z_l."""
-        u, _, r, b = self.parts(parameters)
-        gradient = np.zeros_like(parameters)
-        du, dw, dr, db = self.parts(gradient)
-        value, log_norms = 0.0, np.empty((self.K, self.n_words))
-        unary = frequencies.unary
-        for k, (left, right) in enumerate(self.factors(parameters)):
-            rho = weights[k]
-            model = conditionals(left, right, b[k], unary)
-            log_norms[k] = model.log_norm
-            towards_left = frequencies.pairs[k] @ right
-            value += rho * (float(np.vdot(left, towards_left)) + unary @ (b[k] - model.log_norm))
-            d_left = rho * (towards_left - model.left)
-            d_right = rho * (frequencies.transposed[k] @ left - model.right)
-            db[k] = rho * (unary - model.bias)
-            if r is None or dr is None:
-                du += d_left
-                dw[k] += d_right
-            else:
-                du += d_left @ r[k].T
-                dr[k] = u.T @ d_left
-                dw += d_right
-        return value, gradient, log_norms
-
-    def norm(self, parameters: Array) -> tuple[float, Array]:
-        """Half the sum of the squares of U, W and R, and its gradient."""
-        return _norm_without_biases(parameters, self.K * self.n_words)
-
-    def scale(self, frequencies: Frequencies, extra: float) -> Array:
-        """Rows of U and W by how often their word occurs: rare words would learn slowly otherwise."""
-        found = np.ones(self.n_parameters)
-        u, w, r, b = self.parts(found)
-        by_word = np.sqrt(frequencies.unary + extra)
-        u *= by_word[:, None]
-        w *= by_word[:, None]
-        b *= by_word
-        if r is not None:
-            r /= np.sqrt(self.rank)
-        return found
-
-
-@dataclass(frozen=True)
-class PairShape:
-    """A free score for each pair of a pattern; all others are 0.
-
-    Parameters
-    ----------
-    patterns : K csr_matrix (C, C)
-        Their nonzeros are the pairs; the columns of a row ascend.
-
-    Notes
-    -----
-    An evaluation costs O(pairs + C): where the table is 0, all rows share one sum.
-    """
-
-    patterns: tuple[Any, ...]
-    _looked_up: list[Any] = field(default_factory=list, repr=False, compare=False)
-
-    @property
-    def n_words(self) -> int:
-        """C."""
-        return int(self.patterns[0].shape[0])
-
-    @property
-    def K(self) -> int:  # noqa: N802
-        """Distances."""
-        return len(self.patterns)
-
-    @property
-    def n_parameters(self) -> int:
-        """Of scores and biases."""
-        return sum(pattern.nnz for pattern in self.patterns) + self.K * self.n_words
-
-    def parts(self, parameters: Array) -> tuple[list[Array], Array]:
-        """Views of the scores of each distance, and of b (K, C)."""
-        ends = np.cumsum([0, *(pattern.nnz for pattern in self.patterns)])
-        scores = [parameters[a:b] for a, b in pairwise(ends)]
-        return scores, parameters[ends[-1] :].reshape(self.K, self.n_words)
-
-    @cached_property
-    def rows(self) -> list[NDArray[np.int64]]:
-        """The row of each pair, by distance."""
-        return [np.repeat(np.arange(self.n_words), np.diff(pattern.indptr)) for pattern in self.patterns]
-
-    def found(self, frequencies: Frequencies) -> list[Array]:
-        """The frequencies of the pattern's pairs, by distance; looked up once for those of training."""
-        if not self._looked_up or self._looked_up[0] is not frequencies:
-            self._looked_up[:] = [
-                frequencies,
-                [
-                    np.asarray(m[rows, pattern.indices]).ravel()
-                    for m, rows, pattern in zip(frequencies.pairs, self.rows, self.patterns, strict=True)
-                ],
-            ]
-        found: list[Array] = self._looked_up[1]
-        return found
-
-    def biases(self, parameters: Array) -> Array:
-        """b, shape (K, C)."""
-        return self.parts(parameters)[1]
-
-    def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
-        """<mu_l, vartheta^l> of each distance."""
-        values, _ = self.parts(parameters)
-        return np.array(
-            [
-                float(m.multiply(_like(pattern, v)).sum())
-                for pattern, v, m in zip(self.patterns, values, frequencies.pairs, strict=True)
-            ]
-        )
-
-    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array) -> tuple[float, Array, Array]:
-        """(1) without its first term, its gradient, and log Z_l."""
-        values, b = self.parts(parameters)
-        gradient = np.zeros_like(parameters)
-        d_values, db = self.parts(gradient)
-        value, log_norms = 0.0, np.empty((self.K, self.n_words))
-        unary = frequencies.unary
-        seen = self.found(frequencies)
-        for k, pattern in enumerate(self.patterns):
-            rho, rows = weights[k], self.rows[k]
-            top = float(b[k].max())
-            base = np.exp(b[k] - top)
-            # Z(x) = sum_y e^b + sum of e^b (e^score - 1) over the pattern, all divided by e^top.
-            tops = np.zeros(self.n_words)
-            np.maximum.at(tops, rows, values[k])
-            own = base[pattern.indices]
-            raised = own * np.exp(values[k] - tops[rows])
-            left_over = np.maximum(base.sum() - np.bincount(rows, own, self.n_words), 0.0)
-            norm = left_over * np.exp(-tops) + np.bincount(rows, raised, self.n_words)
-            log_norms[k] = np.log(norm) + tops + top
-            # p(y | x) outside the pattern is share(x) e^b(y).
-            share = unary * np.exp(-tops) / norm
-            inside = (unary / norm)[rows] * raised
-            expected = base * share.sum() + np.bincount(
-                pattern.indices, inside - share[rows] * own, minlength=self.n_words
-            )
-            value += rho * (float(seen[k] @ values[k]) + unary @ (b[k] - log_norms[k]))
-            d_values[k][:] = rho * (seen[k] - inside)
-            db[k] = rho * (unary - expected)
-        return value, gradient, log_norms
-
-    def norm(self, parameters: Array) -> tuple[float, Array]:
-        """Half the sum of the squares of the scores, and its gradient."""
-        return _norm_without_biases(parameters, self.K * self.n_words)
-
-    def scale(self, frequencies: Frequencies, extra: float) -> Array:
-        """By how often a pair occurs."""
-        found = np.ones(self.n_parameters)
-        values, b = self.parts(found)
-        for v, seen in zip(values, self.found(frequencies), strict=True):
-            v[:] = np.sqrt(seen + extra)
-        b *= np.sqrt(frequencies.unary + extra)
-        return found
-
-
-def _norm_without_biases(parameters: Array, n_biases: int) -> tuple[float, Array]:
-    """Half the sum of the squares of all but the biases, which come last, and its gradient."""
-    gradient = parameters.copy()
-    gradient[len(gradient) - n_biases :] = 0.0
-    return 0.5 * float(gradient @ gradient), gradient
-
-
-def _like(pattern: Any, values: Array) -> Any:
-    """A matrix with the pattern's places and other values."""
-    return type(pattern)((values, pattern.indices, pattern.indptr), pattern.shape)
+LEAST_REST = 1e-9  # weights that add up to nearly 1 leave nothing to single words
 
 
 class MomentObjective:
@@ -312,41 +65,84 @@ class MomentObjective:
         rho of the distances; the rest to 1 is that of single words.
     l2 : float
         Penalty l2 / 2 |parameters|^2 for the text as a whole.
+
+    Attributes
+    ----------
+    unaries : ndarray (K + 1, C) or None
+        a of the last point, single words first, such that the bound of A / N is 0: what the cover needs, beside tables.
+    unaries_at : ndarray (P,) or None
+        That point.
     """
 
     def __init__(self, shape: Shape, frequencies: Frequencies, weights: Array, *, l2: float = 0.0) -> None:
         self.shape, self.frequencies, self.weights = shape, frequencies, np.asarray(weights, np.float64)
         self.l2 = l2 / frequencies.n_positions
         self.scale = shape.scale(frequencies, max(self.l2, 0.5 / frequencies.n_positions))
+        rest = 1.0 - float(self.weights.sum())
+        self.rest = rest if rest > LEAST_REST else 0.0  # the weight of single words
+        self.rho = np.concatenate([[self.rest], self.weights])
         self.log_unary = log_frequencies(frequencies)
-        self.log_norms: Array | None = None  # at the last point,
-        self.log_norms_at: Array | None = None  # which is this one
+        self.unaries: Array | None = None
+        self.unaries_at: Array | None = None
 
     def __call__(self, scaled: Array) -> tuple[float, Array]:
         """Value and gradient."""
         parameters = scaled / self.scale
-        value, gradient, self.log_norms = self.shape.evaluate(parameters, self.frequencies, self.weights)
-        self.log_norms_at = scaled
-        value += self.rest * float(self.frequencies.unary @ self.log_unary)
+        value, gradient, self.unaries = self._evaluate(parameters)
+        self.unaries_at = scaled
         if self.l2:
             penalty, slope = self.shape.norm(parameters)
             value -= self.l2 * penalty
             gradient -= self.l2 * slope
         return -value, -gradient / self.scale
 
-    @property
-    def rest(self) -> float:
-        """The weight of single words."""
-        return max(0.0, 1.0 - float(self.weights.sum()))
+    def bound(self, parameters: Array, unaries: Array, frequencies: Frequencies) -> float:
+        """(1) for another text at the unaries that belong to these parameters: no inference."""
+        scores = self.shape.scores(parameters, frequencies)
+        return float(self.weights @ scores + frequencies.unary @ (self.rho @ unaries))
 
-    def bound(self, parameters: Array, log_norms: Array, frequencies: Frequencies) -> float:
-        """(1) for another text at log Z_l of these parameters: no inference."""
-        b = self.shape.biases(parameters)
-        chains = self.shape.scores(parameters, frequencies) + (b - log_norms) @ frequencies.unary
-        return float(self.weights @ chains) + self.rest * float(frequencies.unary @ self.log_unary)
+    def _evaluate(self, parameters: Array) -> tuple[float, Array, Array]:
+        """The bound, its gradient, and the unaries."""
+        scores, gradient, log_norms = self.shape.evaluate(parameters, self.frequencies, self.weights)
+        unaries = np.vstack([self.log_unary[None], self.shape.biases(parameters) - log_norms])
+        return float(self.weights @ scores + self.frequencies.unary @ (self.rho @ unaries)), gradient, unaries
 
 
-def log_frequencies(frequencies: Frequencies) -> Array:
-    """Log frequencies of words, half a count for those that do not occur."""
-    counts = np.maximum(frequencies.unary * frequencies.n_positions, 0.5)
-    return np.log(counts / counts.sum())
+class NoUnaryObjective(MomentObjective):
+    r"""The same of a field without a unary: the bound (2).
+
+    ``unaries`` add up, by weight, to minus the bound of A / N for every word: a constant is no unary.
+
+    Notes
+    -----
+    A pass over the tables more than with a unary; if distances have all of the weight, also the exponentials of the
+    first one and some power iterations, which go on from the vectors of the last evaluation.
+    """
+
+    _root: Perron | None = None
+
+    def _evaluate(self, parameters: Array) -> tuple[float, Array, Array]:
+        biases = self.shape.biases(parameters)
+        first = 0 if self.rest else 1  # the first distance whose chain has a bias of its own
+        chains = np.empty((len(biases), biases.shape[1]))  # b - log Z
+        for k in range(first, len(biases)):
+            chains[k] = biases[k] - self.shape.log_norms(parameters, k)
+        taken = self.weights[first:] @ chains[first:]
+        if self.rest:
+            left = -taken / self.rest
+            log_sum = float(logsumexp(left))
+            bound, margin = self.rest * log_sum, np.exp(left - log_sum)
+            unaries = np.vstack([left - log_sum, chains])
+        else:
+            chains[0] = -taken / self.weights[0]
+            root = perron(ExpTable(self.shape.table(parameters, 0)), chains[0], self._root)
+            self._root = root
+            bound, margin = float(self.weights[0]) * root.log_root, np.exp(root.log_margin)
+            biases = np.vstack([chains[0] + root.log_right, biases[1:]])  # T times its right vector is its softmax
+            chains[0] -= root.log_above  # whatever the vectors, the bound of other texts must hold
+            unaries = np.vstack([np.zeros_like(margin), chains])
+        margin /= margin.sum()
+        scores, gradient, _ = self.shape.evaluate(parameters, self.frequencies, self.weights, (margin, biases))
+        if not self.rest:
+            self.shape.biases(gradient)[0] = 0.0  # not a parameter: the Perron vector is in its place
+        return float(self.weights @ scores) - bound, gradient, unaries

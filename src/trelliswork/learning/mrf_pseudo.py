@@ -8,17 +8,22 @@ over the words of the text, normalised over all words (Jernite, Rush and Sontag,
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
+from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.learning.lbfgs import FitReport, Step
+from trelliswork.learning.mrf_training import STOPPED
 
 Ids = NDArray[np.int64]
 PAD = 0
+FIELDS = ("now", "best", "first", "second")  # of a run, in a checkpoint
+PLAIN = ("n_steps", "value", "done", "best_dev", "best_at", "best_value", "seconds")
 
 
 @dataclass
@@ -89,7 +94,9 @@ def train(
     epochs: int = 10,
     patience: int = 10,
     l2: float = 0.0,
+    unary: bool = True,
     seed: int = 0,
+    checkpoint: Checkpoint | None = None,
     callback: Callable[[Step], bool | None] | None = None,
 ) -> tuple[Field, FitReport]:
     """Adam over shuffled words; the rate falls linearly to a tenth. The epoch with the best development figure is kept.
@@ -105,6 +112,10 @@ def train(
         With ``dev``: stop after so many tenths of epochs without a better figure, looked at after each epoch.
     l2 : float
         Penalty l2 / 2 |U, W|^2 for the text as a whole.
+    unary : bool
+        Whether the unary is learned; if not, it stays as it is.
+    checkpoint : Checkpoint, optional
+        Where an interrupted run goes on from: written at tenths of epochs, removed at the end unless the caller stops.
     callback : callable, optional
         Called ten times an epoch with a ``Step`` (``iteration`` in tenths of epochs); a true answer stops.
     """
@@ -115,44 +126,107 @@ def train(
     began = time.perf_counter()
     stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
     rng = torch.Generator().manual_seed(seed)
-    now, best = field.copy(), field
-    first = [torch.zeros_like(t) for t in now.tensors()]
-    second = [torch.zeros_like(t) for t in now.tensors()]
-    report, best_dev, n_steps = FitReport(False, f"{epochs} epochs", 0.0), -np.inf, 0
+    saved = None if checkpoint is None else checkpoint.read()
+    run = _Run.begin(field) if saved is None else _Run.from_plain(*saved)
+    began -= run.seconds
     per_epoch = -(-len(places) // batch_size)
-    total = per_epoch * epochs
-    stopped, best_at = False, 0
-    for _ in range(epochs):
+    total, tenths = per_epoch * epochs, {round(per_epoch * k / 10) for k in range(1, 10)}
+    report, stopped = FitReport(False, f"{epochs} epochs", run.best_value, run.history), False
+    for epoch in range(epochs):
         order = places[torch.randperm(len(places), generator=rng)]
-        value, done = 0.0, 0
-        tenths = {round(per_epoch * k / 10) for k in range(1, 10)}
-        for b in range(per_epoch):
+        if run.n_steps >= (epoch + 1) * per_epoch:
+            continue  # done before the interruption
+        for b in range(run.n_steps - epoch * per_epoch, per_epoch):
             batch = order[b * batch_size : (b + 1) * batch_size]
-            gain, gradient = gradients(now, stream, batch)
-            value, done = value + gain, done + len(batch)
-            n_steps += 1
-            _adam(
-                now, gradient, first, second, n_steps, rate * (1 - 0.9 * n_steps / total), len(batch), l2 / len(places)
-            )
-            if b + 1 in tenths and callback is not None:
-                step = _step(per_epoch, n_steps, -value / done, began)
-                stopped = bool(callback(step))
+            gain, gradient = gradients(run.now, stream, batch)
+            if not unary:
+                gradient.unary.zero_()  # a step of nothing
+            run.add(gain, len(batch))
+            _adam(run, gradient, rate * (1 - 0.9 * run.n_steps / total), len(batch), l2 / len(places))
+            if b + 1 in tenths:
+                stopped = callback is not None and bool(callback(run.step(per_epoch, began)))
+                run.keep(checkpoint, began, stopped)
             if stopped:
                 break
-        step = _step(per_epoch, n_steps, -value / done, began)  # a last epoch may not be a whole one
+        step = run.step(per_epoch, began)  # a last epoch may not be a whole one
         if dev is not None:
-            step.dev = mean_log_p(now, dev)
-        report.history.append(step)
-        if dev is None or step.dev > best_dev:  # type: ignore[operator]
-            best, best_dev, best_at = now.copy(), step.dev if step.dev is not None else -np.inf, step.iteration
-            report.value = step.value
-        elif not stopped and step.iteration - best_at >= patience:
+            step.dev = mean_log_p(run.now, dev)
+        late = run.end_epoch(step) and not stopped and step.iteration - run.best_at >= patience
+        report.value = run.best_value
+        if late:
             report.converged, report.reason = True, "no better figure of the development data"
             break
-        if stopped or (callback is not None and callback(step)):
-            report.reason = "stopped by the caller"
+        if stopped:
+            report.reason = STOPPED
             break
-    return best, report
+        stopped = callback is not None and bool(callback(step))
+        run.keep(checkpoint, began, stopped)
+        if stopped:
+            report.reason = STOPPED
+            break
+    if checkpoint is not None and not stopped:
+        checkpoint.remove()
+    return run.best, report
+
+
+@dataclass
+class _Run:
+    """Where training stands: what is learned, Adam's means, the epoch so far, and the best epoch."""
+
+    now: Field
+    best: Field
+    first: Field
+    second: Field
+    history: list[Step]
+    n_steps: int = 0
+    value: float = 0.0  # sum of log p in this epoch,
+    done: int = 0  # of so many words
+    best_dev: float = -np.inf
+    best_at: int = 0
+    best_value: float = 0.0
+    seconds: float = 0.0
+
+    @classmethod
+    def begin(cls, field: Field) -> "_Run":
+        first, second = (Field(*(torch.zeros_like(t) for t in field.tensors())) for _ in range(2))
+        return cls(field.copy(), field, first, second, [])
+
+    def add(self, gain: float, n: int) -> None:
+        self.value, self.done, self.n_steps = self.value + gain, self.done + n, self.n_steps + 1
+
+    def step(self, per_epoch: int, began: float) -> Step:
+        tenths = max(1, round(10 * self.n_steps / per_epoch))
+        mean = -self.value / self.done
+        return Step(tenths, mean, float("nan"), 0, self.n_steps, time.perf_counter() - began)
+
+    def end_epoch(self, step: Step) -> bool:
+        """Take down how an epoch went; True if it was no better than another one."""
+        self.history.append(step)
+        self.value, self.done = 0.0, 0
+        if step.dev is not None and step.dev <= self.best_dev:
+            return True
+        self.best, self.best_value, self.best_at = self.now.copy(), step.value, step.iteration
+        self.best_dev = -np.inf if step.dev is None else step.dev
+        return False
+
+    def keep(self, checkpoint: Checkpoint | None, began: float, stopped: bool) -> None:
+        """Write the checkpoint, if it is due or the last one."""
+        if checkpoint is None or not (stopped or checkpoint.due()):
+            return
+        self.seconds = time.perf_counter() - began
+        plain = {name: getattr(self, name) for name in PLAIN} | {"history": [asdict(step) for step in self.history]}
+        arrays = {
+            f"{name}.{k}": tensor.numpy() for name in FIELDS for k, tensor in enumerate(getattr(self, name).tensors())
+        }
+        checkpoint.write(plain, arrays)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> "_Run":
+        now, best, first, second = (
+            Field(*(torch.from_numpy(arrays[f"{name}.{k}"].copy()) for k in range(3))) for name in FIELDS
+        )
+        history = [Step(**step) for step in plain["history"]]
+        return cls(now, best, first, second, history, **{name: plain[name] for name in PLAIN})
 
 
 def mean_log_p(field: Field, text: Ids, batch_size: int = 512) -> float:
@@ -167,19 +241,13 @@ def mean_log_p(field: Field, text: Ids, batch_size: int = 512) -> float:
     return total / len(places)
 
 
-def _step(per_epoch: int, n_steps: int, value: float, began: float) -> Step:
-    seconds = time.perf_counter() - began
-    return Step(max(1, round(10 * n_steps / per_epoch)), value, float("nan"), 0, n_steps, seconds)
-
-
-def _adam(
-    field: Field, gradient: Field, first: list[torch.Tensor], second: list[torch.Tensor], n: int, rate: float,
-    size: int, l2: float,
-) -> None:  # fmt: skip
+def _adam(run: _Run, gradient: Field, rate: float, size: int, l2: float) -> None:
     """One step uphill (Kingma and Ba, 2015, algorithm 1)."""
-    for t, g, m, v in zip(field.tensors(), gradient.tensors(), first, second, strict=True):
+    n = run.n_steps
+    parts = (run.now.tensors(), gradient.tensors(), run.first.tensors(), run.second.tensors())
+    for t, g, m, v in zip(*parts, strict=True):
         g /= size
-        if l2 and t is not field.unary:
+        if l2 and t is not run.now.unary:
             g.add_(t, alpha=-l2)
         m.mul_(0.9).add_(g, alpha=0.1)
         v.mul_(0.999).addcmul_(g, g, value=0.001)

@@ -4,41 +4,63 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix, csr_matrix, hstack, vstack
 
-from trelliswork.learning.mrf_objective import Frequencies, LowRankShape, PairShape, log_frequencies
+from trelliswork.learning.mrf_shapes import Frequencies, LowRankShape, PairShape, log_frequencies
 
 Array = NDArray[np.float64]
 RARE = 5.0  # counts: rarer words begin with shorter vectors
 
 
-def first_parameters(shape: LowRankShape | PairShape, frequencies: Frequencies, *, seed: int = 0) -> Array:
+def first_parameters(
+    shape: LowRankShape | PairShape,
+    frequencies: Frequencies,
+    *,
+    seed: int = 0,
+    unary: bool = True,
+    rest: float = 0.0,
+) -> Array:
     """Biases are log frequencies; a low-rank table is near the positive mutual information of its pairs.
 
     The best table of rank D near independence, in the metric of the likelihood, comes from singular vectors of the
     mutual information weighted by the square roots of both frequencies. Pairs seen once or twice count less. Cost: some
     products of the sparse pairs with D vectors.
+
+    Without a unary the tables have to say how frequent words are: the last of their D dimensions begins with that. If
+    single words have a weight in the cover, ``rest``, biases shift it such that all its parts have the same margin.
     """
     parameters = np.zeros(shape.n_parameters)
-    shape.biases(parameters)[:] = log_frequencies(frequencies)
+    often = log_frequencies(frequencies)
+    if not unary:
+        # A constant more or less is the same field: the shortest vectors say how far words are from the mean.
+        often = (often - often.mean()) / (1 - rest)
+    shape.biases(parameters)[:] = often if unary else -rest * often
     if isinstance(shape, PairShape):
+        if not unary:
+            for values, pattern in zip(shape.parts(parameters)[0], shape.patterns, strict=True):
+                values[:] = (often - often.min())[pattern.indices]  # pairs without a score are as rare as the rarest
         return parameters
     rng = np.random.default_rng(seed)
     u, w, r, _ = shape.parts(parameters)
-    C, K, D = shape.n_words, shape.K, shape.rank
+    C, K, D = shape.n_words, shape.K, shape.rank if unary else shape.rank - 1
     rows = 1 / np.sqrt(frequencies.unary + RARE / frequencies.n_positions)
     tables = [_information(m, frequencies) for m in frequencies.pairs]
+    left, values, right = _svd(hstack(tables).tocsr(), D, rng)
+    length = max(float(often @ often) / C * (K if r is None else 1), 1e-6) ** 0.25
     if r is None:
-        left, values, right = _svd(hstack(tables).tocsr(), D, rng)
-        u[:] = rows[:, None] * left * np.sqrt(values)
+        u[:, :D] = rows[:, None] * left * np.sqrt(values)
         for k in range(K):
-            w[k] = rows[:, None] * right[k * C : (k + 1) * C] * np.sqrt(values)
-        return parameters
-    left, values, _ = _svd(hstack(tables).tocsr(), D, rng)
-    _, _, right = _svd(vstack(tables).tocsr(), D, rng)
-    size = np.sqrt(max(float(values.max()), 1e-12))
-    u[:] = rows[:, None] * left * size
-    w[:] = rows[:, None] * right * size
-    for k in range(K):
-        r[k] = left.T @ (tables[k] @ right) / size**2
+            w[k][:, :D] = rows[:, None] * right[k * C : (k + 1) * C] * np.sqrt(values)
+    else:
+        _, _, right = _svd(vstack(tables).tocsr(), D, rng)
+        size = np.sqrt(max(float(values.max(initial=0.0)), 1e-12))
+        u[:, :D] = rows[:, None] * left * size
+        w[:, :D] = rows[:, None] * right * size
+        for k in range(K):
+            r[k][:D, :D] = left.T @ (tables[k] @ right) / size**2
+    if not unary:
+        u[:, D] = length
+        w[..., D] = often / length
+        if r is not None:
+            r[:, D, D] = 1.0
     return parameters
 
 

@@ -20,13 +20,13 @@ STOPPED = "stopped by the caller"
 
 @dataclass
 class Learned:
-    """Parameters with the normalisers that belong to them.
+    """Parameters with the unaries that belong to them.
 
     Attributes
     ----------
     parameters : ndarray (P,)
-    log_norms : ndarray (K, C)
-        log Z_l.
+    unaries : ndarray (K + 1, C)
+        Of the cover, single words first; with them its bound of A / N is 0.
     report : FitReport
         ``history[i].dev`` is the bound of the development moments, a position.
     dev : float or None
@@ -34,7 +34,7 @@ class Learned:
     """
 
     parameters: Array
-    log_norms: Array
+    unaries: Array
     report: FitReport
     dev: float | None
 
@@ -52,20 +52,20 @@ class _Watch:
     ) -> None:
         self.objective, self.dev, self.patience = objective, dev, patience
         self.checkpoint, self.callback = checkpoint, callback
-        self.best: tuple[float, int, Array, Array] | None = None  # bound, iteration, parameters, log norms
+        self.best: tuple[float, int, Array, Array] | None = None  # bound, iteration, parameters, unaries
         self.reason = ""
 
     def after(self, step: Step, state: State) -> bool:
         """True if training is to stop."""
         parameters = state.weights / self.objective.scale
         if self.dev is not None:
-            if self.objective.log_norms_at is not state.weights:  # the line search went further and came back
+            if self.objective.unaries_at is not state.weights:  # the line search went further and came back
                 self.objective(state.weights)
-            log_norms = self.objective.log_norms
-            assert log_norms is not None
-            step.dev = self.objective.bound(parameters, log_norms, self.dev)
+            unaries = self.objective.unaries
+            assert unaries is not None
+            step.dev = self.objective.bound(parameters, unaries, self.dev)
             if self.best is None or step.dev > self.best[0]:
-                self.best = step.dev, step.iteration, parameters, log_norms
+                self.best = step.dev, step.iteration, parameters, unaries
             elif step.iteration - self.best[1] >= self.patience:
                 self.reason = f"no better bound of the development data in {self.patience} iterations"
         if self.checkpoint is not None and self.checkpoint.due():
@@ -81,13 +81,13 @@ class _Watch:
         plain, arrays = state.to_plain()
         if self.best is not None:
             plain["best"] = [self.best[0], self.best[1]]
-            arrays |= {"best.parameters": self.best[2], "best.log_norms": self.best[3]}
+            arrays |= {"best.parameters": self.best[2], "best.unaries": self.best[3]}
         return plain, arrays
 
     def from_plain(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> State:
         """The state of an interrupted run."""
         if "best" in plain:
-            self.best = (*plain["best"], arrays["best.parameters"], arrays["best.log_norms"])
+            self.best = (*plain["best"], arrays["best.parameters"], arrays["best.unaries"])
         return State.from_plain(plain, arrays)
 
 
@@ -136,11 +136,11 @@ def train(
     if checkpoint is not None and watch.reason != STOPPED:
         checkpoint.remove()
     if watch.best is not None:
-        bound, iteration, parameters, log_norms = watch.best
+        bound, iteration, parameters, unaries = watch.best
         report.converged = True if watch.reason.startswith("no better") else report.converged
         value = next(step.value for step in report.history if step.iteration == iteration)
-        return Learned(parameters, log_norms, replace(report, value=value), bound)
-    if objective.log_norms_at is not weights:
+        return Learned(parameters, unaries, replace(report, value=value), bound)
+    if objective.unaries_at is not weights:
         objective(weights)
-    assert objective.log_norms is not None
-    return Learned(weights / objective.scale, objective.log_norms, report, None)
+    assert objective.unaries is not None
+    return Learned(weights / objective.scale, objective.unaries, report, None)

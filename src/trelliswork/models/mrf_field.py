@@ -1,6 +1,6 @@
 """A learned Markov random field over words: its scores, a cover that bounds it, the lengths of its sentences."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from trelliswork.errors import DataError
-from trelliswork.inference.lifted import LowRankTable, SparseTable, Table, exact
+from trelliswork.inference.lifted import BiasedTable, LowRankTable, SparseTable, Table, exact
 from trelliswork.inference.lifted.exponentials import SMALL
 from trelliswork.inference.lifted.sentences import cover_log_z, score_parts
-from trelliswork.learning.mrf_objective import Frequencies
+from trelliswork.learning.mrf_shapes import Frequencies
 
 Array = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ class MRFField:
     ----------
     form : "UW", "URW" or "full"
     log_unary : ndarray (C,)
-        theta^0.
+        theta^0; zeros of a field without a unary.
     factors : dict of arrays
         ``left`` U (C, D), ``right`` W (K, C, D) and, for "URW", ``middle`` R (K, D, D) with W (C, D); for "full" the
         rows, columns and values of each distance's sparse table.
@@ -37,6 +37,8 @@ class MRFField:
         What the cover gives: an upper bound of A / N for N -> infinity.
     lengths : ndarray of int64
         ``lengths[m]`` training sentences had m words.
+    bias : ndarray (C,), optional
+        Of right words: part of the table of every distance.
     """
 
     form: str
@@ -46,6 +48,7 @@ class MRFField:
     unaries: Array
     log_z_bound: float
     lengths: NDArray[np.int64]
+    bias: Array | None = None
 
     @property
     def K(self) -> int:  # noqa: N802
@@ -60,6 +63,10 @@ class MRFField:
     @cached_property
     def tables(self) -> list[Table]:
         """theta^l, one a distance."""
+        found = self._bare_tables()
+        return found if self.bias is None else [BiasedTable(table, self.bias) for table in found]
+
+    def _bare_tables(self) -> list[Table]:
         if self.form == "full":
             shape = (self.n_words, self.n_words)
             return [
@@ -70,6 +77,23 @@ class MRFField:
         if self.form == "URW":
             return [LowRankTable(np.ascontiguousarray(left @ r), right) for r in self.factors["middle"]]
         return [LowRankTable(left, right[k]) for k in range(self.K)]
+
+    @property
+    def has_unary(self) -> bool:
+        """Whether words have scores of their own, as a unary or as a bias."""
+        return self.bias is not None or bool(self.log_unary.any())
+
+    def biased(self, unary: bool) -> "MRFField":
+        """The same field with a bias of right words, which takes all of the unary, or shares it with one.
+
+        Every word is the right word of one pair at each distance: K times the bias is a unary. With both, all K + 1
+        have the same share, which is what the smallest penalty on them would choose.
+        """
+        bias = self.log_unary / (self.K + unary)
+        unaries = self.unaries.copy()
+        unaries[1:] -= bias / self.weights[:, None]
+        log_unary = bias.copy() if unary else np.zeros_like(bias)
+        return replace(self, log_unary=log_unary, unaries=unaries, bias=bias)
 
     @property
     def exact(self) -> bool:
@@ -122,6 +146,8 @@ class MRFField:
         """Plain data and arrays."""
         arrays = {"log_unary": self.log_unary, "weights": self.weights, "unaries": self.unaries}
         arrays["lengths"] = self.lengths  # type: ignore[assignment]
+        if self.bias is not None:
+            arrays["bias"] = self.bias
         arrays |= {f"factor.{name}": array for name, array in self.factors.items()}
         return {"form": self.form, "log_z_bound": self.log_z_bound}, arrays
 
@@ -137,6 +163,7 @@ class MRFField:
             arrays["unaries"],
             plain["log_z_bound"],
             arrays["lengths"],
+            arrays.get("bias"),
         )
         for name, array in arrays.items():
             if not np.isfinite(array).all():

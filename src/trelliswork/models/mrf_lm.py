@@ -17,8 +17,8 @@ from trelliswork.learning.lbfgs import FitReport
 from trelliswork.learning.moment_files import Source
 from trelliswork.learning.moment_text import Callback as CountCallback
 from trelliswork.learning.moment_text import open_vocabulary, unknown_word
-from trelliswork.learning.moments import Moments, count_moments
-from trelliswork.learning.mrf_objective import Frequencies
+from trelliswork.learning.moments import Moments
+from trelliswork.learning.mrf_shapes import Frequencies
 from trelliswork.models.base import Arrays, Estimator
 from trelliswork.models.mrf_field import MRFField
 from trelliswork.models.mrf_queries import (
@@ -32,7 +32,16 @@ from trelliswork.models.mrf_queries import (
     word_ids,
     write_word2vec,
 )
-from trelliswork.models.mrf_training import Algorithm, Bound, Callback, Form, Settings, learn_lifted, learn_pseudo
+from trelliswork.models.mrf_training import (
+    Algorithm,
+    Bound,
+    Callback,
+    Form,
+    Settings,
+    learn_lifted,
+    learn_pseudo,
+    moments_of,
+)
 
 BLANK = "___"
 
@@ -53,8 +62,12 @@ class MRFLanguageModel(Estimator):
         D of low-rank tables.
     form : "UW", "URW" or "full"
         :math:`\theta^l = U W_l^\top` (paper's eq. 5), :math:`U R_l W^\top` (eq. 4), or a score for every pair (for
-        every pair of the text if there are more than a million). All have a unary; a bias of right words a distance, as
-        in the authors' code, adds up to a unary and is the same model.
+        every pair of the text if there are more than a million).
+    unary : bool
+        Whether words have scores :math:`\theta^0` of their own. Without, and without a bias, the bound costs more.
+    bias : bool
+        Whether tables have a bias :math:`\theta^l(x, y) + B(y)` of right words, one for all distances, as in the
+        authors' code (``unary=False, bias=True``). It adds up to a unary: with either, or both, it is the same model.
     bound : "chain" or "star"
         The cover that bounds the partition function: one chain a distance, or the paper's star, which is looser.
     weights : sequence of K floats, optional
@@ -103,6 +116,8 @@ class MRFLanguageModel(Estimator):
         rank: int = 30,
         *,
         form: Form = "UW",
+        unary: bool = True,
+        bias: bool = False,
         bound: Bound = "chain",
         weights: Sequence[float] | None = None,
         algorithm: Algorithm = "lifted",
@@ -121,6 +136,8 @@ class MRFLanguageModel(Estimator):
         self.K = K
         self.rank = rank
         self.form = form
+        self.unary = unary
+        self.bias = bias
         self.bound = bound
         self.weights = weights
         self.algorithm = algorithm
@@ -167,7 +184,7 @@ class MRFLanguageModel(Estimator):
         """
         settings = self._settings()
         settings.check(self._given())
-        settings.check_sources(X, dev, start, checkpoint)
+        settings.check_sources(X, dev, start)
         moments = self._moments(X, None, counting)
         if self.algorithm == "lifted":
             field, report = learn_lifted(
@@ -179,7 +196,7 @@ class MRFLanguageModel(Estimator):
                 callback=callback,
             )
         else:
-            field, report = learn_pseudo(settings, X, moments, dev, callback=callback)  # type: ignore[arg-type]
+            field, report = learn_pseudo(settings, X, moments, dev, checkpoint=checkpoint, callback=callback)  # type: ignore[arg-type]
         # Set together at the end: a fit that fails leaves what was learned before.
         self.field_, self.report_, self.vocabulary_ = field, report, moments.vocabulary
         self.n_positions_, self.n_tokens_ = moments.n_positions, moments.n_tokens + moments.n_sentences
@@ -343,17 +360,7 @@ class MRFLanguageModel(Estimator):
     def _moments(
         self, X: Source | Moments, vocabulary: Vocabulary | None, counting: CountCallback | None = None
     ) -> Moments:
-        """Moments of a text; of moments at hand K must be the model's."""
-        if not isinstance(X, Moments):
-            limits = {} if vocabulary is not None else {"min_count": self.min_count, "max_words": self.max_words}
-            return count_moments(X, self.K, vocabulary=vocabulary, callback=counting, **limits)  # type: ignore[arg-type]
-        if X.K != self.K:
-            raise ValueRangeError(f"moments of K={self.K} are wanted, got K={X.K}: count again, or set K={X.K}.")
-        if vocabulary is None and (self.min_count > 1 or self.max_words is not None):
-            raise ValueRangeError("the moments say which words there are: leave min_count and max_words out.")
-        if vocabulary is not None and X.vocabulary.items != vocabulary.items:
-            raise ValueRangeError("the moments have another vocabulary: count them with that of training.")
-        return X
+        return moments_of(X, self.K, vocabulary, self.min_count, self.max_words, counting)
 
     def _ids(self, X: Source) -> list[NDArray[np.int64]]:
         self._check_fitted()

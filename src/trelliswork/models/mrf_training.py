@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trelliswork.data import Vocabulary
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.checks import check_count
 from trelliswork.inference.lifted import ChainCover
@@ -18,9 +19,11 @@ from trelliswork.learning import mrf_pseudo
 from trelliswork.learning.checkpoint import Checkpoint, fingerprint
 from trelliswork.learning.lbfgs import FitReport, Step
 from trelliswork.learning.moment_files import Source
+from trelliswork.learning.moment_text import Callback as CountCallback
 from trelliswork.learning.moment_text import number_text
-from trelliswork.learning.moments import Moments
-from trelliswork.learning.mrf_objective import Frequencies, LowRankShape, MomentObjective, PairShape
+from trelliswork.learning.moments import Moments, count_moments
+from trelliswork.learning.mrf_objective import MomentObjective, NoUnaryObjective
+from trelliswork.learning.mrf_shapes import Frequencies, LowRankShape, PairShape
 from trelliswork.learning.mrf_start import first_parameters
 from trelliswork.learning.mrf_training import train
 from trelliswork.models.mrf_field import MRFField, compact
@@ -44,6 +47,8 @@ class Settings:
     K: int
     rank: int
     form: Form
+    unary: bool
+    bias: bool
     bound: Bound
     weights: Any
     algorithm: Algorithm
@@ -79,14 +84,19 @@ class Settings:
             raise ValueRangeError("form='full' has a score for each pair and no rank: leave rank out.")
         self.cover()
 
-    def check_sources(self, X: Any, dev: Any, start: Any, checkpoint: Any) -> None:
+    @property
+    def free(self) -> bool:
+        """Whether words have scores of their own: a bias of right words is as good as a unary."""
+        return self.unary or self.bias
+
+    def check_sources(self, X: Any, dev: Any, start: Any) -> None:
         """Refuse what pseudo-likelihood cannot learn from, before anything is counted."""
         if self.algorithm == "lifted":
             return
         if isinstance(X, Moments) or isinstance(dev, Moments):
             raise ValueRangeError("pseudo-likelihood needs the text: moments tell pairs only. Give files.")
-        if checkpoint is not None or start is not None:
-            raise ValueRangeError("pseudo-likelihood has no checkpoint and no start: leave them out.")
+        if start is not None:
+            raise ValueRangeError("pseudo-likelihood begins with nothing else: leave start out.")
 
     def cover(self) -> Array:
         """rho of the distances."""
@@ -98,6 +108,28 @@ class Settings:
         if found.shape != (self.K,) or not (found > 0).all() or found.sum() > 1 + 1e-9:
             raise ValueRangeError(f"weights must be K={self.K} positive numbers, at most 1 together: {self.weights}.")
         return found
+
+
+def moments_of(
+    X: Source | Moments,
+    K: int,
+    vocabulary: Vocabulary | None,
+    min_count: int,
+    max_words: int | None,
+    counting: CountCallback | None,
+) -> Moments:
+    """Moments of a text, with a vocabulary or with its own; moments at hand must fit K and the vocabulary."""
+    if not isinstance(X, Moments):
+        if vocabulary is not None:
+            return count_moments(X, K, vocabulary=vocabulary, callback=counting)
+        return count_moments(X, K, min_count=min_count, max_words=max_words, callback=counting)
+    if X.K != K:
+        raise ValueRangeError(f"moments of K={K} are wanted, got K={X.K}: count again, or set K={X.K}.")
+    if vocabulary is None and (min_count > 1 or max_words is not None):
+        raise ValueRangeError("the moments say which words there are: leave min_count and max_words out.")
+    if vocabulary is not None and X.vocabulary.items != vocabulary.items:
+        raise ValueRangeError("the moments have another vocabulary: count them with that of training.")
+    return X
 
 
 def learn_lifted(
@@ -117,9 +149,12 @@ def learn_lifted(
     else:
         shape = LowRankShape(C, settings.K, settings.rank, settings.form)
     weights = settings.cover()
-    objective = MomentObjective(shape, frequencies, weights, l2=settings.l2)
-    parameters = first_parameters(shape, frequencies, seed=settings.seed)
+    kind = MomentObjective if settings.free else NoUnaryObjective
+    objective = kind(shape, frequencies, weights, l2=settings.l2)
+    parameters = first_parameters(shape, frequencies, seed=settings.seed, unary=settings.free, rest=objective.rest)
     if start is not None:
+        if start.has_unary and not settings.free:
+            raise ValueRangeError("start has a unary or a bias, this model has none: set unary=True, or start anew.")
         take_over(shape, parameters, start)
     held = None
     if checkpoint is not None:
@@ -142,11 +177,13 @@ def learn_lifted(
         checkpoint=held,
         callback=callback,
     )
-    unaries = np.vstack([objective.log_unary[None], shape.biases(learned.parameters) - learned.log_norms])
-    rho = np.concatenate([[objective.rest], weights])
     factors = factors_of(shape, learned.parameters, weights)
-    field = MRFField(settings.form, rho @ unaries, factors, weights, unaries, 0.0, moments.lengths)
-    return field, learned.report
+    log_unary, unaries, log_z = objective.rho @ learned.unaries, learned.unaries, 0.0
+    if not settings.free:  # the weighted sum is minus the bound, for every word
+        log_z = float(-log_unary.mean())
+        log_unary, unaries = np.zeros(C), unaries - log_unary
+    field = MRFField(settings.form, log_unary, factors, weights, unaries, log_z, moments.lengths)
+    return field.biased(settings.unary) if settings.bias else field, learned.report
 
 
 def patterns(moments: Moments) -> tuple[Any, ...]:
@@ -177,7 +214,7 @@ def factors_of(shape: LowRankShape | PairShape, parameters: Array, weights: Arra
 
 
 def take_over(shape: LowRankShape | PairShape, parameters: Array, start: MRFField) -> None:
-    """Begin with the tables of another model at its distances; further distances begin with none."""
+    """Begin with the tables of another model at its distances; further ones with none, and the first one's margin."""
     if not isinstance(shape, LowRankShape) or shape.form != "UW" or start.form != "UW":
         raise ValueRangeError("start: only models of form='UW' begin with another's tables.")
     u, w, _, b = shape.parts(parameters)
@@ -191,8 +228,13 @@ def take_over(shape: LowRankShape | PairShape, parameters: Array, start: MRFFiel
     for k in range(start.K):
         w[k] = start.factors["right"][k] / start.weights[k]
         # The unary of a chain is b - log Z, and Z its right vector.
-        table = ExpTable(start.tables[k], 1 / float(start.weights[k]))
-        b[k] = start.unaries[k + 1] + perron(table, start.unaries[k + 1]).log_right
+        rho = float(start.weights[k])
+        root = perron(ExpTable(start.tables[k], 1 / rho), start.unaries[k + 1])
+        b[k] = start.unaries[k + 1] + root.log_right
+        if start.bias is not None:
+            b[k] += start.bias / rho
+        if k == 0:
+            b[start.K :] = root.log_margin
 
 
 def learn_pseudo(
@@ -201,34 +243,40 @@ def learn_pseudo(
     moments: Moments,
     dev: Source | None,
     *,
+    checkpoint: str | os.PathLike[str] | None = None,
     callback: Callback | None = None,
 ) -> tuple[MRFField, FitReport]:
     """Learn from the text; then bound log Z by a chain cover."""
     K, C = settings.K, len(moments.vocabulary)
-    text = stream(source, moments, K)
+    text, other = stream(source, moments, K), None if dev is None else stream(dev, moments, K)
     frequencies = Frequencies.of(moments)
     shape = LowRankShape(C, K, settings.rank)
-    start = first_parameters(shape, frequencies, seed=settings.seed)
+    start = first_parameters(shape, frequencies, seed=settings.seed, unary=settings.free)
     u, w, _, b = shape.parts(start)
     half = np.sqrt(0.5)  # both sides speak of a word: each begins with half of the table
     field = mrf_pseudo.Field(*(torch.from_numpy(np.array(a, np.float32)) for a in (b[0], half * u, half * w)))
     found, report = mrf_pseudo.train(
         field,
         text,
-        dev=None if dev is None else stream(dev, moments, K),
+        dev=other,
         rate=settings.rate,
         batch_size=settings.batch_size,
         epochs=settings.epochs,
         patience=settings.patience,
         l2=settings.l2,
+        unary=settings.free,
         seed=settings.seed,
+        checkpoint=None
+        if checkpoint is None
+        else Checkpoint(checkpoint, fingerprint({"settings": str(settings)}, text, other)),
         callback=None if callback is None else (lambda step: callback(step, None)),
     )
     unary = found.unary.double().numpy()
     factors = {"left": compact(found.left.numpy(), C), "right": compact(found.right.numpy(), C)}
     bare = MRFField("UW", unary, factors, np.full(K, 1 / K), np.tile(unary, (K + 1, 1)), 0.0, moments.lengths)
     cover = ChainCover(unary, bare.tables).tighten(max_iter=15, optimise_weights=K > 1)
-    return MRFField("UW", unary, factors, cover.weights, cover.unaries, cover.value, moments.lengths), report
+    learned = MRFField("UW", unary, factors, cover.weights, cover.unaries, cover.value, moments.lengths)
+    return learned.biased(settings.unary) if settings.bias else learned, report
 
 
 def stream(source: Source, moments: Moments, K: int) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from trelliswork.errors import ImpossibleError
 from trelliswork.inference import threads
 from trelliswork.inference.span import Grammar, brackets, grammar
 from trelliswork.inference.span.scaled_kernels import _add_product
@@ -55,3 +56,19 @@ def test_a_sentence_alone_is_as_in_a_batch():
         assert_array_equal(alone.symbols[0], batch.symbols[b])
         assert (batch.symbols[b, one.lengths[b] :] == 0).all()
         assert_allclose(batch.terminals[b, : one.lengths[b]].sum(axis=1), 1, rtol=1e-10)
+
+
+def test_what_is_impossible_is_told_in_words_of_trees():
+    lengths = np.array([2])
+    nothing = np.full((1, 2, 2), -np.inf)
+    message = "every tree of sentence 0 has probability zero.*forbidden spans,"
+    with pytest.raises(ImpossibleError, match=message):
+        brackets.topk(nothing[..., None], lengths, 1)
+    with pytest.raises(ImpossibleError, match=message):
+        brackets.sample(nothing, lengths, np.zeros((1, 1), np.int64))
+    empty = Grammar(np.zeros(1), np.full((1, 2, 2), -np.inf), np.zeros((1, 2, 1)), None, lengths)
+    message = "every tree of sentence 0 has probability zero.*forbidden rules and spans,"
+    with pytest.raises(ImpossibleError, match=message):
+        grammar.topk(empty, 1)
+    with pytest.raises(ImpossibleError, match=message):
+        grammar.sample(empty, np.zeros((1, 1), np.int64))

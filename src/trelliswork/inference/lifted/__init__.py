@@ -7,9 +7,10 @@ N words in a circle, each tied to its K right neighbours by one table of scores 
 
 from trelliswork.inference.lifted.chain_cover import ChainBound, ChainCover
 from trelliswork.inference.lifted.star import Star, StarBound
-from trelliswork.inference.lifted.tables import DenseTable, LowRankTable, SparseTable, Table
+from trelliswork.inference.lifted.tables import BiasedTable, DenseTable, LowRankTable, SparseTable, Table
 
 __all__ = [
+    "BiasedTable",
     "ChainBound",
     "ChainCover",
     "DenseTable",

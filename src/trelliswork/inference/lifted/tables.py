@@ -1,4 +1,4 @@
-"""Tables of scores of pairs of words: low rank, sparse or dense, and never larger in memory than they must be."""
+"""Tables of scores of pairs of words: low rank, sparse, dense or biased; no larger in memory than they must be."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -40,7 +40,7 @@ class LowRankTable:
     Parameters
     ----------
     left, right : ndarray (C, D)
-        float32 or float64. A bias of right words is a column of ones in ``left`` and the bias in ``right``.
+        float32 or float64.
     """
 
     left: NDArray[Any]
@@ -151,6 +151,47 @@ class DenseTable:
     def scaled(self, factor: float) -> "DenseTable":
         """All scores times a number."""
         return DenseTable(self.scores * factor)
+
+
+@dataclass(frozen=True, eq=False)
+class BiasedTable:
+    """theta(x, y) + bias[y]: a bias of right words.
+
+    Parameters
+    ----------
+    table : Table
+    bias : ndarray (C,)
+    """
+
+    table: Table
+    bias: Scores
+
+    def __post_init__(self) -> None:
+        if self.bias.shape != (self.table.n_words,):
+            raise ShapeError(f"bias must have shape (C,) = ({self.table.n_words},), got {self.bias.shape}.")
+
+    @property
+    def n_words(self) -> int:
+        """C."""
+        return self.table.n_words
+
+    def rows(self, ids: Any) -> torch.Tensor:
+        """Scores (n, C) of some left words with every right word."""
+        found = self.table.rows(ids)
+        return found + torch.from_numpy(self.bias).to(found.dtype)
+
+    def columns(self, ids: Ids) -> torch.Tensor:
+        """Scores (n, C) of some right words with every left word."""
+        found = self.table.columns(ids)
+        return found + torch.from_numpy(self.bias[ids, None]).to(found.dtype)
+
+    def pairs(self, left: Ids, right: Ids) -> Scores:
+        """Scores (n,) of some pairs."""
+        return self.table.pairs(left, right) + self.bias[right]
+
+    def scaled(self, factor: float) -> "BiasedTable":
+        """All scores times a number."""
+        return BiasedTable(self.table.scaled(factor), self.bias * factor)
 
 
 def dense(table: Table) -> Scores:

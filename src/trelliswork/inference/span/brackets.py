@@ -9,6 +9,7 @@ from trelliswork.inference.span import bracket_kernels
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
+TREES = {"noun": "tree of sentence", "parts": "spans"}  # for messages
 
 
 def _ranges(lengths: Integers, cost: int) -> list[tuple[int, int]]:
@@ -36,7 +37,7 @@ def topk(log_span: Doubles, lengths: Integers, k: int) -> tuple[Integers, Double
     threads.run(
         lambda start, stop: bracket_kernels.topk(start, stop, lengths, log_span, charts, scores), _ranges(lengths, k)
     )
-    check_possible(scores[:, 0], "no tree to decode")
+    check_possible(scores[:, 0], "no tree to decode", **TREES)
     return charts, scores
 
 
@@ -48,7 +49,7 @@ def sample(log_span: Doubles, lengths: Integers, seeds: Integers) -> Integers:
         lambda start, stop: bracket_kernels.sample(start, stop, lengths, log_span, seeds, log_z, charts),
         _ranges(lengths, 10),
     )
-    check_possible(log_z, "no tree to draw")
+    check_possible(log_z, "no tree to draw", **TREES)
     return charts
 
 

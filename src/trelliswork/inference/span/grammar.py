@@ -20,6 +20,7 @@ from trelliswork.inference.checks import check_count, check_possible
 from trelliswork.inference.span import grammar_kernels, scaled_kernels
 from trelliswork.inference.span.brackets import Doubles, Integers
 
+TREES = {"noun": "tree of sentence", "parts": "rules and spans"}  # for messages
 LIMIT = 1e270  # of derivatives: a number below the smallest normal one, times this, is nothing
 
 
@@ -122,7 +123,7 @@ def topk(grammar: Grammar, k: int) -> tuple[Integers, Doubles]:
         grammar_kernels.topk(start, stop, g.lengths, g.log_root, g.log_rules, g.log_terminals, symbols, trees, scores)
 
     threads.run(work, threads.cut(g.lengths**3 * N**3, least=threads.LEAST_WORK))
-    check_possible(scores[:, 0], "no tree to decode")
+    check_possible(scores[:, 0], "no tree to decode", **TREES)
     return trees, scores
 
 
@@ -135,7 +136,7 @@ def sample(grammar: Grammar, seeds: Integers) -> Integers:
     chart = inside_chart(g)
     whole = g.log_root + chart[np.arange(B), 0, g.lengths - 1, :N]
     top = whole.max(axis=1)
-    check_possible(top, "no tree to draw")
+    check_possible(top, "no tree to draw", **TREES)
     log_z = top + np.log(np.exp(whole - top[:, None]).sum(axis=1))
 
     def work(start: int, stop: int) -> None:

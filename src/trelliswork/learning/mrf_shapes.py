@@ -1,0 +1,336 @@
+"""Families of tables of pairs of words: how their parameters lie in one vector, and their share of the objective."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.inference.lifted import LowRankTable, SparseTable, Table
+from trelliswork.inference.lifted.conditionals import conditionals, log_norms
+from trelliswork.learning.moments import Moments
+
+Array = NDArray[np.float64]
+At = tuple[Array, Array]  # weights of rows (C,), biases (K, C)
+Found = tuple[Array, Array, Array]  # scores (K,), gradient (P,), log Z (K, C)
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """Moments as frequencies: what the objective sees.
+
+    Attributes
+    ----------
+    unary : ndarray (C,)
+        Sums to 1.
+    pairs, transposed : K csr_matrix (C, C)
+        Each sums to 1; and their transposes.
+    n_positions : int
+    """
+
+    unary: Array
+    pairs: tuple[Any, ...]
+    transposed: tuple[Any, ...]
+    n_positions: int
+
+    @classmethod
+    def of(cls, moments: Moments) -> "Frequencies":
+        """Divide by the number of positions."""
+        N = moments.n_positions
+        pairs = tuple(matrix / N for matrix in moments.pairs)
+        return cls(moments.unary / N, pairs, tuple(matrix.T.tocsr() for matrix in pairs), N)
+
+
+class Shape(Protocol):
+    """A family of tables vartheta^l; how its parameters lie in one vector."""
+
+    @property
+    def n_parameters(self) -> int:
+        """The length of the vector."""
+
+    def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
+        """<mu_l, vartheta^l> of each distance, shape (K,)."""
+
+    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Found:
+        r"""Scores (K,), a gradient, and log Z_l, shape (K, C).
+
+        The gradient is that of :math:`\sum_l \rho_l (\langle\hat\mu_l, \vartheta^l\rangle + \langle\pi, b_l - \log
+        Z_l\rangle)` for pi (C,) and b (K, C) in ``at``: by default the frequencies of words and the parameters' biases.
+        """
+
+    def log_norms(self, parameters: Array, k: int) -> Array:
+        """log Z of the distance k + 1 at its bias, shape (C,)."""
+
+    def table(self, parameters: Array, k: int) -> Table:
+        """vartheta of the distance k + 1."""
+
+    def biases(self, parameters: Array) -> Array:
+        """b, shape (K, C)."""
+
+    def norm(self, parameters: Array) -> tuple[float, Array]:
+        """Half the sum of the squares of tables' parameters (not of biases), and its gradient."""
+
+    def scale(self, frequencies: Frequencies, extra: float) -> Array:
+        """About the square root of each parameter's curvature, for an optimiser."""
+
+
+@dataclass(frozen=True)
+class LowRankShape:
+    """vartheta^l = U W_l (``form`` "UW"), or U R_l W ("URW").
+
+    Parameters
+    ----------
+    n_words, K, rank : int
+        C, K, D.
+    form : "UW" or "URW"
+    """
+
+    n_words: int
+    K: int
+    rank: int
+    form: str = "UW"
+
+    @property
+    def n_parameters(self) -> int:
+        """Of U, W (and R), and biases."""
+        C, K, D = self.n_words, self.K, self.rank
+        return (C * D * (1 + K) if self.form == "UW" else 2 * C * D + K * D * D) + K * C
+
+    def parts(self, parameters: Array) -> tuple[Array, Array, Array | None, Array]:
+        """Views of U (C, D), W (K, C, D) or (C, D), R (K, D, D) or None, b (K, C)."""
+        C, K, D = self.n_words, self.K, self.rank
+        u, rest = parameters[: C * D].reshape(C, D), parameters[C * D :]
+        if self.form == "UW":
+            return u, rest[: K * C * D].reshape(K, C, D), None, rest[K * C * D :].reshape(K, C)
+        w, rest = rest[: C * D].reshape(C, D), rest[C * D :]
+        return u, w, rest[: K * D * D].reshape(K, D, D), rest[K * D * D :].reshape(K, C)
+
+    def factors(self, parameters: Array) -> list[tuple[Array, Array]]:
+        """Left and right factors (C, D) of each distance's table."""
+        u, w, r, _ = self.parts(parameters)
+        if r is None:
+            return [(u, w[k]) for k in range(self.K)]
+        return [(u @ r[k], w) for k in range(self.K)]
+
+    def biases(self, parameters: Array) -> Array:
+        """b, shape (K, C)."""
+        return self.parts(parameters)[3]
+
+    def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
+        """<mu_l, vartheta^l> of each distance."""
+        factors = self.factors(parameters)
+        return np.array(
+            [float(np.vdot(left, m @ right)) for (left, right), m in zip(factors, frequencies.pairs, strict=True)]
+        )
+
+    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Found:
+        """Scores, the gradient, and log Z_l: one pass over tiles a distance."""
+        u, _, r, own = self.parts(parameters)
+        rows, b = (frequencies.unary, own) if at is None else at
+        gradient = np.zeros_like(parameters)
+        du, dw, dr, db = self.parts(gradient)
+        scores, norms = np.empty(self.K), np.empty((self.K, self.n_words))
+        for k, (left, right) in enumerate(self.factors(parameters)):
+            rho = weights[k]
+            model = conditionals(left, right, b[k], rows)
+            norms[k] = model.log_norm
+            towards_left = frequencies.pairs[k] @ right
+            scores[k] = np.vdot(left, towards_left)
+            d_left = rho * (towards_left - model.left)
+            d_right = rho * (frequencies.transposed[k] @ left - model.right)
+            db[k] = rho * (rows - model.bias)
+            if r is None or dr is None:
+                du += d_left
+                dw[k] += d_right
+            else:
+                du += d_left @ r[k].T
+                dr[k] = u.T @ d_left
+                dw += d_right
+        return scores, gradient, norms
+
+    def log_norms(self, parameters: Array, k: int) -> Array:
+        """log Z of the distance k + 1 at its bias."""
+        return log_norms(*self.factors(parameters)[k], self.biases(parameters)[k])
+
+    def table(self, parameters: Array, k: int) -> LowRankTable:
+        """vartheta of the distance k + 1."""
+        return LowRankTable(*self.factors(parameters)[k])
+
+    def norm(self, parameters: Array) -> tuple[float, Array]:
+        """Half the sum of the squares of U, W and R, and its gradient."""
+        return _norm_without_biases(parameters, self.K * self.n_words)
+
+    def scale(self, frequencies: Frequencies, extra: float) -> Array:
+        """Rows of U and W by how often their word occurs: rare words would learn slowly otherwise."""
+        found = np.ones(self.n_parameters)
+        u, w, r, b = self.parts(found)
+        by_word = np.sqrt(frequencies.unary + extra)
+        u *= by_word[:, None]
+        w *= by_word[:, None]
+        b *= by_word
+        if r is not None:
+            r /= np.sqrt(self.rank)
+        return found
+
+
+@dataclass(frozen=True)
+class PairShape:
+    """A free score for each pair of a pattern; all others are 0.
+
+    Parameters
+    ----------
+    patterns : K csr_matrix (C, C)
+        Their nonzeros are the pairs; the columns of a row ascend.
+
+    Notes
+    -----
+    An evaluation costs O(pairs + C): where the table is 0, all rows share one sum.
+    """
+
+    patterns: tuple[Any, ...]
+    _looked_up: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def n_words(self) -> int:
+        """C."""
+        return int(self.patterns[0].shape[0])
+
+    @property
+    def K(self) -> int:  # noqa: N802
+        """Distances."""
+        return len(self.patterns)
+
+    @property
+    def n_parameters(self) -> int:
+        """Of scores and biases."""
+        return sum(pattern.nnz for pattern in self.patterns) + self.K * self.n_words
+
+    def parts(self, parameters: Array) -> tuple[list[Array], Array]:
+        """Views of the scores of each distance, and of b (K, C)."""
+        ends = np.cumsum([0, *(pattern.nnz for pattern in self.patterns)])
+        scores = [parameters[a:b] for a, b in pairwise(ends)]
+        return scores, parameters[ends[-1] :].reshape(self.K, self.n_words)
+
+    @cached_property
+    def rows(self) -> list[NDArray[np.int64]]:
+        """The row of each pair, by distance."""
+        return [np.repeat(np.arange(self.n_words), np.diff(pattern.indptr)) for pattern in self.patterns]
+
+    def found(self, frequencies: Frequencies) -> list[Array]:
+        """The frequencies of the pattern's pairs, by distance; looked up once for those of training."""
+        if not self._looked_up or self._looked_up[0] is not frequencies:
+            self._looked_up[:] = [
+                frequencies,
+                [
+                    np.asarray(m[rows, pattern.indices]).ravel()
+                    for m, rows, pattern in zip(frequencies.pairs, self.rows, self.patterns, strict=True)
+                ],
+            ]
+        found: list[Array] = self._looked_up[1]
+        return found
+
+    def biases(self, parameters: Array) -> Array:
+        """b, shape (K, C)."""
+        return self.parts(parameters)[1]
+
+    def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
+        """<mu_l, vartheta^l> of each distance."""
+        values, _ = self.parts(parameters)
+        return np.array(
+            [
+                float(m.multiply(_like(pattern, v)).sum())
+                for pattern, v, m in zip(self.patterns, values, frequencies.pairs, strict=True)
+            ]
+        )
+
+    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Found:
+        """Scores, the gradient, and log Z_l."""
+        values, own = self.parts(parameters)
+        rows, b = (frequencies.unary, own) if at is None else at
+        gradient = np.zeros_like(parameters)
+        d_values, db = self.parts(gradient)
+        scores, norms = np.empty(self.K), np.empty((self.K, self.n_words))
+        seen = self.found(frequencies)
+        for k, pattern in enumerate(self.patterns):
+            rho, places = weights[k], self.rows[k]
+            sums = self._sums(values[k], b[k], k)
+            norms[k] = sums.log_norm
+            # p(y | x) outside the pattern is share(x) e^b(y).
+            share = rows * np.exp(-sums.tops) / sums.norm
+            inside = (rows / sums.norm)[places] * sums.raised
+            extra = inside - share[places] * sums.base[pattern.indices]
+            expected = sums.base * share.sum() + np.bincount(pattern.indices, extra, minlength=self.n_words)
+            scores[k] = seen[k] @ values[k]
+            d_values[k][:] = rho * (seen[k] - inside)
+            db[k] = rho * (rows - expected)
+        return scores, gradient, norms
+
+    def log_norms(self, parameters: Array, k: int) -> Array:
+        """log Z of the distance k + 1 at its bias."""
+        values, b = self.parts(parameters)
+        return self._sums(values[k], b[k], k).log_norm
+
+    def table(self, parameters: Array, k: int) -> SparseTable:
+        """vartheta of the distance k + 1."""
+        return SparseTable(_like(self.patterns[k], self.parts(parameters)[0][k]))
+
+    def _sums(self, values: Array, bias: Array, k: int) -> "_Sums":
+        """Z(x) = sum_y e^b + sum of e^b (e^score - 1) over the pattern."""
+        pattern, rows = self.patterns[k], self.rows[k]
+        top = float(bias.max())
+        base = np.exp(bias - top)
+        tops = np.zeros(self.n_words)
+        np.maximum.at(tops, rows, values)
+        own = base[pattern.indices]
+        raised = own * np.exp(values - tops[rows])
+        left_over = np.maximum(base.sum() - np.bincount(rows, own, self.n_words), 0.0)
+        norm = left_over * np.exp(-tops) + np.bincount(rows, raised, self.n_words)
+        return _Sums(base, tops, raised, norm, np.log(norm) + tops + top)
+
+    def norm(self, parameters: Array) -> tuple[float, Array]:
+        """Half the sum of the squares of the scores, and its gradient."""
+        return _norm_without_biases(parameters, self.K * self.n_words)
+
+    def scale(self, frequencies: Frequencies, extra: float) -> Array:
+        """By how often a pair occurs."""
+        found = np.ones(self.n_parameters)
+        values, b = self.parts(found)
+        for v, seen in zip(values, self.found(frequencies), strict=True):
+            v[:] = np.sqrt(seen + extra)
+        b *= np.sqrt(frequencies.unary + extra)
+        return found
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Normalisers of sparse tables, divided by the largest e^b.
+
+    e^b (C,); the largest score of each row, if above 0; e^(b + score) of the pairs, divided by that of their row; Z,
+    divided likewise; log Z.
+    """
+
+    base: Array
+    tops: Array
+    raised: Array
+    norm: Array
+    log_norm: Array
+
+
+def _norm_without_biases(parameters: Array, n_biases: int) -> tuple[float, Array]:
+    """Half the sum of the squares of all but the biases, which come last, and its gradient."""
+    gradient = parameters.copy()
+    gradient[len(gradient) - n_biases :] = 0.0
+    return 0.5 * float(gradient @ gradient), gradient
+
+
+def _like(pattern: Any, values: Array) -> Any:
+    """A matrix with the pattern's places and other values."""
+    return type(pattern)((values, pattern.indices, pattern.indptr), pattern.shape)
+
+
+def log_frequencies(frequencies: Frequencies) -> Array:
+    """Log frequencies of words, half a count for those that do not occur."""
+    counts = np.maximum(frequencies.unary * frequencies.n_positions, 0.5)
+    return np.log(counts / counts.sum())

@@ -1,0 +1,123 @@
+"""Chains are never looser than stars at the same scores, each at the tightest unaries or delta.
+
+Many random fields at once, by the equations of ``reference``; then some of them by the engines.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact, reference
+from trelliswork.inference.lifted.reference import logsumexp
+
+TIGHT = 1e-6  # sum of differences between margins: the value is off by its square
+
+
+def tightest_stars(log_unary, tables, n_iter=300):
+    """Values (B,) by update (3), and whether they are tight; log_unary (B, C), tables (B, K, C, C)."""
+    K = tables.shape[1]
+    delta = np.zeros(tables.shape[:3])
+    for _ in range(n_iter):
+        scores = (K + 1) * tables + (log_unary[:, None] + delta)[:, :, None]
+        messages = logsumexp(scores)
+        centre = log_unary - delta.sum(1) + messages.sum(1)
+        log_z = logsumexp(centre)
+        centre = centre - log_z[:, None]
+        leaves = logsumexp((centre[:, None] - messages)[..., None] + scores, axis=2)
+        off = centre[:, None] - leaves
+        delta = delta + off / (K + 2)
+    gap = np.abs(np.exp(centre)[:, None] - np.exp(leaves)).sum((1, 2))
+    return log_z / (K + 1), gap < TIGHT
+
+
+def tightest_chains(log_unary, tables, weights, n_iter=150):
+    """The same of the cover by chains: all weights on distances, (K,) or (B, K)."""
+    B, K = tables.shape[:2]
+    rho = np.broadcast_to(weights, (B, K))
+    unaries = np.repeat(log_unary[:, None], K, 1)
+    best, step = np.full(B, np.inf), np.full(B, 0.5)
+    kept, margins = unaries, np.zeros_like(unaries)
+    for _ in range(n_iter):
+        log_root, log_margin = perrons(unaries[:, :, None] + tables / rho[..., None, None])
+        value = (rho * log_root).sum(1)
+        better = value <= best + 1e-13
+        step = np.where(better, np.minimum(1.2 * step, 1.0), step / 2)
+        margins = np.where(better[:, None, None], log_margin, margins)
+        kept = np.where(better[:, None, None], unaries, kept)
+        best = np.where(better, value, best)
+        off = margins - (rho[..., None] * margins).sum(1, keepdims=True)
+        unaries = kept - step[:, None, None] * off
+    mean = (rho[..., None] * margins).sum(1, keepdims=True)
+    return best, np.abs(np.exp(margins) - np.exp(mean)).sum((1, 2)) < TIGHT
+
+
+def perrons(scores):
+    """Logarithms of Perron roots (...) and of margins (..., C) of exp(scores)."""
+    top = scores.max((-2, -1), keepdims=True)
+    matrix = np.exp(scores - top)
+    vectors = []
+    for m in (matrix, np.swapaxes(matrix, -1, -2)):
+        roots, right = np.linalg.eig(m)
+        at = roots.real.argmax(-1)[..., None, None]
+        vectors.append(np.abs(np.take_along_axis(right, at, -1)[..., 0].real))
+    margin = vectors[0] * vectors[1]
+    root = np.take_along_axis(roots.real, roots.real.argmax(-1)[..., None], -1)[..., 0]
+    return np.log(root) + top[..., 0, 0], np.log(margin / margin.sum(-1, keepdims=True))
+
+
+@pytest.mark.parametrize("unary", [True, False])
+@pytest.mark.parametrize(("K", "C"), [(1, 3), (2, 2), (2, 4), (3, 3)])
+def test_chains_are_never_looser_than_stars(K, C, unary):
+    B = 40
+    rng = np.random.default_rng(10 * K + C)
+    sizes = rng.choice([0.1, 0.4, 0.8, 1.2], B)
+    log_unary = unary * rng.normal(size=(B, C))
+    tables = sizes[:, None, None, None] * rng.normal(size=(B, K, C, C))
+    stars, tight = tightest_stars(log_unary, tables)
+    chains, tight_too = tightest_chains(log_unary, tables, np.full(K, 1 / K))
+    sure = tight & tight_too
+    assert sure.mean() > 0.4
+    assert (chains <= stars + 1e-7)[sure].all()
+    assert (stars - chains)[sure].max() > 0.01  # and often much tighter
+    # The star is the cover of weights 1 / (K + 1): other weights of chains, as long as none is smaller, are no looser.
+    if K > 1:
+        share = rng.dirichlet(np.ones(K), B)
+        uneven, tight_again = tightest_chains(log_unary, tables, 1 / (K + 1) + share / (K + 1))
+        assert (uneven <= stars + 1e-7)[sure & tight_again].all()
+        assert (sure & tight_again).mean() > 0.3
+    for b in range(0, B, 10):  # neither is below the truth
+        given_tables = [DenseTable(t) for t in tables[b]]
+        N = 2**16
+        truth = exact.cyclic_log_z(log_unary[b], given_tables, N) / N
+        assert chains[b] >= truth - K * np.log(C) / N - 1e-8
+        if K == 1 and tight_too[b]:
+            assert_allclose(chains[b], truth, atol=1e-6 + np.log(C) / N)
+
+
+def test_these_are_the_equations():
+    rng = np.random.default_rng(0)
+    log_unary, tables = rng.normal(size=(1, 3)), 0.5 * rng.normal(size=(1, 2, 3, 3))
+    given_tables = [DenseTable(t) for t in tables[0]]
+    assert_allclose(
+        tightest_stars(log_unary, tables)[0], Star(log_unary[0], given_tables).tighten(tol=1e-8).value, atol=1e-8
+    )
+    found = ChainCover(log_unary[0], given_tables).tighten(tol=1e-7, n_positions=2**16)
+    assert_allclose(tightest_chains(log_unary, tables, np.full(2, 0.5))[0], found.value, atol=1e-4)
+    assert_allclose(perrons(tables[0, 0])[0], reference.perron(tables[0, 0])[0], rtol=1e-12)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(2, 3), st.integers(0, 10_000), st.sampled_from([0.2, 0.7]), st.booleans())
+def test_engines_say_the_same(K, seed, size, unary):
+    """With the weights optimised, too; rings of a long circle, whose roots need no iteration."""
+    rng = np.random.default_rng(seed)
+    log_unary, tables = unary * rng.normal(size=3), [DenseTable(size * rng.normal(size=(3, 3))) for _ in range(K)]
+    star = Star(log_unary, tables).tighten(tol=1e-7, max_passes=300)
+    cover = ChainCover(log_unary, tables)
+    chain = cover.tighten(tol=1e-6, max_iter=40, n_positions=2**16)
+    best = cover.tighten(tol=1e-6, max_iter=40, n_positions=2**16, optimise_weights=True)
+    slack = 1e-4 if chain.converged else 1e-2
+    assert best.value - slack <= chain.value <= star.value + slack
+    assert best.value >= exact.cyclic_log_z(log_unary, tables, 2**16) / 2**16 - 1e-8
