@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.browser import browser, open_page  # noqa: F401, fixtures for all tests of pages
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # Deadlines measure the machine, not the code; the same examples everywhere make a failure everyone's.

@@ -1,1 +1,39 @@
-"""Pictures and tables of what models have learned."""
+"""Pages and pictures of what models have learned.
+
+A :class:`Page` is one self-contained HTML file. The functions below make its blocks: inline SVG and tables, in which
+all text is escaped. ``pictures`` draws PNG files.
+"""
+
+from trelliswork.report.charts import Bin, calibration, calibration_error, line_chart, reliability
+from trelliswork.report.markup import Html
+from trelliswork.report.page import Page, side_by_side
+from trelliswork.report.pages import evaluation_page, model_sections, training_page
+from trelliswork.report.samples import Sample
+from trelliswork.report.tables import bars, code, confusion, facts, folded, table, word_lists
+from trelliswork.report.trees import constituent_tree, dependency_tree
+from trelliswork.report.trellis import trellis
+
+__all__ = [
+    "Bin",
+    "Html",
+    "Page",
+    "Sample",
+    "bars",
+    "calibration",
+    "calibration_error",
+    "code",
+    "confusion",
+    "constituent_tree",
+    "dependency_tree",
+    "evaluation_page",
+    "facts",
+    "folded",
+    "line_chart",
+    "model_sections",
+    "reliability",
+    "side_by_side",
+    "table",
+    "training_page",
+    "trellis",
+    "word_lists",
+]

@@ -1,0 +1,241 @@
+"""Charts as SVG: learning curves, and whether a model knows when it errs."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trelliswork.errors import ShapeError
+from trelliswork.report.markup import Html, element, join, number, percent, svg, text_width
+from trelliswork.report.page import figure
+
+WIDTH, HEIGHT = 460.0, 260.0  # small, so that letters can still be read on a phone
+_POINTS = 400  # of a line at most: more cannot be told apart
+_STYLES = 4  # of lines, in the stylesheet
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Answers of about one probability."""
+
+    probability: float  # the mean of what the model said
+    accuracy: float  # the part that is right
+    count: int
+
+
+def line_chart(
+    lines: Sequence[tuple[str, Sequence[float], Sequence[float]]],
+    *,
+    x: str,
+    y: str,
+    title: str = "",
+    note: str = "",
+    best: str | None = None,
+) -> Html:
+    """Lines over one axis, such as learning curves.
+
+    Parameters
+    ----------
+    lines : list of (name, xs, ys)
+        Numbers that are not finite leave a gap. Four lines can be told apart.
+    x, y : str
+        Names of the axes.
+    title, note : str
+        Above and below.
+    best : {"min", "max"}, optional
+        Mark the lowest or highest point of each line and tell it in the legend.
+
+    Returns
+    -------
+    Html
+        Empty if there is no point to draw.
+    """
+    drawn = [(name, _points(name, xs, ys)) for name, xs, ys in lines]
+    drawn = [(name, points) for name, points in drawn if points]
+    if not drawn:
+        return Html("")
+    everything = [point for _, points in drawn for point in points]
+    y_ticks = ticks(min(p[1] for p in everything), max(p[1] for p in everything))
+    whole = all(float(p[0]).is_integer() for p in everything)
+    x_low, x_high = min(p[0] for p in everything), max(p[0] for p in everything)
+    x_ticks = [t for t in ticks(x_low, x_high, 6) if x_low <= t <= x_high and (not whole or t == int(t))]
+    left = 34 + max(text_width(short(t), 12) for t in y_ticks)
+    box = _Box(left, 12, WIDTH - 14, HEIGHT - 44, (x_low, x_high), (y_ticks[0], y_ticks[-1]))
+    parts = [_axes(box, x_ticks, y_ticks, x, y)]
+    legend = []
+    for k, (name, points) in enumerate(drawn):
+        style = k % _STYLES
+        parts.append(element("path", d=_path(box, points), class_=f"curve c{style}"))
+        if len(points) <= 12:
+            parts += [_dot(box, p, name, style) for p in points]
+        about = name
+        if best is not None:
+            chosen = (min if best == "min" else max)(points, key=lambda p: p[1])
+            parts.append(_dot(box, chosen, f"{name}, the best", style, 4.5))
+            about += f", best {number(chosen[1])} at {number(_whole(chosen[0]))}"
+        sample = element("path", d="M0 5H26", class_=f"curve c{style}")
+        legend.append(element("span", svg(26, 10, sample, label=""), about))
+    shown = svg(WIDTH, HEIGHT, *parts, label=f"{title or y}: {y} by {x}", class_="chart")
+    below = [element("span", *legend, class_="legend")] if len(drawn) > 1 or best is not None else []
+    return figure(shown, title, join([*below, note]))
+
+
+def reliability(probabilities: Iterable[float], right: Iterable[bool], bins: int = 10) -> list[Bin]:
+    """Answers sorted into bins of equal width by what a model said of them; empty bins are left out.
+
+    Parameters
+    ----------
+    probabilities : iterable of float
+        Of the answers that were given.
+    right : iterable of bool
+        Whether they were.
+
+    Examples
+    --------
+    >>> reliability([0.92, 0.98, 0.55], [True, True, False])
+    [Bin(probability=0.55, accuracy=0.0, count=1), Bin(probability=0.95, accuracy=1.0, count=2)]
+    """
+    found: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
+    for p, hit in zip(probabilities, right, strict=True):
+        found[min(int(p * bins), bins - 1)].append((p, hit))
+    return [Bin(math.fsum(p for p, _ in b) / len(b), sum(h for _, h in b) / len(b), len(b)) for b in found if b]
+
+
+def calibration_error(bins: Sequence[Bin]) -> float:
+    """Mean distance of what was said and what was right, weighted by answers."""
+    total = sum(b.count for b in bins)
+    return sum(b.count * abs(b.probability - b.accuracy) for b in bins) / total if total else 0.0
+
+
+def calibration(bins: Sequence[Bin], *, title: str = "", what: str = "tokens") -> Html:
+    """A reliability diagram: how often answers are right, by how sure the model was; below, how many there are.
+
+    Parameters
+    ----------
+    bins : list of Bin
+        As ``reliability`` gives them.
+    title, what : str
+        ``what`` names the answers.
+    """
+    if not bins:
+        return Html("")
+    size, strip = 320.0, 44.0
+    tenths = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    box = _Box(58, 12, size, size - 46, (0.0, 1.0), (0.0, 1.0))
+    parts = [_axes(box, tenths, tenths, "", "right", as_percent=True)]
+    parts.append(element("path", d=f"M{box.x(0):g} {box.y(0):g}L{box.x(1):g} {box.y(1):g}", class_="ideal"))
+    parts.append(element("path", d=_path(box, [(b.probability, b.accuracy) for b in bins]), class_="curve"))
+    most = max(b.count for b in bins)
+    base = size + strip
+    for b in bins:
+        about = f"said {percent(b.probability)}, right {percent(b.accuracy)}: {b.count:,} {what}"
+        at = {"cx": box.x(b.probability), "cy": box.y(b.accuracy), "r": 2.5 + 3 * math.sqrt(b.count / most)}
+        parts.append(element("circle", element("title", about), class_="dot", **at))
+        tall = max(1.0, strip * b.count / most)
+        bar = {"x": box.x(b.probability) - 7, "y": base - tall, "width": 14.0, "height": tall}
+        parts.append(element("rect", element("title", about), class_="count", **bar))
+    parts.append(element("path", d=f"M{box.left:g} {base:g}H{box.right:g}", class_="axis"))
+    parts.append(element("text", "said by the model", x=box.right, y=base + 18, class_="name", text_anchor="end"))
+    parts.append(element("text", what, x=box.left - 8, y=base - 2, class_="tick", text_anchor="end"))
+    shown = svg(size + 22, base + 26, *parts, label=f"{title or 'Calibration'}: right by said", class_="chart square")
+    total, error = sum(b.count for b in bins), calibration_error(bins)
+    return figure(
+        shown, title, f"Calibration error {percent(error, 2)} over {total:,} {what}; the dotted line is ideal."
+    )
+
+
+class _Box:
+    """Where numbers stand in a picture."""
+
+    def __init__(
+        self, left: float, top: float, right: float, bottom: float, xs: tuple[float, float], ys: tuple[float, float]
+    ) -> None:
+        self.left, self.top, self.right, self.bottom = left, top, right, bottom
+        self._xs, self._ys = xs, ys
+
+    def x(self, value: float) -> float:
+        low, high = self._xs
+        return (self.left + self.right) / 2 if low == high else self._at(value, low, high, self.left, self.right)
+
+    def y(self, value: float) -> float:
+        low, high = self._ys
+        return self._at(value, low, high, self.bottom, self.top)
+
+    @staticmethod
+    def _at(value: float, low: float, high: float, first: float, last: float) -> float:
+        return first + (value - low) / (high - low) * (last - first)
+
+
+def _axes(
+    box: _Box, x_ticks: Sequence[float], y_ticks: Sequence[float], x: str, y: str, as_percent: bool = False
+) -> Html:
+    show = (lambda v: f"{100 * v:.0f} %") if as_percent else short
+    parts = []
+    for tick in y_ticks:
+        parts.append(element("path", d=f"M{box.left:g} {box.y(tick):.2f}H{box.right:g}", class_="grid"))
+        parts.append(element("text", show(tick), x=box.left - 8, y=box.y(tick) + 4, class_="tick", text_anchor="end"))
+    for tick in x_ticks:
+        parts.append(element("text", show(tick), x=box.x(tick), y=box.bottom + 18, class_="tick", text_anchor="middle"))
+    parts.append(element("path", d=f"M{box.left:g} {box.bottom:g}H{box.right:g}", class_="axis"))
+    parts.append(element("text", x, x=box.right, y=box.bottom + 36, class_="name", text_anchor="end"))
+    middle = (box.top + box.bottom) / 2
+    turned = f"rotate(-90 12 {middle:g})"
+    parts.append(element("text", y, x=12.0, y=middle, class_="name", text_anchor="middle", transform=turned))
+    return join(parts)
+
+
+def _points(name: str, xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float]]:
+    """The finite points of a line, not more than can be seen; the first and last are always among them."""
+    if len(xs) != len(ys):
+        raise ShapeError(f"line {name!r} must have as many xs as ys, got {len(xs)} and {len(ys)}.")
+    found = [(float(a), float(b)) for a, b in zip(xs, ys, strict=True) if math.isfinite(a) and math.isfinite(b)]
+    if len(found) <= _POINTS:
+        return found
+    last = len(found) - 1
+    return [found[round(i * last / (_POINTS - 1))] for i in range(_POINTS)]
+
+
+def _path(box: _Box, points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{box.x(a):.1f} {box.y(b):.1f}" for a, b in points)
+
+
+def _dot(box: _Box, point: tuple[float, float], name: str, style: int, radius: float = 3.0) -> Html:
+    about = f"{name}: {number(point[1])} at {number(_whole(point[0]))}"
+    at = {"cx": box.x(point[0]), "cy": box.y(point[1]), "r": radius}
+    return element("circle", element("title", about), class_=f"dot d{style}", **at)
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if value.is_integer() else value
+
+
+def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    """Round numbers from at most ``low`` to at least ``high``: steps of 1, 2 or 5 times a power of ten.
+
+    Examples
+    --------
+    >>> ticks(0.0, 97.0)
+    [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
+    """
+    if low == high:
+        margin = abs(low) / 10 or 1.0
+        low, high = low - margin, high + margin
+    rough = (high - low) / wanted
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    digits = max(0, -math.floor(math.log10(step)))
+    return [round(k * step, digits) for k in range(first, last + 1)]
+
+
+def short(value: float) -> str:
+    """A number for an axis.
+
+    Examples
+    --------
+    >>> short(1500000.0), short(20000.0), short(0.25), short(-3.0)
+    ('1.5M', '20k', '0.25', '−3')
+    """
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:g}{letter}".replace("-", "−")
+    return f"{value:g}".replace("-", "−")

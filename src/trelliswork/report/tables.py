@@ -1,0 +1,184 @@
+"""Tables: facts, figures, bars, words with numbers, and which labels are taken for which."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trelliswork.errors import ShapeError
+from trelliswork.report.markup import Html, element, join, number, shortened, text
+from trelliswork.report.page import figure, scroll
+
+_NUMBER = re.compile(r"[-−–∞\d.,]+( %)?")
+
+
+def facts(rows: Iterable[tuple[str, object]], *, title: str = "") -> Html:
+    """Names and values, one pair a line; numbers are written for people."""
+    lines = [element("tr", element("th", name, scope="row"), element("td", _value(value))) for name, value in rows]
+    return figure(element("table", element("tbody", *lines), class_="facts"), title) if lines else Html("")
+
+
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", digits: int = 4, note: str = ""
+) -> Html:
+    """A table: numbers to the right, with so many digits, all else to the left.
+
+    Parameters
+    ----------
+    headers : list of str
+    rows : lists of str, int, float, None or Html
+        A column is one of numbers if none of its cells is other text; ``97.1 %`` is a number too.
+    digits : int
+        Behind the point.
+    """
+    body = [list(row) for row in rows]
+    for row in body:
+        if len(row) != len(headers):
+            raise ShapeError(f"each row must have a cell for each of the {len(headers)} headers, got {len(row)}.")
+    if not body:
+        return Html("")
+    numeric = [all(_numeric(row[c]) for row in body) for c in range(len(headers))]
+    head = [
+        element("th", h, class_="number" if n else None, scope="col") for h, n in zip(headers, numeric, strict=True)
+    ]
+    lines = []
+    for row in body:
+        cells = []
+        for c, value in enumerate(row):
+            shown = value if isinstance(value, str) else number(value, digits)
+            cells.append(element("td", shown, class_="number" if numeric[c] else "word"))
+        lines.append(element("tr", *cells))
+    made = element("table", element("thead", element("tr", *head)), element("tbody", *lines))
+    return figure(scroll(made, label=title or headers[0]), title, note)
+
+
+def _numeric(cell: object) -> bool:
+    return not isinstance(cell, str) or (not isinstance(cell, Html) and bool(_NUMBER.fullmatch(cell)))
+
+
+def bars(
+    rows: Sequence[tuple[str, float]], *, title: str = "", headers: tuple[str, str] = ("", ""), digits: int = 3
+) -> Html:
+    """Names with bars and numbers; negative ones have another colour.
+
+    Parameters
+    ----------
+    rows : list of (name, value)
+    """
+    most = max((abs(value) for _, value in rows), default=0.0) or 1.0
+    lines = [
+        element(
+            "tr",
+            element("td", shortened(name, 48), class_="word"),
+            element("td", _bar(value / most), class_="bar"),
+            element("td", number(value, digits), class_="number"),
+        )
+        for name, value in rows
+    ]
+    if not lines:
+        return Html("")
+    head: list[Html] = []
+    if any(headers):
+        names = [element("th", headers[0]), element("th"), element("th", headers[1], class_="number")]
+        head = [element("thead", element("tr", *names))]
+    return figure(element("table", *head, element("tbody", *lines), class_="wide bars"), title)
+
+
+def _bar(share: float) -> Html:
+    return element("span", class_="below" if share < 0 else None, style=f"width:{100 * abs(share):.1f}%")
+
+
+def word_lists(
+    lists: Mapping[str, Sequence[tuple[Any, float]]],
+    *,
+    title: str = "",
+    headers: tuple[str, str] = ("", ""),
+    digits: int = 2,
+    note: str = "",
+) -> Html:
+    """One line for each name, with words and a number beside each: neighbours, emissions of states, rules.
+
+    Parameters
+    ----------
+    lists : dict of str to list of (word, number)
+    """
+    lines = []
+    for name, words in lists.items():
+        cell = element("td", terms([(word, number(value, digits)) for word, value in words]), class_="word")
+        lines.append(element("tr", element("th", shortened(name, 18), scope="row"), cell))
+    if not lines:
+        return Html("")
+    head: list[Html] = []
+    if any(headers):
+        head = [element("thead", element("tr", *(element("th", h, scope="col") for h in headers)))]
+    return figure(element("table", *head, element("tbody", *lines), class_="wide"), title, note)
+
+
+def terms(words: Sequence[tuple[Any, str]]) -> Html:
+    """Words in a row, each with a small text behind it, such as its probability."""
+    shown = [element("span", shortened(str(word), 32), element("i", about)) for word, about in words]
+    return element("span", *shown, class_="terms") if shown else text("–")
+
+
+def confusion(gold: Iterable[str], predicted: Iterable[str], *, title: str = "", most: int = 12) -> Html:
+    """How often each gold label (rows) got each label (columns), for the labels with most mistakes.
+
+    Parameters
+    ----------
+    gold, predicted : iterables of str
+        One label a token.
+    most : int
+        Labels at most.
+    """
+    pairs = Counter(zip(gold, predicted, strict=True))
+    wrong: Counter[str] = Counter()
+    for (g, p), n in pairs.items():
+        if g != p:
+            wrong[g] += n
+            wrong[p] += n
+    chosen = sorted(sorted(wrong, key=lambda label: (-wrong[label], label))[:most])
+    if not chosen:
+        return Html("")
+    peak = max(pairs[g, p] for g in chosen for p in chosen if g != p) or 1
+    head = [element("th", ""), *(element("th", shortened(p, 12), scope="col") for p in chosen)]
+    lines = []
+    for g in chosen:
+        cells = [_count(pairs[g, p], peak, g == p) for p in chosen]
+        lines.append(element("tr", element("th", shortened(g, 12), scope="row"), *cells))
+    made = element("table", element("thead", element("tr", *head)), element("tbody", *lines), class_="confusion")
+    shown = sum(pairs[g, p] for g in chosen for p in chosen if g != p)
+    total = sum(n for (g, p), n in pairs.items() if g != p)
+    note = f"Rows are gold labels, columns the answers: {shown:,} of {total:,} mistakes are between these labels."
+    return figure(scroll(made, label=title or "Mistakes"), title, note)
+
+
+def _count(n: int, peak: int, right: bool) -> Html:
+    if right:
+        return element("td", f"{n:,}", class_="right")
+    if not n:
+        return element("td", "·", class_="right")
+    strength = 10 + 55 * n / peak
+    return element("td", f"{n:,}", style=f"background:color-mix(in srgb, var(--error) {strength:.0f}%, transparent)")
+
+
+def _value(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {_value(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(str(_value(v)) for v in value)
+    if isinstance(value, float) and abs(value) < 1000:
+        return f"{value:.5g}"  # settings: 1, not 1.0000
+    return number(value) if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def code(typed: str) -> Html:
+    """Text as it was typed, such as a command."""
+    return element("pre", typed)
+
+
+def folded(summary: str, *blocks: object) -> Html:
+    """Blocks behind a line that opens them; a str becomes a paragraph."""
+    shown = [block if isinstance(block, Html) else element("p", block) for block in blocks if block]
+    return element("details", element("summary", summary), join(shown)) if shown else Html("")

@@ -1,0 +1,186 @@
+"""``--report`` on every train and evaluate command: a page is written, told of, and refused early if it cannot be."""
+
+import inspect
+import io
+import json
+import re
+import signal
+import typing
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.report.checks import check_page
+from trelliswork.cli import app, reporting, tag, train
+from trelliswork.data import bundled
+from trelliswork.data.writers import write_columns, write_conllu
+
+KINDS = {  # command: file, options, what the page must show
+    "crf": ("some.txt", ["--dev", "{dev}.txt", "--max-iter", "4"], ["Objective", "Calibration", "Largest weights"]),
+    "hmm": ("some.txt", ["--columns", "0", "--label", "1"], ["The posterior of a sentence", "States"]),
+    "factorial-crf": ("some.txt", ["--dev", "{dev}.txt", "--max-iter", "3"], ["Layer chunk", "Ties between layers"]),
+    "mrf-tagger": ("some.txt", ["--columns", "0", "--label", "1", "--max-iter", "3"], ["Largest weights"]),
+    "parser": (
+        "some.conllu",
+        ["--dev", "{dev}.conllu", "--order", "1", "--hash-bits", "14", "--epochs", "2", "--label-epochs", "1"],
+        ["A tree and its arcs", "By length", "Development part", "Calibration"],
+    ),
+    "pcfg": ("some.mrg", ["--nonterminals", "3", "--preterminals", "4", "--max-iter", "2"],
+             ["An induced tree", "Rules"]),
+    "mrf": ("some.raw", ["--dev", "{dev}.raw", "--rank", "4", "-K", "1", "--min-count", "2", "--max-iter", "3"],
+            ["Blanks", "Nearest neighbours", "Development part"]),
+    "kneser-ney": ("some.raw", ["--order", "3", "--min-count", "2"], ["Word by word", "N-grams"]),
+    "lbl": ("some.raw", ["--rank", "4", "--max-iter", "2", "--min-count", "2"], ["Perplexity", "Nearest neighbours"]),
+    "hmm-lm": ("some.raw", ["--states", "4", "--hidden", "4", "--epochs", "1", "--min-count", "2"],
+               ["Perplexity", "States", "Transition matrix"]),
+}  # fmt: skip
+JUDGED = {  # what the page of an evaluation must show
+    "crf": ["Figures", "Labels taken for others"],
+    "hmm": ["Figures", "Confidence and mistakes"],
+    "factorial-crf": ["Figures of layer pos", "Confidence and mistakes of layer chunk"],
+    "mrf-tagger": ["Figures", "Calibration"],
+    "parser": ["Figures", "By label", "A tree and its arcs"],
+    "pcfg": ["Beside trees that know nothing", "The gold tree"],
+}
+COMMANDS = {c.name: c.callback for c in train.app.registered_commands}
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output + str(result.exception)
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("reports")
+    for name, some in (("some", bundled.load("train")[:80]), ("dev", bundled.load("dev")[:25])):
+        for ending, write in ((".txt", write_columns), (".conllu", write_conllu)):
+            text = io.StringIO()
+            write(some, text)
+            (path / f"{name}{ending}").write_text(text.getvalue())
+        (path / f"{name}.raw").write_text("".join(" ".join(s.words) + "\n" for s in some))
+        (path / f"{name}.mrg").write_text("".join(f"{s.tree}\n" for s in some if len(s.words) < 12))
+    return path
+
+
+def test_every_command_has_the_option():
+    assert set(COMMANDS) == set(KINDS)
+    for command in [*COMMANDS.values(), tag.evaluate]:
+        hints = typing.get_type_hints(inspect.unwrap(command), include_extras=True)
+        assert reporting.ReportOption in hints.values(), command
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_and_evaluation_write_pages(kind, folder):
+    file, options, shown = KINDS[kind]
+    page, model = folder / f"{kind}.html", folder / f"{kind}-model"
+    given = [option.format(dev=folder / "dev") for option in options]
+    done = run("train", kind, folder / file, *given, "--out", model, "--report", page, "--quiet", "--json")
+    outcome = json.loads(done.stdout)
+    assert outcome["report"] == str(page)
+    text = page.read_text()
+    words = " ".join(check_page(text).words)
+    for title in [*shown, "Run", "Settings", f"{kind}-model"]:
+        assert title in words, title
+    judged = folder / f"{kind}-judged.html"
+    test = folder / file.replace("some", "dev")
+    done = run("evaluate", model, test, "--report", judged, "--json")
+    assert json.loads(done.stdout)["report"] == str(judged)
+    words = " ".join(check_page(judged.read_text()).words)
+    for title in JUDGED.get(kind, ["By length", "Hard and easy sentences"]):
+        assert title in words, title
+    assert "report" not in json.loads(run("evaluate", model, test, "--json").stdout)
+
+
+def test_induced_states(folder):
+    model = folder / "induced"
+    options = ["--states", "4", "--max-iter", "3", "--out", model, "--quiet"]
+    run("train", "hmm", folder / "some.raw", *options, "--report", folder / "induced.html")
+    assert "Log evidence" in (folder / "induced.html").read_text()
+    run("evaluate", model, folder / "dev.txt", "--format", "columns", "--label", "1", "--report", folder / "i.html")
+    assert "What states stand for" in " ".join(check_page((folder / "i.html").read_text()).words)
+
+
+@pytest.mark.parametrize("stream", [["crf", "--hash-bits", "12", "--algorithm", "sgd"], ["hmm", "--unlabelled"]])
+def test_files_that_are_not_held(stream, folder):
+    more = ["--states", "3"] if stream[0] == "hmm" else []
+    page, options = folder / "stream.html", ["--stream", "30", "--max-iter", "2", "--out", folder / "streamed", "-q"]
+    run("train", stream[0], folder / "some.txt", *stream[1:], *more, *options, "--report", page)
+    assert "The posterior of a sentence" in page.read_text()
+
+
+def test_attributes_without_words(folder):
+    lines = ["B-NP\tw=the\tt=DT", "I-NP\tw=cat\tt=NN", "", "B-NP\tw=<b>\tt=DT", "I-NP\tw=dog\tt=NN", ""]
+    (folder / "some.crfsuite").write_text("\n".join(lines) + "\n")
+    options = ["--format", "crfsuite", "--max-iter", "3", "--out", folder / "ready", "-q"]
+    file, page = folder / "some.crfsuite", folder / "ready.html"
+    run("train", "crf", file, "--dev", file, *options, "--report", page)
+    check_page(page.read_text())
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("none/page.html", "does not exist"), ("", "ends in .html"), ("page.txt", "ends in .html"),
+     ("dir.html", "is a directory")],
+)  # fmt: skip
+def test_a_page_that_cannot_be_written_is_refused_before_training(place, why, tmp_path):
+    (tmp_path / "dir.html").mkdir()
+    for command in (["train", "crf", "--out", tmp_path / "model"], ["evaluate", tmp_path / "model"]):
+        done = run(*command, "--report", tmp_path / place if place else "", code=2)
+        assert why in re.sub(r"\W*\n\W*", " ", done.output)  # the message is framed and wrapped
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_folder_without_permission_is_refused(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(reporting.tempfile, "NamedTemporaryFile", refuse)
+    done = run("train", "crf", "--out", tmp_path / "model", "--report", tmp_path / "page.html", code=2)
+    assert "Permission denied" in done.output
+    assert not (tmp_path / "model").exists()
+
+
+def test_nothing_is_left_when_a_run_fails(folder, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    run("train", "crf", folder / "nothing.txt", "--out", tmp_path / "model", "--report", page, code=1)
+    assert page.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_an_interrupted_run_has_its_page(folder, tmp_path, monkeypatch):
+    from trelliswork.cli import progress
+
+    shown = progress.describe
+
+    def describe_and_interrupt(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        monkeypatch.setattr(progress, "describe", shown)  # once: the second Ctrl-C would drop what was learned
+        return shown(*arguments)
+
+    monkeypatch.setattr(progress, "describe", describe_and_interrupt)
+    page = tmp_path / "page.html"
+    options = ["--max-iter", "50", "--out", tmp_path / "model", "--report", page, "--json"]
+    outcome = json.loads(run("train", "crf", folder / "some.txt", *options).stdout)
+    assert outcome["iterations"] == 1
+    assert "stopped by the caller" in page.read_text()
+
+
+def test_the_command_is_told_as_typed(monkeypatch):
+    monkeypatch.setattr(reporting.sys, "argv", ["/bin/trelliswork", "train", "crf", "a file.txt"])
+    assert reporting.typed() == "trelliswork train crf 'a file.txt'"
+    monkeypatch.setattr(reporting.sys, "argv", ["/x/trelliswork/__main__.py", "demo"])
+    assert reporting.typed() == "trelliswork demo"
+    monkeypatch.setattr(reporting.sys, "argv", ["/x/pytest/__main__.py", "tests"])
+    assert reporting.typed() == ""
+
+
+def test_sentences_of_text(tmp_path):
+    (tmp_path / "a.txt").write_text("a b\n\nc\n")
+    assert reporting.text_part(None, [["x"]]).X == [["x"]]
+    found = reporting.text_part(str(tmp_path / "a.txt"), None)
+    assert (found.part, found.X) == ("development", [["a", "b"], ["c"]])
+    assert reporting.text_part(None, [str(tmp_path)]).X == [["a", "b"], ["c"]]
+    assert reporting.text_part(object(), "-") is None  # counts, and a stream that has been read
