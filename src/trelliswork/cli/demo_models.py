@@ -1,0 +1,151 @@
+"""The three models of ``trelliswork demo``: trained on the bundled corpus, judged on its test part."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trelliswork.cli.progress import bar, describe
+
+if TYPE_CHECKING:
+    from trelliswork.data import TreebankSentence
+    from trelliswork.learning.metrics import TaggingReport
+    from trelliswork.learning.parse_metrics import ParseReport
+    from trelliswork.models import CRF, DependencyParser, MRFLanguageModel
+
+TAGGER_ITERATIONS, FIELD_ITERATIONS, EPOCHS = 60, 40, 3
+DISTANCES, RANK, MIN_COUNT = 2, 20, 3  # of the language model
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the corpus, column by column."""
+
+    sentences: "list[TreebankSentence]"
+
+    @property
+    def words(self) -> list[list[str]]:
+        """Words of each sentence."""
+        return [list(s.words) for s in self.sentences]
+
+    @property
+    def tags(self) -> list[list[str]]:
+        """Part-of-speech tags."""
+        return [list(s.tags) for s in self.sentences]
+
+    @property
+    def heads(self) -> list[list[int]]:
+        """Heads of the words, 0 for the root."""
+        return [list(s.heads) for s in self.sentences]
+
+    @property
+    def relations(self) -> list[list[str]]:
+        """Labels of the arcs to them."""
+        return [list(s.relations) for s in self.sentences]
+
+    @property
+    def n_tokens(self) -> int:
+        """Words of all sentences."""
+        return sum(map(len, self.sentences))
+
+
+@dataclass
+class Trained:
+    """What the demo shows.
+
+    Attributes
+    ----------
+    tagger, parser, language_model : the models
+        The parser reads the tagger's tags.
+    tagging, parsing : reports on the test part
+    perplexity : float
+        Of the test part under the language model, a bound from above.
+    seconds : dict of str to float
+        Of training, by model.
+    """
+
+    train: Part
+    dev: Part
+    test: Part
+    tagger: "CRF"
+    parser: "DependencyParser"
+    language_model: "MRFLanguageModel"
+    tagging: "TaggingReport"
+    parsing: "ParseReport"
+    perplexity: float
+    tagged: list[list[tuple[str, str]]]  # the test part with the tagger's tags
+    seconds: dict[str, float]
+
+
+def train(n_sentences: int, quiet: bool, say: Callable[[str], object]) -> Trained:
+    """Train all three, one line each; Ctrl-C interrupts at once, for there is nothing to lose."""
+    from trelliswork.data import bundled
+    from trelliswork.learning.metrics import evaluate_tagging
+    from trelliswork.models import CRF, DependencyParser, MRFLanguageModel
+
+    part, dev, test = (Part(bundled.load(name)) for name in ("train", "dev", "test"))
+    part = Part(part.sentences[:n_sentences])
+    say(f"The bundled corpus: {len(part.sentences):,} sentences, {part.n_tokens:,} words to learn from.")
+    clock = _Clock()
+
+    tagger = CRF("pos", tol=1e-4, max_iter=TAGGER_ITERATIONS)
+    with bar("tagger: reading features", TAGGER_ITERATIONS, quiet) as show:
+        _fit(tagger, show, "tagger", part.n_tokens, part.words, part.tags, dev=(dev.words, dev.tags))
+    clock.stop("tagger")
+    predicted = tagger.predict(test.words)
+    tagging = evaluate_tagging(test.tags, predicted, words=test.words, known_words=tagger.known_words())
+    say(f"[bold]Tagger[/] (CRF), {clock.last:.0f} s: {tagging.accuracy:.1%} of the words of {len(test.sentences)} new "
+        f"sentences have the right tag, {tagging.unknown_accuracy or 0:.1%} of the unknown ones.")  # fmt: skip
+
+    parser = DependencyParser(2, epochs=EPOCHS, second_epochs=EPOCHS)
+    with_tags = [list(zip(w, t, strict=True)) for w, t in zip(part.words, part.tags, strict=True)]
+    clock.start()
+    with bar("parser", 2 * EPOCHS, quiet) as show:
+        _fit(parser, show, "parser", part.n_tokens, with_tags, part.heads, part.relations)
+    clock.stop("parser")
+    tagged = [list(zip(w, t, strict=True)) for w, t in zip(test.words, predicted, strict=True)]
+    parsing = parser.evaluate(tagged, test.heads, test.relations)
+    say(f"[bold]Parser[/] (second order), {clock.last:.0f} s: {parsing.uas:.1%} of the words find their head, "
+        f"{parsing.las or 0:.1%} with the right label; tags are the tagger's.")  # fmt: skip
+
+    lm = MRFLanguageModel(DISTANCES, RANK, min_count=MIN_COUNT, max_iter=FIELD_ITERATIONS)
+    clock.start()
+    with bar("language model", FIELD_ITERATIONS, quiet) as show:
+        _fit(lm, show, "language model", part.n_tokens, part.words)
+    clock.stop("language model")
+    perplexity = lm.perplexity(test.words)
+    say(f"[bold]Language model[/] (Markov random field of {len(lm.vocabulary_) - 1:,} words), {clock.last:.0f} s: "
+        f"perplexity {perplexity:.0f} per token at most, all rare words taken as one.\n")  # fmt: skip
+    return Trained(part, dev, test, tagger, parser, lm, tagging, parsing, perplexity, tagged, clock.seconds)
+
+
+class _Clock:
+    """Seconds by name."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.last = 0.0
+        self.start()
+
+    def start(self) -> None:
+        self.began = time.perf_counter()
+
+    def stop(self, name: str) -> None:
+        self.last = self.seconds[name] = time.perf_counter() - self.began
+
+
+def _fit(model: Any, show: Callable[[int, str], None], name: str, n_tokens: int, *data: Any, **options: Any) -> None:
+    """Fit with a bar; that training ends at its last iteration is meant, so nothing is said of it."""
+    import warnings
+
+    from trelliswork.errors import ConvergenceWarning
+
+    total = getattr(model, "max_iter", None) if name != "parser" else 2 * EPOCHS
+
+    def callback(step: Any, *_: Any) -> bool:
+        show(step.iteration, f"{name}: {describe(step, n_tokens, total or step.iteration)}")
+        return False
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(*data, callback=callback, **options)

@@ -1,0 +1,214 @@
+// The page of one model: views of labels and of text, and which of them a model has. pieces.js and trees.js come before.
+"use strict";
+
+// ---- taggers --------------------------------------------------------------------------------------------------
+
+function tagView() {
+  const many = (model.layers || []).length > 1;
+  const withBest = !many && model.evidence;
+  const about = (answer, entry) => answer.words[entry.token]
+    + (many ? ` (${entry.layer})` : "") + (entry.force != null ? ` = ${entry.force}` : ` ≠ ${entry.forbid.join(", ")}`);
+  return evidenceView("tag", "Tag", withBest ? { k: 5 } : { k: 1 }, (answer, evidence) => {
+    const drawings = [];
+    const sections = answer.layers.map((layer, number) => {
+      const box = trellis(answer, layer, number, evidence, many);
+      drawings.push(box.draw);
+      return el("section", {}, el("h2", { text: many ? `Layer ${layer.name}` : `p(${layer.name} | sentence)` }), box.root, openPicker(answer, layer, evidence, many));
+    });
+    const said = [];
+    if (answer.entropy?.length) said.push(`Entropy ${answer.entropy.map((h) => `${h.toFixed(2)}`).join(" → ")} nats.`);
+    if (answer.kind !== "exact") said.push("Probabilities are approximate.");
+    if (model.evidence) said.push("Choose a word to force or forbid a label.");
+    return {
+      parts: [...sections, el("p", { class: "note", text: said.join(" ") }), bestLabels(answer)],
+      drawn: () => drawings.forEach((draw) => draw()),
+    };
+  }, about);
+}
+
+const placeOf = (token, layer, many) => `${many ? layer.name : ""}:${token}`;
+
+function openPicker(answer, layer, evidence, many) {
+  const token = answer.words.findIndex((_, t) => evidence.open === placeOf(t, layer, many));
+  if (token < 0) return null;
+  const all = model.layers.find((one) => one.name === layer.name).labels;
+  const known = new Map(layer.labels.map((label, row) => [label, layer.marginals[token][row]]));
+  const options = all.map((label) => [label, label, known.get(label)]).sort((a, b) => (b[2] ?? -1) - (a[2] ?? -1));
+  const key = placeOf(token, layer, many);
+  const base = many ? { token, layer: layer.name } : { token };
+  return picker(evidence, key, base, answer.words[token], options);
+}
+
+function trellis(answer, layer, n, evidence, many) {
+  const head = answer.words.map((word, t) => {
+    const key = placeOf(t, layer, many);
+    const label = layer.path[t];
+    const p = layer.marginals[t][layer.labels.indexOf(label)];
+    const changed = layer.before && layer.before.path[t] !== label;
+    const id = `word-${n}-${t}`;
+    const content = model.evidence
+      ? el("button", { type: "button", class: `word${evidence.places.has(key) ? " known" : ""}`, id, text: word,
+          "aria-pressed": String(evidence.open === key), onclick: () => evidence.select(key, `#${id}`) })
+      : el("span", { text: word });
+    return el("th", { scope: "col" }, content,
+      el("span", { class: `best-label${changed ? " changed" : ""}`, text: label }, el("small", { text: number(p) })));
+  });
+  const cells = layer.labels.map(() => []);
+  const rows = layer.labels.map((label, row) => el("tr", {}, el("th", { scope: "row", text: label }),
+    answer.words.map((word, t) => {
+      const p = layer.marginals[t][row];
+      const heat = el("i");
+      heat.style.opacity = String(Math.pow(p, 0.7));
+      const was = layer.before ? ` (was ${number(layer.before.marginals[t][row])})` : "";
+      const key = placeOf(t, layer, many);
+      const out = evidence.places.get(key)?.forbid?.includes(label);
+      const cell = el("td", { class: `${p > 0.45 ? "strong" : ""}${out ? " out" : ""}`, title: `${word} ${label} ${number(p)}${was}` },
+        heat, el("b", { text: out ? "×" : p >= 0.01 ? percent(p) : "" }));
+      if (model.evidence) cell.addEventListener("click", () => evidence.select(key, `#word-${n}-${t}`));
+      cells[row].push(cell);
+      return cell;
+    })));
+  const over = svg("svg", { "aria-hidden": "true" });
+  const inside = el("div", { class: "trellis" },
+    el("table", { "aria-label": `Probabilities of each ${layer.name}` },
+      el("thead", {}, el("tr", {}, el("td", { hidden: true }), el("th"), head)), el("tbody", {}, rows)), over);
+  const draw = () => {
+    const origin = inside.getBoundingClientRect();
+    const points = (path) => path.map((label, t) => {
+      const box = cells[layer.labels.indexOf(label)][t].getBoundingClientRect();
+      return [box.left - origin.left + box.width / 2, box.bottom - origin.top - 1];
+    });
+    const line = (path, kind) => svg("polyline", { class: kind, points: points(path).map((xy) => xy.join(",")).join(" ") });
+    over.setAttribute("width", origin.width);
+    over.setAttribute("height", origin.height);
+    over.replaceChildren(...(layer.before ? [line(layer.before.path, "old")] : []), line(layer.path, "path"),
+      ...points(layer.path).map(([cx, cy]) => svg("circle", { class: "stop", cx, cy, r: 3 })));
+  };
+  return { root: el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Trellis" }, inside), draw };
+}
+
+function bestLabels(answer) {
+  if (!answer.best.length) return null;
+  const first = answer.best[0].labels;
+  return el("section", {}, el("h2", { text: "The most probable labellings" }), el("div", { class: "scroll" },
+    el("table", { class: "list k", id: "best" }, el("thead", {}, el("tr", {}, el("th", { class: "number", text: "p" }), el("th"),
+      answer.words.map((word) => el("th", { text: word })))),
+    el("tbody", {}, answer.best.map((one) => el("tr", {}, el("td", { class: "number", text: number(one.p) }),
+      el("td", { class: "bars" }, bar(one.p)),
+      one.labels.map((label, t) => el("td", {}, el(label === first[t] ? "span" : "mark", { text: label })))))))));
+}
+
+// ---- text -----------------------------------------------------------------------------------------------------
+
+function wordTable(rows, heading, choose) {
+  const top = Math.max(...rows.map((row) => row[1] || 0), 1e-9);
+  return el("table", { class: "list narrow" }, el("thead", {}, el("tr", {}, el("th", { text: "word" }), el("th"), el("th", { class: "number", text: heading }))),
+    el("tbody", {}, rows.map(([word, p]) => el("tr", {},
+      el("td", {}, choose ? el("button", { type: "button", class: "link", text: word, onclick: () => choose(word) }) : el("span", { text: word })),
+      el("td", { class: "bars" }, bar((p || 0) / top)), el("td", { class: "number", text: number(p) })))));
+}
+const words = () => model.input.example.split(" ").filter(Boolean);
+
+function fillView() {
+  const start = words();
+  if (start.length > 1) start[1] = "_";
+  return view("fill", "Fill", "A sentence with a blank, written _ . The words on both sides are looked at.", 2, start.join(" "), [], async (values, api) => {
+    const answer = await ask("fill", { sentence: values.text, n: 12 });
+    return [...answer.blanks.map((blank) => el("section", {},
+      el("p", {}, `${answer.words.slice(0, blank.token).join(" ")} `, el("span", { class: "blank", text: blank.words[0].word }), ` ${answer.words.slice(blank.token + 1).join(" ")}`),
+      wordTable(blank.words.map((w) => [w.word, w.p]), "p(word | all others)", (word) => {
+        api.text.value = answer.words.map((old, t) => (t === blank.token ? word : old)).join(" ");
+        api.text.focus();
+      }))), ...notes(answer)];
+  });
+}
+
+function nextView() {
+  return view("next", "Go on", "The begin of a sentence; choose a word to go on with it.", 2, words().slice(0, 3).join(" "), [], async (values, api) => {
+    const answer = await ask("next", { sentence: values.text, n: 12 });
+    return [wordTable(answer.next.map((w) => [w.word, w.p]), "p(word | before)", (word) => {
+      api.text.value = `${values.text.trim()} ${word}`;
+      api.submit();
+    }), el("p", { class: "note", text: `The sentence ends here with probability ${number(answer.end)}.` }), ...notes(answer)];
+  });
+}
+
+function scoreView() {
+  const any = model.kind === "hmm-lm" ? " A blank _ stands for any word." : "";
+  return view("score", "Score", `One sentence a line.${any}`, 4, model.input.example, [], async (values) => {
+    const answer = await ask("score", { text: values.text });
+    const kind = { exact: "Exact.", lower: `Lower bounds of log p${answer.bound ? ` (${answer.bound})` : ""}; perplexities are upper bounds.`, estimate: "Estimates." }[answer.kind];
+    return [el("div", { class: "scroll" }, el("table", { class: "list", id: "scores" },
+      el("thead", {}, el("tr", {}, el("th", { text: "sentence" }), el("th", { class: "number", text: "log p" }), el("th", { class: "number", text: "perplexity" }))),
+      el("tbody", {}, answer.sentences.map((s) => el("tr", {}, el("td", { text: s.words.join(" ") }),
+        el("td", { class: "number", text: s.log_p == null ? "impossible" : s.log_p.toFixed(2) }), el("td", { class: "number", text: s.perplexity == null ? "–" : s.perplexity.toFixed(1) })))))),
+    el("p", { class: "note", text: `${kind} Perplexity is per token.` }), ...notes(answer)];
+  });
+}
+
+function sampleView() {
+  const whole = (text) => (/^\d+$/.test(text) ? Number(text) : text);
+  const fields = [["n", "sentences", "number", 8, { min: 1, max: 50 }], ["seed", "seed", "number", 0, { min: 0 }], ["length", "words at most", "number", 30, { min: 2, max: 200 }]];
+  return view("sample", "Sample", "The same seed gives the same sentences.", 0, "", fields, async (values, api) => {
+    const answer = await ask("sample", { n: whole(values.n), seed: whole(values.seed), max_length: whole(values.length) });
+    const again = el("button", { type: "button", id: "again", text: "Another seed", onclick: () => {
+      api.form.elements.seed.value = String(answer.seed + 1);
+      api.submit();
+    } });
+    return [el("ul", { class: "sentences" }, answer.sentences.map((s) => el("li", {}, s.words.map((word, t) =>
+      el("span", {}, word, s.states ? el("small", { text: s.states[t] }) : null))))), el("p", {}, again), ...notes(answer)];
+  });
+}
+
+function neighborsView() {
+  return view("neighbors", "Look up", "Words whose vectors point the same way.", 0, "", [["word", "word", "text", model.word, {}]], async (values, api) => {
+    const answer = await ask("neighbors", { word: values.word, n: 12 });
+    return [wordTable(answer.neighbors.map((w) => [w.word, w.cosine]), "cosine", (word) => {
+      api.form.elements.word.value = word;
+      api.submit();
+    }), ...notes(answer)];
+  });
+}
+
+// ---- the page -------------------------------------------------------------------------------------------------
+
+let model = null;
+const NAMES = { tag: "Tag", parse: "Parse", fill: "Fill a blank", next: "Next word", score: "Score", sample: "Sample", neighbors: "Neighbours" };
+const VIEWS = { tag: tagView, parse: () => (model.constituents ? grammarView() : parseView()), fill: fillView, next: nextView, score: scoreView, sample: sampleView, neighbors: neighborsView };
+
+function start() {
+  document.title = `${model.name || model.title} · trelliswork explore`;
+  $("title").textContent = model.name ? `${model.title}: ${model.name}` : model.title;
+  $("about").replaceChildren(...model.about.map(([name, value]) => el("li", {}, el("span", { text: name }), value)));
+  $("parameters").replaceChildren(...Object.entries(model.parameters).map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
+  const made = new Map();
+  const tabs = model.abilities.map((ability) => el("button", { type: "button", role: "tab", id: `tab-${ability}`, text: NAMES[ability], onclick: () => show(ability) }));
+  const show = (ability) => {
+    const first = !made.has(ability);
+    if (first) made.set(ability, VIEWS[ability]());
+    const now = made.get(ability);
+    for (const tab of tabs) {
+      const chosen = tab.id === `tab-${ability}`;
+      tab.setAttribute("aria-selected", String(chosen));
+      tab.tabIndex = chosen ? 0 : -1;
+    }
+    $("main").replaceChildren(now.root);
+    if (first && (now.text ? now.text.value : true)) now.submit();
+    else now.drawn();
+  };
+  $("tabs").replaceChildren(...tabs);
+  $("tabs").hidden = tabs.length < 2;
+  $("tabs").addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const at = tabs.findIndex((tab) => tab.getAttribute("aria-selected") === "true");
+    const next = tabs[(at + step + tabs.length) % tabs.length];
+    next.focus();
+    next.click();
+  });
+  window.addEventListener("resize", () => made.forEach((one) => one.root.isConnected && one.drawn()));
+  show(model.abilities[0]);
+}
+
+fetch("/api/model").then((response) => response.json()).then((found) => { model = found; start(); })
+  .catch((error) => $("main").replaceChildren(errorBox({ what: String(error) })));

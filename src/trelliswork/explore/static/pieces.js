@@ -1,0 +1,180 @@
+// What all views are made of: elements, forms, and evidence. Everything typed or answered is shown by textContent; nothing is ever run.
+"use strict";
+
+const SVG = "http://www.w3.org/2000/svg";
+const $ = (id) => document.getElementById(id);
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name === "text") node.textContent = value;
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== false && value != null) node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat().filter((child) => child != null));
+  return node;
+}
+const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+function number(p) {
+  if (p == null) return "–";
+  if (p !== 0 && Math.abs(p) < 0.001) return p.toExponential(1);
+  return p.toFixed(3);
+}
+const percent = (p) => (p >= 0.995 ? "1" : p.toFixed(2).replace(/^0/, ""));
+
+function bar(p) {
+  const inside = el("i");
+  inside.style.width = `${100 * Math.max(0, Math.min(1, p || 0))}%`;
+  inside.hidden = !p;
+  return el("span", { class: "bar" }, inside);
+}
+
+async function ask(ability, body) {
+  let response;
+  try {
+    response = await fetch(`/api/${ability}`, {
+      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
+    });
+  } catch {
+    throw { what: "The server does not answer.", wanted: "trelliswork explore still running", got: "no connection" };
+  }
+  const answer = await response.json();
+  if (!response.ok) throw answer;
+  return answer;
+}
+
+function errorBox(error) {
+  const details = error.wanted ? el("small", { text: `Wanted: ${error.wanted}. Got: ${error.got}.` }) : null;
+  return el("div", { class: "error", role: "alert" }, el("span", { text: error.what || String(error) }), details);
+}
+const notes = (answer) => (answer.notes || []).map((text) => el("p", { class: "note", text }));
+
+// A form with a field for text and a place for the answer; `run` returns what to show.
+function view(ability, label, hint, rows, value, fields, run) {
+  const result = el("div", { class: "result", "aria-live": "polite" });
+  const text = rows ? el("textarea", { rows, name: "text", "aria-label": "Text", spellcheck: "false" }) : null;
+  if (text) text.value = value;
+  const button = el("button", { class: "main", type: "submit", text: label });
+  const inputs = fields.map(([name, about, type, start, extra]) =>
+    el("label", { class: "field" }, about, el("input", { name, type, value: start, ...extra })));
+  const form = el("form", { class: "ask", novalidate: true },
+    text || el("div", { class: "fields" }, inputs), button, text ? inputs : [], el("p", { class: "hint", text: hint }));
+  let latest = 0;
+  async function submit() {
+    const mine = ++latest;
+    button.setAttribute("aria-busy", "true");
+    result.setAttribute("aria-busy", "true");
+    let shown;
+    try {
+      const values = Object.fromEntries([...form.elements].filter((e) => e.name).map((e) => [e.name, e.value]));
+      shown = await run(values, api);
+    } catch (error) {
+      shown = [errorBox(error)];
+    }
+    if (mine !== latest) return; // another question was asked meanwhile
+    button.removeAttribute("aria-busy");
+    result.removeAttribute("aria-busy");
+    result.replaceChildren(...[shown].flat().filter(Boolean));
+    api.drawn();
+  }
+  const api = { submit, form, text, result, drawn: () => {} };
+  form.addEventListener("submit", (event) => { event.preventDefault(); api.fresh?.(); submit(); });
+  text?.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && rows < 3) { event.preventDefault(); form.requestSubmit(); }
+  });
+  return Object.assign(api, { root: el("div", { id: `panel-${ability}`, role: "tabpanel" }, form, result) });
+}
+
+// ---- evidence -------------------------------------------------------------------------------------------------
+
+// What is known, by place: the entries that are sent. `redo` asks again.
+class Evidence {
+  constructor(redo) { this.places = new Map(); this.redo = redo; this.open = null; }
+  get entries() { return [...this.places.values()]; }
+  clear() { this.places.clear(); this.open = null; }
+  set(key, entry) {
+    if (entry) this.places.set(key, entry);
+    else this.places.delete(key);
+    this.redo();
+  }
+  force(key, base, value) {
+    this.set(key, this.places.get(key)?.force === value ? null : { ...base, force: value });
+  }
+  forbid(key, base, value) {
+    const before = this.places.get(key)?.forbid || [];
+    const forbid = before.includes(value) ? before.filter((other) => other !== value) : [...before, value];
+    this.set(key, forbid.length ? { ...base, forbid } : null);
+  }
+  bar(answer, describe) {
+    if (!this.places.size) return null;
+    const chips = [...this.places].map(([key, entry]) =>
+      el("button", { class: "chip", type: "button", title: "Take this back", text: describe(entry), onclick: () => this.set(key, null) }));
+    const about = answer.evidence;
+    const how = about && { exact: "", estimate: " (an estimate)", lower: " (within the beam)" }[about.kind];
+    const said = about && about.p > 0
+      ? el("p", {}, "The model gave this evidence probability ", el("strong", { id: "evidence-p", text: number(about.p) }), `${how}.`)
+      : el("p", {}, "The model had ruled this out: ", el("strong", { id: "evidence-p", text: "probability 0" }), ". It is believed all the same.");
+    return el("div", { class: "given", id: "given" }, chips, said,
+      el("button", { type: "button", id: "reset", text: "Reset", onclick: () => { this.clear(); this.redo(); } }));
+  }
+}
+
+// The choice of values for one place: options are [value, name, p].
+function picker(evidence, key, base, title, options) {
+  const entry = evidence.places.get(key);
+  const list = el("ul", { id: "options" });
+  const choice = (word, name, pressed, act) => {
+    const about = `${word} ${name}`;
+    return el("button", { type: "button", text: word, "aria-pressed": String(pressed), "aria-label": about, onclick: () => {
+      evidence.focus = `#picker button[aria-label="${CSS.escape(about)}"]`;
+      act();
+    } });
+  };
+  const show = (wanted) => list.replaceChildren(...options
+    .filter(([, name]) => name.toLowerCase().includes(wanted.toLowerCase())).slice(0, 200)
+    .map(([value, name, p]) => el("li", {},
+      el("span", { text: name, title: name }), bar(p), el("span", { class: "number", text: p == null ? "< .01" : number(p) }),
+      choice("Force", name, entry?.force === value, () => evidence.force(key, base, value)),
+      choice("Forbid", name, !!entry?.forbid?.includes(value), () => evidence.forbid(key, base, value)))));
+  show("");
+  const search = options.length > 14
+    ? el("input", { type: "search", placeholder: "Find …", "aria-label": "Find", oninput: (e) => show(e.target.value) }) : null;
+  const box = el("section", { class: "picker", id: "picker", "aria-label": title },
+    el("header", {}, el("h2", { text: title }),
+      el("button", { type: "button", class: "link", text: "Close", onclick: () => close() })), search, list);
+  const close = () => { evidence.open = null; evidence.repaint(); };
+  box.addEventListener("keydown", (event) => { if (event.key === "Escape") close(); });
+  return box;
+}
+
+// A view whose answer can be asked again with evidence. `paint(answer, evidence)` gives the parts to show.
+function evidenceView(ability, label, body, paint, describe) {
+  let last = null;
+  const made = view(ability, label, model.input.hint, 2, model.input.example, [], async (values) => {
+    const sent = { sentence: values.text, ...body };
+    if (evidence.places.size) sent.evidence = evidence.entries;
+    last = await ask(ability, sent);
+    return parts();
+  });
+  const parts = () => {
+    const painted = paint(last, evidence);
+    made.drawn = painted.drawn || (() => {});
+    return [evidence.bar(last, (entry) => describe(last, entry)), ...painted.parts, ...notes(last)];
+  };
+  const evidence = new Evidence(() => made.submit().then(focus));
+  const focus = () => evidence.focus && made.result.querySelector(evidence.focus)?.focus();
+  evidence.repaint = () => {
+    made.result.replaceChildren(...parts().filter(Boolean));
+    made.drawn();
+    focus();
+    if (evidence.open != null) $("picker")?.scrollIntoView({ block: "nearest" });
+  };
+  evidence.select = (key, selector) => {
+    evidence.focus = selector;
+    evidence.open = evidence.open === key ? null : key;
+    evidence.repaint();
+  };
+  made.fresh = () => { evidence.clear(); evidence.focus = null; };
+  return made;
+}

@@ -1,0 +1,240 @@
+"""Hostile and mistaken requests: every one gets a clear answer, none is executed, none stops the server."""
+
+import asyncio
+import json
+import threading
+import warnings
+
+import pytest
+
+from tests.explore.conftest import client_of
+from trelliswork.errors import DataError
+from trelliswork.explore.abilities import explorer_of
+from trelliswork.explore.app import HEADERS
+from trelliswork.explore.requests import MAX_BODY, RequestError
+from trelliswork.explore.worker import MAX_WAITING, Worker
+
+
+def refused(client, ability, body, status=400):
+    response = client.post(f"/api/{ability}", json=body)
+    assert response.status_code == status, response.text
+    answer = response.json()
+    assert set(answer) == {"what", "wanted", "got"}
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ({}, "a string"),
+        ({"sentence": 3}, "a string"),
+        ({"sentence": "  \n "}, "at least one word"),
+        ({"sentence": "a " * 201}, "200 words at most"),
+        ({"sentence": "a", "k": 0}, "1 to 20"),
+        ({"sentence": "a", "k": 10**30}, "1 to 20"),
+        ({"sentence": "a", "k": True}, "1 to 20"),
+        ({"sentence": "a", "k": 1.5}, "1 to 20"),
+        ({"sentence": "a", "kk": 1}, "no other fields"),
+        ({"sentence": "a", "evidence": "DT"}, "a list"),
+        ({"sentence": "a", "evidence": [1]}, "force"),
+        ({"sentence": "a", "evidence": [{"token": 1, "force": "DT"}]}, "from 0 to 0"),
+        ({"sentence": "a", "evidence": [{"token": -1, "force": "DT"}]}, "from 0 to 0"),
+        ({"sentence": "a", "evidence": [{"token": True, "force": "DT"}]}, "from 0 to 0"),
+        ({"sentence": "a", "evidence": [{"token": 0, "force": "no such"}]}, "a label of the model"),
+        ({"sentence": "a", "evidence": [{"token": 0, "force": ["DT"]}]}, "a label of the model"),
+        ({"sentence": "a", "evidence": [{"token": 0, "force": "DT", "forbid": ["NN"]}]}, "force"),
+        ({"sentence": "a", "evidence": [{"token": 0, "forbid": []}]}, "one or more"),
+        ({"sentence": "a", "evidence": [{"token": 0, "forbid": [{}]}]}, "a label of the model"),
+        ({"sentence": "a b", "evidence": [{"token": 0, "force": "DT"}] * 2}, "one entry at most"),
+        ({"sentence": "a", "evidence": [{"token": 0, "force": "DT"}] * 2}, "an entry or none"),
+        ({"sentence": "a", "evidence": [{"token": 0, "layer": "pos", "force": "DT"}]}, "force"),
+        ([], "a JSON object"),
+        ("sentence", "a JSON object"),
+    ],
+)
+def test_mistaken_fields_of_a_tagger(client, body, wanted):
+    assert wanted in refused(client("crf"), "tag", body)["wanted"]
+
+
+def test_all_labels_forbidden(client, model):
+    evidence = [{"token": 0, "forbid": list(model("crf").labels_)}]
+    assert "is left" in refused(client("crf"), "tag", {"sentence": "a", "evidence": evidence})["wanted"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ability", "body", "wanted"),
+    [
+        ("chunker", "tag", {"sentence": "A/DT cat"}, "2 columns"),
+        ("chunker", "tag", {"sentence": "A/DT /"}, "2 columns"),
+        ("numbers", "tag", {"sentence": "1 two"}, "whole number"),
+        ("factorial-crf", "tag", {"sentence": "a", "evidence": [{"token": 0, "layer": "no", "force": "DT"}]}, "pos"),
+        ("factorial-crf", "tag", {"sentence": "a", "k": 5}, "1 to 1"),
+        ("parser", "parse", {"sentence": "A/DT", "evidence": [{"token": 0, "force": 1}]}, "a head of the model"),
+        ("parser", "parse", {"sentence": "A/DT", "evidence": [{"token": 0, "force": 7}]}, "a head of the model"),
+        ("pcfg", "parse", {"sentence": "one"}, "two words"),
+        ("pcfg", "parse", {"sentence": "a b", "evidence": [{"first": 1, "last": 0, "force": True}]}, "first < last"),
+        ("pcfg", "parse", {"sentence": "a b", "evidence": [{"first": 0, "last": 9, "force": True}]}, "first < last"),
+        ("mrf-lm", "fill", {"sentence": "no blank"}, "one blank"),
+        ("mrf-lm", "fill", {"sentence": "_ _"}, "one blank"),
+        ("mrf-lm", "fill", {"sentence": "_", "n": 51}, "1 to 50"),
+        ("mrf-lm", "sample", {"n": 51}, "1 to 50"),
+        ("mrf-lm", "sample", {"seed": -1}, "0 to"),
+        ("mrf-lm", "sample", {"max_length": 10**6}, "2 to 200"),
+        ("mrf-lm", "neighbors", {"word": "xyzzy"}, "words of the model"),
+        ("kneser-ney", "score", {"text": "a\n" * 21}, "20 sentences"),
+    ],
+)
+def test_mistaken_fields_of_others(client, name, ability, body, wanted):
+    assert wanted in refused(client(name), ability, body)["wanted"]
+
+
+def test_an_error_of_the_library_is_told_in_its_words(client):
+    answer = refused(client("numbers"), "tag", {"sentence": "1 99"})
+    assert answer["what"]
+    assert answer["wanted"] is None
+
+
+def test_what_is_not_json_is_refused(client):
+    found, kind = client("crf"), {"content-type": "application/json"}
+    for raw in (b"", b"{", b"\xff\xfe", b'{"sentence": NaN}', b"[" * 60000, b'{"k": ' + b"9" * 5000 + b"}"):
+        response = found.post("/api/tag", content=raw, headers=kind)
+        assert response.status_code == 400
+        assert response.json()["wanted"] == "JSON"
+    assert found.post("/api/tag", content=b"{}").status_code == 415  # what a form of another site could send
+    assert found.post("/api/tag", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
+
+
+def test_a_long_body_is_refused_while_it_arrives(client):
+    sent = []
+
+    def chunks():
+        for _ in range(1000):
+            sent.append(1)
+            yield b" " * 1024
+
+    response = client("crf").post(
+        "/api/tag", content=b" " * (MAX_BODY + 1), headers={"content-type": "application/json"}
+    )
+    assert response.status_code == 413
+    response = client("crf").post("/api/tag", content=chunks(), headers={"content-type": "application/json"})
+    assert response.status_code == 413
+
+
+def test_half_a_surrogate_pair_is_refused(client):
+    raw = b'{"sentence": "\\ud800"}'
+    response = client("crf").post("/api/tag", content=raw, headers={"content-type": "application/json"})
+    assert response.status_code == 400
+    assert "Unicode" in response.json()["wanted"]
+
+
+def test_words_come_back_as_they_are_and_are_never_run(client):
+    hostile = ["<script>alert(1)</script>", "{{7*7}}", "__import__('os')", "'; DROP TABLE", "\x00", "\u202e", "%s%n"]
+    sentence = " ".join(hostile)
+    answer = client("crf").post("/api/tag", json={"sentence": sentence}).json()
+    assert answer["words"] == sentence.split()
+    assert client("kneser-ney").post("/api/score", json={"text": sentence.replace("\x00", "x")}).status_code == 200
+
+
+def test_unknown_addresses_and_abilities(client):
+    found = client("crf")
+    for method, path in (("GET", "/nothing"), ("GET", "/static/../app.py"), ("GET", "/static/%2e%2e/app.py")):
+        response = found.request(method, path)
+        assert response.status_code == 404
+        assert "api/model" in response.json()["wanted"]
+    assert found.get("/api/tag").status_code == 405
+    assert found.delete("/api/model").status_code == 405
+    assert refused(found, "fill", {"sentence": "a _"}, 404)["wanted"] == "one of tag"
+    assert refused(found, "__class__", {}, 404)["got"] == "__class__"
+
+
+def test_only_this_machines_names_are_answered(client, model):
+    for host in ("127.0.0.1:8765", "localhost:9", "[::1]:8765"):
+        assert client("crf").get("/", headers={"host": host}).status_code == 200
+    for host in ("evil.example", "127.0.0.1.evil.example", "evil.example:8765", ""):
+        assert client("crf").get("/api/model", headers={"host": host}).status_code == 400
+    open_to_all = client_of(model("crf"), hosts=("*",))
+    assert open_to_all.get("/", headers={"host": "my.machine"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/static/explore.js", "/static/explore.css", "/api/model", "/nothing"])
+def test_every_answer_has_the_headers_and_nothing_comes_from_elsewhere(client, path):
+    response = client("crf").get(path)
+    for name, value in HEADERS.items():
+        assert response.headers[name] == value
+    text = response.text.replace("http://www.w3.org/2000/svg", "")
+    assert "http:" not in text
+    assert "https:" not in text
+    assert "innerHTML" not in text
+    assert "eval(" not in text
+
+
+class Broken:
+    """A model that fails in a way nobody thought of."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __getattr__(self, name):
+        if name == "predict":
+            raise ZeroDivisionError("secret")
+        return getattr(self.model, name)
+
+
+def test_an_unforeseen_failure_is_told_without_details_and_the_server_goes_on(model, caplog):
+    found = client_of(Broken(model("crf")))
+    response = found.post("/api/tag", json={"sentence": "a"})
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    assert "secret" in caplog.text
+    assert found.get("/api/model").status_code == 200
+
+
+def test_a_model_of_no_known_kind():
+    class Other:
+        kind = "other"
+
+    with pytest.raises(DataError, match="no page"):
+        explorer_of(Other())
+
+
+def test_the_worker_computes_one_at_a_time_and_turns_warnings_into_notes():
+    worker, inside, most = Worker(), [], []
+
+    def work():
+        inside.append(1)
+        most.append(len(inside))
+        warnings.warn("not converged", UserWarning, stacklevel=1)
+        inside.pop()
+        return {"thread": threading.current_thread().name}
+
+    async def many():
+        return await asyncio.gather(*(worker.run(work) for _ in range(8)))
+
+    answers = asyncio.run(many())
+    assert max(most) == 1
+    assert answers[0] == {"thread": "explore", "notes": ["not converged"]}
+
+
+def test_too_many_at_once_are_refused_and_the_waiting_are_answered():
+    worker, gate = Worker(), threading.Event()
+
+    def work():
+        gate.wait(10)
+        return {}
+
+    async def many():
+        tasks = [asyncio.create_task(worker.run(work)) for _ in range(MAX_WAITING + 4)]
+        await asyncio.sleep(0.2)
+        gate.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    answers = asyncio.run(many())
+    refused = [a for a in answers if isinstance(a, RequestError)]
+    assert 1 <= len(refused) <= 4
+    assert all(error.status == 503 for error in refused)
+    assert answers[0] == {}
+
+
+def test_errors_repeat_little_of_a_long_value():
+    error = RequestError("what", "wanted", "x" * 10_000)
+    assert len(json.dumps(error.to_dict())) < 200
