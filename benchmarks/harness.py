@@ -8,8 +8,11 @@ each contender counts. Threads are the same for all: the workers are kept on tha
 usual variables are set. A sample during which other processes used these cores is taken again, up to
 twice; where all were disturbed, ``extra`` says so, and the row is not to be trusted.
 
-A contender that is not installed is reported as skipped; one that crashes, disagrees with ours, or
-exceeds the time or memory limit as failed; the rest goes on.
+A contender that is not installed is reported as skipped (below the table, as absent); one that crashes,
+disagrees with ours, or exceeds the time or memory limit as failed; the rest goes on.
+
+With ``--quick`` the tiny problems that are compared are also what is timed, once each: whether everything
+runs, not how fast it is; cases without one of their own are left out.
 
 Rows go to stdout, as a table or with ``--json`` as one object a line; progress and the machine go to
 stderr. The exit status is 1 when ours could not be measured or a peer disagrees with it.
@@ -22,19 +25,21 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from benchmarks.declarations import Benchmark, Case, Contender, Reference, Task
 from benchmarks.load import ForeignLoad
-from benchmarks.rows import Row, format_table
+from benchmarks.rows import Row, format_table, without_absent
 from benchmarks.workers import FailedError, Limits, SkippedError, WorkerProcess
 
 __all__ = ["Benchmark", "Case", "CaseRun", "Contender", "Limits", "Reference", "Row", "Task", "main"]
 
-_ATTEMPTS = 3  # at a sample that other processes disturb
+_ATTEMPTS = 3
 _PAUSE_SECONDS = 1.0
+NOTHING = 3  # exit status when, with --any, this benchmark has none of the cases or peers that are asked for
 
 
 class MismatchError(FailedError):
@@ -54,10 +59,14 @@ class CaseRun:
         Those to compare with.
     limits : Limits
         Of each worker.
+    attempts : int
+        At a sample that other processes disturb.
     """
 
-    def __init__(self, bench: Benchmark, case: Case, peers: Sequence[Contender], limits: Limits) -> None:
-        self.bench, self.case, self.limits = bench, case, limits
+    def __init__(
+        self, bench: Benchmark, case: Case, peers: Sequence[Contender], limits: Limits, attempts: int = _ATTEMPTS
+    ) -> None:
+        self.bench, self.case, self.limits, self.attempts = bench, case, limits, attempts
         self.peers: Sequence[Contender] = () if case.alone else peers
         self.problems: dict[Contender, dict[str, str]] = {}
         self.ok = True
@@ -168,7 +177,7 @@ class CaseRun:
     def _sample(self, contender: Contender) -> None:
         """Take one sample; one that was disturbed is taken again, and counts only if there is no better."""
         worker = self._workers[contender]
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(self.attempts):
             load = ForeignLoad(worker.pid, self.limits.threads)
             reply = worker.ask("run")
             disturbed = load.is_high()
@@ -177,7 +186,7 @@ class CaseRun:
             if not disturbed:
                 return
             say(f"{self.case.name}: {contender.name} was disturbed by other processes")
-            if attempt + 1 < _ATTEMPTS:
+            if attempt + 1 < self.attempts:
                 time.sleep(_PAUSE_SECONDS)
 
     def _best(self, contender: Contender) -> float | None:
@@ -236,12 +245,15 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit status: 0; 1 when ours failed or a peer disagrees with it; 130 after Ctrl-C.
+        Exit status: 0; 1 when ours failed or a peer disagrees with it; 3 for nothing to do with ``--any``; 130 after
+        Ctrl-C.
     """
     options = _parse(bench, argv)
     if options.list:
         print("\n".join([f"case {case.name}" for case in bench.cases] + [f"peer {peer.name}" for peer in bench.peers]))
         return 0
+    if not options.cases:
+        return NOTHING
     limits = Limits(options.threads, options.timeout, options.max_memory_gb)
     say(describe_machine(limits.threads))
     rows: list[Row] = []
@@ -249,7 +261,7 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         for case in options.cases:
-            run = CaseRun(bench, case, options.peers, limits)
+            run = CaseRun(bench, case, options.peers, limits, 1 if options.quick else _ATTEMPTS)
             try:
                 run.measure(options.repeats)
             finally:
@@ -265,8 +277,13 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     if not options.json:
-        print(f"{bench.name}, {limits.threads} threads, best of {options.repeats}; ratio above 1: ours is faster\n")
-        print(format_table(rows))
+        shown, absent = without_absent(rows)
+        tiny = "tiny problems, " if options.quick else ""
+        about = f"{tiny}{limits.threads} threads, best of {options.repeats}; ratio above 1: ours is faster"
+        print(f"{bench.name}, {about}\n")
+        print(format_table(shown))
+        for n, (reason, peers) in enumerate(absent.items()):
+            print("" if n else "\n", f"absent: {', '.join(peers)} ({reason})", sep="")
     return status
 
 
@@ -294,22 +311,41 @@ def _parse(bench: Benchmark, argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Benchmark {bench.name}: ours against its peers.")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line instead of a table")
     parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default 2)")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds; the best counts (default 5)")
+    parser.add_argument("--repeats", type=int, help="rounds; the best counts (default 5, with --quick 1)")
+    parser.add_argument("--quick", action="store_true", help="only the tiny problems: does everything run?")
+    parser.add_argument("--any", action="store_true", help="none of the cases or peers asked for: exit status 3")
     parser.add_argument("--cases", default="", metavar="TEXT[,TEXT]", help="only cases whose name has one of these")
     parser.add_argument("--peers", metavar="NAME[,NAME]", help="only these peers; an empty text for none")
     parser.add_argument("--timeout", type=float, default=300, help="seconds a contender may take (default 300)")
     parser.add_argument("--max-memory-gb", type=float, default=16, help="memory a contender may take (default 16)")
     parser.add_argument("--list", action="store_true", help="list cases and peers and stop")
     options = parser.parse_args(argv)
+    if options.repeats is None:
+        options.repeats = 1 if options.quick else 5
     if options.threads < 1 or options.repeats < 1:
         parser.error("--threads and --repeats must be at least 1")
     texts = options.cases.split(",")
     options.cases = [case for case in bench.cases if any(text in case.name for text in texts)]
-    if not options.cases:
+    if not options.cases and not options.any:
         parser.error(f"no case has any of {texts} in its name; cases: {', '.join(case.name for case in bench.cases)}")
     by_name = {peer.name: peer for peer in bench.peers}
     names = list(by_name) if options.peers is None else [name for name in options.peers.split(",") if name]
-    if unknown := set(names) - set(by_name):
+    if (unknown := set(names) - set(by_name)) and not options.any:
         parser.error(f"no peer is named {', '.join(sorted(unknown))}; peers: {', '.join(by_name)}")
-    options.peers = [by_name[name] for name in names]
+    options.peers = [by_name[name] for name in names if name in by_name]
+    if names and not options.peers:
+        options.cases = []
+    if options.quick:
+        options.cases = tiny_cases(options.cases)
     return options
+
+
+def tiny_cases(cases: Sequence[Case]) -> list[Case]:
+    """The cases on their tiny problems; one that has none, or that of an earlier case, is left out."""
+    found: list[Case] = []
+    for case in cases:
+        if case.check is None or any(case.check == other.params for other in found):
+            say(f"{case.name}: left out, it has no tiny problem of its own")
+        else:
+            found.append(replace(case, params=case.check, check=None, reference=None))
+    return found

@@ -1,7 +1,7 @@
 """What was measured: rows, as JSON lines or as a table."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 
@@ -56,6 +56,32 @@ def round_significant(value: Any, digits: int = 4) -> Any:
     if isinstance(value, list):
         return [round_significant(item, digits) for item in value]
     return value
+
+
+def without_absent(rows: list[Row]) -> tuple[list[Row], dict[str, list[str]]]:
+    """Leave out the peers that were skipped in every row, and tell which those are, by the reason.
+
+    A case that would have no row left keeps one, of ours alone. Where ours was skipped, rows stay as they are.
+
+    Examples
+    --------
+    >>> rows = [Row("chain", "S=16", "none", 2, 0.001, extra={"skipped": "not installed"})]
+    >>> shown, absent = without_absent(rows)
+    >>> shown[0].peer, shown[0].seconds, shown[0].extra, absent
+    (None, 0.001, {}, {'not installed': ['none']})
+    """
+    present = {row.peer for row in rows if "skipped" not in row.extra or row.seconds is None}
+    absent = {row.peer: row.extra["skipped"] for row in rows if row.peer is not None and row.peer not in present}
+    shown: list[Row] = []
+    for row in rows:
+        if row.peer not in absent:
+            shown.append(row)
+            continue
+        others = [r for r in rows if r.case == row.case and r.peer is not None and r.peer not in absent]
+        if not others and all(r.case != row.case for r in shown):
+            extra = {key: value for key, value in row.extra.items() if key != "skipped"}
+            shown.append(replace(row, peer=None, extra=extra))
+    return shown, {reason: [peer for peer in absent if absent[peer] == reason] for reason in absent.values()}
 
 
 def format_table(rows: list[Row]) -> str:

@@ -1,76 +1,46 @@
-"""``trelliswork reproduce mrf-exact`` and ``mrf-ptb``: the lifted language model's figures."""
+"""``trelliswork reproduce mrf-exact`` and ``mrf-ptb``: the lifted language model's figures (paper 0)."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.options import JsonOption, QuietOption
-from trelliswork.cli.reproducing import Plot, Seed, check_plot, data_file, say_to, show
-from trelliswork.cli.running import report_errors
+from trelliswork.cli.reproducing import command, setting
 
 
-@report_errors
+@command("mrf-exact")
 def mrf_exact(
-    positions: Annotated[int, typer.Option(min=3, help="Words of the text.")] = 12,
-    words: Annotated[int, typer.Option(min=2, help="Kinds of words.")] = 4,
-    plot: Plot = None,
-    seed: Seed = 0,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
-) -> None:
+    positions: Annotated[int | None, setting("mrf-exact", "n_positions", "Words of the text.", min=3)] = None,
+    words: Annotated[int | None, setting("mrf-exact", "n_words", "Kinds of words.", min=2)] = None,
+) -> dict[str, Any]:
     """Exact against lifted training on a tiny text (paper 0, figure 5).
 
     Example: trelliswork reproduce mrf-exact --plot curves.png
     """
-    from trelliswork.experiments.mrf_exact import mrf_exact as run
-
-    check_plot(plot)
-    show("mrf-exact", run(n_positions=positions, n_words=words, seed=seed, say=say_to(quiet)), plot, json)
+    return {"n_positions": positions, "n_words": words}
 
 
-@report_errors
+@command("mrf-ptb")
 def mrf_ptb(
-    folder: Annotated[
-        str | None,
-        typer.Argument(help="Folder of ptb.train.txt, ptb.valid.txt; by default ptb-lm in TRELLISWORK_DATA."),
-    ] = None,
     part: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Only this model; may be repeated: k1, chain, weighted, from-k1, star, full, k3, k4, k1-rank100, "
+        setting(
+            "mrf-ptb",
+            "parts",
+            "Only this model; may be repeated: k1, chain, weighted, from-k1, star, no-unary, full, k3, k4, k1-rank100, "
             "rank100, pseudo, lbl, lbl100, kn.",
-            show_default="k1, chain, weighted, from-k1, star, full, lbl, kn",
         ),
     ] = None,
-    rank: Annotated[int, typer.Option(min=1, help="Of low-rank models.")] = 30,
-    l2: Annotated[float, typer.Option(min=0.0, help="Penalty of low-rank models.")] = 5.0,
-    max_iter: Annotated[int, typer.Option(min=1, help="Iterations at most.")] = 150,
-    estimates: Annotated[bool, typer.Option(help="Estimate the true likelihood of K = 2.")] = True,
-    quick: Annotated[bool, typer.Option("--quick", help="1,500 words and few iterations, for a look.")] = False,
+    rank: Annotated[int | None, setting("mrf-ptb", "rank", "Of low-rank models.", min=1)] = None,
+    l2: Annotated[float | None, setting("mrf-ptb", "l2", "Penalty of low-rank models.", min=0.0)] = None,
+    max_iter: Annotated[int | None, setting("mrf-ptb", "max_iter", "Iterations at most.", min=1)] = None,
+    estimates: Annotated[
+        bool | None,
+        typer.Option("--estimates/--no-estimates", help="Estimate the true likelihood of K = 2.", show_default="yes"),
+    ] = None,
     save: Annotated[str | None, typer.Option(help="Folder to keep the trained models in.")] = None,
-    plot: Plot = None,
-    seed: Seed = 0,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
-) -> None:
+) -> dict[str, Any]:
     """Bounds of the lifted language model on the Penn Treebank beside exact models (paper 0, figure 6).
 
-    Example: trelliswork reproduce mrf-ptb DATA/ptb-lm --part k1 --part lbl --plot curves.png
+    Example: trelliswork reproduce mrf-ptb --data DATA --part k1 --part lbl --plot curves.png
     """
-    from trelliswork.experiments.mrf_ptb import DEFAULT
-    from trelliswork.experiments.mrf_ptb import mrf_ptb as run
-
-    check_plot(plot)
-    table = run(
-        data_file(folder, "ptb-lm"),
-        parts=tuple(part or DEFAULT),
-        rank=rank,
-        l2=l2,
-        max_iter=max_iter,
-        estimates=estimates,
-        quick=quick,
-        save=save,
-        seed=seed,
-        say=say_to(quiet),
-    )
-    show("mrf-ptb", table, plot, json)
+    return {"parts": part, "rank": rank, "l2": l2, "max_iter": max_iter, "estimates": estimates, "save": save}

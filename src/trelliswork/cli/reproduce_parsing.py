@@ -1,71 +1,62 @@
-"""``trelliswork reproduce bp-parsing``, ``bp-accuracy`` and ``bp-cost``: dependency trees by belief propagation."""
+"""``trelliswork reproduce factorial``, ``bp-parsing``, ``bp-accuracy`` and ``bp-cost``: paper 3."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.options import JsonOption, QuietOption
-from trelliswork.cli.reproducing import Plot, Seed, check_plot, data_file, say_to, show
-from trelliswork.cli.running import report_errors
+from trelliswork.cli.reproducing import command, setting
 
 
-@report_errors
-def bp_parsing(
-    folder: Annotated[
-        str | None, typer.Argument(help="Folder of the treebank's files; by default ud-en-ewt in TRELLISWORK_DATA.")
+@command("factorial", plot=None)
+def factorial(
+    size: Annotated[
+        list[int] | None, setting("factorial", "sizes", "So many sentences (0: all); may be repeated.", min=0)
     ] = None,
+    engine: Annotated[
+        list[str] | None,
+        setting("factorial", "engines", "bp, structured_mean_field or exact; may be repeated."),
+    ] = None,
+    l2: Annotated[float | None, setting("factorial", "l2", "L2 penalty.", min=0.0)] = None,
+) -> dict[str, Any]:
+    """Parts of speech and chunks of CoNLL-2000 jointly, against two CRFs (paper 3).
+
+    Example: trelliswork reproduce factorial --data DATA --size 200 --size 1000
+    """
+    return {"sizes": size, "engines": engine, "l2": l2}
+
+
+@command("bp-parsing")
+def bp_parsing(
     order: Annotated[list[int] | None, typer.Option(min=1, max=2, help="Only this order; may be repeated.")] = None,
-    sentences: Annotated[int, typer.Option(min=0, help="Train on the first so many sentences (0: all).")] = 0,
-    plot: Plot = None,
-    seed: Seed = 0,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
-) -> None:
+    sentences: Annotated[
+        int | None, setting("bp-parsing", "n_sentences", "Train on the first so many sentences (0: all).", min=0)
+    ] = None,
+) -> dict[str, Any]:
     """UAS and LAS of parsers of the first and second order on UD English EWT (paper 3).
 
-    Example: trelliswork reproduce bp-parsing DATA/ud-en-ewt
+    Example: trelliswork reproduce bp-parsing --data DATA
     """
-    from trelliswork.experiments.bp_parsing import bp_parsing as run
-
-    check_plot(plot)
-    path, orders = data_file(folder, "ud-en-ewt"), tuple(order or (1, 2))
-    table = run(path, orders=orders, n_sentences=sentences, seed=seed, say=say_to(quiet))
-    show("bp-parsing", table, plot, json)
+    return {"orders": order, "n_sentences": sentences}
 
 
-@report_errors
+@command("bp-accuracy")
 def bp_accuracy(
-    models: Annotated[int, typer.Option(min=1, help="Random models of each kind.")] = 200,
+    models: Annotated[int | None, setting("bp-accuracy", "n_models", "Random models of each kind.", min=1)] = None,
     nonprojective: Annotated[bool, typer.Option("--nonprojective", help="Arcs may cross.")] = False,
-    plot: Plot = None,
-    seed: Seed = 0,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
-) -> None:
+) -> dict[str, Any]:
     """How far second-order belief propagation is from enumeration on small random models (paper 3).
 
     Example: trelliswork reproduce bp-accuracy --models 50
     """
-    from trelliswork.experiments.bp_accuracy import bp_accuracy as run
-
-    check_plot(plot)
-    table = run(n_models=models, projective=not nonprojective, seed=seed, say=say_to(quiet))
-    show("bp-accuracy", table, plot, json)
+    return {"n_models": models, "projective": not nonprojective}
 
 
-@report_errors
+@command("bp-cost")
 def bp_cost(
-    sentences: Annotated[int, typer.Option(min=1, help="Sentences of a batch.")] = 32,
-    plot: Plot = None,
-    seed: Seed = 0,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
-) -> None:
+    sentences: Annotated[int | None, setting("bp-cost", "n_sentences", "Sentences of a batch.", min=1)] = None,
+) -> dict[str, Any]:
     """What second-order belief propagation costs beside first order, by length of the sentences (paper 3).
 
     Example: trelliswork reproduce bp-cost
     """
-    from trelliswork.experiments.bp_accuracy import bp_cost as run
-
-    check_plot(plot)
-    show("bp-cost", run(n_sentences=sentences, seed=seed, say=say_to(quiet)), plot, json)
+    return {"n_sentences": sentences}

@@ -1,50 +1,27 @@
-"""``trelliswork reproduce low-rank-pcfg``."""
+"""``trelliswork reproduce low-rank-pcfg``: paper 4."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
-
-from trelliswork.cli.options import JsonOption, QuietOption
-from trelliswork.cli.reproducing import Plot, Seed, check_plot, data_file, say_to, show
-
-PARTS = ("cost", "perplexity", "induction")
+from trelliswork.cli.reproducing import check_choice, command, setting
 
 
+@command("low-rank-pcfg")
 def low_rank_pcfg(
-    folder: Annotated[
-        str | None,
-        typer.Argument(help="Folder of *.mrg files; by default treebank-sample/combined in TRELLISWORK_DATA."),
-    ] = None,
     part: Annotated[
-        list[str] | None, typer.Option(help="Only cost, perplexity or induction; may be repeated.", show_default="all")
+        list[str] | None,
+        setting("low-rank-pcfg", "parts", "Only cost, perplexity or induction; may be repeated."),
     ] = None,
-    rank: Annotated[
-        list[int] | None, typer.Option(min=1, help="Only this rank; may be repeated.", show_default="4 to 64")
+    rank: Annotated[list[int] | None, setting("low-rank-pcfg", "ranks", "A rank; may be repeated.", min=1)] = None,
+    seeds: Annotated[
+        int | None, setting("low-rank-pcfg", "n_seeds", "Random starts of each kind of induced grammar.", min=1)
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Random starts of each kind of induced grammar.")] = 5,
-    max_iter: Annotated[int, typer.Option(min=1, help="Iterations of EM for perplexity.")] = 40,
-    plot: Plot = None,
-    seed: Seed = 0,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
-) -> None:
+    max_iter: Annotated[
+        int | None, setting("low-rank-pcfg", "max_iter", "Iterations of EM for perplexity.", min=1)
+    ] = None,
+) -> dict[str, Any]:
     """Low-rank grammars: cost and perplexity against rank, and induced trees against gold ones (paper 4).
 
-    Example: trelliswork reproduce low-rank-pcfg DATA/treebank-sample/combined --part induction
+    Example: trelliswork reproduce low-rank-pcfg --data DATA --part induction
     """
-    from trelliswork.experiments.low_rank_pcfg import low_rank_pcfg as run
-
-    check_plot(plot)
-    for name in part or ():
-        if name not in PARTS:
-            raise typer.BadParameter(f"--part is cost, perplexity or induction, got {name!r}.")
-    table = run(
-        data_file(folder, "treebank-sample", "combined"),
-        parts=tuple(part or PARTS),
-        ranks=tuple(rank or (4, 8, 16, 32, 64)),
-        n_seeds=seeds,
-        max_iter=max_iter,
-        seed=seed,
-        say=say_to(quiet),
-    )
-    show("low-rank-pcfg", table, plot, json)
+    check_choice("low-rank-pcfg", "parts", "--part", part)
+    return {"parts": part, "ranks": rank, "n_seeds": seeds, "max_iter": max_iter}

@@ -73,8 +73,12 @@ def bp_parsing(
         found.append(report.uas)
         for name, value in zip(("UAS", "LAS"), figures, strict=False):
             table.figures.append(Figure(f"order {order}: {name}", None, value, "%", trained, NOTE))
-        table.figures.append(Figure(f"order {order}: training", None, trained, "s", trained, "labels included"))
-        table.figures.append(Figure(f"order {order}: parsing", None, speed, "sentences/s", None, "labels included"))
+        table.figures.append(
+            Figure(f"order {order}: training", None, trained, "s", trained, f"labels included; {NOTE}")
+        )
+        table.figures.append(
+            Figure(f"order {order}: parsing", None, speed, "sentences/s", None, f"labels included; {NOTE}")
+        )
     if len(orders) > 1:
         table.notes.append(
             f"Gain of order {orders[-1]} over order {orders[0]}: {100 * (found[-1] - found[0]):+.2f} UAS."

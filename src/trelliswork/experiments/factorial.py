@@ -71,7 +71,8 @@ def _add(table: Table, size: int, model: str, rates: list[float], times: list[fl
     """A row, and its figures; the paper gives none for this data."""
     table.rows.append([size, model, *rates, *times, n_iter])
     for what, rate in zip(("chunk F1", "POS", "joint"), rates, strict=True):
-        table.figures.append(Figure(f"{size} sentences, {model}: {what}", None, rate, "%", times[0]))
+        note = "the paper gives no figure for this data"
+        table.figures.append(Figure(f"{size} sentences, {model}: {what}", None, rate, "%", times[0], note))
 
 
 def _read(path: Path, n_sentences: int) -> Columns:

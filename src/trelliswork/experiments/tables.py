@@ -1,10 +1,13 @@
 """What an experiment returns: a table of figures, and perhaps learning curves."""
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Cell = str | float | int | None
 Say = Callable[[str], None]  # told how far an experiment is
+RANGE = re.compile(r"(-?\d+(?:\.\d+)?)(?: to (-?\d+(?:\.\d+)?))?")  # a paper's number, or a range of them
+QUICK = "quick"  # how a note begins whose figure was computed with small settings
 
 
 @dataclass
@@ -43,6 +46,23 @@ class Figure:
     seconds: float | None = None
     note: str = ""
 
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's; of a range such as ``"20 to 25"`` the nearer end; None without two numbers.
+
+        >>> Figure("states", "20 to 25", 27.0, "states").difference
+        2.0
+        """
+        if self.ours is None or self.paper is None:
+            return None
+        if not isinstance(self.paper, str):
+            return self.ours - self.paper
+        ends = RANGE.fullmatch(self.paper)
+        if ends is None:
+            return None
+        low, high = float(ends[1]), float(ends[2] or ends[1])
+        return self.ours - min(max(self.ours, low), high)
+
 
 @dataclass
 class Table:
@@ -78,6 +98,12 @@ class Table:
         lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
         lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
         return "\n".join([self.title, "", *lines, *([""] if self.notes else []), *self.notes])
+
+    def quick(self, settings: str) -> "Table":
+        """The same, saying everywhere that the settings were small ones."""
+        figures = [replace(f, note=f"{QUICK}: {f.note}" if f.note else QUICK) for f in self.figures]
+        notes = [*self.notes, f"Quick, for a look ({settings}): not to be compared with the paper."]
+        return replace(self, title=f"{self.title} ({QUICK})", figures=figures, notes=notes)
 
 
 def _show(cell: Cell) -> str:

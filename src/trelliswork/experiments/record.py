@@ -1,0 +1,208 @@
+"""Results of experiments in a folder: one page a paper, all figures as JSON lines, and what is needed to go on later.
+
+``runs.json`` holds everything; ``paper-0.md`` ... and ``figures.jsonl`` are made from it. Each file is there whole or
+not at all, and the folder is written after every experiment, so that an interrupted run keeps what was finished.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trelliswork.data.files import atomic_write
+from trelliswork.errors import DataError
+from trelliswork.experiments.machine import describe_machine
+from trelliswork.experiments.registry import EXPERIMENTS, PAPERS, Experiment, describe
+from trelliswork.experiments.tables import Figure, Table
+
+FINISHED = "finished"
+COLUMNS = ("experiment", "row", "paper", "ours", "difference", "unit", "seconds", "why, and what to know")
+
+
+@dataclass(frozen=True)
+class Run:
+    """How one experiment went.
+
+    Attributes
+    ----------
+    quick : bool
+    settings : dict
+        As text, by name; the seed among them, if there is one.
+    began : str
+        Time of day, UTC.
+    seconds : float
+    machine : str
+    outcome : str
+        ``"finished"``, or why there are no figures.
+    title : str
+    notes : list of str
+    figures : list of Figure
+    """
+
+    quick: bool
+    settings: dict[str, str]
+    began: str
+    seconds: float
+    machine: str
+    outcome: str
+    title: str
+    notes: list[str]
+    figures: list[Figure]
+
+
+class Record:
+    """The folder that ``reproduce --out`` writes; results that are there already stay until they are computed anew.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+
+    Raises
+    ------
+    DataError
+        If it cannot be written to, or holds a ``runs.json`` that is none of ours.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{self.folder}: cannot be made a folder for results: {error.strerror}.") from None
+        self.runs = _load(self.folder / "runs.json")
+        self.write()  # what cannot be written is better known now than after hours
+
+    def check(self, name: str, quick: bool) -> None:
+        """Refuse to put quick figures in the place of full ones, before anything is computed."""
+        before = self.runs.get(name)
+        if quick and before is not None and not before.quick and before.outcome == FINISHED:
+            raise DataError(
+                f"{self.folder} holds the full figures of {name}, which --quick would replace: choose another --out."
+            )
+
+    def add(
+        self, experiment: Experiment, outcome: Table | str, settings: Mapping[str, Any], quick: bool, seconds: float
+    ) -> None:
+        """Keep a table, or why there is none, and write the folder; a failure leaves earlier figures alone."""
+        before = self.runs.get(experiment.name)
+        if isinstance(outcome, str) and before is not None and before.outcome == FINISHED:
+            return
+        table = Table(experiment.about, []) if isinstance(outcome, str) else outcome
+        began = datetime.fromtimestamp(datetime.now(UTC).timestamp() - seconds, UTC)
+        self.runs[experiment.name] = Run(
+            quick,
+            {key: describe({key: value}).partition("=")[2] for key, value in settings.items() if value is not None},
+            began.strftime("%Y-%m-%d %H:%M UTC"),
+            round(seconds, 1),
+            describe_machine(),
+            outcome if isinstance(outcome, str) else FINISHED,
+            table.title,
+            table.notes,
+            table.figures,
+        )
+        self.write()
+
+    def write(self) -> None:
+        """Write all files."""
+        order = [e for e in EXPERIMENTS if e.name in self.runs]
+        for paper in sorted({e.paper for e in order}):
+            with atomic_write(self.folder / f"paper-{paper}.md") as stream:
+                stream.write(page(paper, {e.name: self.runs[e.name] for e in order if e.paper == paper}))
+        with atomic_write(self.folder / "figures.jsonl") as stream:
+            stream.writelines(line + "\n" for e in order for line in json_lines(e.name, self.runs[e.name].figures))
+        with atomic_write(self.folder / "runs.json") as stream:
+            json.dump({name: asdict(run) for name, run in self.runs.items()}, stream, indent=1)
+            stream.write("\n")
+
+
+def json_lines(name: str, figures: list[Figure]) -> list[str]:
+    """One JSON object a figure: reproduce, row, paper, ours, unit, seconds, note; what is not finite is null."""
+    return [
+        json.dumps(
+            {"reproduce": name} | {k: None if _is_no_number(v) else v for k, v in asdict(figure).items()},
+            allow_nan=False,
+        )
+        for figure in figures
+    ]
+
+
+def page(paper: int, runs: dict[str, Run]) -> str:
+    """The page of a paper in Markdown: machine, runs, and the table of its figures."""
+    lines = [f"# Paper {paper}: {PAPERS[paper]}", ""]
+    lines += [f"Machine: {machine}.  " for machine in dict.fromkeys(run.machine for run in runs.values())]
+    lines += ["", "difference: ours less the paper's. quick: small settings, for a look only.", ""]
+    lines += _table(
+        ("experiment", "settings", "began", "seconds", "outcome"),
+        [
+            [
+                name,
+                ("quick; " if run.quick else "") + describe(run.settings),
+                run.began,
+                f"{run.seconds:,.1f}",
+                run.outcome,
+            ]
+            for name, run in runs.items()
+        ],
+    )
+    rows = [[name, *_cells(figure)] for name, run in runs.items() for figure in run.figures]
+    lines += ["", *_table(COLUMNS, rows)] if rows else []
+    for name, run in runs.items():
+        if run.outcome == FINISHED:
+            lines += ["", f"**{name}**: {run.title}. " + " ".join(run.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(figure: Figure) -> list[str]:
+    difference = figure.difference
+    return [
+        figure.row,
+        figure.paper if isinstance(figure.paper, str) else number(figure.paper),
+        number(figure.ours),
+        "" if difference is None else number(difference, signed=True),
+        figure.unit,
+        "" if figure.seconds is None else f"{figure.seconds:,.1f}",
+        figure.note,
+    ]
+
+
+def number(value: float | None, *, signed: bool = False) -> str:
+    """Digits enough to compare: ``1,234.5``, ``92.72``, ``-5.2137``, ``1.1e-16``.
+
+    >>> [number(x) for x in (1234.51, 92.7163, -5.21374, 1.1e-16, 0.0)]
+    ['1,234.5', '92.72', '-5.2137', '1.1e-16', '0']
+    """
+    if value is None:
+        return ""
+    size = abs(value)
+    form = ",.1f" if size >= 1000 else ".2f" if size >= 10 else ".4f" if size >= 0.001 else ".2g"
+    return format(value, ("+" if signed else "") + form)
+
+
+def _table(columns: tuple[str, ...], rows: list[list[str]]) -> list[str]:
+    """Lines of a Markdown table; a bar within a cell is escaped."""
+    cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in [list(columns), *rows]]
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    return [lines[0], "|" + "---|" * len(columns), *lines[1:]]
+
+
+def _is_no_number(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _load(path: Path) -> dict[str, Run]:
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            name: Run(**{**run, "figures": [Figure(**figure) for figure in run["figures"]]})
+            for name, run in found.items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        raise DataError(
+            f"{path}: not the results of earlier experiments ({error}). Choose another folder, or remove the file."
+        ) from None

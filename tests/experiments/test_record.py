@@ -1,0 +1,99 @@
+"""The folder of results: pages, figures and what is kept when more is computed."""
+
+import json
+
+import pytest
+
+from trelliswork.errors import DataError
+from trelliswork.experiments.record import FINISHED, Record, json_lines, number
+from trelliswork.experiments.registry import find
+from trelliswork.experiments.tables import Figure, Table
+
+KEYS = ["reproduce", "row", "paper", "ours", "unit", "seconds", "note"]
+
+
+def table(ours=92.0, note="another | split"):
+    figures = [Figure("letters", 91.5, ours, "%", 2.25, note), Figure("more", None, None, "%", None, "why not")]
+    return Table("Letters", ["a"], notes=["A note."], figures=figures)
+
+
+@pytest.fixture
+def record(tmp_path):
+    found = Record(tmp_path / "deep" / "out")
+    found.add(find("nettalk"), table(), {"seed": 3, "orders": (1, 2), "n_words": None}, False, 61.0)
+    return found
+
+
+def test_a_page_has_machine_settings_and_the_difference(record):
+    page = (record.folder / "paper-2.md").read_text()
+    assert page.startswith("# Paper 2: Sparse forward-backward")
+    for part in (" cores, ", "Python 3.", "numpy ", "| nettalk | seed=3, orders=1 2 | ", "| 61.0 | finished |"):
+        assert part in page
+    assert "| nettalk | letters | 91.50 | 92.00 | +0.5000 | % | 2.2 | another \\| split |" in page
+    assert "| nettalk | more |  |  |  | % |  | why not |" in page
+    assert "**nettalk**: Letters. A note." in page
+    rows = [json.loads(line) for line in (record.folder / "figures.jsonl").read_text().splitlines()]
+    assert [list(row) for row in rows] == [KEYS, KEYS]
+    assert rows[0] == dict(zip(KEYS, ["nettalk", "letters", 91.5, 92.0, "%", 2.25, "another | split"], strict=True))
+    assert sorted(path.name for path in record.folder.iterdir()) == ["figures.jsonl", "paper-2.md", "runs.json"]
+
+
+def test_results_of_other_experiments_stay(record):
+    again = Record(record.folder)
+    assert again.runs == record.runs
+    again.add(find("beams-decoding"), table(10.0), {}, False, 1.0)
+    again.add(find("mrf-exact"), table(11.0), {}, False, 1.0)
+    names = [json.loads(line)["reproduce"] for line in (record.folder / "figures.jsonl").read_text().splitlines()]
+    assert names == ["mrf-exact"] * 2 + ["beams-decoding"] * 2 + ["nettalk"] * 2  # the order of the papers
+    page = (record.folder / "paper-2.md").read_text()
+    assert page.index("| beams-decoding |") < page.index("| nettalk |")
+    assert "mrf-exact" not in page
+
+
+def test_a_failure_is_told_but_takes_nothing_away(record):
+    record.add(find("nettalk"), "failed: no luck", {}, False, 1.0)
+    assert record.runs["nettalk"].outcome == FINISHED
+    record.add(find("beams-decoding"), "failed: no luck", {}, False, 1.0)
+    page = (record.folder / "paper-2.md").read_text()
+    assert "| failed: no luck |" in page
+    assert "92.00" in page
+    record.add(find("beams-decoding"), table(7.0), {}, False, 1.0)
+    assert "no luck" not in (record.folder / "paper-2.md").read_text()
+
+
+def test_quick_figures_do_not_replace_full_ones(record):
+    with pytest.raises(DataError, match="holds the full figures of nettalk"):
+        record.check("nettalk", quick=True)
+    record.check("nettalk", quick=False)
+    record.check("factorial", quick=True)
+
+
+def test_folders_that_cannot_be_used_are_refused_at_once(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be made a folder"):
+        Record(tmp_path / "file")
+    for text in ("[1]", "{", '{"nettalk": {"quick": true}}', '{"nettalk": {"figures": [{"row": 1}]}}'):
+        (tmp_path / "runs.json").write_text(text)
+        with pytest.raises(DataError, match=r"runs\.json: not the results of earlier experiments"):
+            Record(tmp_path)
+        assert (tmp_path / "runs.json").read_text() == text
+
+
+def test_an_interrupted_write_leaves_the_old_page(record, monkeypatch):
+    before = (record.folder / "paper-2.md").read_text()
+    monkeypatch.setattr("trelliswork.experiments.record.page", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        record.add(find("beams-decoding"), table(), {}, False, 1.0)
+    assert (record.folder / "paper-2.md").read_text() == before
+    assert len(list(record.folder.iterdir())) == 3
+
+
+def test_what_is_not_finite_is_null():
+    line = json_lines("nettalk", [Figure("row", None, float("nan"), "%", float("inf"))])[0]
+    assert json.loads(line)["ours"] is json.loads(line)["seconds"] is None
+
+
+def test_numbers_and_their_signs():
+    assert number(-2.5, signed=True) == "-2.5000"
+    assert number(2000.0, signed=True) == "+2,000.0"
+    assert number(None) == ""
