@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import importlib.util
 import io
 import os
 import re
@@ -74,17 +75,94 @@ def test_shown_commands_run(lines, tmp_path):
 
 def test_make_targets_that_are_shown_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    shown = {t for page in PAGES for t in re.findall(r"make ([a-z]+(?:-[a-z]+)*)", page.read_text(encoding="utf-8"))}
-    prose = {"a"}  # "make a ..." in running text
-    for target in shown - prose:
+    command = re.compile(r"(?:`|\$ )make ([a-z]+(?:-[a-z]+)*)")
+    shown = {target for page in PAGES for target in command.findall(page.read_text(encoding="utf-8"))}
+    assert {"demo", "docs", "test"} <= shown
+    for target in shown:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def site_module(name: str):
+    """A module of the folder that builds the site, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"site_{name}", ROOT / "docs" / "site" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_formula_can_be_drawn():
+    maths = site_module("maths")
+    drawn = 0
+    for page in PAGES:
+        for language, source in blocks(page):
+            if language == "math":
+                drawn += maths.display(source).count("<svg")
+    assert drawn > 50
+
+
+def test_formulas_keep_their_numbers():
+    maths = site_module("maths")
+    assert maths.lines(r"a \\ b \tag{2}") == [("a", ""), ("b", "2")]
+    assert maths.lines("c &= d & (3)") == [("c = d", "3")]
+    with pytest.raises(ValueError, match="nosuch"):
+        maths.display(r"\nosuch{x}")
+
+
+def test_equation_numbers_go_up_by_one():
+    for page in sorted((ROOT / "docs" / "maths").glob("*.md")):
+        numbers = [int(n) for n in re.findall(r"\\tag\{(\d+)\}", page.read_text(encoding="utf-8"))]
+        assert numbers == list(range(1, len(numbers) + 1)), page.name
+
+
+def test_the_reference_has_every_public_name():
+    shown = {
+        name
+        for page in (ROOT / "docs" / "api").glob("*.md")
+        for name in re.findall(r"^::: trelliswork\.(\w+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    elsewhere = {"bundled", "TrellisworkError", "__version__"}  # their modules are shown
+    assert set(trelliswork.__all__) - elsewhere <= shown
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
+    listed = set(re.findall(r"[\w/]+\.md", navigation))
+    there = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert listed == there | {"commands.md"}  # made when the site is built
+
+
+def test_the_page_of_commands_has_them_all():
+    page = site_module("commands").page()
+    for name in ("tag", "train crf", "data bundled", "reproduce", "bench"):
+        assert re.search(rf"^##+ {name}$", page, re.MULTILINE), name
+    assert "| `--threads` N |" not in page.split("## tag")[0]
+    assert "`--topk` N" in page
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly_and_needs_no_network(tmp_path):
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("material")
+    pytest.importorskip("mkdocstrings")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert len(pages) > 30
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=\"([^\"]+)|<link[^>]*\shref=\"([^\"]+)", text)
+        assert not [a or b for a, b in loaded if re.match(r"(https?:)?//", a or b)], page
+    formulas = (tmp_path / "maths" / "chains.html").read_text(encoding="utf-8")
+    assert formulas.count('class="formula"') > 10
+    assert "LinearChain" in (tmp_path / "api" / "distributions.html").read_text(encoding="utf-8")
 
 
 def modules_with_examples() -> list[str]:

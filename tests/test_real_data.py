@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trelliswork import HMM, read_conllu
-from trelliswork.cli.demo import posterior
+from trelliswork import HMM, LinearChain, read_conllu
 from trelliswork.data.vocabulary import Vocabulary, word_shape
 from trelliswork.learning import count_chain
 
@@ -16,6 +15,17 @@ def read(path: Path) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     sentences = [block.split("\n") for block in path.read_text(encoding="utf-8").strip().split("\n\n")]
     rows = [[line.split() for line in sentence] for sentence in sentences]
     return [tuple(r[0] for r in s) for s in rows], [tuple(r[1] for r in s) for s in rows]
+
+
+def posterior(tagger, words: Vocabulary, sentences: list[tuple[str, ...]]) -> LinearChain:
+    """The distribution over tag sequences of each sentence: emissions as unary scores, transitions as pairwise ones."""
+    lengths = [len(s) for s in sentences]
+    log_unary = np.zeros((len(sentences), max(lengths), len(tagger.log_start)))
+    for b, sentence in enumerate(sentences):
+        log_unary[b, : len(sentence)] = tagger.log_emission[:, words.ids(sentence)].T
+    return LinearChain(
+        log_unary, tagger.log_transition, log_start=tagger.log_start, log_end=tagger.log_end, lengths=lengths
+    )
 
 
 @pytest.fixture(scope="module")

@@ -8,58 +8,44 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0.dev0"
 
-_HOMES = {
-    "AtMostOne": "trelliswork.distributions",
-    "Beam": "trelliswork.inference.chain.beam",
-    "BeamChain": "trelliswork.distributions",
-    "bundled": "trelliswork.data",
-    "Cardinality": "trelliswork.distributions",
-    "ChainFactor": "trelliswork.distributions",
-    "Corpus": "trelliswork.data",
-    "count_chain": "trelliswork.learning",
-    "count_moments": "trelliswork.learning.moments",
-    "CRF": "trelliswork.models",
-    "DependencyParser": "trelliswork.models",
-    "Distribution": "trelliswork.distributions",
-    "ExactlyOne": "trelliswork.distributions",
-    "FactorGraph": "trelliswork.distributions",
-    "FactorialCRF": "trelliswork.models",
-    "get_num_threads": "trelliswork.inference.threads",
-    "GrammarTree": "trelliswork.distributions",
-    "HMM": "trelliswork.models",
-    "HMMLanguageModel": "trelliswork.models",
-    "KneserNey": "trelliswork.models",
-    "LinearChain": "trelliswork.distributions",
-    "load": "trelliswork.models",
-    "LogBilinear": "trelliswork.models",
-    "LowRankFactor": "trelliswork.distributions",
-    "Moments": "trelliswork.learning.moments",
-    "MRFLanguageModel": "trelliswork.models",
-    "MRFTagger": "trelliswork.models",
-    "num_threads": "trelliswork.inference.threads",
-    "PCFG": "trelliswork.models",
-    "ProjectiveTree": "trelliswork.distributions",
-    "ProjectiveTreeFactor": "trelliswork.distributions",
-    "read_columns": "trelliswork.data",
-    "read_conllu": "trelliswork.data",
-    "read_crfsuite": "trelliswork.data",
-    "read_text": "trelliswork.data",
-    "read_trees": "trelliswork.data",
-    "set_num_threads": "trelliswork.inference.threads",
-    "SpanningTree": "trelliswork.distributions",
-    "SpanningTreeFactor": "trelliswork.distributions",
-    "SpanTree": "trelliswork.distributions",
-    "Structure": "trelliswork.distributions",
-    "Tree": "trelliswork.data",
-    "TreebankSentence": "trelliswork.data",
-    "Vocabulary": "trelliswork.data",
+# Modules, and the public names that come from them.
+_MODULES = {
+    # estimators: sentences in, predictions out
+    "trelliswork.models": (
+        "CRF DependencyParser Estimator FactorialCRF HMM HMMLanguageModel KneserNey LogBilinear MRFLanguageModel "
+        "MRFTagger PCFG load"
+    ),
+    # distributions: scores in, any question answered
+    "trelliswork.distributions": (
+        "BeamChain Distribution FactorGraph GrammarTree LinearChain ProjectiveTree SpanTree SpanningTree "
+        "Structure AtMostOne Cardinality ChainFactor ExactlyOne LowRankFactor ProjectiveTreeFactor "
+        "SpanningTreeFactor"
+    ),
+    "trelliswork.inference.chain.beam": "Beam",
+    # data: files in, sentences out
+    "trelliswork.data": (
+        "AttributeCorpus Corpus Tree TreebankSentence Vocabulary bundled read_columns read_conllu read_crfsuite "
+        "read_dependencies read_nettalk read_text read_trees read_uai"
+    ),
+    # counts, and figures of predictions against gold
+    "trelliswork.learning": "count_chain",
+    "trelliswork.learning.moments": "Moments count_moments",
+    "trelliswork.learning.bracket_metrics": "evaluate_brackets",
+    "trelliswork.learning.induction_metrics": "evaluate_induction",
+    "trelliswork.learning.metrics": "evaluate_tagging",
+    "trelliswork.learning.parse_metrics": "evaluate_parsing",
+    # the machine, and what can go wrong
+    "trelliswork.inference.threads": "get_num_threads num_threads set_num_threads",
+    "trelliswork.errors": "TrellisworkError",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "CRF",
     "HMM",
     "PCFG",
     "AtMostOne",
+    "AttributeCorpus",
     "Beam",
     "BeamChain",
     "Cardinality",
@@ -67,6 +53,7 @@ __all__ = [
     "Corpus",
     "DependencyParser",
     "Distribution",
+    "Estimator",
     "ExactlyOne",
     "FactorGraph",
     "FactorialCRF",
@@ -87,24 +74,33 @@ __all__ = [
     "Structure",
     "Tree",
     "TreebankSentence",
+    "TrellisworkError",
     "Vocabulary",
     "__version__",
     "bundled",
     "count_chain",
     "count_moments",
+    "evaluate_brackets",
+    "evaluate_induction",
+    "evaluate_parsing",
+    "evaluate_tagging",
     "get_num_threads",
     "load",
     "num_threads",
     "read_columns",
     "read_conllu",
     "read_crfsuite",
+    "read_dependencies",
+    "read_nettalk",
     "read_text",
     "read_trees",
+    "read_uai",
     "set_num_threads",
 ]
 
 if TYPE_CHECKING:
     from trelliswork.data import (
+        AttributeCorpus,
         Corpus,
         Tree,
         TreebankSentence,
@@ -113,8 +109,11 @@ if TYPE_CHECKING:
         read_columns,
         read_conllu,
         read_crfsuite,
+        read_dependencies,
+        read_nettalk,
         read_text,
         read_trees,
+        read_uai,
     )
     from trelliswork.distributions import (
         AtMostOne,
@@ -134,15 +133,42 @@ if TYPE_CHECKING:
         SpanTree,
         Structure,
     )
-    from trelliswork.inference.chain.beam import Beam
-    from trelliswork.inference.threads import get_num_threads, num_threads, set_num_threads
-    from trelliswork.learning import count_chain
-    from trelliswork.learning.moments import Moments, count_moments
+    from trelliswork.errors import (
+        TrellisworkError,
+    )
+    from trelliswork.inference.chain.beam import (
+        Beam,
+    )
+    from trelliswork.inference.threads import (
+        get_num_threads,
+        num_threads,
+        set_num_threads,
+    )
+    from trelliswork.learning import (
+        count_chain,
+    )
+    from trelliswork.learning.bracket_metrics import (
+        evaluate_brackets,
+    )
+    from trelliswork.learning.induction_metrics import (
+        evaluate_induction,
+    )
+    from trelliswork.learning.metrics import (
+        evaluate_tagging,
+    )
+    from trelliswork.learning.moments import (
+        Moments,
+        count_moments,
+    )
+    from trelliswork.learning.parse_metrics import (
+        evaluate_parsing,
+    )
     from trelliswork.models import (
         CRF,
         HMM,
         PCFG,
         DependencyParser,
+        Estimator,
         FactorialCRF,
         HMMLanguageModel,
         KneserNey,

@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import harness, load
 from benchmarks.harness import Benchmark, Case, Contender, Reference, Row
-from benchmarks.rows import format_table, round_significant
+from benchmarks.rows import format_table, round_significant, without_absent
 from benchmarks.workers import ROOT, SkippedError, find_python, thread_variables
 
 HERE = Path(__file__).resolve().parent
@@ -82,7 +82,7 @@ def test_rows_of_a_peer_that_behaves(capsys):
 def test_misbehaving_peers_do_not_stop_the_others(capsys, tmp_path):
     pids = tmp_path / "pids"
     bench = benchmark("raises", "misses", "lacks", "eats", "hangs", "dies", "sleeps", pids=pids)
-    status, rows = run(bench, capsys, "--timeout", "3", "--max-memory-gb", "0.25")
+    status, rows = run(bench, capsys, "--timeout", "8", "--max-memory-gb", "0.25")
     assert status == 0
     extra = {row["peer"]: row["extra"] for row in rows}
     assert list(extra) == [peer.name for peer in bench.peers]
@@ -90,7 +90,7 @@ def test_misbehaving_peers_do_not_stop_the_others(capsys, tmp_path):
     assert extra["misses"] == {"skipped": "ModuleNotFoundError: No module named 'library_that_nobody_has'"}
     assert extra["lacks"] == {"skipped": "NotImplementedError: no second-order chains"}
     assert extra["eats"] == {"failed": "took more than 0.25 GB of memory"}
-    assert extra["hangs"] == {"failed": "no answer within 3 s"}
+    assert extra["hangs"] == {"failed": "no answer within 8 s"}
     assert extra["dies"] == {"failed": "exited with status 3: the last words"}
     assert extra["sleeps"] == {}
     for row in rows:
@@ -210,9 +210,40 @@ def test_table_has_the_ratio_first(capsys):
     lines = out.splitlines()
     assert lines[2].split()[:3] == ["ratio", "case", "peer"]
     assert lines[4].split()[1:3] == ["n=0", "sums"]
-    assert lines[5].split()[:3] == ["-", "n=0", "misses"]
-    assert "skipped" in lines[5]
+    assert lines[5:7] == ["", "absent: misses (ModuleNotFoundError: No module named 'library_that_nobody_has')"]
     assert "misses SKIPPED" in err
+
+
+def test_absent_peers_are_named_once_and_ours_keeps_a_row(capsys):
+    bench = benchmark("misses", "lacks", cases=2)
+    assert harness.main(bench, ["--repeats", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[4:6]] == [["-", "n=0", "-"], ["-", "n=1", "-"]]
+    assert [line.split()[1] for line in lines[7:]] == ["misses", "lacks"]
+    failed = [Row("fake", "a", "gone", 1, None, extra={"skipped": "ours: no data; not installed"})]
+    assert without_absent(failed) == (failed, {})  # ours is the trouble
+
+
+def test_quick_times_each_tiny_problem_once(capsys):
+    cases = (
+        Case("a", {"n": 10**9}, check={"n": 10}),
+        Case("b", {"n": 10**9}, check={"n": 10}),
+        Case("c", {"n": 10**9}, check={"n": 20}),
+        Case("d", {"n": 10**9}),
+    )
+    bench = Benchmark("fake", contender("sums", environment=""), (contender("errs"),), cases)
+    status, rows = run(bench, capsys, "--quick")
+    assert [row["case"] for row in rows] == ["a", "c"]
+    assert status == 1  # the results are compared
+    assert "MISMATCH with ours on the case" in rows[0]["extra"]["failed"]
+    assert harness.main(Benchmark("fake", bench.ours, (), cases[3:]), ["--quick"]) == harness.NOTHING
+
+
+@pytest.mark.parametrize("arguments", [["--cases", "none such"], ["--peers", "nobody"]])
+def test_with_any_nothing_to_do_is_no_mistake(arguments, capsys):
+    assert harness.main(benchmark("sums"), ["--any", *arguments]) == harness.NOTHING
+    status, rows = run(benchmark("sums", "sleeps"), capsys, "--any", "--peers", "sleeps,nobody")
+    assert (status, [row["peer"] for row in rows]) == (0, ["sleeps"])
 
 
 def test_table_is_aligned():

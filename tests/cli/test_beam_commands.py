@@ -100,12 +100,12 @@ def test_reproduce_nettalk_small(tmp_path):
     lines = [f"{w}\t{w.upper()}\t{'0' * len(w)}\t0" for w in dict.fromkeys(a + b for a in words for b in words)]
     path = tmp_path / "nettalk.data"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    shown = run("reproduce", "nettalk", path, "--words", 60, "--max-iter", 4, "--json", "-q")
+    shown = run("reproduce", "nettalk", "--data", tmp_path, "--words", 60, "--max-iter", 4, "--json", "-q")
     assert shown.exit_code == 0, shown.output
     letters = [row for row in map(json.loads, shown.stdout.splitlines()) if row["row"].endswith("letters")]
-    assert [row["row"][:7] for row in letters] == ["order 1"] * 4 + ["order 2"]
+    assert [row["row"][:7] for row in letters] == ["order 1"] * 5 + ["order 2"]
     assert all(row["ours"] > 50 for row in letters)
-    assert run("reproduce", "nettalk", tmp_path / "none").exit_code == 1
+    assert run("reproduce", "nettalk", "--data", tmp_path / "none").exit_code == 1
 
 
 def test_infer(tmp_path):

@@ -1,9 +1,6 @@
 """The command line as a user meets it: output, errors, exit codes."""
 
-import math
-import os
 import re
-import signal
 import subprocess
 import sys
 
@@ -66,20 +63,6 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert piped.stderr == ""
 
 
-def test_demo_shows_confidences_k_best_and_evidence():
-    shown = run("demo", env=os.environ | {"COLUMNS": "120", "NO_COLOR": "1"})
-    assert shown.returncode == 0, shown.stderr
-    assert "\x1b" not in shown.stdout
-    accuracy = float(re.search(r"new sentences: ([\d.]+)%", shown.stdout).group(1))
-    assert accuracy > 96
-    k_best = [float(p) for p in re.findall(r"│ (0\.\d{3}) +│ [A-Z$.]+ [A-Z$.]+ ", shown.stdout)]
-    assert len(k_best) == 5
-    assert k_best == sorted(k_best, reverse=True)
-    probability = float(re.search(r"\(probability ([\d.]+)\)", shown.stdout).group(1))
-    divergence = float(re.search(r"KL\(after \|\| before\) = ([\d.]+)", shown.stdout).group(1))
-    assert abs(divergence + math.log(probability)) < 0.02
-
-
 def test_warmup_reaches_every_kernel():
     done = run("warmup")
     assert done.returncode == 0
@@ -119,13 +102,3 @@ assert {d: len(d.signatures) for d in ours} == before, [d for d in ours if len(d
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_ctrl_c_is_quiet():
-    command = [sys.executable, "-u", "-m", "trelliswork", "demo"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert "tagger by counting" in child.stdout.readline()  # now it is at work, with seconds to go
-    child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert errors == "interrupted\n"

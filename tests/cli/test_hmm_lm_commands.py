@@ -88,17 +88,40 @@ def test_a_run_goes_on_from_its_checkpoint(files):
 
 def test_reproduce_kernel_hmm(files):
     lines = call(
-        "reproduce", "kernel-hmm", files, "--size", 4, "--size", "8/3", "--epochs", 2, "--no-kneser-ney", "--json",
-        "--quiet", "--batch-tokens", 40, "--plot", files / "curves.png",
+        "reproduce", "kernel-hmm", "--data", files, "--size", 4, "--size", "8/3", "--epochs", 2, "--no-kneser-ney",
+        "--json", "--quiet", "--batch-tokens", 40, "--plot", files / "curves.png",
     ).splitlines()  # fmt: skip
     ours = {figure["row"]: figure["ours"] for figure in map(json.loads, lines)}
     assert 1 < ours["softmax, 4 states: validation"] < 12
     assert ours["kernel, 8 states, R = 3: singular values above 1e-5"] <= 3
     assert ours["kernel, 8 states, R = 3: log evidence against the dense matrix it stands for"] < 1e-8
     assert (files / "curves.png").exists()
-    assert "Kneser-Ney" in call("reproduce", "kernel-hmm", files, "--size", 4, "--epochs", 1, "--quiet")
-    call("reproduce", "kernel-hmm", files, "--size", "many", ok=False)
-    call("reproduce", "kernel-hmm", files, "--size", "8/3", "--em-iterations", 2, ok=False)
+    assert "Kneser-Ney" in call("reproduce", "kernel-hmm", "--data", files, "--size", 4, "--epochs", 1, "--quiet")
+    call("reproduce", "kernel-hmm", "--data", files, "--size", "many", ok=False)
+
+
+def test_reproduce_kernel_hmm_goes_on_from_what_was_kept(files, tmp_path):
+    def run(*more, ok=True):
+        return call(
+            "reproduce", "kernel-hmm", "--data", files, "--size", "6/3", "--epochs", 3, "--no-kneser-ney", "--json",
+            "--batch-tokens", 40, "--keep", tmp_path / "kept", *more, ok=ok,
+        )  # fmt: skip
+
+    def validation(text):
+        return [json.loads(line)["ours"] for line in text.splitlines() if ": validation" in line and line[0] == "{"]
+
+    whole = validation(run("--quiet"))
+    run("--minutes", 0, "--keep", tmp_path / "two", "--quiet")
+    assert (tmp_path / "two" / "6-3.checkpoint").exists()
+    assert validation(run("--keep", tmp_path / "two", "--quiet")) == whole
+    again = run()
+    assert "from" in again  # it was not trained anew
+    assert validation(again) == whole
+    assert "other data or settings" in run("--learning-rate", 0.5, ok=False)
+
+
+def test_reproduce_kernel_hmm_refuses(files):
+    call("reproduce", "kernel-hmm", "--data", files, "--size", "8/3", "--em-iterations", 2, ok=False)
 
 
 def test_same_parameters_give_the_same_numbers_dense_or_not(files):

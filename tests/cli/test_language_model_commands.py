@@ -152,13 +152,13 @@ def test_a_small_reproduction(folder):
     for name in ("train.txt", "test.txt"):
         (data / name).write_text((folder / "tagged.txt").read_text())
     picture = folder / "curves.png"
-    options = ["--data", "conll2000", "--words", "1", "--max-iter", "5", "--plot", str(picture)]
-    done = run("reproduce", "mrf-tagging", str(data.parent), *options)
+    options = ["--corpus", "conll2000", "--words", "1", "--max-iter", "5", "--plot", str(picture)]
+    done = run("reproduce", "mrf-tagging", "--data", str(data.parent), *options)
     assert picture.read_bytes()[:4] == b"\x89PNG"
     assert done.returncode == 0, done.stderr
     assert "MRF, L=1, dictionary" in done.stdout
-    assert run("reproduce", "mrf-tagging", str(data.parent), "--data", "other").returncode == 2
+    assert run("reproduce", "mrf-tagging", "--data", str(data.parent), "--corpus", "other").returncode == 2
     environment = {k: v for k, v in os.environ.items() if k != "TRELLISWORK_DATA"} | {"COLUMNS": "200"}
     nowhere = run("reproduce", "mrf-tagging", env=environment)
     assert nowhere.returncode == 2
-    assert "folder of conll2000 and ud-en-ewt" in nowhere.stderr
+    assert "conll2000/train.txt" in nowhere.stderr

@@ -118,7 +118,7 @@ def test_wrong_use(tmp_path, model):
         (["train", "mrf", tmp_path / "train.txt", "--algorithm", "pseudo-likelihood", "--bound", "star"], 1),
         (["inspect", model, "--label", "a"], 2),
         (["embeddings", model, tmp_path / "none" / "v.txt"], 1),
-        (["reproduce", "mrf-ptb", tmp_path, "--part", "nothing"], 1),
+        (["reproduce", "mrf-ptb", "--data", tmp_path, "--part", "nothing"], 1),
     ):
         result = CliRunner().invoke(app, [str(a) for a in arguments])
         assert result.exit_code == code, (arguments, result.output)
@@ -145,3 +145,26 @@ def test_embeddings_that_cannot_be_written(tmp_path, model):
     result = CliRunner().invoke(app, ["embeddings", str(model), str(tmp_path / "none" / "v.txt")])
     assert result.exit_code == 1
     assert "v.txt: cannot be written (No such file or directory)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "unary", "bias"),
+    [
+        (["--no-unary", "--no-bias", "-K", 1], False, False),
+        (["--no-unary", "--bound", "star"], False, False),
+        (["--no-unary", "--bias"], False, True),
+        (["--bias", "--form", "URW"], True, True),
+    ],
+)
+def test_with_and_without_unary_and_bias(options, unary, bias, tmp_path):
+    (tmp_path / "train.txt").write_text(TEXT)
+    common = [tmp_path / "train.txt", "--rank", 2, "--max-iter", 3, "--quiet", "-o", tmp_path / "model"]
+    outcome = json.loads(run("train", "mrf", *common, *options, "--json"))
+    assert (outcome["unary"], outcome["bias"]) == (unary, bias)
+    shown = json.loads(run("inspect", tmp_path / "model", "--json"))
+    assert (shown["unary"], shown["bias"]) == (unary, bias)
+    from trelliswork.models import load
+
+    field = load(tmp_path / "model").field_
+    assert (bool(field.log_unary.any()), field.bias is not None) == (unary, bias)
+    assert json.loads(run("score", tmp_path / "model", tmp_path / "train.txt", "--json"))["kind"] == "exact"

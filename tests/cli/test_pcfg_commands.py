@@ -69,13 +69,14 @@ def test_a_broken_file_and_wrong_options(folder, tmp_path):
     failed = run("train", "pcfg", str(tmp_path / "broken.mrg"), code=1)
     assert "broken.mrg:1: " in failed.output
     assert "--column" in run("train", "pcfg", str(folder / "some.txt"), "--tags", code=2).output
-    assert "induction" in run("reproduce", "low-rank-pcfg", str(folder), "--part", "nothing", code=2).output
+    assert "induction" in run("reproduce", "low-rank-pcfg", "--data", str(folder), "--part", "nothing", code=2).output
 
 
 def test_reproduce(folder):
     out = run(
         "reproduce",
         "low-rank-pcfg",
+        "--data",
         str(folder),
         "--part",
         "perplexity",

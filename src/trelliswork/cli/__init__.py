@@ -10,6 +10,7 @@ from trelliswork.cli import (
     bench,
     data,
     demo,
+    explore,
     generate,
     infer,
     inspect,
@@ -25,7 +26,7 @@ from trelliswork.cli.running import report_errors, settings
 app = typer.Typer(
     name="trelliswork",
     help="Structured probabilistic models of language: taggers, parsers and language models with exact posteriors.",
-    epilog="Start with: trelliswork demo",
+    epilog="Example, and the way to begin: trelliswork demo",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -43,6 +44,7 @@ app.command("sample")(report_errors(generate.sample))
 app.command("fill")(report_errors(language_model.fill))
 app.command("neighbors")(report_errors(language_model.neighbors))
 app.command("embeddings")(report_errors(language_model.embeddings))
+app.command("explore")(report_errors(explore.explore))
 app.add_typer(data.app, name="data")
 app.add_typer(reproduce.app, name="reproduce")
 app.command("bench")(report_errors(bench.bench))
@@ -75,7 +77,7 @@ def _options(
 def main() -> None:
     """Entry point of the command ``trelliswork``."""
     try:
-        sys.exit(app())
+        sys.exit(app(prog_name="trelliswork"))  # also as python -m trelliswork
     except KeyboardInterrupt:  # before or after a command's own work
         print("interrupted", file=sys.stderr)
         sys.exit(130)

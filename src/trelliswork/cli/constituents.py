@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from trelliswork.cli.corpora import FileFormat, guess_format, read_words, words_layout
+from trelliswork.cli.reporting import judged_part, report_evaluation
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def parse_constituents(
             stream.write(f"{tree}\n")
 
 
-def evaluate_constituents(model: str, file: str, json: bool) -> None:
+def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -> None:
     """Compare a grammar's trees with those of a file (or ``test``, ``dev`` of the bundled corpus) by their spans."""
     grammar = load_grammar(model)
     reading = _reading(grammar)
@@ -119,8 +120,11 @@ def evaluate_constituents(model: str, file: str, json: bool) -> None:
     if not reports:
         raise DataError(f"{file}: there is no tree of two words or more to compare with.")
     perplexity = grammar.perplexity(tokens)
+    found = {"brackets": reports, "perplexity": perplexity}
+    told = report_evaluation(page, grammar, found, file=file, name=model, sample=lambda: judged_part(tokens, trees))
     if json:
-        print(json_module.dumps({name: r.to_dict() for name, r in reports.items()} | {"perplexity": perplexity}))
+        figures = {name: r.to_dict() for name, r in reports.items()}
+        print(json_module.dumps(figures | {"perplexity": perplexity} | told))
         return
     for name, report in reports.items():
         print(f"{name}: {report.summary()}")

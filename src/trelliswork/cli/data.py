@@ -9,7 +9,12 @@ import typer
 from trelliswork.cli.count import count
 from trelliswork.cli.running import report_errors
 
-app = typer.Typer(help="Look at and export data.", no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(
+    help="Look at and export data.",
+    epilog="Example: trelliswork data bundled --split test --limit 2",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
 
 
 class Split(StrEnum):

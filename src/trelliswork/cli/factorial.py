@@ -2,14 +2,17 @@
 
 import json as json_module
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, layers_layout, read_layers, read_unlabelled, write_tagged
+from trelliswork.cli.reporting import judged_part, report_evaluation
+from trelliswork.cli.tag_output import layered_labellings, write_json
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
+    from trelliswork.data import Corpus
     from trelliswork.models import FactorialCRF
 
 
@@ -21,8 +24,9 @@ def tag_layers(
     marginals: bool,
     known: str | None,
     out: str,
+    json: bool = False,
 ) -> None:
-    """Add the labels of every layer to a file, and with ``marginals`` their probabilities behind them."""
+    """Add the labels of every layer to a file, and with ``marginals`` their probabilities behind them; or JSON."""
     from trelliswork.data.files import atomic_write
 
     name, column = _known(tagger, known)
@@ -34,6 +38,11 @@ def tag_layers(
         if wrong is not None:
             raise DataError(f"{wrong!r} is given, but layer {name} has no such label; _ says that none is known.")
         evidence = {name: given}
+    if json:
+        answers = layered_labellings(tagger, cast("Corpus", corpus), evidence)
+        with atomic_write(out) as stream:
+            write_json(corpus, answers, stream)
+        return
     predicted = tagger.predict_layers(corpus, known=evidence)
     extra = [[label for sentence in found_labels for label in sentence] for found_labels in predicted.values()]
     if marginals:
@@ -58,16 +67,25 @@ def _known(tagger: "FactorialCRF", known: str | None) -> tuple[str, str | None]:
 
 
 def evaluate_layers(
-    tagger: "FactorialCRF", layout: Layout, file: str, format: FileFormat, label: str | None, json: bool
+    tagger: "FactorialCRF",
+    layout: Layout,
+    file: str,
+    format: FileFormat,
+    label: str | None,
+    json: bool,
+    name: str,
+    page: str | None,
 ) -> None:
-    """Compare all layers with the gold labels of a file."""
+    """Compare all layers with the gold labels of a file; ``name`` is the model's directory."""
     if format not in (FileFormat.auto, FileFormat(layout.format)):
         layout = layers_layout(file, format, None, list(tagger.layers), label, None)
     elif label is not None:
         chosen = layers_layout(file, FileFormat(layout.format), None, list(tagger.layers), label, None)
         layout = replace(layout, label=chosen.label)
-    report = tagger.evaluate(*_with_names(tagger, file, layout))
-    print(json_module.dumps(report.to_dict()) if json else report.summary())
+    corpus, gold = _with_names(tagger, file, layout)
+    report = tagger.evaluate(corpus, gold)
+    told = report_evaluation(page, tagger, report, file=file, name=name, sample=lambda: judged_part(corpus, gold))
+    print(json_module.dumps(report.to_dict() | told) if json else report.summary())
 
 
 def _with_names(tagger: "FactorialCRF", file: str, layout: Layout) -> Any:

@@ -10,10 +10,14 @@ import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, guess_format, read_words, words_layout
 from trelliswork.cli.options import OtherBeamOption, set_beam
+from trelliswork.cli.reporting import judged_part, report_evaluation
 from trelliswork.cli.tag import Model
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from trelliswork.data import Corpus
 
 
@@ -39,6 +43,30 @@ def score(
 
     Example: echo 'We tag words .' | trelliswork score tagger --format text
     """
+    _, corpus, evidence, figures = _scored(model, file, format, beam)
+    if json:
+        listed = {"log_evidence_of_sentences": _possible(evidence)} if sentences else {}
+        print(json_module.dumps(figures | listed))
+        return
+    if sentences:
+        for value, words in zip(evidence.tolist(), corpus.sentences(0), strict=True):
+            print(f"{value:.4f}\t{' '.join(words)}")
+        return
+    print(_told(figures, float(evidence.sum())))
+
+
+def evaluate_text(model: str, file: str, format: FileFormat, beam: str | None, json: bool, page: str | None) -> None:
+    """``evaluate`` of a language model: the figures of ``score``, and a page about them."""
+    found, corpus, evidence, figures = _scored(model, file, format, beam)
+    more = figures | {"log_evidence_of_sentences": evidence.tolist()}
+    told = report_evaluation(page, found, more, file=file, name=model, sample=lambda: judged_part(corpus, None))
+    print(json_module.dumps(figures | told) if json else _told(figures, float(evidence.sum())))
+
+
+def _scored(
+    model: str, file: str, format: FileFormat, beam: str | None
+) -> "tuple[Any, Corpus, NDArray[np.float64], dict[str, Any]]":
+    """A model, a text, the log evidence of its sentences, and the figures that are told."""
     found = _generative(model, "log_evidence")
     set_beam(found, beam)
     given = getattr(found, "input_", {})
@@ -59,20 +87,20 @@ def score(
         "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # of the impossible: none
         "per": "token",
     }
-    if json:
-        possible = [value if value > -math.inf else None for value in evidence.tolist()]  # JSON has no infinity
-        listed = {"log_evidence_of_sentences": possible} if sentences else {}
-        print(json_module.dumps(figures | listed))
-        return
-    if sentences:
-        for value, words in zip(evidence.tolist(), corpus.sentences(0), strict=True):
-            print(f"{value:.4f}\t{' '.join(words)}")
-        return
-    named = "" if bound is None else f" ({bound})"
-    print(
-        f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, "
-        + {"exact": "", "lower": f"a lower bound{named}, ", "estimate": "an estimate, "}[kind]
-        + ("impossible" if figures["perplexity"] is None else f"perplexity {figures['perplexity']:.2f} per token")
+    return found, corpus, evidence, figures
+
+
+def _possible(evidence: "NDArray[np.float64]") -> list[float | None]:
+    """None for -inf: JSON has no infinity."""
+    return [value if value > -math.inf else None for value in evidence.tolist()]
+
+
+def _told(figures: dict[str, Any], total: float) -> str:
+    named = f" ({figures['bound']})" if "bound" in figures else ""
+    kind = {"exact": "", "lower": f"a lower bound{named}, ", "estimate": "an estimate, "}[figures["kind"]]
+    perplexity = figures["perplexity"]
+    return f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, {kind}" + (
+        "impossible" if perplexity is None else f"perplexity {perplexity:.2f} per token"
     )
 
 
@@ -95,7 +123,9 @@ def sample(
     states: Annotated[bool, typer.Option("--states", help="Write word/state.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a sentence.")] = False,
 ) -> None:
-    """Make up sentences.
+    """Make up sentences, by an HMM, a language model or a grammar.
+
+    The draws are exact, but for Markov random fields with more than one distance, which walk (Gibbs sampling).
 
     Example: trelliswork sample tagger -n 3 --seed 1
     """

@@ -31,7 +31,9 @@ def infer(
     damping: Annotated[float | None, typer.Option(min=0.0, max=0.99, help="Of bp and trw.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """log Z and the marginals of all variables, or the best assignment; how far the answer can be trusted.
+    """A factor graph in a UAI file: log Z and the marginals of all variables, or the best assignment.
+
+    The answer says what it is: exact, a lower or upper bound, or an estimate, and whether its engine converged.
 
     Example: trelliswork infer model.uai --evidence model.uai.evid --engine trw
     """

@@ -80,6 +80,8 @@ def inspect_mrf(model: "MRFLanguageModel", n: int, json: bool) -> None:
         "distances": model.K,
         "form": model.form,
         "rank": None if model.form == "full" else model.rank,
+        "unary": model.unary,
+        "bias": model.bias,
         "algorithm": model.algorithm,
         "bound": model.bound_,
         "weights": field.weights.tolist(),

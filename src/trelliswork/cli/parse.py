@@ -9,6 +9,7 @@ import typer
 from trelliswork.cli.constituents import parse_constituents
 from trelliswork.cli.corpora import FileFormat, guess_format
 from trelliswork.cli.parse_output import parses, tag_cells, write_conllu, write_json, write_text
+from trelliswork.cli.reporting import judged_part, report_evaluation
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -164,8 +165,16 @@ def read_treebank(
     return corpus, [list(s.heads) for s in sentences], [list(s.relations) for s in sentences]
 
 
-def evaluate_parser(parser: "DependencyParser", file: str, format: FileFormat, label: str | None, json: bool) -> None:
-    """Compare a parser with the trees of a CoNLL-U file."""
+def evaluate_parser(
+    parser: "DependencyParser",
+    file: str,
+    format: FileFormat,
+    label: str | None,
+    json: bool,
+    name: str,
+    page: str | None,
+) -> None:
+    """Compare a parser with the trees of a CoNLL-U file; ``name`` is the model's directory."""
     if format not in (FileFormat.auto, FileFormat.conllu) or label is not None:
         raise typer.BadParameter(
             "a parser is compared with heads and labels of a CoNLL-U file: no --format or --label."
@@ -183,7 +192,10 @@ def evaluate_parser(parser: "DependencyParser", file: str, format: FileFormat, l
         at = place(corpus, flat_labels.index(None), file)
         raise DataError(f"{at}: the word has no label (_) while others have: fill it in, or leave all labels open.")
     report = parser.evaluate(corpus, heads, labels if known else None)
-    print(json_module.dumps(report.to_dict()) if json else report.summary())
+    told = report_evaluation(
+        page, parser, report, file=file, name=name, sample=lambda: judged_part(corpus, heads, labels)
+    )
+    print(json_module.dumps(report.to_dict() | told) if json else report.summary())
 
 
 def inspect_parser(parser: "DependencyParser", json: bool) -> None:

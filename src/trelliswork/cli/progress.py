@@ -32,22 +32,22 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def _bar(title: str, total: int, quiet: bool) -> Iterator[Callable[[int, str], None]]:
+def bar(title: str, total: int, quiet: bool) -> Iterator[Callable[[int, str], None]]:
     """A progress bar on a terminal's stderr; gives a function that sets how far it is, and the text beside it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     shown = not quiet and sys.stderr.isatty()
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*parts, console=Console(stderr=True), transient=True, disable=not shown) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda completed, text: bar.update(task, completed=completed, description=text)
+    with Progress(*parts, console=Console(stderr=True), transient=True, disable=not shown) as shown_bar:
+        task = shown_bar.add_task(title, total=total)
+        yield lambda completed, text: shown_bar.update(task, completed=completed, description=text)
 
 
 @contextmanager
 def training_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator[Any]:
     """A progress bar for training; gives the callback, which a Ctrl-C makes stop."""
-    with _bar("reading features", max_iter, quiet) as show, interruptible() as stopped:
+    with bar("reading features", max_iter, quiet) as show, interruptible() as stopped:
 
         def callback(step: "Step", weights: Any) -> bool:
             show(step.iteration, describe(step, n_tokens, max_iter))
@@ -59,12 +59,12 @@ def training_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator[Any
 @contextmanager
 def em_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator[Any]:
     """The same for EM, whose steps tell the log evidence."""
-    with _bar("first iterations", max_iter, quiet) as show, interruptible() as stopped:
+    with bar("first iterations", max_iter, quiet) as show, interruptible() as stopped:
 
         def callback(step: "EMStep") -> bool:
             rate = n_tokens * step.iteration / max(step.seconds, 1e-9)
             left = step.seconds / step.iteration * (max_iter - step.iteration)
-            about = f"log evidence {step.log_evidence:.2f}  {rate:,.0f} tokens/s  at most {_time(left)} left"
+            about = f"log evidence {step.log_evidence:.2f}  {rate:,.0f} tokens/s  at most {duration(left)} left"
             show(step.iteration, about)
             return stopped()
 
@@ -87,10 +87,11 @@ def describe(step: "Step", n_tokens: int, max_iter: int) -> str:
     parts.append(f"active {step.n_active:,}")
     if step.dev is not None:
         parts.append(f"dev {100 * step.dev:.2f}")
-    parts += [f"{rate:,.0f} tokens/s", f"at most {_time(left)} left"]
+    parts += [f"{rate:,.0f} tokens/s", f"at most {duration(left)} left"]
     return "  ".join(parts)
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, such as ``1:02:03`` or ``0:07``."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"

@@ -17,6 +17,8 @@ from trelliswork.cli.corpora import (
 from trelliswork.cli.factorial import evaluate_layers, tag_layers
 from trelliswork.cli.options import OtherBeamOption, set_beam
 from trelliswork.cli.parse import evaluate_parser
+from trelliswork.cli.reporting import ReportOption, judged_part, report_evaluation
+from trelliswork.cli.tag_output import labellings, write_json
 from trelliswork.errors import DataError
 
 Model = Annotated[str, typer.Argument(help="Directory of a saved model.")]
@@ -39,6 +41,9 @@ def tag(
     ] = None,
     beam: OtherBeamOption = None,
     out: Annotated[str, typer.Option("--out", "-o", help="Write here instead of standard output.")] = "-",
+    json: Annotated[
+        bool, typer.Option("--json", help="An object a line for each sentence: words, labels, probabilities.")
+    ] = False,
 ) -> None:
     """Tag a file: a column is added for each layer of labels (CoNLL-U: the label column replaced).
 
@@ -52,6 +57,8 @@ def tag(
 
     if topk > 1 and marginals:
         raise typer.BadParameter("--topk tells probabilities of labellings, --marginals those of labels: choose one.")
+    if json and marginals:
+        raise typer.BadParameter("--json has the probabilities of labels anyway: leave --marginals out.")
     tagger: Any = _load(model)  # all kinds take what was checked to suit them
     if tagger.kind == "parser":
         raise typer.BadParameter("this model is a parser: use trelliswork parse.")
@@ -60,13 +67,18 @@ def tag(
     if tagger.kind == "factorial-crf":
         if topk > 1:
             raise typer.BadParameter("--topk is for models with one layer of labels.")
-        tag_layers(tagger, layout, file, format, marginals, known, out)
+        tag_layers(tagger, layout, file, format, marginals, known, out, json)
         return
     corpus, found, given = read_unlabelled(file, layout, format, known)
     if given is not None:
         _check_given(_labels(tagger), given)
     if tagger.kind in ("hmm", "mrf-tagger") and isinstance(corpus, AttributeCorpus):
         raise DataError(f"{file}: this tagger reads words, this file has ready attributes.")
+    if json:
+        answers = labellings(tagger, corpus, given, topk)
+        with atomic_write(out) as stream:
+            write_json(corpus, answers, stream)
+        return
     if topk > 1:
         lists = tagger.predict_topk(corpus, topk, known=given)
         extra = [[label for labellings in lists for label in _nth(labellings, k)] for k in range(max(map(len, lists)))]
@@ -110,6 +122,7 @@ def evaluate(
         ),
     ] = None,
     beam: OtherBeamOption = None,
+    page: ReportOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Compare a tagger with gold labels: accuracy, spans, known and unknown words, mistakes.
@@ -117,6 +130,7 @@ def evaluate(
     Of several layers: each of them, and the accuracy of all labels of a token together.
     Of a grammar: brackets against those of trees, left- and right-branching ones beside it.
     Of induced states: many-to-one and one-to-one accuracy, V-measure and variation of information.
+    Of a language model: log evidence and perplexity of a text.
 
     Example: trelliswork evaluate chunker test.txt --json
     """
@@ -124,25 +138,25 @@ def evaluate(
     from trelliswork.learning.induction_metrics import InductionReport, evaluate_induction
     from trelliswork.learning.metrics import TaggingReport, evaluate_tagging
 
-    if saved_kind(model) == "hmm-lm":
-        from trelliswork.cli.generate import score
+    if saved_kind(model) in ("hmm-lm", "kneser-ney", "lbl", "mrf-lm"):
+        from trelliswork.cli.generate import evaluate_text
 
         if label is not None:
             raise typer.BadParameter("a language model is judged by its perplexity: leave --label out.")
-        score(model, file, format, beam, False, json)
+        evaluate_text(model, file, format, beam, json, page)
         return
     if saved_kind(model) == "pcfg":
         if label is not None or beam is not None or format != FileFormat.auto:
             raise typer.BadParameter("a grammar is compared with bracketed trees: leave --label, --beam, --format out.")
-        evaluate_constituents(model, file, json)
+        evaluate_constituents(model, file, json, page)
         return
     tagger: Any = _load(model)
     set_beam(tagger, beam)
     if tagger.kind == "parser":
-        evaluate_parser(tagger, file, format, label, json)
+        evaluate_parser(tagger, file, format, label, json, model, page)
         return
     if tagger.kind == "factorial-crf":
-        evaluate_layers(tagger, Layout(**tagger.input_), file, format, label, json)
+        evaluate_layers(tagger, Layout(**tagger.input_), file, format, label, json, model, page)
         return
     corpus, gold = read_labelled(file, evaluation_layout(Layout(**tagger.input_), file, format, label))
     if tagger.kind in ("hmm", "mrf-tagger") and not isinstance(corpus, Corpus):
@@ -155,7 +169,8 @@ def evaluate(
         words = corpus.sentences(0) if isinstance(corpus, Corpus) else None
         known = tagger.known_words()
         report = evaluate_tagging(gold, predicted, words=words if known else None, known_words=known)
-    print(json_module.dumps(report.to_dict()) if json else report.summary())
+    told = report_evaluation(page, tagger, report, file=file, name=model, sample=lambda: judged_part(corpus, gold))
+    print(json_module.dumps(report.to_dict() | told) if json else report.summary())
 
 
 def _load(path: str) -> Any:

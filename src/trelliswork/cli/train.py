@@ -13,7 +13,12 @@ from trelliswork.cli.train_mrf_tagger import train_mrf_tagger
 from trelliswork.cli.train_parser import train_parser
 from trelliswork.cli.train_pcfg import train_pcfg
 
-app = typer.Typer(help="Fit a model to a file.", no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(
+    help="Fit a model to a file.",
+    epilog="Example: trelliswork train crf train.txt --dev dev.txt --out tagger",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
 
 
 @app.callback()

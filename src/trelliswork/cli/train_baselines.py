@@ -9,7 +9,8 @@ import typer
 
 from trelliswork.cli.count import reading_progress
 from trelliswork.cli.options import JsonOption, OutOption, QuietOption
-from trelliswork.cli.progress import _bar, interruptible
+from trelliswork.cli.progress import bar, interruptible
+from trelliswork.cli.reporting import ReportOption, report_training, text_part
 
 TextFiles = Annotated[
     list[str] | None,
@@ -31,10 +32,15 @@ def train_kneser_ney(
     min_count: MinCount = 1,
     max_words: MaxWords = None,
     dev: DevText = None,
+    page: ReportOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train an n-gram language model with interpolated modified Kneser-Ney smoothing."""
+    """Train an n-gram language model with interpolated modified Kneser-Ney smoothing.
+
+    Text has one sentence a line, words between white space; gzip is welcome, and so are directories of such files.
+    Without a file the bundled corpus is read. The model is a directory, which score, evaluate and explore take.
+    """
     from trelliswork.models.baselines import KneserNey
 
     began = time.perf_counter()
@@ -42,7 +48,7 @@ def train_kneser_ney(
     with reading_progress(quiet) as callback:
         model.fit(_text(train), callback=callback)
     outcome = {"model": out, "words": len(model.vocabulary_), "ngrams": model.n_ngrams()}
-    _finish(model, out, outcome, dev, began, json)
+    _finish(model, out, outcome, train, dev, began, page, json)
 
 
 def train_lbl(
@@ -63,10 +69,15 @@ def train_lbl(
     min_count: MinCount = 1,
     max_words: MaxWords = None,
     seed: Annotated[int, typer.Option(min=0, help="Of random numbers.")] = 0,
+    page: ReportOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train a log-bilinear language model. Ctrl-C stops after the epoch and keeps what was learned."""
+    """Train a log-bilinear language model. Ctrl-C stops after the epoch and keeps what was learned.
+
+    Text has one sentence a line, words between white space; gzip is welcome, and so are directories of such files.
+    Without a file the bundled corpus is read. The model is a directory, which score, evaluate and explore take.
+    """
     from trelliswork.models.baselines import LogBilinear
 
     began = time.perf_counter()
@@ -83,7 +94,7 @@ def train_lbl(
         max_words=max_words,
         seed=seed,
     )
-    with _bar("first epoch", max_iter, quiet) as show, interruptible() as stopped:
+    with bar("first epoch", max_iter, quiet) as show, interruptible() as stopped:
 
         def callback(epoch: Any) -> bool:
             about = f"training perplexity {math.exp(-epoch.train):.1f}"
@@ -94,7 +105,7 @@ def train_lbl(
 
         model.fit(_text(train), dev=_development(dev), callback=callback)
     outcome = {"model": out, "words": len(model.vocabulary_), "epochs": len(model.history_), "reason": model.reason_}
-    _finish(model, out, outcome, dev, began, json)
+    _finish(model, out, outcome, train, dev, began, page, json)
 
 
 def _text(files: list[str] | None) -> Any:
@@ -109,12 +120,22 @@ def _development(name: str | None) -> Any:
     return [list(s.words) for s in bundled.load(name)] if name in bundled.SPLITS else name
 
 
-def _finish(model: Any, out: str, outcome: dict[str, Any], dev: str | None, began: float, json: bool) -> None:
+def _finish(
+    model: Any,
+    out: str,
+    outcome: dict[str, Any],
+    train: list[str] | None,
+    dev: str | None,
+    began: float,
+    page: str | None,
+    json: bool,
+) -> None:
     """Save, and tell what was learned."""
     model.input_ = {}
     model.save(out)
     outcome["dev_perplexity"] = None if dev is None else model.perplexity(_development(dev))
     outcome["seconds"] = round(time.perf_counter() - began, 3)
+    report_training(page, model, outcome, lambda: text_part(_development(dev), _text(train)))
     if json:
         print(json_module.dumps(outcome))
         return

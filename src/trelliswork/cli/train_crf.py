@@ -3,6 +3,7 @@
 import json as json_module
 import time
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -25,10 +26,12 @@ from trelliswork.cli.options import (
     SeparatorOption,
 )
 from trelliswork.cli.progress import training_progress
+from trelliswork.cli.reporting import ReportOption, part, report_training
 
 if TYPE_CHECKING:
     from trelliswork.models import CRF
     from trelliswork.models.evidence import Known
+    from trelliswork.report import Sample
 
 
 class FeatureSet(StrEnum):
@@ -131,10 +134,16 @@ def train_crf(
         str | None,
         typer.Option(help="Write the state of training to this file; if it is there, go on from it."),
     ] = None,
+    page: ReportOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train a CRF tagger. Ctrl-C stops after the current iteration and keeps what was learned."""
+    """Train a CRF tagger. Ctrl-C stops after the current iteration and keeps what was learned.
+
+    The file has a token a line, columns between white space, and an empty line after each sentence: the last column is
+    the label (--label), the others are for the features (--columns). CoNLL-U and CRFsuite's format are read, too.
+    Without a file the bundled corpus is. The model is a directory, which tag, evaluate, inspect and explore take.
+    """
     from trelliswork.models import CRF
     from trelliswork.models.crf_training import ITERATIONS
 
@@ -170,6 +179,7 @@ def train_crf(
             if value is not None:
                 raise typer.BadParameter(f"{name} cannot be used with --stream.")
         n_sentences, n_tokens = _from_stream(model, train, layout, stream, most, quiet, unknown_label, alternatives)
+        sample = partial(_first_part, train, layout, stream)
     else:
         corpus, labels = read_labelled(train, layout)
         if model.features is None and layout.format != "crfsuite":
@@ -189,6 +199,7 @@ def train_crf(
                 checkpoint=checkpoint,
                 callback=callback,
             )
+        sample = partial(part, development, corpus)
     model.input_ = layout.to_dict()
     model.save(out)
     report = model.report_
@@ -207,6 +218,7 @@ def train_crf(
         "dev": max((step.dev for step in report.history if step.dev is not None), default=None),
         "seconds": round(time.perf_counter() - began, 3),
     }
+    report_training(page, model, outcome, sample)
     if json:
         print(json_module.dumps(outcome))
     else:
@@ -217,6 +229,12 @@ def train_crf(
         )
         if report.beam is not None:
             print(f"beam {model.beam}: {report.beam}")
+
+
+def _first_part(path: str | None, layout: Layout, size: int) -> "Sample":
+    """The first sentences of a file that is too large to be held."""
+    corpus, _ = next(labelled_parts(path, layout, size))
+    return part(None, corpus)
 
 
 def _default_features(layout: Layout) -> str:

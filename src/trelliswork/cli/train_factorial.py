@@ -23,6 +23,7 @@ from trelliswork.cli.options import (
     SeparatorOption,
 )
 from trelliswork.cli.progress import training_progress
+from trelliswork.cli.reporting import ReportOption, part, report_training
 from trelliswork.cli.train_crf import FeatureSet
 
 
@@ -83,10 +84,16 @@ def train_factorial(
         float, typer.Option(min=0.0, max=0.99, help="The part of the old messages that bp keeps.")
     ] = 0.0,
     patience: PatienceOption = 20,
+    page: ReportOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train a tagger of several layers at once. Ctrl-C stops after the current iteration and keeps what was learned."""
+    """Train a tagger of several layers at once. Ctrl-C stops after the current iteration and keeps what was learned.
+
+    The file has a token a line and an empty line after each sentence: the last columns are the layers, in the order of
+    --layers, the others are for the features; of CoNLL-U, the columns of these names. Without a file the bundled
+    corpus is read. The model is a directory, which tag, evaluate, inspect and explore take.
+    """
     from trelliswork.models import FactorialCRF
 
     names = layers.split(",")
@@ -133,6 +140,7 @@ def train_factorial(
         "dev": max((step.dev for step in report.history if step.dev is not None), default=None),
         "seconds": round(time.perf_counter() - began, 3),
     }
+    report_training(page, model, outcome, lambda: part(development, corpus))
     if json:
         print(json_module.dumps(outcome))
     else:

@@ -26,6 +26,7 @@ from trelliswork.cli.options import (
     SeparatorOption,
 )
 from trelliswork.cli.progress import em_progress
+from trelliswork.cli.reporting import ReportOption, part, report_training
 
 
 class UnknownChoice(StrEnum):
@@ -95,10 +96,15 @@ def train_hmm(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of random starts.")] = 0,
+    page: ReportOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Train a hidden Markov model: a tagger from labels, or induced states from words.
+
+    The file has a token a line and an empty line after each sentence: words are the first column, labels the last; or
+    it is CoNLL-U, or plain text, one sentence a line, which is --unlabelled. Without a file the bundled corpus is read.
+    The model is a directory, which tag, evaluate, score, sample, inspect and explore take.
 
     Ctrl-C stops EM after the current iteration and keeps what was learned.
     """
@@ -176,6 +182,7 @@ def train_hmm(
         "beam": None if report.beam is None else vars(report.beam) | {"kept": report.beam.kept},
         "seconds": round(time.perf_counter() - began, 3),
     }
+    report_training(page, model, outcome, lambda: part(None, corpus if stream is None else next(iter(parts))))
     if json:
         print(json_module.dumps(outcome))
         return

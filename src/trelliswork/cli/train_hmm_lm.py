@@ -11,7 +11,8 @@ import typer
 
 from trelliswork.cli.corpora import FileFormat, read_words, words_layout
 from trelliswork.cli.options import FormatOption, JsonOption, OutOption, QuietOption
-from trelliswork.cli.progress import _bar, _time, interruptible
+from trelliswork.cli.progress import bar, duration, interruptible
+from trelliswork.cli.reporting import ReportOption, part, report_training
 
 if TYPE_CHECKING:
     from trelliswork.learning.hmm_lm_training import LMStep
@@ -39,6 +40,13 @@ class ProjectionChoice(StrEnum):
     learned = "learned"
     fixed = "fixed"
     redrawn = "redrawn"
+
+
+class StartChoice(StrEnum):
+    """What states are at first."""
+
+    words = "words"
+    clusters = "clusters"
 
 
 class ScheduleChoice(StrEnum):
@@ -78,14 +86,19 @@ def train_hmm_lm(
     min_count: Annotated[int, typer.Option(min=1, help="Rarer words are <unk>.")] = 1,
     epochs: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Words of a batch.")] = 2048,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Of AdamW.", show_default="0.003, or 0.001 with a kernel")
-    ] = None,
+    learning_rate: Annotated[float, typer.Option(help="Of AdamW.")] = 0.003,
     schedule: Annotated[
         ScheduleChoice, typer.Option(help="A quarter of the rate when nothing is gained, or a straight fall to 0.")
     ] = ScheduleChoice.plateau,
     state_dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="States a batch leaves out.")] = 0.1,
     feature_dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="Features a batch leaves out.")] = 0.0,
+    start: Annotated[
+        StartChoice | None,
+        typer.Option(
+            help="States begin by frequencies of words, or as clusters of tokens.",
+            show_default="clusters with a kernel",
+        ),
+    ] = None,
     em_iterations: Annotated[int, typer.Option(min=0, help="Dense: so many of EM first.")] = 0,
     evaluations: Annotated[int, typer.Option(min=1, help="Validations an epoch.")] = 4,
     patience: Annotated[int, typer.Option(min=1, help="Validations without gain before the rate falls.")] = 4,
@@ -95,10 +108,16 @@ def train_hmm_lm(
         str | None, typer.Option(help="File that holds the run; if it is there, training goes on from it.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of random numbers.")] = 0,
+    page: ReportOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train an HMM language model. Ctrl-C stops at the next validation and keeps the best that was learned."""
+    """Train an HMM language model. Ctrl-C stops at the next validation and keeps the best that was learned.
+
+    Text has one sentence a line, words between white space; gzip is welcome, '-' is standard input.
+    Without a file the bundled corpus is read. The model is a directory, which score, evaluate, sample, inspect and
+    explore take.
+    """
     from trelliswork.models import HMMLanguageModel
 
     layout = words_layout(train, FileFormat.text if train and format == FileFormat.auto else format, None, None)
@@ -109,6 +128,7 @@ def train_hmm_lm(
         "feature_map": feature_map.value,
         "projection": projection.value,
         "schedule": schedule.value,
+        "start": None if start is None else start.value,
     }
     model = HMMLanguageModel(
         states,
@@ -151,6 +171,7 @@ def train_hmm_lm(
         "reason": report.reason,
         "seconds": round(time.perf_counter() - began, 3),
     }
+    report_training(page, model, outcome, lambda: part(None if held is None else (held,), corpus))
     if json:
         print(json_module.dumps(outcome))
         return
@@ -166,7 +187,7 @@ def train_hmm_lm(
 @contextmanager
 def lm_progress(max_epochs: int, quiet: bool) -> Iterator[Any]:
     """A progress bar in hundredths of epochs; gives the callback, which a Ctrl-C makes stop."""
-    with _bar("first batches", 100 * max_epochs, quiet) as show, interruptible() as stopped:
+    with bar("first batches", 100 * max_epochs, quiet) as show, interruptible() as stopped:
 
         def callback(step: "LMStep") -> bool:
             show(round(100 * step.progress), describe(step, max_epochs))
@@ -181,7 +202,7 @@ def describe(step: "LMStep", max_epochs: int) -> str:
     if step.dev_perplexity is not None:
         parts.append(f"dev {step.dev_perplexity:.1f}")
     left = step.seconds / step.progress * (max_epochs - step.progress)
-    parts += [f"{step.tokens / max(step.seconds, 1e-9):,.0f} tokens/s", f"at most {_time(left)} left"]
+    parts += [f"{step.tokens / max(step.seconds, 1e-9):,.0f} tokens/s", f"at most {duration(left)} left"]
     return "  ".join(parts)
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.options import FallOption, JsonOption, OutOption, PatienceOption, PenaltyOption, QuietOption
-from trelliswork.cli.progress import _bar, interruptible
+from trelliswork.cli.progress import bar, interruptible
+from trelliswork.cli.reporting import ReportOption, report_training, text_part
 
 if TYPE_CHECKING:
     from trelliswork.learning.lbfgs import Step
@@ -63,6 +64,12 @@ def train_mrf(
     ] = None,
     rank: Annotated[int, typer.Option(min=1, help="Dimensions of embeddings; not of --form full.")] = 30,
     form: Annotated[FormChoice, typer.Option(help="Tables U W_l, U R_l W, or a score for each pair.")] = FormChoice.uw,
+    unary: Annotated[
+        bool, typer.Option("--unary/--no-unary", help="Scores of single words; without them training takes longer.")
+    ] = True,
+    bias: Annotated[
+        bool, typer.Option("--bias/--no-bias", help="A bias of right words in the tables; adds up to a unary.")
+    ] = False,
     bound: Annotated[BoundChoice, typer.Option(help="Cover by chains, or by the paper's stars.")] = BoundChoice.chain,
     weights: Annotated[
         str | None, typer.Option(help="Of the chains, such as 0.8,0.2; at most 1 together.", show_default="equal")
@@ -87,6 +94,7 @@ def train_mrf(
         str | None, typer.Option(help="File to go on from after an interruption or Ctrl-C; removed at the end.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of random numbers.")] = 0,
+    page: ReportOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -112,6 +120,8 @@ def train_mrf(
         given.K if isinstance(given, Moments) else 2 if distances is None else distances,
         rank,
         form=form.value,
+        unary=unary,
+        bias=bias,
         bound=bound.value,
         weights=None if weights is None else _numbers(weights),
         algorithm=algorithm.value,
@@ -147,6 +157,8 @@ def train_mrf(
         "tokens": model.n_tokens_,
         "positions": model.n_positions_,
         "distances": model.K,
+        "unary": model.unary,
+        "bias": model.bias,
         "bound": model.bound_,
         "per": "position" if lifted else "word",
         "objective": report.value,
@@ -156,6 +168,7 @@ def train_mrf(
         "reason": report.reason,
         "seconds": round(time.perf_counter() - began, 3),
     }
+    report_training(page, model, outcome, lambda: text_part(_development(dev), given))
     if json:
         print(json_module.dumps(outcome))
         return
@@ -163,7 +176,7 @@ def train_mrf(
     shown = f"{what} a position, less the penalty," if lifted else "pseudo-log-likelihood a word"
     print(
         f"{model.n_tokens_:,} tokens, {outcome['words']:,} words: {shown} {-report.value:.4f}"
-        + (f", development {best:.4f}" if best is not None else "")
+        + (f", of the development text {best:.4f}" if best is not None else "")
         + f" after {report.n_iter} iterations and {outcome['seconds']:.1f} s ({report.reason}). Saved in {out}"
     )
 
@@ -175,7 +188,7 @@ def bound_progress(total: int, quiet: bool) -> Iterator[tuple[Any, Any]]:
     A Ctrl-C makes training stop and keep what it learned, from its first iteration on: before, there is nothing to
     keep, and it ends the command at once.
     """
-    with _bar("counting", total, quiet) as show, ExitStack() as stack:
+    with bar("counting", total, quiet) as show, ExitStack() as stack:
         asked: list[Callable[[], bool]] = []
 
         def counting(step: "CountStep") -> None:

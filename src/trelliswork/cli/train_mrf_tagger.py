@@ -21,6 +21,7 @@ from trelliswork.cli.options import (
     SeparatorOption,
 )
 from trelliswork.cli.progress import training_progress
+from trelliswork.cli.reporting import ReportOption, part, report_training
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def train_mrf_tagger(
     max_iter: Annotated[int, typer.Option(min=1, help="At most so many iterations.")] = 100,
     tol: FallOption = 1e-3,
     patience: PatienceOption = 20,
+    page: ReportOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -89,6 +91,7 @@ def train_mrf_tagger(
         "dev": max((step.dev for step in report.history if step.dev is not None), default=None),
         "seconds": round(time.perf_counter() - began, 3),
     }
+    report_training(page, tagger, outcome, lambda: part(development, corpus))
     if json:
         print(json_module.dumps(outcome))
     else:

@@ -10,6 +10,7 @@ import typer
 from trelliswork.cli.options import DevOption, JsonOption, OutOption, QuietOption
 from trelliswork.cli.parse import COLUMNS, check_tags, read_treebank
 from trelliswork.cli.progress import training_progress
+from trelliswork.cli.reporting import ReportOption, part, report_training
 from trelliswork.errors import DataError
 
 WORDS, TAGS = ("form", "lemma"), ("upos", "xpos", "feats")  # columns of CoNLL-U that may be named
@@ -83,10 +84,15 @@ def train_parser(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the order of sentences.")] = 0,
+    page: ReportOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
     """Train a dependency parser. Ctrl-C stops after the current epoch and keeps what was learned.
+
+    The file is CoNLL-U; _ as a head says that it is not known. With --tagger the parser learns its own tags and then
+    parses plain text. Without a file the bundled corpus is read. The model is a directory, which parse, evaluate,
+    inspect and explore take.
 
     Example: trelliswork train parser train.conllu --tagger crf --out parser
     """
@@ -128,7 +134,8 @@ def train_parser(
     began = time.perf_counter()
     corpus, heads, labels = _read(train, names, tags_needed=True)
     # With a tagger the tags of development data are not looked at.
-    development: Any = None if dev is None else _read(dev, names, tags_needed=model.tagger is None)[:2]
+    held: Any = None if dev is None else _read(dev, names, tags_needed=model.tagger is None)
+    development = None if held is None else held[:2]
     with_labels = labels if any(name is not None for row in labels for name in row) else None
     total = epochs + (model.second_epochs if order == 2 else 0)
     with training_progress(corpus.n_tokens, total, quiet) as callback:
@@ -151,6 +158,7 @@ def train_parser(
         "dev": model.dev_uas_,
         "seconds": round(time.perf_counter() - began, 3),
     }
+    report_training(page, model, outcome, lambda: part(held, corpus))
     if json:
         print(json_module.dumps(outcome))
         return

@@ -12,6 +12,7 @@ from trelliswork.cli.constituents import read_tokens
 from trelliswork.cli.corpora import FileFormat
 from trelliswork.cli.options import FormatOption, JsonOption, OutOption, QuietOption
 from trelliswork.cli.progress import em_progress
+from trelliswork.cli.reporting import ReportOption, part, report_training
 
 
 class ParameterisationChoice(StrEnum):
@@ -71,10 +72,16 @@ def train_pcfg(
         str | None, typer.Option(help="Keep the state in this file; if it is there, go on from it.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of random numbers.")] = 0,
+    page: ReportOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Induce a grammar from sentences without trees. Ctrl-C stops after this iteration and keeps what was learned."""
+    """Induce a grammar from sentences without trees. Ctrl-C stops after this iteration and keeps what was learned.
+
+    Sentences are lines of text, a column of a file (--column), or the words or tags (--tags) of bracketed trees, whose
+    brackets are not looked at. Without a file the bundled corpus is read. The model is a directory, which parse
+    --constituents, evaluate, score, sample and explore take.
+    """
     from trelliswork.models import PCFG
 
     sentences = read_tokens(train, format, column, tags=tags, lower=lower, punctuation=punctuation)
@@ -125,6 +132,7 @@ def train_pcfg(
         "reason": report.reason,
         "seconds": round(time.perf_counter() - began, 3),
     }
+    report_training(page, model, outcome, lambda: part(None, sentences))
     if json:
         print(json_module.dumps(outcome))
         return

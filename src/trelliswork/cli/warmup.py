@@ -1,13 +1,18 @@
 """``trelliswork warmup``: compile all kernels now."""
 
+import json as json_module
 import sys
 import time
 
+from trelliswork.cli.options import JsonOption
 
-def warmup() -> None:
+
+def warmup(json: JsonOption = False) -> None:
     """Compile every kernel once, so that nobody waits at the first sentence.
 
     Takes a minute or two after an installation or an upgrade, and a second when nothing is left to compile.
+
+    Example: trelliswork warmup
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -24,4 +29,8 @@ def warmup() -> None:
             progress.update(bar, description=name)
             work()
             progress.advance(bar)
-    print(f"kernels ready ({len(todo)} checks, {time.perf_counter() - began:.1f} s)", file=sys.stderr)
+    seconds = time.perf_counter() - began
+    if json:
+        print(json_module.dumps({"checks": len(todo), "seconds": round(seconds, 3)}))
+    else:
+        print(f"kernels ready ({len(todo)} checks, {seconds:.1f} s)", file=sys.stderr)

@@ -2,12 +2,14 @@
 
 from trelliswork.data import bundled
 from trelliswork.data.columns import read_columns
-from trelliswork.data.conllu import read_conllu
+from trelliswork.data.conllu import read_conllu, read_dependencies
 from trelliswork.data.corpus import AttributeCorpus, Corpus
 from trelliswork.data.crfsuite import read_crfsuite
+from trelliswork.data.nettalk import read_nettalk
 from trelliswork.data.sentence import Tree, TreebankSentence
 from trelliswork.data.text import read_text
 from trelliswork.data.trees import read_trees
+from trelliswork.data.uai import UaiGraph, read_uai
 from trelliswork.data.vocabulary import Vocabulary
 
 __all__ = [
@@ -15,11 +17,15 @@ __all__ = [
     "Corpus",
     "Tree",
     "TreebankSentence",
+    "UaiGraph",
     "Vocabulary",
     "bundled",
     "read_columns",
     "read_conllu",
     "read_crfsuite",
+    "read_dependencies",
+    "read_nettalk",
     "read_text",
     "read_trees",
+    "read_uai",
 ]

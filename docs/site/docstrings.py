@@ -1,0 +1,32 @@
+"""Docstrings speak reStructuredText's dialect of formulas; the pages speak Markdown's."""
+
+import re
+import textwrap
+from typing import Any
+
+import griffe
+
+BLOCK = re.compile(r"^( *)\.\. math::([^\n]*)\n((?:\1 +[^\n]*\n|\s*\n(?=\1 {2,}\S))*)", re.MULTILINE)
+
+
+def to_markdown(text: str) -> str:
+    """``.. math::`` as a fence, ``:math:`` inside lines, ``:class:`` and the like as code."""
+
+    def fenced(match: re.Match[str]) -> str:
+        indent, first, rest = match.groups()
+        body = "\n".join(part for part in (first.strip(), textwrap.dedent(rest).strip()) if part)
+        return textwrap.indent(f"\n```math\n{body}\n```\n", indent) + "\n"
+
+    text = BLOCK.sub(fenced, text + "\n")
+    text = re.sub(r":math:`([^`]+)`", lambda m: f"`#!math {' '.join(m.group(1).split())}`", text)
+    text = re.sub(r":(?:class|func|meth|mod):`~?([^`]+)`", r"`\1`", text)
+    return re.sub(r"(?<!`)``(?!`)", "`", text)
+
+
+class Formulas(griffe.Extension):
+    """Translate every docstring when it is collected."""
+
+    def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Rewrite the docstring of one object."""
+        if obj.docstring is not None:
+            obj.docstring.value = to_markdown(obj.docstring.value)

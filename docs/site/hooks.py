@@ -1,0 +1,37 @@
+"""What the site adds to its Markdown pages: formulas, and a page of all commands made from the program itself."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+FOLDER = Path(__file__).parent
+
+
+def _sibling(name: str) -> Any:
+    """A module of this folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"trelliswork_site_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def on_config(config: Any) -> Any:
+    """Let fences and inline code named ``math`` be formulas."""
+    maths = _sibling("maths")
+    fences = {"name": "math", "class": "math", "format": maths.fence}
+    config.mdx_configs.setdefault("pymdownx.superfences", {})["custom_fences"] = [fences]
+    inline = {"name": "math", "class": "math", "format": maths.inline}
+    config.mdx_configs.setdefault("pymdownx.inlinehilite", {})["custom_inline"] = [inline]
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the page of commands."""
+    files.append(File.generated(config, "commands.md", content=_sibling("commands").page()))
+    return files

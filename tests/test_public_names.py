@@ -1,0 +1,91 @@
+"""One page of public names: each is there, explained and typed, and every model comes back as what it was."""
+
+import ast
+import inspect
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import trelliswork
+from trelliswork.models import Estimator
+
+TRAIN = trelliswork.bundled.load("train")[:30]
+WORDS = [list(s.words) for s in TRAIN]
+TAGS = [list(s.tags) for s in TRAIN]
+PAIRS = [list(zip(s.words, s.tags, strict=True)) for s in TRAIN]
+
+
+@pytest.mark.parametrize("name", [n for n in trelliswork.__all__ if n != "__version__"])
+def test_every_name_is_there_and_explained(name):
+    value = getattr(trelliswork, name)
+    assert inspect.getdoc(value), name
+    if inspect.isclass(value) or inspect.isfunction(value):
+        assert value.__doc__, f"{name}: its own docstring, not that of its base"
+        assert value.__module__.startswith("trelliswork.")
+
+
+def test_type_checkers_see_the_same_page():
+    """What ``__getattr__`` finds at run time is imported for type checkers, name by name."""
+    tree = ast.parse(Path(trelliswork.__file__).read_text(encoding="utf-8"))
+    block = next(n for n in tree.body if isinstance(n, ast.If))
+    seen = {alias.name: n.module for n in block.body if isinstance(n, ast.ImportFrom) for alias in n.names}
+    assert seen == trelliswork._HOMES
+    assert set(seen) | {"__version__"} == set(trelliswork.__all__)
+
+
+def test_the_page_is_tidy():
+    assert dir(trelliswork) == sorted(trelliswork.__all__)
+    assert len(set(trelliswork.__all__)) == len(trelliswork.__all__)
+
+
+def test_the_package_says_that_it_is_typed():
+    assert files("trelliswork").joinpath("py.typed").is_file()
+    project = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'packages = ["src/trelliswork"]' in project  # hatchling takes every file of the folder
+
+
+def test_every_data_reader_of_the_data_room_is_on_the_page():
+    import trelliswork.data
+
+    readers = {name for name in dir(trelliswork.data) if name.startswith("read_")}
+    assert readers <= set(trelliswork.__all__)
+
+
+def fitted() -> dict:
+    """One small model of every class."""
+    t = trelliswork
+    return {
+        "CRF": lambda: t.CRF("pos", tol=0.1).fit(WORDS, TAGS),
+        "DependencyParser": lambda: t.DependencyParser(1, hash_bits=12, epochs=1).fit(PAIRS, [s.heads for s in TRAIN]),
+        "FactorialCRF": lambda: t.FactorialCRF(("pos", "chunk"), tol=0.1).fit(
+            WORDS, {"pos": TAGS, "chunk": [s.chunks for s in TRAIN]}
+        ),
+        "HMM": lambda: t.HMM().fit(WORDS, TAGS),
+        "HMMLanguageModel": lambda: t.HMMLanguageModel(4, hidden=4, max_epochs=1).fit(WORDS),
+        "KneserNey": lambda: t.KneserNey(2).fit(WORDS),
+        "LogBilinear": lambda: t.LogBilinear(K=1, rank=2, max_iter=1).fit(WORDS),
+        "MRFLanguageModel": lambda: t.MRFLanguageModel(K=1, rank=2, min_count=2, tol=0.1).fit(WORDS),
+        "MRFTagger": lambda: t.MRFTagger(tol=0.1).fit(WORDS, TAGS),
+        "PCFG": lambda: t.PCFG(2, 3, max_iter=1, tol=0).fit([w for w in WORDS if len(w) < 12]),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(fitted()))
+@pytest.mark.filterwarnings("ignore:.*stopped after:trelliswork.errors.ConvergenceWarning")
+def test_load_gives_the_right_class_back(name, tmp_path):
+    model = fitted()[name]()
+    model.save(tmp_path / "model")
+    again = trelliswork.load(tmp_path / "model")
+    assert type(again) is type(model) is getattr(trelliswork, name)
+    assert again.get_params() == model.get_params()
+
+
+def test_no_estimator_was_forgotten():
+    classes = (getattr(trelliswork, name) for name in trelliswork.__all__ if name not in ("Estimator", "__version__"))
+    assert {c.__name__ for c in classes if inspect.isclass(c) and issubclass(c, Estimator)} == set(fitted())
+
+
+def test_a_directory_that_is_no_model_is_refused(tmp_path):
+    with pytest.raises((trelliswork.TrellisworkError, OSError)):
+        trelliswork.load(tmp_path)
