@@ -46,6 +46,14 @@ class Layout:
     label: Any
     separator: str | None = None
 
+    @classmethod
+    def of(cls, tagger: Any) -> "Layout":
+        """How the file of a tagger's training was laid out; of one that was fitted in Python: words, then labels."""
+        if tagger.input_:
+            return cls(**tagger.input_)
+        n_layers = len(getattr(tagger, "layers", ()))
+        return cls("columns", [0], list(range(1, n_layers + 1)) if n_layers else 1)
+
     def to_dict(self) -> dict[str, Any]:
         """For ``model.json``."""
         return asdict(self)

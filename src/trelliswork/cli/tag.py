@@ -63,7 +63,7 @@ def tag(
     if tagger.kind == "parser":
         raise typer.BadParameter("this model is a parser: use trelliswork parse.")
     set_beam(tagger, beam)
-    layout = Layout(**tagger.input_)
+    layout = Layout.of(tagger)
     if tagger.kind == "factorial-crf":
         if topk > 1:
             raise typer.BadParameter("--topk is for models with one layer of labels.")
@@ -156,9 +156,9 @@ def evaluate(
         evaluate_parser(tagger, file, format, label, json, model, page)
         return
     if tagger.kind == "factorial-crf":
-        evaluate_layers(tagger, Layout(**tagger.input_), file, format, label, json, model, page)
+        evaluate_layers(tagger, Layout.of(tagger), file, format, label, json, model, page)
         return
-    corpus, gold = read_labelled(file, evaluation_layout(Layout(**tagger.input_), file, format, label))
+    corpus, gold = read_labelled(file, evaluation_layout(Layout.of(tagger), file, format, label))
     if tagger.kind in ("hmm", "mrf-tagger") and not isinstance(corpus, Corpus):
         raise DataError(f"{file}: this tagger reads words, this file has ready attributes.")
     predicted = tagger.predict(corpus)
