@@ -121,7 +121,8 @@ def test_reproduce_kernel_hmm_goes_on_from_what_was_kept(files, tmp_path):
 
 
 def test_reproduce_kernel_hmm_refuses(files):
-    call("reproduce", "kernel-hmm", "--data", files, "--size", "8/3", "--em-iterations", 2, ok=False)
+    told = call("reproduce", "kernel-hmm", "--data", files, "--size", "8/3", "--em-iterations", 2, ok=False)
+    assert "--em-iterations are for softmax models" in told
 
 
 def test_same_parameters_give_the_same_numbers_dense_or_not(files):

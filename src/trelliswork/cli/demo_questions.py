@@ -35,17 +35,18 @@ class Evidence:
 
 def telling_evidence(found: Trained) -> Evidence:
     """Of doubtful short sentences the one in which forcing a word's second-best tag moves most other words."""
+    import numpy as np
     import torch
 
     words = found.test.words
     readable = [n for n, s in enumerate(words) if SHORT <= len(s) <= LONG]
     marginals = found.tagger.predict_marginals([words[n] for n in readable])
-    doubts = [min(range(len(rows)), key=lambda t, rows=rows: max(rows[t].values())) for rows in marginals]  # type: ignore[misc]
+    doubts = [int(np.argmin([max(row.values()) for row in rows])) for rows in marginals]
     order = sorted(range(len(readable)), key=lambda i: max(marginals[i][doubts[i]].values()))[:TRIED]
     known, second = [], []
     for i in order:
         row = marginals[i][doubts[i]]
-        second.append(sorted(row, key=lambda tag, row=row: -row[tag])[1])  # type: ignore[misc]
+        second.append(sorted(row, key=row.__getitem__, reverse=True)[1])
         known.append([second[-1] if t == doubts[i] else None for t in range(len(words[readable[i]]))])
     some = [words[readable[i]] for i in order]
     before, after = found.tagger.predict(some), found.tagger.predict(some, known=known)

@@ -76,7 +76,7 @@ def create_app(model: Any, *, name: str = "", hosts: Sequence[str] = LOOPBACK) -
         Middleware(_Headers),
         Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
     ]
-    return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _not_found})  # type: ignore[dict-item]
+    return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _not_found})
 
 
 async def _answer(request: Request, explorer: Explorer, worker: Worker) -> Response:
@@ -123,8 +123,9 @@ def _refusal(what: str, status: int) -> JSONResponse:
     return JSONResponse(answer, status_code=status)
 
 
-async def _not_found(request: Request, error: HTTPException) -> Response:
+async def _not_found(request: Request, error: Exception) -> Response:
     """Unknown addresses and wrong methods."""
+    assert isinstance(error, HTTPException)  # it is called for nothing else
     answer = {
         "what": str(error.detail),
         "wanted": "GET /, GET /api/model or POST /api/ABILITY",
