@@ -35,7 +35,7 @@ BENCHMARK = Benchmark(
     cases=(
         _synthetic("train S=100", "kl=0.3,min=6", n_train=500, n_test=100, l2=0.1),
         _synthetic("train S=100 position-dependent", "kl=0.01,min=4", own=True),
-        _synthetic("train S=1000", "kl=2,min=10", S=1000, n_symbols=5000, n_test=100, l2=0.05, n_iter=40),
+        _synthetic("train S=1000", "kl=0.3,min=8", S=1000, n_train=500, n_test=100, l2=0.01),
         # Exact training on all 20,008 words would take hours.
         Case(
             "train S=2704 nettalk",

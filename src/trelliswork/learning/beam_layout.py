@@ -174,3 +174,32 @@ class BeamWeights:
         self.sparse = (
             s.emits, *ends, self.log_start, self.log_end, indptr, targets, transition, log_shift, self.log_weights,
         )  # fmt: skip
+
+
+def gradient_vector(
+    wide: Floats,
+    narrow: Floats,
+    counts: Floats,
+    edges: Floats,
+    layout: FeatureLayout,
+    complete: bool,
+    structure: Structure | None,
+) -> NDArray[np.float64]:
+    """What the kernels summed, as one vector in the order of the weights; ``counts`` are those of transitions."""
+    n = len(layout.transitions) if structure is None else structure.n_weights
+    n_states = len(layout.attributes)
+    gradient = np.empty(n + n_states + len(edges))
+    if structure is not None:
+        gradient[:n] = structure.gather(counts.astype(np.float64, copy=False))
+    elif n == counts.size:
+        gradient[:n] = counts.reshape(-1)
+    else:
+        gradient[:n] = counts.reshape(-1)[layout.transitions]
+    state = gradient[n : n + n_states]
+    if complete:
+        state.reshape(-1, layout.n_labels)[:] = wide[:, : layout.n_labels]
+    else:
+        state[layout.wide_features] = wide.reshape(-1)[layout.wide_places]
+        state[layout.narrow_features] = narrow
+    gradient[n + n_states :] = edges
+    return gradient

@@ -21,7 +21,9 @@ from trelliswork.inference.chain.beam_passes import log_arrays, log_space, membe
 from trelliswork.inference.chain.beam_sparse import SparseChain
 from trelliswork.inference.chain.layout import LIMIT
 from trelliswork.learning.beam_choice import NOTHING, Out, choose, union
-from trelliswork.learning.beam_layout import BeamWeights, StateWeights, Structure
+from trelliswork.learning.beam_layout import BeamWeights, StateWeights, Structure, gradient_vector
+from trelliswork.learning.beam_response import Factors, Masses, Response
+from trelliswork.learning.beam_rest import Chosen, ExactPass, Rest
 from trelliswork.learning.crf_layout import (
     Allowed,
     FeatureLayout,
@@ -40,7 +42,7 @@ compiled_held: Any = beam_held_kernels
 compiled_scores: Any = crf_kernels
 compiled_edges: Any = edge_kernels
 MOST_PLACES = 1 << 24
-BATCH_SCORES = 1 << 22  # of states, whose posterior is computed together
+MANY = 64  # states; with fewer an exact pass costs little more than one within beams
 
 
 class BeamObjective:
@@ -61,6 +63,9 @@ class BeamObjective:
         What may occur; everything by default.
     structure : Structure, optional
         Sparse transitions; ``layout`` then has none.
+    completes : bool, optional
+        Count what lies outside of held beams, too (``beam_rest``): it needs shared transitions, and pays from 64 states
+        on, which is the default.
     full_first : bool
         Keep every possible state in the first evaluation: at the start all states look alike, and a beam would choose
         among them at random (MALLET does the same).
@@ -87,6 +92,7 @@ class BeamObjective:
         weights: Floats | None = None,
         allowed: Allowed | None = None,
         structure: Structure | None = None,
+        completes: bool | None = None,
         full_first: bool = True,
     ) -> None:
         known = labelling if isinstance(labelling, Labelling) else Labelling(labelling)
@@ -101,6 +107,8 @@ class BeamObjective:
             raise ValueRangeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
         self.layout, self.beam, self.l2, self.allowed, self.structure = layout, beam, l2, allowed, structure
         self.full_first, self.n_evaluations = full_first, 0
+        self._shared = structure is None and not layout.n_edge_attributes
+        self.completes = self._shared and (layout.n_labels >= MANY if completes is None else completes)
         # With all states the kernels of ``ChainObjective`` are the faster ones.
         self._make_exact = partial(ChainObjective, tokens, known, layout, l2=l2, weights=weights, allowed=allowed)
         alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights)
@@ -125,6 +133,8 @@ class BeamObjective:
         self._edge_gradient = np.empty((n, len(layout.edge_attributes)), np.float32)
         S = self.n_states
         self._counts = np.empty((n, S, S) if structure is None else (n, structure.weight_ids.shape[1]))
+        self._masses = Masses.zeros(n, layout)
+        self._response: Response | None = None
         self.release()
         self.n_transitions = len(layout.transitions) if structure is None else structure.n_weights
         self.n_features = layout.n_features + (structure.n_weights if structure is not None else 0)
@@ -141,13 +151,17 @@ class BeamObjective:
         self.n_evaluations += 1
         first = self.n_evaluations == 1 and self.full_first and not self.sets.ptr.size
         if self._all or (first and self.structure is None):
-            S = self.n_states
-            self.statistics = BeamStatistics(float(S), S, 0.0, len(self._gold), 0, True)
+            self.statistics = BeamStatistics(float(self.n_states), self.n_states, 0.0, len(self._gold), 0, True)
             return self._exact(weights)
         held = self.statistics if self._held else None
+        answer = None
+        if self._response is not None:
+            self._factors, answer = self._response.factors(weights, self.layout)
         value = self._evaluate(weights, FULL if first else self.beam.rule, Out.none())
         self.statistics = self.statistics if held is None else held
         gradient = self._gather()
+        if answer is not None:
+            value += answer.add(weights, self._masses.summed(), gradient)
         if self.l2:
             value += self.l2 * dot(weights, weights)
             gradient += 2 * self.l2 * weights
@@ -165,34 +179,56 @@ class BeamObjective:
     def hold(self, weights: Floats, *, grow: bool = False) -> None:
         """Choose beams by the posterior probabilities at ``weights`` and keep them until the next choice.
 
-        Those of the choice before stay, and with ``grow`` all that are held. The posterior is exact where transitions
-        are shared, otherwise that within the beams of a forward pass. If more than a quarter of the states would stay,
-        evaluations are exact until the next choice. ``statistics`` are those of this choice: the share that was kept.
+        The posterior is exact where transitions are shared, otherwise that within the beams of a forward pass. If the
+        objective ``completes``, what is outside counts, too, and value and gradient are exact at ``weights``; otherwise
+        states of the choice before stay, with ``grow`` all that are held. If more than a quarter of the states would
+        stay, evaluations are exact until the next choice. ``statistics`` are those of this choice.
         """
         held = self._grown if grow else self._chosen
         self.release()
-        S, n_tokens = self.n_states, len(self._gold)
+        S = self.n_states
         if self.structure is None and not weights.any():  # all states look alike
             self._all = True
             return
-        ptr, states, masses = self._posterior(weights)
-        sets, kept = choose(ptr, states, masses, self._gold, self.beam.rule, S)
+        found: Chosen | None = None
+        exact = ExactPass(self._tokens, self._gold, self._alpha, self.layout)
+        if self.completes:
+            found = exact.run(self._weights(weights), self.beam.rule)
+            sets, kept = found.sets, found.kept
+        elif self._shared:
+            sets, kept = exact.choose(self._weights(weights), self.beam.rule)
+        else:
+            out = self._beams_at(weights)
+            sets, kept = choose(out.ptr, out.states, out.masses, self._gold, self.beam.rule, S)
         self._chosen = sets
-        if len(held.ptr):
+        if found is None and len(held.ptr):
             sets = union(sets, held, S)
         sizes = np.diff(sets.ptr)
-        gap = float(-np.log(kept).sum())
-        self.statistics = BeamStatistics(float(sizes.mean()), int(sizes.max()), gap, n_tokens, 0, False)
         if self.structure is None and sizes.mean() > S / 4:
             self._all, self._chosen = True, NOTHING
-            return
-        self.sets, self._grown, self._held = sets, sets, True
+        else:
+            self.sets, self._grown, self._held = sets, sets, True
+            if found is not None:
+                self._complete_by(found, weights)
+        gap = float(-np.log(kept).sum())
+        self.statistics = BeamStatistics(float(sizes.mean()), int(sizes.max()), gap, len(sizes), 0, False)
+
+    def _complete_by(self, found: Chosen, weights: Floats) -> None:
+        """From now on count what is outside, too, as it is at ``weights``."""
+        self._rest = found.rest
+        self._evaluate(weights, self.beam.rule, Out.none())
+        wide, narrow, counts = found.gradients
+        outside = self._vector(wide, narrow, counts, np.empty(0, np.float32)) - self._gather()
+        self._response = Response.of(outside, weights, self._masses.summed())
 
     def held(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What ``hold`` has chosen, as plain data and arrays; ``hold_again`` takes it."""
         arrays: dict[str, NDArray[Any]] = {}
         for name, sets in (("chosen", self._chosen), ("grown", self._grown)):
             arrays |= {f"{name}.ptr": sets.ptr, f"{name}.states": sets.states}
+        arrays |= {f"rest.{name}": values for name, values in self._rest._asdict().items()}
+        if self._response is not None:
+            arrays |= {f"response.{name}": values for name, values in self._response.arrays().items()}
         return {"all": self._all, "statistics": vars(self.statistics)}, arrays
 
     def hold_again(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -203,50 +239,22 @@ class BeamObjective:
         self._all, self.statistics = plain["all"], BeamStatistics(**plain["statistics"])
         if not self._all:
             self.sets, self._held = self._grown, True
+            self._rest = Rest(*(arrays[f"rest.{name}"] for name in Rest._fields))
+            given = {name.removeprefix("response."): a for name, a in arrays.items() if name.startswith("response.")}
+            self._response = Response(**given) if given else None
         self.full_first = False  # the first evaluation is long past
+
+    @property
+    def completed(self) -> bool:
+        """Whether states are held, and what is outside counts."""
+        return self._response is not None
 
     def release(self) -> None:
         """Choose beams at every evaluation again."""
-        self.sets = NOTHING
+        self.sets, self._rest = NOTHING, Rest.none()
+        self._response = None
+        self._factors = Factors.neutral(self.layout)
         self._held = self._all = False
-
-    def _posterior(self, weights: Floats) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-        """Probabilities of the states of all tokens in compressed rows: ptr, states (empty: all of them), masses."""
-        n, S = len(self._gold), self.n_states
-        if self.structure is not None or self.layout.n_edge_attributes:
-            out = self._beams_at(weights)
-            return out.ptr, out.states, out.masses
-        w = self._weights(weights)
-        masses = np.empty((n, S), np.float32)
-        lengths, offsets = np.diff(self._tokens.offsets), self._tokens.offsets
-        first = 0
-        while first < len(lengths):  # longest first, so that batches have little padding
-            last = min(len(lengths), first + max(1, BATCH_SCORES // (S * int(lengths[first]))))
-            size, at = lengths[first:last], slice(int(offsets[first]), int(offsets[last]))
-            scores = self._scores(w, at.start, at.stop)
-            unary = np.zeros((len(size), int(size.max()), S), np.float32)
-            inside = np.arange(unary.shape[1]) < size[:, None]
-            unary[inside] = scores[:, :S]
-            unary[:, 0] += w.state.start[:S]
-            unary[np.arange(len(size)), size - 1] += w.state.end[:S]
-            p = chain.chain_potentials(unary, w.log_transition, size, check_values=False)
-            found = chain.expectations(p)[1].marginals
-            assert found is not None
-            masses[at] = found[inside]
-            first = last
-        return np.arange(n + 1) * S, np.empty(0, np.int32), masses.reshape(-1)
-
-    def _scores(self, w: BeamWeights, first: int, last: int) -> NDArray[np.float32]:
-        """Scores (n, whole vectors) of the labels at tokens ``first`` to ``last``."""
-        width = w.state.wide.shape[1]
-        out = np.empty((last - first, width), np.float32)
-
-        def work(start: int, stop: int) -> None:
-            given = (*self._tokens.arrays, *w.state.arrays, self.layout.n_labels)
-            compiled_scores.scores(first + start, first + stop, *given, out, start * width)
-
-        threads.run(work, threads.cut(np.ones(len(out), np.int64), least=max(1, threads.LEAST_WORK // width)))
-        return out
 
     def _beams_at(self, weights: Floats) -> Out:
         """The beams of a forward pass and the probabilities within them."""
@@ -277,7 +285,8 @@ class BeamObjective:
         def work(start: int, stop: int) -> None:
             k = slot[start]
             sums = (self._wide_gradient[k], self._narrow_gradient[k], self._edge_gradient[k], self._counts[k])
-            for values in sums:
+            masses = [part[k] for part in self._masses]
+            for values in (*sums, *masses):
                 values[...] = 0
             out = (loss, safe, sizes, kept, *beams_out)
             if self.structure is None:
@@ -287,7 +296,9 @@ class BeamObjective:
                     self.layout.n_edge_attributes > 0, *w.dense,
                 )  # fmt: skip
                 if self.sets.ptr.size:
-                    compiled_held.loss_gradient(*given, *self.sets, limit, *sums, loss, safe)
+                    compiled_held.loss_gradient(
+                        *given, *self.sets, *self._rest, *self._factors, limit, *sums, *masses, loss, safe
+                    )
                 else:
                     compiled.dense(*given, *beams, w.check, *sums, *out)
             else:
@@ -311,24 +322,14 @@ class BeamObjective:
 
     def _gather(self) -> NDArray[np.float64]:
         """The gradient as one vector in the order of the layout."""
-        layout, n = self.layout, self.n_transitions
-        gradient = np.empty(self.n_features)
         counts = self._counts[0] if len(self._counts) == 1 else self._counts.sum(axis=0)
-        if self.structure is not None:
-            gradient[:n] = self.structure.gather(counts)
-        elif n == counts.size:
-            gradient[:n] = counts.reshape(-1)
-        else:
-            gradient[:n] = counts.reshape(-1)[layout.transitions]
-        state = gradient[n : n + len(layout.attributes)]
-        wide = self._wide_gradient.sum(axis=0)
-        if self._complete:
-            state.reshape(-1, layout.n_labels)[:] = wide[:, : layout.n_labels]
-        else:
-            state[layout.wide_features] = wide.reshape(-1)[layout.wide_places]
-            state[layout.narrow_features] = self._narrow_gradient.sum(axis=0)
-        gradient[n + len(layout.attributes) :] = self._edge_gradient.sum(axis=0)
-        return gradient
+        wide, narrow, edges = (
+            part.sum(axis=0) for part in (self._wide_gradient, self._narrow_gradient, self._edge_gradient)
+        )
+        return self._vector(wide, narrow, counts, edges)
+
+    def _vector(self, wide: Floats, narrow: Floats, counts: Floats, edges: Floats) -> NDArray[np.float64]:
+        return gradient_vector(wide, narrow, counts, edges, self.layout, self._complete, self.structure)
 
     def _in_log_space(
         self,

@@ -25,6 +25,8 @@ After = Callable[[Step, Weights, Callable[[], tuple[Plain, Any]]], str | None]
 FIRST_HOLD, SHORTEST_HOLD, LONGEST_HOLD = 3, 5, 20  # iterations on the same states
 EASY, HARD = 0.1, 0.3  # what new states cost, as a share of the gain: hold them longer, or not so long
 WORTH = 0.01  # of the log-likelihood that a beam loses: to be more exact is of no use
+LONG_HOLD = 15  # iterations on the same states where what is outside counts, too
+INNER, SETTLED = 10, 100  # times the tolerance: that of iterations between two choices, and from choice to choice
 LEAST_EPS = 1e-8
 TOO_NOISY = 3
 STALLED = 2
@@ -99,6 +101,11 @@ class BeamSearch:
             weights, report, stop = self._stage(state, options | limits)
             self._taken = len(report.history) - len(self._before)
             self._before, state = report.history, None
+            if stop is None and self.objective.completed and self._value - report.value <= self._settled(tol):
+                # What was outside has hardly been touched: another choice would tell the same.
+                report.converged = True
+                report.reason = f"on new states the value fell by less than {SETTLED * tol:g}"
+                break
             if stop is not None or len(self._before) >= max_iter:
                 n = max_iter + self.sampled
                 report.reason = stop or f"{n} iterations"
@@ -117,6 +124,8 @@ class BeamSearch:
         """States for the next iterations, and where these begin; or that this is the end, and why."""
         self.objective.hold(weights, grow=self._grow)
         value, gradient = self._evaluate(weights, l1)
+        if self.objective.completed:
+            return self._judge(weights, value, gradient, l1, tol)
         pairs, reason = self._pairs, None
         if self._begun:
             end = self._before[-1].value if self._before else self._value  # no step was possible
@@ -145,8 +154,36 @@ class BeamSearch:
         self._value, self._anchor, self._begun = value, weights, True
         return State(weights, value, gradient, pairs, []), reason
 
+    def _judge(
+        self, weights: Weights, value: float, gradient: Weights, l1: float, tol: float
+    ) -> tuple[State, str | None]:
+        """The same where what is outside counts: value and gradient are exact at every choice."""
+        pairs, reason = self._pairs, None
+        fall = self._value - value
+        if not self._begun:
+            self._hold = LONG_HOLD
+        elif fall < 0:  # too far: the sets and their rest were no longer those of the weights
+            self._hold = max(SHORTEST_HOLD, self._hold // 2)
+            weights, pairs = self._anchor, []
+            self.objective.hold(weights)
+            value, gradient = self._evaluate(weights, l1)
+            self._stalled += 1
+            if self._stalled > STALLED:
+                reason = "what is gained between two choices of states is lost by the next"
+        elif fall <= self._settled(tol):
+            reason = f"between two choices of states the value fell by less than {SETTLED * tol:g}"
+        if fall >= 0:
+            self._stalled = 0
+        self._value, self._anchor, self._begun = value, weights, True
+        return State(weights, value, gradient, pairs, []), reason
+
+    def _settled(self, tol: float) -> float:
+        return SETTLED * tol * abs(self._value)
+
     def _small(self, value: float, tol: float) -> float:
         """What is not worth another iteration: a fraction of the value, or of what the beam loses anyway."""
+        if self.objective.completed:
+            return INNER * tol * abs(value)
         return max(tol * abs(value), WORTH * self.objective.statistics.gap_estimate)
 
     def _recent_fall(self) -> float:
@@ -229,7 +266,7 @@ class BeamSearch:
         figures = report.beam = self.objective.statistics
         lost = figures.gap_estimate / max(figures.n_positions, 1)
         what = None
-        if lost > LOST:
+        if lost > LOST and not self.objective.completed:
             what = (
                 f"lost {lost:.3f} nats a token, so the likelihood is overstated by about {figures.gap_estimate:,.0f} "
                 f"(objective {report.value:,.0f})"

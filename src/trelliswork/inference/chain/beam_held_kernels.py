@@ -7,6 +7,10 @@ With I_t the set at token t, P_t the block of transitions I_{t-1} x I_t, e_t the
 
 A block is picked out of the matrix once (or made of edge features), with rows of whole vectors, and serves all three.
 Time O(sum of |I_{t-1}| |I_t|) and the features; no sum touches a state outside the sets.
+
+If a rest is given (``beam_rest_kernels``), each set has one more state, its last, that stands for all states outside:
+what it scores is fixed, but for transitions out of it into a state of a set, which have that state's score. It has no
+features, so the gradient is that of the states inside.
 """
 
 import math
@@ -15,7 +19,6 @@ import numpy as np
 from numba import njit
 
 from trelliswork.inference.chain.beam_space import Edges, edge_row
-from trelliswork.inference.chain.crf_kernels import scores
 from trelliswork.inference.chain.residual_rows import add_pairs, add_row
 from trelliswork.inference.simd import (
     add,
@@ -43,6 +46,35 @@ def _pick(source, first, states, at, n, width, out, to, padding):
         put(out, to + k, get(source, first + get(states, at + k)))
     for k in range(n, width):
         put(out, to + k, padding)
+
+
+@njit(nogil=True)
+def _add_picked(source, states, at, n, out, to):
+    """out[to : to + n] += source[states[at : at + n]]."""
+    for k in range(n):
+        put(out, to + k, get(out, to + k) + get(source, get(states, at + k)))
+
+
+@njit(nogil=True)
+def _set_scores(
+    i, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, wide, narrow, narrow_labels,
+    states, at, n, width, out, to,
+):  # fmt: skip
+    """out[to : to + width] = scores of the n states of token i's set, which ascend, then -inf."""
+    flat, Sw = wide.reshape(-1), wide.shape[1]
+    for k in range(width):
+        put(out, to + k, out.dtype.type(0) if k < n else out.dtype.type(-np.inf))
+    for e in range(wide_ptr[i], wide_ptr[i + 1]):
+        row = np.int64(get(wide_ids, e)) * Sw
+        by = wide_values[e] if wide_values.size else out.dtype.type(1)
+        for k in range(n):
+            put(out, to + k, get(out, to + k) + get(flat, row + get(states, at + k)) * by)
+    for e in range(narrow_ptr[i], narrow_ptr[i + 1]):
+        f = get(narrow_ids, e)
+        k = np.searchsorted(states[at : at + n], narrow_labels[f])
+        if k < n and states[at + k] == narrow_labels[f]:
+            by = narrow_values[e] if narrow_values.size else out.dtype.type(1)
+            put(out, to + k, get(out, to + k) + get(narrow, f) * by)
 
 
 @njit(nogil=True)
@@ -203,6 +235,21 @@ def _add_transitions(states, before, here, n, width, block, at, alpha, first, ah
 
 
 @njit(nogil=True)
+def _add_rests(
+    states, before, here, n, width, block, at, alpha, first, ahead, ahead_at, weight, row_mass, column_mass
+):  # fmt: skip
+    """Weighted expected transitions into and out of a rest, the last of its set; return those from rest to rest."""
+    into = np.float64(get(ahead, ahead_at + n)) * weight
+    for a in range(before, here):
+        row_mass[get(states, a)] += get(alpha, first + a - before) * get(block, at + n) * into
+        at += width
+    rest = np.float64(get(alpha, first + here - before))
+    for k in range(n):
+        column_mass[get(states, here + k)] += rest * weight * get(block, at + k) * get(ahead, ahead_at + k)
+    return rest * get(block, at + n) * into
+
+
+@njit(nogil=True)
 def _weigh(n_rows, n, width, block, at, alpha, first, ahead, ahead_at, weight):
     """The block becomes the weighted expected transitions themselves."""
     for a in range(n_rows):
@@ -217,18 +264,23 @@ def loss_gradient(
     start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
     wide, narrow, narrow_labels, start_scores, end_scores, n_labels,
     edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, use_edges, matrix, log_shift, log_transition,
-    set_ptr, states, limit, wide_gradient, narrow_gradient, edge_gradient, counts, loss, safe,
+    set_ptr, states, into_rest, out_of_rest, stay, log_rest, log_state, rest_row, rest_column, rest_both, limit,
+    wide_gradient, narrow_gradient, edge_gradient, counts, state_mass, row_mass, column_mass, both_mass, loss, safe,
 ):  # fmt: skip
     """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that are not safe.
 
     The states of token i are states[set_ptr[i] : set_ptr[i + 1]], its label ``gold[i]`` among them. ``counts`` (S, S)
     float64 receives expected minus observed transitions. ``matrix`` has the scaled probabilities, if ``use_edges`` is
-    False.
+    False. Of the rest (all empty: none): ``into_rest`` and ``out_of_rest`` for each of ``states``, from it into the
+    rest of the next token, and from the rest of the token before into it; ``stay`` and ``log_rest``, its score, of
+    tokens; factors of these by dense row, by the state before and the state after, and of ``stay``. The masses receive
+    the weighted probability of what each factor multiplies.
     """
     S, Sw, W = n_labels, wide.shape[1], lanes(wide)
     longest, dtype = offsets[start + 1] - offsets[start], wide.dtype
-    most, most_pairs = _room(start, stop, offsets, set_ptr, W)
-    log_unary = np.empty((longest, Sw), dtype)
+    n_rest = 1 if stay.size else 0
+    unshifted = dtype.type(math.exp(-log_shift))
+    most, most_pairs = _room(start, stop, offsets, set_ptr, n_rest, W)
     place, block_at = np.zeros(longest + 1, np.int64), np.zeros(longest + 1, np.int64)
     emission, alpha, marginals, ahead = (
         np.empty(most, dtype),
@@ -241,54 +293,78 @@ def loss_gradient(
     edges = Edges(use_edges, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, log_transition)
     for s in range(start, stop):
         first, T = offsets[s], offsets[s + 1] - offsets[s]
-        scores(
-            first, first + T, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-            wide, narrow, narrow_labels, S, log_unary, 0,
-        )  # fmt: skip
-        log_unary[0] += start_scores
-        log_unary[T - 1] += end_scores
-        log_z = (T - 1) * log_shift
+        log_z, score = (T - 1) * log_shift, 0.0
         for t in range(T):
             here, n = set_ptr[first + t], set_ptr[first + t + 1] - set_ptr[first + t]
-            width = -(-n // W) * W
+            width = -(-(n + n_rest) // W) * W
             place[t + 1] = place[t] + width
-            _pick(log_unary, t * Sw, states, here, n, width, emission, place[t], -np.inf)
+            _set_scores(
+                first + t, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
+                wide, narrow, narrow_labels, states, here, n, width, emission, place[t],
+            )  # fmt: skip
+            if t == 0:
+                _add_picked(start_scores, states, here, n, emission, place[t])
+            if t == T - 1:
+                _add_picked(end_scores, states, here, n, emission, place[t])
+            score += emission[place[t] + np.searchsorted(states[here : here + n], gold[first + t])]
+            if n_rest:
+                fixed = np.float64(log_rest[first + t]) - (log_shift if t else 0.0)
+                for at in range(wide_ptr[first + t], wide_ptr[first + t + 1]):
+                    by = np.float64(wide_values[at]) if wide_values.size else 1.0
+                    fixed += by * log_state[wide_ids[at]]
+                put(emission, place[t] + n, dtype.type(fixed))
             log_z += _exponentiate(emission, place[t], width)
             if t == 0:
                 block_at[1] = 0
                 continue
             before, to = set_ptr[first + t - 1], block_at[t]
-            block_at[t + 1] = to + (here - before) * width
+            block_at[t + 1] = to + (here - before + n_rest) * width
             if use_edges:
                 log_z += _edge_block(edges, first + t, S, states, before, here, n, width, block, to, row)
                 continue
             for a in range(before, here):
                 _pick(matrix, np.int64(get(states, a)) * matrix.shape[1], states, here, n, width, block, to, 0)
+                if n_rest:
+                    put(block, to + n, get(into_rest, a) * get(rest_row, get(states, a)))
                 to += width
+            if n_rest:
+                for k in range(n):
+                    by = get(rest_column, get(states, here + k)) * unshifted
+                    put(block, to + k, get(out_of_rest, here + k) * by)
+                put(block, to + n, stay[first + t] * dtype.type(rest_both))
+                for k in range(n + 1, width):
+                    put(block, to + k, dtype.type(0))
         log_z += _forward(T, place, block_at, block, emission, alpha, scale)
         safe[s] = log_z > -np.inf and _backward(
             T, place, block_at, block, emission, alpha, scale, limit, weight[s], marginals, ahead
         )
         if not safe[s]:
             continue
-        score = 0.0
         for t in range(T):
             i, y = first + t, gold[first + t]
             here, n = set_ptr[i], set_ptr[i + 1] - set_ptr[i]
             for k in range(n):
                 put(residual, get(states, here + k), get(marginals, place[t] + k))
             residual[y] -= weight[s]
-            score += log_unary[t, y]
             add_row(
                 i, residual, states, here, n, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
                 narrow_labels, wide_gradient, narrow_gradient,
             )  # fmt: skip
             for k in range(n):
                 put(residual, get(states, here + k), dtype.type(0))
+            if n_rest:
+                mass = np.float64(get(marginals, place[t] + n))
+                for at in range(wide_ptr[i], wide_ptr[i + 1]):
+                    state_mass[wide_ids[at]] += mass * wide_values[at] if wide_values.size else mass
             if t == 0:
                 continue
             before, pair, width = set_ptr[i - 1], gold[i - 1] * S + y, place[t + 1] - place[t]
             at, earlier = block_at[t], place[t - 1]
+            if n_rest:
+                both_mass[0] += _add_rests(
+                    states, before, here, n, width, block, at, alpha, earlier, ahead, place[t], weight[s],
+                    row_mass, column_mass,
+                )  # fmt: skip
             if use_edges:
                 score += _pair_score(edges, i, S, pair)
                 _weigh(here - before, n, width, block, at, alpha, earlier, ahead, place[t], weight[s])
@@ -306,13 +382,13 @@ def loss_gradient(
 
 
 @njit(nogil=True)
-def _room(start, stop, offsets, set_ptr, W):
+def _room(start, stop, offsets, set_ptr, n_rest, W):
     """The most numbers that the sets of one sentence take in whole vectors, and the most that its blocks take."""
     most, most_pairs = 0, 0
     for s in range(start, stop):
         numbers, pairs, before = 0, 0, 0
         for i in range(offsets[s], offsets[s + 1]):
-            n = set_ptr[i + 1] - set_ptr[i]
+            n = set_ptr[i + 1] - set_ptr[i] + n_rest
             width = -(-n // W) * W
             numbers += width
             pairs += before * width

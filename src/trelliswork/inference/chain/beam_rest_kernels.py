@@ -1,0 +1,94 @@
+"""What lies outside held beams, as one more state of each token: its scores, by an exact pass at the weights w_0.
+
+With alpha, beta and the scales c of that pass (``kernels``), P(j) = alpha_t(j) beta_t(j), I_t the set of token t, R the
+states outside, e the scores of states and A the transitions, for i in I_{t-1} and j in I_t:
+
+    into_rest(i)   = sum over R_t of A(i, r) e(r) beta(r) / c_t
+    out_of_rest(j) = sum over R_{t-1} of alpha(r) A(r, j) / P(R_{t-1})
+    stay           = P(R_{t-1}, R_t) / P(R_{t-1})
+
+A chain of the sets and these has the log Z, the marginals and the pairs of the exact one at w_0, since beta of the rest
+is 1 by choice and its alpha then P(R). Sums over R are those over all states, which the pass has, less those over I.
+Time O(sum of |I_{t-1}| |I_t|).
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+LEAST = 1e-6  # probability of a rest, below which differences of float32 are noise
+
+
+@njit(nogil=True)
+def _outside(n, states, here, marginals, m, weight):
+    """The probability outside a set, whose token has its weighted marginals from m on."""
+    inside = 0.0
+    for k in range(n):
+        inside += np.float64(marginals[m + states[here + k]]) / weight
+    return max(0.0, 1.0 - inside)
+
+
+@njit(cache=True, nogil=True)
+def rest(
+    start, stop, offsets, set_ptr, states, safe, weight, alpha, emission, scale, log_top, marginals, matrix, shift,
+    into_rest, out_of_rest, stay, log_rest,
+):  # fmt: skip
+    """Fill the rests of sentences ``start`` to ``stop``; those that are not ``safe`` get none.
+
+    Sentence s has tokens offsets[s] to offsets[s + 1], and rows s of alpha, emission (B, T, Sp), scale, log_top (B, T)
+    and marginals (B, T, S), which ``weight`` (B,) multiplies. ``log_top`` was taken out of the emissions, ``shift`` out
+    of the transitions' logarithms.
+    """
+    S, Sp, T_most = marginals.shape[2], alpha.shape[2], alpha.shape[1]
+    flat_alpha, flat_emission, flat = alpha.reshape(-1), emission.reshape(-1), marginals.reshape(-1)
+    unit = math.exp(shift)
+    for s in range(start, stop):
+        first, T = offsets[s], offsets[s + 1] - offsets[s]
+        before = 0.0  # the probability of the rest of the token before
+        for t in range(T):
+            i = first + t
+            here, n = set_ptr[i], set_ptr[i + 1] - set_ptr[i]
+            a, m = (s * T_most + t) * Sp, (s * T_most + t) * S
+            outside = 0.0
+            if safe[s]:
+                outside = _outside(n, states, here, flat, m, weight[s])
+            if outside < LEAST:
+                outside = 0.0
+            c = np.float64(scale[s, t])
+            log_rest[i] = -np.inf
+            if safe[s]:
+                log_rest[i] = math.log(c) + log_top[s, t] + (shift if t else 0.0)
+            if t == 0:
+                log_rest[i] += math.log(outside) if outside > 0 else -np.inf
+                before = outside
+                continue
+            earlier = set_ptr[i - 1]
+            a_before, m_before = a - Sp, m - S
+            for k in range(earlier, here):
+                into_rest[k] = 0
+                p = np.float64(flat_alpha[a_before + states[k]])
+                if outside == 0 or not p > 0:
+                    continue
+                beta = flat[m_before + states[k]] / weight[s] / p
+                for j in range(here, here + n):
+                    q = np.float64(flat_alpha[a + states[j]])
+                    if q > 0:
+                        e = matrix[states[k], states[j]] * flat_emission[a + states[j]]
+                        beta -= np.float64(e) / c * (flat[m + states[j]] / weight[s] / q)
+                into_rest[k] = max(0.0, beta)
+            stayed = before
+            for j in range(here, here + n):
+                out_of_rest[j] = 0
+                e = np.float64(flat_emission[a + states[j]])
+                q = np.float64(flat_alpha[a + states[j]])
+                if before == 0 or not e > 0 or not q > 0:
+                    continue
+                entered = q * c / e
+                for k in range(earlier, here):
+                    entered -= np.float64(flat_alpha[a_before + states[k]]) * matrix[states[k], states[j]]
+                entered = max(0.0, entered)
+                out_of_rest[j] = entered / before * unit
+                stayed -= entered * e / c * (flat[m + states[j]] / weight[s] / q)
+            stay[i] = max(0.0, stayed) / before if before > 0 and outside > 0 else 0.0
+            before = outside
