@@ -42,7 +42,7 @@ compiled_held: Any = beam_held_kernels
 compiled_scores: Any = crf_kernels
 compiled_edges: Any = edge_kernels
 MOST_PLACES = 1 << 24
-MANY = 64  # states; with fewer an exact pass costs little more than one within beams
+MANY = 128  # states; with fewer an exact pass costs little more than one within beams
 
 
 class BeamObjective:
@@ -64,7 +64,7 @@ class BeamObjective:
     structure : Structure, optional
         Sparse transitions; ``layout`` then has none.
     completes : bool, optional
-        Count what lies outside of held beams, too (``beam_rest``): it needs shared transitions, and pays from 64 states
+        Count what lies outside of held beams, too (``beam_rest``): it needs shared transitions, and pays from 128 states
         on, which is the default.
     full_first : bool
         Keep every possible state in the first evaluation: at the start all states look alike, and a beam would choose
