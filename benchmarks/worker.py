@@ -60,7 +60,9 @@ def serve(requests: TextIO, replies: TextIO) -> None:
         request = json.loads(line)
         try:
             reply = getattr(worker, request.pop("op"))(**request)
-        except (ImportError, NotImplementedError) as error:
+        except NotImplementedError as error:  # its text says what the peer cannot do
+            reply = {"skipped": str(error)}
+        except ImportError as error:
             reply = {"skipped": _one_line(error)}
         except (Exception, SystemExit) as error:
             traceback.print_exc()
