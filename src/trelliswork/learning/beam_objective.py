@@ -64,8 +64,8 @@ class BeamObjective:
     structure : Structure, optional
         Sparse transitions; ``layout`` then has none.
     completes : bool, optional
-        Count what lies outside of held beams, too (``beam_rest``): it needs shared transitions, and pays from 128 states
-        on, which is the default.
+        Count what lies outside of held beams, too (``beam_rest``): it needs shared transitions, and pays from 128
+        states on, which is the default.
     full_first : bool
         Keep every possible state in the first evaluation: at the start all states look alike, and a beam would choose
         among them at random (MALLET does the same).
