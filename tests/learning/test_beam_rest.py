@@ -173,6 +173,29 @@ def test_a_choice_goes_on_from_its_plain_state():
     assert again.statistics == objective.statistics
 
 
+def test_a_search_goes_on_where_it_stood():
+    problem = CRFProblem.draw(40, 1, 0, n_states=20, n_symbols=30, length=12)
+    start = counted_start(problem.tokens, Labelling(problem.gold), problem.layout)
+    saved = []
+
+    def search(keep):
+        objective = BeamObjective(
+            problem.tokens, problem.gold, problem.layout, beam=Beam("size", size=3), l2=0.1, completes=True
+        )
+        return BeamSearch(objective, lambda step, weights, state: keep(step, state))
+
+    options = {"l1": 0.0, "max_iter": 40, "tol": 1e-5, "memory": 6}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole, report = search(lambda step, state: saved.append(state()) if step.iteration == 20 else None).run(
+            start, None, **options
+        )
+        again, other = search(lambda *_: None).run(start, saved[0], **options)
+    assert report.n_iter > 20
+    assert other.n_iter == report.n_iter
+    assert_array_equal(again, whole)
+
+
 def test_it_is_for_many_states_with_shared_transitions():
     for states, own, expected in ((MANY, False, True), (MANY - 1, False, False), (MANY, True, False)):
         problem = CRFProblem.draw(2, 1, 0, n_states=states, n_symbols=5, length=3, own=own)

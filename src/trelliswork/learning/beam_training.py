@@ -160,20 +160,19 @@ class BeamSearch:
         """The same where what is outside counts: value and gradient are exact at every choice."""
         pairs, reason = self._pairs, None
         fall = self._value - value
-        if not self._begun:
-            self._hold = LONG_HOLD
-        elif fall < 0:  # too far: the sets and their rest were no longer those of the weights
+        if self._begun and fall < 0:  # too far: the sets and their rest were no longer those of the weights
             self._hold = max(SHORTEST_HOLD, self._hold // 2)
+            self._tighten()
             weights, pairs = self._anchor, []
             self.objective.hold(weights)
             value, gradient = self._evaluate(weights, l1)
             self._stalled += 1
             if self._stalled > STALLED:
                 reason = "what is gained between two choices of states is lost by the next"
-        elif fall <= self._settled(tol):
-            reason = f"between two choices of states the value fell by less than {SETTLED * tol:g}"
-        if fall >= 0:
-            self._stalled = 0
+        else:
+            self._hold, self._stalled = min(2 * self._hold, LONG_HOLD) if self._begun else LONG_HOLD, 0
+            if self._begun and fall <= self._settled(tol):
+                reason = f"between two choices of states the value fell by less than {SETTLED * tol:g}"
         self._value, self._anchor, self._begun = value, weights, True
         return State(weights, value, gradient, pairs, []), reason
 
