@@ -51,17 +51,20 @@ def _beam(features: str, order: int) -> object:
     crf.predict_marginals(X)
     tokens = Tokens(np.array([0, 2]), np.array([0, 1, 2]), np.array([0, 0], np.int32))
     edges = Tokens(tokens.offsets, np.array([0, 0, 1]), np.zeros(1, np.int32)) if "B" in features else None
-    layout = FeatureLayout.all_pairs(1, 5, 0 if edges is None else 1)
     given = Tokens(tokens.offsets, tokens.token_ptr, tokens.ids, None, edges)
-    objective = BeamObjective(
-        given, np.zeros(2, np.int32), layout, beam=Beam("size", size=1), completes=True, full_first=False
-    )
-    weights = np.zeros(layout.n_features)
-    weights[len(layout.transitions)] = 3.0  # of the first label: the beam is this one
-    objective.hold(weights)
-    objective(weights)
-    objective.fix(weights)
-    return objective(weights), crf.predict(X)
+    gold, n_edges = np.zeros(2, np.int32), 0 if edges is None else 1
+    layouts = [FeatureLayout.all_pairs(1, 5, n_edges)]
+    if edges is None:
+        layouts.append(FeatureLayout.observed(given, gold, 1, 5))
+    for layout in layouts:
+        objective = BeamObjective(given, gold, layout, beam=Beam("size", size=1), completes=True, full_first=False)
+        weights = np.zeros(layout.n_features)
+        weights[len(layout.transitions)] = 3.0  # of the first label: the beam is this one
+        objective.hold(weights)
+        objective(weights)
+        objective.fix(weights)
+        objective(weights)
+    return crf.predict(X)
 
 
 def _parser(projective: bool) -> object:
