@@ -13,7 +13,7 @@ from trelliswork.inference import chain
 from trelliswork.inference.chain import crf_kernels
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.beam_objective import MANY, BeamObjective
-from trelliswork.learning.beam_rest import ExactPass, pair_counts
+from trelliswork.learning.beam_rest import ExactPass
 from trelliswork.learning.beam_start import PRIOR, counted_start
 from trelliswork.learning.beam_training import BeamSearch
 from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Labelling, Tokens
@@ -128,7 +128,7 @@ def test_counts_by_one_product_are_those_of_the_kernels(scale):
     forward = chain.forward(p)
     found = chain.backward(forward, weights=weight, counts=True, total=True)
     assert forward.safe.all() == (scale == 1.0)
-    counts = pair_counts(p, forward, found.marginals, weight)
+    counts = chain.pair_counts(forward, found.marginals, weight)
     assert_allclose(counts, found.counts, atol=1e-5)
 
 

@@ -14,7 +14,7 @@ from trelliswork.inference import chain
 from trelliswork.inference.chain import beam_passes
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.beam_objective import BeamObjective
-from trelliswork.learning.beam_start import counted_start, sampled_start
+from trelliswork.learning.beam_start import first_weights
 from trelliswork.learning.beam_training import BeamSearch
 from trelliswork.learning.crf_layout import FeatureLayout, Labelling, Tokens
 from trelliswork.learning.crf_objective import ChainObjective
@@ -173,12 +173,9 @@ def train(
         else:
             objective = BeamObjective(problem.tokens, problem.gold, problem.layout, beam=beam, l2=l2)
             search = BeamSearch(objective, after, hold=hold)
-            if hold and objective.completes:
-                start = counted_start(problem.tokens, Labelling(problem.gold), problem.layout)
-            elif hold:
-                start, search.sampled = sampled_start(
-                    problem.tokens, Labelling(problem.gold), problem.layout, l2=l2, max_iter=max_iter
-                )
+            if hold:
+                known = Labelling(problem.gold)
+                start, search.sampled = first_weights(objective, problem.tokens, known, max_iter=max_iter)
             weights, report = search.run(start, None, **options)
     return Run(weights, report, path)
 

@@ -226,8 +226,8 @@ class BeamObjective:
         arrays: dict[str, NDArray[Any]] = {}
         for name, sets in (("chosen", self._chosen), ("grown", self._grown)):
             arrays |= {f"{name}.ptr": sets.ptr, f"{name}.states": sets.states}
-        arrays |= {f"rest.{name}": values for name, values in self._rest._asdict().items()}
         if self._response is not None:
+            arrays |= {f"rest.{name}": values for name, values in self._rest._asdict().items()}
             arrays |= {f"response.{name}": values for name, values in self._response.arrays().items()}
         return {"all": self._all, "statistics": vars(self.statistics)}, arrays
 
@@ -239,9 +239,10 @@ class BeamObjective:
         self._all, self.statistics = plain["all"], BeamStatistics(**plain["statistics"])
         if not self._all:
             self.sets, self._held = self._grown, True
-            self._rest = Rest(*(arrays[f"rest.{name}"] for name in Rest._fields))
             given = {name.removeprefix("response."): a for name, a in arrays.items() if name.startswith("response.")}
-            self._response = Response(**given) if given else None
+            if given:
+                self._rest = Rest(*(arrays[f"rest.{name}"] for name in Rest._fields))
+                self._response = Response(**given)
         self.full_first = False  # the first evaluation is long past
 
     @property
@@ -323,9 +324,7 @@ class BeamObjective:
     def _gather(self) -> NDArray[np.float64]:
         """The gradient as one vector in the order of the layout."""
         counts = self._counts[0] if len(self._counts) == 1 else self._counts.sum(axis=0)
-        wide, narrow, edges = (
-            part.sum(axis=0) for part in (self._wide_gradient, self._narrow_gradient, self._edge_gradient)
-        )
+        wide, narrow, edges = (a.sum(axis=0) for a in (self._wide_gradient, self._narrow_gradient, self._edge_gradient))
         return self._vector(wide, narrow, counts, edges)
 
     def _vector(self, wide: Floats, narrow: Floats, counts: Floats, edges: Floats) -> NDArray[np.float64]:

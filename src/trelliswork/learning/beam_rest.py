@@ -7,11 +7,11 @@ fall until these states have most of it. So one exact pass at the weights :math:
 - for each weight k the counts :math:`r_k` that are expected of states and pairs outside.
 
 .. math:: f(w) \approx \sum_n \alpha_n \big(\log Z_{n, I + \mathrm{rest}}(w) - \mathrm{score}_n(w)\big)
-          + \sum_k r_k (e^{w_k - w_{0,k}} - 1) + c_2 \lVert w \rVert^2
+          + c_2 \lVert w \rVert^2
 
-Value and gradient are exact at :math:`w_0`, and what is expected outside grows and falls with its weights as rare
-events do. Where a search that chooses again and again comes to rest, the exact gradient is zero: the sets only tell how
-far it gets between two choices.
+Value and gradient are exact at :math:`w_0`; how the rest answers to other weights is the matter of ``beam_response``.
+Where a search that chooses again and again comes to rest, the exact gradient is zero: the sets only tell how far it
+gets between two choices.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from trelliswork.inference.chain.beam import BeamSets, Rule
 from trelliswork.inference.chain.layout import exp_transition
 from trelliswork.learning.beam_choice import choose
 from trelliswork.learning.beam_layout import BeamWeights
-from trelliswork.learning.crf_layout import FeatureLayout, Floats, Ids, ScoredTokens
+from trelliswork.learning.crf_layout import FeatureLayout, Floats, Ids, ScoredTokens, counting
 
 compiled: Any = beam_rest_kernels  # mypy cannot count starred arguments
 compiled_scores: Any = crf_kernels
@@ -118,7 +118,7 @@ class ExactPass:
             masses = marginals[_inside(p)]
             found.append(self._chosen(masses, at, rule))
             rests.append(self._rest(p, forward, marginals, weight, found[-1][0]))
-            total.counts[...] += pair_counts(p, forward, marginals, weight)
+            total.counts[...] += chain.pair_counts(forward, marginals, weight)
             self._add(total, masses, sentences, at, w)
         return Chosen(*_joined(found), Rest.joined(rests), total)
 
@@ -153,7 +153,9 @@ class ExactPass:
         threads.run(work, threads.cut(np.ones(len(out), np.int64), least=max(1, threads.LEAST_WORK // width)))
         return out
 
-    def _rest(self, p: chain.Potentials, forward: Any, marginals: Floats, weight: Floats, sets: BeamSets) -> Rest:
+    def _rest(
+        self, p: chain.Potentials, forward: chain.Forward, marginals: Floats, weight: Floats, sets: BeamSets
+    ) -> Rest:
         n_entries, n_tokens = len(sets.states), len(sets.ptr) - 1
         out = Rest(*(np.zeros(n, np.float32) for n in (n_entries, n_entries, n_tokens, n_tokens)))
         matrix, shift = exp_transition(p)
@@ -178,9 +180,7 @@ class ExactPass:
         compiled_scores.scatter(
             at.start, at.stop, residual, 0, *self.tokens.arrays, w.state.narrow_labels, total.wide, total.narrow
         )
-        later = np.ones(n, bool)
-        later[np.cumsum(sizes)[:-1]] = later[0] = False  # the first of a sentence has no pair
-        to = np.flatnonzero(later)
+        to = np.flatnonzero(counting(sizes))  # the first of a sentence has no pair
         np.subtract.at(total.counts, (gold[to - 1], gold[to]), weight[to])
 
 
@@ -194,32 +194,3 @@ def _joined(parts: list[tuple[BeamSets, NDArray[np.float64]]]) -> tuple[BeamSets
     sizes = np.concatenate([np.diff(sets.ptr) for sets, _ in parts])
     states = np.concatenate([sets.states for sets, _ in parts])
     return BeamSets(np.concatenate([[0], np.cumsum(sizes)]), states), np.concatenate([kept for _, kept in parts])
-
-
-def pair_counts(
-    p: chain.Potentials, forward: chain.Forward, marginals: NDArray[Any], weights: NDArray[Any]
-) -> NDArray[np.float64]:
-    r"""Weighted expected transitions (S, S) of a batch as one product of matrices, which alpha of all tokens allows.
-
-    .. math:: A \circ \sum_t \alpha_{t-1}^\top (e_t \beta_t / c_t)
-
-    ``marginals`` (B, T, S) are weighted by ``weights``.
-    """
-    S = p.log_unary.shape[2]
-    matrix, _ = exp_transition(p)
-    alpha = forward.alpha[:, :-1, :S].copy()
-    later = (np.arange(1, marginals.shape[1]) < p.lengths[:, None]) & forward.safe[:, None]
-    alpha[~later] = 0
-    here = forward.alpha[:, 1:, :S]
-    by = np.where(later, 1 / np.where(later, forward.scale[:, 1:], 1), 0).astype(alpha.dtype)
-    with np.errstate(all="ignore"):  # what lies beyond the end of a sentence is arbitrary
-        ahead = marginals[:, 1:] / here
-        ahead *= forward.emission[:, 1:, :S]
-        ahead *= by[:, :, None]
-    ahead[~(later[:, :, None] & (here > 0))] = 0
-    counts = (alpha.reshape(-1, S).T @ ahead.reshape(-1, S)).astype(np.float64) * matrix[:S, :S]
-    for b in np.flatnonzero(~forward.safe).tolist():
-        found = chain.expectations(p.take(np.array([b])), counts=True)[1].counts
-        assert found is not None
-        counts += float(weights[b]) * found[0]
-    return counts

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ConvergenceWarning
+from trelliswork.learning.beam_objective import BeamObjective
 from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Labelling, Tokens, counting
 from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.learning.lbfgs import Weights, lbfgs
@@ -20,6 +21,33 @@ EVERY = 8  # of so many sentences one is in the sample
 FEWEST = 30  # sentences that tell something
 ITERATIONS = 15
 PRIOR = 5.0  # events that a count is compared with
+
+
+def first_weights(
+    objective: BeamObjective,
+    tokens: Tokens,
+    labelling: Labelling,
+    *,
+    l1: float = 0.0,
+    weights: NDArray[np.floating] | None = None,
+    max_iter: int = 100,
+) -> tuple[Weights, int]:
+    """Weights to begin with, and the iterations that they took: counts where what is outside counts, else a sample.
+
+    ``l1``, ``weights`` and ``max_iter`` are those of the training, as for ``sampled_start``.
+    """
+    if objective.completes:
+        return counted_start(tokens, labelling, objective.layout, weights), 0
+    return sampled_start(
+        tokens,
+        labelling,
+        objective.layout,
+        l2=objective.l2,
+        l1=l1,
+        weights=weights,
+        allowed=objective.allowed,
+        max_iter=max_iter,
+    )
 
 
 def sampled_start(
@@ -69,9 +97,7 @@ def counted_start(
     gold, lengths = labelling.gold.astype(np.int64), np.diff(tokens.offsets)
     alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights, np.float64)
     by = np.repeat(alpha, lengths)
-    later = np.ones(len(gold), bool)
-    later[tokens.offsets[:-1]] = False
-    at = np.flatnonzero(later)
+    at = np.flatnonzero(counting(lengths))  # tokens with one before them
     pairs = np.bincount(gold[at - 1] * L + gold[at], by[at], minlength=L * L).reshape(L, L)
     start = np.zeros(layout.n_features)
     expected = PRIOR * (pairs.sum(axis=0) + 0.5) / (pairs.sum() + 0.5 * L)

@@ -16,7 +16,7 @@ from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
 from trelliswork.inference.checks import check_count
 from trelliswork.learning.beam_objective import BeamObjective
-from trelliswork.learning.beam_start import counted_start, sampled_start
+from trelliswork.learning.beam_start import first_weights
 from trelliswork.learning.beam_training import BeamSearch
 from trelliswork.learning.checkpoint import Arrays, Checkpoint
 from trelliswork.learning.crf_objective import ChainObjective
@@ -245,17 +245,13 @@ def _within_beams(
         structure=problem.structure,
     )
     search, max_iter = BeamSearch(objective, watch.after), settings.max_iter or ITERATIONS["lbfgs"]
-    if saved is None and objective.completes and not start.any():
-        start = counted_start(problem.tokens, problem.labelling, problem.layout, problem.sentence_weights)
-    elif saved is None and problem.structure is None and not start.any():
-        start, search.sampled = sampled_start(
+    if saved is None and problem.structure is None and not start.any():
+        start, search.sampled = first_weights(
+            objective,
             problem.tokens,
             problem.labelling,
-            problem.layout,
-            l2=settings.l2,
             l1=settings.l1,
             weights=problem.sentence_weights,
-            allowed=problem.allowed,
             max_iter=max_iter,
         )
     return search.run(start, saved, l1=settings.l1, max_iter=max_iter, tol=settings.tol, memory=settings.memory)

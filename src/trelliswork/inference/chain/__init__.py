@@ -13,6 +13,7 @@ from trelliswork.inference.chain.passes import (
     expectations,
     forward,
     log_partition,
+    pair_counts,
 )
 from trelliswork.inference.chain.potentials import Potentials, chain_potentials, transition_steps
 from trelliswork.inference.chain.structures import sample, score, topk, viterbi
@@ -26,6 +27,7 @@ __all__ = [
     "expectations",
     "forward",
     "log_partition",
+    "pair_counts",
     "sample",
     "score",
     "topk",

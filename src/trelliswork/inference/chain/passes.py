@@ -121,6 +121,41 @@ def expectations(
     return log_z, _finish(p, safe, out)
 
 
+def pair_counts(forward: Forward, marginals: Floats, weights: Floats) -> NDArray[np.float64]:
+    r"""Expected transitions (S, S) of a batch with shared transitions, weighted and summed, as one product of matrices.
+
+    .. math:: A \circ \sum_t \alpha_{t-1}^\top (e_t \beta_t / c_t)
+
+    What ``backward(forward, weights=weights, counts=True, total=True)`` counts, several times as fast where S is large,
+    at the price of some copies of alpha.
+
+    Parameters
+    ----------
+    forward : Forward
+        After a ``backward``, which knows what is not safe.
+    marginals : ndarray (B, T, S)
+        Its marginals, weighted by ``weights`` (B,).
+    """
+    p = forward.potentials
+    S = p.log_unary.shape[2]
+    matrix, _ = exp_transition(p)
+    before, here = forward.alpha[:, :-1, :S].copy(), forward.alpha[:, 1:, :S]
+    later = (np.arange(1, marginals.shape[1]) < p.lengths[:, None]) & forward.safe[:, None]
+    before[~later] = 0
+    with np.errstate(all="ignore"):  # what lies beyond the end of a sequence is arbitrary
+        ahead = marginals[:, 1:] / here
+        ahead *= forward.emission[:, 1:, :S]
+        ahead /= forward.scale[:, 1:, None]
+    ahead[~(later[:, :, None] & (here > 0))] = 0
+    counts = (before.reshape(-1, S).T @ ahead.reshape(-1, S)).astype(np.float64) * matrix[:S, :S]
+    which = np.flatnonzero(~forward.safe)
+    if which.size:
+        found = expectations(p.take(which), counts=True)[1].counts
+        assert found is not None
+        counts += np.tensordot(weights[which].astype(np.float64), found, 1)
+    return counts
+
+
 @dataclass
 class _Outputs:
     """Arrays that a backward pass fills; one with an empty axis 0 is not wanted."""
