@@ -19,10 +19,18 @@ def kernel_hmm(
     sentences: Annotated[
         int | None, setting("kernel-hmm", "n_sentences", "Train on the first so many (0: all).", min=0)
     ] = None,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Words of a batch.", show_default="2048")] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Words of a batch.", show_default="2048; 4096 from 4096 states on")
+    ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of AdamW.", show_default="0.003")] = None,
     state_dropout: Annotated[
-        float | None, typer.Option(min=0.0, max=0.99, help="States a batch leaves out.", show_default="0.1")
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=0.99,
+            help="Part of the states that a batch leaves out.",
+            show_default="0.1; 0.5 from 4096 states on",
+        ),
     ] = None,
     em_iterations: Annotated[int, typer.Option(min=0, help="Of EM first, for softmax models.")] = 0,
     keep: Annotated[

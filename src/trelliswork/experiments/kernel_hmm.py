@@ -30,6 +30,8 @@ COLUMNS = [
     "model", "valid", "paper valid", "test", "paper test", "s per epoch", "minutes", "epochs", "MB", "peak MB",
     "sigma > 1e-5", "dense",
 ]  # fmt: skip
+LARGE = 4096  # states, from where on a batch leaves half of them out and has twice the words
+OF_LARGE = {"state_dropout": 0.5, "batch_tokens": 4096}
 METHODS: tuple[Approximation, ...] = ("positive", "orthogonal", "fourier", "nystroem", "taylor")
 Words = list[list[str]]
 
@@ -56,8 +58,8 @@ class Size:
 def kernel_hmm(
     folder: str | os.PathLike[str],
     *,
-    sizes: Sequence[Size | str] = (Size(128), Size(256), Size(512), Size(1024, 256)),
-    max_epochs: int = 10,
+    sizes: Sequence[Size | str] = (Size(128), Size(512), Size(1024, 256), Size(4096, 256)),
+    max_epochs: int = 2,
     seconds: float | None = None,
     n_sentences: int = 0,
     kneser_ney: bool = True,
@@ -80,7 +82,7 @@ def kernel_hmm(
     kneser_ney : bool
         Also the 5-gram baseline.
     options : dict, optional
-        Other parameters of ``HMMLanguageModel``.
+        Other parameters of ``HMMLanguageModel``, also in place of ``OF_LARGE``.
     keep : path, optional
         A folder for the trained models and for the states of unfinished runs: the same call goes on where it stood.
     """
@@ -94,6 +96,7 @@ def kernel_hmm(
             "paper valid: the authors' training logs of the softmax HMM (LayerNorm after the block, 256 dimensions).",
             "sigma: singular values of the transition matrix. MB: parameters; peak MB: memory of the process so far.",
             "dense: how far the log evidence is from that of the low-rank matrix written out, relative, in float64.",
+            f"A batch of a model with {LARGE:,} states or more has 4,096 words and half of the states.",
         ],
     )
     for size in [Size.parse(size) if isinstance(size, str) else size for size in sizes]:
@@ -103,7 +106,7 @@ def kernel_hmm(
             "seed": seed,
             "schedule": "linear",
         }
-        settings |= options or {}
+        settings |= (OF_LARGE if size.states >= LARGE else {}) | (options or {})
         kind: Any = "kernel" if size.rank else "softmax"
         lm = HMMLanguageModel(size.states, parameterisation=kind, n_features=size.rank or 256, **settings)
         _one(table, size, _trained(lm, size, train, dev, keep, say), test)

@@ -52,7 +52,7 @@ def create_app(model: Any, *, name: str = "", hosts: Sequence[str] = LOOPBACK) -
     -----
     ``GET /`` is the page, ``GET /api/model`` what the model is and can do, ``POST /api/ABILITY`` asks it. Requests are
     JSON with the content type ``application/json``, which no other site's page can send here unasked. Errors are JSON
-    too: ``{"what", "wanted", "got"}``.
+    too: ``{"what", "wanted", "got"}``; only a wrong ``Host`` is refused before, by a line of plain text.
     """
     explorer, worker = explorer_of(model), Worker()
     about = describe(model, explorer, name)

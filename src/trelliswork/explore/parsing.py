@@ -19,8 +19,7 @@ class ParserExplorer:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        n_columns = 1 if model.tagger is not None else 1 + model._reader.n_tags
-        self.reader = TokenReader("columns" if n_columns > 1 else "words", n_columns, MAX_WORDS)
+        self.reader = TokenReader("columns" if model.n_columns > 1 else "words", model.n_columns, MAX_WORDS)
         self.abilities: Abilities = {"parse": self.parse}
 
     def facts(self) -> Answer:

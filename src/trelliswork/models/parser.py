@@ -329,6 +329,12 @@ class DependencyParser(Estimator):
         self._check_fitted()
         return self._reader.read(X)[1].tags
 
+    @property
+    def n_columns(self) -> int:
+        """How many columns a token of the input has: its word and its tags, or the word alone for one that tags."""
+        self._check_fitted()
+        return 1 if self.tagger is not None else 1 + self._reader.n_tags
+
     def known_words(self) -> set[str]:
         """The words that are known by themselves, in lower case."""
         self._check_fitted()
