@@ -64,6 +64,19 @@ def test_inspect_score_and_sample(folder):
     assert len(run("sample", str(folder / "words"), "-n", "2", "--states").stdout.splitlines()) == 2
 
 
+def test_score_leaves_out_sentences_that_are_too_short_for_a_tree(folder, tmp_path):
+    words = (folder / "some.txt").read_text().splitlines()[0]
+    (tmp_path / "with.txt").write_text(f"{words}\n{words.split()[0]}\n")
+    (tmp_path / "without.txt").write_text(f"{words}\n")
+    (tmp_path / "short.txt").write_text(f"{words.split()[0]}\n")
+    score = "score", str(folder / "words"), "--format", "text"
+    both, one = (json.loads(run(*score, str(tmp_path / f), "--json").stdout) for f in ("with.txt", "without.txt"))
+    assert both.pop("too_short") == 1
+    assert both == one
+    assert "left out, too short for a tree: 1" in run(*score, str(tmp_path / "with.txt")).stdout
+    assert "short.txt: no sentence has 2 words" in run(*score, str(tmp_path / "short.txt"), code=1).output
+
+
 def test_a_broken_file_and_wrong_options(folder, tmp_path):
     (tmp_path / "broken.mrg").write_text("(S (A a)\n")
     failed = run("train", "pcfg", str(tmp_path / "broken.mrg"), code=1)

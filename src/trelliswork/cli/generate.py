@@ -73,7 +73,7 @@ def _scored(
     layout = Layout(**given) if given else Layout("text", [], None)
     if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
         layout = words_layout(file, guess_format(file, format), None, None)
-    corpus = _words(file, layout)
+    corpus, n_short = _long_enough(_words(file, layout), getattr(found, "shortest", 1), file)
     evidence = found.log_evidence(corpus)
     kind, bound = _kind(found), getattr(found, "evidence_bound", None)
     n_events = corpus.n_tokens + (len(corpus) if getattr(found, "end", True) else 0)
@@ -81,6 +81,7 @@ def _scored(
     figures = {
         "sentences": len(corpus),
         "tokens": corpus.n_tokens,
+        **({"too_short": n_short} if n_short else {}),
         "kind": kind,
         **({} if bound is None else {"bound": bound}),
         "log_evidence": total if total > -math.inf else None,
@@ -99,9 +100,22 @@ def _told(figures: dict[str, Any], total: float) -> str:
     named = f" ({figures['bound']})" if "bound" in figures else ""
     kind = {"exact": "", "lower": f"a lower bound{named}, ", "estimate": "an estimate, "}[figures["kind"]]
     perplexity = figures["perplexity"]
-    return f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, {kind}" + (
+    told = f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, {kind}" + (
         "impossible" if perplexity is None else f"perplexity {perplexity:.2f} per token"
     )
+    return told + (f"; left out, too short for a tree: {figures['too_short']:,}" if "too_short" in figures else "")
+
+
+def _long_enough(corpus: "Corpus", shortest: int, file: str) -> "tuple[Corpus, int]":
+    """The sentences that a model can make at all, and how many are too short for it."""
+    from trelliswork.data import Corpus
+
+    if shortest <= 1:
+        return corpus, 0
+    kept = [words for words in corpus.sentences(0) if len(words) >= shortest]
+    if not kept and len(corpus):
+        raise DataError(f"{file}: no sentence has {shortest} words or more, as this model wants.")
+    return (corpus, 0) if len(kept) == len(corpus) else (Corpus.from_sentences(kept), len(corpus) - len(kept))
 
 
 def _words(path: str, layout: Layout) -> "Corpus":

@@ -83,6 +83,7 @@ class PCFG(Estimator):
 
     kind: ClassVar[str] = "pcfg"
     learned: ClassVar[str] = "parameters_"
+    shortest: ClassVar[int] = 2  # words of a sentence: its root has two children
     end: ClassVar[bool] = False  # that a sentence ends is no event of its own: its rules tell its length
     reading_: dict[str, Any]  # how a command read the training file
     words_: Vocabulary
@@ -343,7 +344,7 @@ class PCFG(Estimator):
 
 
 def _longer(sentences: Sentences) -> Sentences:
-    found = [sentence for sentence in sentences if len(sentence) > 1]
+    found = [sentence for sentence in sentences if len(sentence) >= PCFG.shortest]
     if not found:
         raise DataError("no sentence of two words or more to score.")
     return found
