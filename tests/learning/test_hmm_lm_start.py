@@ -1,5 +1,7 @@
 """Starts of HMM language models: clusters of tokens, counts of states, and networks that are taught them."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -55,6 +57,21 @@ def test_vectors_are_singular_vectors(monkeypatch):
     for found, want in ((leads, u[:, 1:4] * s[1:4]), (follows, v.T[:, 1:4] * s[1:4])):
         want = want / np.linalg.norm(want, axis=1, keepdims=True)
         assert_allclose(found @ found.T, want @ want.T, atol=1e-4)  # whatever the signs
+
+
+def test_the_nearest_centres_are_found_in_little_memory(monkeypatch):
+    rng = np.random.default_rng(3)
+    points, centres = rng.standard_normal((20_000, 4), np.float32), rng.standard_normal((500, 4), np.float32)
+    expected = ((points[:, None] - centres[None]) ** 2).sum(axis=2).argmin(axis=1)
+    monkeypatch.setattr(hmm_lm_clusters, "DISTANCES", 300_000)
+    tracemalloc.start()
+    try:
+        found = nearest(points, centres)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found == expected).mean() > 0.999  # but for ties up to rounding
+    assert peak < 4_000_000  # all distances at once would be 40 MB
 
 
 def test_k_means_finds_what_lies_apart():

@@ -20,8 +20,10 @@ N_DIMS = 48  # of a vector of a word
 RARE = 30.0  # added to square-root counts, or rare pairs of words would have the largest singular values
 NEIGHBOUR = 0.5  # weight of the neighbours' vectors against the word's own
 SAMPLE = 40  # tokens a state that k-means looks at
+MOST = 1 << 18  # tokens that it looks at
 N_ITER = 10  # of k-means
 BLOCK = 8192  # tokens at once
+DISTANCES = 1 << 24  # numbers at once: 64 MB
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,12 @@ def clustered_counts(
 
     Notes
     -----
-    Time O(SAMPLE S^2 N_ITER + N S) times the dimensions (4 N_DIMS).
+    Time O(min(SAMPLE S, MOST) S N_ITER + N S) times the dimensions (4 N_DIMS).
     """
     rng = np.random.default_rng(seed)
     tokens = _Tokens(sentences, n_words, seed)
     N = sentences.n_tokens
-    some = tokens.points(np.sort(rng.permutation(N)[: SAMPLE * n_states]))
+    some = tokens.points(np.sort(rng.permutation(N)[: min(SAMPLE * n_states, max(MOST, n_states))]))
     centres = k_means(some, n_states, rng)
     states = np.concatenate(
         [nearest(tokens.points(np.arange(k, min(k + BLOCK, N))), centres) for k in range(0, N, BLOCK)]
@@ -140,7 +142,12 @@ def k_means(points: Floats, k: int, rng: np.random.Generator) -> Floats:
 
 
 def nearest(points: Floats, centres: Floats) -> Ints:
-    """The nearest centre of each point (n,)."""
+    """The nearest centre of each point (n,); memory of DISTANCES numbers."""
     half = (centres**2).sum(axis=1) / 2
-    parts = [points[k : k + BLOCK] @ centres.T - half for k in range(0, len(points), BLOCK)]
-    return np.concatenate([part.argmax(axis=1) for part in parts])
+    step = max(1, DISTANCES // len(centres))
+    found = np.empty(len(points), np.int64)
+    for k in range(0, len(points), step):
+        scores = points[k : k + step] @ centres.T
+        scores -= half
+        scores.argmax(axis=1, out=found[k : k + step])
+    return found
