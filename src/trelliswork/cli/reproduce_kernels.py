@@ -43,7 +43,7 @@ def kernel_hmm(
 ) -> dict[str, Any]:
     """HMM language models of many states on Penn Treebank text: perplexity by states and rank (paper 4).
 
-    Example: trelliswork reproduce kernel-hmm --data DATA --size 4096/512 --minutes 120 --keep models --no-kneser-ney
+    Example: trelliswork reproduce kernel-hmm --data DATA --size 16384/64 --minutes 120 --keep models --no-kneser-ney
     """
     from trelliswork.experiments.kernel_hmm import Size
 
