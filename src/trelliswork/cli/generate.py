@@ -38,6 +38,7 @@ def score(
 ) -> None:
     """Log evidence of a text under a model, and its perplexity per token (ends of sentences count as tokens).
 
+    A grammar has no tree for a sentence of one word: such sentences are left out and counted.
     A model that judges new words by their endings only estimates their probabilities: compare its figures between
     texts, not with those of other models.
 

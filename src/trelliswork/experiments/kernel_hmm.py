@@ -30,7 +30,7 @@ COLUMNS = [
     "model", "valid", "paper valid", "test", "paper test", "s per epoch", "minutes", "epochs", "MB", "peak MB",
     "sigma > 1e-5", "dense",
 ]  # fmt: skip
-LARGE = 4096  # states, from where on a batch leaves half of them out and has twice the words
+LARGE = 4096  # states, from where on a batch has these settings
 OF_LARGE = {"state_dropout": 0.5, "batch_tokens": 4096}
 METHODS: tuple[Approximation, ...] = ("positive", "orthogonal", "fourier", "nystroem", "taylor")
 Words = list[list[str]]
@@ -96,7 +96,9 @@ def kernel_hmm(
             "paper valid: the authors' training logs of the softmax HMM (LayerNorm after the block, 256 dimensions).",
             "sigma: singular values of the transition matrix. MB: parameters; peak MB: memory of the process so far.",
             "dense: how far the log evidence is from that of the low-rank matrix written out, relative, in float64.",
-            f"A batch of a model with {LARGE:,} states or more has 4,096 words and half of the states.",
+            f"Models with {LARGE:,} states or more, unless told otherwise: "
+            + ", ".join(f"{name} {value:g}" for name, value in OF_LARGE.items())
+            + ".",
         ],
     )
     for size in [Size.parse(size) if isinstance(size, str) else size for size in sizes]:

@@ -2,7 +2,8 @@
 
 Words get vectors by what stands before and after them (a singular value decomposition of scaled counts of neighbours);
 a token is its word's two vectors and, with less weight, those of its neighbours; k-means gives each token a state. On
-Penn Treebank text this takes seconds, and an HMM of the counted states is as good as one after an epoch of gradients.
+Penn Treebank text this takes seconds to minutes, and an HMM of the counted states is as good as one after an epoch of
+gradients.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ N_DIMS = 48  # of a vector of a word
 RARE = 30.0  # added to square-root counts, or rare pairs of words would have the largest singular values
 NEIGHBOUR = 0.5  # weight of the neighbours' vectors against the word's own
 SAMPLE = 40  # tokens a state that k-means looks at
-MOST = 1 << 18  # tokens that it looks at
+MOST = 1 << 18  # tokens that it looks at in all: more states have fewer each
 N_ITER = 10  # of k-means
 BLOCK = 8192  # tokens at once
 DISTANCES = 1 << 24  # numbers at once: 64 MB
