@@ -111,8 +111,41 @@ def test_ctrl_c_keeps_what_is_finished(experiments, monkeypatch, tmp_path):
     done = run("--out", tmp_path)
     assert done.exit_code == 130
     assert "interrupted in mrf-ptb: 1 experiments were finished; they are in" in done.stderr
+    assert "--resume runs the rest" in done.stderr
     assert "| mrf-exact | size |" in (tmp_path / "paper-0.md").read_text()
     assert len(seen) == 1
+
+
+def test_resume_runs_the_rest(experiments, tmp_path):
+    assert run("--only", "mrf-exact", "--out", tmp_path).exit_code == 0
+    page = (tmp_path / "paper-0.md").read_text()
+    seen.clear()
+    done = run("--skip", "mrf-ptb", "--skip", "nettalk", "--out", tmp_path, "--resume")
+    assert done.exit_code == 0
+    assert seen == [{"size": 9, "seed": 0}]  # bp-cost alone
+    assert "[1 of 2] mrf-exact: finished before, " in done.stderr
+    assert "2 of 2 experiments finished" in done.stderr
+    assert (tmp_path / "paper-0.md").read_text() == page
+
+
+def test_resume_takes_other_settings_and_failures_for_unfinished(experiments, tmp_path):
+    assert run("--out", tmp_path, "--quick").exit_code == 1
+    for again in (["--seed", 4, "--quick"], ["--seed", 4]):  # another seed, then no longer quick
+        seen.clear()
+        done = run("--out", tmp_path, "--resume", *again)
+        assert done.exit_code == 1
+        assert len(seen) == 2
+        assert "mrf-ptb: failed: ArithmeticError" in done.stderr
+    seen.clear()
+    assert run("--out", tmp_path, "--resume", "--seed", 4).exit_code == 1
+    assert not seen
+
+
+def test_resume_needs_a_folder(experiments):
+    refused = run("--resume")
+    assert refused.exit_code == 2
+    assert "--resume goes on with the results" in refused.stderr
+    assert not seen
 
 
 def test_an_unusable_folder_is_refused_before_anything_runs(experiments, tmp_path):

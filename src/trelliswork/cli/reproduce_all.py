@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Names = Annotated[list[str] | None, typer.Option(help="Only this experiment; may be repeated.", show_default="all")]
 Skipped = Annotated[list[str] | None, typer.Option(help="Not this experiment; may be repeated.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Leave out what --out holds already with the same settings.")]
 
 
 @report_errors
@@ -27,6 +28,7 @@ def reproduce_all(
     data: Data = None,
     quick: Quick = False,
     out: Out = None,
+    resume: Resume = False,
     seed: Seed = 0,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -34,31 +36,37 @@ def reproduce_all(
     """All experiments in the order of the papers: about three hours on two cores, minutes with --quick.
 
     An experiment that fails, or whose data is not there, is named and the next one runs; the exit code is 1 then.
-    After each one --out DIR is written anew, so Ctrl-C keeps the tables that are finished.
+    After each one --out DIR is written anew, so Ctrl-C keeps the tables that are finished; --resume then runs the rest.
 
     Example: trelliswork reproduce all --quick --data DATA --out results
     """
     chosen = choose(only, skip)
+    if resume and out is None:
+        raise typer.BadParameter("--resume goes on with the results in a folder: name it by --out.")
     record = open_record(out, chosen, quick)
     tell = say_to(quiet)
     troubles: dict[str, str] = {}
     began = time.perf_counter()
     for k, experiment in enumerate(chosen):
         name, place = experiment.name, f"[{k + 1} of {len(chosen)}]"
+        given = {"seed": seed} if "seed" in experiment.full else {}
+        values = experiment.settings(quick, given)
+        if resume and record is not None and record.holds(name, values, quick):
+            tell(f"{place} {name}: finished before, {record.runs[name].began}")
+            continue
         about = "" if quick else f", about {experiment.minutes:g} minutes"
         tell(f"{place} {name}: paper {experiment.paper}, {experiment.about}{about}")
-        given = {"seed": seed} if "seed" in experiment.full else {}
         start = time.perf_counter()
         try:
             outcome = attempt(experiment, data, quick, given, quiet)
         except KeyboardInterrupt:
             finished = k - len(troubles)
-            kept = f"; they are in {out}" if out is not None else ""
+            kept = f"; they are in {out}, and --resume runs the rest" if out is not None else ""
             print(f"interrupted in {name}: {finished} experiments were finished{kept}", file=sys.stderr)
             raise typer.Exit(130) from None
         seconds = time.perf_counter() - start
         if record is not None:
-            record.add(experiment, outcome, experiment.settings(quick, given), quick, seconds)
+            record.add(experiment, outcome, values, quick, seconds)
         if isinstance(outcome, str):
             troubles[name] = outcome
             print(f"{name}: {outcome}", file=sys.stderr, flush=True)

@@ -84,6 +84,13 @@ class Record:
                 f"{self.folder} holds the full figures of {name}, which --quick would replace: choose another --out."
             )
 
+    def holds(self, name: str, settings: Mapping[str, Any], quick: bool) -> bool:
+        """Whether it has finished figures of these settings."""
+        before = self.runs.get(name)
+        if before is None or before.outcome != FINISHED:
+            return False
+        return (before.quick, before.settings) == (quick, _as_text(settings))
+
     def add(
         self, experiment: Experiment, outcome: Table | str, settings: Mapping[str, Any], quick: bool, seconds: float
     ) -> None:
@@ -95,7 +102,7 @@ class Record:
         began = datetime.fromtimestamp(datetime.now(UTC).timestamp() - seconds, UTC)
         self.runs[experiment.name] = Run(
             quick,
-            {key: describe({key: value}).partition("=")[2] for key, value in settings.items() if value is not None},
+            _as_text(settings),
             began.strftime("%Y-%m-%d %H:%M UTC"),
             round(seconds, 1),
             describe_machine(),
@@ -117,6 +124,10 @@ class Record:
         with atomic_write(self.folder / "runs.json") as stream:
             json.dump({name: asdict(run) for name, run in self.runs.items()}, stream, indent=1)
             stream.write("\n")
+
+
+def _as_text(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {key: describe({key: value}).partition("=")[2] for key, value in settings.items() if value is not None}
 
 
 def json_lines(name: str, figures: list[Figure]) -> list[str]:
