@@ -33,7 +33,7 @@ def reproduce_all(
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """All experiments in the order of the papers: about three hours on two cores, minutes with --quick.
+    """All experiments in the order of the papers: about 80 minutes on two cores, minutes with --quick.
 
     An experiment that fails, or whose data is not there, is named and the next one runs; the exit code is 1 then.
     After each one --out DIR is written anew, so Ctrl-C keeps the tables that are finished; --resume then runs the rest.
