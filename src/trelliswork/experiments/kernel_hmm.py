@@ -1,7 +1,6 @@
 """HMM language models with many states on Penn Treebank text (paper 4): perplexity by states and by rank."""
 
 import os
-import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import torch
 
 from trelliswork.data import read_text
 from trelliswork.errors import DataError
+from trelliswork.experiments.machine import peak_memory, restart_peak_memory
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference import lowrank
 from trelliswork.inference.threads import get_num_threads
@@ -94,7 +94,7 @@ def kernel_hmm(
         axes=("minutes", "validation perplexity"),
         notes=[
             "paper valid: the authors' training logs of the softmax HMM (LayerNorm after the block, 256 dimensions).",
-            "sigma: singular values of the transition matrix. MB: parameters; peak MB: memory of the process so far.",
+            "sigma: singular values of the transition matrix. MB: parameters; peak MB: of the process in training.",
             "dense: how far the log evidence is from that of the low-rank matrix written out, relative, in float64.",
             f"Models with {LARGE:,} states or more, unless told otherwise: "
             + ", ".join(f"{name} {value:g}" for name, value in OF_LARGE.items())
@@ -111,6 +111,7 @@ def kernel_hmm(
         settings |= (OF_LARGE if size.states >= LARGE else {}) | (options or {})
         kind: Any = "kernel" if size.rank else "softmax"
         lm = HMMLanguageModel(size.states, parameterisation=kind, n_features=size.rank or 256, **settings)
+        restart_peak_memory()
         _one(table, size, _trained(lm, size, train, dev, keep, say), test)
     if kneser_ney:
         _baseline(table, train, dev, test, say)
@@ -150,6 +151,7 @@ def _trained(
 
 def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
     """The row, the curve and the figures of one model."""
+    resident = peak_memory()  # before the dense matrices below
     history, valid, tested = lm.report_.history, lm.report_.dev_perplexity, lm.perplexity(test)
     last = history[-1]
     per_epoch = last.seconds / last.progress
@@ -158,7 +160,7 @@ def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
     spectrum = lm.transition_spectrum()
     rank, large = (int((spectrum > least).sum()) for least in (1e-5, 1e-2))
     apart = same_as_dense(lm, test[:50]) if size.rank and size.states <= 4096 else None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = None if resident is None else resident / 2**20
     megabytes = sum(p.numel() for p in lm.network_.parameters()) * 4 / 2**20
     paper = None if size.rank else SOFTMAX.get(size.states)
     took = [per_epoch, last.seconds / 60, last.progress, megabytes, peak]
@@ -179,7 +181,7 @@ def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
             last.seconds, "of the trained transition matrix; theirs: the authors' logs of training on a GPU",
         ),
         Figure(f"{size.name}: singular values above 0.01", None, large, "singular values", last.seconds, "of the same"),
-        Figure(f"{size.name}: peak memory", None, peak, "MB", last.seconds, "of the process so far"),
+        Figure(f"{size.name}: peak memory", None, peak, "MB", last.seconds, "of the process in training"),
     ]  # fmt: skip
     if apart is not None:
         table.figures.append(

@@ -3,11 +3,13 @@
 import importlib.metadata
 import os
 import platform
+import sys
 from pathlib import Path
 
 from trelliswork import __version__
 
 PACKAGES = ("numpy", "scipy", "numba", "torch")
+RESET = "5"  # what clear_refs takes to set the high-water mark back
 
 
 def describe_machine() -> str:
@@ -17,6 +19,29 @@ def describe_machine() -> str:
     parts = [_processor(), f"{n_cores} cores", *([f"{memory:.1f} GB of memory"] if memory else []), platform.system()]
     versions = [f"{name} {_version(name)}" for name in PACKAGES]
     return ", ".join([*parts, f"Python {platform.python_version()}", f"trelliswork {__version__}", *versions])
+
+
+def restart_peak_memory() -> None:
+    """Count `peak_memory` from now on; where the system has no such thing, it goes on from the begin of the process."""
+    try:
+        Path("/proc/self/clear_refs").write_text(RESET, encoding="ascii")
+    except OSError:
+        return
+
+
+def peak_memory() -> float | None:
+    """The most that this process had resident since `restart_peak_memory`, in bytes; None where it cannot be told."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return 1024 * next(float(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        pass
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 
 
 def _processor() -> str:

@@ -2,7 +2,6 @@
 
 import math
 import os
-import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.experiments.machine import peak_memory, restart_peak_memory
 from trelliswork.experiments.tables import Cell, Curve, Figure, Say, Table
 from trelliswork.learning.moments import Moments, count_moments
 from trelliswork.models.mrf_lm import MRFLanguageModel
@@ -114,6 +114,7 @@ def mrf_ptb(
         "full": ("K=2, full rank, chain cover", {"K": 2, "form": "full", "l2": 0.0, "tol": 0.0}),
         "pseudo": (f"K=2, rank {rank}, pseudo-likelihood", {"K": 2, "algorithm": "pseudo-likelihood", "l2": 0.0}),
     }
+    restart_peak_memory()
     results: list[_Result] = []
     first: MRFLanguageModel | None = None  # of K = 1, for others to begin with
     counts: dict[int, tuple[Moments, Moments]] = {}
@@ -252,13 +253,11 @@ def _judge(table: Table, results: list[_Result]) -> None:
 
 
 def _peak_memory(table: Table) -> None:
-    """The most memory that this process had resident, as a figure; not known on every system."""
-    try:
-        import resource
-    except ImportError:
+    """The most memory that was resident, as a figure; not known on every system."""
+    peak = peak_memory()
+    if peak is None:
         return
-    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+    peak /= 2**30
     table.figures.append(Figure("peak resident memory of the process", None, peak, "GB", None, "all parts together"))
     table.notes.append(f"Peak resident memory of the process: {peak:.2f} GB.")
 
