@@ -1,6 +1,7 @@
 """The harness on contenders that behave, and on those that misbehave in one way each."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -43,6 +44,12 @@ def contender(name: str, **keywords: Any) -> Contender:
     return Contender(name, f"fake_contenders:{name}", **keywords)
 
 
+def before_rounding(value: float) -> tuple[float, float]:
+    """Between what a number of four digits was before it was rounded."""
+    half = 10.0 ** (math.floor(math.log10(value)) - 3) / 2
+    return value - half, value + half
+
+
 def benchmark(*peers: str, ours: str = "sums", cases: int = 1, pids: Path | None = None, **case: Any) -> Benchmark:
     params = {"n": 100} | ({"pids": str(pids)} if pids else {})
     return Benchmark(
@@ -75,7 +82,8 @@ def test_rows_of_a_peer_that_behaves(capsys):
         assert row["bench"] == "fake"
         assert row["threads"] == 1
         assert row["peer_seconds"] >= 0.01 > row["seconds"] > 0
-        assert row["ratio"] == pytest.approx(row["peer_seconds"] / row["seconds"], rel=1e-3)
+        (least, most), (low, high) = before_rounding(row["seconds"]), before_rounding(row["peer_seconds"])
+        assert round_significant(low / most) <= row["ratio"] <= round_significant(high / least)
         assert row["extra"] == {}
 
 
@@ -168,12 +176,25 @@ def test_processor_times_are_read():
 
 
 def test_reference_has_its_row_and_adds_to_the_case(capsys):
-    reference = Reference(contender("sleeps"), {"n": 1}, lambda s: {"rate": 1 / s}, lambda a, b: {"part": a / b})
+    told: dict[str, float] = {}  # seconds before they are rounded for the rows
+
+    def describe(seconds):
+        told["alone"] = seconds
+        return {"rate": 1 / seconds}
+
+    def relate(ours, seconds):
+        told["ours"], told["same"] = ours, seconds
+        return {"part": ours / seconds}
+
+    reference = Reference(contender("sleeps"), {"n": 1}, describe, relate)
     _, (own, row) = run(benchmark("sums", reference=reference), capsys)
     assert own["case"] == "sleeps"
     assert own["peer"] is None
-    assert own["extra"] == {"rate": pytest.approx(1 / own["seconds"], rel=1e-3)}
-    assert row["extra"] == {"part": pytest.approx(row["seconds"] / own["seconds"], rel=1e-3)}
+    ours, same = told["ours"], told["same"]
+    assert told["alone"] == same
+    assert [own["seconds"], row["seconds"]] == round_significant([same, ours])
+    assert own["extra"] == round_significant({"rate": 1 / same})
+    assert row["extra"] == round_significant({"part": ours / same})
 
 
 def test_without_peers_ours_has_a_row(capsys):
