@@ -7,7 +7,7 @@ import pytest
 
 from trelliswork import HMM, LinearChain, read_conllu
 from trelliswork.data.vocabulary import Vocabulary, word_shape
-from trelliswork.learning import count_chain
+from trelliswork.models.hmm.counting import count_chain
 
 
 def read(path: Path) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:

@@ -103,11 +103,11 @@ def trelliswork(params: Params) -> Task:
     from trelliswork.data import Corpus, Vocabulary
     from trelliswork.features.feature_map import FeatureMap
     from trelliswork.features.ready import ReadyExtractor
-    from trelliswork.learning.crf_layout import FeatureLayout, ScoredTokens, Tokens
-    from trelliswork.learning.crf_objective import ChainObjective
     from trelliswork.learning.lbfgs import lbfgs
     from trelliswork.models import CRF
-    from trelliswork.models.crf_problem import prepare
+    from trelliswork.models.crf.data import prepare
+    from trelliswork.models.crf.layout import FeatureLayout, ScoredTokens, Tokens
+    from trelliswork.models.crf.objective import ChainObjective
 
     warnings.simplefilter("ignore")
     task = params["task"]

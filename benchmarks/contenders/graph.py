@@ -76,7 +76,8 @@ def digest_marginals(marginals: list[Any]) -> dict[str, Any]:
 
 def trelliswork(params: Params) -> Task:
     """Ours; laying out the graph and exponentiating the tables are part of the call."""
-    from trelliswork.inference.graph import Tables, bp, wire
+    from trelliswork.inference.graph import Tables, wire
+    from trelliswork.inference.graph.engines import bp
 
     unary, pairs = problem(params)
     tables = [

@@ -60,8 +60,8 @@ def digest_iteration(result: Iteration) -> dict[str, Any]:
 
 def trelliswork(params: Params) -> Task:
     """Ours; the recursions in float32."""
-    from trelliswork.learning.em import em
-    from trelliswork.learning.hmm_counts import Counts, HMMParameters, Sequences, expected_counts
+    from trelliswork.models.hmm.em import em
+    from trelliswork.models.hmm.objective import Counts, HMMParameters, Sequences, expected_counts
 
     symbols, *rows = problem(params)
     N, T = symbols.shape

@@ -112,9 +112,9 @@ def _tighten(params: Params, method: str) -> Task:
 
 
 def _step(params: Params, times: int) -> Task:
-    from trelliswork.learning.moments import count_moments
-    from trelliswork.learning.mrf_objective import Frequencies, LowRankShape, MomentObjective
-    from trelliswork.learning.mrf_start import first_parameters
+    from trelliswork.data.moments import count_moments
+    from trelliswork.models.mrf.objective import Frequencies, LowRankShape, MomentObjective
+    from trelliswork.models.mrf.start import first_parameters
 
     moments = count_moments(_text(params), 2)
     shape = LowRankShape(len(moments.vocabulary), 2, params["D"])

@@ -73,7 +73,7 @@ def second_order(params: Params) -> Task:
     """Ours: belief propagation as a parser runs it, so many iterations, the tree factor in every so manieth."""
     from trelliswork.experiments.bp_accuracy import candidates
     from trelliswork.inference.tree import second_order as engine
-    from trelliswork.models.parser_second import Propagation
+    from trelliswork.models.parser.second_order import Propagation
 
     given = candidates(
         params["n"],

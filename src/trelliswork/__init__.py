@@ -28,14 +28,14 @@ _MODULES = {
         "read_dependencies read_nettalk read_text read_trees read_uai"
     ),
     # counts, and figures of predictions against gold
-    "trelliswork.learning": "count_chain",
-    "trelliswork.learning.moments": "Moments count_moments",
-    "trelliswork.learning.bracket_metrics": "evaluate_brackets",
-    "trelliswork.learning.induction_metrics": "evaluate_induction",
-    "trelliswork.learning.metrics": "evaluate_tagging",
-    "trelliswork.learning.parse_metrics": "evaluate_parsing",
+    "trelliswork.models.hmm.counting": "count_chain",
+    "trelliswork.data.moments": "Moments count_moments",
+    "trelliswork.metrics.brackets": "evaluate_brackets",
+    "trelliswork.metrics.induction": "evaluate_induction",
+    "trelliswork.metrics.tagging": "evaluate_tagging",
+    "trelliswork.metrics.dependencies": "evaluate_parsing",
     # the machine, and what can go wrong
-    "trelliswork.inference.threads": "get_num_threads num_threads set_num_threads",
+    "trelliswork.compute.threads": "get_num_threads num_threads set_num_threads",
     "trelliswork.errors": "TrellisworkError",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -99,6 +99,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from trelliswork.compute.threads import get_num_threads, num_threads, set_num_threads
     from trelliswork.data import (
         AttributeCorpus,
         Corpus,
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
         read_trees,
         read_uai,
     )
+    from trelliswork.data.moments import Moments, count_moments
     from trelliswork.distributions import (
         AtMostOne,
         BeamChain,
@@ -136,33 +138,11 @@ if TYPE_CHECKING:
     from trelliswork.errors import (
         TrellisworkError,
     )
-    from trelliswork.inference.chain.beam import (
-        Beam,
-    )
-    from trelliswork.inference.threads import (
-        get_num_threads,
-        num_threads,
-        set_num_threads,
-    )
-    from trelliswork.learning import (
-        count_chain,
-    )
-    from trelliswork.learning.bracket_metrics import (
-        evaluate_brackets,
-    )
-    from trelliswork.learning.induction_metrics import (
-        evaluate_induction,
-    )
-    from trelliswork.learning.metrics import (
-        evaluate_tagging,
-    )
-    from trelliswork.learning.moments import (
-        Moments,
-        count_moments,
-    )
-    from trelliswork.learning.parse_metrics import (
-        evaluate_parsing,
-    )
+    from trelliswork.inference.chain.beam import Beam
+    from trelliswork.metrics.brackets import evaluate_brackets
+    from trelliswork.metrics.dependencies import evaluate_parsing
+    from trelliswork.metrics.induction import evaluate_induction
+    from trelliswork.metrics.tagging import evaluate_tagging
     from trelliswork.models import (
         CRF,
         HMM,
@@ -176,6 +156,9 @@ if TYPE_CHECKING:
         MRFLanguageModel,
         MRFTagger,
         load,
+    )
+    from trelliswork.models.hmm.counting import (
+        count_chain,
     )
 
 

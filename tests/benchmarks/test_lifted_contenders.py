@@ -21,7 +21,7 @@ def test_how_a_contender_got_there_is_not_compared():
 
 def test_twenty_times_is_the_text_repeated():
     """Multiplied counts are those of the text written so often."""
-    from trelliswork.learning.moments import count_moments
+    from trelliswork.data.moments import count_moments
 
     params = BENCHMARK.cases[2].check
     text = _text(params)

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trelliswork.cli import app
-from trelliswork.cli.constituents import parse_constituents
+from trelliswork.cli.use.constituents import parse_constituents
 from trelliswork.data import Tree, bundled
 
 runner = CliRunner()

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.report.checks import check_page
-from trelliswork.cli import app, reporting, tag, train
+from trelliswork.cli import app, reporting, train
+from trelliswork.cli.use import tag
 from trelliswork.data import bundled
 from trelliswork.data.writers import write_columns, write_conllu
 

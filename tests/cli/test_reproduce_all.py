@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from trelliswork.cli import app, reproduce_all
+from trelliswork.cli import app
+from trelliswork.cli.reproduce import all as reproduce_all
 from trelliswork.experiments import registry
 from trelliswork.experiments.registry import Experiment, find
 from trelliswork.experiments.tables import Figure, Table

@@ -5,8 +5,8 @@ import pytest
 from numba import njit
 from numpy.testing import assert_allclose
 
-from trelliswork.inference import simd
-from trelliswork.inference.row_kernels import exp_row
+from trelliswork.compute import simd
+from trelliswork.compute.kernels.rows import exp_row
 
 
 @njit

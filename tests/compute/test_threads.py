@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from trelliswork.compute import threads
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference import threads
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
@@ -58,7 +58,7 @@ def test_the_setting_is_checked_and_restored():
 
 def test_the_environment_variable():
     def ask(value):
-        code = "from trelliswork.inference.threads import get_num_threads as n; print(n())"
+        code = "from trelliswork.compute.threads import get_num_threads as n; print(n())"
         environment = os.environ | {"TRELLISWORK_THREADS": value}
         return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
 

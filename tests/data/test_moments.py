@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trelliswork.compute import threads
 from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data.moments import Moments, count_moments
+from trelliswork.data.moments import files as moment_files
+from trelliswork.data.moments import runs as moment_runs
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.learning import moment_files, moment_runs
-from trelliswork.learning.moments import Moments, count_moments
 
 sentences = st.lists(st.lists(st.sampled_from("abcdé"), min_size=1, max_size=6), min_size=1, max_size=12)
 

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose
 from tests.oracle.graphs import enumerate_graphs, random_scores
 from trelliswork.distributions.factor_graph import FactorGraph
 from trelliswork.errors import ConvergenceWarning, ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference.graph import ChainFactor, ExactlyOne, bp
+from trelliswork.inference.graph import ChainFactor, ExactlyOne
+from trelliswork.inference.graph.engines import bp
 
 seeds = st.integers(0, 10_000)
 AGREE = np.log([[3.0, 1.0], [1.0, 3.0]])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from tests.inference.chains import chains
+from tests.inference.chain.cases import chains
 from tests.oracle.chain import enumerate_batch
 from trelliswork.distributions import LinearChain
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from tests.oracle.second_order import enumerate_second_order
 from trelliswork.experiments.bp_accuracy import bp_accuracy, bp_cost, candidates, enumerate_trees
-from trelliswork.models.parser_second import Propagation
+from trelliswork.models.parser.second_order import Propagation
 
 
 @pytest.mark.parametrize("projective", [True, False])

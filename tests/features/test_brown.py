@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.learning.brown import bigrams, brown_clusters, mutual_information
+from trelliswork.features.brown import bigrams, brown_clusters, mutual_information
 
 
 def text(seed, n_words=9, n_sentences=25):

@@ -3,7 +3,7 @@
 import pytest
 
 from trelliswork.errors import DataError, ShapeError
-from trelliswork.learning.bracket_metrics import evaluate_brackets, left_branching, right_branching
+from trelliswork.metrics.brackets import evaluate_brackets, left_branching, right_branching
 
 
 def test_two_sentences_by_hand():

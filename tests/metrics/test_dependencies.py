@@ -5,7 +5,7 @@ import json
 import pytest
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.learning.parse_metrics import evaluate_parsing
+from trelliswork.metrics.dependencies import evaluate_parsing
 
 GOLD = [[2, 0, 2], [0] + [1] * 10]
 FOUND = [[2, 0, 1], [0] + [1] * 9 + [2]]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.learning.induction_metrics import InductionReport, _assign, evaluate_induction
+from trelliswork.metrics.induction import InductionReport, _assign, evaluate_induction
 
 
 @st.composite

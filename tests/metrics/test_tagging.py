@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from trelliswork.data.schemes import convert
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.learning.metrics import N_MISTAKES, Mistake, Score, TaggingReport, evaluate_tagging
+from trelliswork.metrics.tagging import N_MISTAKES, Mistake, Score, TaggingReport, evaluate_tagging
 
 BIO = ["O", "B-NP", "I-NP", "B-VP", "I-VP"]
 BIOES = [*BIO, "E-NP", "S-NP", "E-VP", "S-VP"]

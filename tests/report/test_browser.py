@@ -9,7 +9,7 @@ from tests.browser import WIDTHS
 from tests.report.checks import check_page
 from trelliswork.data import Corpus, bundled
 from trelliswork.data.trees import prune
-from trelliswork.learning.metrics import evaluate_tagging
+from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import (
     CRF,
     HMM,

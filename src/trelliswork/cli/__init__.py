@@ -6,22 +6,9 @@ from typing import Annotated
 import typer
 
 from trelliswork import __version__
-from trelliswork.cli import (
-    bench,
-    data,
-    demo,
-    explore,
-    generate,
-    infer,
-    inspect,
-    language_model,
-    parse,
-    reproduce,
-    tag,
-    train,
-    warmup,
-)
+from trelliswork.cli import bench, data, demo, reproduce, train, warmup
 from trelliswork.cli.running import report_errors, settings
+from trelliswork.cli.use import explore, generate, infer, inspect, language_model, parse, tag
 
 app = typer.Typer(
     name="trelliswork",
@@ -69,7 +56,7 @@ def _options(
 ) -> None:
     settings.debug = debug
     if threads is not None:
-        from trelliswork.inference.threads import set_num_threads
+        from trelliswork.compute.threads import set_num_threads
 
         set_num_threads(threads)
 

@@ -12,7 +12,7 @@ import typer
 from trelliswork.cli.options import JsonOption, QuietOption
 
 if TYPE_CHECKING:
-    from trelliswork.learning.moments import Moments
+    from trelliswork.data.moments import Moments
 
 
 def count(
@@ -45,7 +45,7 @@ def count(
 
     Example: trelliswork data count shards/ --distances 2 --max-words 20000 --out counts
     """
-    from trelliswork.learning.moments import Moments, count_moments
+    from trelliswork.data.moments import Moments, count_moments
 
     if not files and not merge:
         raise typer.BadParameter("give text files, or counts to --merge.")

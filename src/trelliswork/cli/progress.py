@@ -9,8 +9,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trelliswork.learning.em import EMStep
     from trelliswork.learning.lbfgs import Step
+    from trelliswork.models.hmm.em import EMStep
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from torch import Tensor
 from trelliswork.distributions.base import Kind, Structure
 from trelliswork.distributions.linear_chain import LinearChain
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain import beam_passes
 from trelliswork.inference.chain.beam import Beam
+from trelliswork.inference.chain.beam import passes as beam_passes
 
 
 class BeamChain(LinearChain):

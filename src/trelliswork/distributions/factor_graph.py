@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trelliswork.compute.checks import check_count, check_shape
 from trelliswork.distributions.base import Kind, Structure
 from trelliswork.distributions.factor_list import Group, doubles, from_arrays, from_list
 from trelliswork.errors import ConvergenceWarning, ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference.checks import check_count, check_shape
 from trelliswork.inference.graph import Propagator, Result, wire
 from trelliswork.inference.graph import autograd as graph_autograd
-from trelliswork.inference.graph import unrolled as graph_unrolled
+from trelliswork.inference.graph.engines import unrolled as graph_unrolled
 
 ENGINES = ("bp", "exact", "mean_field", "structured_mean_field", "trw", "gibbs", "max_product")
 
@@ -206,7 +206,7 @@ class FactorGraph:
         if its engine is ``max_product``.
         """
         if self.engine == "exact":
-            from trelliswork.inference.graph import exact
+            from trelliswork.inference.graph.engines import exact
 
             result = exact.best(self._wiring, **self.options)
         elif self.engine == "max_product":
@@ -230,12 +230,12 @@ class FactorGraph:
         """
         check_count("n", n)
         if self.engine == "gibbs":
-            from trelliswork.inference.graph import gibbs
+            from trelliswork.inference.graph.engines import gibbs
 
             seed = int(torch.randint(2**31, (1,), generator=generator))
             options = {name: value for name, value in self.options.items() if name in ("burn_in", "pairs")}
             return torch.from_numpy(gibbs.sample(self._wiring, n, **options, seed=seed))
-        from trelliswork.inference.graph import exact
+        from trelliswork.inference.graph.engines import exact
 
         shape = (n, self.n_graphs, self._wiring.n_variables)
         uniforms = torch.rand(shape, dtype=torch.float64, generator=generator).numpy()

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trelliswork.compute.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.distributions.span_tree import SpanTree, check_charts, compatible, span_mask
 from trelliswork.distributions.tensors import bool_mask, expectation, floats, host
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.inference.span import Grammar, autograd, brackets, grammar, torch_path
 
 TREES = {"noun": "tree of sentence", "parts": "rules and spans"}  # for messages

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from trelliswork.compute.checks import check_count, check_lengths, check_possible, check_shape
 from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.distributions.tensors import bool_mask, clean, edge_scores, expectation, floats, host
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import autograd, torch_path
 from trelliswork.inference.chain.beam import Beam, chosen_beam
-from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_shape
 
 
 class ChainExpectations(NamedTuple):

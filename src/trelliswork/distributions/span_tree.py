@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trelliswork.compute.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.distributions.tensors import bool_mask, draw_labels, expectation, floats, host, sum_labels
 from trelliswork.distributions.tree_base import TreeExpectations
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.inference.span import autograd, brackets, torch_path
 
 TREES = {"noun": "tree of sentence", "parts": "spans"}  # for messages

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.checks import check_scores, check_shape
 
 
 def expectation(probabilities: Tensor, scores: Tensor) -> Tensor:

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trelliswork.compute.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.distributions.tensors import bool_mask, draw_labels, expectation, floats, host, sum_labels
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.inference.tree import Potentials, arcs, check_arcs
 from trelliswork.inference.tree.autograd import Engine, arrays, log_partition
 from trelliswork.inference.tree.passes import TREES

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from trelliswork.experiments.synthetic import SyntheticHMM, synthetic_hmm
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference import chain
-from trelliswork.inference.chain import beam_passes
 from trelliswork.inference.chain.beam import Beam
-from trelliswork.learning.beam_objective import BeamObjective
-from trelliswork.learning.beam_start import first_weights
-from trelliswork.learning.beam_training import BeamSearch
-from trelliswork.learning.crf_layout import FeatureLayout, Labelling, Tokens
-from trelliswork.learning.crf_objective import ChainObjective
+from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.learning.lbfgs import FitReport, Step, Weights, lbfgs
+from trelliswork.models.crf.beams.objective import BeamObjective
+from trelliswork.models.crf.beams.start import first_weights
+from trelliswork.models.crf.beams.training import BeamSearch
+from trelliswork.models.crf.layout import FeatureLayout, Labelling, Tokens
+from trelliswork.models.crf.objective import ChainObjective
 
 ENOUGH = 0.99  # exact paths that make a criterion good enough
 EXACT_PATHS = 1e-9

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.data import bundled
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
-from trelliswork.inference import threads
 from trelliswork.inference.tree import eisner, second_order, tree_potentials
 from trelliswork.inference.tree.potentials import is_tree
 from trelliswork.models import DependencyParser
-from trelliswork.models.parser_second import Propagation
+from trelliswork.models.parser.second_order import Propagation
 
 Doubles = NDArray[np.float64]
 NO_FIGURE = "the paper gives no figure"

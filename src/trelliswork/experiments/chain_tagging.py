@@ -10,8 +10,8 @@ from typing import Any
 from trelliswork.data import read_columns, read_conllu
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
-from trelliswork.learning.induction_metrics import evaluate_induction
-from trelliswork.learning.metrics import evaluate_tagging
+from trelliswork.metrics.induction import evaluate_induction
+from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import CRF, HMM
 
 Split = tuple[list[list[str]], list[list[str]]]  # words, tags

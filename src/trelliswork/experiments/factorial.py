@@ -8,7 +8,7 @@ from typing import Any
 
 from trelliswork.data import read_columns
 from trelliswork.experiments.tables import Figure, Say, Table
-from trelliswork.learning.metrics import evaluate_tagging
+from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import CRF, FactorialCRF
 
 FEATURES = "pos"  # neighbours, affixes and shapes of words; never the tags of the file

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from trelliswork.compute.threads import get_num_threads
 from trelliswork.data import read_text
 from trelliswork.errors import DataError
 from trelliswork.experiments.machine import peak_memory, restart_peak_memory
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference import lowrank
-from trelliswork.inference.threads import get_num_threads
-from trelliswork.learning.hmm_lm_training import LMStep
-from trelliswork.learning.kernel_features import Approximation, softmax_error
 from trelliswork.models import HMMLanguageModel
+from trelliswork.models.hmm_lm.kernel_features import Approximation, softmax_error
+from trelliswork.models.hmm_lm.training import LMStep
 
 SOFTMAX = {128: 225.9, 256: 208.3, 512: 180.8, 1024: 172.7}  # validation, the authors' logs
 RANKS = {(4096, 512): 507, (4096, 1024): 790, (4096, 2048): 1171}  # singular values > 1e-5, the authors' logs
@@ -198,8 +198,8 @@ def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
 
 def same_as_dense(lm: HMMLanguageModel, sentences: Words) -> float:
     """The largest relative difference of log evidences, in float64, when the low-rank matrix is written out."""
-    from trelliswork.learning.hmm_lm_training import score_sentences
-    from trelliswork.models.hmm_lm_text import number
+    from trelliswork.models.hmm_lm.data import number
+    from trelliswork.models.hmm_lm.training import score_sentences
 
     log_start, transition, log_emission = lm.tables()
     parts = [part.double() for part in transition.tensors()]

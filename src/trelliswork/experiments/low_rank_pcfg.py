@@ -13,9 +13,9 @@ from trelliswork.errors import ConvergenceWarning
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference.span import grammar, lowrank
 from trelliswork.inference.span.lowrank import LowRankGrammar
-from trelliswork.learning.bracket_metrics import evaluate_brackets
+from trelliswork.metrics.brackets import evaluate_brackets
 from trelliswork.models.pcfg import PCFG
-from trelliswork.models.pcfg_decoding import gold_spans
+from trelliswork.models.pcfg.decoding import gold_spans
 
 INDUCTION: list[tuple[str, dict[str, Any]]] = [
     ("EM, dense", {"n_nonterminals": 10, "max_iter": 40}),

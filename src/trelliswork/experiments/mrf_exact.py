@@ -10,8 +10,8 @@ from trelliswork.errors import ConvergenceWarning
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact
 from trelliswork.learning.lbfgs import lbfgs
-from trelliswork.learning.mrf_objective import MomentObjective
-from trelliswork.learning.mrf_shapes import Frequencies, PairShape
+from trelliswork.models.mrf.objective import MomentObjective
+from trelliswork.models.mrf.shapes import Frequencies, PairShape
 
 Array = NDArray[np.float64]
 

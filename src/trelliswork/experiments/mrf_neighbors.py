@@ -145,7 +145,7 @@ def _field(
     import warnings
 
     from trelliswork.errors import ConvergenceWarning
-    from trelliswork.models.mrf_lm import MRFLanguageModel
+    from trelliswork.models.mrf import MRFLanguageModel
 
     began = time.perf_counter()
 

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trelliswork.data.moments import Moments, count_moments
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.experiments.machine import peak_memory, restart_peak_memory
 from trelliswork.experiments.tables import Cell, Curve, Figure, Say, Table
-from trelliswork.learning.moments import Moments, count_moments
-from trelliswork.models.mrf_lm import MRFLanguageModel
+from trelliswork.models.mrf import MRFLanguageModel
 
 PARTS = (
     "k1", "chain", "weighted", "from-k1", "star", "no-unary", "full", "k3", "k4", "k1-rank100", "rank100", "pseudo",

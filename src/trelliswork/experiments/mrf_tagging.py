@@ -8,7 +8,7 @@ from typing import Any
 
 from trelliswork.data import Corpus, read_columns, read_conllu
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
-from trelliswork.learning.metrics import evaluate_tagging
+from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import HMM
 from trelliswork.models.mrf_tagger import MRFTagger
 

@@ -113,7 +113,7 @@ class TextExplorer:
 
     def neighbors(self, body: Body) -> Answer:
         """The words with the most similar vectors."""
-        from trelliswork.models.mrf_queries import nearest
+        from trelliswork.models.mrf.queries import nearest
 
         word = body.text("word").strip()
         n = body.whole("n", 10, 1, MAX_ANSWERS)
@@ -154,7 +154,7 @@ _NONE = object()
 def evidence_kind(model: Any) -> str:
     """Whether a log evidence is exact, a lower bound or an estimate."""
     if model.kind == "hmm":
-        from trelliswork.models.hmm_chain import state_beam
+        from trelliswork.models.hmm.decoding import state_beam
 
         return "exact" if state_beam(model.beam, len(model.states_), model.order) is None else "lower"
     return str(getattr(model, "evidence_kind", "exact"))

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from trelliswork.inference.checks import check_count
-from trelliswork.learning import brown_kernels
+from trelliswork.compute.checks import check_count
+from trelliswork.features.kernels import brown as brown_kernels
 
 Ints = NDArray[np.int64]
 

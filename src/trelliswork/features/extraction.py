@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import DataError
-from trelliswork.features import hashing_kernels as kernels
 from trelliswork.features.attributes import Attributes
+from trelliswork.features.kernels import hashing as kernels
 from trelliswork.features.numbering import Ids, Keys, Numbering
 from trelliswork.features.templates import Template
 

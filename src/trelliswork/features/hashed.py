@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from trelliswork.data import AttributeCorpus
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.features import hashing_kernels as kernels
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import check_columns, compress
+from trelliswork.features.kernels import hashing as kernels
 from trelliswork.features.ready import Rows, Token
 from trelliswork.features.templates import Template
 

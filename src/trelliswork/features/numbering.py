@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.features import hashing_kernels as kernels
+from trelliswork.features.kernels import hashing as kernels
 
 Keys = NDArray[np.int64]
 Ids = NDArray[np.int32]

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 
 from trelliswork.inference import chain
-from trelliswork.inference.chain import beam_passes
 from trelliswork.inference.chain.beam import Beam
-from trelliswork.inference.chain.beam_sparse import SparseChain, SparseTransitions, sparse_chain
+from trelliswork.inference.chain.beam import passes as beam_passes
+from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions, sparse_chain
 from trelliswork.inference.factorial import warmup as factorial_warmup
 from trelliswork.inference.graph import warmup as graph_warmup
 from trelliswork.inference.lowrank import warmup as lowrank_warmup

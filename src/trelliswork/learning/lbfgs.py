@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.inference.chain.beam import BeamStatistics
-from trelliswork.learning.vector_kernels import add_scaled, differences, dot, step_to
+from trelliswork.learning.kernels.vectors import add_scaled, differences, dot, step_to
 
 Weights = NDArray[np.float64]
 Objective = Callable[[Weights], tuple[float, Weights]]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.learning.metrics import Score
+from trelliswork.metrics.tagging import Score
 
 LENGTHS = (10, 20, 30, 40)  # sentences of up to so many words; the last row holds longer ones
 BINS = 10  # of the calibration table

@@ -4,18 +4,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trelliswork.data.storage import load_model
 from trelliswork.errors import DataError
 from trelliswork.models.base import Estimator
 from trelliswork.models.crf import CRF
-from trelliswork.models.factorial_crf import FactorialCRF
+from trelliswork.models.factorial import FactorialCRF
 from trelliswork.models.hmm import HMM
 from trelliswork.models.parser import DependencyParser
-from trelliswork.models.storage import load_model
 
 if TYPE_CHECKING:
     from trelliswork.models.baselines import KneserNey, LogBilinear
     from trelliswork.models.hmm_lm import HMMLanguageModel
-    from trelliswork.models.mrf_lm import MRFLanguageModel
+    from trelliswork.models.mrf import MRFLanguageModel
     from trelliswork.models.mrf_tagger import MRFTagger
     from trelliswork.models.pcfg import PCFG
 
@@ -41,7 +41,7 @@ _LATER: dict[str, tuple[str, str]] = {
     "lbl": ("LogBilinear", "trelliswork.models.baselines"),
     "mrf-tagger": ("MRFTagger", "trelliswork.models.mrf_tagger"),
     "hmm-lm": ("HMMLanguageModel", "trelliswork.models.hmm_lm"),
-    "mrf-lm": ("MRFLanguageModel", "trelliswork.models.mrf_lm"),
+    "mrf-lm": ("MRFLanguageModel", "trelliswork.models.mrf"),
     "pcfg": ("PCFG", "trelliswork.models.pcfg"),
 }
 

@@ -7,14 +7,14 @@ from typing import Any, Literal
 import numpy as np
 
 from trelliswork.inference.chain.beam import Beam
-from trelliswork.learning.beam_objective import BeamObjective
-from trelliswork.learning.crf_layout import FeatureLayout, Tokens
-from trelliswork.learning.crf_objective import ChainObjective
-from trelliswork.learning.hmm_counts import expected_counts, posterior_states
-from trelliswork.learning.hmm_data import HMMParameters, Sequences
 from trelliswork.models.crf import CRF
-from trelliswork.models.factorial_crf import FactorialCRF
+from trelliswork.models.crf.beams.objective import BeamObjective
+from trelliswork.models.crf.layout import FeatureLayout, Tokens
+from trelliswork.models.crf.objective import ChainObjective
+from trelliswork.models.factorial import FactorialCRF
 from trelliswork.models.hmm import HMM
+from trelliswork.models.hmm.data import HMMParameters, Sequences
+from trelliswork.models.hmm.objective import expected_counts, posterior_states
 from trelliswork.models.parser import DependencyParser
 
 X = [["a", "b", "a"], ["b", "a"]]
@@ -100,9 +100,9 @@ def _moments() -> object:
     """Text as bytes and as sentences, and two blocks to merge."""
     from pathlib import Path
 
-    from trelliswork.learning.moment_files import _tokenize
-    from trelliswork.learning.moment_runs import merged
-    from trelliswork.learning.moments import count_moments
+    from trelliswork.data.moments import count_moments
+    from trelliswork.data.moments.files import _tokenize
+    from trelliswork.data.moments.runs import merged
 
     run = np.array([0, 1]), np.array([1, 1])
     return _tokenize(b"a b\n", Path("text"), 1), count_moments(X, 2), merged(run, run)

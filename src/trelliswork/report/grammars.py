@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.learning.bracket_metrics import BracketReport
-from trelliswork.learning.pcfg_parameters import span_posteriors, text_batches
+from trelliswork.metrics.brackets import BracketReport
+from trelliswork.models.pcfg.objective import span_posteriors, text_batches
 from trelliswork.report.markup import percent
 from trelliswork.report.samples import READABLE, Sample
 from trelliswork.report.tables import bars, folded, table, word_lists

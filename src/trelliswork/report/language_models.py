@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trelliswork.learning.moment_text import unknown_word
+from trelliswork.data.moments.text import unknown_word
 from trelliswork.report.charts import line_chart
 from trelliswork.report.markup import Html, percent, shortened
 from trelliswork.report.page import side_by_side

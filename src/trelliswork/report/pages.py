@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from trelliswork import __version__
-from trelliswork.learning.induction_metrics import InductionReport
-from trelliswork.learning.metrics import TaggingReport
-from trelliswork.learning.parse_metrics import ParseReport
-from trelliswork.models.factorial_layers import FactorialReport
+from trelliswork.metrics.dependencies import ParseReport
+from trelliswork.metrics.induction import InductionReport
+from trelliswork.metrics.tagging import TaggingReport
+from trelliswork.models.factorial.data import FactorialReport
 from trelliswork.report import grammars, language_models, parsers, taggers
 from trelliswork.report.curves import learning_curves
 from trelliswork.report.markup import number, percent

@@ -3,7 +3,7 @@
 from typing import Any
 
 from trelliswork.data import Corpus
-from trelliswork.learning.parse_metrics import ParseReport
+from trelliswork.metrics.dependencies import ParseReport
 from trelliswork.report.charts import Bin, calibration
 from trelliswork.report.markup import percent
 from trelliswork.report.page import side_by_side

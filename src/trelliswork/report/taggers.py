@@ -5,8 +5,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from trelliswork.data import AttributeCorpus
-from trelliswork.learning.induction_metrics import InductionReport
-from trelliswork.learning.metrics import Score, TaggingReport, evaluate_tagging
+from trelliswork.metrics.induction import InductionReport
+from trelliswork.metrics.tagging import Score, TaggingReport, evaluate_tagging
 from trelliswork.report.charts import calibration, reliability
 from trelliswork.report.markup import Html, join, percent
 from trelliswork.report.page import side_by_side

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tests.inference.chains import Chain, chains
+from tests.inference.chain.cases import Chain, chains
 from tests.oracle.chain import enumerate_batch
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference import chain, threads
+from trelliswork.inference import chain
 from trelliswork.inference.chain import reference
 
 TIGHT = {np.float64: {"rtol": 1e-10, "atol": 1e-10}, np.float32: {"rtol": 3e-4, "atol": 3e-4}}

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from tests.oracle.graphs import enumerate_graphs, random_graph, random_scores
+from trelliswork.compute import threads
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference import chain, threads
-from trelliswork.inference.graph import Tables, bp, wire
-from trelliswork.inference.graph import bp as bp_module
+from trelliswork.inference import chain
+from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph.engines import bp
+from trelliswork.inference.graph.engines import bp as bp_module
 
 SCHEDULES = ("auto", "flooding", "sequential", "residual")
 seeds = st.integers(0, 10_000)

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.oracle.graphs import enumerate_graphs, random_graph
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.graph import Tables, exact, wire
-from trelliswork.inference.graph.elimination import elimination_order
+from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph.engines import exact
+from trelliswork.inference.graph.engines.elimination import elimination_order
 from trelliswork.inference.graph.factors import AtMostOne, Cardinality, ChainFactor, ExactlyOne
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose
 
 from tests.oracle.graphs import enumerate_graphs, random_scores
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.graph import AtMostOne, Cardinality, ChainFactor, ExactlyOne, Propagator, Tables, bp, wire
+from trelliswork.inference.graph import AtMostOne, Cardinality, ChainFactor, ExactlyOne, Propagator, Tables, wire
+from trelliswork.inference.graph.engines import bp
 
 NAMES = (
     "chain",

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.oracle.graphs import enumerate_graphs, random_graph
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.graph import Tables, feasible, gibbs, wire
-from trelliswork.inference.graph import gibbs_kernels as kernels
+from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph.engines import feasible, gibbs
 from trelliswork.inference.graph.factors import ChainFactor, ExactlyOne
 from trelliswork.inference.graph.flat import flatten
+from trelliswork.inference.graph.kernels import gibbs as kernels
 
 NEVER = -np.inf
 SEEDS = st.integers(0, 2**32 - 1)

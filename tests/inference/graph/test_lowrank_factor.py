@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose
 from tests.oracle.graphs import enumerate_graphs, random_scores
 from trelliswork.distributions import FactorGraph, LowRankFactor
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.graph import Propagator, Tables, bp, max_product, wire
+from trelliswork.inference.graph import Propagator, Tables, wire
+from trelliswork.inference.graph.engines import bp, max_product
 
 seeds = st.integers(0, 10_000)
 

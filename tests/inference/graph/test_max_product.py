@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from tests.oracle.graphs import enumerate_graphs, random_graph, random_scores
-from trelliswork.inference.graph import AtMostOne, ChainFactor, ExactlyOne, Tables, exact, max_product, wire
+from trelliswork.inference.graph import AtMostOne, ChainFactor, ExactlyOne, Tables, wire
+from trelliswork.inference.graph.engines import exact, max_product
 
 SCHEDULES = ("auto", "flooding", "sequential", "residual")
 seeds = st.integers(0, 10_000)

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.oracle.graphs import enumerate_graphs, random_graph
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.graph import Tables, mean_field, wire
-from trelliswork.inference.graph import mean_field_kernels as kernels
-from trelliswork.inference.graph.components import find, singles, split
+from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph.engines import mean_field
+from trelliswork.inference.graph.engines.components import find, singles, split
 from trelliswork.inference.graph.factors import ChainFactor, ExactlyOne
 from trelliswork.inference.graph.flat import flatten
+from trelliswork.inference.graph.kernels import mean_field as kernels
 
 SEEDS = st.integers(0, 2**32 - 1)
 ZEROS = st.sampled_from([0.0, 0.2, 0.5])

@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose
 
 from tests.oracle.graphs import enumerate_graphs, random_graph
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.graph import Tables, mean_field, structured_mean_field, wire
+from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph.engines import mean_field, structured_mean_field
 from trelliswork.inference.graph.factors import ChainFactor
 
 SEEDS = st.integers(0, 2**32 - 1)

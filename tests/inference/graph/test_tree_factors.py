@@ -12,16 +12,9 @@ from tests.oracle.graphs import enumerate_graphs, random_scores
 from tests.oracle.trees import enumerate_trees, trees
 from trelliswork.distributions import FactorGraph
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.graph import (
-    ProjectiveTreeFactor,
-    Propagator,
-    SpanningTreeFactor,
-    Tables,
-    bp,
-    max_product,
-    wire,
-)
-from trelliswork.inference.tree.second_order_tree_kernels import spanning, spanning_sums
+from trelliswork.inference.graph import ProjectiveTreeFactor, Propagator, SpanningTreeFactor, Tables, wire
+from trelliswork.inference.graph.engines import bp, max_product
+from trelliswork.inference.tree.second_order.kernels.tree_factor import spanning, spanning_sums
 
 KINDS = [ProjectiveTreeFactor, SpanningTreeFactor]
 seeds = st.integers(0, 10_000)

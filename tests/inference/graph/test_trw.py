@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.oracle.graphs import enumerate_graphs, random_graph
+from trelliswork.compute import threads
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.graph import Tables, mean_field, spanning, structured_mean_field, trw, wire
+from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph.engines import mean_field, spanning, structured_mean_field, trw
 from trelliswork.inference.graph.factors import ChainFactor, ExactlyOne
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose
 
 from tests.oracle.graphs import enumerate_graphs, random_graph
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.graph import Tables, bp, wire
+from trelliswork.inference.graph import Tables, wire
+from trelliswork.inference.graph.engines import bp
 from trelliswork.inference.graph.layout import lay_out
 
 PAIR = np.zeros((1, 1, 2, 2))

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 from scipy.sparse import csr_matrix
 
 from tests.oracle import fields
+from trelliswork.compute import threads
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference import threads
 from trelliswork.inference.lifted import (
     ChainCover,
     DenseTable,

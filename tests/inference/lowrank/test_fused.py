@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.inference.lowrank.cases import random_hmm, random_words
-from trelliswork.inference import threads
+from trelliswork.compute import threads
 from trelliswork.inference.lowrank import LowRank, expectations, fused, groups, log_evidence, pack, score
 from trelliswork.inference.lowrank.fused import Fused
+from trelliswork.inference.lowrank.kernels.products import ROWS, lay_columns, lay_rows, multiply, width
 from trelliswork.inference.lowrank.packing import merge
-from trelliswork.inference.lowrank.product_kernels import ROWS, lay_columns, lay_rows, multiply, width
 from trelliswork.inference.lowrank.sweep import Counts, Sweep
 
 

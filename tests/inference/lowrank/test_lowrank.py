@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from tests.inference.lowrank.cases import dense, enumerate_states, random_hmm, random_words
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference import threads
 from trelliswork.inference.lowrank import (
     Dense,
     LowRank,

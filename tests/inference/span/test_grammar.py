@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError
-from trelliswork.inference import threads
 from trelliswork.inference.span import Grammar, brackets, grammar
-from trelliswork.inference.span.scaled_kernels import _add_product
+from trelliswork.inference.span.kernels.grammar import _add_product
 
 
 def random_grammar(seed, lengths, N=5, P=7, size=2.0) -> Grammar:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.oracle.trees import derivations
+from trelliswork.compute import threads
 from trelliswork.errors import ShapeError
-from trelliswork.inference import threads
 from trelliswork.inference.span import grammar, lowrank
 from trelliswork.inference.span.lowrank import LowRankGrammar
 from trelliswork.inference.span.lowrank_autograd import lowrank_log_partition

@@ -7,9 +7,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.inference.tree.cases import batches
 from tests.oracle.trees import enumerate_trees
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.tree import eisner, eisner_log_kernels, matrix_tree, matrix_tree_log_kernels, tree_potentials
+from trelliswork.inference.tree import eisner, matrix_tree, tree_potentials
+from trelliswork.inference.tree.kernels import (
+    eisner_log as eisner_log_kernels,
+)
+from trelliswork.inference.tree.kernels import (
+    matrix_tree_log as matrix_tree_log_kernels,
+)
 
 ENGINES = [(eisner, eisner_log_kernels), (matrix_tree, matrix_tree_log_kernels)]
 both_kinds = pytest.mark.parametrize(("engine", "log_kernels"), ENGINES, ids=["projective", "spanning"])

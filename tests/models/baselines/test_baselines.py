@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
+from trelliswork.compute import threads
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
-from trelliswork.inference import threads
 from trelliswork.models import load
-from trelliswork.models.baselines import KneserNey, LogBilinear, lbl_training
+from trelliswork.models.baselines import KneserNey, LogBilinear
+from trelliswork.models.baselines import log_bilinear_training as lbl_training
 from trelliswork.models.baselines.kneser_ney import discounts
-from trelliswork.models.baselines.lbl_training import LBLParameters, _Pieces, gradients, log_likelihoods
+from trelliswork.models.baselines.log_bilinear_training import LBLParameters, _Pieces, gradients, log_likelihoods
 
 texts = st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=6), min_size=1, max_size=12)
 

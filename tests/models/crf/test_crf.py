@@ -24,7 +24,7 @@ from trelliswork.errors import (
     ValueRangeError,
 )
 from trelliswork.features import parse_templates
-from trelliswork.learning.metrics import evaluate_tagging
+from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import CRF
 
 TEMPLATES = "# word and neighbours\nU0:%x[0,0]\nU1:%x[-1,0]\nU2:%x[1,0]\nB\n"

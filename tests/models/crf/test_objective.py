@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ImpossibleError, ValueRangeError
-from trelliswork.inference.threads import num_threads
-from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Labelling, Tokens
-from trelliswork.learning.crf_objective import ChainObjective
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens
+from trelliswork.models.crf.objective import ChainObjective
 
 
 @dataclass

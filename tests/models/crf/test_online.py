@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Labelling, Tokens
-from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.learning.lbfgs import lbfgs
-from trelliswork.learning.online import FORGET, OnlineChain, OnlineState
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens
+from trelliswork.models.crf.objective import ChainObjective
+from trelliswork.models.crf.online import FORGET, OnlineChain, OnlineState
 
 
 def random_tokens(rng, lengths, n_attributes, *, real=False):

@@ -130,7 +130,7 @@ def test_early_stop_keeps_the_best_iteration(algorithm):
     best = int(np.argmax(figures))
     assert len(figures) <= best + 1 + 4
     assert f"kept iteration {best + 1} with F1 {figures[best]:.4f}" in crf.report_.reason
-    from trelliswork.learning.metrics import evaluate_tagging
+    from trelliswork.metrics.tagging import evaluate_tagging
 
     chunks = evaluate_tagging(Y_DEV, crf.predict(X_DEV), scheme="bio").chunks
     assert chunks.f1 == pytest.approx(figures[best])

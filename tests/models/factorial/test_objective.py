@@ -13,9 +13,9 @@ from trelliswork import num_threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference.factorial import ENGINES
 from trelliswork.inference.factorial.sweeps import Options
-from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Tokens
-from trelliswork.learning.crf_objective import ChainObjective
-from trelliswork.learning.factorial_objective import FactorialLayout, FactorialObjective
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Tokens
+from trelliswork.models.crf.objective import ChainObjective
+from trelliswork.models.factorial.objective import FactorialLayout, FactorialObjective
 
 TIGHT = Options(tolerance=1e-6, max_iter=1000)
 

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from trelliswork.distributions import LinearChain
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.learning import count_chain
+from trelliswork.models.hmm.counting import count_chain
 
 
 def test_counts_become_relative_frequencies():

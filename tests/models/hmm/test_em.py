@@ -10,20 +10,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import digamma, gammaln
 
 from tests.oracle.hmm import enumerate_counts, joint
+from trelliswork.compute import threads
 from trelliswork.errors import ConvergenceWarning, ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.learning import em as em_module
-from trelliswork.learning import hmm_counts
-from trelliswork.learning.em import (
-    LikelihoodDecrease,
-    Posterior,
-    Priors,
-    em,
-    random_parameters,
-    restarts,
-    stepwise,
-)
-from trelliswork.learning.hmm_counts import HMMParameters, Sequences, expected_counts, posterior_states
+from trelliswork.models.hmm import em as em_module
+from trelliswork.models.hmm import objective as hmm_counts
+from trelliswork.models.hmm.em import LikelihoodDecrease, Posterior, Priors, em, random_parameters, restarts, stepwise
+from trelliswork.models.hmm.objective import HMMParameters, Sequences, expected_counts, posterior_states
 
 PRECISION = {np.float32: 2e-5, np.float64: 1e-10}
 
@@ -314,7 +306,7 @@ def test_the_m_step_reaches_a_stationary_point(end):
     p, _ = em(start, sequences, priors=pseudo, max_iter=3000, tol=1e-15)
 
     def objective(q):
-        from trelliswork.learning.hmm_updates import log_prior
+        from trelliswork.models.hmm.updates import log_prior
 
         return expected_counts(q, sequences).total + log_prior(q, pseudo)
 

@@ -26,9 +26,9 @@ from trelliswork.errors import (
     TrellisworkError,
     ValueRangeError,
 )
-from trelliswork.learning import trigrams
-from trelliswork.learning.induction_metrics import evaluate_induction
-from trelliswork.learning.suffix_model import Lexicon
+from trelliswork.metrics.induction import evaluate_induction
+from trelliswork.models.hmm import trigrams
+from trelliswork.models.hmm.suffixes import Lexicon
 
 WORDS = [
     ["the", "dog", "barks"],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.learning.suffix_model import Lexicon, SparseCounts, SuffixModel, shape_class
+from trelliswork.models.hmm.suffixes import Lexicon, SparseCounts, SuffixModel, shape_class
 
 WORDS = st.text("abAB1-.é", max_size=5)
 

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.chain import pairs
-from trelliswork.learning import trigrams
+from trelliswork.models.hmm import trigrams
 
 
 @st.composite

@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.learning.kernel_features import (
+from trelliswork.models.hmm_lm.kernel_features import (
     approximate_kernel,
     log_features,
     normalised_factors,

@@ -8,12 +8,13 @@ import torch
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from trelliswork.learning import hmm_lm_clusters, hmm_lm_start
-from trelliswork.learning.hmm_lm_clusters import StateCounts, clustered_counts, count, k_means, nearest, word_vectors
-from trelliswork.learning.hmm_lm_network import Drawn, NetworkShape, StateNetwork
-from trelliswork.learning.hmm_lm_objective import Sentences
-from trelliswork.learning.hmm_lm_start import cluster_start, shared, teach
-from trelliswork.learning.hmm_lm_training import log_evidences, perplexity
+from trelliswork.models.hmm_lm import clusters as hmm_lm_clusters
+from trelliswork.models.hmm_lm import start as hmm_lm_start
+from trelliswork.models.hmm_lm.clusters import StateCounts, clustered_counts, count, k_means, nearest, word_vectors
+from trelliswork.models.hmm_lm.network import Drawn, NetworkShape, StateNetwork
+from trelliswork.models.hmm_lm.objective import Sentences
+from trelliswork.models.hmm_lm.start import cluster_start, shared, teach
+from trelliswork.models.hmm_lm.training import log_evidences, perplexity
 
 N_WORDS = 9  # words 0-3 and 4-7 alternate; 8 ends a sentence
 

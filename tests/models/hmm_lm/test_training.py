@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.lowrank import Dense
 from trelliswork.learning.checkpoint import Checkpoint
-from trelliswork.learning.hmm_lm_network import Drawn, NetworkShape, StateNetwork
-from trelliswork.learning.hmm_lm_objective import Sentences, batch_evidence
-from trelliswork.learning.hmm_lm_start import em_start
-from trelliswork.learning.hmm_lm_training import TrainingSettings, batches, log_evidences, perplexity, train
+from trelliswork.models.hmm_lm.network import Drawn, NetworkShape, StateNetwork
+from trelliswork.models.hmm_lm.objective import Sentences, batch_evidence
+from trelliswork.models.hmm_lm.start import em_start
+from trelliswork.models.hmm_lm.training import TrainingSettings, batches, log_evidences, perplexity, train
 
 V = 12
 SHAPES = {

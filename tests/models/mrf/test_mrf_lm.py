@@ -5,12 +5,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.oracle import fields
+from trelliswork.data.moments import count_moments
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.inference.lifted import exact
 from trelliswork.inference.lifted.tables import dense
-from trelliswork.learning.moments import count_moments
-from trelliswork.models import MRFLanguageModel, load, mrf_field
-from trelliswork.models.mrf_queries import write_word2vec
+from trelliswork.models import MRFLanguageModel, load
+from trelliswork.models.mrf import field as mrf_field
+from trelliswork.models.mrf.queries import write_word2vec
 
 TEXT = [s.split() for s in ("a b c a", "b c a", "c c", "a b", "b c c a b", "a", "c a b")] * 3
 pytestmark = pytest.mark.filterwarnings("ignore::trelliswork.errors.ConvergenceWarning")
@@ -199,7 +200,7 @@ def test_pseudo_likelihood_learns(monkeypatch):
 @pytest.mark.parametrize(("patience", "n_epochs"), [(10, 2), (11, 3), (20, 3), (21, 4), (1000, 6)])
 def test_patience_of_pseudo_likelihood_is_in_tenths_of_epochs(patience, n_epochs, monkeypatch):
     worse = iter(range(-1, -100, -1))
-    monkeypatch.setattr("trelliswork.learning.mrf_pseudo.mean_log_p", lambda *_: next(worse))
+    monkeypatch.setattr("trelliswork.models.mrf.pseudo_likelihood.mean_log_p", lambda *_: next(worse))
     model = MRFLanguageModel(1, 3, algorithm="pseudo-likelihood", epochs=6, patience=patience)
     model.fit(TEXT, dev=TEXT[:5])
     assert model.report_.n_iter == n_epochs

@@ -6,13 +6,13 @@ from numpy.testing import assert_allclose
 from scipy.sparse import csr_matrix
 
 from tests.oracle import fields
+from trelliswork.data.moments import count_moments
 from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact, reference
-from trelliswork.learning import mrf_pseudo
-from trelliswork.learning.moments import count_moments
-from trelliswork.learning.mrf_objective import MomentObjective, NoUnaryObjective
-from trelliswork.learning.mrf_shapes import Frequencies, LowRankShape, PairShape
-from trelliswork.learning.mrf_start import first_parameters
-from trelliswork.learning.mrf_training import train
+from trelliswork.models.mrf import pseudo_likelihood as mrf_pseudo
+from trelliswork.models.mrf.objective import MomentObjective, NoUnaryObjective
+from trelliswork.models.mrf.search import train
+from trelliswork.models.mrf.shapes import Frequencies, LowRankShape, PairShape
+from trelliswork.models.mrf.start import first_parameters
 
 TEXT = [list("abcab"), list("bca"), list("cc"), list("abcc"), list("a")]
 

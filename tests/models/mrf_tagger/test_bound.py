@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_matrix
 
-from trelliswork.learning.tagger_bound import Cover, cover_bound, perron, transfer
-from trelliswork.learning.tagger_objective import TaggerObjective, offsets_of, tagger_moments
+from trelliswork.models.mrf_tagger.bound import Cover, cover_bound, perron, transfer
+from trelliswork.models.mrf_tagger.objective import TaggerObjective, offsets_of, tagger_moments
 
 CASES = [(1, 1, 6), (2, 1, 7), (1, 2, 6), (1, 3, 6), (2, 2, 7), (2, 3, 6), (2, 3, 7)]
 

@@ -8,11 +8,11 @@ from numpy.testing import assert_allclose
 
 from trelliswork.data import Corpus, bundled
 from trelliswork.errors import DataError, NotFittedError, ShapeError, ValueRangeError
-from trelliswork.learning.tagger_objective import offsets_of
 from trelliswork.models import HMM, load
 from trelliswork.models.mrf_tagger import MRFTagger
-from trelliswork.models.tagger_decoding import emission_rows, tag_chain
-from trelliswork.models.tagger_features import own_features
+from trelliswork.models.mrf_tagger.decoding import emission_rows, tag_chain
+from trelliswork.models.mrf_tagger.features import own_features
+from trelliswork.models.mrf_tagger.objective import offsets_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::trelliswork.errors.ConvergenceWarning")
 

@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 
 from trelliswork.data.vocabulary import word_shape
-from trelliswork.features import parsing_kernels, parsing_label_kernels, parsing_part_kernels
 from trelliswork.features.hashed import hash_string
-from trelliswork.features.parsing import TokenCoder
-from trelliswork.features.parsing_templates import (
-    ARC_SLOTS,
-    LABEL_SLOTS,
-    PART_SLOTS,
-    feature_set,
-    names,
-    slot_constants,
+from trelliswork.models.parser.features import TokenCoder
+from trelliswork.models.parser.kernels import (
+    arcs as parsing_kernels,
 )
+from trelliswork.models.parser.kernels import (
+    labels as parsing_label_kernels,
+)
+from trelliswork.models.parser.kernels import (
+    parts as parsing_part_kernels,
+)
+from trelliswork.models.parser.templates import ARC_SLOTS, LABEL_SLOTS, PART_SLOTS, feature_set, names, slot_constants
 
 WORDS = ["The", "old", "dogs", "of", "Paris", "barked", ",", "loudly", ",", "at", "7", "cats", "."]
 TAGS = ["DET", "ADJ", "NOUN", "ADP", "PROPN", "VERB", "PUNCT", "ADV", "PUNCT", "ADP", "NUM", "NOUN", "PUNCT"]

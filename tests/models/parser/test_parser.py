@@ -9,13 +9,13 @@ import pytest
 from tests.oracle.trees import is_projective, is_tree
 from trelliswork import Corpus, DependencyParser, bundled, load, num_threads
 from trelliswork.errors import DataError, ImpossibleError, NotFittedError, ShapeError, ValueRangeError
-from trelliswork.features.parsing import TokenCoder
-from trelliswork.models.parser_first import TreeKind
-from trelliswork.models.parser_input import Gold, read_heads
-from trelliswork.models.parser_learned import features_of
-from trelliswork.models.parser_scoring import TreeScorer
-from trelliswork.models.parser_second import Propagation
-from trelliswork.models.parser_training import FirstOrder, SecondOrder, Watch
+from trelliswork.models.parser.data import Gold, read_heads
+from trelliswork.models.parser.decoding import features_of
+from trelliswork.models.parser.features import TokenCoder
+from trelliswork.models.parser.first_order import TreeKind
+from trelliswork.models.parser.scoring import TreeScorer
+from trelliswork.models.parser.second_order import Propagation
+from trelliswork.models.parser.training import FirstOrder, SecondOrder, Watch
 
 SMALL = {"hash_bits": 16, "min_count": 1, "batch_size": 8}
 TAGGED = [[("dogs", "N"), ("bark", "V")], [("big", "A"), ("dogs", "N"), ("bark", "V")], [("Go", "V")]]

@@ -5,7 +5,7 @@ import pytest
 
 from trelliswork import num_threads
 from trelliswork.errors import ShapeError
-from trelliswork.learning.parsing_updates import FORGET, SparseAdaGrad
+from trelliswork.models.parser.updates import FORGET, SparseAdaGrad
 
 
 def batches(rng):

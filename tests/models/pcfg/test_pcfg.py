@@ -8,7 +8,7 @@ from tests.oracle.trees import bracketings
 from trelliswork import PCFG, load
 from trelliswork.data import Corpus, Tree, bundled
 from trelliswork.errors import DataError, ImpossibleError, NotFittedError, ValueRangeError
-from trelliswork.models.pcfg_decoding import named_tree, spans_of
+from trelliswork.models.pcfg.decoding import named_tree, spans_of
 
 WORDS = [list(s.words) for s in bundled.load("train")[:60] if len(s.words) <= 12]
 TREES = [s.tree for s in bundled.load("train")[:60] if len(s.words) <= 12]

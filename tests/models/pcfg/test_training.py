@@ -10,10 +10,10 @@ from numpy.testing import assert_allclose
 from trelliswork.errors import ConvergenceWarning, DataError, ValueRangeError
 from trelliswork.inference.span import grammar
 from trelliswork.learning.checkpoint import Checkpoint
-from trelliswork.learning.pcfg_em import GrammarPriors, em, log_prior, restarts
-from trelliswork.learning.pcfg_gradient import AdamSettings, train
-from trelliswork.learning.pcfg_neural import GrammarModule
-from trelliswork.learning.pcfg_parameters import (
+from trelliswork.models.pcfg.em import GrammarPriors, em, log_prior, restarts
+from trelliswork.models.pcfg.gradient import AdamSettings, train
+from trelliswork.models.pcfg.neural import GrammarModule
+from trelliswork.models.pcfg.objective import (
     GrammarParameters,
     expected_counts,
     log_evidence,

@@ -23,10 +23,10 @@ def demo(
     """
     from rich.console import Console
 
-    from trelliswork.cli.demo_models import train
-    from trelliswork.cli.demo_page import demo_page
-    from trelliswork.cli.demo_questions import blank, doubtful_parse, neighbours, telling_evidence
-    from trelliswork.cli.demo_tables import result_rows, show_evidence, show_parse, show_results, show_words
+    from trelliswork.cli.demo.models import train
+    from trelliswork.cli.demo.page import demo_page
+    from trelliswork.cli.demo.questions import blank, doubtful_parse, neighbours, telling_evidence
+    from trelliswork.cli.demo.tables import result_rows, show_evidence, show_parse, show_results, show_words
 
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)  # a place that cannot be written to is told before the work

@@ -9,8 +9,8 @@ from trelliswork.cli.progress import bar, describe
 
 if TYPE_CHECKING:
     from trelliswork.data import TreebankSentence
-    from trelliswork.learning.metrics import TaggingReport
-    from trelliswork.learning.parse_metrics import ParseReport
+    from trelliswork.metrics.dependencies import ParseReport
+    from trelliswork.metrics.tagging import TaggingReport
     from trelliswork.models import CRF, DependencyParser, MRFLanguageModel
 
 TAGGER_ITERATIONS, FIELD_ITERATIONS, EPOCHS = 60, 40, 3
@@ -80,7 +80,7 @@ class Trained:
 def train(n_sentences: int, quiet: bool, say: Callable[[str], object]) -> Trained:
     """Train all three, one line each; Ctrl-C interrupts at once, for there is nothing to lose."""
     from trelliswork.data import bundled
-    from trelliswork.learning.metrics import evaluate_tagging
+    from trelliswork.metrics.tagging import evaluate_tagging
     from trelliswork.models import CRF, DependencyParser, MRFLanguageModel
 
     part, dev, test = (Part(bundled.load(name)) for name in ("train", "dev", "test"))

@@ -3,9 +3,9 @@
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from trelliswork.cli.demo_models import Trained
-from trelliswork.cli.demo_questions import Evidence, Parse
-from trelliswork.cli.demo_tables import result_rows
+from trelliswork.cli.demo.models import Trained
+from trelliswork.cli.demo.questions import Evidence, Parse
+from trelliswork.cli.demo.tables import result_rows
 
 if TYPE_CHECKING:
     from trelliswork.report import Html, Page

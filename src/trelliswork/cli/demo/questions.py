@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from trelliswork.cli.demo_models import Trained
+from trelliswork.cli.demo.models import Trained
 
 SHORT, LONG = 6, 11  # words of a sentence that is easily read
 TRIED = 40  # doubtful sentences among which the most telling is looked for

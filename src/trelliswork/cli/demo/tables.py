@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from trelliswork.cli.demo_models import Trained
-from trelliswork.cli.demo_questions import Evidence, Parse
+from trelliswork.cli.demo.models import Trained
+from trelliswork.cli.demo.questions import Evidence, Parse
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -2,14 +2,14 @@
 
 import typer
 
-from trelliswork.cli.reproduce_all import reproduce_all
-from trelliswork.cli.reproduce_beams import beams_decoding, beams_training, nettalk
-from trelliswork.cli.reproduce_chains import chain_induction, chain_tagging
-from trelliswork.cli.reproduce_kernels import kernel_features, kernel_hmm
-from trelliswork.cli.reproduce_mrf import mrf_exact, mrf_ptb
-from trelliswork.cli.reproduce_parsing import bp_accuracy, bp_cost, bp_parsing, factorial
-from trelliswork.cli.reproduce_pcfg import low_rank_pcfg
-from trelliswork.cli.reproduce_tagging import mrf_neighbors, mrf_tagging
+from trelliswork.cli.reproduce.all import reproduce_all
+from trelliswork.cli.reproduce.beams import beams_decoding, beams_training, nettalk
+from trelliswork.cli.reproduce.chains import chain_induction, chain_tagging
+from trelliswork.cli.reproduce.kernel_hmm import kernel_features, kernel_hmm
+from trelliswork.cli.reproduce.mrf import mrf_exact, mrf_ptb
+from trelliswork.cli.reproduce.parsing import bp_accuracy, bp_cost, bp_parsing, factorial
+from trelliswork.cli.reproduce.pcfg import low_rank_pcfg
+from trelliswork.cli.reproduce.tagging import mrf_neighbors, mrf_tagging
 
 app = typer.Typer(
     no_args_is_help=True,

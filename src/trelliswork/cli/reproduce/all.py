@@ -9,7 +9,7 @@ import typer
 
 from trelliswork.cli.options import JsonOption, QuietOption
 from trelliswork.cli.progress import duration
-from trelliswork.cli.reproducing import Data, Out, Quick, Seed, open_record, say_to, show
+from trelliswork.cli.reproduce.running import Data, Out, Quick, Seed, open_record, say_to, show
 from trelliswork.cli.running import report_errors, settings
 from trelliswork.experiments.registry import EXPERIMENTS, Experiment, find
 

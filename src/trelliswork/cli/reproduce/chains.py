@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.reproducing import check_choice, command, setting
+from trelliswork.cli.reproduce.running import check_choice, command, setting
 
 Sentences = Annotated[int | None, typer.Option(min=10, help="Only so many for training.", show_default="all")]
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.reproducing import command, setting
+from trelliswork.cli.reproduce.running import command, setting
 
 
 @command("mrf-exact")

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from trelliswork.cli.reproducing import check_choice, command, setting
+from trelliswork.cli.reproduce.running import check_choice, command, setting
 
 
 @command("low-rank-pcfg")

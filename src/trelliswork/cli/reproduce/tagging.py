@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.reproducing import check_choice, command, setting
+from trelliswork.cli.reproduce.running import check_choice, command, setting
 
 Accuracies = Annotated[
     str | None, typer.Option(help="Draw the accuracy on held-out sentences over the iterations to this PNG file.")

@@ -3,15 +3,15 @@
 import typer
 
 from trelliswork.cli.running import report_errors
-from trelliswork.cli.train_baselines import train_kneser_ney, train_lbl
-from trelliswork.cli.train_crf import train_crf
-from trelliswork.cli.train_factorial import train_factorial
-from trelliswork.cli.train_hmm import train_hmm
-from trelliswork.cli.train_hmm_lm import train_hmm_lm
-from trelliswork.cli.train_mrf import train_mrf
-from trelliswork.cli.train_mrf_tagger import train_mrf_tagger
-from trelliswork.cli.train_parser import train_parser
-from trelliswork.cli.train_pcfg import train_pcfg
+from trelliswork.cli.train.baselines import train_kneser_ney, train_lbl
+from trelliswork.cli.train.crf import train_crf
+from trelliswork.cli.train.factorial import train_factorial
+from trelliswork.cli.train.hmm import train_hmm
+from trelliswork.cli.train.hmm_lm import train_hmm_lm
+from trelliswork.cli.train.mrf import train_mrf
+from trelliswork.cli.train.mrf_tagger import train_mrf_tagger
+from trelliswork.cli.train.parser import train_parser
+from trelliswork.cli.train.pcfg import train_pcfg
 
 app = typer.Typer(
     help="Fit a model to a file.",

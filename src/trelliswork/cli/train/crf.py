@@ -145,7 +145,7 @@ def train_crf(
     Without a file the bundled corpus is. The model is a directory, which tag, evaluate, inspect and explore take.
     """
     from trelliswork.models import CRF
-    from trelliswork.models.crf_training import ITERATIONS
+    from trelliswork.models.crf.training import ITERATIONS
 
     layout = training_layout(train, format, columns, label, separator)
     if layout.format == "crfsuite" and features is not None:
@@ -281,7 +281,7 @@ def _from_stream(
 ) -> tuple[int, int]:
     """Train part by part: once through the file for its labels, then once an epoch. Sentences and tokens."""
     from trelliswork.learning.lbfgs import FitReport, Step
-    from trelliswork.models.crf_labels import label_vocabulary
+    from trelliswork.models.crf.labels import label_vocabulary
 
     names: dict[str, None] = {}
     n_sentences = n_tokens = 0

@@ -24,7 +24,7 @@ from trelliswork.cli.options import (
 )
 from trelliswork.cli.progress import training_progress
 from trelliswork.cli.reporting import ReportOption, part, report_training
-from trelliswork.cli.train_crf import FeatureSet
+from trelliswork.cli.train.crf import FeatureSet
 
 
 class EngineChoice(StrEnum):

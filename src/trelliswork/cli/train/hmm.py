@@ -110,7 +110,7 @@ def train_hmm(
     """
     from trelliswork.data import Corpus
     from trelliswork.models import HMM
-    from trelliswork.models.hmm_training import States
+    from trelliswork.models.hmm.training import States
 
     y: States | None = None
     if unlabelled or (train is not None and guess_format(train, format) == FileFormat.text):

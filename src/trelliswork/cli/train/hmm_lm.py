@@ -15,8 +15,8 @@ from trelliswork.cli.progress import bar, duration, interruptible
 from trelliswork.cli.reporting import ReportOption, part, report_training
 
 if TYPE_CHECKING:
-    from trelliswork.learning.hmm_lm_training import LMStep
     from trelliswork.models import HMMLanguageModel
+    from trelliswork.models.hmm_lm.training import LMStep
 
 
 class ParameterisationChoice(StrEnum):

@@ -16,8 +16,8 @@ from trelliswork.cli.progress import bar, interruptible
 from trelliswork.cli.reporting import ReportOption, report_training, text_part
 
 if TYPE_CHECKING:
+    from trelliswork.data.moments.text import CountStep
     from trelliswork.learning.lbfgs import Step
-    from trelliswork.learning.moment_text import CountStep
 
 
 class FormChoice(StrEnum):
@@ -105,7 +105,7 @@ def train_mrf(
 
     Example: trelliswork train mrf train.txt --dev dev.txt --distances 1 --rank 100 --out model
     """
-    from trelliswork.learning.moments import Moments
+    from trelliswork.data.moments import Moments
     from trelliswork.models import MRFLanguageModel
 
     if files and counts is not None:
@@ -220,7 +220,7 @@ def _bundled(split: str) -> list[list[str]]:
 
 def _development(path: str | None) -> Any:
     from trelliswork.data import bundled
-    from trelliswork.learning.moments import Moments
+    from trelliswork.data.moments import Moments
 
     if path is None:
         return None

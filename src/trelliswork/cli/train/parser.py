@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from trelliswork.cli.options import DevOption, JsonOption, OutOption, QuietOption
-from trelliswork.cli.parse import COLUMNS, check_tags, read_treebank
 from trelliswork.cli.progress import training_progress
 from trelliswork.cli.reporting import ReportOption, part, report_training
+from trelliswork.cli.use.parse import COLUMNS, check_tags, read_treebank
 from trelliswork.errors import DataError
 
 WORDS, TAGS = ("form", "lemma"), ("upos", "xpos", "feats")  # columns of CoNLL-U that may be named

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.constituents import read_tokens
 from trelliswork.cli.corpora import FileFormat
 from trelliswork.cli.options import FormatOption, JsonOption, OutOption, QuietOption
 from trelliswork.cli.progress import em_progress
 from trelliswork.cli.reporting import ReportOption, part, report_training
+from trelliswork.cli.use.constituents import read_tokens
 
 
 class ParameterisationChoice(StrEnum):

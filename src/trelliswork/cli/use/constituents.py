@@ -63,7 +63,7 @@ def read_tokens(
 
 def saved_kind(path: str) -> str:
     """The kind of a saved model."""
-    from trelliswork.models.storage import load_model
+    from trelliswork.data.storage import load_model
 
     return str(load_model(path)[0]["kind"])
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from trelliswork.cli.options import QuietOption
-from trelliswork.cli.tag import Model
+from trelliswork.cli.use.tag import Model
 
 
 def explore(

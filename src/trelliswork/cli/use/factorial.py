@@ -8,7 +8,7 @@ import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, layers_layout, read_layers, read_unlabelled, write_tagged
 from trelliswork.cli.reporting import judged_part, report_evaluation
-from trelliswork.cli.tag_output import layered_labellings, write_json
+from trelliswork.cli.use.tag_output import layered_labellings, write_json
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:

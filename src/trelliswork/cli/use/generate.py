@@ -11,7 +11,7 @@ import typer
 from trelliswork.cli.corpora import FileFormat, Layout, guess_format, read_words, words_layout
 from trelliswork.cli.options import OtherBeamOption, set_beam
 from trelliswork.cli.reporting import judged_part, report_evaluation
-from trelliswork.cli.tag import Model
+from trelliswork.cli.use.tag import Model
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _long_enough(corpus: "Corpus", shortest: int, file: str) -> "tuple[Corpus, i
 def _words(path: str, layout: Layout) -> "Corpus":
     """The words of a file, of a part of the bundled corpus, or of all files of a directory by name."""
     from trelliswork.data import Corpus, bundled
-    from trelliswork.learning.moment_files import files_of
+    from trelliswork.data.moments.files import files_of
 
     if path in bundled.SPLITS or not Path(path).is_dir():
         return read_words(path, layout)
@@ -181,7 +181,7 @@ def _kind(model: Any) -> str:
     from trelliswork.models import HMM
 
     if isinstance(model, HMM):
-        from trelliswork.models.hmm_chain import state_beam
+        from trelliswork.models.hmm.decoding import state_beam
 
         return "exact" if state_beam(model.beam, len(model.states_), model.order) is None else "lower"
     return str(getattr(model, "evidence_kind", "exact"))

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from trelliswork.cli.constituents import inspect_grammar, saved_kind
-from trelliswork.cli.factorial import inspect_layers
-from trelliswork.cli.language_model import inspect_mrf
-from trelliswork.cli.parse import inspect_parser
-from trelliswork.cli.tag import Model
-from trelliswork.cli.train_hmm_lm import inspect_states
-from trelliswork.cli.train_mrf_tagger import inspect_mrf_tagger
+from trelliswork.cli.train.hmm_lm import inspect_states
+from trelliswork.cli.train.mrf_tagger import inspect_mrf_tagger
+from trelliswork.cli.use.constituents import inspect_grammar, saved_kind
+from trelliswork.cli.use.factorial import inspect_layers
+from trelliswork.cli.use.language_model import inspect_mrf
+from trelliswork.cli.use.parse import inspect_parser
+from trelliswork.cli.use.tag import Model
 
 if TYPE_CHECKING:
     from trelliswork.models import CRF, HMM, MRFLanguageModel, MRFTagger

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.options import JsonOption
-from trelliswork.cli.tag import Model
+from trelliswork.cli.use.tag import Model
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:

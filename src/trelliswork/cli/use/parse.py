@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.constituents import parse_constituents
 from trelliswork.cli.corpora import FileFormat, guess_format
-from trelliswork.cli.parse_output import parses, tag_cells, write_conllu, write_json, write_text
 from trelliswork.cli.reporting import judged_part, report_evaluation
+from trelliswork.cli.use.constituents import parse_constituents
+from trelliswork.cli.use.parse_output import parses, tag_cells, write_conllu, write_json, write_text
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def parse(
     from trelliswork.data import Corpus, read_text
     from trelliswork.data.conllu import read_conllu, read_dependencies
     from trelliswork.data.files import atomic_write
-    from trelliswork.models.parser_scoring import NoTreeError
+    from trelliswork.models.parser.scoring import NoTreeError
 
     if constituents:
         if marginals or known or json or topk is not None:

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.constituents import evaluate_constituents, saved_kind
 from trelliswork.cli.corpora import (
     FileFormat,
     Layout,
@@ -14,11 +13,12 @@ from trelliswork.cli.corpora import (
     read_unlabelled,
     write_tagged,
 )
-from trelliswork.cli.factorial import evaluate_layers, tag_layers
 from trelliswork.cli.options import OtherBeamOption, set_beam
-from trelliswork.cli.parse import evaluate_parser
 from trelliswork.cli.reporting import ReportOption, judged_part, report_evaluation
-from trelliswork.cli.tag_output import labellings, write_json
+from trelliswork.cli.use.constituents import evaluate_constituents, saved_kind
+from trelliswork.cli.use.factorial import evaluate_layers, tag_layers
+from trelliswork.cli.use.parse import evaluate_parser
+from trelliswork.cli.use.tag_output import labellings, write_json
 from trelliswork.errors import DataError
 
 Model = Annotated[str, typer.Argument(help="Directory of a saved model.")]
@@ -135,11 +135,11 @@ def evaluate(
     Example: trelliswork evaluate chunker test.txt --json
     """
     from trelliswork.data import Corpus
-    from trelliswork.learning.induction_metrics import InductionReport, evaluate_induction
-    from trelliswork.learning.metrics import TaggingReport, evaluate_tagging
+    from trelliswork.metrics.induction import InductionReport, evaluate_induction
+    from trelliswork.metrics.tagging import TaggingReport, evaluate_tagging
 
     if saved_kind(model) in ("hmm-lm", "kneser-ney", "lbl", "mrf-lm"):
-        from trelliswork.cli.generate import evaluate_text
+        from trelliswork.cli.use.generate import evaluate_text
 
         if label is not None:
             raise typer.BadParameter("a language model is judged by its perplexity: leave --label out.")

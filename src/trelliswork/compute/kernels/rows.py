@@ -6,7 +6,7 @@ Numba's disk cache does not notice edits here in the kernels that call it: ``mak
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import exponential, lanes, largest, load, maximum, spread, store, subtract
+from trelliswork.compute.simd import exponential, lanes, largest, load, maximum, spread, store, subtract
 
 
 @njit(nogil=True)

@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from trelliswork.compute import threads
+from trelliswork.data.kernels.moments import count_ids, longest, pair_keys, squeeze
+from trelliswork.data.moments.files import BATCH, Ids, Source
+from trelliswork.data.moments.runs import Run, RunStore
+from trelliswork.data.moments.storage import load_arrays, save_arrays
+from trelliswork.data.moments.text import MEMORY, Callback, number_text, open_vocabulary, unknown_word
 from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.learning.moment_files import BATCH, Ids, Source
-from trelliswork.learning.moment_kernels import count_ids, longest, pair_keys, squeeze
-from trelliswork.learning.moment_runs import Run, RunStore
-from trelliswork.learning.moment_storage import load_arrays, save_arrays
-from trelliswork.learning.moment_text import MEMORY, Callback, number_text, open_vocabulary, unknown_word
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,10 +16,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.data.corpus import Corpus
+from trelliswork.data.kernels.moments import END, FINE, FULL, tokenize
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.learning.moment_kernels import END, FINE, FULL, tokenize
 
 Source = str | os.PathLike[str] | Corpus | Iterable[Any]
 Ids = NDArray[np.int32]

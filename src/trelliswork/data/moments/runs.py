@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.learning.moment_kernels import merge_runs
+from trelliswork.data.kernels.moments import merge_runs
 
 Run = tuple[NDArray[np.int64], NDArray[np.int64]]  # rising keys, counts
 _SLICE = 1 << 22  # keys of the longest run on disk that are merged at a time

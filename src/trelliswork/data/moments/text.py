@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.vocabulary import Vocabulary
-from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.learning.moment_files import (
+from trelliswork.data.kernels.moments import count_ids, longest, renumber
+from trelliswork.data.moments.files import (
     PAD,
     Ids,
     Numbering,
@@ -23,7 +22,8 @@ from trelliswork.learning.moment_files import (
     paths_listed,
     sentence_blocks,
 )
-from trelliswork.learning.moment_kernels import count_ids, longest, renumber
+from trelliswork.data.vocabulary import Vocabulary
+from trelliswork.errors import DataError, ValueRangeError
 
 MEMORY = 1 << 30  # bytes
 

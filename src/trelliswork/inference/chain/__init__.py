@@ -3,7 +3,7 @@ r"""Linear chains: log partition functions, marginals, best and random labelling
 .. math:: p(y) = \frac1Z \exp\Big(\sum_t u_t(y_t) + \sum_t w_t(y_t, y_{t+1})\Big)
 
 ``chain_potentials`` checks the input once; every function here takes its result. Time O(T S^2) and memory O(T S)
-a sequence, unless a function says otherwise. Threads: ``trelliswork.inference.threads``.
+a sequence, unless a function says otherwise. Threads: ``trelliswork.compute.threads``.
 """
 
 from trelliswork.inference.chain.passes import (

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from trelliswork.inference import threads
-from trelliswork.inference.chain.kernels import ROWS
+from trelliswork.compute import threads
+from trelliswork.compute.simd import VECTOR_BYTES
+from trelliswork.inference.chain.kernels.forward_backward import ROWS
 from trelliswork.inference.chain.potentials import Floats, Potentials
-from trelliswork.inference.simd import VECTOR_BYTES
 
 # Numbers below the smallest normal one are lost; times LIMIT that is still far below the type's precision.
 LIMIT = {np.dtype(np.float32): 1e25, np.dtype(np.float64): 1e280}

@@ -19,10 +19,10 @@ log_trigram : ndarray (S + 1, S + 1, S + 1)
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_possible, check_scores, check_shape
 from trelliswork.errors import ShapeError
-from trelliswork.inference import threads
-from trelliswork.inference.chain import pair_kernels
-from trelliswork.inference.checks import check_possible, check_scores, check_shape
+from trelliswork.inference.chain.kernels import pairs as pair_kernels
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -7,11 +7,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference import threads
-from trelliswork.inference.chain import kernels, log_kernels, position_kernels
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_shape
+from trelliswork.inference.chain.kernels import (
+    forward_backward as kernels,
+)
+from trelliswork.inference.chain.kernels import (
+    log_space as log_kernels,
+)
+from trelliswork.inference.chain.kernels import (
+    positions as position_kernels,
+)
 from trelliswork.inference.chain.layout import exp_transition, limit, padded_width, panels, run_all, transitions
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
-from trelliswork.inference.checks import check_shape
 
 
 class Expectations(NamedTuple):

@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_lengths, check_scores, check_shape
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.chain.kernels import ROWS
-from trelliswork.inference.checks import check_lengths, check_scores, check_shape
+from trelliswork.inference.chain.kernels.forward_backward import ROWS
 
 Floats = NDArray[np.floating]
 Integers = NDArray[np.int64]

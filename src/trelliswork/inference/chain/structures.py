@@ -3,13 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count, check_possible, check_shape
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.chain import log_kernels, max_kernels
+from trelliswork.inference.chain.kernels import log_space as log_kernels
+from trelliswork.inference.chain.kernels import viterbi as max_kernels
 from trelliswork.inference.chain.layout import pad, panels, run_all, transitions
 from trelliswork.inference.chain.passes import forward, log_forward
 from trelliswork.inference.chain.potentials import Integers, Potentials
-from trelliswork.inference.checks import check_count, check_possible, check_shape
 
 
 def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_possible, check_shape
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_possible, check_shape
 from trelliswork.inference.factorial import bp, mean_field, product
 from trelliswork.inference.factorial.potentials import FactorialPotentials, Floats, Group, Integers, Pair, Tables
 from trelliswork.inference.factorial.sweeps import Options, Solution, Sums

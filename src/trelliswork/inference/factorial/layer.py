@@ -5,7 +5,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference.chain import chain_potentials, kernels, log_kernels, max_kernels
+from trelliswork.inference.chain import chain_potentials
+from trelliswork.inference.chain.kernels import (
+    forward_backward as kernels,
+)
+from trelliswork.inference.chain.kernels import (
+    log_space as log_kernels,
+)
+from trelliswork.inference.chain.kernels import (
+    viterbi as max_kernels,
+)
 from trelliswork.inference.chain.layout import exp_transition, limit, pad, panels
 
 Floats = NDArray[np.floating]

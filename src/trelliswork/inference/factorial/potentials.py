@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_lengths, check_scores, check_shape
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.chain.layout import whole_vectors
-from trelliswork.inference.checks import check_lengths, check_scores, check_shape
 from trelliswork.inference.factorial.layer import Layer
 
 Floats = NDArray[np.floating]

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain import log_kernels
+from trelliswork.inference.chain.kernels import log_space as log_kernels
 from trelliswork.inference.chain.layout import whole_vectors
-from trelliswork.inference.factorial import product_kernels
+from trelliswork.inference.factorial.kernels import product as product_kernels
 from trelliswork.inference.factorial.potentials import Floats, Group, Integers, Tables
 from trelliswork.inference.factorial.sweeps import Options, Solution, Sums
 

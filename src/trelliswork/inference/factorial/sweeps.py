@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.factorial import message_kernels
+from trelliswork.inference.factorial.kernels import messages as message_kernels
 from trelliswork.inference.factorial.potentials import Floats, Group, Integers, Pair, Tables
 
 compiled: Any = message_kernels

@@ -5,9 +5,9 @@
 """
 
 from trelliswork.inference.graph.factors import AtMostOne, Cardinality, ChainFactor, ExactlyOne
-from trelliswork.inference.graph.lowrank_factor import LowRankFactor
+from trelliswork.inference.graph.factors.lowrank import LowRankFactor
+from trelliswork.inference.graph.factors.trees import ProjectiveTreeFactor, SpanningTreeFactor
 from trelliswork.inference.graph.result import Result
-from trelliswork.inference.graph.tree_factors import ProjectiveTreeFactor, SpanningTreeFactor
 from trelliswork.inference.graph.wiring import BestPropagation, Propagation, Propagator, Tables, Wiring, wire
 
 __all__ = [

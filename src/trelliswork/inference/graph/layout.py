@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference import threads
-from trelliswork.inference.graph import table_kernels
+from trelliswork.compute import threads
+from trelliswork.compute.simd import VECTOR_BYTES
+from trelliswork.inference.graph.kernels import tables as table_kernels
 from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
-from trelliswork.inference.simd import VECTOR_BYTES
 
 LANES = VECTOR_BYTES // 8
 

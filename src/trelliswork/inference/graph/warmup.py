@@ -13,6 +13,9 @@ from trelliswork.inference.graph import (
     SpanningTreeFactor,
     Tables,
     Wiring,
+    wire,
+)
+from trelliswork.inference.graph.engines import (
     bp,
     exact,
     feasible,
@@ -21,7 +24,6 @@ from trelliswork.inference.graph import (
     mean_field,
     structured_mean_field,
     trw,
-    wire,
 )
 from trelliswork.inference.graph.flat import flatten
 

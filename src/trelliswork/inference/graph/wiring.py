@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_scores
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.checks import check_scores
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]

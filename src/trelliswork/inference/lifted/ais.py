@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference.checks import check_count
+from trelliswork.compute.checks import check_count
 from trelliswork.inference.lifted.reference import logsumexp
 from trelliswork.inference.lifted.sentences import ChainSampler, gibbs_sweep, score_parts
 from trelliswork.inference.lifted.tables import Table, check_tables

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trelliswork.inference import threads
+from trelliswork.compute import threads
 
 TILE_BYTES = 3 << 20  # of a tile: some of it stays in the cache
 WIDE = 8  # matrix products are fastest when the number of columns is a multiple of this

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from trelliswork.compute import threads
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference import threads
 from trelliswork.inference.lowrank import memory
 from trelliswork.inference.lowrank.fused import Fused
 from trelliswork.inference.lowrank.operators import LowRank, Transition

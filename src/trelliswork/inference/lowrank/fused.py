@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.inference import threads
-from trelliswork.inference.lowrank import fused_kernels, product_kernels
+from trelliswork.compute import threads
+from trelliswork.inference.lowrank.kernels import fused as fused_kernels
+from trelliswork.inference.lowrank.kernels import products as product_kernels
+from trelliswork.inference.lowrank.kernels.tickets import COUNTERS
 from trelliswork.inference.lowrank.memory import zeros
 from trelliswork.inference.lowrank.operators import LowRank
 from trelliswork.inference.lowrank.packing import Packed
 from trelliswork.inference.lowrank.sweep import Counts
-from trelliswork.inference.lowrank.tickets import COUNTERS
 
 compiled: Any = fused_kernels
 products: Any = product_kernels

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from trelliswork.errors import ShapeError
-from trelliswork.inference.lowrank import kernels, memory
+from trelliswork.inference.lowrank import memory
+from trelliswork.inference.lowrank.kernels import rows as kernels
 
 compiled: Any = kernels
 

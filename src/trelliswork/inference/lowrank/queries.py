@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError
-from trelliswork.inference import threads
-from trelliswork.inference.lowrank import kernels
 from trelliswork.inference.lowrank.autograd import check, fusible, run_groups, scaled, word_shifts
 from trelliswork.inference.lowrank.fused import Fused
+from trelliswork.inference.lowrank.kernels import rows as kernels
 from trelliswork.inference.lowrank.operators import Transition
 from trelliswork.inference.lowrank.packing import Ints, groups, pack
 from trelliswork.inference.lowrank.sweep import Counts, Sweep, one_thread

@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.inference.lowrank import kernels, queries
+from trelliswork.inference.lowrank import queries
 from trelliswork.inference.lowrank.autograd import check, run_groups, scaled, word_shifts
+from trelliswork.inference.lowrank.kernels import rows as kernels
 from trelliswork.inference.lowrank.operators import LowRank, Transition
 from trelliswork.inference.lowrank.packing import Ints, Packed, groups
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.inference.lowrank import kernels
+from trelliswork.inference.lowrank.kernels import rows as kernels
 from trelliswork.inference.lowrank.operators import Transition
 from trelliswork.inference.lowrank.packing import Packed
 

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_count, check_possible
-from trelliswork.inference.span import bracket_kernels
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count, check_possible
+from trelliswork.inference.span.kernels import brackets as bracket_kernels
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_count, check_possible
-from trelliswork.inference.span import grammar_kernels, scaled_kernels
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count, check_possible
 from trelliswork.inference.span.brackets import Doubles, Integers
+from trelliswork.inference.span.kernels import grammar as scaled_kernels
+from trelliswork.inference.span.kernels import grammar_log as grammar_kernels
 
 TREES = {"noun": "tree of sentence", "parts": "rules and spans"}  # for messages
 LIMIT = 1e270  # of derivatives: a number below the smallest normal one, times this, is nothing

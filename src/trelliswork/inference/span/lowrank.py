@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_lengths, check_scores, check_shape
-from trelliswork.inference.span import lowrank_kernels, lowrank_log_kernels
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_lengths, check_scores, check_shape
 from trelliswork.inference.span.brackets import Doubles, Integers
 from trelliswork.inference.span.grammar import LIMIT, Grammar
+from trelliswork.inference.span.kernels import lowrank as lowrank_kernels
+from trelliswork.inference.span.kernels import lowrank_log as lowrank_log_kernels
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from trelliswork.inference.tree import eisner_kernels, eisner_log_kernels, eisner_max_kernels, passes
+from trelliswork.inference.tree import passes
+from trelliswork.inference.tree.kernels import (
+    eisner as eisner_kernels,
+)
+from trelliswork.inference.tree.kernels import (
+    eisner_log as eisner_log_kernels,
+)
+from trelliswork.inference.tree.kernels import (
+    eisner_max as eisner_max_kernels,
+)
 from trelliswork.inference.tree.potentials import Doubles, Integers, Potentials, arcs
 
 # Scores that span less than this, over all words, cannot underflow at all.

@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from trelliswork.inference.tree import matrix_tree_kernels, matrix_tree_log_kernels, mst_kernels, passes
+from trelliswork.inference.tree import passes
+from trelliswork.inference.tree.kernels import (
+    matrix_tree as matrix_tree_kernels,
+)
+from trelliswork.inference.tree.kernels import (
+    matrix_tree_log as matrix_tree_log_kernels,
+)
+from trelliswork.inference.tree.kernels import (
+    mst as mst_kernels,
+)
 from trelliswork.inference.tree.potentials import Doubles, Integers, Potentials
 
 

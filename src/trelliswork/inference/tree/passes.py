@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_count, check_possible
-from trelliswork.inference.simd import VECTOR_BYTES
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count, check_possible
+from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.inference.tree.potentials import Doubles, Integers, Potentials
 
 LANES = VECTOR_BYTES // 8

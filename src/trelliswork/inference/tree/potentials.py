@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_lengths, check_scores, check_shape
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_lengths, check_scores, check_shape
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]

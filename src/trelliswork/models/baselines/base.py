@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data.kernels.moments import END
+from trelliswork.data.moments.files import Source, files_of, paths_listed
+from trelliswork.data.moments.text import Callback, number_text
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference.checks import check_count
-from trelliswork.learning.moment_files import Source, files_of, paths_listed
-from trelliswork.learning.moment_kernels import END
-from trelliswork.learning.moment_text import Callback, number_text
 from trelliswork.models.base import Estimator
 
 Tokens = NDArray[np.int64]

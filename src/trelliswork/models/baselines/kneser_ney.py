@@ -18,10 +18,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
+from trelliswork.data.moments.files import Source
+from trelliswork.data.moments.text import Callback, open_vocabulary, unknown_word
 from trelliswork.errors import DataError
-from trelliswork.inference.checks import check_count
-from trelliswork.learning.moment_files import Source
-from trelliswork.learning.moment_text import Callback, open_vocabulary, unknown_word
 from trelliswork.models.base import Arrays
 from trelliswork.models.baselines.base import LeftToRight, Tokens, read_stream, with_boundaries
 from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, positions_in_sentence

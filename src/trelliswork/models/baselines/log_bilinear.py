@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
+from trelliswork.data.moments.files import Source
+from trelliswork.data.moments.text import open_vocabulary, unknown_word
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference.checks import check_count
-from trelliswork.learning.moment_files import Source
-from trelliswork.learning.moment_text import open_vocabulary, unknown_word
 from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.baselines.base import LeftToRight, Tokens, read_stream, with_boundaries
 
@@ -108,7 +108,7 @@ class LogBilinear(LeftToRight):
         callback : callable, optional
             Called with the ``Epoch`` after each; a true answer stops.
         """
-        from trelliswork.models.baselines.lbl_training import contexts_of, start, train
+        from trelliswork.models.baselines.log_bilinear_training import contexts_of, start, train
 
         for name in ("K", "rank", "batch_size", "max_iter", "patience"):
             check_count(name, getattr(self, name))
@@ -144,7 +144,7 @@ class LogBilinear(LeftToRight):
         return self._parameters_.target.numpy()
 
     def _log_p(self, flat: Tokens, offsets: Tokens) -> NDArray[np.float64]:
-        from trelliswork.models.baselines.lbl_training import contexts_of, log_likelihoods
+        from trelliswork.models.baselines.log_bilinear_training import contexts_of, log_likelihoods
 
         found = np.zeros(len(flat))
         inside = np.ones(len(flat), bool)
@@ -176,7 +176,7 @@ class LogBilinear(LeftToRight):
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         import torch
 
-        from trelliswork.models.baselines.lbl_training import Epoch, LBLParameters
+        from trelliswork.models.baselines.log_bilinear_training import Epoch, LBLParameters
 
         self = cls(**plain["parameters"])
         vocabulary = open_vocabulary(plain["words"], plain["unknown"])

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.inference import threads
+from trelliswork.compute import threads
 from trelliswork.inference.lifted import tiles
 from trelliswork.inference.lowrank.sweep import one_thread
 from trelliswork.models.baselines.base import Tokens

@@ -13,19 +13,19 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import FeatureMap, Features, Sentence, Sentences
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
-from trelliswork.inference.chain.beam_sparse import SparseChain
-from trelliswork.learning.beam_layout import Structure
-from trelliswork.learning.crf_layout import FeatureLayout
+from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.learning.lbfgs import FitReport
-from trelliswork.learning.online import OnlineState
 from trelliswork.models.base import Arrays, Estimator
-from trelliswork.models.crf_decoding import best_labellings, best_labels, marginals
-from trelliswork.models.crf_labels import allowed_by, label_vocabulary, label_weight_array
-from trelliswork.models.crf_learned import Learned
-from trelliswork.models.crf_problem import Problem, open_checkpoint, prepare
-from trelliswork.models.crf_scoring import Scorer, Scores
-from trelliswork.models.crf_start import transfer
-from trelliswork.models.crf_training import (
+from trelliswork.models.crf.beams.layout import Structure
+from trelliswork.models.crf.data import Problem, open_checkpoint, prepare
+from trelliswork.models.crf.decoding import best_labellings, best_labels, marginals
+from trelliswork.models.crf.labels import allowed_by, label_vocabulary, label_weight_array
+from trelliswork.models.crf.layout import FeatureLayout
+from trelliswork.models.crf.learned import Learned
+from trelliswork.models.crf.online import OnlineState
+from trelliswork.models.crf.scoring import Scorer, Scores
+from trelliswork.models.crf.start import transfer
+from trelliswork.models.crf.training import (
     Algorithm,
     Callback,
     Development,
@@ -71,7 +71,7 @@ class CRF(Estimator):
     tol, memory
         Of L-BFGS (``trelliswork.learning.lbfgs``); ``tol`` also ends SGD.
     batch_size, rate, seed
-        Of SGD and the perceptron (``trelliswork.learning.online``).
+        Of SGD and the perceptron (``trelliswork.models.crf.online``).
     patience : int
         With development data: stop after so many iterations without a better figure.
     order : int

@@ -12,11 +12,11 @@ from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme
 from trelliswork.errors import ValueRangeError
 from trelliswork.features.attributes import Attributes
-from trelliswork.learning.beam_layout import Structure, observed_ngrams
 from trelliswork.learning.checkpoint import Checkpoint, fingerprint
-from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Labelling, Tokens
-from trelliswork.models.crf_labels import allowed_by, check_scheme, read_labelling, sentence_weights
-from trelliswork.models.crf_scoring import tokens_of
+from trelliswork.models.crf.beams.layout import Structure, observed_ngrams
+from trelliswork.models.crf.labels import allowed_by, check_scheme, read_labelling, sentence_weights
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens
+from trelliswork.models.crf.scoring import tokens_of
 from trelliswork.models.evidence import Labels
 
 

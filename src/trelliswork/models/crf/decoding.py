@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.inference import chain
-from trelliswork.inference.chain import beam_passes
 from trelliswork.inference.chain.beam import EXACT, Beam
-from trelliswork.inference.chain.beam_sparse import SparseChain
-from trelliswork.models.crf_scoring import Scores
+from trelliswork.inference.chain.beam import passes as beam_passes
+from trelliswork.inference.chain.beam.sparse import SparseChain
+from trelliswork.models.crf.scoring import Scores
 
 Labels = NDArray[np.int64]
 

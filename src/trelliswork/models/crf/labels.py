@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_shape
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme, allowed_transitions
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
-from trelliswork.inference.checks import check_shape
-from trelliswork.learning.crf_layout import Allowed, Labelling
+from trelliswork.models.crf.layout import Allowed, Labelling
 from trelliswork.models.evidence import Labels, names_of
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.layout import whole_vectors
-from trelliswork.learning import layout_kernels
+from trelliswork.models.crf.kernels import layout as layout_kernels
 
 Ids = NDArray[np.int32]
 Floats = NDArray[np.floating]

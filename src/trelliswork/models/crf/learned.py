@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from trelliswork.data import Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.feature_map import FeatureMap
-from trelliswork.learning.beam_layout import Structure
-from trelliswork.learning.crf_layout import FeatureLayout
 from trelliswork.models.base import Arrays, check_finite
+from trelliswork.models.crf.beams.layout import Structure
+from trelliswork.models.crf.layout import FeatureLayout
 
 
 @dataclass(frozen=True)

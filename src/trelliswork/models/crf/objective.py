@@ -18,11 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ValueRangeError
-from trelliswork.inference import chain, threads
-from trelliswork.inference.chain import crf_kernels, edge_kernels
+from trelliswork.inference import chain
 from trelliswork.inference.chain.layout import exp_transition, limit, panels
-from trelliswork.learning.crf_layout import (
+from trelliswork.learning.kernels.vectors import dot
+from trelliswork.models.crf.kernels import edges as edge_kernels
+from trelliswork.models.crf.kernels import objective as crf_kernels
+from trelliswork.models.crf.layout import (
     Allowed,
     ChainWeights,
     FeatureLayout,
@@ -33,7 +36,6 @@ from trelliswork.learning.crf_layout import (
     Tokens,
     counting,
 )
-from trelliswork.learning.vector_kernels import dot
 
 compiled: Any = crf_kernels  # mypy cannot count starred arguments
 compiled_edges: Any = edge_kernels

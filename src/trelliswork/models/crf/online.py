@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.chain import online_kernels
-from trelliswork.inference.chain.online_kernels import Data, Model
-from trelliswork.learning.crf_layout import Allowed, ChainWeights, FeatureLayout, ScoredTokens, Tokens
+from trelliswork.models.crf.kernels import online as online_kernels
+from trelliswork.models.crf.kernels.online import Data, Model
+from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, ScoredTokens, Tokens
 
 Floats = NDArray[np.floating]
 Ids = NDArray[np.int32]

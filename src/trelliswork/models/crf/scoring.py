@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.features.attributes import Attributes
-from trelliswork.inference import chain, threads
-from trelliswork.inference.chain import crf_kernels, edge_kernels
-from trelliswork.inference.chain.beam_sparse import SparseChain
-from trelliswork.learning.beam_layout import BeamWeights, StateWeights, Structure
-from trelliswork.learning.crf_layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, Tokens
+from trelliswork.inference import chain
+from trelliswork.inference.chain.beam.sparse import SparseChain
+from trelliswork.models.crf.beams.layout import BeamWeights, StateWeights, Structure
+from trelliswork.models.crf.kernels import edges as edge_kernels
+from trelliswork.models.crf.kernels import objective as crf_kernels
+from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, Tokens
 
 compiled: Any = crf_kernels  # mypy cannot count starred arguments
 compiled_edges: Any = edge_kernels

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.models.crf_learned import Learned
+from trelliswork.models.crf.learned import Learned
 
 Ids = NDArray[np.int64]
 

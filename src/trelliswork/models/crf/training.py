@@ -10,22 +10,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
-from trelliswork.inference.checks import check_count
-from trelliswork.learning.beam_objective import BeamObjective
-from trelliswork.learning.beam_start import first_weights
-from trelliswork.learning.beam_training import BeamSearch
 from trelliswork.learning.checkpoint import Arrays, Checkpoint
-from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.learning.lbfgs import FitReport, State, Step, lbfgs
-from trelliswork.learning.metrics import evaluate_tagging
-from trelliswork.learning.online import OnlineChain, OnlineState
-from trelliswork.models.crf_decoding import best_labels
-from trelliswork.models.crf_problem import Problem
-from trelliswork.models.crf_scoring import Scorer
+from trelliswork.metrics.tagging import evaluate_tagging
+from trelliswork.models.crf.beams.objective import BeamObjective
+from trelliswork.models.crf.beams.start import first_weights
+from trelliswork.models.crf.beams.training import BeamSearch
+from trelliswork.models.crf.data import Problem
+from trelliswork.models.crf.decoding import best_labels
+from trelliswork.models.crf.objective import ChainObjective
+from trelliswork.models.crf.online import OnlineChain, OnlineState
+from trelliswork.models.crf.scoring import Scorer
 
 Weights = NDArray[np.float64]
 Algorithm = Literal["lbfgs", "sgd", "perceptron"]

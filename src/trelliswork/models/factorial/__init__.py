@@ -13,26 +13,18 @@ from trelliswork.features.feature_map import Features, Sentence, Sentences
 from trelliswork.inference import factorial
 from trelliswork.inference.factorial.engines import engine as engine_of
 from trelliswork.inference.factorial.sweeps import Options
-from trelliswork.learning.crf_layout import FeatureLayout
-from trelliswork.learning.factorial_objective import FactorialLayout, FactorialObjective
 from trelliswork.learning.lbfgs import FitReport
 from trelliswork.models.base import Arrays, Estimator
-from trelliswork.models.crf_labels import sentence_weights
-from trelliswork.models.crf_scoring import tokens_of
-from trelliswork.models.crf_training import Callback, Watch
+from trelliswork.models.crf.labels import sentence_weights
+from trelliswork.models.crf.layout import FeatureLayout
+from trelliswork.models.crf.scoring import tokens_of
+from trelliswork.models.crf.training import Callback, Watch
 from trelliswork.models.evidence import Labels, ruled_out
-from trelliswork.models.factorial_layers import (
-    FactorialReport,
-    Joint,
-    LabelLayer,
-    LayerLabels,
-    by_layer,
-    compare,
-    joined,
-)
-from trelliswork.models.factorial_learned import Learned
-from trelliswork.models.factorial_scoring import FactorialScorer, as_factor_graph
-from trelliswork.models.factorial_training import JointDevelopment, feature_maps, learn, tie_numbers
+from trelliswork.models.factorial.data import FactorialReport, Joint, LabelLayer, LayerLabels, by_layer, compare, joined
+from trelliswork.models.factorial.learned import Learned
+from trelliswork.models.factorial.objective import FactorialLayout, FactorialObjective
+from trelliswork.models.factorial.scoring import FactorialScorer, as_factor_graph
+from trelliswork.models.factorial.training import JointDevelopment, feature_maps, learn, tie_numbers
 
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph

@@ -11,9 +11,9 @@ from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme, detect_scheme
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
-from trelliswork.learning.crf_layout import Allowed
-from trelliswork.learning.metrics import TaggingReport, evaluate_tagging
-from trelliswork.models.crf_labels import allowed_by, check_scheme, read_labelling
+from trelliswork.metrics.tagging import TaggingReport, evaluate_tagging
+from trelliswork.models.crf.labels import allowed_by, check_scheme, read_labelling
+from trelliswork.models.crf.layout import Allowed
 
 Column = Sequence[Sequence[str]]
 LayerLabels = Mapping[str, Column] | Sequence[Sequence[Sequence[str]]]

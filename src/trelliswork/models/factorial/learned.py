@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from trelliswork.data import Vocabulary
 from trelliswork.errors import DataError
 from trelliswork.features.feature_map import FeatureMap
-from trelliswork.learning.crf_layout import FeatureLayout
-from trelliswork.learning.factorial_objective import FactorialLayout
 from trelliswork.models.base import Arrays, check_finite
-from trelliswork.models.factorial_layers import LabelLayer
+from trelliswork.models.crf.layout import FeatureLayout
+from trelliswork.models.factorial.data import LabelLayer
+from trelliswork.models.factorial.objective import FactorialLayout
 
 
 @dataclass(frozen=True)

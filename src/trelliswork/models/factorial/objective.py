@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.chain import crf_kernels
 from trelliswork.inference.factorial import mean_field
 from trelliswork.inference.factorial.engines import GROUP, engine, prepare
 from trelliswork.inference.factorial.potentials import Group, Pair, Tables
 from trelliswork.inference.factorial.sweeps import Options, Sums
-from trelliswork.learning.crf_layout import (
+from trelliswork.learning.kernels.vectors import dot
+from trelliswork.models.crf.kernels import objective as crf_kernels
+from trelliswork.models.crf.layout import (
     Allowed,
     ChainWeights,
     FeatureLayout,
@@ -34,7 +35,6 @@ from trelliswork.learning.crf_layout import (
     Tokens,
     counting,
 )
-from trelliswork.learning.vector_kernels import dot
 
 compiled: Any = crf_kernels  # mypy cannot count starred arguments
 SLOTS = 4  # gradients that are summed apart; as many threads can work at once, and results do not depend on them

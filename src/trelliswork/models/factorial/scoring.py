@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference.factorial import FactorialPotentials
-from trelliswork.learning.crf_layout import Allowed, ScoredTokens
-from trelliswork.learning.factorial_objective import FactorialLayout, FactorialWeights, padded
-from trelliswork.models.crf_scoring import BATCH_TOKENS, tokens_of
+from trelliswork.models.crf.layout import Allowed, ScoredTokens
+from trelliswork.models.crf.scoring import BATCH_TOKENS, tokens_of
+from trelliswork.models.factorial.objective import FactorialLayout, FactorialWeights, padded
 
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph

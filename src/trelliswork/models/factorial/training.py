@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.features.feature_map import FeatureMap, Features
 from trelliswork.inference.factorial import FactorialPotentials
-from trelliswork.learning.factorial_objective import FactorialObjective
 from trelliswork.learning.lbfgs import FitReport, State, Step, lbfgs
-from trelliswork.models.crf_training import Development, Watch
-from trelliswork.models.factorial_layers import Column, LabelLayer, joined
-from trelliswork.models.factorial_scoring import FactorialScorer
+from trelliswork.models.crf.training import Development, Watch
+from trelliswork.models.factorial.data import Column, LabelLayer, joined
+from trelliswork.models.factorial.objective import FactorialObjective
+from trelliswork.models.factorial.scoring import FactorialScorer
 
 Decode = Callable[[FactorialPotentials], list[NDArray[np.int64]]]
 

@@ -8,26 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamStatistics
-from trelliswork.inference.checks import check_count
-from trelliswork.learning.em import EMReport
 from trelliswork.models.base import Arrays, Estimator
 from trelliswork.models.evidence import Labels, ruled_out
-from trelliswork.models.hmm_chain import StateChain, chain_from_arrays, state_beam
-from trelliswork.models.hmm_emissions import Emissions, Token, emissions_from_state
-from trelliswork.models.hmm_settings import HMMSettings, Method, Unknown
-from trelliswork.models.hmm_training import (
-    Callback,
-    Learned,
-    Sentences,
-    States,
-    check_sentences,
-    learn,
-    learn_stream,
-)
+from trelliswork.models.hmm.decoding import StateChain, chain_from_arrays, state_beam
+from trelliswork.models.hmm.em import EMReport
+from trelliswork.models.hmm.emissions import Emissions, Token, emissions_from_state
+from trelliswork.models.hmm.settings import HMMSettings, Method, Unknown
+from trelliswork.models.hmm.training import Callback, Learned, Sentences, States, check_sentences, learn, learn_stream
 
 if TYPE_CHECKING:
     from trelliswork.distributions import LinearChain

@@ -5,10 +5,10 @@ from numpy.typing import DTypeLike
 
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference import chain
-from trelliswork.inference.chain import beam_passes
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, joined
-from trelliswork.learning.hmm_counts import count_labelled, log_unary
-from trelliswork.learning.hmm_data import Counts, HMMParameters, Sequences
+from trelliswork.inference.chain.beam import passes as beam_passes
+from trelliswork.models.hmm.data import Counts, HMMParameters, Sequences
+from trelliswork.models.hmm.objective import count_labelled, log_unary
 
 BATCH_SCORES = 1 << 22  # scores of states that are held together
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from trelliswork.errors import DataError
 from trelliswork.inference import chain
-from trelliswork.inference.chain import beam_passes
 from trelliswork.inference.chain.beam import Beam, chosen_beam
-from trelliswork.models.hmm_ngrams import HigherOrder, padded
+from trelliswork.inference.chain.beam import passes as beam_passes
+from trelliswork.models.hmm.ngrams import HigherOrder, padded
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -13,13 +13,13 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.inference.chain.beam import Beam, BeamStatistics
-from trelliswork.inference.checks import check_count
-from trelliswork.learning.hmm_beams import beam_counts
-from trelliswork.learning.hmm_counts import expected_counts
-from trelliswork.learning.hmm_data import Counts, HMMParameters, Sequences
-from trelliswork.learning.hmm_updates import (
+from trelliswork.models.hmm.beams import beam_counts
+from trelliswork.models.hmm.data import Counts, HMMParameters, Sequences
+from trelliswork.models.hmm.objective import expected_counts
+from trelliswork.models.hmm.updates import (
     Posterior,
     Priors,
     check_normalised,

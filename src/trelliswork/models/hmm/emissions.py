@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import DataError
-from trelliswork.learning.suffix_model import Lexicon, SuffixModel
+from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.inference import chain
-from trelliswork.inference.chain import beam_passes, pairs
+from trelliswork.inference.chain import pairs
 from trelliswork.inference.chain.beam import EXACT, Beam
-from trelliswork.inference.chain.beam_sparse import SparseChain, SparseTransitions
+from trelliswork.inference.chain.beam import passes as beam_passes
+from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ImpossibleError, ValueRangeError
-from trelliswork.inference import chain, threads
-from trelliswork.inference.chain import em_kernels
+from trelliswork.inference import chain
 from trelliswork.inference.chain.layout import LIMIT
 from trelliswork.inference.chain.passes import log_forward
-from trelliswork.inference.simd import VECTOR_BYTES
-from trelliswork.learning.hmm_data import Counts, Doubles, Floats, HMMParameters, Sequences, SortedSequences
+from trelliswork.models.hmm.data import Counts, Doubles, Floats, HMMParameters, Sequences, SortedSequences
+from trelliswork.models.hmm.kernels import expected_counts as em_kernels
 
 __all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "posterior_states"]
 

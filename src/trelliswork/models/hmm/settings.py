@@ -5,11 +5,11 @@ from typing import Literal
 
 import numpy as np
 
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.beam import Beam, chosen_beam
-from trelliswork.inference.checks import check_count
-from trelliswork.learning import trigrams
-from trelliswork.learning.em import Priors
+from trelliswork.models.hmm import trigrams
+from trelliswork.models.hmm.em import Priors
 
 Method = Literal["em", "vb", "stepwise"]
 Unknown = Literal["suffix", "symbol"]

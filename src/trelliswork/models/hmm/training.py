@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.learning import trigrams
-from trelliswork.learning.em import EMReport, EMStep, Priors, em, random_parameters, restarts, stepwise
-from trelliswork.learning.hmm_counts import expected_counts
-from trelliswork.learning.hmm_data import HMMParameters, Sequences
-from trelliswork.learning.hmm_updates import maximise
-from trelliswork.learning.suffix_model import Lexicon, SuffixModel
-from trelliswork.models.hmm_chain import FirstOrder, StateChain, first_order, higher_order, state_beam
-from trelliswork.models.hmm_emissions import UNKNOWN, Emissions, LexiconEmissions, TableEmissions, Token
-from trelliswork.models.hmm_settings import HMMSettings
+from trelliswork.models.hmm import trigrams
+from trelliswork.models.hmm.data import HMMParameters, Sequences
+from trelliswork.models.hmm.decoding import FirstOrder, StateChain, first_order, higher_order, state_beam
+from trelliswork.models.hmm.em import EMReport, EMStep, Priors, em, random_parameters, restarts, stepwise
+from trelliswork.models.hmm.emissions import UNKNOWN, Emissions, LexiconEmissions, TableEmissions, Token
+from trelliswork.models.hmm.objective import expected_counts
+from trelliswork.models.hmm.settings import HMMSettings
+from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
+from trelliswork.models.hmm.updates import maximise
 
 Sentences = Sequence[Sequence[Token]]
 States = Sequence[Sequence[str | None] | None]

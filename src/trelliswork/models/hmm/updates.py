@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trelliswork.compute.checks import check_count, check_shape
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.checks import check_count, check_shape
-from trelliswork.learning.hmm_data import Counts, Doubles, HMMParameters
+from trelliswork.models.hmm.data import Counts, Doubles, HMMParameters
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import DataError, ImpossibleError, ValueRangeError
 from trelliswork.inference import lowrank
-from trelliswork.inference.checks import check_count
-from trelliswork.learning.hmm_lm_network import Drawn, Projection
-from trelliswork.learning.hmm_lm_training import Callback, LMReport, LMStep, perplexity, score_sentences
-from trelliswork.learning.kernel_features import FeatureMap
 from trelliswork.models.base import Arrays, Estimator
-from trelliswork.models.hmm_lm_fitting import fit_network, restored_network, training_settings
-from trelliswork.models.hmm_lm_text import (
+from trelliswork.models.hmm_lm.data import (
     Evidence,
     Text,
     both,
@@ -30,6 +26,10 @@ from trelliswork.models.hmm_lm_text import (
     restored_vocabulary,
     sentences_of,
 )
+from trelliswork.models.hmm_lm.fitting import fit_network, restored_network, training_settings
+from trelliswork.models.hmm_lm.kernel_features import FeatureMap
+from trelliswork.models.hmm_lm.network import Drawn, Projection
+from trelliswork.models.hmm_lm.training import Callback, LMReport, LMStep, perplexity, score_sentences
 
 Tables = tuple[Tensor, lowrank.Transition, Tensor]
 

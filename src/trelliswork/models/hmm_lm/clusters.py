@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from trelliswork.learning.hmm_lm_objective import Sentences
+from trelliswork.models.hmm_lm.objective import Sentences
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]

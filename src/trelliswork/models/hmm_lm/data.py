@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trelliswork.data import Corpus, Vocabulary, read_text
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
-from trelliswork.learning.hmm_lm_objective import Sentences
+from trelliswork.models.hmm_lm.objective import Sentences
 
 Evidence = str | Collection[str] | None  # a word, some words, or any word
 Text = Corpus | Sequence[Sequence[str]] | str | os.PathLike[str]

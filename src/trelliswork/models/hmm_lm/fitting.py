@@ -8,18 +8,18 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
+from trelliswork.compute.checks import check_count
 from trelliswork.data import Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference.checks import check_count
-from trelliswork.learning.brown import brown_clusters
+from trelliswork.features.brown import brown_clusters
 from trelliswork.learning.checkpoint import Checkpoint, fingerprint
-from trelliswork.learning.hmm_lm_network import NetworkShape, Projection, StateNetwork
-from trelliswork.learning.hmm_lm_objective import Sentences
-from trelliswork.learning.hmm_lm_start import cluster_start, em_start
-from trelliswork.learning.hmm_lm_training import Callback, LMReport, TrainingSettings, train
-from trelliswork.learning.kernel_features import FeatureMap
 from trelliswork.models.base import Arrays, check_finite
-from trelliswork.models.hmm_lm_text import cluster_numbers
+from trelliswork.models.hmm_lm.data import cluster_numbers
+from trelliswork.models.hmm_lm.kernel_features import FeatureMap
+from trelliswork.models.hmm_lm.network import NetworkShape, Projection, StateNetwork
+from trelliswork.models.hmm_lm.objective import Sentences
+from trelliswork.models.hmm_lm.start import cluster_start, em_start
+from trelliswork.models.hmm_lm.training import Callback, LMReport, TrainingSettings, train
 
 
 def training_settings(model: Any) -> TrainingSettings:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trelliswork.inference.lowrank import Dense, LowRank, Transition
-from trelliswork.learning.kernel_features import FeatureMap, log_features, normalised_factors, random_projection
+from trelliswork.models.hmm_lm.kernel_features import FeatureMap, log_features, normalised_factors, random_projection
 
 Projection = Literal["learned", "fixed", "redrawn"]
 Ints = NDArray[np.int64]

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from trelliswork.inference import lowrank
 from trelliswork.inference.lowrank.autograd import word_shifts
-from trelliswork.learning.hmm_lm_network import Drawn, StateNetwork
+from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
 
 Ints = NDArray[np.int64]
 

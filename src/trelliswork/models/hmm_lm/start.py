@@ -11,13 +11,13 @@ from scipy import sparse
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from trelliswork.learning.em import EMStep, Priors, em, random_parameters
-from trelliswork.learning.hmm_counts import expected_counts
-from trelliswork.learning.hmm_data import Counts, Sequences
-from trelliswork.learning.hmm_lm_clusters import StateCounts, clustered_counts
-from trelliswork.learning.hmm_lm_network import Drawn, StateNetwork
-from trelliswork.learning.hmm_lm_objective import Sentences, less_foretold, word_odds
-from trelliswork.learning.hmm_lm_training import torch_threads
+from trelliswork.models.hmm.data import Counts, Sequences
+from trelliswork.models.hmm.em import EMStep, Priors, em, random_parameters
+from trelliswork.models.hmm.objective import expected_counts
+from trelliswork.models.hmm_lm.clusters import StateCounts, clustered_counts
+from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
+from trelliswork.models.hmm_lm.objective import Sentences, less_foretold, word_odds
+from trelliswork.models.hmm_lm.training import torch_threads
 
 TEACHING_RATE = 1e-2
 BACKING = (

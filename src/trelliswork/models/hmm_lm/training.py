@@ -16,11 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trelliswork.compute import threads
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference import lowrank, threads
+from trelliswork.inference import lowrank
 from trelliswork.learning.checkpoint import Arrays, Checkpoint
-from trelliswork.learning.hmm_lm_network import Drawn, StateNetwork
-from trelliswork.learning.hmm_lm_objective import Sentences, batch_evidence
+from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
+from trelliswork.models.hmm_lm.objective import Sentences, batch_evidence
 
 Ints = NDArray[np.int64]
 POOL = 8  # batches whose sentences are sorted by length together: few thin steps, yet mixed lengths

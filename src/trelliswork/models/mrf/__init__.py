@@ -9,19 +9,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
 from trelliswork.data import Vocabulary
+from trelliswork.data.moments import Moments
+from trelliswork.data.moments.files import Source
+from trelliswork.data.moments.text import Callback as CountCallback
+from trelliswork.data.moments.text import open_vocabulary, unknown_word
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference.checks import check_count
 from trelliswork.inference.lifted import ChainBound, ChainCover, Star, StarBound
 from trelliswork.learning.lbfgs import FitReport
-from trelliswork.learning.moment_files import Source
-from trelliswork.learning.moment_text import Callback as CountCallback
-from trelliswork.learning.moment_text import open_vocabulary, unknown_word
-from trelliswork.learning.moments import Moments
-from trelliswork.learning.mrf_shapes import Frequencies
 from trelliswork.models.base import Arrays, Estimator
-from trelliswork.models.mrf_field import MRFField
-from trelliswork.models.mrf_queries import (
+from trelliswork.models.mrf.field import MRFField
+from trelliswork.models.mrf.queries import (
     Estimate,
     SentenceBounds,
     blank_words,
@@ -32,7 +31,8 @@ from trelliswork.models.mrf_queries import (
     word_ids,
     write_word2vec,
 )
-from trelliswork.models.mrf_training import (
+from trelliswork.models.mrf.shapes import Frequencies
+from trelliswork.models.mrf.training import (
     Algorithm,
     Bound,
     Callback,

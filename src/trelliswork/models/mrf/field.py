@@ -12,7 +12,7 @@ from trelliswork.errors import DataError
 from trelliswork.inference.lifted import BiasedTable, LowRankTable, SparseTable, Table, exact
 from trelliswork.inference.lifted.exponentials import SMALL
 from trelliswork.inference.lifted.sentences import cover_log_z, score_parts
-from trelliswork.learning.mrf_shapes import Frequencies
+from trelliswork.models.mrf.shapes import Frequencies
 
 Array = NDArray[np.float64]
 

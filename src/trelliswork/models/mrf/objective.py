@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from trelliswork.inference.lifted.chain_cover import Perron, perron
 from trelliswork.inference.lifted.exponentials import ExpTable
 from trelliswork.inference.lifted.reference import logsumexp
-from trelliswork.learning.mrf_shapes import Frequencies, LowRankShape, PairShape, Shape, log_frequencies
+from trelliswork.models.mrf.shapes import Frequencies, LowRankShape, PairShape, Shape, log_frequencies
 
 __all__ = [
     "Frequencies",

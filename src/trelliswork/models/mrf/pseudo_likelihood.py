@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from trelliswork.errors import ValueRangeError
 from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.learning.lbfgs import FitReport, Step
-from trelliswork.learning.mrf_training import STOPPED
+from trelliswork.models.mrf.search import STOPPED
 
 Ids = NDArray[np.int64]
 PAD = 0

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data.moments.files import Source, files_of, paths_listed
+from trelliswork.data.moments.text import number_text
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.lifted.ais import annealed_log_z
 from trelliswork.inference.lifted.sentences import ChainSampler, blanket, gibbs_sweep, without_pad
-from trelliswork.learning.moment_files import Source, files_of, paths_listed
-from trelliswork.learning.moment_text import number_text
-from trelliswork.models.mrf_field import MRFField
+from trelliswork.models.mrf.field import MRFField
 
 Ids = NDArray[np.int64]
 Array = NDArray[np.float64]

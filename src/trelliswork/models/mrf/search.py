@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.learning.lbfgs import FitReport, State, Step, lbfgs
-from trelliswork.learning.mrf_objective import Frequencies, MomentObjective
+from trelliswork.models.mrf.objective import Frequencies, MomentObjective
 
 Array = NDArray[np.float64]
 Callback = Callable[[Step, Array], bool | None]

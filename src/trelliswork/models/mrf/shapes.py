@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.moments import Moments
 from trelliswork.inference.lifted import LowRankTable, SparseTable, Table
 from trelliswork.inference.lifted.conditionals import conditionals, log_norms
-from trelliswork.learning.moments import Moments
 
 Array = NDArray[np.float64]
 At = tuple[Array, Array]  # weights of rows (C,), biases (K, C)

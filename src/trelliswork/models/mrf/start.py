@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix, csr_matrix, hstack, vstack
 
-from trelliswork.learning.mrf_shapes import Frequencies, LowRankShape, PairShape, log_frequencies
+from trelliswork.models.mrf.shapes import Frequencies, LowRankShape, PairShape, log_frequencies
 
 Array = NDArray[np.float64]
 RARE = 5.0  # counts: rarer words begin with shorter vectors

@@ -9,24 +9,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
 from trelliswork.data import Vocabulary
+from trelliswork.data.moments import Moments, count_moments
+from trelliswork.data.moments.files import Source
+from trelliswork.data.moments.text import Callback as CountCallback
+from trelliswork.data.moments.text import number_text
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.checks import check_count
 from trelliswork.inference.lifted import ChainCover
 from trelliswork.inference.lifted.chain_cover import perron
 from trelliswork.inference.lifted.exponentials import ExpTable
-from trelliswork.learning import mrf_pseudo
 from trelliswork.learning.checkpoint import Checkpoint, fingerprint
 from trelliswork.learning.lbfgs import FitReport, Step
-from trelliswork.learning.moment_files import Source
-from trelliswork.learning.moment_text import Callback as CountCallback
-from trelliswork.learning.moment_text import number_text
-from trelliswork.learning.moments import Moments, count_moments
-from trelliswork.learning.mrf_objective import MomentObjective, NoUnaryObjective
-from trelliswork.learning.mrf_shapes import Frequencies, LowRankShape, PairShape
-from trelliswork.learning.mrf_start import first_parameters
-from trelliswork.learning.mrf_training import train
-from trelliswork.models.mrf_field import MRFField, compact
+from trelliswork.models.mrf import pseudo_likelihood as mrf_pseudo
+from trelliswork.models.mrf.field import MRFField, compact
+from trelliswork.models.mrf.objective import MomentObjective, NoUnaryObjective
+from trelliswork.models.mrf.search import train
+from trelliswork.models.mrf.shapes import Frequencies, LowRankShape, PairShape
+from trelliswork.models.mrf.start import first_parameters
 
 Array = NDArray[np.float64]
 Form = Literal["UW", "URW", "full"]

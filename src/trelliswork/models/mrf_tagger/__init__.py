@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.inference.checks import check_count
 from trelliswork.learning.lbfgs import FitReport, Step
-from trelliswork.learning.tagger_objective import offsets_of
 from trelliswork.models.base import Arrays, Estimator, check_finite
 from trelliswork.models.evidence import Labels, ruled_out
-from trelliswork.models.hmm_chain import StateChain
-from trelliswork.models.tagger_decoding import emission_rows, tag_chain
-from trelliswork.models.tagger_features import PAD, TaggerFeatures
-from trelliswork.models.tagger_training import Learned, learn
+from trelliswork.models.hmm.decoding import StateChain
+from trelliswork.models.mrf_tagger.decoding import emission_rows, tag_chain
+from trelliswork.models.mrf_tagger.features import PAD, TaggerFeatures
+from trelliswork.models.mrf_tagger.objective import offsets_of
+from trelliswork.models.mrf_tagger.training import Learned, learn
 
 if TYPE_CHECKING:
     from trelliswork.distributions import LinearChain
@@ -69,7 +69,7 @@ class MRFTagger(Estimator):
     Notes
     -----
     An iteration costs O(K L T C), T tags and C types of words. Jernite, Rush and Sontag (2015), section 6; the bound,
-    which differs from the paper's, is derived in ``trelliswork.learning.tagger_bound``.
+    which differs from the paper's, is derived in ``trelliswork.models.mrf_tagger.bound``.
 
     Examples
     --------

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eig
 
-from trelliswork.inference import threads
+from trelliswork.compute import threads
 
 Floats = NDArray[np.float64]
 

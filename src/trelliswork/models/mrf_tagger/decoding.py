@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.models.hmm_chain import FirstOrder, StateChain
-from trelliswork.models.hmm_ngrams import HigherOrder
+from trelliswork.models.hmm.decoding import FirstOrder, StateChain
+from trelliswork.models.hmm.ngrams import HigherOrder
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from trelliswork.learning.tagger_bound import Cover, cover_bound
+from trelliswork.models.mrf_tagger.bound import Cover, cover_bound
 
 Floats = NDArray[np.float64]
 

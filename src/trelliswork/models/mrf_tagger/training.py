@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
 from trelliswork.learning.lbfgs import FitReport, State, Step, lbfgs
-from trelliswork.learning.tagger_objective import TaggerObjective, tagger_moments
-from trelliswork.models.tagger_features import TaggerFeatures
+from trelliswork.models.mrf_tagger.features import TaggerFeatures
+from trelliswork.models.mrf_tagger.objective import TaggerObjective, tagger_moments
 
 Floats = NDArray[np.float64]
 

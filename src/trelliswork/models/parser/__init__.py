@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.features.parsing import TokenCoder
-from trelliswork.features.parsing_templates import feature_set
 from trelliswork.learning.lbfgs import FitReport
-from trelliswork.learning.parse_metrics import ParseReport, evaluate_parsing
+from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Estimator
-from trelliswork.models.parser_checks import check_settings
-from trelliswork.models.parser_first import TreeKind
-from trelliswork.models.parser_input import (
+from trelliswork.models.parser.data import (
     Evidence,
     Heads,
     Names,
@@ -22,8 +18,7 @@ from trelliswork.models.parser_input import (
     read_trees,
     without_empty,
 )
-from trelliswork.models.parser_labels import train_labels
-from trelliswork.models.parser_learned import (
+from trelliswork.models.parser.decoding import (
     LabelledTree,
     Parsing,
     Reader,
@@ -33,10 +28,15 @@ from trelliswork.models.parser_learned import (
     to_state,
     uas,
 )
-from trelliswork.models.parser_scoring import TreeScorer
-from trelliswork.models.parser_second import Propagation, SecondOrderFeatures
-from trelliswork.models.parser_tags import TaggerKind, Taggers, jackknife
-from trelliswork.models.parser_training import Callback, FirstOrder, Learned, SecondOrder, Watch
+from trelliswork.models.parser.features import TokenCoder
+from trelliswork.models.parser.first_order import TreeKind
+from trelliswork.models.parser.labels import train_labels
+from trelliswork.models.parser.scoring import TreeScorer
+from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
+from trelliswork.models.parser.settings import check_settings
+from trelliswork.models.parser.tags import TaggerKind, Taggers, jackknife
+from trelliswork.models.parser.templates import feature_set
+from trelliswork.models.parser.training import Callback, FirstOrder, Learned, SecondOrder, Watch
 
 if TYPE_CHECKING:
     from trelliswork.distributions import ProjectiveTree, SpanningTree

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trelliswork.data import Corpus
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.models.parser_first import Integers, TreeKind
+from trelliswork.models.parser.first_order import Integers, TreeKind
 
 Sentences = Corpus | Sequence[Sequence[Any]]
 Heads = Sequence[Sequence[int | None]]

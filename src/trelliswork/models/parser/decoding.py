@@ -9,23 +9,15 @@ import numpy as np
 
 from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.features.parsing import ParseTokens, TokenCoder
-from trelliswork.features.parsing_templates import feature_set
 from trelliswork.models.base import Arrays, check_finite
-from trelliswork.models.parser_first import ArcFeatures, Integers
-from trelliswork.models.parser_input import (
-    Columns,
-    Evidence,
-    Gold,
-    Sentences,
-    read_evidence,
-    read_sentences,
-    read_trees,
-)
-from trelliswork.models.parser_labels import LabelModel
-from trelliswork.models.parser_scoring import Beliefs, TreeScorer
-from trelliswork.models.parser_second import PartFeatures, SecondOrderFeatures
-from trelliswork.models.parser_tags import Taggers
+from trelliswork.models.parser.data import Columns, Evidence, Gold, Sentences, read_evidence, read_sentences, read_trees
+from trelliswork.models.parser.features import ParseTokens, TokenCoder
+from trelliswork.models.parser.first_order import ArcFeatures, Integers
+from trelliswork.models.parser.labels import LabelModel
+from trelliswork.models.parser.scoring import Beliefs, TreeScorer
+from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
+from trelliswork.models.parser.tags import Taggers
+from trelliswork.models.parser.templates import feature_set
 
 Trees = list[list[int]]
 LabelledTree = list[tuple[int, str | None]]

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.features import parsing_kernels
-from trelliswork.features.parsing import ParseTokens
-from trelliswork.features.parsing_templates import Templates
-from trelliswork.inference import threads
+from trelliswork.compute import threads
 from trelliswork.inference.tree import Potentials, eisner, matrix_tree
+from trelliswork.models.parser.features import ParseTokens
+from trelliswork.models.parser.kernels import arcs as parsing_kernels
+from trelliswork.models.parser.templates import Templates
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.data import Vocabulary
-from trelliswork.features import parsing_label_kernels
-from trelliswork.features.parsing import ParseTokens
-from trelliswork.features.parsing_templates import FeatureSet
-from trelliswork.inference import threads
-from trelliswork.learning.parsing_updates import FORGET
-from trelliswork.models.parser_first import Integers
+from trelliswork.models.parser.features import ParseTokens
+from trelliswork.models.parser.first_order import Integers
+from trelliswork.models.parser.kernels import labels as parsing_label_kernels
+from trelliswork.models.parser.templates import FeatureSet
+from trelliswork.models.parser.updates import FORGET
 
 compiled: Any = parsing_label_kernels
 FEWER_BITS = 5  # rows of weights, one for each label, are fewer than single weights

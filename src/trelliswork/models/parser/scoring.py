@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ImpossibleError
-from trelliswork.features.parsing import ParseTokens
-from trelliswork.models.parser_first import ArcFeatures, Doubles, Integers, TreeKind, Weights, only_given
-from trelliswork.models.parser_input import Gold
-from trelliswork.models.parser_second import Candidates, Mask, Propagation, SecondOrderFeatures, add_tree, keep
-from trelliswork.models.parser_training import PrunedArcs
+from trelliswork.models.parser.data import Gold
+from trelliswork.models.parser.features import ParseTokens
+from trelliswork.models.parser.first_order import ArcFeatures, Doubles, Integers, TreeKind, Weights, only_given
+from trelliswork.models.parser.second_order import Candidates, Mask, Propagation, SecondOrderFeatures, add_tree, keep
+from trelliswork.models.parser.training import PrunedArcs
 
 BATCH_ARCS = 200_000  # scores of so many arcs at a time
 

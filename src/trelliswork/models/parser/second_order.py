@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.features import parsing_part_kernels
-from trelliswork.features.parsing import ParseTokens
-from trelliswork.features.parsing_templates import Templates
-from trelliswork.inference import threads
+from trelliswork.compute import threads
 from trelliswork.inference.tree.second_order import Parts, SecondOrderResult, infer, parts
-from trelliswork.models.parser_first import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights
+from trelliswork.models.parser.features import ParseTokens
+from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights
+from trelliswork.models.parser.kernels import parts as parsing_part_kernels
+from trelliswork.models.parser.templates import Templates
 
 compiled: Any = parsing_part_kernels
 Mask = NDArray[np.bool_]

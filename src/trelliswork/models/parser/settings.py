@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.checks import check_count
-from trelliswork.models.parser_input import is_whole
-from trelliswork.models.parser_tags import check_tagger
+from trelliswork.models.parser.data import is_whole
+from trelliswork.models.parser.tags import check_tagger
 
 COUNTS = ("min_count", "epochs", "second_epochs", "label_epochs", "batch_size", "max_iter", "tree_every", "patience")
 RATES = ("rate", "second_rate", "label_rate")

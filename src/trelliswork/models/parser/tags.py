@@ -9,7 +9,7 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.models.base import Arrays
 from trelliswork.models.crf import CRF
 from trelliswork.models.hmm import HMM
-from trelliswork.models.parser_input import Columns
+from trelliswork.models.parser.data import Columns
 
 TaggerKind = Literal["crf", "hmm"]
 Note = Callable[[str], bool]  # told what is going on; True if the caller wants to stop

@@ -16,13 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.features import parsing_part_kernels
-from trelliswork.features.parsing import ParseTokens
 from trelliswork.learning.lbfgs import FitReport, Step
-from trelliswork.learning.parsing_updates import SparseAdaGrad
-from trelliswork.models.parser_first import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights, only_given
-from trelliswork.models.parser_input import Gold
-from trelliswork.models.parser_second import Candidates, PartList, Propagation, SecondOrderFeatures
+from trelliswork.models.parser.data import Gold
+from trelliswork.models.parser.features import ParseTokens
+from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights, only_given
+from trelliswork.models.parser.kernels import parts as parsing_part_kernels
+from trelliswork.models.parser.second_order import Candidates, PartList, Propagation, SecondOrderFeatures
+from trelliswork.models.parser.updates import SparseAdaGrad
 
 ACTIVE = 1e-3  # parts whose gradient is smaller move nothing
 Callback = Callable[[Step, Any], bool | None]

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.errors import ShapeError
-from trelliswork.inference import threads
-from trelliswork.learning import parsing_update_kernels
+from trelliswork.models.parser.kernels import updates as parsing_update_kernels
 
 FORGET = 4  # polynomial-decay averaging over epochs, as in ``learning.online``
 _RANGES = 4

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Tree, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference.checks import check_count
-from trelliswork.learning.bracket_metrics import BracketReport, evaluate_brackets
-from trelliswork.learning.em import EMReport, EMStep
-from trelliswork.learning.pcfg_em import Callback, from_named
-from trelliswork.learning.pcfg_parameters import GrammarParameters, log_evidence, text_batches
+from trelliswork.metrics.brackets import BracketReport, evaluate_brackets
 from trelliswork.models.base import Arrays, Estimator
-from trelliswork.models.pcfg_decoding import Decoding, best_trees, gold_spans, named_tree, spans_of
-from trelliswork.models.pcfg_sampling import draw_tree
-from trelliswork.models.pcfg_training import PCFGSettings, checked, known_words, learn, listed_words, word_table
+from trelliswork.models.hmm.em import EMReport, EMStep
+from trelliswork.models.pcfg.decoding import Decoding, best_trees, gold_spans, named_tree, spans_of
+from trelliswork.models.pcfg.em import Callback, from_named
+from trelliswork.models.pcfg.objective import GrammarParameters, log_evidence, text_batches
+from trelliswork.models.pcfg.sampling import draw_tree
+from trelliswork.models.pcfg.training import PCFGSettings, checked, known_words, learn, listed_words, word_table
 
 if TYPE_CHECKING:
     from trelliswork.distributions import GrammarTree

@@ -10,7 +10,7 @@ from trelliswork.data import Tree
 from trelliswork.data.trees import tree_spans
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference.span import Grammar, brackets, grammar
-from trelliswork.learning.pcfg_parameters import GrammarParameters, span_posteriors, text_batches
+from trelliswork.models.pcfg.objective import GrammarParameters, span_posteriors, text_batches
 
 Decoding = Literal["mbr", "viterbi"]
 Chart = NDArray[np.int64]  # (n, n): symbols at spans, -1 for none

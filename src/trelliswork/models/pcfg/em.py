@@ -9,8 +9,8 @@ import numpy as np
 
 from trelliswork.errors import ValueRangeError
 from trelliswork.learning.checkpoint import Checkpoint
-from trelliswork.learning.em import STOPPED, EMReport, EMStep, LikelihoodDecrease, best_of
-from trelliswork.learning.pcfg_parameters import (
+from trelliswork.models.hmm.em import STOPPED, EMReport, EMStep, LikelihoodDecrease, best_of
+from trelliswork.models.pcfg.objective import (
     Doubles,
     GrammarCounts,
     GrammarParameters,

@@ -11,10 +11,10 @@ import torch
 
 from trelliswork.errors import ValueRangeError
 from trelliswork.learning.checkpoint import Checkpoint
-from trelliswork.learning.em import EMReport, EMStep
-from trelliswork.learning.pcfg_em import GrammarPriors
-from trelliswork.learning.pcfg_neural import GrammarModule, GrammarTensors
-from trelliswork.learning.pcfg_parameters import GrammarParameters, TextBatch, text_batches
+from trelliswork.models.hmm.em import EMReport, EMStep
+from trelliswork.models.pcfg.em import GrammarPriors
+from trelliswork.models.pcfg.neural import GrammarModule, GrammarTensors
+from trelliswork.models.pcfg.objective import GrammarParameters, TextBatch, text_batches
 
 Callback = Callable[[EMStep], bool | None]
 PATIENCE = 3  # epochs that together must gain enough

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from trelliswork.inference.span.autograd import grammar_log_partition
 from trelliswork.inference.span.lowrank_autograd import lowrank_log_partition
-from trelliswork.learning.pcfg_parameters import GrammarParameters, TextBatch
+from trelliswork.models.pcfg.objective import GrammarParameters, TextBatch
 
 
 class GrammarTensors(NamedTuple):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from trelliswork.data import Tree
-from trelliswork.learning.pcfg_parameters import Doubles, GrammarParameters
+from trelliswork.models.pcfg.objective import Doubles, GrammarParameters
 
 
 def draw_tree(

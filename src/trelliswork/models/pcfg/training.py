@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
 from trelliswork.data import Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.inference.checks import check_count
 from trelliswork.learning.checkpoint import Checkpoint, fingerprint
-from trelliswork.learning.em import EMReport
-from trelliswork.learning.pcfg_em import Callback, GrammarPriors, restarts
-from trelliswork.learning.pcfg_parameters import GrammarParameters, text_batches
+from trelliswork.models.hmm.em import EMReport
+from trelliswork.models.pcfg.em import Callback, GrammarPriors, restarts
+from trelliswork.models.pcfg.objective import GrammarParameters, text_batches
 
 UNKNOWN = "<unknown>"
 
@@ -150,8 +150,8 @@ def _by_gradient(
 ) -> tuple[GrammarParameters, EMReport]:
     import torch
 
-    from trelliswork.learning.pcfg_gradient import AdamSettings, train
-    from trelliswork.learning.pcfg_neural import GrammarModule
+    from trelliswork.models.pcfg.gradient import AdamSettings, train
+    from trelliswork.models.pcfg.neural import GrammarModule
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)

@@ -6,14 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tests.inference.chains import chains
+from tests.inference.chain.cases import chains
 from tests.oracle.chain import enumerate_batch
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference import chain, threads
-from trelliswork.inference.chain import beam_select
+from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamSets, chosen_beam
-from trelliswork.inference.chain.beam_passes import expectations, viterbi
-from trelliswork.inference.chain.beam_sparse import SparseTransitions, sparse_chain
+from trelliswork.inference.chain.beam.kernels import select as beam_select
+from trelliswork.inference.chain.beam.passes import expectations, viterbi
+from trelliswork.inference.chain.beam.sparse import SparseTransitions, sparse_chain
 
 beams = st.sampled_from(
     ["kl=0.1,min=1", "kl=0.5,min=2", "size=1", "size=2", "threshold=1.0,min=1", "kl=0.1,min=1,refine"]

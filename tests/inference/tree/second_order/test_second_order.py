@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from tests.oracle.second_order import enumerate_second_order
+from trelliswork.compute import threads
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.graph import ProjectiveTreeFactor, SpanningTreeFactor, Tables, bp, wire
-from trelliswork.inference.tree import eisner, matrix_tree, second_order, second_order_log_kernels, tree_potentials
+from trelliswork.inference.graph import ProjectiveTreeFactor, SpanningTreeFactor, Tables, wire
+from trelliswork.inference.graph.engines import bp
+from trelliswork.inference.tree import eisner, matrix_tree, second_order, tree_potentials
 from trelliswork.inference.tree.second_order import Parts, infer, parts
+from trelliswork.inference.tree.second_order.kernels import log_space as second_order_log_kernels
 
 seeds = st.integers(0, 10_000)
 kinds = st.tuples(st.booleans(), st.booleans())  # projective, single root

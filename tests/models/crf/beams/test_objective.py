@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tests.learning.test_crf_objective import random_problem
+from tests.models.crf.test_objective import random_problem
+from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.experiments.synthetic import synthetic_hmm
 from trelliswork.inference.chain.beam import Beam
-from trelliswork.inference.chain.beam_sparse import SparseTransitions
-from trelliswork.inference.threads import num_threads
-from trelliswork.learning.beam_layout import Structure
-from trelliswork.learning.beam_objective import BeamObjective
-from trelliswork.learning.crf_layout import Allowed, Labelling
-from trelliswork.learning.crf_objective import ChainObjective
+from trelliswork.inference.chain.beam.sparse import SparseTransitions
+from trelliswork.models.crf.beams.layout import Structure
+from trelliswork.models.crf.beams.objective import BeamObjective
+from trelliswork.models.crf.layout import Allowed, Labelling
+from trelliswork.models.crf.objective import ChainObjective
 
 CASES = [
     (4, "observed", False, 0), (9, "all_pairs", True, 0), (20, "all_pairs", False, 3), (20, "observed", True, 3),

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tests.learning.test_beam_objective import exact_of, objective_of, problem_of, slope
+from tests.models.crf.beams.test_objective import exact_of, objective_of, problem_of, slope
 from trelliswork.experiments.beams import CRFProblem
 from trelliswork.inference import chain
-from trelliswork.inference.chain import crf_kernels
 from trelliswork.inference.chain.beam import Beam
-from trelliswork.learning.beam_objective import MANY, BeamObjective
-from trelliswork.learning.beam_rest import ExactPass
-from trelliswork.learning.beam_start import PRIOR, counted_start
-from trelliswork.learning.beam_training import BeamSearch
-from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Labelling, Tokens
-from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.learning.lbfgs import lbfgs
+from trelliswork.models.crf.beams.objective import MANY, BeamObjective
+from trelliswork.models.crf.beams.rest import ExactPass
+from trelliswork.models.crf.beams.start import PRIOR, counted_start
+from trelliswork.models.crf.beams.training import BeamSearch
+from trelliswork.models.crf.kernels import objective as crf_kernels
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens
+from trelliswork.models.crf.objective import ChainObjective
 
 CASES = [
     (14, "all_pairs", False, 0), (16, "all_pairs", True, 0), (16, "observed", False, 0), (40, "observed", True, 0),

@@ -7,10 +7,10 @@ import pytest
 
 from trelliswork.experiments.beams import CRFProblem, train
 from trelliswork.inference.chain.beam import Beam
-from trelliswork.learning.beam_start import EVERY, FEWEST, ITERATIONS, sampled_start
-from trelliswork.learning.crf_layout import Labelling
-from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.learning.lbfgs import lbfgs
+from trelliswork.models.crf.beams.start import EVERY, FEWEST, ITERATIONS, sampled_start
+from trelliswork.models.crf.layout import Labelling
+from trelliswork.models.crf.objective import ChainObjective
 
 
 def _repeated(problem: CRFProblem, times: int, length: int) -> tuple:

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.potentials import Floats, Integers
-from trelliswork.inference.checks import check_count
 
 Rule = tuple[int, float, float]  # least size, share of the mass, ratio to the best: see ``beam_select``
 FULL: Rule = (1, 1.0, 2.0)

@@ -6,14 +6,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_possible, check_shape
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.chain import beam_log_kernels, beam_max_kernels, beam_range_kernels
 from trelliswork.inference.chain.beam import FULL, Beam, BeamExpectations, BeamPaths, BeamSets, Rule
-from trelliswork.inference.chain.beam_sparse import SparseChain
+from trelliswork.inference.chain.beam.kernels import (
+    log_space as beam_log_kernels,
+)
+from trelliswork.inference.chain.beam.kernels import (
+    ranges as beam_range_kernels,
+)
+from trelliswork.inference.chain.beam.kernels import (
+    viterbi as beam_max_kernels,
+)
+from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.inference.chain.layout import LIMIT, exp_transition, whole_vectors
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
-from trelliswork.inference.checks import check_possible, check_shape
 
 BUFFER = 1 << 20  # states that a kernel may fill before it hands them over
 compiled: Any = beam_range_kernels  # mypy cannot count starred arguments

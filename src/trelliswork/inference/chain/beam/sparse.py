@@ -7,9 +7,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_count, check_lengths, check_scores, check_shape
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials, chain_potentials
-from trelliswork.inference.checks import check_count, check_lengths, check_scores, check_shape
 
 MOST_DENSE = 5000  # states whose transitions may be laid out as a table
 

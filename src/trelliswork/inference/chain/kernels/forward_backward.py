@@ -20,9 +20,9 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.row_kernels import exp_row
-from trelliswork.inference.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
-from trelliswork.inference.simd import multiply_add as fma
+from trelliswork.compute.kernels.rows import exp_row
+from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
+from trelliswork.compute.simd import multiply_add as fma
 
 ROWS = 4  # sequences that advance together; the products below are written for four
 BLOCK = 64  # positions whose w is kept for one sweep of the transition counts

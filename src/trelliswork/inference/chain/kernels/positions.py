@@ -10,8 +10,8 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.row_kernels import exp_row
-from trelliswork.inference.simd import (
+from trelliswork.compute.kernels.rows import exp_row
+from trelliswork.compute.simd import (
     add,
     exponential,
     lanes,
@@ -24,7 +24,7 @@ from trelliswork.inference.simd import (
     subtract,
     total,
 )
-from trelliswork.inference.simd import multiply_add as fma
+from trelliswork.compute.simd import multiply_add as fma
 
 
 @njit(cache=True, nogil=True)

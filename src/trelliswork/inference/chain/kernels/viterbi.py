@@ -10,7 +10,7 @@ largest delta is taken out at every position, so that float32 keeps its digits o
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import add, first_equal, lanes, largest, load, maximum, spread, store, subtract
+from trelliswork.compute.simd import add, first_equal, lanes, largest, load, maximum, spread, store, subtract
 
 ROWS = 4
 

@@ -9,8 +9,8 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
-from trelliswork.inference.simd import multiply_add as fma
+from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
+from trelliswork.compute.simd import multiply_add as fma
 
 ROWS = 4  # tokens whose rows are multiplied together
 

@@ -14,10 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from trelliswork.inference import threads
-from trelliswork.inference.graph import bethe_kernels, bp_kernels
-from trelliswork.inference.graph.layout import unpad_states
-from trelliswork.inference.graph.passing import (
+from trelliswork.compute import threads
+from trelliswork.inference.graph.engines.passing import (
     Messages,
     Progress,
     check_options,
@@ -25,6 +23,9 @@ from trelliswork.inference.graph.passing import (
     pass_messages,
     sweep_forest,
 )
+from trelliswork.inference.graph.kernels import bethe as bethe_kernels
+from trelliswork.inference.graph.kernels import flooding as bp_kernels
+from trelliswork.inference.graph.layout import unpad_states
 from trelliswork.inference.graph.result import Result
 from trelliswork.inference.graph.wiring import Doubles, Wiring
 

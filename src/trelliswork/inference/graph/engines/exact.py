@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ImpossibleError, ShapeError
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_count
-from trelliswork.inference.graph import exact_kernels as kernels
-from trelliswork.inference.graph.elimination import elimination_order
+from trelliswork.inference.graph.engines.elimination import elimination_order
 from trelliswork.inference.graph.flat import Flat, flatten, split_entries, tidy
+from trelliswork.inference.graph.kernels import exact as kernels
 from trelliswork.inference.graph.result import Result
 from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
 

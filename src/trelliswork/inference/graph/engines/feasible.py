@@ -4,8 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference.graph import exact, gibbs_kernels
+from trelliswork.inference.graph.engines import exact
 from trelliswork.inference.graph.flat import Flat, touching
+from trelliswork.inference.graph.kernels import gibbs as gibbs_kernels
 from trelliswork.inference.graph.wiring import Integers, Wiring
 
 _SMALL = 1 << 16  # entries up to which the exact engine is asked at once: the best assignment is a good one to begin at

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ImpossibleError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_count
-from trelliswork.inference.graph import gibbs_kernels as kernels
-from trelliswork.inference.graph.feasible import checked_assignment, counters, possible_assignment
+from trelliswork.inference.graph.engines.feasible import checked_assignment, counters, possible_assignment
 from trelliswork.inference.graph.flat import Flat, flatten, split_entries, tidy, touching
+from trelliswork.inference.graph.kernels import gibbs as kernels
 from trelliswork.inference.graph.result import Result
 from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
 

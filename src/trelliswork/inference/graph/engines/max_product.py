@@ -11,9 +11,15 @@ from functools import partial
 
 import numpy as np
 
-from trelliswork.inference.graph import max_kernels
+from trelliswork.inference.graph.engines.passing import (
+    Messages,
+    check_options,
+    fresh_messages,
+    pass_messages,
+    sweep_forest,
+)
+from trelliswork.inference.graph.kernels import max_product as max_kernels
 from trelliswork.inference.graph.layout import unpad_states
-from trelliswork.inference.graph.passing import Messages, check_options, fresh_messages, pass_messages, sweep_forest
 from trelliswork.inference.graph.result import Result
 from trelliswork.inference.graph.wiring import Integers, Wiring
 

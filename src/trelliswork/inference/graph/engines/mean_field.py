@@ -11,13 +11,13 @@ the factors; where that reaches something impossible, it is one possible assignm
 
 import numpy as np
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_count
-from trelliswork.inference.graph import mean_field_kernels as kernels
-from trelliswork.inference.graph.components import Parts, singles
-from trelliswork.inference.graph.feasible import checked_assignment, possible_assignment
+from trelliswork.inference.graph.engines.components import Parts, singles
+from trelliswork.inference.graph.engines.feasible import checked_assignment, possible_assignment
 from trelliswork.inference.graph.flat import Flat, flatten, split_entries, tidy
+from trelliswork.inference.graph.kernels import mean_field as kernels
 from trelliswork.inference.graph.result import Result
 from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
 

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_count
-from trelliswork.inference.graph import log_kernels, residual_kernels
-from trelliswork.inference.graph.bp_kernels import Net
+from trelliswork.inference.graph.kernels import log_space as log_kernels
+from trelliswork.inference.graph.kernels import residual as residual_kernels
+from trelliswork.inference.graph.kernels.flooding import Net
 from trelliswork.inference.graph.layout import Layout, TableData, lay_out, pad_states, table_data
 from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
 

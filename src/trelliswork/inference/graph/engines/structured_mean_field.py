@@ -11,8 +11,8 @@ Burkett and Klein, Variational Inference for Structured NLP Models (ACL 2013 tut
 
 from collections.abc import Iterable, Sequence
 
-from trelliswork.inference.graph import mean_field
-from trelliswork.inference.graph.components import find, split
+from trelliswork.inference.graph.engines import mean_field
+from trelliswork.inference.graph.engines.components import find, split
 from trelliswork.inference.graph.flat import flatten, tidy
 from trelliswork.inference.graph.result import Result
 from trelliswork.inference.graph.wiring import Integers, Wiring

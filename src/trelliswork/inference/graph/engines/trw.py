@@ -19,12 +19,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_count
-from trelliswork.inference.graph import spanning
-from trelliswork.inference.graph import trw_kernels as kernels
+from trelliswork.inference.graph.engines import spanning
 from trelliswork.inference.graph.flat import Flat, fixed_variables, flatten, tidy, touching
+from trelliswork.inference.graph.kernels import trw as kernels
 from trelliswork.inference.graph.result import Result
 from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
 

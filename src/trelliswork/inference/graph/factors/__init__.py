@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from trelliswork.compute.checks import check_scores
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.checks import check_scores
-from trelliswork.inference.graph import structured_kernels
+from trelliswork.inference.graph.kernels import factors as structured_kernels
 from trelliswork.inference.graph.layout import LANES
 from trelliswork.inference.graph.wiring import BestPropagation, Doubles, Integers, Propagation
 

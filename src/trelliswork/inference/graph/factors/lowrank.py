@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from trelliswork.compute.checks import check_scores
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.checks import check_scores
 from trelliswork.inference.graph.factors import _dense, _propagation, _variables
 from trelliswork.inference.graph.wiring import BestPropagation, Doubles, Integers, Propagation
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_count
 from trelliswork.inference.graph.wiring import BestPropagation, Doubles, Integers, Propagation
 from trelliswork.inference.tree.potentials import is_tree
-from trelliswork.inference.tree.second_order_tree_kernels import tree_batch
+from trelliswork.inference.tree.second_order.kernels.tree_factor import tree_batch
 
 
 class TreeFactor:

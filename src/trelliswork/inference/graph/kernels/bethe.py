@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.graph.log_kernels import _messages, gather, of_graph
+from trelliswork.inference.graph.kernels.log_space import _messages, gather, of_graph
 
 
 @njit(nogil=True)

@@ -5,9 +5,9 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.graph.bp_kernels import weighted_rows
-from trelliswork.inference.graph.log_kernels import TINY
-from trelliswork.inference.row_kernels import exp_row
+from trelliswork.compute.kernels.rows import exp_row
+from trelliswork.inference.graph.kernels.flooding import weighted_rows
+from trelliswork.inference.graph.kernels.log_space import TINY
 
 
 @njit(nogil=True)

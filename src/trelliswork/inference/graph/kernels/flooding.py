@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import (
+from trelliswork.compute.simd import (
     add,
     get,
     lanes,

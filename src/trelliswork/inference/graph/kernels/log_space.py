@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.graph.bp_kernels import many_rows, weighted_rows
-from trelliswork.inference.row_kernels import exp_row
+from trelliswork.compute.kernels.rows import exp_row
+from trelliswork.inference.graph.kernels.flooding import many_rows, weighted_rows
 
 TINY = 1e-200  # what was lost to underflow is less than 1e-100 of a larger sum
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.graph.log_kernels import _messages, commit, of_graph
+from trelliswork.inference.graph.kernels.log_space import _messages, commit, of_graph
 
 
 @njit(cache=True, nogil=True)

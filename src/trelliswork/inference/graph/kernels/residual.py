@@ -6,7 +6,7 @@ A heap holds the edges by the change of their pending messages. Elidan, McGraw a
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.graph.log_kernels import _messages, change, gather, of_graph
+from trelliswork.inference.graph.kernels.log_space import _messages, change, gather, of_graph
 
 
 @njit(nogil=True)

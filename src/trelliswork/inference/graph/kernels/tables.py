@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import exponential, lanes, load, store
+from trelliswork.compute.simd import exponential, lanes, load, store
 
 
 @njit(cache=True, nogil=True)

@@ -13,10 +13,10 @@ import math
 
 from numba import njit
 
-from trelliswork.inference.lowrank.product_kernels import ROWS, lay_columns, multiply, prefetch
-from trelliswork.inference.lowrank.tickets import DONE, DRAWN, READY, fetch_add, wait_until
-from trelliswork.inference.simd import add, exponential, lanes, load, multiply_add, spread, store, subtract
-from trelliswork.inference.simd import multiply as times
+from trelliswork.compute.simd import add, exponential, lanes, load, multiply_add, spread, store, subtract
+from trelliswork.compute.simd import multiply as times
+from trelliswork.inference.lowrank.kernels.products import ROWS, lay_columns, multiply, prefetch
+from trelliswork.inference.lowrank.kernels.tickets import DONE, DRAWN, READY, fetch_add, wait_until
 
 FASTMATH = {"reassoc", "contract"}
 GROUP_PANELS = 4

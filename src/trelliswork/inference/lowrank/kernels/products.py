@@ -12,7 +12,7 @@ from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from trelliswork.inference.simd import lanes, load, multiply_add, spread, spread_at, store
+from trelliswork.compute.simd import lanes, load, multiply_add, spread, spread_at, store
 
 ROWS = 4
 

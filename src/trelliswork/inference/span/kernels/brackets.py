@@ -11,8 +11,8 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.merge_kernels import merge
-from trelliswork.inference.random_kernels import uniform
+from trelliswork.compute.kernels.merge import merge
+from trelliswork.compute.kernels.random import uniform
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import get, lanes, load, multiply_add, put, spread_at, store
+from trelliswork.compute.simd import get, lanes, load, multiply_add, put, spread_at, store
 
 FASTMATH = {"reassoc", "contract"}  # True would assume no infinities, and -inf is our zero
 

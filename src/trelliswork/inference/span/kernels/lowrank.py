@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.span.scaled_kernels import _add_product
+from trelliswork.inference.span.kernels.grammar import _add_product
 
 FASTMATH = {"reassoc", "contract"}  # True would assume no infinities, and -inf is our zero
 

@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import add, exponential, get, lanes, load, multiply, multiply_add, put, spread, store
+from trelliswork.compute.simd import add, exponential, get, lanes, load, multiply, multiply_add, put, spread, store
 
 
 @njit(cache=True, nogil=True, inline="always")

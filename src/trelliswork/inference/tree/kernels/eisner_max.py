@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.merge_kernels import merge
+from trelliswork.compute.kernels.merge import merge
 
 
 @njit(cache=True, nogil=True)

@@ -22,7 +22,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import (
+from trelliswork.compute.simd import (
     add,
     exponential,
     get,

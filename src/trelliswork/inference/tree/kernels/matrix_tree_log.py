@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.random_kernels import uniform
+from trelliswork.compute.kernels.random import uniform
 
 
 @njit(cache=True, nogil=True, inline="always")

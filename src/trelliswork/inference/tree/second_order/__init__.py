@@ -16,12 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
+from trelliswork.compute.checks import check_count
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference import threads
-from trelliswork.inference.checks import check_count
-from trelliswork.inference.tree import second_order_kernels, second_order_log_kernels
-from trelliswork.inference.tree.second_order_kernels import Found, Net, Options
-from trelliswork.inference.tree.second_order_parts import Doubles, Longs, Parts, parts
+from trelliswork.inference.tree.second_order.kernels import (
+    beliefs as second_order_kernels,
+)
+from trelliswork.inference.tree.second_order.kernels import (
+    log_space as second_order_log_kernels,
+)
+from trelliswork.inference.tree.second_order.kernels.beliefs import Found, Net, Options
+from trelliswork.inference.tree.second_order.parts import Doubles, Longs, Parts, parts
 
 __all__ = ["Parts", "SecondOrderResult", "infer", "parts"]
 

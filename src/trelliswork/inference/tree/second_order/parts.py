@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.tree import second_order_layout_kernels as layout
+from trelliswork.inference.tree.second_order.kernels import parts as layout
 
 Doubles = NDArray[np.float64]
 Longs = NDArray[np.int64]

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference import threads
-from trelliswork.inference.chain import beam_posterior_kernels
+from trelliswork.compute import threads
 from trelliswork.inference.chain.beam import BeamSets, Rule
+from trelliswork.inference.chain.beam.kernels import posterior as beam_posterior_kernels
 from trelliswork.inference.chain.layout import whole_vectors
 
 compiled: Any = beam_posterior_kernels  # mypy cannot count starred arguments

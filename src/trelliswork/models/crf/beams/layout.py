@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.inference.chain.beam_passes import exp_rows, scaled, scaled_weights
-from trelliswork.inference.chain.beam_sparse import SparseChain, SparseTransitions
-from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Floats
+from trelliswork.inference.chain.beam.passes import exp_rows, scaled, scaled_weights
+from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats
 
 Codes = NDArray[np.int64]
 MOST_STATES = 1 << 20  # of n-grams: each has as many transitions as there are labels

@@ -13,29 +13,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference import chain, threads
-from trelliswork.inference.chain import beam_crf_kernels, beam_held_kernels, crf_kernels, edge_kernels
+from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import FULL, Beam, BeamSets, BeamStatistics, Rule
-from trelliswork.inference.chain.beam_passes import log_arrays, log_space, members
-from trelliswork.inference.chain.beam_sparse import SparseChain
+from trelliswork.inference.chain.beam.passes import log_arrays, log_space, members
+from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.inference.chain.layout import LIMIT
-from trelliswork.learning.beam_choice import NOTHING, Out, choose, union
-from trelliswork.learning.beam_layout import BeamWeights, StateWeights, Structure, gradient_vector
-from trelliswork.learning.beam_response import Factors, Masses, Response
-from trelliswork.learning.beam_rest import Chosen, ExactPass, Rest
-from trelliswork.learning.crf_layout import (
-    Allowed,
-    FeatureLayout,
-    Floats,
-    Ids,
-    Labelling,
-    ScoredTokens,
-    Tokens,
-    counting,
+from trelliswork.learning.kernels.vectors import dot
+from trelliswork.models.crf.beams.choice import NOTHING, Out, choose, union
+from trelliswork.models.crf.beams.layout import BeamWeights, StateWeights, Structure, gradient_vector
+from trelliswork.models.crf.beams.response import Factors, Masses, Response
+from trelliswork.models.crf.beams.rest import Chosen, ExactPass, Rest
+from trelliswork.models.crf.kernels import (
+    beams as beam_crf_kernels,
 )
-from trelliswork.learning.crf_objective import ChainObjective
-from trelliswork.learning.vector_kernels import dot
+from trelliswork.models.crf.kernels import (
+    edges as edge_kernels,
+)
+from trelliswork.models.crf.kernels import (
+    held_beams as beam_held_kernels,
+)
+from trelliswork.models.crf.kernels import (
+    objective as crf_kernels,
+)
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Ids, Labelling, ScoredTokens, Tokens, counting
+from trelliswork.models.crf.objective import ChainObjective
 
 compiled: Any = beam_crf_kernels  # mypy cannot count starred arguments
 compiled_held: Any = beam_held_kernels

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.learning import beam_response_kernels
-from trelliswork.learning.crf_layout import FeatureLayout, Floats
+from trelliswork.models.crf.kernels import beam_response as beam_response_kernels
+from trelliswork.models.crf.layout import FeatureLayout, Floats
 
 compiled: Any = beam_response_kernels  # mypy cannot count starred arguments
 NOISE = 1e-4  # counts: differences of sums in float32

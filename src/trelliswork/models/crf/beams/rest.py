@@ -21,13 +21,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.inference import chain, threads
-from trelliswork.inference.chain import beam_rest_kernels, crf_kernels
+from trelliswork.compute import threads
+from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import BeamSets, Rule
 from trelliswork.inference.chain.layout import exp_transition
-from trelliswork.learning.beam_choice import choose
-from trelliswork.learning.beam_layout import BeamWeights
-from trelliswork.learning.crf_layout import FeatureLayout, Floats, Ids, ScoredTokens, counting
+from trelliswork.models.crf.beams.choice import choose
+from trelliswork.models.crf.beams.layout import BeamWeights
+from trelliswork.models.crf.kernels import beam_rest as beam_rest_kernels
+from trelliswork.models.crf.kernels import objective as crf_kernels
+from trelliswork.models.crf.layout import FeatureLayout, Floats, Ids, ScoredTokens, counting
 
 compiled: Any = beam_rest_kernels  # mypy cannot count starred arguments
 compiled_scores: Any = crf_kernels

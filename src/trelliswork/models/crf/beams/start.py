@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ConvergenceWarning
-from trelliswork.learning.beam_objective import BeamObjective
-from trelliswork.learning.crf_layout import Allowed, FeatureLayout, Labelling, Tokens, counting
-from trelliswork.learning.crf_objective import ChainObjective
 from trelliswork.learning.lbfgs import Weights, lbfgs
+from trelliswork.models.crf.beams.objective import BeamObjective
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens, counting
+from trelliswork.models.crf.objective import ChainObjective
 
 EVERY = 8  # of so many sentences one is in the sample
 FEWEST = 30  # sentences that tell something

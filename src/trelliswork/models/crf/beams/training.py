@@ -17,8 +17,8 @@ import numpy as np
 
 from trelliswork.errors import ApproximationWarning, ConvergenceWarning
 from trelliswork.inference.chain.beam import Beam
-from trelliswork.learning.beam_objective import BeamObjective
 from trelliswork.learning.lbfgs import PERIOD, FitReport, State, Step, Weights, lbfgs
+from trelliswork.models.crf.beams.objective import BeamObjective
 
 Plain = dict[str, Any]
 After = Callable[[Step, Weights, Callable[[], tuple[Plain, Any]]], str | None]

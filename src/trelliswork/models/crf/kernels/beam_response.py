@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import exponential, lanes, load, store
+from trelliswork.compute.simd import exponential, lanes, load, store
 
 STEEPEST = 30.0  # of an exponent: further steps are refused anyway, being that much worse
 

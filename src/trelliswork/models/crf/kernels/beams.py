@@ -8,11 +8,12 @@ with the beams I of ``beam_kernels`` (or ``beam_sparse_kernels``) and the gold s
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain import beam_kernels, beam_sparse_kernels
-from trelliswork.inference.chain.beam_space import Edges, make_space
-from trelliswork.inference.chain.crf_kernels import scores
-from trelliswork.inference.chain.residual_rows import add_pairs, add_row
-from trelliswork.inference.simd import get, put
+from trelliswork.compute.simd import get, put
+from trelliswork.inference.chain.beam.kernels import forward_backward as beam_kernels
+from trelliswork.inference.chain.beam.kernels import sparse as beam_sparse_kernels
+from trelliswork.inference.chain.beam.kernels.space import Edges, make_space
+from trelliswork.models.crf.kernels.objective import scores
+from trelliswork.models.crf.kernels.residuals import add_pairs, add_row
 
 _one = beam_kernels.one
 _sparse_one, _sparse_space = beam_sparse_kernels.one, beam_sparse_kernels.make_space

@@ -11,8 +11,8 @@ them, flat indices into (S, S). Everything else is as in ``crf_kernels``.
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain.crf_kernels import scatter, scores
-from trelliswork.inference.chain.position_kernels import backward, forward
+from trelliswork.inference.chain.kernels.positions import backward, forward
+from trelliswork.models.crf.kernels.objective import scatter, scores
 
 
 @njit(cache=True, nogil=True)

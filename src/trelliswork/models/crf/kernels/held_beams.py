@@ -18,9 +18,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain.beam_space import Edges, edge_row
-from trelliswork.inference.chain.residual_rows import add_pairs, add_row
-from trelliswork.inference.simd import (
+from trelliswork.compute.simd import (
     add,
     exponential,
     get,
@@ -36,7 +34,9 @@ from trelliswork.inference.simd import (
     subtract,
     total,
 )
-from trelliswork.inference.simd import multiply_add as fma
+from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.inference.chain.beam.kernels.space import Edges, edge_row
+from trelliswork.models.crf.kernels.residuals import add_pairs, add_row
 
 
 @njit(nogil=True)

@@ -14,9 +14,9 @@ Rows are padded to whole vectors, Sw labels; the padding scores -inf.
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain.kernels import ROWS, backward, forward
-from trelliswork.inference.simd import add, get, lanes, load, put, spread, store
-from trelliswork.inference.simd import multiply_add as fma
+from trelliswork.compute.simd import add, get, lanes, load, put, spread, store
+from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
 
 
 @njit(cache=True, nogil=True)

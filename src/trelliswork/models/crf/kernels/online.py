@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain import log_kernels
-from trelliswork.inference.chain.crf_kernels import scores
-from trelliswork.inference.chain.kernels import ROWS, backward, forward
-from trelliswork.inference.simd import add, lanes, load, maximum, multiply, spread, store
-from trelliswork.inference.simd import multiply_add as fma
+from trelliswork.compute.simd import add, lanes, load, maximum, multiply, spread, store
+from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.inference.chain.kernels import log_space as log_kernels
+from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
+from trelliswork.models.crf.kernels.objective import scores
 
 SMALLEST = 0.1  # of s: c v and u of (2) grow as 1 / s, and their difference would lose digits
 LIMIT = np.float32(1e25)  # of beta / c in float32 (see ``layout.limit``)

@@ -6,8 +6,8 @@ Numba's disk cache does not notice edits here in the kernels that call it: ``mak
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import add, get, lanes, load, put, spread, store
-from trelliswork.inference.simd import multiply_add as fma
+from trelliswork.compute.simd import add, get, lanes, load, put, spread, store
+from trelliswork.compute.simd import multiply_add as fma
 
 
 @njit(nogil=True)

@@ -20,8 +20,8 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
-from trelliswork.inference.simd import multiply_add as fma
+from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
+from trelliswork.compute.simd import multiply_add as fma
 
 ROWS = 6  # rows of one register block: with two vectors each, twelve sums that never leave the registers
 KEPT = 96  # rows of w kept for one sweep of the transition counts: a strip of them fits the first-level cache

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import njit
 
-from trelliswork.features.parsing import N_BITS
-from trelliswork.features.parsing_templates import ARC_SLOTS, slot_constants
+from trelliswork.models.parser.features import N_BITS
+from trelliswork.models.parser.templates import ARC_SLOTS, slot_constants
 
 FASTMATH = {"reassoc", "contract"}
 CONSTANTS = slot_constants(64)

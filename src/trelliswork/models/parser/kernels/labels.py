@@ -6,7 +6,7 @@ Each feature has a row of weights, one for each label.
 import numpy as np
 from numba import njit
 
-from trelliswork.features.parsing_kernels import (
+from trelliswork.models.parser.kernels.arcs import (
     CONSTANTS,
     HEAD_AT,
     MODIFIER_AT,
@@ -18,7 +18,7 @@ from trelliswork.features.parsing_kernels import (
     set_word,
     tags_between,
 )
-from trelliswork.features.parsing_templates import LABEL_SLOTS
+from trelliswork.models.parser.templates import LABEL_SLOTS
 
 FASTMATH = {"reassoc", "contract"}
 APART, ABOVE, LEFT, RIGHT, N_LEFT, CHILD, SIDE = (

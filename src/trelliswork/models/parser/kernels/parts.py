@@ -3,8 +3,8 @@
 import numpy as np
 from numba import njit
 
-from trelliswork.features.parsing_kernels import DIRECTION, bucket, set_word, template_ids
-from trelliswork.features.parsing_templates import PART_SLOTS
+from trelliswork.models.parser.kernels.arcs import DIRECTION, bucket, set_word, template_ids
+from trelliswork.models.parser.templates import PART_SLOTS
 
 N_SLOTS = len(PART_SLOTS)
 SIDES, BUCKETS = 8, 16

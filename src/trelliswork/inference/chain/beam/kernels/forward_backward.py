@@ -21,12 +21,12 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain.beam_inside import gather, inside, refine
-from trelliswork.inference.chain.beam_select import add_to_doubles, select
-from trelliswork.inference.chain.beam_space import edge_row, edge_rows
-from trelliswork.inference.row_kernels import exp_row
-from trelliswork.inference.simd import add, get, lanes, load, multiply, put, spread, store, total
-from trelliswork.inference.simd import multiply_add as fma
+from trelliswork.compute.kernels.rows import exp_row
+from trelliswork.compute.simd import add, get, lanes, load, multiply, put, spread, store, total
+from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.inference.chain.beam.kernels.given import gather, inside, refine
+from trelliswork.inference.chain.beam.kernels.select import add_to_doubles, select
+from trelliswork.inference.chain.beam.kernels.space import edge_row, edge_rows
 
 
 @njit(nogil=True)

@@ -8,8 +8,8 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain.beam_select import select
-from trelliswork.inference.simd import add, exponential, get, lanes, load, multiply, put, spread, store, subtract, total
+from trelliswork.compute.simd import add, exponential, get, lanes, load, multiply, put, spread, store, subtract, total
+from trelliswork.inference.chain.beam.kernels.select import select
 
 
 @njit(nogil=True)

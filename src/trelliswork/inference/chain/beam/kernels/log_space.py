@@ -11,8 +11,8 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain.beam_select import select
-from trelliswork.inference.simd import lanes
+from trelliswork.compute.simd import lanes
+from trelliswork.inference.chain.beam.kernels.select import select
 
 
 @njit(cache=True, nogil=True)

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain.beam_select import select
+from trelliswork.inference.chain.beam.kernels.select import select
 
 
 @njit(cache=True, nogil=True)

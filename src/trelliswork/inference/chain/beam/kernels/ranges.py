@@ -8,8 +8,9 @@ that is not safe in probability space adds nothing and gets log Z = nan.
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain import beam_kernels, beam_sparse_kernels
-from trelliswork.inference.chain.beam_space import Edges, make_space
+from trelliswork.inference.chain.beam.kernels import forward_backward as beam_kernels
+from trelliswork.inference.chain.beam.kernels import sparse as beam_sparse_kernels
+from trelliswork.inference.chain.beam.kernels.space import Edges, make_space
 
 _one = beam_kernels.one
 _sparse_one, _sparse_space = beam_sparse_kernels.one, beam_sparse_kernels.make_space

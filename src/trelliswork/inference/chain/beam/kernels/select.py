@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from trelliswork.inference.simd import add, get, lanes, largest, load, maximum, put, spread, total
+from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, put, spread, total
 
 UNDECIDED = 8  # so few values are settled one by one
 PROBES = 40

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import get, put
+from trelliswork.compute.simd import get, put
 
 
 class Space(NamedTuple):

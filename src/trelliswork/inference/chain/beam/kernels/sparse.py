@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain.beam_select import select
-from trelliswork.inference.row_kernels import exp_row
-from trelliswork.inference.simd import lanes
+from trelliswork.compute.kernels.rows import exp_row
+from trelliswork.compute.simd import lanes
+from trelliswork.inference.chain.beam.kernels.select import select
 
 
 class SparseSpace(NamedTuple):

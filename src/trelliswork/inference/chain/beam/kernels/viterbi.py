@@ -7,9 +7,9 @@ The best scores of prefixes are turned into masses exp(delta) and the beam I_t i
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.chain.beam_select import select
-from trelliswork.inference.row_kernels import exp_row
-from trelliswork.inference.simd import add, lanes, load, maximum, spread, store
+from trelliswork.compute.kernels.rows import exp_row
+from trelliswork.compute.simd import add, lanes, load, maximum, spread, store
+from trelliswork.inference.chain.beam.kernels.select import select
 
 
 @njit(cache=True, nogil=True)

@@ -21,10 +21,10 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import exponential, get, lanes, largest, load, maximum, put, store
+from trelliswork.compute.simd import exponential, get, lanes, largest, load, maximum, put, store
 from trelliswork.inference.tree.passes import LIMIT
-from trelliswork.inference.tree.second_order_eisner_kernels import inside, outside
-from trelliswork.inference.tree.second_order_message_kernels import (
+from trelliswork.inference.tree.second_order.kernels.eisner import inside, outside
+from trelliswork.inference.tree.second_order.kernels.messages import (
     FORCED,
     collect,
     pair_values,
@@ -33,7 +33,7 @@ from trelliswork.inference.tree.second_order_message_kernels import (
     side_beliefs,
     tree_odds,
 )
-from trelliswork.inference.tree.second_order_spanning_kernels import derivatives
+from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
 
 WEAKEST = 1e-20  # odds against which FORCED still rounds to infinity
 RANGE = 1e100

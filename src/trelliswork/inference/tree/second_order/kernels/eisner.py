@@ -14,7 +14,7 @@ rest.
 
 from numba import njit
 
-from trelliswork.inference.simd import add, get, lanes, load, multiply_add, put, spread, store, total
+from trelliswork.compute.simd import add, get, lanes, load, multiply_add, put, spread, store, total
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.tree.second_order_tree_kernels import join, tree_messages
+from trelliswork.inference.tree.second_order.kernels.tree_factor import join, tree_messages
 
 
 @njit(cache=True, nogil=True)

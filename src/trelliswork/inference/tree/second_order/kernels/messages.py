@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.simd import add, divide, get, lanes, load, multiply, multiply_add, put, spread, store
+from trelliswork.compute.simd import add, divide, get, lanes, load, multiply, multiply_add, put, spread, store
 
 FORCED = 1e40  # stands for infinite odds
 

@@ -16,8 +16,8 @@ import math
 import numpy as np
 from numba import njit
 
-from trelliswork.inference.tree.mst_kernels import best_tree
-from trelliswork.inference.tree.second_order_spanning_kernels import derivatives
+from trelliswork.inference.tree.kernels.mst import best_tree
+from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
 
 SURE = 1e-6  # a derivative of at least so much of the terms it is the difference of has nine digits left
 

@@ -1,0 +1,1 @@
+"""Shared numerical tools: compilation, SIMD, threads, random numbers and argument checks."""

@@ -1,0 +1,1 @@
+"""Compiled helpers shared by the kernels of several structures."""

@@ -1,0 +1,1 @@
+"""Compiled passes over bytes and ids of text."""

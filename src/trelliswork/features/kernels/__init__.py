@@ -1,0 +1,1 @@
+"""Compiled hash tables and word clustering."""

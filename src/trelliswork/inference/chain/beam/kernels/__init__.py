@@ -1,0 +1,1 @@
+"""Compiled forward-backward and Viterbi within beams."""

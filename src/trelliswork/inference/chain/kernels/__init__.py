@@ -1,0 +1,1 @@
+"""Compiled inference in linear chains."""

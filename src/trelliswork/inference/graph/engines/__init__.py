@@ -1,0 +1,1 @@
+"""Inference engines for factor graphs, one module per engine."""

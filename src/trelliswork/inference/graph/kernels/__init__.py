@@ -1,0 +1,1 @@
+"""Compiled message passing, elimination and sampling on factor graphs."""

@@ -1,0 +1,1 @@
+"""Compiled inference in HMMs with low-rank transitions."""

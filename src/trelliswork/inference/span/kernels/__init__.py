@@ -1,0 +1,1 @@
+"""Compiled inside-outside for bracketings and grammars."""

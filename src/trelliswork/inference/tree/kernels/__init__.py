@@ -1,0 +1,1 @@
+"""Compiled inference over dependency trees."""

@@ -1,0 +1,1 @@
+"""Compiled belief propagation for second-order dependency trees."""

@@ -1,0 +1,1 @@
+"""Compiled operations on long vectors."""

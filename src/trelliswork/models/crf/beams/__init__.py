@@ -1,0 +1,1 @@
+"""CRF training within beams and with label n-grams of higher order."""

@@ -1,0 +1,1 @@
+"""Compiled objectives and updates of linear-chain CRFs."""

@@ -1,0 +1,1 @@
+"""Compiled expected counts of hidden Markov models."""

@@ -1,0 +1,1 @@
+"""Compiled features, label scores and updates of the dependency parser."""
