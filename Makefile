@@ -5,8 +5,10 @@ BENCH := .venv-bench
 # Libraries that would write to the home directory write here.
 export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Compiled kernels of this clone; see src/trelliswork/compute/jit.py.
+export TRELLISWORK_CACHE_DIR := $(CURDIR)/.cache
 
-.PHONY: help setup setup-bench docs docs-serve test test-all lint format demo bench clean clean-kernels
+.PHONY: help setup setup-bench docs docs-serve test test-all lint format demo bench clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | while IFS='	' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
@@ -68,9 +70,6 @@ demo: setup ## see what it does, on the bundled corpus
 
 bench: setup-bench ## measure side by side with the peers
 	$(BIN)/trelliswork bench all
-
-clean-kernels: ## forget compiled kernels (after editing inference/simd.py)
-	find src tests -name '*.nbi' -delete -o -name '*.nbc' -delete
 
 clean: ## remove everything that was made
 	rm -rf .venv .venv-bench .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo

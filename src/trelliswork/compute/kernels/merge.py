@@ -4,10 +4,11 @@ Numba's disk cache does not notice edits here in the kernels that call it: ``mak
 """
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import helper
 
 
-@njit(nogil=True, inline="always")
+@helper(inline="always")
 def merge(left, right, where, values, pointers):
     """Put the sums of two sorted lists (K,) into the sorted list ``values`` (K,), with (where, rank, rank) to each.
 

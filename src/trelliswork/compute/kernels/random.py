@@ -4,10 +4,11 @@ Numba's disk cache does not notice edits here in the kernels that call it: ``mak
 """
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import helper
 
 
-@njit(nogil=True, inline="always")
+@helper(inline="always")
 def uniform(state):
     """A number in [0, 1): splitmix64 on ``state`` (1,) of uint64 (Steele, Lea and Flood, 2014)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)

@@ -4,12 +4,12 @@ Numba's disk cache does not notice edits here in the kernels that call it: ``mak
 """
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper
 from trelliswork.compute.simd import exponential, lanes, largest, load, maximum, spread, store, subtract
 
 
-@njit(nogil=True)
+@helper
 def exp_row(source, at, n, out, to, width):
     """out[to : to + width] = exp(source[at : at + n] - shift), flat indices, with zeros beyond n; return the shift.
 

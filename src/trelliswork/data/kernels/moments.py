@@ -5,7 +5,8 @@ order, each once, and how often each occurs.
 """
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 END = -1  # of a sentence, in a stream of ids
 FINE, FULL = -1, -2  # how `tokenize` ended; else where a NUL byte is
@@ -14,7 +15,7 @@ _BASIS = np.uint64(0xCBF29CE484222325)
 _SHIFT = np.uint64(29)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tokenize(text, table, hashes, starts, stops, out):
     """Number the words of a text (n,) of bytes by first appearance; lines that are not blank are sentences.
 
@@ -63,7 +64,7 @@ def tokenize(text, table, hashes, starts, stops, out):
     return n_out, n_words, FINE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def renumber(ids, new):
     """Replace the ids of a stream by ``new[id]``; ends of sentences stay."""
     for i in range(len(ids)):
@@ -71,7 +72,7 @@ def renumber(ids, new):
             ids[i] = new[ids[i]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_ids(ids, counts, lengths):
     """Add the ids of a stream to ``counts`` and its sentences' lengths to ``lengths``; both are long enough."""
     length = 0
@@ -84,7 +85,7 @@ def count_ids(ids, counts, lengths):
             length = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def longest(ids):
     """Length of the longest sentence of a stream."""
     best = length = 0
@@ -94,7 +95,7 @@ def longest(ids):
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pair_keys(ids, n_words, keys):
     """keys[l - 1, i] = left * n_words + right of the i-th pair at distance l; ``keys`` is (K, positions).
 
@@ -116,7 +117,7 @@ def pair_keys(ids, n_words, keys):
         begin = end + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def squeeze(keys, counts):
     """Write each of the sorted keys once, to the front, with how often it occurs; return how many there are."""
     n = 0
@@ -129,7 +130,7 @@ def squeeze(keys, counts):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_runs(keys_a, counts_a, keys_b, counts_b, keys, counts):
     """Merge two runs into ``keys, counts``, which have room for both; return the length."""
     i = j = n = 0

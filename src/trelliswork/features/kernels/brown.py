@@ -5,23 +5,24 @@ second in any bigram of the corpus. The loss of a merge is how much the mutual i
 """
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _part(n, a, b, total):
     """What one pair of clusters adds to the mutual information."""
     return n / total * np.log(n * total / (a * b)) if n > 0 else 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _both(counts, left, right, i, j, total):
     """Both directions of a pair; a cluster with itself once."""
     found = _part(counts[i, j], left[i], right[j], total)
     return found if i == j else found + _part(counts[j, i], left[j], right[i], total)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _seen(counts, left, right, shared, v, w, d, total):
     """The part of the loss of merging v and w that their bigrams with d make."""
     merged = _part(counts[v, d] + counts[w, d], left[v] + left[w], right[d], total)
@@ -29,7 +30,7 @@ def _seen(counts, left, right, shared, v, w, d, total):
     return shared[v, d] + shared[w, d] - merged
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _loss(counts, left, right, shared, v, w, n, total):
     """The loss of merging v and w among the first n clusters."""
     found = shared[v, v] + shared[w, w] + shared[v, w]
@@ -41,7 +42,7 @@ def _loss(counts, left, right, shared, v, w, n, total):
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cluster(order, first_out, out, n_out, first_in, inward, n_in, left_words, right_words, n_clusters, total, of_word):
     """Fill ``of_word``: the cluster of each word, -1 for words that are not in ``order``.
 

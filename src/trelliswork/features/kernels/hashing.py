@@ -5,13 +5,14 @@ mixed hash, so that consecutive keys do not cluster.
 """
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
 _SHIFT = np.uint64(32)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _slot(key, keys, ids):
     """The slot that holds ``key``, or the free one where it belongs."""
     mixed = np.uint64(key) * _MULTIPLIER
@@ -22,7 +23,7 @@ def _slot(key, keys, ids):
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def number(values, keys, ids, n, out, listed):
     """out[i] = id of values[i], new ids from n on in order of appearance; negative values get -1.
 
@@ -41,14 +42,14 @@ def number(values, keys, ids, n, out, listed):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def look_up(values, keys, ids, out):
     """out[i] = id of values[i], -1 where it is negative or not in the table."""
     for i in range(len(values)):
         out[i] = -1 if values[i] < 0 else ids[_slot(values[i], keys, ids)]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_appearances(ids, places):
     """Fill where each id stands first; ids count up as they appear, -1 is none."""
     n = 0
@@ -58,7 +59,7 @@ def first_appearances(ids, places):
             n += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def build(listed, keys, ids):
     """Put listed[id] -> id into an empty table."""
     for n in range(len(listed)):
@@ -66,7 +67,7 @@ def build(listed, keys, ids):
         keys[at], ids[at] = listed[n], n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shifted(column, offsets, row, outside_before, outside_after, out):
     """out[i] = column[i + row] inside the sentence of i; else outside_before[k] or _after[k], k+1 positions beyond."""
     for n in range(len(offsets) - 1):
@@ -81,7 +82,7 @@ def shifted(column, offsets, row, outside_before, outside_after, out):
                 out[i] = column[at]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mix(key):
     """A bijection of 64 bits in which every bit moves all: the finaliser of SplitMix64 (Steele et al., 2014)."""
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -89,7 +90,7 @@ def _mix(key):
     return key ^ (key >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_template(hashes, offsets, key, rows, columns, outside_before, outside_after, skip_outside, shift, out):
     """out[i] = the bits above ``shift`` of ``key`` mixed with hashes[column, i + row] of each macro in turn.
 
@@ -111,7 +112,7 @@ def hash_template(hashes, offsets, key, rows, columns, outside_before, outside_a
             out[i] = -1 if skipped else np.int32(mixed >> shift)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def compress(columns, token_ptr, ids):
     """Write the non-negative entries of columns (n_templates, n_tokens) row by row of tokens into CSR form."""
     n_templates, n_tokens = columns.shape

@@ -3,12 +3,10 @@
 Also instead of BLAS: its threads keep spinning on a core for a while after a call, and so stand in the way of ours.
 """
 
-from numba import njit
-
-FASTMATH = {"reassoc", "contract"}
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def dot(x, y):
     """Sum of x * y in float64."""
     total = 0.0
@@ -17,21 +15,21 @@ def dot(x, y):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_scaled(y, a, x):
     """y += a * x, in place."""
     for i in range(len(y)):
         y[i] += a * x[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def step_to(w, step, direction, out):
     """out = w + step * direction."""
     for i in range(len(w)):
         out[i] = w[i] + step * direction[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def differences(new, old, new_gradient, old_gradient, s, y):
     """s = new - old, y = new_gradient - old_gradient, in the precision of s and y."""
     for i in range(len(new)):

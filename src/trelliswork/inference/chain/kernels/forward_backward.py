@@ -18,8 +18,8 @@ marked, and the caller gives them to ``log_kernels``.
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
 from trelliswork.compute.simd import multiply_add as fma
@@ -28,7 +28,7 @@ ROWS = 4  # sequences that advance together; the products below are written for 
 BLOCK = 64  # positions whose w is kept for one sweep of the transition counts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _product(rows, panels, out):
     """out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, S, 2W) is P cut into strips two vectors wide.
 
@@ -82,7 +82,7 @@ def _product(rows, panels, out):
         store(out, k + 3 * Sp, add(d0, d1))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, counts):
     """counts (S, S) += weight * transition * sum over n_steps of alpha_{t-1} w_t^T.
 
@@ -143,7 +143,7 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, cou
                 out[j] += weight * here[j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward(start, stop, order, lengths, log_unary, panels, log_shift, place, emission, alpha, scale, log_z):
     """Fill emission (e) and alpha (., T, Sp), scale (., T), all at place[b], and log_z (B,) for ``order[start:stop]``.
 
@@ -191,7 +191,7 @@ def forward(start, stop, order, lengths, log_unary, panels, log_shift, place, em
             log_z[order[group + r]] += math.log(mass[r])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def backward(
     start, stop, order, lengths, panels, transition, limit, weight, slot,
     place, emission, alpha, scale, safe, marginals, counts,
@@ -259,7 +259,7 @@ def backward(
                     _add_counts(alpha, here - Sp, kept, to, last - t + 1, transition, weight[b], tile, counts[slot[b]])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward_backward(
     start, stop, order, lengths, log_unary, panels, panels_t, transition, log_shift, limit, weight, slot,
     log_z, safe, marginals, counts,

@@ -8,10 +8,11 @@ matrix ``b * batch_step + t * time_step`` (both steps 0: one matrix for all).
 import math
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum_over_previous(previous, log_pairwise, out):
     """out[j] = log sum_i exp(previous[i] + log_pairwise[i, j]); -inf where nothing leads to j."""
     S = previous.size
@@ -30,7 +31,7 @@ def _sum_over_previous(previous, log_pairwise, out):
         out[j] = math.log(out[j]) + top[j] if top[j] > -np.inf else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _log_sum(values):
     top = -np.inf
     for v in values:
@@ -43,7 +44,7 @@ def _log_sum(values):
     return top + math.log(mass)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, log_alpha, log_z):
     """Fill log_alpha (B, T, S) and log_z (B,). Paper 1, eqs. 8 and 9."""
     for b in range(start, stop):
@@ -55,7 +56,7 @@ def forward(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step
         log_z[b] = _log_sum(log_alpha[b, lengths[b] - 1])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def backward(
     start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, log_alpha, log_z, marginals, edges, counts
 ):
@@ -90,7 +91,7 @@ def backward(
                             counts[b, i, j] += p
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample(start, stop, lengths, log_pairwise, batch_step, time_step, log_alpha, uniforms, labels):
     """Draw labels (n, B, T) from the last position to the first, one uniform number in [0, 1) a position."""
     S = log_alpha.shape[2]
@@ -120,7 +121,7 @@ def sample(start, stop, lengths, log_pairwise, batch_step, time_step, log_alpha,
                 labels[k, b, t] = j
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def topk(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, labels, scores):
     """The k best labellings (B, k, T) and scores (B, k), best first; -1 and -inf when there are fewer.
 
@@ -170,7 +171,7 @@ def topk(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, l
                     state = back[t, state // K, state % K]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def score(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, labels, scores):
     """scores (B,): the sum of the potentials along labels (B, T)."""
     for b in range(start, stop):

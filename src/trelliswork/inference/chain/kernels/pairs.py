@@ -11,12 +11,13 @@ log space, so that nothing underflows.
 import math
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 TINY = 1e-200  # a sum this large has lost terms below 1e-300 at most: nothing that a float64 would notice
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _lay_out(first, T, ptr, base):
     """Fill base (T + 1,): where the states of each position begin."""
     base[0] = 0
@@ -27,7 +28,7 @@ def _lay_out(first, T, ptr, base):
         before = here
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sizes(start, stop, offsets, ptr):
     """Most positions, states of a sentence, states of a position, and active labels of a token in a range."""
     longest, most, widest, labels = 0, 0, 0, 0
@@ -43,13 +44,13 @@ def _sizes(start, stop, offsets, ptr):
     return longest, most, widest, labels
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _label(t, i, first, ptr, tags, begin):
     """Label of active label i of position t; position -1 holds the begin."""
     return begin if t < 0 else tags[ptr[first + t] + i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _best_path(first, T, ptr, tags, emission, log_trigram, base, scores, back, labels):
     """Fill labels of one sentence; return its best score, -inf if there is none."""
     S = log_trigram.shape[0] - 1
@@ -93,7 +94,7 @@ def _best_path(first, T, ptr, tags, emission, log_trigram, base, scores, back, l
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def viterbi(start, stop, offsets, ptr, tags, emission, log_trigram, labels, best):
     """Fill labels (n_tokens,) and best (N,) of the sentences of a range."""
     longest, most, _, _ = _sizes(start, stop, offsets, ptr)
@@ -104,7 +105,7 @@ def viterbi(start, stop, offsets, ptr, tags, emission, log_trigram, labels, best
         best[n] = _best_path(first, T, ptr, tags, emission, log_trigram, base, scores, back, labels)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _relative(log_values, start, stop, values):
     """values = exp(log_values - their maximum), from index 0 on; return the maximum."""
     top = -np.inf
@@ -115,7 +116,7 @@ def _relative(log_values, start, stop, values):
     return top
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _log_sum_of_sums(left, left_step, right, right_step, n):
     """log sum_i exp(left[i * left_step] + right[i * right_step]) over n terms."""
     top = -np.inf
@@ -129,7 +130,7 @@ def _log_sum_of_sums(left, left_step, right, right_step, n):
     return top + math.log(mass)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _forward(first, T, ptr, tags, emission, log_trigram, trigram, shift, base, log_alpha, weights, mass, terms):
     """Fill log_alpha of one sentence; return its log evidence. trigram = exp(log_trigram - shift)."""
     S = log_trigram.shape[0] - 1
@@ -164,7 +165,7 @@ def _forward(first, T, ptr, tags, emission, log_trigram, trigram, shift, base, l
     return _log_sum_of_sums(log_alpha[base[T - 1] :], 1, weights, 1, n_states)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ends(first, T, ptr, tags, log_trigram, n_states, J, out):
     """Log-probability of the end after each state of the last position."""
     S = log_trigram.shape[0] - 1
@@ -173,7 +174,7 @@ def _ends(first, T, ptr, tags, log_trigram, n_states, J, out):
         out[s] = log_trigram[a, b, S]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _backward(
     first, T, ptr, tags, emission, log_trigram, trigram, shift, base, log_alpha, log_z, weights, log_beta, ahead, terms,
     marginals,
@@ -212,7 +213,7 @@ def _backward(
                 log_beta[s] = _log_sum_of_sums(ahead[j * K :], 1, terms, 1, K)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward_backward(start, stop, offsets, ptr, tags, emission, log_trigram, trigram, shift, log_evidence, marginals):
     """Fill log_evidence (N,) and, unless its axis 0 is empty, marginals (n_tokens, S) from zero, over a range.
 

@@ -8,8 +8,8 @@ shared transitions. Matrix ``b * batch_step + t * time_step`` of ``log_pairwise`
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import (
     add,
@@ -27,7 +27,7 @@ from trelliswork.compute.simd import (
 from trelliswork.compute.simd import multiply_add as fma
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _exp_matrix(scores, matrix):
     """matrix (S, Sp) = exp(scores - max), padded with zeros; return the maximum."""
     S, Sp, W = scores.shape[0], matrix.shape[1], lanes(matrix)
@@ -46,7 +46,7 @@ def _exp_matrix(scores, matrix):
     return shift
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward(
     start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step,
     place, emission, alpha, scale, log_z,
@@ -84,7 +84,7 @@ def forward(
             log_z[b] += math.log(np.float64(c)) if c > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def backward(
     start, stop, order, lengths, log_pairwise, batch_step, time_step, limit, weight, slot,
     place, emission, alpha, scale, safe, marginals, edges, counts,
@@ -147,7 +147,7 @@ def backward(
                             counts[slot[b], i, j] += p
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward_backward(
     start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step, n_padded, limit, weight, slot,
     log_z, safe, marginals, edges, counts,

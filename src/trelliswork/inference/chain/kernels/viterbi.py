@@ -8,14 +8,14 @@ largest delta is taken out at every position, so that float32 keeps its digits o
 """
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, first_equal, lanes, largest, load, maximum, spread, store, subtract
 
 ROWS = 4
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _max_product(rows, panels, out):
     """out[r, j] = max_i rows[r, i] + P[i, j]; ``panels`` (Sp/2W, S, 2W) is log P in strips two vectors wide.
 
@@ -65,7 +65,7 @@ def _max_product(rows, panels, out):
         store(out, k + 3 * Sp, d0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _finish(source, at, n, prior, rows, row, delta, to):
     """Add the scores source[at : at + n] to a row of ``prior`` and take out the maximum; -inf beyond n.
 
@@ -92,7 +92,7 @@ def _finish(source, at, n, prior, rows, row, delta, to):
         store(delta, to + k, value)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _best_before(delta, at, into, to, Sp):
     """The smallest i with the largest delta[at + i] + into[to + i], flat indices."""
     W = lanes(delta)
@@ -107,7 +107,7 @@ def _best_before(delta, at, into, to, Sp):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def viterbi(start, stop, order, lengths, log_unary, panels, into, labels, scores):
     """Fill labels (B, T) and scores (B,) for ``order[start:stop]``, longest first.
 
@@ -149,7 +149,7 @@ def viterbi(start, stop, order, lengths, log_unary, panels, into, labels, scores
                 labels[b, t] = j
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def viterbi_positions(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, labels, scores):
     """The same for transitions that change with the position (see ``position_kernels``)."""
     T, S = log_unary.shape[1:]

@@ -7,15 +7,15 @@ probabilities. ``chosen`` (n,) lists the sequences to work on. Tables (S_source,
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
 from trelliswork.compute.simd import multiply_add as fma
 
 ROWS = 4  # tokens whose rows are multiplied together
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _product(rows, table, out):
     """out (4, Sp_target) = rows (4, Sp_source) @ table."""
     S, Sp, width, W = table.shape[0], table.shape[1], rows.shape[1], lanes(rows)
@@ -36,7 +36,7 @@ def _product(rows, table, out):
         store(out, 3 * Sp + k, d)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _cavity(belief, back, at, Sp, rows, to):
     """rows[to:to+Sp] = belief / back at flat index ``at``, divided by its largest; return the logarithm of that.
 
@@ -60,7 +60,7 @@ def _cavity(belief, back, at, Sp, rows, to):
     return math.log(best)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mean_messages(chosen, lengths, marginals, table, log_message):
     """log_message (B, T, Sp_target) += marginals (B, T, Sp_source) @ table: the expected score of the pair."""
     T, Sp, width, W = marginals.shape[1], table.shape[1], marginals.shape[2], lanes(marginals)
@@ -77,7 +77,7 @@ def mean_messages(chosen, lengths, marginals, table, log_message):
                     store(log_message, to + k, add(load(log_message, to + k), load(out, r * Sp + k)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def belief_messages(chosen, lengths, marginals, back, table, floor, damping, message):
     """Fill message (B, T, Sp_target), largest entry 1: sum over the source of cavity times exp(score).
 
@@ -109,7 +109,7 @@ def belief_messages(chosen, lengths, marginals, back, table, floor, damping, mes
                     store(message, to + k, maximum(fresh, low))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_logarithms(chosen, lengths, message, n_labels, log_message):
     """log_message (B, T, Sp) += log(message); -inf for 0."""
     for b in chosen:
@@ -119,7 +119,7 @@ def add_logarithms(chosen, lengths, message, n_labels, log_message):
                 to[j] += math.log(source[j]) if source[j] > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_scores(chosen, lengths, log_unary, log_message, out):
     """Out = log_unary + log_message, (B, T, Sp) each."""
     T, Sp, W = out.shape[1], out.shape[2], lanes(out)
@@ -129,7 +129,7 @@ def add_scores(chosen, lengths, log_unary, log_message, out):
             store(out, k, add(load(log_unary, k), load(log_message, k)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def settle(chosen, lengths, fresh, marginals, residual):
     """Copy fresh to marginals, (B, T, Sp); raise residual (B,) to the largest change."""
     for b in chosen:
@@ -143,7 +143,7 @@ def settle(chosen, lengths, fresh, marginals, residual):
         residual[b] = most
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_inner(chosen, lengths, left, right, sign, value):
     """Value (B,) += sign * sum of left * right, (B, T, Sp) each; 0 times anything is 0."""
     for b in chosen:
@@ -156,7 +156,7 @@ def add_inner(chosen, lengths, left, right, sign, value):
         value[b] += sign * mass
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_outer(left, at, right, to, weight, out):
     """Out (S, Sp_right) += weight * left[at : at + S] x right[to : to + Sp_right]."""
     S, Sp, W = out.shape[0], out.shape[1], lanes(out)
@@ -169,7 +169,7 @@ def _add_outer(left, at, right, to, weight, out):
                 store(out, i * Sp + k, fma(by, load(right, to + k), load(out, i * Sp + k)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mean_pairs(chosen, lengths, weight, left, right, sums, counts):
     """counts (S_left, Sp_right) float64 += weight * sum over tokens of left x right; ``sums`` is a float scratch."""
     T, width, Sp = left.shape[1], left.shape[2], right.shape[2]
@@ -180,7 +180,7 @@ def mean_pairs(chosen, lengths, weight, left, right, sums, counts):
         counts += sums
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def belief_pairs(chosen, lengths, weight, left, to_left, right, to_right, table, sums, value, counts):
     """Value (B,) += log Z of each token's pair factor; counts (S_left, Sp_right) += weight * pair beliefs / table.
 

@@ -11,15 +11,15 @@ products instead of N^2, N being the number of states. The recursions are those 
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
 from trelliswork.compute.simd import multiply_add as fma
 
 LIMIT = 1e280  # times the smallest normal number that is still far below the precision
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _along(x, out, left, S, right, matrices, at):
     """out[l, j, r] = sum_i x[l, i, r] M[i, j]; ``right`` is a whole number of vectors."""
     W = lanes(x)
@@ -33,7 +33,7 @@ def _along(x, out, left, S, right, matrices, at):
                 store(out, base + j * right + k, mass)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _along_last(x, out, rows, S, Sp, matrices, at):
     """out[l, j] = sum_i x[l, i] M[i, j], rows of Sp."""
     W = lanes(x)
@@ -46,7 +46,7 @@ def _along_last(x, out, rows, S, Sp, matrices, at):
             store(out, base + k, mass)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _step(x, scratch, out, sizes, starts, Sp, matrices, without):
     """out = x times the matrices of all layers but ``without`` (-1: of all); scratch is spoiled."""
     D, N = sizes.size, x.size
@@ -69,7 +69,7 @@ def _step(x, scratch, out, sizes, starts, Sp, matrices, without):
         out[k] = value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _emissions(t, scores, places, sizes, Sp, ties, row, out):
     """Fill out (N,) with exp(unary) of token t times the ties; return the logarithm taken out, -inf if impossible.
 
@@ -101,7 +101,7 @@ def _emissions(t, scores, places, sizes, Sp, ties, row, out):
     return shift
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _spread_marginals(posterior, sizes, places, Sp, out):
     """Out (sum of S_d,) = the layers' marginals of a posterior (N,)."""
     D, N = sizes.size, posterior.size
@@ -121,7 +121,7 @@ def _spread_marginals(posterior, sizes, places, Sp, out):
         left *= width
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_transitions(before, after, left, S, right, weight, sums, at):
     """sums[i, j] += weight * sum over the other layers of before[l, i, r] after[l, j, r]."""
     for block in range(left):
@@ -136,7 +136,7 @@ def _add_transitions(before, after, left, S, right, weight, sums, at):
                 sums[at + i * S + j] += weight * total(mass)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_last(before, after, rows, S, Sp, weight, sums, at):
     """The same for the last layer, whose labels lie side by side."""
     W = lanes(before)
@@ -149,7 +149,7 @@ def _add_last(before, after, rows, S, Sp, weight, sums, at):
                 store(sums, to, fma(by, load(after, base + k), load(sums, to)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward_backward(
     start, stop, lengths, scores, places, sizes, starts, Sp, matrices, matrices_t, log_shift, ties, log_ties, weight,
     log_z, safe, marginals, joint, sums,
@@ -239,7 +239,7 @@ def forward_backward(
             sums += steps
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _best_step(x, scratch, out, sizes, starts, Sp, matrices):
     """The same as ``_step`` with maxima of sums of logarithms."""
     D, N, W = sizes.size, x.size, lanes(x)
@@ -275,7 +275,7 @@ def _best_step(x, scratch, out, sizes, starts, Sp, matrices):
         out[k] = value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def viterbi(start, stop, lengths, scores, digits, places, sizes, starts, Sp, log_matrices, log_ties, states, best):
     """Fill the best states (B, T), numbers below N, and their scores (B,); -inf if all are impossible.
 

@@ -3,12 +3,12 @@
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.inference.graph.kernels.log_space import _messages, gather, of_graph
 
 
-@njit(nogil=True)
+@helper
 def _log_total(a, at, b, to, n):
     """log sum_i exp(a[at + i] + b[to + i])."""
     top = -np.inf
@@ -22,7 +22,7 @@ def _log_total(a, at, b, to, n):
     return top + math.log(acc)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def finish(start, stop, net, weights, log_weights, shifts, log_unary, log_r, log_q, rows, log_beliefs, log_z):
     """Fill log_q, normalised log-beliefs (B, N) of the variables and Bethe's log Z (B,) without structured factors.
 

@@ -7,10 +7,11 @@ states of the neighbours. ``add`` and ``collect`` walk over a table and, beside 
 import math
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add(table, sizes, source, base, strides, digits):
     """table[x] += source[base + sum_a strides[a] x_a] for all x."""
     k = sizes.size
@@ -31,7 +32,7 @@ def _add(table, sizes, source, base, strides, digits):
             a -= 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _collect(table, sizes, target, base, strides, digits):
     """target[base + sum_a strides[a] x_a] += table[x] for all x."""
     k = sizes.size
@@ -52,7 +53,7 @@ def _collect(table, sizes, target, base, strides, digits):
             a -= 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _up(b, plan, tables, log_unary, best, table, messages, digits):
     """Fill the tables, and the messages: log-sum (or, with ``best``, maximum) over each row. Return log Z.
 
@@ -93,7 +94,7 @@ def _up(b, plan, tables, log_unary, best, table, messages, digits):
     return log_z
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def marginals(start, stop, plan, tables, log_unary, table, messages, shares, digits, log_z, beliefs, entries):
     """Fill log_z (B,), beliefs (B, N) and, where it has columns, entries (B, sum of n_entries) of the factors.
 
@@ -121,7 +122,7 @@ def marginals(start, stop, plan, tables, log_unary, table, messages, shares, dig
                     _collect(here, sizes, entries[b], plan.place[e], strides, digits)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _row(i, plan, states):
     """Which row of clique i belongs to the states of its neighbours; fixed variables are nobody's neighbours."""
     row = 0
@@ -130,7 +131,7 @@ def _row(i, plan, states):
     return row
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best(start, stop, plan, tables, log_unary, table, messages, digits, value, assignment):
     """Fill value (B,) and assignment (B, V): the best states, -1 where nothing is possible."""
     for b in range(start, stop):
@@ -148,7 +149,7 @@ def best(start, stop, plan, tables, log_unary, table, messages, digits, value, a
             assignment[b, plan.variable[i]] = plan.lowest[plan.variable[i]] + top
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def samples(start, stop, plan, tables, log_unary, table, messages, digits, uniform, log_z, draws):
     """Fill log_z (B,) and draws (n, B, V) from uniform numbers (n, B, V); -1 where nothing is possible."""
     for b in range(start, stop):

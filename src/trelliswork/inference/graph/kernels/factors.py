@@ -3,21 +3,21 @@
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.inference.graph.kernels.flooding import weighted_rows
 from trelliswork.inference.graph.kernels.log_space import TINY
 
 
-@njit(nogil=True)
+@helper
 def _log_add(a, b):
     """log(exp(a) + exp(b))."""
     top, low = (a, b) if a > b else (b, a)
     return top if low == -np.inf else top + math.log1p(math.exp(low - top))
 
 
-@njit(nogil=True)
+@helper
 def _step(weights, log_table, scores, out, w, acc):
     """out[j] = log sum_i exp(scores[i] + log_table[i, j]); ``weights`` is exp(log_table), flat, with padded rows."""
     S = len(scores)
@@ -33,7 +33,7 @@ def _step(weights, log_table, scores, out, w, acc):
             out[j] = value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def chain_sums(weights, log_tables, weights_back, log_tables_back, scores, before, after, rows):
     """Sums over all labels before (B, T, S) and after (B, T, S) each position, its own scores left out.
 
@@ -58,7 +58,7 @@ def chain_sums(weights, log_tables, weights_back, log_tables_back, scores, befor
             _step(weights_back[g, step], log_tables_back[g, step], total, after[b, t], rows[0], rows[1])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def chain_maxima(log_tables, scores, before, after, best):
     """The same with maxima, and the best labels (B, T); -1 where nothing is possible."""
     B, T, S = scores.shape
@@ -97,12 +97,12 @@ def chain_maxima(log_tables, scores, before, after, best):
             last = arg
 
 
-@njit(nogil=True)
+@helper
 def _join(a, b, maximise):
     return max(a, b) if maximise else _log_add(a, b)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def counts(log_counts, scores, before, after, messages, maximise):
     """Messages (B, k, 2) of a factor that scores how many of k variables are on, from their messages (B, k, 2).
 
@@ -141,7 +141,7 @@ def counts(log_counts, scores, before, after, messages, maximise):
             messages[b, i, 1] = on
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_counts(scores, after, best):
     """Which variables are on (B, k) in the best assignment, from the ``after`` of maxima; -1 if nothing is possible."""
     B, k, _ = scores.shape

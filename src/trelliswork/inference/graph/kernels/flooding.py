@@ -8,8 +8,8 @@ a zero is a true zero. If one is smaller, the kernel stops and the caller takes 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import (
     add,
     get,
@@ -44,7 +44,7 @@ class Net(NamedTuple):
     log_at: np.ndarray
 
 
-@njit(nogil=True)
+@helper
 def weighted_rows(table, at, n_rows, width, by, by_at, out, out_at):
     """out[j] = sum_i by[i] table[i, j], flat indices; ``width`` is a whole number of vectors."""
     W = lanes(out)
@@ -89,7 +89,7 @@ def weighted_rows(table, at, n_rows, width, by, by_at, out, out_at):
         j += W
 
 
-@njit(nogil=True)
+@helper
 def many_rows(table, at, n0, n1, n2, width, w, w0, w1, w2, w3, out, o0, o1, o2, o3):
     """All messages of a table (n0, n1, n2, width): each is the sum of table times the other three vectors of ``w``.
 
@@ -123,7 +123,7 @@ def many_rows(table, at, n0, n1, n2, width, w, w0, w1, w2, w3, out, o0, o1, o2, 
                 row += width
 
 
-@njit(nogil=True)
+@helper
 def _commit(out, out_at, width, r, at, damping, worst):
     """Normalise a new message, damp it and put it in place; return (its sum, the largest changes so far)."""
     W = lanes(out)
@@ -148,7 +148,7 @@ def _commit(out, out_at, width, r, at, damping, worst):
     return s, worst
 
 
-@njit(nogil=True)
+@helper
 def _gather(net, unary, r, q, start, stop):
     """q of variables ``start:stop``: the product of the unary weights and all messages but the edge's own."""
     W = lanes(q)
@@ -171,7 +171,7 @@ def _gather(net, unary, r, q, start, stop):
                 product = multiply(product, load(r, at))
 
 
-@njit(nogil=True)
+@helper
 def _scatter(net, weights, r, q, w, out, damping, start, stop):
     """r of table factors ``start:stop``; return (whether all is possible, the largest change)."""
     widest = len(out) // 4
@@ -244,7 +244,7 @@ def _scatter(net, weights, r, q, w, out, damping, start, stop):
     return True, largest(worst)
 
 
-@njit(nogil=True, fastmath=True)  # there are no infinities among messages in probability space
+@helper(fast=True)
 def _smallest_positive(values):
     low = 1.0
     for x in values:
@@ -252,7 +252,7 @@ def _smallest_positive(values):
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def flood(
     start, stop, net, weights, unary, r, q, rows, damping, tolerance, max_iter, threshold, n_iter, residual, status
 ):

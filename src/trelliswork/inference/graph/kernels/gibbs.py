@@ -8,12 +8,12 @@ threads.
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.random import uniform
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _place(b, f, flat, states):
     """Where the entry of factor f for these states lies in the tables."""
     at = flat.base[f] + b * flat.step[f]
@@ -22,7 +22,7 @@ def _place(b, f, flat, states):
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _score(b, v, skipped, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, states, scores):
     """scores[x] = all that depends on variable v when its state is x, but for factors that touch ``skipped`` too."""
     for x in range(n_states[v]):
@@ -40,7 +40,7 @@ def _score(b, v, skipped, flat, near_ptr, near, near_axis, n_states, offsets, lo
                 scores[x] += flat.tables[at + x * move]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _normalise(scores, n):
     """Replace n scores by probabilities; at least one is finite."""
     top = -np.inf
@@ -54,7 +54,7 @@ def _normalise(scores, n):
         scores[x] /= total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw(probabilities, n, counter):
     """Draw one of n; never one with probability zero."""
     left, chosen = uniform(counter), 0
@@ -67,7 +67,7 @@ def _draw(probabilities, n, counter):
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample(
     start, stop, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, pairs, burn_in, n_kept, thin, counters,
     states, scores, joint, marginals, entries, draws,
@@ -116,7 +116,7 @@ def sample(
                         at += flat.n_entries[f]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _broken(b, v, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, states, count):
     """count[x] = factors of v that forbid its state x; more than there are where its own scores do."""
     for x in range(n_states[v]):
@@ -130,7 +130,7 @@ def _broken(b, v, flat, near_ptr, near, near_axis, n_states, offsets, log_unary,
                 count[x] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search(
     graphs, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, max_steps, counters, states, count, waiting,
     position, found,

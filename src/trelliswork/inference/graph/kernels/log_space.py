@@ -8,8 +8,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.inference.graph.kernels.flooding import many_rows, weighted_rows
 
@@ -24,14 +24,14 @@ class GraphTables(NamedTuple):
     shifts: np.ndarray
 
 
-@njit(nogil=True)
+@helper
 def of_graph(weights, log_weights, shifts, b):
     """The tables of graph b, or those that all graphs share."""
     row = b if len(weights) > 1 else 0
     return GraphTables(weights[row], log_weights[row], shifts[row])
 
 
-@njit(nogil=True)
+@helper
 def _sizes(net, f):
     """Arity of table factor f and the shape of its table with leading axes of length 1."""
     slot = net.fac_start[f]
@@ -46,7 +46,7 @@ def _sizes(net, f):
     return arity, n0, n1, n2, n3
 
 
-@njit(nogil=True)
+@helper
 def _spread_messages(net, f, log_q, w, widest, arity):
     """Copy the log-messages of the variables of f to the four rows of ``w``, zeros for the axes it does not have."""
     slot = net.fac_start[f]
@@ -61,7 +61,7 @@ def _spread_messages(net, f, log_q, w, widest, arity):
             w[to + i] = log_q[at + i]
 
 
-@njit(nogil=True)
+@helper
 def _exact_entry(net, f, tables, w, widest, axis, state):
     """log of the sum of table less its shift times the other messages (rows of ``w``), with ``state`` on one axis."""
     _, n0, n1, n2, n3 = _sizes(net, f)
@@ -92,7 +92,7 @@ def _exact_entry(net, f, tables, w, widest, axis, state):
     return top + math.log(acc) - tables.shifts[f] if top > -np.inf else -np.inf
 
 
-@njit(nogil=True)
+@helper
 def _sum_messages(net, f, skip, log_q, tables, w, out, scratch):
     """Rows of ``out``: the sum-product messages of f; that to slot ``skip`` is not wanted."""
     widest = len(out) // 4
@@ -165,7 +165,7 @@ def _sum_messages(net, f, skip, log_q, tables, w, out, scratch):
                 out[k * widest + i] = _exact_entry(net, f, tables, w, widest, k, i)
 
 
-@njit(nogil=True)
+@helper
 def _max_messages(net, f, log_q, tables, w, out):
     """Rows of ``out``: the max-product messages of f."""
     widest = len(out) // 4
@@ -190,7 +190,7 @@ def _max_messages(net, f, log_q, tables, w, out):
                 row += n3
 
 
-@njit(nogil=True)
+@helper
 def _messages(net, f, skip, log_q, tables, maximise, w, out, scratch):
     if maximise:
         _max_messages(net, f, log_q, tables, w, out)
@@ -198,7 +198,7 @@ def _messages(net, f, skip, log_q, tables, maximise, w, out, scratch):
         _sum_messages(net, f, skip, log_q, tables, w, out, scratch)
 
 
-@njit(nogil=True)
+@helper
 def change(new, old, floor):
     """How far apart two log-values are: absolutely up to 1, relatively beyond. Below ``floor`` all are alike.
 
@@ -209,7 +209,7 @@ def change(new, old, floor):
     return 0.0 if new == old else abs(new - old) / max(1.0, abs(new)) if new > -np.inf else np.inf
 
 
-@njit(nogil=True)
+@helper
 def commit(out, out_at, n, log_r, at, damping, floor):
     """Normalise a new message, damp it (geometrically) and put it in place; return the largest change of an entry."""
     top = -np.inf
@@ -225,7 +225,7 @@ def commit(out, out_at, n, log_r, at, damping, floor):
     return worst
 
 
-@njit(nogil=True)
+@helper
 def gather(net, v, log_unary, log_r, log_q):
     """log_q of variable v: unary scores and all messages but the edge's own, summed from both sides."""
     first, last = net.var_start[v], net.var_start[v + 1]
@@ -243,7 +243,7 @@ def gather(net, v, log_unary, log_r, log_q):
             acc += log_r[at]
 
 
-@njit(nogil=True)
+@helper
 def _send(net, f, rank, low, high, log_r, log_q, tables, maximise, damping, floor, rows):
     """New messages from table factor f to its variables with low <= rank < high; return the largest change."""
     w, out, scratch = rows[0], rows[1], rows[2]
@@ -270,7 +270,7 @@ def _send(net, f, rank, low, high, log_r, log_q, tables, maximise, damping, floo
     return worst
 
 
-@njit(nogil=True)
+@helper
 def _flood_once(net, tables, log_unary, log_r, log_q, rows, damping, floor, maximise, rank):
     """One flooding iteration of one graph; return the residual."""
     V = len(rank)
@@ -282,7 +282,7 @@ def _flood_once(net, tables, log_unary, log_r, log_q, rows, damping, floor, maxi
     return worst
 
 
-@njit(nogil=True)
+@helper
 def _sweep_once(net, tables, log_unary, log_r, log_q, rows, damping, floor, maximise, order, rank):
     """Variable by variable, from the last to the first and back; return the residual.
 
@@ -303,7 +303,7 @@ def _sweep_once(net, tables, log_unary, log_r, log_q, rows, damping, floor, maxi
     return worst
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def iterate(
     start, stop, net, weights, log_weights, shifts, log_unary, log_r, log_q, rows, damping, floor, maximise, order,
     rank, sequential, done, residual,
@@ -324,7 +324,7 @@ def iterate(
             residual[b] = _flood_once(net, tables, unary, r, q, own, damping, floor, maximise, rank)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_for(variables, net, log_unary, log_r, log_q):
     """log_q of some variables of all graphs."""
     for b in range(len(log_r)):
@@ -332,7 +332,7 @@ def gather_for(variables, net, log_unary, log_r, log_q):
             gather(net, v, log_unary[b], log_r[b], log_q[b])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def commit_factor(net, f, values, log_r, damping, floor, done, residual):
     """Put messages ``values`` (B, N) of a structured factor f in place; raise ``residual`` (B,) to their changes."""
     slot = net.fac_start[f]

@@ -1,12 +1,12 @@
 """Max-product: beliefs from messages, and the decoding of an assignment."""
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.inference.graph.kernels.log_space import _messages, commit, of_graph
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def max_beliefs(net, log_unary, log_r, log_beliefs):
     """Best score of each state less the best of the variable, (B, N)."""
     for b in range(len(log_r)):
@@ -24,7 +24,7 @@ def max_beliefs(net, log_unary, log_r, log_beliefs):
                     log_beliefs[b, at + i] -= top
 
 
-@njit(nogil=True)
+@helper
 def _clamp(net, v, state, log_q):
     """From now on variable v tells its factors its state."""
     for e in range(net.var_start[v], net.var_start[v + 1]):
@@ -33,7 +33,7 @@ def _clamp(net, v, state, log_q):
             log_q[at + i] = 0.0 if i == state else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decide(variables, states, net, log_q, assignment):
     """Take the states (B, k) of variables that are not decided yet."""
     for b in range(len(assignment)):
@@ -44,7 +44,7 @@ def decide(variables, states, net, log_q, assignment):
                 _clamp(net, v, states[b, k], log_q[b])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decode(variables, net, weights, log_weights, shifts, log_unary, log_r, log_q, rows, assignment):
     """Decide variables one after the other, given those before: the first state of the best score.
 

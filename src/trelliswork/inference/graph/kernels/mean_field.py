@@ -8,10 +8,11 @@ of a component. A factor sees *parts* of components: one variable, or the two en
 import math
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, digits, place):
     """Add E[log f] given each value of the part ``target`` to its logits; with target -1 return E[log f].
 
@@ -79,7 +80,7 @@ def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, digits, place):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _infer(d, parts, n_states, offsets, logits, up, messages, beliefs):
     """Exact inference in component d; replace its beliefs. Return log Z, entropy, largest change of a belief."""
     members, parents, edge, message = parts.members, parts.parent, parts.edge, parts.message
@@ -140,7 +141,7 @@ def _infer(d, parts, n_states, offsets, logits, up, messages, beliefs):
     return log_z, log_z - mean, change
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _update(b, d, inside, flat, parts, n_states, offsets, unary, logits, up, messages, digits, place, beliefs, entropy):
     """Give component d its best distribution, the others being fixed; return log Z of it and the largest change.
 
@@ -161,7 +162,7 @@ def _update(b, d, inside, flat, parts, n_states, offsets, unary, logits, up, mes
     return log_z, change
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _bound(b, flat, parts, n_states, unary, digits, place, beliefs, entropy):
     """E_q[log of all factors] + entropy of q: a lower bound of log Z."""
     total = entropy.sum()
@@ -173,7 +174,7 @@ def _bound(b, flat, parts, n_states, unary, digits, place, beliefs, entropy):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def begin(start, stop, flat, parts, n_states, offsets, log_unary, noise, room, place, beliefs, entropy, bounds):
     """Give every component the distribution it has without the factors between components; fill bounds (B,)."""
     logits, up, messages = room[0], room[1], room[2]
@@ -190,7 +191,7 @@ def begin(start, stop, flat, parts, n_states, offsets, log_unary, noise, room, p
             bounds[b] = _bound(b, flat, parts, n_states, log_unary[b], place[0], place[1], beliefs[b], entropy[b])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def solve(
     start, stop, flat, parts, n_states, offsets, log_unary, tolerance, room, place, beliefs, entropy, trace, n_iter,
     residual,
@@ -216,7 +217,7 @@ def solve(
             trace[b, t] = trace[b, n_iter[b]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def factor_beliefs(start, stop, flat, parts, n_states, beliefs, digits, place, entries):
     """Fill entries (B, sum of n_entries): the product of the beliefs of a factor's parts."""
     for b in range(start, stop):

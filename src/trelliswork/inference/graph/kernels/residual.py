@@ -4,12 +4,12 @@ A heap holds the edges by the change of their pending messages. Elidan, McGraw a
 """
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.inference.graph.kernels.log_space import _messages, change, gather, of_graph
 
 
-@njit(nogil=True)
+@helper
 def _sift(heap, place, key, at, n):
     """Put the edge at ``at`` where its key belongs."""
     e = heap[at]
@@ -35,7 +35,7 @@ def _sift(heap, place, key, at, n):
     place[e] = at
 
 
-@njit(nogil=True)
+@helper
 def _distance(net, e, pending, log_r, floor):
     worst = 0.0
     at = net.edge_at[e]
@@ -44,7 +44,7 @@ def _distance(net, e, pending, log_r, floor):
     return worst
 
 
-@njit(nogil=True)
+@helper
 def _prepare(net, f, skip, log_r, log_q, pending, key, tables, maximise, floor, rows):
     """Pending messages of f to all slots but ``skip``, and their keys."""
     widest = rows.shape[1] // 4
@@ -64,7 +64,7 @@ def _prepare(net, f, skip, log_r, log_q, pending, key, tables, maximise, floor, 
         key[e] = _distance(net, e, pending, log_r, floor)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def residual_round(
     start, stop, net, weights, log_weights, shifts, log_unary, log_r, log_q, pending, heap, place, key, rows, damping,
     floor, maximise, tolerance, n_updates, done, residual,

@@ -1,12 +1,12 @@
 """Preparing a graph for message passing: exponentials of tables, and the order of its nodes."""
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import exponential, lanes, load, store
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def exponentiate(start, stop, log_tables, n_rows, n_columns, transposed, weights, first, tops, lowest):
     """weights = exp(table - its largest entry) of tables ``start:stop``, rows padded with zeros to whole vectors.
 
@@ -47,7 +47,7 @@ def exponentiate(start, stop, log_tables, n_rows, n_columns, transposed, weights
                         out[behind + j * height + i] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def breadth_first(var_start, edge_factor, fac_start, fac_edge, edge_variable, order):
     """Fill ``order`` with variables v and factors V + f, breadth first; return the number of components."""
     V = len(var_start) - 1

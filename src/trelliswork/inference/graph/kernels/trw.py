@@ -9,10 +9,11 @@ Edge e joins the variables ``ends[e, 0]`` and ``ends[e, 1]``; its log-table for 
 import math
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather(v, edges, offsets, unary, weights, messages, own):
     """own[x] = unary score + weighted messages to variable v."""
     n = offsets[v + 1] - offsets[v]
@@ -24,13 +25,13 @@ def _gather(v, edges, offsets, unary, weights, messages, own):
             own[x] += weights[e] * messages[at + x]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _less(score, message):
     """Return score - message; what a message forbids stays forbidden."""
     return score - message if message > -np.inf else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _send(b, v, edges, tables, offsets, unary, weights, damping, messages, own, rest, new):
     """Send messages from variable v along all its edges; return the largest change, as probabilities."""
     _gather(v, edges, offsets, unary, weights, messages, own)
@@ -72,7 +73,7 @@ def _send(b, v, edges, tables, offsets, unary, weights, damping, messages, own, 
     return change
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def solve(
     start, stop, edges, tables, offsets, log_unary, weights, damping, tolerance, max_iter, room, messages, n_iter,
     residual,
@@ -96,7 +97,7 @@ def solve(
                 break
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def finish(
     start, stop, edges, tables, offsets, log_unary, weights, messages, scores, beliefs, entries, log_z, information
 ):

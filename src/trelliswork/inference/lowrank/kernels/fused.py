@@ -11,18 +11,16 @@ are probabilities, or with ``logs`` their logarithms, less the ``shift`` of each
 
 import math
 
-from numba import njit
-
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, exponential, lanes, load, multiply_add, spread, store, subtract
 from trelliswork.compute.simd import multiply as times
 from trelliswork.inference.lowrank.kernels.products import ROWS, lay_columns, multiply, prefetch
 from trelliswork.inference.lowrank.kernels.tickets import DONE, DRAWN, READY, fetch_add, wait_until
 
-FASTMATH = {"reassoc", "contract"}
 GROUP_PANELS = 4
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward(
     first, last, sizes, offsets, words, start, emission, shift, logs, across, along, edges, features, tiles, partial,
     sums, states, keep, norms, inverse, least, room, counters,
@@ -57,7 +55,7 @@ def forward(
             fetch_add(counters, READY)
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _emitted(emission, e, shift, logs):
     """The emissions from flat index e on, as a vector."""
     found = load(emission, e)
@@ -66,7 +64,7 @@ def _emitted(emission, e, shift, logs):
     return found
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _observe(t, g, n, words, start, emission, shift, logs, across, tiles, sums, states, slot, row, room):
     """States of one group at the words of a position: what the features foretell, times the emissions."""
     S = emission.shape[1]
@@ -106,7 +104,7 @@ def _observe(t, g, n, words, start, emission, shift, logs, across, tiles, sums, 
                         sums[b, 0] += value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _to_features(g, n, states, slot, row, along, partial, j, fresh, room):
     """partial[j] (+)= states of one group times the matrix, for the first n rows."""
     if n == 0:
@@ -129,7 +127,7 @@ def _to_features(g, n, states, slot, row, along, partial, j, fresh, room):
             ahead += share
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _normalise(sums, n, norms, inverse, least):
     """The sum of each row's states, and one over it: zero for rows whose sum is too small to go on with."""
     for b in range(n):
@@ -141,7 +139,7 @@ def _normalise(sums, n, norms, inverse, least):
         inverse[b] = 1 / total if total > least else 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_features(partial, n, scales, tiles, other_scales, laid, first):
     """Features of n rows, those of all blocks added up: times a scale for the next products, times another to be kept.
 
@@ -166,7 +164,7 @@ def _add_features(partial, n, scales, tiles, other_scales, laid, first):
             tiles[b // ROWS, r, b % ROWS] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def backward(
     first, last, sizes, offsets, words, weights, emission, shift, logs, across, along, edges, tiles, partial, states,
     messages, inverse, ones, after, features, start_counts, counts, left_counts, right_counts, room, counters,
@@ -206,7 +204,7 @@ def backward(
         ticket = fetch_add(counters, DRAWN)
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _absorb(
     t, g, n, goes_on, words, weights, emission, shift, logs, across, tiles, states, messages, row, inverse,
     start_counts, counts, room,
@@ -255,7 +253,7 @@ def _absorb(
                         start_counts[z + k] += states[g, row + b, part * w + k] * room[o + k] * inverse[b]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _transition_counts(g, n, first, states, features, counts, room):
     """counts[z, r] += sum over the n rows of a chunk of states[z] * features[r], for the states of one group."""
     n_panels, n_words, w = features.shape

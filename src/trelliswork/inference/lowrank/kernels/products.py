@@ -8,10 +8,10 @@ call reaches a third to two thirds on products as thin as these.
 from typing import Any
 
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import lanes, load, multiply_add, spread, spread_at, store
 
 ROWS = 4
@@ -33,13 +33,13 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     return types.void(array, types.intp), codegen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def width(array):
     """Numbers of a panel's row."""
     return 3 * lanes(array)
 
 
-@njit(nogil=True)
+@helper
 def multiply(a, q, row, step, x, p, n, out, o, to, fresh):
     """out[o + i to + j] (+)= sum over k < n of a[q + i row + k step] * x[p + k width + j], for i < 4, j < width.
 
@@ -72,7 +72,7 @@ def multiply(a, q, row, step, x, p, n, out, o, to, fresh):
     _store_row(out, o3, c30, c31, c32)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _store_row(out, o, x0, x1, x2):
     """Three vectors from flat index o on."""
     v = lanes(out)
@@ -81,7 +81,7 @@ def _store_row(out, o, x0, x1, x2):
     store(out, o + 2 * v, x2)
 
 
-@njit(nogil=True)
+@helper
 def lay_columns(matrix, z, n, panels):
     """panels[(p n + k) width + j] = matrix[z + k, p width + j] for k < n; zeros beyond the last column."""
     R = matrix.shape[1]
@@ -100,7 +100,7 @@ def lay_columns(matrix, z, n, panels):
                 panels[to + j] = matrix[z + k, r] if r < R else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lay_rows(first, last, matrix, panels):
     """panels[p, r, j] = matrix[p width + j, r] for panels ``first`` to ``last``; zeros beyond the last row."""
     S, R = matrix.shape

@@ -4,12 +4,10 @@ Arrays of states are (rows, S); a row belongs to a sentence. ``words[b]`` is the
 at this position. Kernels are serial; groups of sentences go to threads (``sweep.py``).
 """
 
-from numba import njit
-
-FASTMATH = {"reassoc", "contract"}
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def observe(alpha, emission, words, norms):
     """alpha *= emission[words], each row normalised; norms (rows,) are the sums before."""
     S = alpha.shape[1]
@@ -26,7 +24,7 @@ def observe(alpha, emission, words, norms):
             alpha[b, z] *= scale
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def absorb(beta, alpha, emission, words, norms, counts, out):
     """counts[words] += alpha * beta, and out = emission[words] * beta / norms: the message to the position before."""
     S = alpha.shape[1]
@@ -40,7 +38,7 @@ def absorb(beta, alpha, emission, words, norms, counts, out):
             out[b, z] = emission[w, z] * beta[b, z] * scale
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def add_band(alpha, band, out):
     """out[b, z + k - K] += alpha[b, z] * band[z, k]: transitions to neighbours, band (S, 2 K + 1)."""
     S, width = band.shape
@@ -52,7 +50,7 @@ def add_band(alpha, band, out):
                 out[b, z + shift] += alpha[b, z] * band[z, k]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def add_band_back(message, band, out):
     """out[b, z] += message[b, z + k - K] * band[z, k]."""
     S, width = band.shape
@@ -64,7 +62,7 @@ def add_band_back(message, band, out):
                 out[b, z] += message[b, z + shift] * band[z, k]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def band_counts(alpha, message, counts):
     """counts[z, k] += sum over rows of alpha[b, z] * message[b, z + k - K]."""
     S, width = counts.shape
@@ -76,7 +74,7 @@ def band_counts(alpha, message, counts):
                 counts[z, k] += alpha[b, z] * message[b, z + shift]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def apply_operators(features, operators, which, out):
     """out[b] = features[b] @ operators[which[b]]: a step in rank space, operators (W, R, R)."""
     R = features.shape[1]
@@ -90,7 +88,7 @@ def apply_operators(features, operators, which, out):
                 out[b, j] += value * operator[i, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_before(score, log_transition, best, back):
     """best[z'] = max over z of score[z] + log_transition[z, z'], and back[z'] the first z that reaches it."""
     S = len(best)

@@ -8,9 +8,10 @@ import os
 from typing import Any
 
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from trelliswork.compute.jit import helper
 
 COUNTERS = 24  # numbers of the array: three counters, each on a cache line of its own
 DRAWN, DONE, READY = 0, 8, 16
@@ -54,7 +55,7 @@ def give_way(typingctx: Any) -> Any:
     return types.void(), codegen
 
 
-@njit(nogil=True)
+@helper
 def wait_until(counters, k, least):
     """Return when counter k has reached ``least``."""
     while read(counters, k) < least:

@@ -9,19 +9,19 @@ n-1 longer ones, each made of two neighbours:
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.merge import merge
 from trelliswork.compute.kernels.random import uniform
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _log_add(a, b):
     top = max(a, b)
     return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _inside(log_span, n, chart):
     """Fill chart (n, n) of one sentence; return log Z."""
     for i in range(n):
@@ -41,7 +41,7 @@ def _inside(log_span, n, chart):
     return chart[0, n - 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expectations(start, stop, lengths, log_span, log_z, marginals):
     """Fill log_z (B,) and marginals (B, n, n), zeros where nothing is possible."""
     n = log_span.shape[1]
@@ -66,7 +66,7 @@ def expectations(start, stop, lengths, log_span, log_z, marginals):
                     out[r + 1, j] = _log_add(out[r + 1, j], above + chart[i, r])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample(start, stop, lengths, log_span, seeds, log_z, charts):
     """Draw bracketings (k, B, n, n) top down, 0 at their spans; one seed (k, B) each."""
     n = log_span.shape[1]
@@ -99,7 +99,7 @@ def sample(start, stop, lengths, log_span, seeds, log_z, charts):
                 top += 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def topk(start, stop, lengths, log_span, charts, scores):
     """The k best bracketings (B, k, n, n), holding the rank of each span's label, and scores (B, k), best first.
 
@@ -137,7 +137,7 @@ def topk(start, stop, lengths, log_span, charts, scores):
                     top += 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read(lengths, charts, splits, good):
     """Read charts (B, n, n), at least 0 at the spans of a tree: splits (B, n, n); good (B,): it is a tree."""
     n = charts.shape[1]

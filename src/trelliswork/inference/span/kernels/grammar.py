@@ -7,14 +7,12 @@ whose logarithm is ``scale``. Matrix products are our own (explicit SIMD), so th
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import get, lanes, load, multiply_add, put, spread_at, store
 
-FASTMATH = {"reassoc", "contract"}  # True would assume no infinities, and -inf is our zero
 
-
-@njit(cache=True, nogil=True)
+@kernel
 def _add_product(A, at, row, column, B, C, to, m, K, L):
     """C[to + i * L + j] += sum_k A[at + i * row + k * column] * B[k * L + j] for i < m, j < L; flat arrays.
 
@@ -71,7 +69,7 @@ def _add_product(A, at, row, column, B, C, to, m, K, L):
         i += rows
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _splits(scale, n, i, width, weights):
     """Fill the weights of the splits after 1..width-1 positions; return the largest logarithm."""
     top = -np.inf
@@ -83,7 +81,7 @@ def _splits(scale, n, i, width, weights):
     return top
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _add_apply(matrix, offset, vector, by, out):
     """out[a] += by * sum_y matrix[a, offset + y] * vector[y]."""
     for a in range(out.size):
@@ -94,7 +92,7 @@ def _add_apply(matrix, offset, vector, by, out):
         out[a] += by * total
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _add_back(matrix, offset, vector, by, out):
     """out[y] += by * sum_a vector[a] * matrix[a, offset + y]."""
     for a in range(vector.size):
@@ -103,7 +101,7 @@ def _add_back(matrix, offset, vector, by, out):
             out[y] += x * row[y]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _add_outer(matrix, offset, left, right, by):
     """matrix[a, offset + y] += by * left[a] * right[y]."""
     for a in range(left.size):
@@ -112,7 +110,7 @@ def _add_outer(matrix, offset, left, right, by):
             row[y] += x * right[y]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _inside(n, N, shift, symbols, pairs, leaves, left, right, beta, scale, factor, products, sums, weights):
     """Fill beta, factor (rows, N), scale (rows,) and the products of both sides' numbers, (spans, N * N)."""
     rows = 0  # of products: spans by width, from 4 on
@@ -152,7 +150,7 @@ def _inside(n, N, shift, symbols, pairs, leaves, left, right, beta, scale, facto
                 factor[at, a] = math.exp(factor[at, a] - largest) if largest > -np.inf else 0.0
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _outside(n, N, pairs_t, leaves, left, right, beta, scale, factor, n_rows, outer, by_leaf, by_left, by_right,
              by_sum, by_pair, weights):  # fmt: skip
     """Fill the derivatives of log Z from that of the whole sentence in ``outer``; return the largest."""
@@ -194,7 +192,7 @@ def _outside(n, N, pairs_t, leaves, left, right, beta, scale, factor, n_rows, ou
     return worst
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expectations(
     start, stop, lengths, root, shift, rules, pairs, pairs_t, left_rules, left_rules_t, right_rules, right_rules_t,
     leaves, leaf_scale, log_symbols, limit, log_z, safe, roots, counts, symbols, charts,

@@ -6,24 +6,24 @@ Recursion and names as in ``grammar``; charts (n, n, S) hold spans i..j with bot
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.random import uniform
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _log_add(a, b):
     top = max(a, b)
     return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _reach(width, N, S):
     """The range of symbols over spans of so many positions."""
     return (N, S) if width == 1 else (0, N)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pair_sums(chart, i, j, N, S, sums):
     """sums[x, y] = log sum over splits of beta(x) beta(y); -inf for pairs that cannot be."""
     sums[:] = -np.inf
@@ -36,7 +36,7 @@ def _pair_sums(chart, i, j, N, S, sums):
                     sums[x, y] = _log_add(sums[x, y], chart[i, r, x] + chart[r + 1, j, y])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _inside(log_root, log_rules, log_terminals, log_symbols, n, chart, sums):
     """Fill chart (n, n, S) of one sentence; return log Z."""
     N, S = log_rules.shape[:2]
@@ -66,7 +66,7 @@ def _inside(log_root, log_rules, log_terminals, log_symbols, n, chart, sums):
     return log_z
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expectations(
     start, stop, lengths, log_root, log_rules, log_terminals, log_symbols, charts, log_z, roots, rules, symbols
 ):
@@ -114,7 +114,7 @@ def expectations(
                                 out[r + 1, j, y] = _log_add(out[r + 1, j, y], value + chart[i, r, x])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample(start, stop, lengths, log_root, log_rules, log_symbols, charts, log_z, seeds, trees):
     """Draw trees (k, B, n, n), symbols at their spans, top down from inside charts (B, n, n, S)."""
     N, S = log_rules.shape[:2]
@@ -163,7 +163,7 @@ def sample(start, stop, lengths, log_root, log_rules, log_symbols, charts, log_z
                 top += 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def topk(start, stop, lengths, log_root, log_rules, log_terminals, log_symbols, trees, scores):
     """The k best trees (B, k, n, n), symbols at their spans, and scores (B, k), best first; -1 and -inf at the end."""
     N, S = log_rules.shape[:2]

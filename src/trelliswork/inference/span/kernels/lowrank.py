@@ -7,20 +7,18 @@ divided by their largest, whose logarithm is ``scale``. Matrix products are our 
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.inference.span.kernels.grammar import _add_product
 
-FASTMATH = {"reassoc", "contract"}  # True would assume no infinities, and -inf is our zero
 
-
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _row(n, i, width):
     """Where the span of ``width`` positions from i on lies."""
     return (width - 1) * n - (width - 1) * (width - 2) // 2 + i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _splits(scale, n, i, width, weights):
     """Fill the weights of the splits after 1..width-1 positions; return the largest logarithm."""
     top = -np.inf
@@ -32,14 +30,14 @@ def _splits(scale, n, i, width, weights):
     return top
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _add_times(a, b, by, out):
     """out += by * a * b, element by element."""
     for r in range(out.size):
         out[r] += by * a[r] * b[r]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _inside(n, R, shift, to_left_t, to_right_t, combined, left, right, scale, factor, weights):
     """Fill combined, left, right (spans, R), scale and factor (spans,) for widths from 2 on."""
     for width in range(2, n + 1):
@@ -65,7 +63,7 @@ def _inside(n, R, shift, to_left_t, to_right_t, combined, left, right, scale, fa
         _add_product(flat, first * R, R, 1, to_right_t.reshape(-1), right.reshape(-1), first * R, m, R, R)
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _outside(n, R, to_left, to_right, combined, left, right, scale, factor, by_combined, by_left, by_right, weights):
     """Fill the derivatives of log Z from that of the whole sentence in ``by_combined``; return the largest."""
     worst = 0.0
@@ -91,7 +89,7 @@ def _outside(n, R, to_left, to_right, combined, left, right, scale, factor, by_c
     return worst
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expectations(
     start, stop, number, lengths, weights, root, shift, to_left, to_left_t, to_right, to_right_t, leaf_left,
     leaf_left_t, leaf_right, leaf_right_t, leaves, leaf_scale, limit, log_z, safe, by_root, by_to_left,

@@ -3,16 +3,17 @@
 import math
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _log_add(a, b):
     top = max(a, b)
     return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_project(matrix, vector, out):
     """out[r] = log(exp(out[r]) + sum_x exp(matrix[r, x] + vector[x]))."""
     for r in range(out.size):
@@ -20,7 +21,7 @@ def _add_project(matrix, vector, out):
             out[r] = _log_add(out[r], matrix[r, x] + vector[x])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_back(matrix, vector, out):
     """out[x] = log(exp(out[x]) + sum_r exp(matrix[r, x] + vector[r]))."""
     for r in range(vector.size):
@@ -28,7 +29,7 @@ def _add_back(matrix, vector, out):
             out[x] = _log_add(out[x], matrix[r, x] + vector[r])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_counts(matrix, by, values, weight, counts):
     """counts[r, x] += weight * exp(by[r] + matrix[r, x] + values[x])."""
     for r in range(by.size):
@@ -37,7 +38,7 @@ def _add_counts(matrix, by, values, weight, counts):
                 counts[r, x] += weight * math.exp(by[r] + matrix[r, x] + values[x])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expectations(
     start, stop, number, lengths, weights, log_root, log_up, log_left, log_right, log_terminals,
     log_z, roots, ups, lefts, rights, spans, terminals, symbols,

@@ -16,12 +16,12 @@ transpose where a sum runs down a column: all sums run over memory that lies tog
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, exponential, get, lanes, load, multiply, multiply_add, put, spread, store
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _dot(a, at, b, bt, n, zero):
     """Sum over k < n of a[at + k] * b[bt + k], in numbers of vectors; two chains of additions, so none waits."""
     W = lanes(a)
@@ -37,7 +37,7 @@ def _dot(a, at, b, bt, n, zero):
     return add(first, second)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _weigh(log_arc, b, n, M, tops, lane, W, w):
     """Fill lane ``lane`` of the log weights w (M, M, W), -inf outside the sentence; return the sum of the shifts."""
     for d in range(M):
@@ -58,7 +58,7 @@ def _weigh(log_arc, b, n, M, tops, lane, W, w):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _inside(M, single_root, w, C, CT, I, S, Z, zero, one):  # noqa: E741
     """Fill the charts (M, M, W); Z[e] (M, W) is C[0, e], which a single root then takes out of the chart."""
     W = lanes(w)
@@ -86,7 +86,7 @@ def _inside(M, single_root, w, C, CT, I, S, Z, zero, one):  # noqa: E741
             store(CT, (i * M + j) * W, left)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _outside(M, single_root, w, C, CT, I, IT, seed, OC, OCT, OI, OS, zero):  # noqa: E741
     """Fill the derivatives of log Z by C, I and S (OS, symmetric); seed[e] (M, W) is that by C[0, e]."""
     W = lanes(w)
@@ -123,7 +123,7 @@ def _outside(M, single_root, w, C, CT, I, IT, seed, OC, OCT, OI, OS, zero):  # n
             store(OS, (j * M + i) * W, s)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _turn(M, source, target):
     """Copy the transpose of a chart (M, M, W)."""
     W = lanes(source)
@@ -132,7 +132,7 @@ def _turn(M, source, target):
             store(target, (j * M + i) * W, load(source, (i * M + j) * W))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum(M, chart, total):
     """Add all numbers of a chart (M, M, W) to a vector."""
     W = lanes(chart)
@@ -141,7 +141,7 @@ def _sum(M, chart, total):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z, safe, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1) of sentences ``order[start:stop]``, zeros in the padding.
 

@@ -6,12 +6,12 @@ The recursions and the names are those of ``eisner_kernels``. Used where probabi
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.random import uniform
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _log_dot(a, b, n):
     """log sum over k < n of exp(a[k] + b[k])."""
     top = -np.inf
@@ -25,13 +25,13 @@ def _log_dot(a, b, n):
     return top + math.log(mass)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _log_add(a, b):
     top = max(a, b)
     return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _inside(log_arc, n, single_root, C, I):  # noqa: E741
     """Fill the charts (n+1, n+1) of one sentence; return log Z. A single root leaves -inf in C[0, j], 0 < j < n."""
     for i in range(n + 1):
@@ -49,7 +49,7 @@ def _inside(log_arc, n, single_root, C, I):  # noqa: E741
     return C[0, n]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _outside(log_arc, n, single_root, C, I, OC, OI, OS):  # noqa: E741
     """Fill the logarithms of the derivatives of Z by C, I and S (OS, symmetric)."""
     for i in range(n + 1):
@@ -77,7 +77,7 @@ def _outside(log_arc, n, single_root, C, I, OC, OI, OS):  # noqa: E741
             OS[j, i] = OS[i, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expectations(start, stop, order, lengths, log_arc, single_root, log_z, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where nothing is possible; an empty axis 0: log Z alone."""
     N = log_arc.shape[1]
@@ -100,7 +100,7 @@ def expectations(start, stop, order, lengths, log_arc, single_root, log_z, margi
                     marginals[b, h, d] = min(math.exp(OI[h, d] + I[h, d] - z), 1.0)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _draw(a, b, n, state):
     """The index k < n with probability proportional to exp(a[k] + b[k]); ``state`` is the generator's."""
     total = _log_dot(a, b, n)
@@ -116,7 +116,7 @@ def _draw(a, b, n, state):
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample(start, stop, order, lengths, log_arc, single_root, seeds, log_z, heads):
     """Draw heads (k, B, n) top down, from the whole to its parts; one seed (k, B) a tree."""
     N = log_arc.shape[1]

@@ -1,12 +1,12 @@
 """The best and the k best projective trees, one sentence at a time; charts as in ``eisner_kernels``."""
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.merge import merge
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
     """Fill heads (B, n) and scores (B,): Eisner's algorithm; -inf and untouched heads where nothing is possible."""
     N = log_arc.shape[1]
@@ -61,7 +61,7 @@ def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
             top += 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores):
     """The k best trees: heads (B, k, n) and scores (B, k), best first; -1 and -inf when there are fewer.
 

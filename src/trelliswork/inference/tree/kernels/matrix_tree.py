@@ -20,8 +20,8 @@ M, W) holds the heads of d: ``A[d, h]``, and ``A[d, d]`` the root; the diagonal 
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import (
     add,
     exponential,
@@ -38,7 +38,7 @@ from trelliswork.compute.simd import (
 )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _place(log_arc, b, n, M, single_root, words):
     """words[position]: the word there, 0 for padding. First stands the word that most prefers the root.
 
@@ -65,7 +65,7 @@ def _place(log_arc, b, n, M, single_root, words):
         words[k] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _weigh(log_arc, b, n, M, words, place, tops, lane, W, A):
     """Fill lane ``lane`` of the log weights A (M, M, W) by position; return the sum of the shifts, one a column.
 
@@ -96,7 +96,7 @@ def _weigh(log_arc, b, n, M, words, place, tops, lane, W, A):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _eliminate(M, single_root, A, D, zero):
     """Take the words away from the last position to the first; fill D (M, W) and what A holds at each step."""
     W = lanes(A)
@@ -123,7 +123,7 @@ def _eliminate(M, single_root, A, D, zero):
             store(A, at + d * W, own)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _derive(M, single_root, A, D, G, t, q, zero, one):
     """Fill the derivatives G (M, M, W), the root's on the diagonal, from the first position to the last."""
     W = lanes(A)
@@ -173,7 +173,7 @@ def _derive(M, single_root, A, D, G, t, q, zero, one):
         store(G, (k * M + k) * W, load(g_root, k * W))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z, safe, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1) of sentences ``order[start:stop]``, zeros in the padding.
 

@@ -9,18 +9,18 @@ must stay.
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.random import uniform
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _log_add(a, b):
     top = max(a, b)
     return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _log_degree(A, k, turn, m, single_root):
     """Log weight of all heads of k among the words turn[:m], and the root if it counts."""
     top = -np.inf if single_root else A[k, 0]
@@ -36,7 +36,7 @@ def _log_degree(A, k, turn, m, single_root):
     return top + math.log(mass)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _eliminate(log_arc, n, single_root, A, D, turn):
     """Fill A (n+1, n+1), D (n+1,) and turn (n,), whose last word goes first; return log Z."""
     for d in range(1, n + 1):
@@ -70,7 +70,7 @@ def _eliminate(log_arc, n, single_root, A, D, turn):
     return total + D[turn[0]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _derive(n, single_root, A, D, turn, G):
     """Fill the log derivatives G[d, h] of log Z by the weights."""
     t = np.empty(n + 1)
@@ -119,7 +119,7 @@ def _derive(n, single_root, A, D, turn, G):
                 G[k, h] = math.log(value) - D[k] if value > 0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expectations(start, stop, order, lengths, log_arc, single_root, log_z, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where nothing is possible."""
     N = log_arc.shape[1]
@@ -138,7 +138,7 @@ def expectations(start, stop, order, lengths, log_arc, single_root, log_z, margi
                     marginals[b, h, d] = min(math.exp(log_arc[b, h, d] + G[d, h]), 1.0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _draw(log_weights, n, state):
     """The index k < n with probability proportional to exp(log_weights[k])."""
     top = -np.inf
@@ -159,7 +159,7 @@ def _draw(log_weights, n, state):
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _way(A, D, turn, place, n, log_arc, h, d, log_weights, state):
     """Which word the arc h -> d of a graph without some words stands for: through turn[place], or 0: the arc itself.
 
@@ -174,7 +174,7 @@ def _way(A, D, turn, place, n, log_arc, h, d, log_weights, state):
     return 0 if at == 0 else turn[first + at - 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample(start, stop, order, lengths, log_arc, single_root, seeds, log_z, heads):
     """Draw heads (k, B, n) by putting the words back, the last taken away first; one seed (k, B) a tree.
 

@@ -6,10 +6,11 @@ fewest root arcs, exactly: no large constant takes digits from the scores.
 """
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import helper, kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find(parent, v):
     """The outermost contracted node that holds v."""
     while parent[v] >= 0:
@@ -17,7 +18,7 @@ def _find(parent, v):
     return v
 
 
-@njit(nogil=True)
+@helper
 def best_tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, path, heads):
     """Fill heads (n,) of the best tree of one sentence; False if there is none.
 
@@ -98,7 +99,7 @@ def best_tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, 
     return not single_root or count == 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
     """Fill heads (B, n) and scores (B,); -inf where there is no tree."""
     N = log_arc.shape[1]
@@ -116,7 +117,7 @@ def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
                 scores[b] += log_arc[b, found[d - 1], d]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores):
     """The k best trees: heads (B, k, n), ranks of labels (B, k, n) and scores (B, k), best first, then -1 and -inf.
 

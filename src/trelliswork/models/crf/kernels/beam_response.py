@@ -3,14 +3,14 @@
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import exponential, lanes, load, store
 
 STEEPEST = 30.0  # of an exponent: further steps are refused anyway, being that much worse
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def grow(expected, weights, anchor, grown):
     """grown = expected * exp(weights - anchor); ``grown`` has whole vectors."""
     n, W = len(expected), lanes(grown)
@@ -23,7 +23,7 @@ def grow(expected, weights, anchor, grown):
         grown[k] *= expected[k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def state_factors(ptr, wide_rows, expected, grown, mass, log_factor):
     """log D of the attributes with dense rows; attribute a has features ptr[a] to ptr[a + 1]."""
     for a in range(len(ptr) - 1):
@@ -37,7 +37,7 @@ def state_factors(ptr, wide_rows, expected, grown, mass, log_factor):
         log_factor[row] = math.log1p((now - before) / max(mass[row], before))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pair_sums(expected, grown, sums):
     """Of rows and columns of what is expected, then of what that has become."""
     S = sums.shape[1]
@@ -52,7 +52,7 @@ def pair_sums(expected, grown, sums):
         sums[0, i], sums[2, i] = before, now
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_states(ptr, wide_rows, expected, grown, mass, mass_now, log_factor, gradient):
     """Add the gradient of state features; return the value of those that no factor answers for, or not wholly.
 
@@ -73,7 +73,7 @@ def add_states(ptr, wide_rows, expected, grown, mass, mass_now, log_factor, grad
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_alone(expected, grown, gradient):
     """Add the gradient of features that no factor answers for; return their value."""
     value = 0.0
@@ -83,12 +83,12 @@ def add_alone(expected, grown, gradient):
     return value
 
 
-@njit(nogil=True)
+@helper
 def _share(part, whole):
     return part / whole if whole > 0 else 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_pairs(expected, grown, weights, anchor, sums, row, column, both, row_now, column_now, both_now, gradient):
     """Add the gradient of all pairs of labels; return the value of what the factors do not make up."""
     S = sums.shape[1]
@@ -117,7 +117,7 @@ def add_pairs(expected, grown, weights, anchor, sums, row, column, both, row_now
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_linear(slope, weights, anchor, gradient):
     """Add a constant gradient; return its value."""
     value = 0.0

@@ -15,12 +15,13 @@ Time O(sum of |I_{t-1}| |I_t|).
 import math
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import helper, kernel
 
 LEAST = 1e-6  # probability of a rest, below which differences of float32 are noise
 
 
-@njit(nogil=True)
+@helper
 def _outside(n, states, here, marginals, m, weight):
     """The probability outside a set, whose token has its weighted marginals from m on."""
     inside = 0.0
@@ -29,7 +30,7 @@ def _outside(n, states, here, marginals, m, weight):
     return max(0.0, 1.0 - inside)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rest(
     start, stop, offsets, set_ptr, states, safe, weight, alpha, emission, scale, log_top, marginals, matrix, shift,
     into_rest, out_of_rest, stay, log_rest,

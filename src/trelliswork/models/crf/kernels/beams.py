@@ -6,8 +6,8 @@ with the beams I of ``beam_kernels`` (or ``beam_sparse_kernels``) and the gold s
 """
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import get, put
 from trelliswork.inference.chain.beam.kernels import forward_backward as beam_kernels
 from trelliswork.inference.chain.beam.kernels import sparse as beam_sparse_kernels
@@ -19,7 +19,7 @@ _one = beam_kernels.one
 _sparse_one, _sparse_space = beam_sparse_kernels.one, beam_sparse_kernels.make_space
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dense(
     start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
     wide, narrow, narrow_labels, start_scores, end_scores, n_labels,
@@ -99,7 +99,7 @@ def dense(
         loss[n] = weight[n] * (log_z - score)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sparse(
     start, stop, offsets, gold, gold_entry, weight,
     wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, wide, narrow, narrow_labels, n_labels,

@@ -9,13 +9,13 @@ them, flat indices into (S, S). Everything else is as in ``crf_kernels``.
 """
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.inference.chain.kernels.positions import backward, forward
 from trelliswork.models.crf.kernels.objective import scatter, scores
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def edge_scores(start, stop, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, log_transition, out):
     """Transition scores into tokens ``start + 1`` to ``stop - 1`` of one sentence: out (stop - start - 1, S, S)."""
     for t in range(stop - start - 1):
@@ -27,7 +27,7 @@ def edge_scores(start, stop, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edg
                 flat[edge_pairs[f]] += edge[f]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def edge_scatter(start, stop, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, residual, edge_gradient, counts):
     """Add the residuals (stop - start - 1, S, S) of a sentence's edges to the gradients of edges and transitions."""
     for t in range(stop - start - 1):
@@ -39,7 +39,7 @@ def edge_scatter(start, stop, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, re
         counts += residual[t]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def loss_gradient(
     start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
     edge_token_ptr, edge_ids, wide, narrow, narrow_labels, edge_ptr, edge_pairs, edge, start_scores, end_scores,

@@ -16,8 +16,8 @@ features, so the gradient is that of the states inside.
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import (
     add,
     exponential,
@@ -39,7 +39,7 @@ from trelliswork.inference.chain.beam.kernels.space import Edges, edge_row
 from trelliswork.models.crf.kernels.residuals import add_pairs, add_row
 
 
-@njit(nogil=True)
+@helper
 def _pick(source, first, states, at, n, width, out, to, padding):
     """out[to : to + width] = source[first + state] of n states, then the padding."""
     for k in range(n):
@@ -48,14 +48,14 @@ def _pick(source, first, states, at, n, width, out, to, padding):
         put(out, to + k, padding)
 
 
-@njit(nogil=True)
+@helper
 def _add_picked(source, states, at, n, out, to):
     """out[to : to + n] += source[states[at : at + n]]."""
     for k in range(n):
         put(out, to + k, get(out, to + k) + get(source, get(states, at + k)))
 
 
-@njit(nogil=True)
+@helper
 def _set_scores(
     i, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, wide, narrow, narrow_labels,
     states, at, n, width, out, to,
@@ -77,7 +77,7 @@ def _set_scores(
             put(out, to + k, get(out, to + k) + get(narrow, f) * by)
 
 
-@njit(nogil=True)
+@helper
 def _exponentiate(values, at, n):
     """values[at : at + n] = exp(values - top), n whole vectors; return the top (0 if all are -inf)."""
     W = lanes(values)
@@ -93,7 +93,7 @@ def _exponentiate(values, at, n):
     return np.float64(top)
 
 
-@njit(nogil=True)
+@helper
 def _edge_block(edges, token, S, states, before, here, n, width, block, at, row):
     """The block of transitions into a token whose scores are made of edge features; return what was taken out."""
     complete = True
@@ -115,7 +115,7 @@ def _edge_block(edges, token, S, states, before, here, n, width, block, at, row)
     return _exponentiate(block, at, to - at)
 
 
-@njit(nogil=True)
+@helper
 def _advance(alpha, before, n, block, at, width, emission, here):
     """alpha[here : here + width] = (alpha[before : before + n] @ block) * emission; return the sum."""
     W = lanes(alpha)
@@ -135,7 +135,7 @@ def _advance(alpha, before, n, block, at, width, emission, here):
     return np.float64(total(sums))
 
 
-@njit(nogil=True)
+@helper
 def _scale(values, at, width, by):
     """values[at : at + width] *= by."""
     W = lanes(values)
@@ -144,7 +144,7 @@ def _scale(values, at, width, by):
         store(values, k, multiply(load(values, k), factor))
 
 
-@njit(nogil=True)
+@helper
 def _forward(T, place, block_at, block, emission, alpha, scale):
     """Fill alpha and its scales c_t; return the sum of their logarithms, -inf if no path is left.
 
@@ -167,7 +167,7 @@ def _forward(T, place, block_at, block, emission, alpha, scale):
     return log_c
 
 
-@njit(nogil=True)
+@helper
 def _backward(T, place, block_at, block, emission, alpha, scale, limit, weight, marginals, ahead):
     """Fill the weighted marginals and ahead_t; False if it is not safe (see ``kernels``)."""
     W = lanes(alpha)
@@ -208,7 +208,7 @@ def _backward(T, place, block_at, block, emission, alpha, scale, limit, weight, 
     return True
 
 
-@njit(nogil=True)
+@helper
 def _pair_score(edges, token, S, pair):
     """The score of one pair of labels into a token."""
     score = np.float64(get(edges.log_transition, pair))
@@ -223,7 +223,7 @@ def _pair_score(edges, token, S, pair):
     return score
 
 
-@njit(nogil=True)
+@helper
 def _add_transitions(states, before, here, n, width, block, at, alpha, first, ahead, ahead_at, weight, S, counts):
     """counts (S, S) += weighted expected transitions between two sets."""
     for a in range(before, here):
@@ -234,7 +234,7 @@ def _add_transitions(states, before, here, n, width, block, at, alpha, first, ah
         at += width
 
 
-@njit(nogil=True)
+@helper
 def _add_rests(
     states, before, here, n, width, block, at, alpha, first, ahead, ahead_at, weight, row_mass, column_mass
 ):  # fmt: skip
@@ -249,7 +249,7 @@ def _add_rests(
     return rest * get(block, at + n) * into
 
 
-@njit(nogil=True)
+@helper
 def _weigh(n_rows, n, width, block, at, alpha, first, ahead, ahead_at, weight):
     """The block becomes the weighted expected transitions themselves."""
     for a in range(n_rows):
@@ -259,7 +259,7 @@ def _weigh(n_rows, n, width, block, at, alpha, first, ahead, ahead_at, weight):
         at += width
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def loss_gradient(
     start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
     wide, narrow, narrow_labels, start_scores, end_scores, n_labels,
@@ -381,7 +381,7 @@ def loss_gradient(
         loss[s] = weight[s] * (log_z - score)
 
 
-@njit(nogil=True)
+@helper
 def _room(start, stop, offsets, set_ptr, n_rest, W):
     """The most numbers that the sets of one sentence take in whole vectors, and the most that its blocks take."""
     most, most_pairs = 0, 0

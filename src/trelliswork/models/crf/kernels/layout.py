@@ -4,10 +4,11 @@ Token i has the attributes ``ids[token_ptr[i]:token_ptr[i+1]]``.
 """
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mark(token_ptr, ids, labels, n_labels, marks):
     """Set ``marks[a * n_labels + y]`` for each attribute a of each token and the label y of the token."""
     for i in range(len(labels)):
@@ -15,7 +16,7 @@ def mark(token_ptr, ids, labels, n_labels, marks):
             marks[np.int64(ids[at]) * n_labels + labels[i]] = True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_sizes(token_ptr, ids, wide_rows, attribute_ptr, wide_ptr, narrow_ptr):
     """Fill where each token's dense rows and single weights begin, (n_tokens + 1,) each."""
     n_wide = n_narrow = 0
@@ -31,7 +32,7 @@ def split_sizes(token_ptr, ids, wide_rows, attribute_ptr, wide_ptr, narrow_ptr):
         narrow_ptr[i + 1] = n_narrow
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split(
     token_ptr, ids, values, wide_rows, attribute_ptr, number, wide_ids, wide_values, narrow_ids, narrow_values
 ):  # fmt: skip
@@ -55,7 +56,7 @@ def split(
                 n += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take(token_ptr, ids, values, which, out_ids, out_values):
     """Fill attributes (and values, if there are any) of the tokens ``which``, one behind the other."""
     to = 0

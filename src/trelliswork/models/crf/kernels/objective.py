@@ -12,14 +12,14 @@ Rows are padded to whole vectors, Sw labels; the padding scores -inf.
 """
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, get, lanes, load, put, spread, store
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scores(
     start, stop, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, wide, narrow, narrow_labels,
     n_labels, out, to,
@@ -58,7 +58,7 @@ def scores(
         to += Sw
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scatter(
     start, stop, residual, to, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, narrow_labels,
     wide_gradient, narrow_gradient,
@@ -84,7 +84,7 @@ def scatter(
         to += Sw
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def loss_gradient(
     start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
     wide, narrow, narrow_labels, start_scores, end_scores, extra, extra_ids, n_labels, transition, panels, panels_t,

@@ -20,8 +20,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, lanes, load, maximum, multiply, spread, store
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels import log_space as log_kernels
@@ -63,7 +63,7 @@ class Model(NamedTuple):
     end: Any
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _score(s, constrained, scale, data, model, log_unary, r):
     """Fill log_unary[r]: the scores of sentence s, within its label sets if ``constrained``."""
     n_labels, Sw = len(model.forbidden), model.wide.shape[1]
@@ -85,7 +85,7 @@ def _score(s, constrained, scale, data, model, log_unary, r):
             log_unary[r, i - first] += data.sets[data.set_ids[i]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _exponentiate(model, log_transition, transition, panels, panels_t):
     """Transition scores, their exponentials less the maximum, and strips of these; returns the maximum."""
     S, wide = len(log_transition), panels.shape[2]
@@ -105,7 +105,7 @@ def _exponentiate(model, log_transition, transition, panels, panels_t):
     return shift
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _in_log_space(log_unary, log_transition, weight, marginals, counts):
     """Fill weighted marginals (T, Sw) and counts (S, S) of a sentence that underflows; returns log Z."""
     T, S = len(log_unary), len(log_transition)
@@ -128,7 +128,7 @@ def _in_log_space(log_unary, log_transition, weight, marginals, counts):
     return log_z[0]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _subtract_gold(s, place, data, log_unary, log_transition, residual, counts):
     """Take the gold labels of a sentence off the expectations; returns their score."""
     first, weight, score = data.offsets[s], data.weight[s], 0.0
@@ -143,7 +143,7 @@ def _subtract_gold(s, place, data, log_unary, log_transition, residual, counts):
     return score
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _apply(start, stop, place, residual, data, model, by, passed):
     """Add ``by`` times the residuals of tokens ``start`` to ``stop`` to v, ``passed`` (c) times that to u."""
     Sw, W, wide, narrow = model.wide.shape[1], lanes(model.wide), model.wide, model.narrow
@@ -167,7 +167,7 @@ def _apply(start, stop, place, residual, data, model, by, passed):
         to += Sw
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sgd(first, stop, order, batch_size, longest, step, rate, decay, data, model, scalars, residual):
     """Steps (1) for the mini-batches ``first`` to ``stop`` of ``order``, longest sentence first in each.
 
@@ -254,7 +254,7 @@ def sgd(first, stop, order, batch_size, longest, step, rate, decay, data, model,
     return stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_path(log_unary, log_transition, delta, path):
     """Fill ``path`` (T,) with the best labels; returns False if there are none.
 
@@ -287,7 +287,7 @@ def best_path(log_unary, log_transition, delta, path):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def perceptron(first, stop, order, batch_size, longest, data, model, scalars, residual):
     """Updates gold - predicted for the mini-batches ``first`` to ``stop``; all of a batch at the same weights.
 

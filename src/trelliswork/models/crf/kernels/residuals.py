@@ -4,13 +4,13 @@ Numba's disk cache does not notice edits here in the kernels that call it: ``mak
 """
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper
 from trelliswork.compute.simd import add, get, lanes, load, put, spread, store
 from trelliswork.compute.simd import multiply_add as fma
 
 
-@njit(nogil=True)
+@helper
 def add_row(
     i, residual, labels, first, n,
     wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, narrow_labels,
@@ -39,7 +39,7 @@ def add_row(
         narrow_gradient[f] += residual[narrow_labels[f]] * value
 
 
-@njit(nogil=True)
+@helper
 def add_pairs(i, S, states, earlier, here, end, pairs, at, width, gold, weight, square, edges, edge_gradient, counts):
     """Add the expected pairs of states into token i, less the observed one ``gold``, to the gradients.
 

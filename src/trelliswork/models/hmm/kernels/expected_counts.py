@@ -18,8 +18,8 @@ borders only. Rows of alpha lie position by position: row (t - t0 + 1) * n + r i
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
 
@@ -27,7 +27,7 @@ ROWS = 6  # rows of one register block: with two vectors each, twelve sums that 
 KEPT = 96  # rows of w kept for one sweep of the transition counts: a strip of them fits the first-level cache
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _product(rows, n_rows, panels, out):
     """out = rows @ P for ``n_rows`` rounded up to ROWS; ``panels`` (Sp/2W, S, 2W) is P cut into strips."""
     n_panels, S, wide = panels.shape
@@ -68,14 +68,14 @@ def _product(rows, n_rows, panels, out):
             store(out, k + 5 * step + W, f1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_to(out, k, left, right):
     W = lanes(out)
     store(out, k, add(left, load(out, k)))
     store(out, k + W, add(right, load(out, k + W)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_outer(alpha, kept, n_rows, out):
     """out (S rounded up to ROWS, Sp) += alpha[:n_rows].T @ kept[:n_rows].
 
@@ -111,7 +111,7 @@ def _add_outer(alpha, kept, n_rows, out):
             _add_to(out, k + 5 * width, f0, f1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward(
     first, n, t0, t1, offsets, symbols, labels, start, end, table, log_table, log_shift, panels, limit,
     rows, alpha, scale, ending, log_evidence, safe,
@@ -184,7 +184,7 @@ def forward(
         log_evidence[first + r] += math.log(mass[r])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def backward(
     first, n, t0, t1, offsets, symbols, labels, weights, end, table, panels, limit,
     rows, alpha, scale, ending, safe, marginals, origin, outer,
@@ -256,7 +256,7 @@ def backward(
     return fine
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forward_backward(
     start, stop, group, offsets, symbols, labels, weights, start_row, end_row, table, log_table, log_shift,
     panels, panels_t, transition, limit, marginals, origin, counts, log_evidence, safe,
@@ -295,7 +295,7 @@ def forward_backward(
                 counts[i, j] += transition[i, j] * outer[i, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_symbols(symbols, n_symbols, ends, order):
     """Counting sort: ``order`` lists the tokens by symbol, in their own order; those of x end at ``ends[x]``.
 
@@ -315,7 +315,7 @@ def sort_symbols(symbols, n_symbols, ends, order):
             ends[x] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_rows(start, stop, ends, order, marginals, counts):
     """counts[x] (V, S) float64 += the marginals of the tokens with symbol x, for symbols ``start`` to ``stop``."""
     S = counts.shape[1]

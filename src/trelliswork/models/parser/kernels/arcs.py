@@ -1,12 +1,11 @@
 """Compiled features of arcs: ids on the fly, the same for scores and for gradients; see ``parsing``."""
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.models.parser.features import N_BITS
 from trelliswork.models.parser.templates import ARC_SLOTS, slot_constants
 
-FASTMATH = {"reassoc", "contract"}
 CONSTANTS = slot_constants(64)
 BETWEEN = np.uint64(0x8CB92BA72F3D8DD7)
 DIRECTION = np.uint64(0xD6E8FEB86659FD93)
@@ -16,14 +15,14 @@ N_SLOTS = len(ARC_SLOTS)
 NOBODY = np.uint64(0xA0761D6478BD642F)  # stands where there is no word
 
 
-@njit(nogil=True, inline="always")
+@helper(inline="always")
 def feature_id(key, shift):
     """The upper bits of a mixed key."""
     key ^= key >> np.uint64(32)
     return np.uint32((key * MULTIPLIER) >> shift)
 
 
-@njit(nogil=True, inline="always")
+@helper(inline="always")
 def bucket(distance):
     """1 to 5, up to 10, up to 20, more: 1 to 8."""
     if distance <= 5:
@@ -31,14 +30,14 @@ def bucket(distance):
     return 6 if distance <= 10 else 7 if distance <= 20 else 8
 
 
-@njit(nogil=True, inline="always")
+@helper(inline="always")
 def direction_codes(h, m):
     """Codes of the direction, and of direction and distance."""
     right = 1 if h < m else 0
     return DIRECTION * np.uint64(1 + right), DIRECTION * np.uint64(4 + 2 * bucket(abs(h - m)) + right)
 
 
-@njit(nogil=True)
+@helper
 def set_end(values, at, codes, row, first):
     """Fill the eleven slots of a head or modifier; ``first`` if there is nothing on its left."""
     for k in range(5):
@@ -50,14 +49,14 @@ def set_end(values, at, codes, row, first):
         values[at + 8 + k] = np.uint64(0) if last else codes[row + 1, k] * CONSTANTS[at + 8 + k]
 
 
-@njit(nogil=True)
+@helper
 def set_word(values, at, codes, start, word, n):
     """Fill n slots with the first codes of a word; -1 is nobody."""
     for k in range(n):
         values[at + k] = (NOBODY if word < 0 else codes[start + word, k]) * CONSTANTS[at + k]
 
 
-@njit(nogil=True)
+@helper
 def template_ids(values, slots, keys, plain, far, shift, out, at):
     """Two ids for each template: with the code ``plain``, and with ``far``; returns the place behind them."""
     for k in range(len(keys)):
@@ -68,7 +67,7 @@ def template_ids(values, slots, keys, plain, far, shift, out, at):
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _arc_ids(values, h, m, between, slots, keys, shift, out):
     """All ids of an arc whose ends are set; returns their number."""
     plain, far = direction_codes(h, m)
@@ -83,7 +82,7 @@ def _arc_ids(values, h, m, between, slots, keys, shift, out):
     return n
 
 
-@njit(nogil=True)
+@helper
 def tags_between(bits, start, h, m):
     """The set of tags of the words between two words."""
     found = np.uint64(0)
@@ -92,7 +91,7 @@ def tags_between(bits, start, h, m):
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _total(weights, ids, n):
     total = np.float32(0)
     for k in range(n):
@@ -100,7 +99,7 @@ def _total(weights, ids, n):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def score_all(first, last, sentences, codes, bits, starts, lengths, slots, keys, shift, weights, log_arc):
     """Fill log_arc (B, n+1, n+1) for the sentences number ``first`` to ``last`` of the list ``sentences``."""
     values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(keys) + N_BITS, np.uint32)
@@ -119,7 +118,7 @@ def score_all(first, last, sentences, codes, bits, starts, lengths, slots, keys,
                     m += 1 if side else -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arc_scores(first, last, owners, heads, modifiers, codes, bits, starts, slots, keys, shift, weights, scores):
     """Scores of the arcs number ``first`` to ``last`` of a list; ``owners`` are their sentences."""
     values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(keys) + N_BITS, np.uint32)
@@ -134,7 +133,7 @@ def arc_scores(first, last, owners, heads, modifiers, codes, bits, starts, slots
         scores[a] = _total(weights, ids, n_ids)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arc_ids(first, last, owners, heads, modifiers, codes, bits, starts, slots, keys, shift, ids, counts):
     """The ids of the same arcs: ids (A, 2 templates + 64), counts (A,) of how many are used."""
     values = np.zeros(N_SLOTS, np.uint64)

@@ -4,8 +4,8 @@ Each feature has a row of weights, one for each label.
 """
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.models.parser.kernels.arcs import (
     CONSTANTS,
     HEAD_AT,
@@ -20,14 +20,13 @@ from trelliswork.models.parser.kernels.arcs import (
 )
 from trelliswork.models.parser.templates import LABEL_SLOTS
 
-FASTMATH = {"reassoc", "contract"}
 APART, ABOVE, LEFT, RIGHT, N_LEFT, CHILD, SIDE = (
     LABEL_SLOTS.index(name) for name in ("apart", "g.w", "left.w", "right.w", "n.left", "c.w", "side")
 )
 N_SLOTS = len(LABEL_SLOTS)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ids(values, slots, keys, direction, shift, out, at):
     for k in range(len(keys)):
         key = keys[k] + values[slots[k, 0]] + values[slots[k, 1]] + values[slots[k, 2]] + values[slots[k, 3]]
@@ -36,7 +35,7 @@ def _ids(values, slots, keys, direction, shift, out, at):
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _arc_ids(values, heads, n, m, codes, bits, start, slots, keys, child_slots, child_keys, shift, out):
     """The ids of the arc into word m of a sentence with the heads (n,); returns their number."""
     h = heads[m - 1]
@@ -69,7 +68,7 @@ def _arc_ids(values, heads, n, m, codes, bits, start, slots, keys, child_slots, 
     return at
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def _softmax(ids, n_ids, weights, probabilities):
     """Fill the probabilities (L,) of labels: the exponentials of the sums of their weights, over their total."""
     L = weights.shape[1]
@@ -90,14 +89,14 @@ def _softmax(ids, n_ids, weights, probabilities):
         probabilities[j] /= total
 
 
-@njit(nogil=True)
+@helper
 def label_ids(heads, codes, bits, start, n, m, slots, keys, child_slots, child_keys, shift, ids):
     """The ids of one arc, for tests and for looking inside; returns their number."""
     values = np.zeros(N_SLOTS, np.uint64)
     return _arc_ids(values, heads, n, m, codes, bits, start, slots, keys, child_slots, child_keys, shift, ids)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def probabilities(
     first, last, heads, offsets, codes, bits, starts, lengths, slots, keys, child_slots, child_keys, shift, weights, out
 ):
@@ -114,7 +113,7 @@ def probabilities(
             _softmax(ids, n_ids, weights, out[offsets[b] + m - 1])
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fast=True)
 def train(
     order, heads, labels, offsets, codes, bits, starts, lengths, slots, keys, child_slots, child_keys, shift, weights,
     squares, changes, rate, step,

@@ -1,8 +1,8 @@
 """Compiled features of two arcs that meet: consecutive siblings, and grandparents; see ``parsing``."""
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.models.parser.kernels.arcs import DIRECTION, bucket, set_word, template_ids
 from trelliswork.models.parser.templates import PART_SLOTS
 
@@ -10,7 +10,7 @@ N_SLOTS = len(PART_SLOTS)
 SIDES, BUCKETS = 8, 16
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _part_ids(values, h, m, other, side, codes, start, slots, keys, shift, out):
     """All ids of one part; returns their number."""
     set_word(values, 1, codes, start, h, 3)
@@ -22,7 +22,7 @@ def _part_ids(values, h, m, other, side, codes, start, slots, keys, shift, out):
     return template_ids(values, slots, keys, plain, far, shift, out, 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def part_scores(
     first, last, owners, heads, modifiers, others, sides, codes, starts, slots, keys, shift, weights, scores
 ):
@@ -38,7 +38,7 @@ def part_scores(
         scores[p] = total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def part_ids(first, last, owners, heads, modifiers, others, sides, codes, starts, slots, keys, shift, ids, counts):
     """The ids of the same parts: ids (P, 2 templates), counts (P,)."""
     values = np.zeros(N_SLOTS, np.uint64)
@@ -48,7 +48,7 @@ def part_ids(first, last, owners, heads, modifiers, others, sides, codes, starts
         )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def observed_siblings(on, sides, siblings):
     """Fill 1 for the sibling parts of a tree, 0 for others; ``on`` (A,) says which arcs are in it."""
     for s in range(len(sides)):

@@ -1,10 +1,11 @@
 """Compiled steps of AdaGrad on sparse features; see ``parsing_updates``."""
 
 import numpy as np
-from numba import njit
+
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def step(low, high, ids, counts, values, weights, memory, rate, number):
     """One step on the weights ``low`` to ``high``. memory (n, 3): gradient (0 between steps), squares, changes."""
     for p in range(len(values)):

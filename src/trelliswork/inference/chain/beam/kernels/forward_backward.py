@@ -19,8 +19,8 @@ A matrix of transitions is read by flat offsets: scaled probabilities with rows 
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import add, get, lanes, load, multiply, put, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
@@ -29,7 +29,7 @@ from trelliswork.inference.chain.beam.kernels.select import add_to_doubles, sele
 from trelliswork.inference.chain.beam.kernels.space import edge_row, edge_rows
 
 
-@njit(nogil=True)
+@helper
 def _matrix_rows(matrix, first, stride, S, is_log, states, alpha, before, n, rows, offset, coefficient):
     """Prepare the rows of n states from ``before`` on: their offsets and coefficients; return what was taken out."""
     if not is_log:
@@ -49,7 +49,7 @@ def _matrix_rows(matrix, first, stride, S, is_log, states, alpha, before, n, row
     return top
 
 
-@njit(nogil=True)
+@helper
 def _push(rows, offset, coefficient, n, emission, at, Sp, belief, to):
     """belief[to : to + Sp] = (coefficient @ rows) * emission, flat; return the sum. Equation (1)."""
     W = lanes(belief)
@@ -81,7 +81,7 @@ def _push(rows, offset, coefficient, n, emission, at, Sp, belief, to):
     return total(sums)
 
 
-@njit(nogil=True)
+@helper
 def _keep(belief, to, chosen, n, states, alpha, first):
     """Compress: n chosen states and their normalised alpha, from ``first`` on; return c_t. Equation (2)."""
     c = 0.0
@@ -97,7 +97,7 @@ def _keep(belief, to, chosen, n, states, alpha, first):
     return c
 
 
-@njit(nogil=True)
+@helper
 def forward(
     T, S, log_unary, at, unary_stride, matrix, first, stride, time_step, is_log, log_shift, gold, first_gold,
     least, keep, ratio, edges, s,
@@ -147,7 +147,7 @@ def forward(
     return log_z + math.log(product)
 
 
-@njit(nogil=True)
+@helper
 def spread_ahead(states, first, n, ahead, dense, Sp):
     """dense (Sp,) = ahead at n states, else 0."""
     W = lanes(dense)
@@ -157,7 +157,7 @@ def spread_ahead(states, first, n, ahead, dense, Sp):
         put(dense, get(states, first + k), get(ahead, k))
 
 
-@njit(nogil=True)
+@helper
 def row_times(matrix, at, vector, Sp):
     """The product of a row of the matrix, from flat index ``at`` on, and a vector."""
     W = lanes(vector)
@@ -170,7 +170,7 @@ def row_times(matrix, at, vector, Sp):
     return total(add(a, b))
 
 
-@njit(nogil=True)
+@helper
 def _add_row(matrix, at, vector, x, counts, to):
     """counts[to : to + S] += x * row of the matrix * vector, in float64; ``at`` and ``to`` are flat."""
     S, W = counts.shape[1], lanes(vector)
@@ -182,7 +182,7 @@ def _add_row(matrix, at, vector, x, counts, to):
         put(counts, to + k, get(counts, to + k) + x * (get(matrix, at + k) * get(vector, k)))
 
 
-@njit(nogil=True)
+@helper
 def backward(T, matrix, first, stride, time_step, is_log, limit, weight, final, counts, pairs, s):
     """Equation (3); False if it is not safe (see ``kernels``). If ``final``: alpha becomes the weighted marginals,
     counts (S, S) grow by the weighted expected transitions, unless empty, and ``pairs`` takes those by position one by
@@ -259,7 +259,7 @@ def backward(T, matrix, first, stride, time_step, is_log, limit, weight, final, 
     return True
 
 
-@njit(nogil=True)
+@helper
 def one(
     T, S, log_unary, at, unary_stride, matrix, first, stride, time_step, is_log, log_shift, gold, first_gold,
     least, keep, ratio, refined, given_ptr, given_states, first_given, limit, check, weight,

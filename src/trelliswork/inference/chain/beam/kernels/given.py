@@ -6,13 +6,13 @@ Numba's disk cache does not notice edits here in the kernels that call it: ``mak
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper
 from trelliswork.compute.simd import add, exponential, get, lanes, load, multiply, put, spread, store, subtract, total
 from trelliswork.inference.chain.beam.kernels.select import select
 
 
-@njit(nogil=True)
+@helper
 def gather(matrix, at, states, first, n, is_log, shift, row):
     """row[:n] = transitions from one state (its row begins at flat ``at``) to n states, zeros up to a whole vector."""
     W = lanes(row)
@@ -26,7 +26,7 @@ def gather(matrix, at, states, first, n, is_log, shift, row):
             store(row, k, exponential(subtract(load(row, k), by)))
 
 
-@njit(nogil=True)
+@helper
 def inside(T, S, matrix, first, stride, time_step, is_log, tops, log_shift, s):
     """Forward within the sets that stand in ``s``: fill alpha, scale and shift; return log Z, -inf if no path is left.
 
@@ -70,7 +70,7 @@ def inside(T, S, matrix, first, stride, time_step, is_log, tops, log_shift, s):
     return log_z
 
 
-@njit(nogil=True)
+@helper
 def refine(T, S, matrix, first, stride, time_step, is_log, gold, first_gold, least, keep, ratio, spare, s):
     """Choose the sets anew from the last position to the first by belief times a dense beta; False if it underflows.
 

@@ -9,13 +9,13 @@ at the ends.
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import lanes
 from trelliswork.inference.chain.beam.kernels.select import select
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _entries(i, t, S, indptr, targets, first, time_step):
     """First and last entry of the transitions from state i into position t."""
     if targets.size:
@@ -24,7 +24,7 @@ def _entries(i, t, S, indptr, targets, first, time_step):
     return begin, begin + S
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _step(before, t, indptr, targets, weights, first, time_step, out):
     """out[j] = log sum_i exp(before[i] + weight(i, j)); -inf where nothing leads to j."""
     S = before.size
@@ -47,7 +47,7 @@ def _step(before, t, indptr, targets, weights, first, time_step, out):
         out[j] = math.log(out[j]) + top[j] if top[j] > -np.inf else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ahead_sum(i, ahead, t, indptr, targets, weights, first, time_step):
     """log sum_j exp(weight(i, j) + ahead[j])."""
     begin, end = _entries(i, t, ahead.size, indptr, targets, first, time_step)
@@ -62,7 +62,7 @@ def _ahead_sum(i, ahead, t, indptr, targets, weights, first, time_step):
     return top + math.log(mass)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _choose(scores, least, keep, ratio, forced, member, values, chosen, work):
     """Mark the beam of log masses ``scores`` (S,) in ``member``; return the share kept, nan if none."""
     S = scores.size
@@ -87,7 +87,7 @@ def _choose(scores, least, keep, ratio, forced, member, values, chosen, work):
     return min(1.0, mass_kept / mass)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def choose(
     T, log_unary, at, unary_stride, emits, log_start, log_end, indptr, targets, weights, first, time_step,
     gold, first_gold, least, keep, ratio, refined, member, kept,
@@ -131,7 +131,7 @@ def choose(
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def masked(
     T, log_unary, at, unary_stride, emits, log_start, log_end, indptr, targets, weights, first, time_step,
     weight, member, marginals, counts, edges,

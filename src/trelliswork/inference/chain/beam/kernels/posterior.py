@@ -1,12 +1,12 @@
 """Beams chosen from posterior marginals: what follows a position has its say, so that far fewer states do."""
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.inference.chain.beam.kernels.select import select
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def choose(start, stop, ptr, states, masses, forced, least, keep, ratio, width, inside, kept, sizes):
     """Mark in ``inside`` the states of positions ``start`` to ``stop`` that a rule keeps; ``kept`` gets their share
     and ``sizes`` their number.

@@ -6,8 +6,8 @@ that is not safe in probability space adds nothing and gets log Z = nan.
 """
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.inference.chain.beam.kernels import forward_backward as beam_kernels
 from trelliswork.inference.chain.beam.kernels import sparse as beam_sparse_kernels
 from trelliswork.inference.chain.beam.kernels.space import Edges, make_space
@@ -16,7 +16,7 @@ _one = beam_kernels.one
 _sparse_one, _sparse_space = beam_sparse_kernels.one, beam_sparse_kernels.make_space
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _copy(T, at, used, ptr, alpha, from_states, kept, out_sizes, out_kept, out_states, out_marginals):
     """Hand the beams of a sequence over, whose first position is ``at``; return how many states there were."""
     n = ptr[T]
@@ -28,7 +28,7 @@ def _copy(T, at, used, ptr, alpha, from_states, kept, out_sizes, out_kept, out_s
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dense(
     start, stop, lengths, offsets, log_unary, matrix, batch_step, time_step, is_log, log_shift, width,
     gold, least, keep, ratio, refined, given_ptr, given_states, limit, check,
@@ -57,7 +57,7 @@ def dense(
     return stop, used
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sparse(
     start, stop, lengths, offsets, log_unary, emits, start_mass, end_mass, log_ends, indptr, targets, weights,
     log_shift, width, gold, least, keep, ratio, refined, given_ptr, given_states, limit,

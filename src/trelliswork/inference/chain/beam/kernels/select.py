@@ -15,9 +15,10 @@ import math
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from trelliswork.compute.jit import helper
 from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, put, spread, total
 
 UNDECIDED = 8  # so few values are settled one by one
@@ -82,7 +83,7 @@ def add_to_doubles(typingctx, array, index, vector):
     return types.void(array, types.intp, vector), codegen
 
 
-@njit(nogil=True)
+@helper
 def _tally(values, at, width, low):
     """How many of values[at : at + width] reach ``low``, and their sum."""
     W = lanes(values)
@@ -95,7 +96,7 @@ def _tally(values, at, width, low):
     return count, np.float64(total(mass))
 
 
-@njit(nogil=True)
+@helper
 def _boundary(work, n, least, target):
     """How many of work[:n] are needed, largest first, for ``least`` of them and a sum ``target``; and the last value.
 
@@ -138,7 +139,7 @@ def _boundary(work, n, least, target):
     return n, work[n - 1] if n > 0 else work.dtype.type(0)
 
 
-@njit(nogil=True)
+@helper
 def _bracket(values, at, n, width, best, least, target, guess):
     """Thresholds low < high with few values between: what reaches ``low`` is enough, what reaches ``high`` is not.
 
@@ -168,7 +169,7 @@ def _bracket(values, at, n, width, best, least, target, guess):
     return low, high, n_high, mass_high
 
 
-@njit(nogil=True)
+@helper
 def _settle(work, n, least, target):
     """As ``_boundary`` for at most UNDECIDED values: each is tried as the last one, without branches."""
     for k in range(n, UNDECIDED):
@@ -190,7 +191,7 @@ def _settle(work, n, least, target):
     return needed, last
 
 
-@njit(nogil=True)
+@helper
 def _collect(values, at, n, width, low, chosen):
     """Fill ``chosen`` with the places of values that reach ``low`` (0: all positive ones); return how many."""
     count = 0
@@ -211,7 +212,7 @@ def _collect(values, at, n, width, low, chosen):
     return count
 
 
-@njit(nogil=True)
+@helper
 def select(values, at, n, width, mass, least, keep, ratio, forced, chosen, work, guess):
     """Choose among values[at : at + n] (flat, zeros up to ``width``) by a rule; fill ``chosen``, return how many.
 
@@ -260,7 +261,7 @@ def select(values, at, n, width, mass, least, keep, ratio, forced, chosen, work,
     return _force(forced, count, chosen)
 
 
-@njit(nogil=True)
+@helper
 def _force(forced, count, chosen):
     """Put ``forced`` (-1: none) among the chosen, in its place; return how many there are now."""
     if forced < 0:
@@ -276,7 +277,7 @@ def _force(forced, count, chosen):
     return count + 1
 
 
-@njit(nogil=True)
+@helper
 def largest_of(values, at, width):
     """The largest of values[at : at + width], whole vectors."""
     W = lanes(values)

@@ -6,8 +6,8 @@ Numba's disk cache does not notice edits here in the kernels that call it: ``mak
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper
 from trelliswork.compute.simd import get, put
 
 
@@ -35,7 +35,7 @@ class Space(NamedTuple):
     guess: np.ndarray  # (1,) of ``select``
 
 
-@njit(nogil=True)
+@helper
 def make_space(T, S, Sp, refine, is_log, like):
     """Allocate a ``Space`` in the precision of the array ``like``."""
     dtype = like.dtype
@@ -61,7 +61,7 @@ class Edges(NamedTuple):
     log_transition: np.ndarray  # (S, S)
 
 
-@njit(nogil=True)
+@helper
 def edge_row(edges, token, i, S, matrix, to):
     """matrix[to : to + S] = scores of stepping from state i into a token, flat."""
     for j in range(S):
@@ -84,7 +84,7 @@ def edge_row(edges, token, i, S, matrix, to):
             begin += 1
 
 
-@njit(nogil=True)
+@helper
 def edge_rows(edges, token, states, first, n, S, matrix, base):
     """Make the rows of n states in the matrix (S, S) that begins at flat index ``base``."""
     for a in range(first, first + n):

@@ -10,8 +10,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import lanes
 from trelliswork.inference.chain.beam.kernels.select import select
@@ -38,7 +38,7 @@ class SparseSpace(NamedTuple):
     guess: np.ndarray  # (1,) of ``select``
 
 
-@njit(nogil=True)
+@helper
 def make_space(T, S, Lp, refine, like):
     """Allocate a ``SparseSpace`` in the precision of the array ``like``."""
     dtype, n = like.dtype, T * S if refine else S
@@ -50,7 +50,7 @@ def make_space(T, S, Lp, refine, like):
     )  # fmt: skip
 
 
-@njit(nogil=True)
+@helper
 def _spread_out(t, indptr, targets, weights, to, s):
     """Reach the successors of beam t-1; their sums go to ``dense``, they to ``reached[to:]``; return how many."""
     clock, ptr, states, alpha, mark = s.clock, s.ptr, s.states, s.alpha, s.mark
@@ -70,14 +70,14 @@ def _spread_out(t, indptr, targets, weights, to, s):
     return n
 
 
-@njit(nogil=True)
+@helper
 def _end_factor(t, T, j, start, end):
     """What the ends of the sequence multiply to state j at position t."""
     f = start[j] if t == 0 else start.dtype.type(1)
     return f * end[j] if t == T - 1 else f
 
 
-@njit(nogil=True)
+@helper
 def forward(
     T, L, log_unary, at, unary_stride, emits, start, end, log_ends, indptr, targets, weights, log_shift,
     gold, first_gold, least, keep, ratio, s,
@@ -123,7 +123,7 @@ def forward(
     return log_z
 
 
-@njit(nogil=True)
+@helper
 def _keep(t, n, mass, to, s):
     """Compress: states and alpha of position t from ``chosen``; return the logarithm of c_t."""
     ptr, chosen, states, reached, alpha = s.ptr, s.chosen, s.states, s.reached, s.alpha
@@ -143,7 +143,7 @@ def _keep(t, n, mass, to, s):
     return math.log(c) if c > 0 else -np.inf
 
 
-@njit(nogil=True)
+@helper
 def inside(T, L, log_unary, at, unary_stride, emits, start, end, log_ends, indptr, targets, weights, log_shift, s):
     """Forward within the sets that stand in ``s``; ``emission`` is filled; return log Z, -inf if no path is left."""
     ptr, dense, states, alpha, emission = s.ptr, s.dense, s.states, s.alpha, s.emission
@@ -178,7 +178,7 @@ def inside(T, L, log_unary, at, unary_stride, emits, start, end, log_ends, indpt
     return log_z
 
 
-@njit(nogil=True)
+@helper
 def refine(T, emits, start, end, indptr, targets, weights, gold, first_gold, least, keep, ratio, spare, s):
     """Choose the sets anew from the end by belief times beta, among the states reached; False if it underflows.
 
@@ -239,7 +239,7 @@ def refine(T, emits, start, end, indptr, targets, weights, gold, first_gold, lea
     return True
 
 
-@njit(nogil=True)
+@helper
 def backward(T, emits, start, end, indptr, targets, weights, limit, weight, final, counts, s):
     """Beta inside the beams; False if it is not safe. If ``final``: alpha becomes the weighted marginals, and
     ``counts`` (entries,), unless empty, grow by the weighted expected transitions.
@@ -290,7 +290,7 @@ def backward(T, emits, start, end, indptr, targets, weights, limit, weight, fina
     return True
 
 
-@njit(nogil=True)
+@helper
 def one(
     T, L, log_unary, at, unary_stride, emits, start, end, log_ends, indptr, targets, weights, log_shift,
     gold, first_gold, least, keep, ratio, refined, given_ptr, given_states, first_given, limit, weight,

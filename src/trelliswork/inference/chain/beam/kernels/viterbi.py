@@ -5,14 +5,14 @@ The best scores of prefixes are turned into masses exp(delta) and the beam I_t i
 """
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import add, lanes, load, maximum, spread, store
 from trelliswork.inference.chain.beam.kernels.select import select
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _push(matrix, base, stride, states, delta, first, n, S, out):
     """out[j] = max over the n states from ``first`` on of delta + their row of the matrix."""
     W = lanes(out)
@@ -44,7 +44,7 @@ def _push(matrix, base, stride, states, delta, first, n, S, out):
         out[j] = best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _choose(scores, n, values, width, least, keep, ratio, chosen, work, guess):
     """Beam of log scores[:n] into ``chosen``; return its size and the largest score."""
     top = exp_row(scores, 0, n, values, 0, width)
@@ -60,7 +60,7 @@ def _choose(scores, n, values, width, least, keep, ratio, chosen, work, guess):
     return select(values, 0, n, width, mass, least, keep, ratio, -1, chosen, work, guess), top
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dense(
     start,
     stop,
@@ -134,7 +134,7 @@ def dense(
         scores[b] = score
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sparse(
     start, stop, lengths, log_unary, emits, log_start, log_end, indptr, targets, weights,
     given_ptr, given_states, offsets, least, keep, ratio,

@@ -19,8 +19,8 @@ import math
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import exponential, get, lanes, largest, load, maximum, put, store
 from trelliswork.inference.tree.passes import LIMIT
 from trelliswork.inference.tree.second_order.kernels.eisner import inside, outside
@@ -47,7 +47,7 @@ Options = namedtuple("Options", "projective single_root max_iter tree_every tole
 Found = namedtuple("Found", "log_z arcs siblings grandparents converged n_iter residual tree_scores")
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _exponentials(values, n):
     """Replace values[:n] (and up to a full vector) by their exponentials; False if one is too large."""
     top = load(values, 0)
@@ -58,7 +58,7 @@ def _exponentials(values, n):
     return largest(top) <= LARGEST_SCORE
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _tree(n, net_arcs, layout, charts, single_root, projective, work, tops):
     """Weights x = w s G, scaled to a largest of 1 a word, and the derivatives D of log Z by them.
 
@@ -95,7 +95,7 @@ def _tree(n, net_arcs, layout, charts, single_root, projective, work, tops):
     return log_z + math.log(z) if derivative < LIMIT else np.nan
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _lay_out(net, b, heads, modifiers, out, middle, into, after, in_arcs):
     """Number the arcs of a sentence from 0: where those out of and into each node begin."""
     node, n, first = net.node_ptr[b], net.n_words[b], net.arc_ptr[b]
@@ -115,7 +115,7 @@ def _lay_out(net, b, heads, modifiers, out, middle, into, after, in_arcs):
         after[i] = p
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _weigh(n, scores, first, into, in_arcs, w, A):
     """Fill w (A,), the largest into each word 1; return the sum of the shifts, -inf if a word has no arc."""
     shift = 0.0
@@ -133,7 +133,7 @@ def _weigh(n, scores, first, into, in_arcs, w, A):
     return shift
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _copy_pairs(n, heads, modifiers, out, into, in_arcs, values, at, blocks, to_blocks):
     """Copy the flat values of pairs from ``at`` on to the padded blocks, or back; what is no pair gets 0."""
     W = lanes(blocks)
@@ -167,7 +167,7 @@ def _copy_pairs(n, heads, modifiers, out, into, in_arcs, values, at, blocks, to_
     return to
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def infer(start, stop, net, arc_scores, sibling_scores, grandparent_scores, options, found, safe):
     """Fill what is ``found`` of sentences start..stop; ``safe`` (B,): False where it must be done in log space."""
     W = lanes(arc_scores)

@@ -12,12 +12,11 @@ derivative, in the opposite order. Rows are padded: L[j, k] is zero for k > j an
 rest.
 """
 
-from numba import njit
-
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, get, lanes, load, multiply_add, put, spread, store, total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@kernel(error_model="numpy", inline="always")
 def _dot(a, at, b, bt, n, zero):
     """Sum over k < n of a[at + k] * b[bt + k]; one of both is zero behind its end."""
     W = lanes(a)
@@ -27,7 +26,7 @@ def _dot(a, at, b, bt, n, zero):
     return total(sums)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@kernel(error_model="numpy", inline="always")
 def _add_row(target, at, source, bt, n, weight):
     """target[at + k] += weight * source[bt + k] for k < n and up to the next full vector."""
     W = lanes(target)
@@ -36,7 +35,7 @@ def _add_row(target, at, source, bt, n, weight):
         store(target, at + k, multiply_add(by, load(source, bt + k), load(target, at + k)))
 
 
-@njit(nogil=True, error_model="numpy")
+@helper(error_model="numpy")
 def inside(n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low):  # noqa: E741
     """Fill R, L (n+1, stride), S and I (A,); return Z. All arcs are numbered within the sentence.
 
@@ -83,7 +82,7 @@ def inside(n, stride, single_root, x, heads, modifiers, out, middle, into, after
     return z
 
 
-@njit(nogil=True, error_model="numpy")
+@helper(error_model="numpy")
 def outside(
     n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low, z, OR, OL, OI, D  # noqa: E741
 ):  # fmt: skip

@@ -7,12 +7,12 @@ would run over, and where scores of parts forbid them.
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import kernel
 from trelliswork.inference.tree.second_order.kernels.tree_factor import join, tree_messages
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _commit(old, off, on, damping):
     """Put a message in place, its larger entry 0; its log odds are mixed with the old ones where both are finite."""
     if damping > 0 and min(off, on) > -np.inf and min(old[0], old[1]) > -np.inf:
@@ -23,7 +23,7 @@ def _commit(old, off, on, damping):
     old[0], old[1] = off, on
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_up(unary, tree, side, to_upper, to_lower, upper, lower, total, zeros):
     """Sum what comes to each arc: finite terms in ``total`` (A, 2), the number of -inf in ``zeros``."""
     for a in range(len(unary)):
@@ -43,7 +43,7 @@ def _add_up(unary, tree, side, to_upper, to_lower, upper, lower, total, zeros):
                     total[a, x] += value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _without(total, zeros, own):
     """What comes to a variable's state but for one message."""
     if own == -np.inf:
@@ -51,18 +51,18 @@ def _without(total, zeros, own):
     return total - own if zeros == 0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _but(total, zeros, own):
     """Both states of `_without`."""
     return _without(total[0], zeros[0], own[0]), _without(total[1], zeros[1], own[1])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _with_all(total, zeros):
     return total if zeros == 0 else -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _side(begin, step, size, scores, q, beta, gamma, out, beliefs):
     """The children of one side as an automaton whose state is the last child; return its log value.
 
@@ -95,7 +95,7 @@ def _side(begin, step, size, scores, q, beta, gamma, out, beliefs):
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _tree(n, heads, modifiers, single_root, projective, total, zeros, messages, q, out, beliefs, damping):
     """Send the messages of the tree factor; return its log value."""
     for a in range(len(heads)):
@@ -106,7 +106,7 @@ def _tree(n, heads, modifiers, single_root, projective, total, zeros, messages, 
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _tree_scores(modifiers, q, scores):
     """Messages (A, 2) to the tree factor as scores (A,) of arcs; an arc that must be on leaves no other one."""
     for a in range(len(scores)):
@@ -116,7 +116,7 @@ def _tree_scores(modifiers, q, scores):
                 scores[a] = -np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def infer(start, stop, which, net, uppers, lowers, arc_scores, sibling_scores, grandparent_scores, options, found):
     """Fill the results of sentences ``which[start:stop]``; see ``second_order.infer``."""
     for at in range(start, stop):

@@ -3,14 +3,14 @@
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper
 from trelliswork.compute.simd import add, divide, get, lanes, load, multiply, multiply_add, put, spread, store
 
 FORCED = 1e40  # stands for infinite odds
 
 
-@njit(nogil=True, error_model="numpy")
+@helper(error_model="numpy")
 def mix(old, new, damping):
     """New odds, their logarithm mixed with that of the old ones where both are finite."""
     if damping == 0 or new <= 0 or old <= 0 or new >= FORCED or old >= FORCED:
@@ -18,7 +18,7 @@ def mix(old, new, damping):
     return new ** (1 - damping) * old**damping
 
 
-@njit(nogil=True, error_model="numpy")
+@helper(error_model="numpy")
 def side(begin, step, size, E, at, odds, off_shares, beta, gamma, s, damping):
     """Send the messages of one side's automaton (see ``second_order_log_kernels``); E[at..] its parts; return Z.
 
@@ -56,7 +56,7 @@ def side(begin, step, size, E, at, odds, off_shares, beta, gamma, s, damping):
     return z
 
 
-@njit(nogil=True, error_model="numpy")
+@helper(error_model="numpy")
 def side_beliefs(begin, step, size, E, at, odds, off_shares, beta, gamma, z, beliefs, to):
     """Fill the beliefs of the parts of a side, after `_side`."""
     width, to = size + 1, to - at
@@ -77,7 +77,7 @@ def side_beliefs(begin, step, size, E, at, odds, off_shares, beta, gamma, z, bel
             put(gamma, i, off_share * get(gamma, i) + step_on)
 
 
-@njit(nogil=True, error_model="numpy")
+@helper(error_model="numpy")
 def pairs(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, G, products, damping):
     """Send the messages of the block of one word: uppers[first_upper:last_upper] times ``size`` arcs from ``begin``."""
     W = lanes(E)
@@ -110,7 +110,7 @@ def pairs(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, G, pro
     return at
 
 
-@njit(nogil=True, error_model="numpy")
+@helper(error_model="numpy")
 def pair_values(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, products, bethe):
     """Turn E of a block into beliefs; multiply ``bethe`` [log, product] by each pair's value over its variables'."""
     W = lanes(E)
@@ -131,7 +131,7 @@ def pair_values(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, 
     return at
 
 
-@njit(nogil=True, error_model="numpy")
+@helper(error_model="numpy")
 def collect(bethe, value):
     """Multiply by a value; few logarithms."""
     bethe[1] *= value
@@ -140,7 +140,7 @@ def collect(bethe, value):
         bethe[1] = 1.0
 
 
-@njit(nogil=True, error_model="numpy")
+@helper(error_model="numpy")
 def tree_odds(n, x, D, into, in_arcs, tops, t, damping):
     """Odds t (A,) of the tree factor from weights x and derivatives D, both shifted by ``tops``."""
     for d in range(1, n + 1):

@@ -1,9 +1,9 @@
 """Listing the parts of second-order trees; see ``second_order_parts``."""
 
-from numba import njit
+from trelliswork.compute.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_sides(node_ptr, out_start, modifiers, side_ptr, sides, sibling_ptr):
     """Fill the sides that have candidates, left before right, and where each sentence's begin."""
     at, part = 0, 0
@@ -21,7 +21,7 @@ def find_sides(node_ptr, out_start, modifiers, side_ptr, sides, sibling_ptr):
         side_ptr[b + 1], sibling_ptr[b + 1] = at, part
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_siblings(sides, heads, sibling_heads, previous, following, which):
     """Fill the parts of all sides, in the order of `Parts`."""
     for s in range(len(sides)):
@@ -34,7 +34,7 @@ def fill_siblings(sides, heads, sibling_heads, previous, following, which):
                 k += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers, ptr):
     """Fill where the grandparents of each sentence begin."""
     count = 0
@@ -46,7 +46,7 @@ def count_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers,
         ptr[b + 1] = count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers, upper, lower):
     """Fill the pairs of arcs word by word: each arc into it with all arcs out of it but the one back."""
     k = 0

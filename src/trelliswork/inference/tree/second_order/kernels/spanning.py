@@ -6,14 +6,12 @@ The recursions are those of ``matrix_tree_kernels``, with rows of a matrix in pl
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper
 from trelliswork.inference.tree.passes import LIMIT
 
-FASTMATH = {"reassoc", "contract"}
 
-
-@njit(nogil=True, fastmath=FASTMATH, error_model="numpy")
+@helper(fast=True, error_model="numpy")
 def derivatives(n, single_root, x, heads, modifiers, n_arcs, A, G, place, scratch, D, scales):
     """Fill D (n_arcs,), the derivatives of log Z by the weights x; return log Z, nan if numbers may have been lost.
 

@@ -14,15 +14,15 @@ takes the other arcs into its word away. With maxima in place of sums the same g
 import math
 
 import numpy as np
-from numba import njit
 
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.inference.tree.kernels.mst import best_tree
 from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
 
 SURE = 1e-6  # a derivative of at least so much of the terms it is the difference of has nine digits left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fold(a, b, n, maximise):
     """log sum (or max) over k < n of exp(a[k] + b[k])."""
     top = -np.inf
@@ -36,19 +36,19 @@ def _fold(a, b, n, maximise):
     return top + math.log(mass)
 
 
-@njit(nogil=True)
+@helper
 def join(a, b):
     """log(exp a + exp b)."""
     top = max(a, b)
     return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _either(a, b, maximise):
     return max(a, b) if maximise else join(a, b)
 
 
-@njit(nogil=True)
+@helper
 def projective(w, n, single_root, maximise, D):
     """Fill D (n+1, n+1), head before word, from log weights w; return log Z. Eisner's charts, O(n^3)."""
     N = n + 1
@@ -90,7 +90,7 @@ def projective(w, n, single_root, maximise, D):
     return C[0, n]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _log_degree(A, k, turn, m, d):
     """Log weight of the heads of word k among the words turn[:m] and d."""
     total = A[k, d]
@@ -100,7 +100,7 @@ def _log_degree(A, k, turn, m, d):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _into_word(w, n, d, single_root, A, degree, turn, D):
     """Fill column d of D: take all other words away, then go back with c[h], the mass of ways from h to the root.
 
@@ -156,7 +156,7 @@ def _into_word(w, n, d, single_root, A, degree, turn, D):
         D[k, d] = value
 
 
-@njit(nogil=True)
+@helper
 def spanning_sums(w, n, single_root, heads, modifiers, D):
     """Fill D (n+1, n+1) for the arcs (K,) from log weights w; return log Z, and for how many words once was not enough.
 
@@ -192,7 +192,7 @@ def spanning_sums(w, n, single_root, heads, modifiers, D):
     return log_z if good else _fold(w[:, 1], D[:, 1], N, False), n_again
 
 
-@njit(nogil=True)
+@helper
 def spanning(w, n, single_root, maximise, D):
     """Fill D (n+1, n+1), head before word, from log weights w; return log Z.
 
@@ -222,7 +222,7 @@ def spanning(w, n, single_root, maximise, D):
     return _fold(w[:, 1], D[:, 1], N, maximise)
 
 
-@njit(nogil=True)
+@helper
 def tree_messages(n, heads, modifiers, q, single_root, is_projective, maximise, out, beliefs):
     """Answer messages q (K, 2) of one sentence by ``out`` and log beliefs (K, 2); return the log value.
 
@@ -270,7 +270,7 @@ def tree_messages(n, heads, modifiers, q, single_root, is_projective, maximise, 
     return base + log_z
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tree_batch(start, stop, n, heads, modifiers, q, single_root, is_projective, maximise, out, beliefs, values):
     """`tree_messages` for graphs start..stop that share their arcs: q, out, beliefs (B, K, 2), values (B,)."""
     for b in range(start, stop):
