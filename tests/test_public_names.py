@@ -8,12 +8,8 @@ from pathlib import Path
 import pytest
 
 import trelliswork
+from tests.models.fitted import BUILDERS, fitted
 from trelliswork.models import Estimator
-
-TRAIN = trelliswork.bundled.load("train")[:30]
-WORDS = [list(s.words) for s in TRAIN]
-TAGS = [list(s.tags) for s in TRAIN]
-PAIRS = [list(zip(s.words, s.tags, strict=True)) for s in TRAIN]
 
 
 @pytest.mark.parametrize("name", [n for n in trelliswork.__all__ if n != "__version__"])
@@ -52,29 +48,9 @@ def test_every_data_reader_of_the_data_room_is_on_the_page():
     assert readers <= set(trelliswork.__all__)
 
 
-def fitted() -> dict:
-    """One small model of every class."""
-    t = trelliswork
-    return {
-        "CRF": lambda: t.CRF("pos", tol=0.1).fit(WORDS, TAGS),
-        "DependencyParser": lambda: t.DependencyParser(1, hash_bits=12, epochs=1).fit(PAIRS, [s.heads for s in TRAIN]),
-        "FactorialCRF": lambda: t.FactorialCRF(("pos", "chunk"), tol=0.1).fit(
-            WORDS, {"pos": TAGS, "chunk": [s.chunks for s in TRAIN]}
-        ),
-        "HMM": lambda: t.HMM().fit(WORDS, TAGS),
-        "HMMLanguageModel": lambda: t.HMMLanguageModel(4, hidden=4, max_epochs=1).fit(WORDS),
-        "KneserNey": lambda: t.KneserNey(2).fit(WORDS),
-        "LogBilinear": lambda: t.LogBilinear(K=1, rank=2, max_iter=1).fit(WORDS),
-        "MRFLanguageModel": lambda: t.MRFLanguageModel(K=1, rank=2, min_count=2, tol=0.1).fit(WORDS),
-        "MRFTagger": lambda: t.MRFTagger(tol=0.1).fit(WORDS, TAGS),
-        "PCFG": lambda: t.PCFG(2, 3, max_iter=1, tol=0).fit([w for w in WORDS if len(w) < 12]),
-    }
-
-
-@pytest.mark.parametrize("name", sorted(fitted()))
-@pytest.mark.filterwarnings("ignore:.*stopped after:trelliswork.errors.ConvergenceWarning")
+@pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_load_gives_the_right_class_back(name, tmp_path):
-    model = fitted()[name]()
+    model = fitted(name)
     model.save(tmp_path / "model")
     again = trelliswork.load(tmp_path / "model")
     assert type(again) is type(model) is getattr(trelliswork, name)
@@ -83,7 +59,7 @@ def test_load_gives_the_right_class_back(name, tmp_path):
 
 def test_no_estimator_was_forgotten():
     classes = (getattr(trelliswork, name) for name in trelliswork.__all__ if name not in ("Estimator", "__version__"))
-    assert {c.__name__ for c in classes if inspect.isclass(c) and issubclass(c, Estimator)} == set(fitted())
+    assert {c.__name__ for c in classes if inspect.isclass(c) and issubclass(c, Estimator)} == set(BUILDERS)
 
 
 def test_a_directory_that_is_no_model_is_refused(tmp_path):

@@ -86,11 +86,11 @@ def dense(params: Params) -> Task:
 
 def _forward(transition: Any, start: Any, emission: Any, params: Params) -> Task:
     """The log evidence alone, step by step through the states."""
-    from trelliswork.inference.lowrank import queries
+    from trelliswork.inference.lowrank import passes
 
     given = start.log(), transition, emission.log()
     ids, offsets = words(params).ravel(), np.arange(0, params["B"] * params["T"] + 1, params["T"])
-    return Task(lambda: Found(queries.score(*given, ids, offsets), None, None), digest)
+    return Task(lambda: Found(passes.score(*given, ids, offsets), None, None), digest)
 
 
 def torch_autograd(params: Params) -> Task:

@@ -1,5 +1,7 @@
 """Docstrings speak reStructuredText's dialect of formulas; the pages speak Markdown's."""
 
+import importlib
+import inspect
 import re
 import textwrap
 from typing import Any
@@ -27,6 +29,9 @@ class Formulas(griffe.Extension):
     """Translate every docstring when it is collected."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rewrite the docstring of one object."""
+        """Rewrite the docstring of one object; that of an estimator has its parameters only at run time."""
         if obj.docstring is not None:
-            obj.docstring.value = to_markdown(obj.docstring.value)
+            text = obj.docstring.value
+            if obj.is_class and obj.path.startswith("trelliswork.models."):
+                text = inspect.getdoc(getattr(importlib.import_module(obj.module.path), obj.name, None)) or text
+            obj.docstring.value = to_markdown(text)

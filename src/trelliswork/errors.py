@@ -1,33 +1,33 @@
-"""The errors users see. Each message says what was wrong, what was wanted, what came, and the way out."""
+"""Errors and warnings. A message states what was wrong, what was expected, and what to do."""
 
 
 class TrellisworkError(Exception):
-    """Base of all errors raised on purpose by this package."""
+    """Base class of the errors of this package."""
 
 
 class ShapeError(TrellisworkError, ValueError):
-    """An array has the wrong number of axes or sizes that do not fit each other."""
+    """An array has the wrong number of axes, or sizes that do not agree."""
 
 
 class ValueRangeError(TrellisworkError, ValueError):
-    """An argument has the right shape but a value that cannot be used, such as nan."""
+    """An argument has an invalid value, such as nan."""
 
 
 class ImpossibleError(TrellisworkError, ValueError):
-    """A distribution gives every structure probability zero, so there is nothing to decode or draw."""
+    """A distribution gives every structure probability zero, so there is nothing to decode or sample."""
 
 
 class DataError(TrellisworkError, ValueError):
-    """A file or a sentence is not as its format asks; the message names the file and the line."""
+    """A file or a sentence does not follow its format; the message names file and line."""
 
 
 class ApproximationWarning(UserWarning):
-    """An approximation lost more than it should; the message tells the figures."""
+    """An approximation lost more than expected; the message has the figures."""
 
 
 class ConvergenceWarning(UserWarning):
-    """Training or inference stopped before it was done; the message says how far it came."""
+    """Training or inference stopped before convergence; the message has the figures."""
 
 
 class NotFittedError(TrellisworkError, ValueError, AttributeError):
-    """A model is asked for something before it has learned anything."""
+    """A model was used before it was fitted."""

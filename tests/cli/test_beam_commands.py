@@ -67,7 +67,7 @@ def test_an_hmm_within_a_beam_gives_a_lower_bound(columns, tmp_path):
     induced = run(
         "train", "hmm", columns, "--unlabelled", "--states", 3, "--beam", "kl=0.01,min=1", "-o", model, "--max-iter", 3
     )
-    assert "states a token" in induced.stdout
+    assert "states per token" in induced.stdout
 
 
 @pytest.mark.parametrize("beam", ["kl", "size=0", "kl=0.1,size=3", "6.9"])

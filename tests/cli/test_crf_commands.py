@@ -122,7 +122,7 @@ def test_a_template_file(files):
     ("words", "message"),
     [
         (["train", "crf", "missing.txt"], "missing.txt"),
-        (["train", "crf", "broken.txt"], "broken.txt:2: 3 columns wanted"),
+        (["train", "crf", "broken.txt"], "broken.txt:2: expected 3 columns"),
         (["train", "crf", "empty.txt"], "empty.txt"),
         (["train", "crf", "good.txt", "--features", "nonsense"], "chunking, pos, ner, letters"),
         (["train", "crf", "good.txt", "--columns", "0,x"], "numbers separated by commas"),

@@ -56,7 +56,7 @@ def test_counting_says_what_is_wrong(folder):
     assert run("data", "count", text, "--vocabulary", "x", "--min-count", "2").returncode == 2
     done = run("data", "count", "nowhere.txt")
     assert done.returncode == 1
-    assert done.stderr == "error: nowhere.txt: there is no such file or directory. Is the path right?\n"
+    assert done.stderr == "error: nowhere.txt: no such file or directory. Check the path.\n"
 
 
 def test_left_to_right_models(folder):
@@ -97,14 +97,14 @@ def test_a_directory_of_shards_is_scored(folder, tmp_path):
 
 
 def test_a_pad_in_a_text_to_score_is_refused(folder, tmp_path):
-    (tmp_path / "bad.txt").write_text("They saw .\n<S> saw\n")
+    (tmp_path / "bad.txt").write_text("They saw .\n<s> saw\n")
     model = ["train", "kneser-ney", str(folder / "train.txt"), "--min-count", "2", "-o", str(tmp_path / "m")]
     done = run(*model, "--dev", str(tmp_path / "bad.txt"))
     assert done.returncode == 1
-    assert "bad.txt:2: <S> marks" in done.stderr
+    assert "bad.txt:2: <s> marks" in done.stderr
     done = run("score", str(tmp_path / "m"), str(tmp_path / "bad.txt"))
     assert done.returncode == 1
-    assert "bad.txt, sentence 1: <S> marks" in done.stderr
+    assert "bad.txt, sentence 1: <s> marks" in done.stderr
 
 
 @pytest.fixture(scope="module")

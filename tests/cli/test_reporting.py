@@ -23,7 +23,7 @@ KINDS = {  # command: file, options, what the page must show
     "mrf-tagger": ("some.txt", ["--columns", "0", "--label", "1", "--max-iter", "3"], ["Largest weights"]),
     "parser": (
         "some.conllu",
-        ["--dev", "{dev}.conllu", "--order", "1", "--hash-bits", "14", "--epochs", "2", "--label-epochs", "1"],
+        ["--dev", "{dev}.conllu", "--order", "1", "--hash-bits", "14", "--max-iter", "2", "--max-iter-labels", "1"],
         ["A tree and its arcs", "By length", "Development part", "Calibration"],
     ),
     "pcfg": ("some.mrg", ["--nonterminals", "3", "--preterminals", "4", "--max-iter", "2"],

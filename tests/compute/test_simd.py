@@ -1,4 +1,4 @@
-"""The vector operations against NumPy, over the whole range of each type."""
+"""Vector operations against NumPy, over the whole range of each type."""
 
 import numpy as np
 import pytest

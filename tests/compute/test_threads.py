@@ -1,4 +1,4 @@
-"""The thread pool: all ranges are done once, errors arrive, the setting has one place."""
+"""The thread pool runs all ranges once, reports errors, and has one setting."""
 
 import os
 import subprocess
@@ -41,9 +41,7 @@ def test_cut_covers_everything_in_multiples():
     assert all(start % 4 == 0 for start, _ in ranges)
     assert len(ranges) == threads.MAX_RANGES
     assert threads.cut(costs, least=10**9) == [(0, 103)]
-    assert (
-        threads.cut(np.array([1000, 1, 1, 1])) == [(0, 1), (1, 4)] or len(threads.cut(np.array([1000, 1, 1, 1]))) <= 4
-    )
+    assert len(threads.cut(np.array([1000, 1, 1, 1]))) <= 4
 
 
 def test_the_setting_is_checked_and_restored():

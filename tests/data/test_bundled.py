@@ -63,12 +63,12 @@ def test_sizes():
         assert len(bundled.load(split)) == size
 
 
-def test_wrong_split_names_the_right_ones():
+def test_unknown_split_raises():
     with pytest.raises(ValueError, match="split must be one of 'train', 'dev', 'test', got 'validation'"):
         bundled.load("validation")
 
 
-def test_callers_cannot_spoil_the_cache():
+def test_load_returns_a_new_list():
     mine = bundled.load("dev")
     mine.clear()
     assert len(bundled.load("dev")) == 500
@@ -79,7 +79,7 @@ def test_the_corpus_has_not_changed():
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4711"])
-def test_hashing_does_not_matter(hash_seed):
+def test_corpus_does_not_depend_on_the_hash_seed(hash_seed):
     # Modules of the grammar are imported in another order too: it must not matter either.
     code = (
         "import trelliswork.data.bundled.questions, runpy, sys; "
@@ -91,14 +91,14 @@ def test_hashing_does_not_matter(hash_seed):
     assert child.stdout.strip() == FINGERPRINT
 
 
-def test_generate_is_a_function_of_the_seed():
+def test_generate_is_determined_by_the_seed():
     assert bundled.generate(40, seed=7)[:20] == bundled.generate(20, seed=7)
     assert bundled.generate(20, seed=7) != bundled.generate(20, seed=8)
     assert bundled.generate(0) == []
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), [((-1, 0.0), "n_sentences"), ((1, 1.5), "unseen")])
-def test_generate_refuses_nonsense(arguments, complaint):
+def test_generate_rejects_invalid_arguments(arguments, complaint):
     n_sentences, unseen = arguments
     with pytest.raises(ValueError, match=f"{complaint} must be"):
         bundled.generate(n_sentences, unseen=unseen)
@@ -121,7 +121,7 @@ def test_lengths(everything):
     assert 10 <= sum(lengths) / len(lengths) <= 14
 
 
-def test_every_layer_has_an_entry_a_word(everything):
+def test_every_layer_has_one_entry_per_word(everything):
     for sentence in everything:
         layers = (sentence.tags, sentence.chunks, sentence.heads, sentence.relations)
         assert {len(layer) for layer in layers} == {len(sentence)}
@@ -340,7 +340,7 @@ def test_a_phrase_needs_one_head():
 # --- what makes it worth learning -------------------------------------------------------------------------------------
 
 
-def test_many_words(train):
+def test_size_of_the_vocabulary(train):
     counts = Counter(word for sentence in train for word in sentence.words)
     assert len(counts) > 1500
     assert sum(n == 1 for n in counts.values()) > 0.25 * len(counts)
@@ -357,7 +357,7 @@ def test_unknown_words(train, split):
     assert sum(word.endswith(telling) for word in unknown) > 0.5 * len(unknown)
 
 
-def test_held_back_words_stay_out_of_training(train):
+def test_held_back_words_are_not_in_training(train):
     held_back = {noun.singular for table in lexicon.NOUNS.values() for noun in table.held_back}
     held_back |= {adjective.base for table in lexicon.ADJECTIVES.values() for adjective in table.held_back}
     held_back |= {verb.lemma for table in lexicon.VERBS_BY_SUBJECT.values() for verb in table.held_back}
@@ -367,7 +367,7 @@ def test_held_back_words_stay_out_of_training(train):
     assert sorted(held_back & {word for sentence in train for word in sentence.words}) == []
 
 
-def test_the_most_frequent_tag_is_not_enough(train):
+def test_most_frequent_tags_are_ambiguous(train):
     seen = defaultdict(Counter)
     for sentence in train:
         for word, tag in zip(sentence.words, sentence.tags, strict=True):

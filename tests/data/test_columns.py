@@ -60,7 +60,7 @@ def test_chosen_columns(write, columns, want):
         assert corpus.columns == [list(w) for w in want]
 
 
-def test_variants_of_one_file_read_alike(write):
+def test_variants_of_one_file_give_the_same_corpus(write):
     want = read_columns(write("Ä x\nb y\n\nc z\n")).columns
     for other in ("\ufeffÄ x\r\nb y\r\n\r\nc z\r\n", "\n\nÄ x\nb y\n\n\nc z", "Ä\tx\nb\ty\n\t\nc\tz\n\n"):
         for content in (other.encode(), gzip.compress(other.encode())):
@@ -98,20 +98,20 @@ def test_equal_strings_are_one_object(write):
         (
             "a b\n\nc d\na b c\n",
             {},
-            r"train.txt:4: 2 columns wanted, as in line 1, got 3: 'a b c'. Is the separator ri",
+            r"train.txt:4: expected 2 columns, as in line 1, got 3: 'a b c'. Is the separator ri",
         ),
-        ("\na\nb c\n", {}, r"train.txt:3: 1 column wanted, as in line 2, got 2: 'b c'"),
-        ("a b\n", {"columns": [2]}, r"train.txt:1: column 2 wanted, but there are only 2, 0 to 1: 'a b'"),
-        ("a b\n", {"columns": [0, -3]}, r"train.txt:1: column -3 wanted"),
-        ("", {}, r"train.txt: at least one sentence wanted"),
-        (" \n\n", {}, r"train.txt: at least one sentence wanted"),
-        ("-DOCSTART- O\n", {}, r"train.txt: at least one sentence wanted"),
-        (b"a b\nc \xff\n", {}, r"train.txt:2: UTF-8 wanted, but byte 3 of the line is 0xff: 'c \\\\xff'"),
-        ("a b\nc\0 d\n", {}, r"train.txt:2: a NUL byte"),
+        ("\na\nb c\n", {}, r"train.txt:3: expected 1 column, as in line 2, got 2: 'b c'"),
+        ("a b\n", {"columns": [2]}, r"train.txt:1: expected a column 2, but there are only 2, 0 to 1: 'a b'"),
+        ("a b\n", {"columns": [0, -3]}, r"train.txt:1: expected a column -3"),
+        ("", {}, r"train.txt: expected at least one sentence"),
+        (" \n\n", {}, r"train.txt: expected at least one sentence"),
+        ("-DOCSTART- O\n", {}, r"train.txt: expected at least one sentence"),
+        (b"a b\nc \xff\n", {}, r"train.txt:2: expected UTF-8, but byte 3 of the line is 0xff: 'c \\\\xff'"),
+        ("a b\nc\0 d\n", {}, r"train.txt:2: expected text, got a NUL byte"),
         (
             "a b\n" + "x" * 500,
             {},
-            r"train.txt:2: 2 columns wanted, as in line 1, got 1: 'x{60}\.\.\.'\. Is the",
+            r"train.txt:2: expected 2 columns, as in line 1, got 1: 'x{60}\.\.\.'\. Is the",
         ),
     ],
 )
@@ -120,12 +120,12 @@ def test_errors(write, content, options, message):
         read_columns(write(content), **options)
 
 
-def test_no_columns_asked_for(write):
+def test_empty_selection_of_columns_raises(write):
     with pytest.raises(ValueRangeError, match="at least one column"):
         read_columns(write("a b"), columns=[])
 
 
-def test_written_back_with_new_columns(write):
+def test_new_columns_are_appended(write):
     corpus = read_columns(write("\r\na DT \r\ndog NN\r\n\r\n\r\nran VB"), columns=[0], keep_lines=True)
     assert corpus.token_lines.tolist() == [1, 2, 5]
     assert tagged(corpus, [["B", "I", "O"], ["1", "2", "3"]]) == "\na DT B 1\ndog NN I 2\n\n\nran VB O 3\n"
@@ -135,14 +135,14 @@ def test_written_back_with_new_columns(write):
     assert tagged(corpus, [["x y"]], separator="\t") == "a\t\tx y\n"
 
 
-def test_refused_to_write(write):
+def test_invalid_columns_are_not_written(write):
     corpus = read_columns(write("a b\n"), keep_lines=True)
     with pytest.raises(ValueRangeError, match="keep_lines=True"):
         tagged(read_columns(write("a b\n")), [["x"]])
     with pytest.raises(ShapeError, match=r"extra\[1\] must have a value for each of 1 tokens, got 2"):
         tagged(corpus, [["x"], ["x", "y"]])
     for value, separator in (("", None), ("x y", None), ("x\ty", "\t"), ("x\n", "\t")):
-        with pytest.raises(ValueRangeError, match=r"extra\[0\] must hold values that fit"):
+        with pytest.raises(ValueRangeError, match=r"extra\[0\] must have values that fit"):
             tagged(corpus, [[value]], separator=separator)
 
 
@@ -151,11 +151,11 @@ def test_corpus_from_sentences():
     assert corpus.sentences() == [["a", "b"], [], ["c"]]
     assert Corpus.from_sentences([]).sentences() == []
     assert Corpus.from_sentences([[["a", "X"], ("b", "Y")]]).columns == [["a", "b"], ["X", "Y"]]
-    with pytest.raises(ShapeError, match=r"sentence 1, token 0: 2 columns wanted, as in the first token, got 1: 'c'"):
+    with pytest.raises(ShapeError, match=r"sentence 1, token 0: expected 2 columns, as in the first token, got 1: 'c'"):
         Corpus.from_sentences([[("a", "X")], ["c"]])
-    with pytest.raises(ShapeError, match=r"columns\[0\] must have a string for each of the 2 tokens, got 1"):
+    with pytest.raises(ShapeError, match=r"columns\[0\] must have one string for each of the 2 tokens, got 1"):
         Corpus([["a"]], np.array([0, 2]))
-    with pytest.raises(ShapeError, match=r"begins with 0 and never falls"):
+    with pytest.raises(ShapeError, match=r"starts with 0 and never decreases"):
         Corpus([["a"]], np.array([0, 2, 1]))
     with pytest.raises(ShapeError, match=r"token_lines must have shape"):
         Corpus([["a"]], np.array([0, 1]), ["a"], np.array([0, 1]))

@@ -64,28 +64,28 @@ def test_words_only(write):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (["1 x _ _ _ _ _ _ _ _"], r"dev.conllu:1: 10 columns wanted, separated by tabs, got 1: .* spaces in place"),
-        ([row("1"), row("2") + "\t_"], r"dev.conllu:2: 10 columns wanted, separated by tabs, got 11"),
-        ([row("1"), "2\tx"], r"dev.conllu:2: 10 columns wanted, separated by tabs, got 2: '2\\tx'"),
-        (["# c", row("2")], r"dev.conllu:2: id 1 wanted .*, got '2'. Ids count"),
-        ([row("1"), row("1")], r"dev.conllu:2: id 2 wanted .*, got '1'. A blank line must stand between"),
-        ([row("1"), row("3")], r"dev.conllu:2: id 2 wanted"),
-        ([row("01")], r"dev.conllu:1: id 1 wanted"),
-        ([row("_")], r"dev.conllu:1: id 1 wanted"),
-        ([row("1"), row("2-")], r"dev.conllu:2: id 2 wanted"),
-        ([row("1"), row("1.")], r"dev.conllu:2: id 2 wanted"),
+        (["1 x _ _ _ _ _ _ _ _"], r"dev.conllu:1: expected 10 columns, separated by tabs, got 1: .* spaces in place"),
+        ([row("1"), row("2") + "\t_"], r"dev.conllu:2: expected 10 columns, separated by tabs, got 11"),
+        ([row("1"), "2\tx"], r"dev.conllu:2: expected 10 columns, separated by tabs, got 2: '2\\tx'"),
+        (["# c", row("2")], r"dev.conllu:2: expected id 1 .*, got '2'. Ids count"),
+        ([row("1"), row("1")], r"dev.conllu:2: expected id 2 .*, got '1'. Put a blank line between"),
+        ([row("1"), row("3")], r"dev.conllu:2: expected id 2"),
+        ([row("01")], r"dev.conllu:1: expected id 1"),
+        ([row("_")], r"dev.conllu:1: expected id 1"),
+        ([row("1"), row("2-")], r"dev.conllu:2: expected id 2"),
+        ([row("1"), row("1.")], r"dev.conllu:2: expected id 2"),
         (
             [row("1"), row("1-2"), row("2")],
-            r"dev.conllu:2: the multiword token must begin with the next word, 2, .* 1-2",
+            r"dev.conllu:2: a multiword token must start with the next word, 2, .* 1-2",
         ),
-        ([row("2-1"), row("1")], r"dev.conllu:1: the multiword token must begin with the next word, 1"),
+        ([row("2-1"), row("1")], r"dev.conllu:1: a multiword token must start with the next word, 1"),
         ([row("1-3"), row("1"), row("2-3"), row("2"), row("3")], r"dev.conllu:3: multiword tokens must not overlap"),
         ([row("1-3"), row("1"), row("2"), ""], r"dev.conllu:4: a multiword token reaches to word 3, .* after word 2"),
         ([row("1-2")], r"dev.conllu:1: a multiword token reaches to word 2"),
         ([row("1"), row("1.2")], r"dev.conllu:2: the id of an empty node here must be 1.1, got 1.2"),
         ([row("1"), row("2.1")], r"dev.conllu:2: the id of an empty node here must be 1.1"),
-        (["# nothing", ""], r"dev.conllu: at least one sentence wanted"),
-        ([], r"dev.conllu: at least one sentence wanted"),
+        (["# nothing", ""], r"dev.conllu: expected at least one sentence"),
+        ([], r"dev.conllu: expected at least one sentence"),
     ],
 )
 def test_errors(write, rows, message):
@@ -93,10 +93,10 @@ def test_errors(write, rows, message):
         read_conllu(write("".join(f"{r}\n" for r in rows)))
 
 
-def test_bytes_that_are_no_text(write):
-    with pytest.raises(DataError, match=r"dev.conllu:2: UTF-8 wanted"):
+def test_invalid_encoding_raises(write):
+    with pytest.raises(DataError, match=r"dev.conllu:2: expected UTF-8"):
         read_conllu(write(row("1").encode() + b"\n\xff"))
-    with pytest.raises(DataError, match="none: there is no such file"):
+    with pytest.raises(DataError, match="none: no such file"):
         read_conllu(write("").with_name("none"))
 
 
@@ -108,7 +108,7 @@ def test_names_of_columns(write):
             read_conllu(write(SAMPLE), columns=columns)
 
 
-def test_written_back_with_a_column_replaced(write):
+def test_one_column_is_replaced(write):
     corpus = read_conllu(write(SAMPLE), columns=("form", "upos"), keep_lines=True)
     assert replaced(corpus, "upos", corpus.columns[1]) == SAMPLE
     new = ["A", "B", "C", "D", "E", "F"]
@@ -120,11 +120,11 @@ def test_written_back_with_a_column_replaced(write):
     assert [i for i, c in enumerate(changed) if c] == corpus.token_lines.tolist()
 
 
-def test_refused_to_write(write):
+def test_invalid_values_are_not_written(write):
     corpus = read_conllu(write(row("1")), keep_lines=True)
     with pytest.raises(ValueRangeError, match="keep_lines=True"):
         replaced(read_conllu(write(row("1"))), "upos", ["X"])
-    with pytest.raises(ValueRangeError, match="another one than id"):
+    with pytest.raises(ValueRangeError, match="must not be id"):
         replaced(corpus, "id", ["1"])
     with pytest.raises(ValueRangeError, match="no column 'pos'"):
         replaced(corpus, "pos", ["X"])
@@ -137,7 +137,7 @@ def test_refused_to_write(write):
         replaced(read_columns(write("a b"), keep_lines=True), "upos", ["X"])
 
 
-def test_what_the_writer_writes(write):
+def test_reader_inverts_writer(write):
     sentences = bundled.load("train")[:50]
     file = io.StringIO()
     write_conllu(sentences, file)

@@ -10,7 +10,7 @@ def row(number: int, head: str, label: str = "x") -> str:
     return f"{number}\tw{number}\t_\tN\tNN\t_\t{head}\t{label}\t_\t_\n"
 
 
-def test_heads_labels_and_open_columns(tmp_path):
+def test_heads_labels_and_empty_columns(tmp_path):
     file = tmp_path / "a.conllu"
     file.write_text(
         "# text\n1-2\tw\t_\t_\t_\t_\t_\t_\t_\t_\n" + row(1, "2") + row(2, "0", "root") + "\n" + row(1, "_", "_")
@@ -29,8 +29,8 @@ def test_heads_labels_and_open_columns(tmp_path):
         (row(1, "0") + row(2, "2"), ":2: the head must be"),
         (row(1, "0") + row(2, "-1"), ":2: the head must be"),
         (row(1, "zero"), ":1: the head must be"),
-        (row(1, "0") + row(2, "3") + row(3, "2"), ":2: the heads above word 2 go in a circle"),
-        ("1 x\n", "10 columns wanted"),
+        (row(1, "0") + row(2, "3") + row(3, "2"), ":2: the heads above word 2 form a cycle"),
+        ("1 x\n", "expected 10 columns"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path, rows, message):

@@ -5,7 +5,7 @@ import pytest
 from trelliswork.data.nettalk import read_nettalk, split_words
 from trelliswork.errors import DataError
 
-GOOD = "The licence\n\nof it\n\naback\txb@k-\t0>1<<\t0\nabbe\t@-be\t0<>1\t2\n"
+GOOD = "The license\n\nof it\n\naback\txb@k-\t0>1<<\t0\nabbe\t@-be\t0<>1\t2\n"
 
 
 def test_letters_phonemes_and_stress(tmp_path):
@@ -18,8 +18,8 @@ def test_letters_phonemes_and_stress(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (GOOD + "abc\tab\t0>1\t0\n", ":7: 3 letters and 2 phonemes"),
-        (GOOD + "abc abc\n", ":7: word, phonemes"),
+        (GOOD + "abc\tab\t0>1\t0\n", ":7: expected one phoneme per letter, got 3 letters and 2 phonemes"),
+        (GOOD + "abc abc\n", ":7: expected word, phonemes"),
         ("nothing here\n", "records"),
     ],
 )
@@ -30,7 +30,7 @@ def test_broken_files(tmp_path, text, message):
         read_nettalk(path)
 
 
-def test_a_spelling_is_on_one_side_only():
+def test_split_keeps_records_of_a_word_together():
     letters = [list(f"w{n // 2}") for n in range(40)]
     labels = [["x"] * len(w) for w in letters]
     (train, _), (test, _) = split_words(letters, labels, n_test=5, seed=1)
@@ -39,7 +39,7 @@ def test_a_spelling_is_on_one_side_only():
     assert split_words(letters, labels, n_test=5, seed=1)[1][0] == test
 
 
-def test_the_real_dictionary(data_dir):
+def test_full_dictionary(data_dir):
     letters, labels = read_nettalk(data_dir / "nettalk" / "nettalk.data")
     assert (len(letters), sum(map(len, letters))) == (20_008, 146_943)
     assert len({p for word in labels for p in word}) == 51

@@ -107,13 +107,13 @@ def test_ill_formed_bioes_is_read_by_the_analogous_rules(labels, want):
 
 
 @given(any_labels())
-def test_reading_agrees_with_the_rules_for_pairs_of_neighbours(case):
+def test_reading_agrees_with_the_rules_for_adjacent_labels(case):
     scheme, labels = case
     assert spans(labels, scheme) == spans_by_pairs(labels)
 
 
 @given(segmentations(), SCHEMES, st.randoms(use_true_random=False))
-def test_spans_survive_being_written_as_labels(case, scheme, random):
+def test_spans_are_the_inverse_of_labels(case, scheme, random):
     found, n = case
     labels = labels_from_spans(random.sample(found, len(found)), n, scheme)
     assert len(labels) == n
@@ -122,19 +122,19 @@ def test_spans_survive_being_written_as_labels(case, scheme, random):
 
 
 @given(allowed_paths())
-def test_allowed_paths_are_given_back_by_their_spans(case):
+def test_allowed_paths_are_recovered_from_their_spans(case):
     scheme, path = case
     assert labels_from_spans(spans(path, scheme), len(path), scheme) == path
 
 
 @given(any_labels())
-def test_a_path_is_allowed_iff_it_is_what_its_spans_write(case):
+def test_path_is_allowed_iff_recovered_from_its_spans(case):
     scheme, path = case
     assert is_allowed(path, scheme) == (labels_from_spans(spans(path, scheme), len(path), scheme) == path)
 
 
 @given(allowed_paths(), SCHEMES)
-def test_conversions_go_there_and_back(case, target):
+def test_conversions_are_invertible(case, target):
     scheme, path = case
     there = convert(path, scheme, target)
     assert is_allowed(there, target)
@@ -209,7 +209,7 @@ def test_schemes_are_detected(labels, want):
 
 @pytest.mark.parametrize("label", ["NN", "B", "B-", "BNP", "X-NP", "o", ""])
 @pytest.mark.parametrize("scheme", ["bio", "bioes"])
-def test_labels_that_do_not_fit_are_named_with_a_way_out(label, scheme):
+def test_invalid_labels_raise_with_a_remedy(label, scheme):
     forms = "B-TYPE, I-TYPE" if scheme == "bio" else "B-TYPE, I-TYPE, E-TYPE, S-TYPE"
     message = f"labels of the scheme '{scheme}' must be O or {forms}, got {label!r}. Use scheme=None"
     for call in (allowed_transitions, spans):
@@ -217,14 +217,14 @@ def test_labels_that_do_not_fit_are_named_with_a_way_out(label, scheme):
             call(["O", label], scheme)
 
 
-def test_labels_of_a_sister_scheme_get_a_hint():
+def test_labels_of_a_related_scheme_raise_with_a_hint():
     with pytest.raises(ValueRangeError, match=r"got 'E-NP'\. Use scheme='bioes', or scheme=None"):
         spans(["B-NP", "E-NP"], "bio")
     with pytest.raises(ValueRangeError, match=r"got 'U-NP'\. Use E for the L and S for the U of BILOU, or"):
         spans(["U-NP"], "bioes")
 
 
-def test_bad_spans_and_schemes_are_refused():
+def test_invalid_spans_and_schemes_raise():
     for bad in [("NP", 0, 0), ("NP", 2, 1), ("NP", -1, 1), ("NP", 2, 4)]:
         with pytest.raises(ValueRangeError, match=r"must hold 0 <= start < stop <= n=3"):
             labels_from_spans([bad], 3)

@@ -32,13 +32,13 @@ def test_parse_reads_any_layout(text):
     assert Tree.parse(text) == CAT
 
 
-def test_brackets_in_words_survive():
+def test_brackets_in_words_are_escaped():
     tree = Tree("NP", (Tree("SYM", ("(",)), Tree("NN", ("f(x)",)), Tree("SYM", (")",))))
     assert str(tree) == "(NP (SYM -LRB-) (NN f-LRB-x-RRB-) (SYM -RRB-))"
     assert Tree.parse(str(tree)) == tree
 
 
-def test_parse_is_not_bound_by_the_recursion_limit():
+def test_parse_does_not_depend_on_the_recursion_limit():
     depth = 5000
     tree = Tree.parse("(X " * depth + "(NN deep)" + ")" * depth)
     assert len(tree.subtrees()) == depth + 1
@@ -50,24 +50,24 @@ def test_parse_is_not_bound_by_the_recursion_limit():
     [
         ("", "empty text"),
         ("  \n", "empty text"),
-        ("cat", r"must begin with '\(', got 'cat'"),
-        (") (NN cat)", r"must begin with '\(', got '\)'"),
+        ("cat", r"must start with '\(', got 'cat'"),
+        (") (NN cat)", r"must start with '\(', got '\)'"),
         ("(S (NN cat)", r"1 bracket\(s\) left open"),
         ("(NN cat))", "more text after it"),
         ("(NN cat) (NN dog)", "more text after it"),
         ("(NN)", "'NN' that ends at character 3 has no children"),
         ("()", "has no label"),
         ("((NN cat) (NN dog))", "has no label"),
-        ("(NP the (NN cat))", "one word or subtrees only"),
-        ("(NP the cat)", "one word or subtrees only"),
+        ("(NP the (NN cat))", "either one word or only subtrees"),
+        ("(NP the cat)", "either one word or only subtrees"),
     ],
 )
-def test_parse_says_what_is_wrong(text, complaint):
+def test_malformed_bracketings_raise(text, complaint):
     with pytest.raises(ValueError, match=complaint):
         Tree.parse(text)
 
 
-def test_sentences_are_values():
+def test_sentences_are_immutable_and_comparable():
     parts = (("Go", "!"), ("VB", "."), ("B-VP", "O"), (0, 1), ("root", "punct"))
     tree = Tree.parse("(S (VP (VB Go)) (. !))")
     sentence = TreebankSentence(*parts, tree)

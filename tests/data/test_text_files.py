@@ -34,13 +34,13 @@ def test_equal_words_are_one_object(tmp_path):
 def test_errors(tmp_path):
     path = tmp_path / "text"
     path.write_text(" \n\n")
-    with pytest.raises(DataError, match="text: at least one sentence wanted"):
+    with pytest.raises(DataError, match="text: expected at least one sentence"):
         read_text(path)
     path.write_bytes(b"a\nb c\xff")
-    with pytest.raises(DataError, match="text:2: UTF-8 wanted, but byte 4 of the line is 0xff"):
+    with pytest.raises(DataError, match="text:2: expected UTF-8, but byte 4 of the line is 0xff"):
         read_text(path)
     assert read_text(path, encoding="latin-1").sentences() == [["a"], ["b", "cÿ"]]
-    with pytest.raises(DataError, match="this is a directory"):
+    with pytest.raises(DataError, match="got a directory"):
         read_text(tmp_path)
 
 

@@ -37,7 +37,7 @@ def test_folder_and_gzip(tmp_path):
     (tmp_path / "other.txt").write_text("(((")
     assert [tree.leaves() for tree in read_trees(tmp_path)] == [("c", "d"), ("a", "b")]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"without any \*\.mrg"):
+    with pytest.raises(DataError, match=r"expected a directory with \*\.mrg files"):
         read_trees(tmp_path / "empty")
 
 
@@ -61,14 +61,14 @@ def test_broken_trees_name_file_and_line(tmp_path, text, line, what):
     assert str(error.value).startswith(f"{path}:{line}: ")
 
 
-def test_nothing_to_read(tmp_path):
+def test_files_without_trees_raise(tmp_path):
     path = tmp_path / "empty.mrg"
     path.write_text("\n(X (-NONE- 0))\n")
     with pytest.raises(DataError, match="at least one sentence"):
         read_trees(path)
 
 
-def test_prune_leaves_the_given_tree_alone():
+def test_prune_does_not_change_its_argument():
     tree = Tree.parse("(S (NP (NP (NN a))) (. .))")
     assert str(prune(tree)) == str(tree)
     assert str(prune(tree, punctuation=False, unary=False)) == "(NN a)"

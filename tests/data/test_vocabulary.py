@@ -1,8 +1,8 @@
-"""Strings to ids: order, stand-ins, errors."""
+"""Vocabularies: order, unknown strings, stand-ins, errors."""
 
 import pytest
 
-from trelliswork.data.vocabulary import Vocabulary, word_shape
+from trelliswork.data.vocabulary import UNKNOWN, Vocabulary, word_shape
 
 
 def test_most_frequent_first_and_ties_by_appearance():
@@ -15,7 +15,7 @@ def test_most_frequent_first_and_ties_by_appearance():
     assert list(words) == words.items
 
 
-def test_rare_words_teach_what_unknown_ones_are_like():
+def test_rare_words_are_replaced_by_stand_ins():
     words = Vocabulary.from_sequences([["run", "run", "walking", "1987"]], min_count=2, unknown=word_shape)
     assert words.items == ["run", "<ing>", "<number>", "<unk>"]
     assert words.strings(words.ids(["run", "swimming", "12", "blue", "Zanzibar"])) == [
@@ -27,7 +27,24 @@ def test_min_count_without_stand_ins_drops():
     assert Vocabulary.from_sequences([["a", "a", "b"]], min_count=2).items == ["a"]
 
 
-def test_errors_say_what_was_wanted():
+def test_unlisted_strings_are_the_unknown_string():
+    words = Vocabulary.from_sequences([["run", "run", "walk", "sit"]], min_count=2, unknown=UNKNOWN)
+    assert words.items == ["run", UNKNOWN]
+    assert words.ids(["walk", "run", "fly"]) == [1, 0, 1]
+    assert words.unknown_word == UNKNOWN
+    assert Vocabulary(["run"]).unknown_word is None
+    assert Vocabulary(["run"], unknown=UNKNOWN).items == ["run", UNKNOWN]
+
+
+def test_restored_vocabularies_have_the_present_symbols():
+    assert Vocabulary.restored(["<S>", "a", "<unk>"], "<unk>").items == ["<s>", "a", "<unk>"]
+    words = Vocabulary.restored(["a", "<unknown>"], "<unknown>")
+    assert (words.items, words.id("new")) == (["a", "<unk>"], 1)
+    assert Vocabulary.restored(["a", "b"], None).unknown_word is None
+    assert Vocabulary.restored(["a", "<unk>", "<unknown>"], "<unknown>").unknown_word == "<unknown>"
+
+
+def test_errors_name_the_string():
     with pytest.raises(KeyError, match="'XX' is not among the 2 listed strings"):
         Vocabulary(["DT", "NN"]).id("XX")
     with pytest.raises(ValueError, match="got 'DT' twice"):

@@ -48,7 +48,7 @@ def test_columns_of_one_sentence():
     assert text.count("\n\n") == 2
 
 
-def test_conllu_holds_words_tags_and_arcs():
+def test_conllu_contains_words_tags_and_arcs():
     sentences = bundled.load("dev")
     blocks = written(write_conllu, sentences).strip().split("\n\n")
     assert len(blocks) == len(sentences)
@@ -63,7 +63,7 @@ def test_conllu_holds_words_tags_and_arcs():
         assert all(row[3] != "X" for row in rows)
 
 
-def test_columns_hold_words_tags_and_chunks():
+def test_columns_contain_words_tags_and_chunks():
     sentences = bundled.load("dev")
     blocks = written(write_columns, sentences).strip().split("\n\n")
     for sentence, block in zip(sentences, blocks, strict=True):
@@ -71,7 +71,7 @@ def test_columns_hold_words_tags_and_chunks():
         assert columns == (sentence.words, sentence.tags, sentence.chunks)
 
 
-def test_text_and_trees_have_one_line_a_sentence():
+def test_text_and_trees_have_one_line_per_sentence():
     sentences = bundled.load("dev")
     lines = written(write_text, sentences).splitlines()
     assert [tuple(line.split(" ")) for line in lines] == [sentence.words for sentence in sentences]
@@ -80,5 +80,5 @@ def test_text_and_trees_have_one_line_a_sentence():
 
 
 @pytest.mark.parametrize("write", [write_conllu, write_columns, write_text, write_trees])
-def test_nothing_gives_an_empty_file(write):
+def test_no_sentences_give_an_empty_file(write):
     assert written(write, []) == ""

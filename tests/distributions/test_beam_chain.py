@@ -1,4 +1,4 @@
-"""Chains within a beam are exact chains on fewer labels, and lower bounds on the whole."""
+"""Chains within a beam: exact on fewer labels, and a lower bound on log Z."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def random_chain(seed, *, S=4, T=5, B=3, own=False, requires_grad=False):
 
 
 @given(seeds, beams, st.booleans())
-def test_it_is_a_lower_bound_and_exact_inside(seed, text, own):
+def test_lower_bound_and_exact_within_the_beam(seed, text, own):
     chain = random_chain(seed, own=own)
     beam = chain.within(text)
     inside = beam.marginals() > 0
@@ -50,7 +50,7 @@ def test_it_is_a_lower_bound_and_exact_inside(seed, text, own):
 
 
 @given(seeds)
-def test_all_states_are_exact(seed):
+def test_beam_with_all_states_is_exact(seed):
     chain = random_chain(seed)
     beam = chain.within(Beam("kl", eps=0))
     assert_close(beam.log_partition(), chain.log_partition(), rtol=1e-12, atol=1e-12)
@@ -59,7 +59,7 @@ def test_all_states_are_exact(seed):
     assert beam.statistics.kept == pytest.approx(1)
 
 
-def test_marginals_are_its_gradient():
+def test_marginals_are_the_gradient_of_log_z():
     chain = random_chain(0, requires_grad=True)
     beam = chain.within("size=2")
     (gradient,) = torch.autograd.grad(beam.log_partition().sum(), chain.log_unary)
@@ -67,12 +67,12 @@ def test_marginals_are_its_gradient():
     assert (gradient == 0).any()
 
 
-def test_the_divergence_bound_is_kept():
+def test_divergence_is_bounded():
     beam = random_chain(1, S=30, T=20).within("kl=0.01,min=1")
     assert (-beam.kept.log() <= 0.01 + 1e-9).all()
 
 
-def test_evidence_chooses_the_beam_anew():
+def test_evidence_leads_to_a_new_beam():
     chain = random_chain(3)
     forced = chain.marginals()[:, 0].argmin(dim=1)
     labels = torch.full(chain.log_unary.shape[:2], -1)
@@ -82,13 +82,13 @@ def test_evidence_chooses_the_beam_anew():
     assert_close(given.marginals()[:, 0].argmax(dim=1), forced)
 
 
-def test_auto_is_the_chain_itself_where_that_is_faster():
+def test_auto_returns_the_chain_where_exact_inference_is_faster():
     chain = random_chain(4)
     assert chain.within("auto") is chain
     assert random_chain(4, S=120, T=3).within("auto").kind == "lower"
 
 
-def test_refusals():
+def test_invalid_arguments():
     with pytest.raises(ValueRangeError, match="cannot be read"):
         random_chain(0).within("kl")
     with pytest.raises(ValueRangeError, match="kernel"):

@@ -32,6 +32,7 @@ TAGS = [list(s.tags) for s in SENTENCES]
 CHUNKS = [list(s.chunks) for s in SENTENCES]
 TAGGED = [list(zip(s.words, s.tags, strict=True)) for s in SENTENCES]
 HEADS = [list(s.heads) for s in SENTENCES]
+TREES = [list(zip(s.heads, s.chunks, strict=True)) for s in SENTENCES]
 READY = [[{f"w={word}": 1.0} for word in sentence] for sentence in WORDS]
 MAKERS: dict[str, Callable[[], Any]] = {
     "crf": lambda: CRF("pos", max_iter=8).fit(WORDS, TAGS),
@@ -42,8 +43,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "numbers": lambda: HMM(3, max_iter=3).fit([[0, 1, 2, 1], [2, 2, 1]] * 5),
     "mrf-tagger": lambda: MRFTagger(max_iter=8).fit(WORDS, TAGS),
     "factorial-crf": lambda: FactorialCRF(max_iter=5).fit(WORDS, {"pos": TAGS, "chunk": CHUNKS}),
-    "parser": lambda: DependencyParser(1, epochs=2, hash_bits=16).fit(TAGGED, HEADS),
-    "parser-2": lambda: DependencyParser(2, epochs=1, hash_bits=16, tagger="hmm").fit(TAGGED, HEADS, CHUNKS),
+    "parser": lambda: DependencyParser(1, max_iter=2, hash_bits=16).fit(TAGGED, HEADS),
+    "parser-2": lambda: DependencyParser(2, max_iter=1, hash_bits=16, tagger="hmm").fit(TAGGED, TREES),
     "pcfg": lambda: PCFG(3, 6, max_iter=3).fit(WORDS),
     "mrf-lm": lambda: MRFLanguageModel(2, 4, max_iter=5, min_count=2).fit(WORDS),
     "hmm-lm": lambda: HMMLanguageModel(8, hidden=8, max_epochs=1, min_count=2).fit(WORDS),

@@ -55,7 +55,7 @@ def slow_clusters(words, offsets, n_words, n_clusters):
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("n_clusters", [2, 3, 5])
-def test_merging_is_that_of_brute_force(seed, n_clusters):
+def test_clusters_equal_brute_force(seed, n_clusters):
     words, offsets = text(seed)
     found = brown_clusters(words, offsets, 9, n_clusters)
     want, value = slow_clusters(words, offsets, 9, n_clusters)

@@ -46,7 +46,7 @@ def as_corpus(problem_corpus):
     return Corpus([list(column) for column in columns], offsets)
 
 
-def test_by_hand():
+def test_edges_computed_by_hand():
     features = FeatureMap("U00:%x[0,0]\nB02:%x[0,0]/%x[-1,0]\nB03:%x[1,0]/%x[-2,0]")
     found = features.fit(WORDS)
     assert found.edges is not None
@@ -66,7 +66,7 @@ def test_by_hand():
 
 
 @given(problems(), st.integers(1, 3))
-def test_edges_are_those_of_the_naive_expansion(problem, min_count):
+def test_edges_equal_naive_expansion(problem, min_count):
     nodes, pairs, corpus, new = problem
     features = FeatureMap([*pairs, *nodes], min_count=min_count)
     found = features.fit(as_corpus(corpus))
@@ -88,7 +88,7 @@ def test_edges_are_those_of_the_naive_expansion(problem, min_count):
 
 
 @given(problems())
-def test_the_state_survives_json(problem):
+def test_state_survives_json(problem):
     nodes, pairs, corpus, new = problem
     features = FeatureMap([*nodes, *pairs])
     features.fit(as_corpus(corpus))
@@ -106,7 +106,7 @@ def test_the_state_survives_json(problem):
 
 
 @given(problems())
-def test_thirty_bits_relabel_the_remembered_edges(problem):
+def test_thirty_bits_relabel_the_stored_edges(problem):
     nodes, pairs, corpus, _ = problem
     hashed, remembered = (FeatureMap([*nodes, *pairs], hash_bits=b).fit(as_corpus(corpus)) for b in (30, None))
     relabelled(hashed, remembered)
@@ -126,7 +126,7 @@ def test_a_plain_b_makes_no_attribute(text, hash_bits):
     assert features.features == parse_templates("U:%x[0,0]")
 
 
-def test_a_plain_b_beside_one_with_columns():
+def test_a_plain_b_with_another_template():
     features = FeatureMap("U:%x[0,0]\nB\nB1:%x[0,0]")
     features.fit(WORDS)
     assert features.edge_names() == ["B1:dog", "B1:barks"]
@@ -169,7 +169,7 @@ def test_ready_attributes_have_no_edges():
         assert (features.n_edge_attributes, features.edge_names()) == (0, [])
 
 
-def test_a_missing_column_is_named():
+def test_missing_column_raises():
     with pytest.raises(DataError, match=r"B7:%x\[0,1\].*column 1.*has 1"):
         FeatureMap("U:%x[0,0]\nB7:%x[0,1]").fit(WORDS)
 

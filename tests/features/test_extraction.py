@@ -82,7 +82,7 @@ def problems(draw):
 
 
 @given(problems())
-def test_attributes_are_those_of_the_naive_expansion(problem):
+def test_attributes_equal_naive_expansion(problem):
     chosen, (columns, offsets), _ = problem
     extractor = TemplateExtractor(chosen)
     found = extractor.fit(columns, offsets)
@@ -97,14 +97,14 @@ def test_attributes_are_those_of_the_naive_expansion(problem):
 
 
 @given(problems())
-def test_transform_of_the_training_data_is_fit(problem):
+def test_transform_of_the_training_data_equals_fit(problem):
     chosen, (columns, offsets), _ = problem
     extractor = TemplateExtractor(chosen)
     same(extractor.fit(columns, offsets), extractor.transform(columns, offsets))
 
 
 @given(problems(), st.integers(1, 3))
-def test_transform_keeps_what_is_known(problem, min_count):
+def test_transform_keeps_known_attributes(problem, min_count):
     chosen, (columns, offsets), (new, new_offsets) = problem
     extractor = TemplateExtractor(chosen, min_count=min_count)
     extractor.fit(columns, offsets)
@@ -116,7 +116,7 @@ def test_transform_keeps_what_is_known(problem, min_count):
 
 
 @given(problems(), st.integers(1, 4))
-def test_min_count_drops_exactly_the_rarer(problem, min_count):
+def test_min_count_drops_rarer_attributes(problem, min_count):
     chosen, (columns, offsets), _ = problem
     expanded = expand(chosen, columns, offsets)
     counts = Counter(string for token in expanded for string in token)
@@ -129,7 +129,7 @@ def test_min_count_drops_exactly_the_rarer(problem, min_count):
 
 
 @given(problems(), st.integers(1, 2))
-def test_the_state_survives_json(problem, min_count):
+def test_state_survives_json(problem, min_count):
     chosen, corpus, new = problem
     extractor = TemplateExtractor(chosen, min_count=min_count)
     extractor.fit(*corpus)
@@ -141,7 +141,7 @@ def test_the_state_survives_json(problem, min_count):
         same(extractor.transform(columns, offsets), again.transform(columns, offsets))
 
 
-def test_beyond_the_ends_by_hand():
+def test_positions_beyond_the_sentence_by_hand():
     chosen = parse_templates("U0:%x[-2,0]/%x[1,0]\nU1:%x[0,1]")
     extractor = TemplateExtractor(chosen)
     found = extractor.fit([["a", "b", "c"], ["x", "y", "z"]], np.array([0, 2, 3]))
@@ -217,7 +217,7 @@ def test_a_key_of_many_macros_over_few_strings():
     assert spelled(extractor.fit([column], offsets), extractor.names()) == expand(chosen, [column], offsets)
 
 
-def test_a_missing_column_is_named():
+def test_missing_column_raises():
     extractor = TemplateExtractor(parse_templates("U0:%x[0,0]\nU7:%x[0,2]"))
     with pytest.raises(DataError, match=r"U7:%x\[0,2\].*column 2.*has 2"):
         extractor.fit([["a"], ["b"]], np.array([0, 1]))
@@ -226,7 +226,7 @@ def test_a_missing_column_is_named():
         extractor.transform([["a"]], np.array([0, 1]))
 
 
-def test_fit_forgets_what_it_learned_before():
+def test_fit_replaces_earlier_attributes():
     extractor = TemplateExtractor(parse_templates("U:%x[0,0]"))
     extractor.fit([["a", "b"]], np.array([0, 2]))
     extractor.fit([["c"]], np.array([0, 1]))
@@ -236,7 +236,7 @@ def test_fit_forgets_what_it_learned_before():
 # Attributes that the user made
 
 
-def test_ready_tokens_of_all_kinds():
+def test_ready_tokens_of_all_types():
     extractor = ReadyExtractor()
     found = extractor.fit(
         [
@@ -253,11 +253,11 @@ def test_ready_tokens_of_all_kinds():
     assert found.n_attributes == extractor.n_attributes == 7
 
 
-def test_ready_ones_need_no_values():
+def test_ready_values_of_one_are_not_stored():
     assert ReadyExtractor().fit([[{"a": 1, "b": "c"}, ["a"], {}, []]]).values is None
 
 
-def test_ready_transform_keeps_what_is_known():
+def test_ready_transform_keeps_known_attributes():
     extractor = ReadyExtractor()
     fitted = extractor.fit([[{"w": "a", "x": 0.5}, ["y"]]])
     same(fitted, extractor.transform([[{"w": "a", "x": 0.5}, ["y"]]]))
@@ -270,7 +270,7 @@ def test_ready_transform_keeps_what_is_known():
 
 
 @given(st.lists(st.lists(st.lists(st.sampled_from("abcde"), max_size=4), max_size=4), max_size=4), st.integers(1, 4))
-def test_ready_min_count_drops_exactly_the_rarer(sentences, min_count):
+def test_ready_min_count_drops_rarer_attributes(sentences, min_count):
     counts = Counter(name for sentence in sentences for token in sentence for name in token)
     extractor = ReadyExtractor(min_count=min_count)
     found = extractor.fit(sentences)
@@ -281,7 +281,7 @@ def test_ready_min_count_drops_exactly_the_rarer(sentences, min_count):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, None, ["a"], {"b": 1}, 1j])
-def test_ready_values_that_cannot_be_used(value):
+def test_invalid_ready_values_raise(value):
     with pytest.raises(DataError, match=r"sentence 1, token 2: .*'bad'"):
         ReadyExtractor().fit([[["a"]], [["a"], ["a"], {"good": 1.0, "bad": value}]])
 
@@ -293,6 +293,6 @@ def test_ready_values_too_large_for_float32(value):
 
 
 @pytest.mark.parametrize("token", ["word", None, 3])
-def test_a_ready_token_is_a_dict_or_a_list(token):
+def test_ready_tokens_of_other_types_raise(token):
     with pytest.raises(DataError, match=r"sentence 0, token 1: "):
         ReadyExtractor().fit([[["a"], token]])

@@ -52,7 +52,7 @@ def expected_id(template, values, bits):
 
 
 @given(problems())
-def test_thirty_bits_relabel_the_remembered_attributes(problem):
+def test_thirty_bits_relabel_the_stored_attributes(problem):
     chosen, (columns, offsets), (new, new_offsets) = problem
     hashed = HashedTemplateExtractor(chosen, 30)
     relabelled(hashed.fit(columns, offsets), TemplateExtractor(chosen).fit(columns, offsets))
@@ -61,7 +61,7 @@ def test_thirty_bits_relabel_the_remembered_attributes(problem):
 
 
 @given(problems(), st.integers(1, 8))
-def test_few_bits_are_the_upper_ones(problem, bits):
+def test_fewer_bits_are_the_upper_bits(problem, bits):
     chosen, (columns, offsets), _ = problem
     found = HashedTemplateExtractor(chosen, bits).transform(columns, offsets)
     many = HashedTemplateExtractor(chosen, 30).transform(columns, offsets)
@@ -80,7 +80,7 @@ def test_presets(name):
     same(found, hashed.transform(Corpus.from_sentences(TAGGED)))
 
 
-def test_ids_of_templates_are_those_of_the_equation():
+def test_ids_of_templates_follow_equation_2():
     texts = "U00:%x[0,0]\nU01:%x[-1,0]/%x[0,1]\nU02:%x[2,1]\nU03\nB01:%x[-2,0]/%x[0,0]"
     u0, u1, u2, u3, b1 = chosen = parse_templates(texts)
     found = FeatureMap(chosen, hash_bits=20).fit([[("a", "x"), ("é", "")]])
@@ -122,7 +122,7 @@ def test_ids_are_the_same_in_other_processes(seed):
     assert done.stdout.splitlines() == [str(attributes.ids.tolist()) for attributes in here]
 
 
-def test_what_stands_beyond_is_not_a_word_of_the_same_spelling():
+def test_positions_beyond_the_sentence_differ_from_words():
     found = FeatureMap("U00:%x[-1,0]", hash_bits=30).fit([["_B-1", "dog"]])
     assert found.ids[0] != found.ids[1]
 
@@ -172,7 +172,7 @@ def test_ready_attributes_keep_their_values():
     assert FeatureMap(None, hash_bits=30).fit([[["a"], {"b": True}]]).values is None
 
 
-def test_ready_attributes_that_fall_together_are_both_kept():
+def test_colliding_ready_attributes_are_both_kept():
     found = FeatureMap(None, hash_bits=1).fit([[{"a": 0.5, "b": 2.0, "c": 3.0}]])
     assert found.token_ptr.tolist() == [0, 3]
     assert found.values is not None
@@ -208,7 +208,7 @@ def test_a_file_of_ready_attributes(values):
     same(found, hashed.transform(corpus))
 
 
-def test_names_that_are_not_strings():
+def test_names_that_are_not_strings_raise():
     with pytest.raises(DataError, match="must be a string, got 3"):
         FeatureMap(None, hash_bits=20).fit([[["a", 3]]])
 
@@ -222,7 +222,7 @@ def test_any_string_has_an_id():
 # The map
 
 
-def test_corpora_one_after_another():
+def test_consecutive_corpora():
     hashed = FeatureMap("pos", hash_bits=22)
     whole = hashed.fit(WORDS)
     parts = [hashed.fit(WORDS[:2]), hashed.transform(WORDS[2:])]
@@ -231,7 +231,7 @@ def test_corpora_one_after_another():
 
 
 @pytest.mark.parametrize("features", ["pos", "U:%x[0,0]\nB\nB1:%x[-1,0]/%x[0,0]", None])
-def test_the_state_is_small_and_survives_json(features):
+def test_state_is_small_and_survives_json(features):
     X = READY if features is None else WORDS
     hashed = FeatureMap(features, hash_bits=17)
     before = hashed.fit(X)
@@ -261,18 +261,18 @@ def test_names_are_numbers():
 
 
 @pytest.mark.parametrize("bits", [0, -1, 31, 2.0, "18", True])
-def test_numbers_of_bits_that_cannot_be(bits):
+def test_invalid_numbers_of_bits_raise(bits):
     with pytest.raises(ValueRangeError, match=r"hash_bits must be .* from 1 to 30"):
         FeatureMap("pos", hash_bits=bits)
 
 
-def test_nothing_is_remembered_to_be_counted():
+def test_min_count_is_not_allowed():
     for features in ("pos", None):
-        with pytest.raises(ValueRangeError, match=r"min_count must be 1 with hash_bits, got 2: .* remembers no"):
+        with pytest.raises(ValueRangeError, match=r"min_count must be 1 with hash_bits, got 2: .* not stored"):
             FeatureMap(features, min_count=2, hash_bits=18)
 
 
-def test_errors_are_those_of_the_remembering_map():
+def test_errors_equal_those_without_hashing():
     hashed = FeatureMap("U0:%x[0,0]\nU7:%x[0,2]", hash_bits=18)
     with pytest.raises(DataError, match=r"U7:%x\[0,2\].*column 2.*has 1"):
         hashed.fit(WORDS)
@@ -280,14 +280,14 @@ def test_errors_are_those_of_the_remembering_map():
         FeatureMap("chunking", hash_bits=18).fit(WORDS)
     with pytest.raises(DataError, match="corpus of columns"):
         FeatureMap(None, hash_bits=18).fit(Corpus.from_sentences(WORDS))
-    with pytest.raises(DataError, match="no sentence"):
+    with pytest.raises(DataError, match="at least one sentence"):
         hashed.fit([])
     empty = FeatureMap("pos", hash_bits=18).transform([])
     assert (len(empty), empty.n_tokens, empty.n_attributes) == (0, 0, 2**18)
 
 
 @given(problems())
-def test_as_many_ids_as_strings(problem):
+def test_number_of_ids(problem):
     # The naive expansion spells an attribute; equal spellings of one template have equal ids.
     chosen, (columns, offsets), _ = problem
     found = HashedTemplateExtractor(chosen, 30).fit(columns, offsets)

@@ -7,7 +7,7 @@ from trelliswork.features.presets import DERIVED, PRESETS, Preset, derive, prese
 from trelliswork.features.templates import Template, parse_template, parse_templates, read_templates
 
 
-def test_a_line_is_cut_into_text_and_macros():
+def test_a_line_is_split_into_text_and_macros():
     template = parse_template("U05:%x[-1,0]/%x[0,12]|end")
     assert template.macros == ((-1, 0), (0, 12))
     assert template.pieces == ("U05:", "/", "|end")
@@ -29,12 +29,12 @@ def test_macros_may_be_spaced():
     assert parse_template("U:%x[ -2 , 1 ]").macros == ((-2, 1),)
 
 
-def test_comments_and_blank_lines_are_passed_over():
+def test_comments_and_blank_lines_are_skipped():
     text = "# Unigram\nU00:%x[-2,0]\n\n   \nU01:%x[0,0]  # the word\n#U02:%x[1,0]\nB\n"
     assert [t.name for t in parse_templates(text)] == ["U00:%x[-2,0]", "U01:%x[0,0]", "B"]
 
 
-def test_skip_outside_reaches_every_template():
+def test_skip_outside_applies_to_every_template():
     found = parse_templates("U00:%x[-2,0]\nU01:%x[0,0]", skip_outside=True)
     assert [t.skip_outside for t in found] == [True, True]
 
@@ -43,7 +43,7 @@ def test_skip_outside_reaches_every_template():
     "line",
     ["X00:%x[0,0]", "u00:%x[0,0]", "%x[0,0]", "U00:%x[0]", "U00:%x[0,0", "U00:%x[a,0]", "U00:%x[0,-1]", "U00:%y[0,0]"],
 )
-def test_a_wrong_line_is_named_by_file_and_line(line, tmp_path):
+def test_errors_name_file_and_line(line, tmp_path):
     path = tmp_path / "template.txt"
     path.write_text(f"# words\nU00:%x[0,0]\n{line}\n", encoding="utf-8")
     with pytest.raises(DataError) as caught:
@@ -52,19 +52,19 @@ def test_a_wrong_line_is_named_by_file_and_line(line, tmp_path):
     assert line in str(caught.value)
 
 
-def test_the_same_line_twice_is_an_error():
+def test_duplicate_lines_raise():
     with pytest.raises(DataError, match=r"here.*U00:%x\[0,0\].*twice"):
         parse_templates("U00:%x[0,0]\nB\nU00:%x[0,0]", "here")
     assert len(parse_templates("U00:%x[0,0]\nU01:%x[0,0]")) == 2
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n"])
-def test_no_template_is_an_error(text):
-    with pytest.raises(DataError, match=r"nothing\.txt: no template"):
+def test_no_template_raises(text):
+    with pytest.raises(DataError, match=r"nothing\.txt: expected at least one template"):
         parse_templates(text, "nothing.txt")
 
 
-def test_a_file_reads_like_its_text(tmp_path):
+def test_files_are_read_like_text(tmp_path):
     text = "# Umlauts: ä\nU00:%x[-2,0]\nU01:ä=%x[0,0]/%x[1,1]\nB\n"
     path = tmp_path / "template.txt"
     path.write_bytes(text.replace("\n", "\r\n").encode())
@@ -105,7 +105,7 @@ def test_derived_columns():
     assert found["suffix1"] == ["g", "f"]
 
 
-def test_columns_may_be_made_from_any_column():
+def test_columns_may_be_derived_from_any_column():
     chosen = Preset(2, ((1, "lower"), (0, "suffix2")), ())
     assert derive([["Ab"], ["CD"], ["unused"]], chosen) == [["Ab"], ["CD"], ["cd"], ["ab"]]
 
@@ -128,11 +128,11 @@ def test_chunking_is_the_feature_set_of_crfsuite():
     assert sorted(by_shape) == sorted([*window, (-1, 0), (0, 1), *window, *pairs, *triples, (), ()])
 
 
-def test_an_unknown_preset_is_told_which_there_are():
+def test_unknown_preset_raises():
     with pytest.raises(ValueRangeError, match=r"chunking, pos, ner, letters.*'chunkin'"):
         preset("chunkin")
 
 
-def test_templates_are_values():
+def test_templates_are_immutable_and_comparable():
     assert Template("U", ("U",), ()) == parse_template("U")
     assert len({parse_template("U"), parse_template("U")}) == 1

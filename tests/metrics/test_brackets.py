@@ -1,4 +1,4 @@
-"""Brackets against gold ones: cases counted by hand."""
+"""Evaluation of brackets: cases counted by hand."""
 
 import pytest
 
@@ -7,11 +7,11 @@ from trelliswork.metrics.brackets import evaluate_brackets, left_branching, righ
 
 
 def test_two_sentences_by_hand():
-    # Five words: gold (0 1) (2 4), found (0 1) (0 2) (3 4): 1 hit of 2 wanted and 3 found, F1 = 2/5.
-    # Three words: gold none (flat), found (1 2): 0 of 0 and 1. Two words: nothing proper on either side, F1 = 1.
+    # Five words: gold (0 1) (2 4), predicted (0 1) (0 2) (3 4): 1 correct of 2 gold and 3 predicted, F1 = 2/5.
+    # Three words: gold none (flat), predicted (1 2): 0 of 0 and 1. Two words: nothing proper on either side, F1 = 1.
     gold = [{(0, 4), (0, 1), (2, 4), (1, 1)}, {(0, 2)}, {(0, 1)}]
-    found = [{(0, 4), (0, 1), (0, 2), (3, 4)}, {(0, 2), (1, 2)}, {(0, 1)}]
-    report = evaluate_brackets([5, 3, 2], gold, found)
+    predicted = [{(0, 4), (0, 1), (0, 2), (3, 4)}, {(0, 2), (1, 2)}, {(0, 1)}]
+    report = evaluate_brackets([5, 3, 2], gold, predicted)
     assert report.n_sentences == 3
     assert report.sentence_f1 == pytest.approx((0.4 + 0 + 1) / 3)
     assert (report.precision, report.recall, report.f1) == pytest.approx((1 / 4, 1 / 2, 1 / 3))
@@ -25,11 +25,11 @@ def test_two_sentences_by_hand():
     assert report.to_dict()["n_sentences"] == 3
 
 
-def test_lengths():
+def test_sentence_lengths():
     gold = [{(0, 1)}, {(1, 2)}, set()]
     report = evaluate_brackets([4, 3, 1], gold, gold, max_length=3)
     assert (report.n_sentences, report.sentence_f1) == (1, 1.0)
-    with pytest.raises(DataError, match="no sentence"):
+    with pytest.raises(DataError, match="expected at least one sentence"):
         evaluate_brackets([1], [set()], [set()])
     with pytest.raises(ShapeError, match="same sentences"):
         evaluate_brackets([2], [], [set()])

@@ -1,4 +1,4 @@
-"""Attachment scores, roots, lengths, labels and calibration, counted by hand."""
+"""Evaluation of dependency parsers: attachment scores, roots, lengths, labels and calibration, counted by hand."""
 
 import json
 
@@ -13,7 +13,7 @@ LABELS = [["a", "root", "b"], ["root", *["a"] * 10]]
 NAMES = [["a", "root", "b"], ["root", "b", *["a"] * 9]]
 
 
-def test_figures():
+def test_scores_computed_by_hand():
     probabilities = [[0.95, 0.95, 0.35], [1.0] * 10 + [0.3]]
     report = evaluate_parsing(GOLD, FOUND, LABELS, NAMES, probabilities)
     assert report.n_sentences == 2
@@ -22,15 +22,15 @@ def test_figures():
     assert report.las == pytest.approx(11 / 14)
     assert report.label_accuracy == pytest.approx(13 / 14)
     assert report.root_accuracy == 1
-    assert report.exact == report.labelled_exact == 0
+    assert report.exact == report.labeled_exact == 0
     assert [(row.words, row.n_sentences, row.n_words) for row in report.by_length] == [("1-10", 1, 3), ("11-20", 1, 11)]
     assert report.by_length[0].uas == pytest.approx(2 / 3)
     row = report.by_label["a"]
     assert (row.support, row.score.correct, row.score.predicted) == (11, 9, 10)
     assert row.attached == pytest.approx(10 / 11)
     low, high = report.calibration
-    assert (low.low, low.n_arcs, low.accuracy) == (0.3, 2, 0)
-    assert (high.n_arcs, high.accuracy) == (12, 1)
+    assert (low.low, low.count, low.accuracy) == (0.3, 2, 0)
+    assert (high.count, high.accuracy) == (12, 1)
     assert high.probability == pytest.approx((2 * 0.95 + 10) / 12)
     assert report.calibration_error == pytest.approx((2 * 0.325 + 0.1) / 14)
     text = report.summary()
@@ -38,7 +38,7 @@ def test_figures():
     assert "calibration error" in text
     plain = json.loads(json.dumps(report.to_dict()))
     assert plain["by_label"]["a"]["support"] == 11
-    assert plain["calibration"][0]["n_arcs"] == 2
+    assert plain["calibration"][0]["count"] == 2
 
 
 def test_without_labels_and_probabilities():
@@ -49,7 +49,7 @@ def test_without_labels_and_probabilities():
     assert "LAS" not in report.summary()
 
 
-def test_clear_errors():
+def test_invalid_input_raises():
     with pytest.raises(ValueRangeError, match="given together"):
         evaluate_parsing(GOLD, FOUND, LABELS)
     with pytest.raises(ShapeError, match="heads must have an entry"):
@@ -58,7 +58,7 @@ def test_clear_errors():
         evaluate_parsing([[]], [[]])
 
 
-def test_gold_that_is_unknown_is_refused():
+def test_unknown_gold_annotation_raises():
     with pytest.raises(ValueRangeError, match=r"gold_labels\[1\] must be known"):
         evaluate_parsing([[0], [0]], [[0], [0]], [["a"], [None]], [["a"], ["a"]])
     with pytest.raises(ValueRangeError, match=r"gold_heads\[0\] must be known"):

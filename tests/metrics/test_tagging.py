@@ -1,4 +1,4 @@
-"""Evaluation of taggers: numbers worked out by hand, and laws of precision and recall."""
+"""Evaluation of taggers: values computed by hand, and laws of precision and recall."""
 
 import json
 import time
@@ -24,7 +24,7 @@ def taggings(draw, labels=BIOES):
     return tuple([draw(st.lists(st.sampled_from(labels), min_size=n, max_size=n)) for n in lengths] for _ in range(2))
 
 
-def test_a_case_worked_out_by_hand():
+def test_scores_computed_by_hand():
     gold = [
         ["B-NP", "I-NP", "B-VP", "O"],  # NP 0-2, VP 2-3
         ["B-NP", "B-VP", "I-VP", "B-NP"],  # NP 0-1, VP 1-3, NP 3-4
@@ -58,8 +58,8 @@ def test_a_case_worked_out_by_hand():
     assert report.confusion == (Mistake("B-NP", "I-NP", 1), Mistake("B-VP", "B-NP", 1), Mistake("I-VP", "O", 1))
 
 
-def test_the_example_of_a_span_in_two_pieces():
-    """One gold span cut in two: no piece is right, both count as predicted."""
+def test_span_predicted_in_two_pieces():
+    """One gold span predicted as two: neither is correct, both count as predicted."""
     report = evaluate_tagging([["B-X", "I-X", "I-X"]], [["B-X", "I-X", "B-X"]])
     assert report.chunks == Score(correct=0, predicted=2, support=1)
     assert report.chunks.f1 == 0
@@ -152,7 +152,7 @@ def test_chunks_do_not_depend_on_the_scheme(case):
     assert evaluate_tagging(*case, scheme="bio").chunks == evaluate_tagging(*in_bioes, scheme="bioes").chunks
 
 
-def test_mistakes_are_the_most_frequent_ones_in_a_stable_order():
+def test_mistakes_are_sorted_by_frequency():
     labels = [f"T{i:02}" for i in range(30)]
     gold = [label for i, label in enumerate(labels) for _ in range(i // 2 + 1)]
     report = evaluate_tagging([gold], [["X"] * len(gold)])
@@ -160,7 +160,7 @@ def test_mistakes_are_the_most_frequent_ones_in_a_stable_order():
     assert report.confusion[:3] == (Mistake("T28", "X", 15), Mistake("T29", "X", 15), Mistake("T26", "X", 14))
 
 
-def test_the_dictionary_is_ready_for_json_and_has_the_same_keys_always():
+def test_dict_converts_to_json_and_has_fixed_keys():
     plain = evaluate_tagging([["DT"]], [["NN"]]).to_dict()
     full = evaluate_tagging([["B-X", "O"]], [["B-X", "B-X"]], words=[["a", "b"]], known_words={"a"}).to_dict()
     assert list(plain) == list(full) == list(TaggingReport.__dataclass_fields__)
@@ -195,7 +195,7 @@ def test_the_summary_is_aligned():
     ]
 
 
-def test_bad_input_is_refused():
+def test_invalid_input_raises():
     with pytest.raises(ShapeError, match=r"predicted must have as many sentences as gold, got 1 and 2"):
         evaluate_tagging([["O"], ["O"]], [["O"]])
     with pytest.raises(ShapeError, match=r"predicted\[1\] must be as long as gold\[1\], got 1 and 2 tokens"):
@@ -212,8 +212,8 @@ def test_bad_input_is_refused():
         evaluate_tagging([["O"]], [["O"]], known_words={"a"})
 
 
-def test_the_wall_street_journal_against_a_baseline(data_dir):
-    """Each part-of-speech tag gets its most frequent chunk label: the published baseline of CoNLL-2000."""
+def test_conll2000_baseline(data_dir):
+    """Predict the most frequent chunk label of each part-of-speech tag, the published baseline of CoNLL-2000."""
 
     def read(name):
         blocks = (data_dir / "conll2000" / f"{name}.txt").read_text(encoding="utf-8").strip().split("\n\n")
@@ -230,9 +230,9 @@ def test_the_wall_street_journal_against_a_baseline(data_dir):
     best = {tag: max(of_tag, key=of_tag.__getitem__) for tag, of_tag in counts.items()}
     predicted = [[best[tag] for tag in sentence] for sentence in tags]
     known = {word for sentence in train_words for word in sentence}
-    began = time.perf_counter()
+    begin = time.perf_counter()
     report = evaluate_tagging(gold, predicted, words=words, known_words=known)
-    assert time.perf_counter() - began < 1  # about 0.1 s
+    assert time.perf_counter() - begin < 1  # about 0.1 s
     assert report.n_tokens == report.n_known + report.n_unknown == 47_377
     assert report.chunks.support == 23_852
     rates = [100 * x for x in (report.chunks.precision, report.chunks.recall, report.chunks.f1)]

@@ -1,4 +1,4 @@
-"""Factorial chains by enumeration of all labellings of all layers, by way of the chain over label combinations."""
+"""Factorial chains by enumeration of all labelings of all layers, as a chain over label combinations."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -10,7 +10,7 @@ from tests.oracle.chain import Enumerated, enumerate_chain
 
 @dataclass
 class EnumeratedFactorial:
-    """Every labelling of one sequence; ``combinations`` (N, D) are the labels of each state of the product."""
+    """All labelings of one sequence; ``combinations`` (N, D) are the labels of each state of the product chain."""
 
     chain: Enumerated
     combinations: np.ndarray
@@ -36,13 +36,13 @@ class EnumeratedFactorial:
         return out
 
     def best(self) -> tuple[float, np.ndarray]:
-        """The best score and its labels (T, D)."""
+        """Return the best score and its labels (T, D)."""
         at = self.chain.scores.argmax()
         return float(self.chain.scores[at]), self.combinations[self.chain.labellings[at]]
 
 
 def enumerate_factorial(log_unary, log_pairwise, log_between) -> EnumeratedFactorial:
-    """One sequence: log_unary a list of (T, S_d), log_pairwise of (S_d, S_d), log_between {(d, e): (S_d, S_e)}."""
+    """Enumerate one sequence; log_unary are (T, S_d), log_pairwise (S_d, S_d), log_between {(d, e): (S_d, S_e)}."""
     n_labels = [u.shape[1] for u in log_unary]
     states = np.array(list(product(*(range(S) for S in n_labels))))
     unary = sum(u[:, states[:, d]] for d, u in enumerate(log_unary))
@@ -52,46 +52,3 @@ def enumerate_factorial(log_unary, log_pairwise, log_between) -> EnumeratedFacto
     T = len(log_unary[0])
     chain = enumerate_chain(unary, np.broadcast_to(pairwise, (T - 1, *pairwise.shape)))
     return EnumeratedFactorial(chain, states, n_labels)
-
-
-def _log_sum(x, axis):
-    top = np.max(x, axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0)
-    with np.errstate(divide="ignore"):
-        return np.log(np.exp(x - top).sum(axis=axis)) + np.squeeze(top, axis=axis)
-
-
-def _log_chain(unary, pairwise):
-    """log Z and log marginals (T, S) of one chain, all in log space."""
-    T = len(unary)
-    alpha, beta = unary.copy(), np.zeros_like(unary)
-    for t in range(1, T):
-        alpha[t] = unary[t] + _log_sum(alpha[t - 1][:, None] + pairwise, 0)
-    for t in range(T - 2, -1, -1):
-        beta[t] = _log_sum(pairwise + (unary[t + 1] + beta[t + 1])[None], 1)
-    log_z = float(_log_sum(alpha[-1], 0))
-    return log_z, alpha + beta - log_z
-
-
-def reference_bp(log_unary, log_pairwise, log_between, n_sweeps):
-    """Belief propagation on one sequence as it is written down, every message in log space: value and marginals."""
-    D = len(log_unary)
-    message = {}
-    for d, e in log_between:
-        message[e, d], message[d, e] = np.zeros_like(log_unary[d]), np.zeros_like(log_unary[e])
-    tables = {**log_between, **{(e, d): table.T for (d, e), table in log_between.items()}}
-    log_z, belief = np.zeros(D), [None] * D
-    for sweep in range(n_sweeps):
-        for d in range(D):
-            for e in range(D):
-                if (e, d) in tables and (sweep > 0 or e < d):
-                    cavity = belief[e] - message[d, e]
-                    said = _log_sum(cavity[:, :, None] + tables[e, d][None], 1)
-                    message[e, d] = said - said.max(axis=1, keepdims=True)
-            heard = sum((m for (_, to), m in message.items() if to == d), np.zeros_like(log_unary[d]))
-            log_z[d], belief[d] = _log_chain(log_unary[d] + heard, log_pairwise[d])
-    value = float(log_z.sum())
-    for d, e in log_between:
-        pair = (belief[d] - message[e, d])[:, :, None] + (belief[e] - message[d, e])[:, None] + log_between[d, e]
-        value += float(_log_sum(pair.reshape(len(pair), -1), 1).sum())
-    return value, [np.exp(b) for b in belief]

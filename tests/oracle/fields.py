@@ -27,7 +27,7 @@ def circle_log_z(log_unary: Array, tables: Array, n_positions: int) -> float:
 
 
 def sentence_score(log_unary: Array, tables: Array, words: tuple[int, ...]) -> float:
-    """Words and pairs with at least one word; K pads (0) on both sides."""
+    """Return the score of words and of pairs with at least one word, between K pads (0) on both sides."""
     K = len(tables)
     x = (0,) * K + tuple(words) + (0,) * K
     total = sum(log_unary[w] for w in words)

@@ -1,4 +1,4 @@
-"""Factor graphs by enumeration of all assignments: slow, obvious, and the judge of everything else."""
+"""Factor graphs by enumeration of all assignments: slow, simple, and the judge of the reference and the engines."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -34,7 +34,7 @@ class EnumeratedGraph:
         return float(-(p[p > 0] * np.log(p[p > 0])).sum())
 
     def joint(self, variables) -> np.ndarray:
-        """Probabilities of the states of some variables together, one axis each."""
+        """Joint probabilities of the states of some variables, one axis each."""
         variables = np.asarray(variables)
         shape = self.wiring.n_states[variables]
         out = np.zeros(shape)
@@ -46,14 +46,14 @@ class EnumeratedGraph:
         return np.concatenate([self.joint([v]) for v in range(self.wiring.n_variables)])
 
     def factor_marginals(self) -> list[np.ndarray]:
-        """One array (F, s1, .., sk) a group."""
+        """One array (F, s1, .., sk) per group."""
         return [np.stack([self.joint(v) for v in group.variables]) for group in self.wiring.groups]
 
 
 def enumerate_graphs(wiring: Wiring) -> list[EnumeratedGraph]:
-    """Each graph of the batch by itself; scores straight from the definition, one factor after the other."""
+    """Enumerate each graph of the batch; scores follow the definition, one factor after the other."""
     assignments = np.array(list(product(*(range(s) for s in wiring.n_states))), dtype=np.int64)
-    found = []
+    graphs = []
     for b in range(wiring.n_graphs):
         scores = np.zeros(len(assignments))
         for v in range(wiring.n_variables):
@@ -65,12 +65,12 @@ def enumerate_graphs(wiring: Wiring) -> list[EnumeratedGraph]:
         for factor in wiring.structured:
             table = factor.table()[b if factor.n_graphs > 1 else 0]
             scores = scores + table[tuple(assignments[:, factor.variables].T)]
-        found.append(EnumeratedGraph(wiring, assignments, scores))
-    return found
+        graphs.append(EnumeratedGraph(wiring, assignments, scores))
+    return graphs
 
 
 def random_scores(rng: np.random.Generator, shape, scale: float = 1.0, zeros: float = 0.0) -> np.ndarray:
-    """Normal log-potentials, a share ``zeros`` of them -inf."""
+    """Normal log-potentials, a fraction ``zeros`` of them -inf."""
     scores = rng.normal(0, scale, shape)
     scores[rng.random(shape) < zeros] = -np.inf
     return scores
@@ -91,10 +91,10 @@ def random_graph(
     structured=(),
     n_states=None,
 ) -> Wiring:
-    """A random graph; every factor with tables of its own or, now and then, shared with the one before it.
+    """A random graph; factors have their own tables or sometimes share the table of the previous one.
 
-    With ``tree`` each factor joins one variable seen before and new ones, so that ``n_factors`` is not used and the
-    graph is connected and without cycles.
+    With ``tree`` each factor joins one earlier variable and new ones, so that ``n_factors`` is ignored and the graph is
+    connected and without cycles.
     """
     sizes = rng.integers(1, max_states + 1, n_variables) if n_states is None else np.asarray(n_states)
     V = len(sizes)

@@ -1,4 +1,4 @@
-"""Second-order dependency trees by enumeration: slow, obvious, and the judge of everything else."""
+"""Second-order dependency trees by enumeration: slow, obvious, the final judge."""
 
 import itertools
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from trelliswork.inference.tree.second_order import Parts
 
 @dataclass
 class SecondOrderTrees:
-    """Every tree of one sentence, the parts it has, and its score. Parts of other sentences are never on."""
+    """All trees of one sentence with their parts and scores; parts of other sentences are off."""
 
     scores: np.ndarray  # (n_trees,)
     arcs: np.ndarray  # (n_trees, A)
@@ -29,20 +29,20 @@ class SecondOrderTrees:
 
 
 def siblings_of(heads: tuple[int, ...]) -> set[tuple[int, int, int, int]]:
-    """(head, side, previous, next) for each step between consecutive children; 0 stands for none."""
-    n, found = len(heads), set()
+    """Return (head, side, previous, next) for each pair of consecutive children; 0 means none."""
+    n, siblings = len(heads), set()
     for h in range(n + 1):
         for side in (-1, 1):
             children = [d for d in range(1, n + 1) if heads[d - 1] == h and (d > h) == (side > 0)][::side]
             steps = [0, *children, 0]
-            found |= {(h, side, a, b) for a, b in itertools.pairwise(steps)}
-    return found
+            siblings |= {(h, side, a, b) for a, b in itertools.pairwise(steps)}
+    return siblings
 
 
 def enumerate_second_order(
     parts: Parts, b: int, arc_scores, sibling_scores, grandparent_scores, *, projective: bool, single_root: bool
 ) -> SecondOrderTrees:
-    """All trees of sentence b that have no arcs but candidates."""
+    """Return all trees of sentence b that consist of candidate arcs."""
     candidates = range(parts.arc_ptr[b], parts.arc_ptr[b + 1])
     number = {(int(parts.heads[a]), int(parts.modifiers[a])): a for a in candidates}
     rows = []

@@ -1,4 +1,4 @@
-"""Dependency trees and binary bracketings by enumeration: slow, obvious, and the judge of everything else."""
+"""Dependency trees, binary bracketings and derivations of grammars by enumeration: slow, obvious, the final judge."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def is_tree(heads: tuple[int, ...]) -> bool:
-    """True if every word 1..n leads to node 0 (``heads[d - 1]`` is the head of word d)."""
+    """Return True if a path leads from every word 1..n to node 0 (``heads[d - 1]`` is the head of word d)."""
     for d in range(1, len(heads) + 1):
         seen = set()
         while d != 0:
@@ -20,25 +20,25 @@ def is_tree(heads: tuple[int, ...]) -> bool:
 
 
 def is_projective(heads: tuple[int, ...]) -> bool:
-    """True if no two arcs cross, those from node 0 included."""
+    """Return True if no two arcs cross, those from node 0 included."""
     arcs = [(min(h, d), max(h, d)) for d, h in enumerate(heads, 1)]
     return not any(a < c < b < d for a, b in arcs for c, d in arcs)
 
 
 @cache
 def trees(n: int, projective: bool, single_root: bool) -> np.ndarray:
-    """All trees over n words, heads (n_trees, n)."""
-    found = [
+    """Return all trees over n words, heads (n_trees, n)."""
+    rows = [
         heads
         for heads in product(range(n + 1), repeat=n)
         if (not single_root or heads.count(0) == 1) and is_tree(heads) and (not projective or is_projective(heads))
     ]
-    return np.array(found)
+    return np.array(rows)
 
 
 @dataclass
 class Enumerated:
-    """Every structure with its score."""
+    """All structures with their scores."""
 
     structures: np.ndarray  # (n_structures, ...)
     scores: np.ndarray  # (n_structures,)
@@ -59,7 +59,7 @@ class Enumerated:
         return float(-(p[p > 0] * np.log(p[p > 0])).sum())
 
     def arc_marginals(self) -> np.ndarray:
-        """p(h -> d), (n+1, n+1)."""
+        """Return p(h -> d), (n+1, n+1)."""
         n = self.structures.shape[1]
         marginals = np.zeros((n + 1, n + 1))
         for d in range(n):
@@ -68,7 +68,7 @@ class Enumerated:
 
 
 def enumerate_trees(log_arc: np.ndarray, projective: bool, single_root: bool) -> Enumerated:
-    """All trees of one sentence; log_arc (n+1, n+1)."""
+    """Return all trees of one sentence; log_arc (n+1, n+1)."""
     n = len(log_arc) - 1
     heads = trees(n, projective, single_root)
     return Enumerated(heads, log_arc[heads, np.arange(1, n + 1)].astype(np.float64).sum(axis=1))
@@ -76,7 +76,7 @@ def enumerate_trees(log_arc: np.ndarray, projective: bool, single_root: bool) ->
 
 @cache
 def bracketings(i: int, j: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """All binary bracketings of positions i..j, each a tuple of its spans (ends included)."""
+    """Return all binary bracketings of positions i..j, each a tuple of its spans (ends included)."""
     if i == j:
         return (((i, i),),)
     return tuple(
@@ -86,7 +86,7 @@ def bracketings(i: int, j: int) -> tuple[tuple[tuple[int, int], ...], ...]:
 
 @cache
 def derivations(i: int, j: int, symbol: int, n_nonterminals: int, n_symbols: int) -> tuple[tuple, ...]:
-    """All trees over i..j with this symbol on top; each a tuple of (i, j, symbol, split, left, right) nodes."""
+    """Return all trees over i..j with this root symbol, each a tuple of (i, j, symbol, split, left, right) nodes."""
     if i == j:
         return (((i, j, symbol, -1, -1, -1),),) if symbol >= n_nonterminals else ()
     if symbol >= n_nonterminals:

@@ -62,9 +62,9 @@ def page_of(kind: str) -> list[Page]:
         sample = Sample(
             "development", dependencies(DEV), [list(s.heads) for s in DEV], [list(s.relations) for s in DEV]
         )
-        given = [list(s.heads) for s in TRAIN], [list(s.relations) for s in TRAIN]
-        model = DependencyParser(1, hash_bits=14, epochs=1, label_epochs=1).fit(dependencies(TRAIN), *given)
-        report = model.evaluate(sample.X, sample.gold, sample.labels)
+        trees, gold = ([list(zip(s.heads, s.relations, strict=True)) for s in part] for part in (TRAIN, DEV))
+        model = DependencyParser(1, hash_bits=14, max_iter=1, max_iter_labels=1).fit(dependencies(TRAIN), trees)
+        report = model.evaluate(sample.X, gold)
         return [training_page(model, outcome, sample=sample),
                 evaluation_page(model, report, file="test", sample=sample)]  # fmt: skip
     if kind == "pcfg":

@@ -1,4 +1,4 @@
-"""Labelled and unlabelled files as the commands read and write them."""
+"""Labeled and unlabeled files as the commands read and write them."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FileFormat(StrEnum):
-    """How a file is laid out."""
+    """Layout of a file."""
 
     auto = "auto"
     columns = "columns"
@@ -27,18 +27,18 @@ class FileFormat(StrEnum):
 
 @dataclass
 class Layout:
-    """Where features and labels stand in a file; saved with a model, so that tagging reads files like training did.
+    """Columns of features and labels in a file; saved with a model, so that tagging reads files as training did.
 
     Attributes
     ----------
     format : str
         columns, conllu, crfsuite or bundled.
     columns : list
-        Columns that features see: numbers, or names for CoNLL-U.
+        Columns for the features: numbers, or names for CoNLL-U.
     label : int or str, or a list of them
-        Column of the labels; of each layer's, for models with several.
+        Column of the labels; for models with several layers, one column per layer.
     separator : str or None
-        Of a column file; any white space by default.
+        Separator of a column file; any white space by default.
     """
 
     format: str
@@ -48,31 +48,51 @@ class Layout:
 
     @classmethod
     def of(cls, tagger: Any) -> "Layout":
-        """How the file of a tagger's training was laid out; of one that was fitted in Python: words, then labels."""
+        """Return the layout of a tagger's training file; words, then labels for a tagger fitted in Python."""
         if tagger.input_:
             return cls(**tagger.input_)
         n_layers = len(getattr(tagger, "layers", ()))
         return cls("columns", [0], list(range(1, n_layers + 1)) if n_layers else 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """For ``model.json``."""
+        """Return plain data for ``model.json``."""
         return asdict(self)
 
 
 def guess_format(path: str, format: FileFormat) -> FileFormat:
-    """The format by the file's name, unless it is given."""
+    """Return the format that is given; else that of the file's name, or of its first lines.
+
+    A name that ends in .conllu, .raw or .text is decisive. Any other file is a column file if its lines have equally
+    many fields and sentences are separated by empty lines, and plain text otherwise; standard input has columns.
+    """
     if format != FileFormat.auto:
         return format
     name = path.removesuffix(".gz")
     if name.endswith((".raw", ".text")):
         return FileFormat.text
-    return FileFormat.conllu if name.endswith((".conllu", ".conll-u")) else FileFormat.columns
+    if name.endswith((".conllu", ".conll-u")):
+        return FileFormat.conllu
+    return FileFormat.columns if path == "-" or _has_columns(path) else FileFormat.text
+
+
+def _has_columns(path: str, n_lines: int = 200) -> bool:
+    """Return whether the first lines of a file look like columns; True if it cannot be read, for the reader to say."""
+    from trelliswork.data.files import fields_of, open_text
+
+    try:
+        with open_text(path) as lines:
+            sizes = [len(fields_of(line)) for line in islice(lines, n_lines)]
+    except (OSError, DataError):
+        return True
+    words = [size for size in sizes if size]
+    alike = len(set(words)) <= 1
+    return alike and (len(words) > 1 or not words) and (0 in sizes or words[0] <= 3)
 
 
 def training_layout(
     path: str | None, format: FileFormat, columns: str | None, label: str | None, separator: str | None
 ) -> Layout:
-    """The layout that the options of a train command describe; labels are the last column by default, or upos."""
+    """Return the layout that the options describe; labels are the last column by default, or upos."""
     if path is None:
         return Layout("columns", _numbers(columns) if columns else [0, 1], int(label) if label else 2, " ")
     chosen = guess_format(path, format)
@@ -81,7 +101,7 @@ def training_layout(
     if chosen == FileFormat.crfsuite:
         return Layout("crfsuite", [], None)
     if chosen == FileFormat.text:
-        raise DataError(f"{path}: plain text has no labels to learn from: a column or CoNLL-U file is wanted.")
+        raise DataError(f"{path}: plain text has no labels to learn from: expected columns or CoNLL-U (see --format).")
     return Layout("columns", _numbers(columns) if columns else [], int(label) if label else -1, separator)
 
 
@@ -92,8 +112,8 @@ def _numbers(text: str) -> list[int]:
         raise DataError(f"--columns must be numbers separated by commas, such as 0,1, got {text!r}.") from None
 
 
-def read_labelled(path: str | None, layout: Layout) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
-    """Features' columns and labels of a file (of the bundled training part without one)."""
+def read_labeled(path: str | None, layout: Layout) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
+    """Return feature columns and labels of a file; without a file, of the bundled training part."""
     from trelliswork.data import bundled
 
     if path is None or path in bundled.SPLITS:
@@ -108,7 +128,7 @@ def read_labelled(path: str | None, layout: Layout) -> "tuple[Corpus | Attribute
     n_columns = len(corpus.columns)
     if layout.format == "columns" and not layout.columns:
         if n_columns < 2:
-            raise DataError(f"{path}: one column only: words and labels are wanted, or choose --columns and --label.")
+            raise DataError(f"{path}: only one column: expected words and labels, or --columns and --label.")
         at = layout.label % n_columns
         layout.columns = [c for c in range(n_columns) if c != at]
         layout.label = at
@@ -124,14 +144,14 @@ def layers_layout(
     labels: str | None,
     separator: str | None,
 ) -> Layout:
-    """The same for several layers of labels: the last columns by default, or the CoNLL-U columns of their names."""
+    """Return the layout for several layers of labels: the last columns by default, or CoNLL-U columns by name."""
     chosen = FileFormat.columns if path is None else guess_format(path, format)
     if labels is not None and len(labels.split(",")) != len(layers):
         raise DataError(f"--labels must name a column for each of the layers {', '.join(layers)}, got {labels!r}.")
     if chosen == FileFormat.conllu:
         return Layout("conllu", columns.split(",") if columns else ["form"], labels.split(",") if labels else layers)
     if chosen != FileFormat.columns:
-        raise DataError(f"{path}: layers of labels stand in a column or CoNLL-U file; a {chosen} file has none.")
+        raise DataError(f"{path}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
     last: list[Any] = list(range(-len(layers), 0))
     if path is None:
         last = list(range(3 - len(layers), 3))  # the bundled corpus: words, tags, chunks
@@ -140,7 +160,7 @@ def layers_layout(
 
 
 def read_layers(path: str | None, layout: Layout) -> "tuple[Corpus, list[list[list[str]]]]":
-    """Features' columns and the labels of each layer of a file (of the bundled training part without one)."""
+    """Return feature columns and the labels of each layer; without a file, of the bundled training part."""
     from trelliswork.data import bundled
 
     if path is None or path in bundled.SPLITS:
@@ -152,17 +172,17 @@ def read_layers(path: str | None, layout: Layout) -> "tuple[Corpus, list[list[li
         first = len(layout.columns)
         return _select(corpus, range(first)), [corpus.sentences(column) for column in range(first, n)]
     if n <= len(layout.label):
-        raise DataError(f"{path}: {n} columns only: words and {len(layout.label)} layers of labels are wanted.")
+        raise DataError(f"{path}: only {n} columns: expected words and {len(layout.label)} layers of labels.")
     for column in layout.label:
         if not -n <= column < n:
-            raise DataError(f"{path}: there is no column {column}: there are {n}, counted from 0.")
+            raise DataError(f"{path}: no column {column}: the file has {n}, counted from 0.")
     layout.label = [column % n for column in layout.label]
     layout.columns = [c for c in range(n) if c not in layout.label]
     return _select(corpus, layout.columns), [corpus.sentences(column) for column in layout.label]
 
 
 def words_layout(path: str | None, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
-    """The layout of a file of which only words are read: the first of ``columns``, or the first column."""
+    """Return the layout for reading words only: the first of ``columns``, or the first column."""
     chosen = FileFormat.columns if path is None else guess_format(path, format)
     if chosen == FileFormat.text:
         return Layout("text", [], None)
@@ -174,7 +194,7 @@ def words_layout(path: str | None, format: FileFormat, columns: str | None, sepa
 
 
 def read_words(path: str | None, layout: Layout) -> "Corpus":
-    """The words of a file (of the bundled training part without one)."""
+    """Return the words of a file; without a file, of the bundled training part."""
     from trelliswork.data import Corpus, bundled, read_text
 
     if path is None or path in bundled.SPLITS:
@@ -183,7 +203,7 @@ def read_words(path: str | None, layout: Layout) -> "Corpus":
 
 
 def evaluation_layout(layout: Layout, path: str, format: FileFormat, label: str | None) -> Layout:
-    """How the training file was laid out, or what the options say about this one."""
+    """Return the layout of the training file, or the one that the options describe."""
     if label is None and format == FileFormat.auto:
         if layout.label is None and layout.format != "crfsuite":
             raise DataError("the model was trained without labels: --label names the column to compare with.")
@@ -197,8 +217,8 @@ def evaluation_layout(layout: Layout, path: str, format: FileFormat, label: str 
     return Layout("columns", columns, _numbers(label)[0] if label else layout.label, layout.separator)
 
 
-def labelled_parts(path: str | None, layout: Layout, n_sentences: int) -> "Iterator[tuple[Corpus, list[list[str]]]]":
-    """The same in parts of so many sentences, of a column file that is too large to be held."""
+def labeled_parts(path: str | None, layout: Layout, n_sentences: int) -> "Iterator[tuple[Corpus, list[list[str]]]]":
+    """Yield feature columns and labels of a column file in parts of ``n_sentences`` sentences."""
     from trelliswork.data.columns import column_parts
 
     if path is None or path == "-" or layout.format != "columns":
@@ -210,12 +230,12 @@ def labelled_parts(path: str | None, layout: Layout, n_sentences: int) -> "Itera
             layout.columns = [c for c in range(n_columns) if c != layout.label]
         for column in [*layout.columns, layout.label]:
             if not -n_columns <= column < n_columns:
-                raise DataError(f"{path}: there is no column {column}: there are {n_columns}, counted from 0.")
+                raise DataError(f"{path}: no column {column}: the file has {n_columns}, counted from 0.")
         yield _select(part, layout.columns), part.sentences(layout.label)
 
 
 class WordParts:
-    """The words of a file in parts of so many sentences, read anew each time they are gone through."""
+    """The words of a file in parts of ``n_sentences`` sentences; each iteration reads the file again."""
 
     def __init__(self, path: str | None, layout: Layout, n_sentences: int) -> None:
         if path is None or path == "-" or layout.format not in ("columns", "text"):
@@ -238,31 +258,31 @@ class WordParts:
 
 
 def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
-    """A file of n numbers, one a line."""
+    """Return the n numbers of a file, one per line."""
     import numpy as np
 
     from trelliswork.data.files import open_text
 
-    found = []
+    numbers = []
     with open_text(path) as lines:
         for number, line in enumerate(lines, start=1):
             try:
-                found.append(float(line))
+                numbers.append(float(line))
             except ValueError:
-                raise DataError(f"{path}:{number}: a number is wanted, got {line[:60]!r}.") from None
-    if len(found) != n:
-        raise DataError(f"{path}: {n} numbers wanted, one for each sentence, got {len(found)}.")
-    return np.array(found)
+                raise DataError(f"{path}:{number}: expected a number, got {line[:60]!r}.") from None
+    if len(numbers) != n:
+        raise DataError(f"{path}: expected {n} numbers, one per sentence, got {len(numbers)}.")
+    return np.array(numbers)
 
 
 def _bundled_labelled(split: str, layout: Layout) -> "tuple[Corpus, list[list[str]]]":
-    """Columns of a part of the bundled corpus: 0 the words, 1 their tags, 2 chunk labels."""
+    """Return columns of a part of the bundled corpus: 0 words, 1 tags, 2 chunk labels."""
     wide = _bundled(split, [*layout.columns, layout.label])
     return _select(wide, layout.columns), wide.sentences(layout.label)
 
 
 def _bundled(split: str, wanted: list[Any]) -> "Corpus":
-    """All columns of a part of the bundled corpus, if it has those that are wanted."""
+    """Return all columns of a part of the bundled corpus, after checking that the requested ones exist."""
     from trelliswork.data import Corpus, bundled
 
     for column in wanted:
@@ -271,10 +291,10 @@ def _bundled(split: str, wanted: list[Any]) -> "Corpus":
     return Corpus.from_sentences([list(zip(s.words, s.tags, s.chunks, strict=True)) for s in bundled.load(split)])
 
 
-def read_unlabelled(
+def read_unlabeled(
     path: str, layout: Layout, format: FileFormat, known: str | None = None
 ) -> "tuple[Corpus | AttributeCorpus, str, list[list[str | None]] | None]":
-    """A file to tag, its lines kept, its format, and labels that are known. Labels need not be there."""
+    """Return a file to tag with its lines, its format, and the known labels; the label column may be missing."""
     from trelliswork.data import read_text
 
     chosen = FileFormat(layout.format) if format == FileFormat.auto else format
@@ -324,13 +344,13 @@ def write_tagged(
 
 
 def _replace_columns(corpus: "Corpus", columns: list[Any], extra: list[list[str]], out: TextIO) -> None:
-    """Write CoNLL-U with one column replaced for each of ``columns``; more values go to the first, behind a bar."""
+    """Write CoNLL-U with ``columns`` replaced; further values of a column are appended to it after a bar."""
     from io import StringIO
 
     from trelliswork.data.conllu import write_conllu_with
 
     if not all(isinstance(column, str) for column in columns):
-        raise DataError("the model was trained on a column file: its layers have no names of CoNLL-U columns.")
+        raise DataError("the model was trained on a column file, so its layers have no CoNLL-U columns.")
     D = len(columns)
     for d, column in enumerate(columns):
         target = out if d == D - 1 else StringIO()

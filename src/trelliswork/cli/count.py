@@ -96,7 +96,7 @@ def _tell(moments: "Moments", out: str, seconds: float, json: bool) -> None:
         print(json_module.dumps(outcome))
     else:
         print(
-            f"{outcome['sentences']:,} sentences, {outcome['tokens']:,} tokens, {outcome['words']:,} words (with <S>), "
+            f"{outcome['sentences']:,} sentences, {outcome['tokens']:,} tokens, {outcome['words']:,} words (with <s>), "
             f"{outcome['pairs']:,} distinct pairs at distances 1 to {moments.K}. Saved in {out}"
         )
 

@@ -6,9 +6,9 @@ import typer
 
 from trelliswork.cli.corpora import FileFormat
 
-LabelledFile = Annotated[
+LabeledFile = Annotated[
     str | None,
-    typer.Argument(help="Labelled file ('-': standard input, gzip welcome); the bundled corpus by default."),
+    typer.Argument(help="Labeled file; '-' is standard input, gzip is recognized. Default: the bundled corpus."),
 ]
 OutOption = Annotated[str, typer.Option("--out", "-o", help="Directory for the model.")]
 DevOption = Annotated[
@@ -17,12 +17,12 @@ DevOption = Annotated[
 PatienceOption = Annotated[
     int, typer.Option(min=1, help="With --dev: stop after so many iterations without a better figure.")
 ]
-FormatOption = Annotated[FileFormat, typer.Option(help="Layout of the file; by default by its name.")]
+FormatOption = Annotated[FileFormat, typer.Option(help="Format of the file; by default from its name and first lines.")]
 LabelOption = Annotated[
     str | None,
-    typer.Option(help="Column of the labels: a number, or a CoNLL-U name.", show_default="last, or upos"),
+    typer.Option(help="Column of the labels: a number or a CoNLL-U name.", show_default="last, or upos"),
 ]
-SeparatorOption = Annotated[str | None, typer.Option(help="Between columns.", show_default="white space")]
+SeparatorOption = Annotated[str | None, typer.Option(help="Separator of the columns.", show_default="white space")]
 MinCountOption = Annotated[int, typer.Option(min=1, help="Drop attributes seen less often.")]
 HashBitsOption = Annotated[
     int | None, typer.Option(min=1, max=30, help="Hash attributes to 2^N numbers instead of remembering them.")
@@ -31,12 +31,12 @@ FallOption = Annotated[
     float, typer.Option("--tol", help="Stop when the objective falls by less (a fraction, in 10 iterations).")
 ]
 PenaltyOption = Annotated[float, typer.Option("--l2", min=0.0, help="L2 penalty.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
 
 
 def _readable(text: str | None) -> str | None:
-    """Refuse a beam that cannot be read, before anything is read or learned."""
+    """Raise an error for text that is not a beam, before anything is read or learned."""
     from trelliswork.errors import ValueRangeError
     from trelliswork.inference.chain.beam import Beam
 
@@ -61,14 +61,14 @@ OtherBeamOption = Annotated[
     typer.Option(
         "--beam",
         callback=_readable,
-        help="Another beam than the model's: kl=0.005,min=10, size=20, threshold=6.9,min=4, auto, or none.",
+        help="Beam to use instead of the model's: kl=0.005,min=10, size=20, threshold=6.9,min=4, auto, or none.",
         show_default="the model's",
     ),
 ]
 
 
 def set_beam(model: Any, beam: str | None) -> None:
-    """Give a model another beam; "none" takes it away."""
+    """Replace the beam of a model; "none" removes it."""
     if beam is None:
         return
     if not hasattr(model, "beam"):

@@ -1,28 +1,31 @@
-"""The progress of long work on a terminal, and a Ctrl-C that loses nothing."""
+"""Progress of long work on standard error, and a Ctrl-C that loses nothing."""
 
 import math
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trelliswork.learning.lbfgs import Step
-    from trelliswork.models.hmm.em import EMStep
+    from trelliswork.learning.report import Step
+
+QUIET_SECONDS = 2.0  # work that takes less shows no progress in a log
+LINE_SECONDS = 10.0  # between two lines in a log
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Inside, the first Ctrl-C only makes the function that is given answer True; the second one interrupts."""
+    """Yield a function that returns whether Ctrl-C was pressed; a second Ctrl-C interrupts at once."""
     stop: list[bool] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if stop:
-            raise KeyboardInterrupt  # twice: at once
+            raise KeyboardInterrupt
         stop.append(True)
-        print("stopping after this iteration; what was learned will be saved (Ctrl-C again: drop it)", file=sys.stderr)
+        print("stopping after this iteration; the model will be saved (Ctrl-C again: discard it)", file=sys.stderr)
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -33,65 +36,71 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def bar(title: str, total: int, quiet: bool) -> Iterator[Callable[[int, str], None]]:
-    """A progress bar on a terminal's stderr; gives a function that sets how far it is, and the text beside it."""
+    """Yield a function that sets the number of completed units and the text beside the bar.
+
+    A terminal shows a progress bar, a log one line every ten seconds.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    shown = not quiet and sys.stderr.isatty()
-    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*parts, console=Console(stderr=True), transient=True, disable=not shown) as shown_bar:
-        task = shown_bar.add_task(title, total=total)
-        yield lambda completed, text: shown_bar.update(task, completed=completed, description=text)
+    if quiet:
+        yield lambda completed, text: None
+        return
+    if not sys.stderr.isatty():
+        due = [time.monotonic() + QUIET_SECONDS]
+
+        def line(completed: int, text: str) -> None:
+            if time.monotonic() >= due[0]:
+                print(f"{completed}/{total}  {text}", file=sys.stderr, flush=True)
+                due[0] = time.monotonic() + LINE_SECONDS
+
+        yield line
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda completed, text: progress.update(task, completed=completed, description=text)
 
 
 @contextmanager
-def training_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator[Any]:
-    """A progress bar for training; gives the callback, which a Ctrl-C makes stop."""
-    with bar("reading features", max_iter, quiet) as show, interruptible() as stopped:
+def training_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator["Callable[[Step], bool]"]:
+    """Yield the callback of a fit: it shows progress, and stops training after a Ctrl-C.
 
-        def callback(step: "Step", weights: Any) -> bool:
+    Before the first iteration there is nothing to save, so Ctrl-C ends the command at once.
+    """
+    with bar("preparing", max_iter, quiet) as show, ExitStack() as stack:
+        pressed: list[Callable[[], bool]] = []
+
+        def callback(step: "Step") -> bool:
             show(step.iteration, describe(step, n_tokens, max_iter))
-            return stopped()
-
-        yield callback
-
-
-@contextmanager
-def em_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator[Any]:
-    """The same for EM, whose steps tell the log evidence."""
-    with bar("first iterations", max_iter, quiet) as show, interruptible() as stopped:
-
-        def callback(step: "EMStep") -> bool:
-            rate = n_tokens * step.iteration / max(step.seconds, 1e-9)
-            left = step.seconds / step.iteration * (max_iter - step.iteration)
-            about = f"log evidence {step.log_evidence:.2f}  {rate:,.0f} tokens/s  at most {duration(left)} left"
-            show(step.iteration, about)
-            return stopped()
+            if not pressed:
+                if math.isnan(step.value):
+                    return False
+                pressed.append(stack.enter_context(interruptible()))
+            return pressed[0]()
 
         yield callback
 
 
 def describe(step: "Step", n_tokens: int, max_iter: int) -> str:
-    """One line about an iteration; the time left is that until ``max_iter``, training may well end before.
-
-    A step that only says what is going on (``stage``, a value of nan) has no figures.
-    """
-    stage = str(getattr(step, "stage", ""))
-    if stage and math.isnan(step.value):
-        return stage
-    rate = n_tokens * step.n_evaluations / max(step.seconds, 1e-9)
-    left = step.seconds / step.iteration * (max_iter - step.iteration)
-    parts = [f"objective {step.value:.2f}"]
+    """Return one line about a step; the time left is an upper bound, since training may converge earlier."""
+    if math.isnan(step.value):
+        return step.stage
+    parts = [step.stage] if step.stage else []
+    parts.append(f"objective {step.value:.4f}" if abs(step.value) < 100 else f"objective {step.value:.2f}")
     if not math.isnan(step.gradient_norm):
         parts.append(f"|gradient| {step.gradient_norm:.3g}")
-    parts.append(f"active {step.n_active:,}")
+    if step.n_active:
+        parts.append(f"active {step.n_active:,}")
     if step.dev is not None:
-        parts.append(f"dev {100 * step.dev:.2f}")
-    parts += [f"{rate:,.0f} tokens/s", f"at most {duration(left)} left"]
-    return "  ".join(parts)
+        parts.append(f"dev {step.dev:.4f}")
+    done = step.n_tokens or n_tokens * max(step.n_evaluations, step.iteration)
+    parts.append(f"{done / max(step.seconds, 1e-9):,.0f} tokens/s")
+    left = step.seconds / max(step.iteration, 1) * max(max_iter - step.iteration, 0)
+    return "  ".join([*parts, f"at most {duration(left)} left"])
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes and seconds, such as ``1:02:03`` or ``0:07``."""
+    """Return hours, minutes and seconds, such as ``1:02:03`` or ``0:07``."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"

@@ -1,4 +1,4 @@
-"""Checks at the public door: sizes and values of arrays, with messages that name the way out."""
+"""Checks of shapes and values of arrays at public entry points."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -15,12 +15,11 @@ def check_shape(name: str, shape: Sequence[int], pattern: str, **known: int) -> 
     Parameters
     ----------
     name : str
-        The argument's name, for the message.
+        Name of the argument, for the message.
     shape : sequence of int
-        What came.
+        Shape to check.
     pattern : str
-        One word an axis: a letter (a size to learn or to compare with ``known``) or an expression in
-        the known letters, ``"T-1"``.
+        One word per axis: a letter (new, or to be compared with ``known``), or a letter minus a number: ``"T-1"``.
     **known : int
         Sizes fixed by earlier arguments.
 
@@ -45,7 +44,7 @@ def check_shape(name: str, shape: Sequence[int], pattern: str, **known: int) -> 
 
 @cache
 def _axes(pattern: str) -> list[tuple[str, int]]:
-    """Letter and what is taken off it, for each axis of a pattern."""
+    """Return the letter of each axis of a pattern, and the number subtracted from it."""
     parts = [axis.partition("-") for axis in pattern.split()]
     return [(letter, int(less or 0)) for letter, _, less in parts]
 
@@ -54,7 +53,7 @@ def _wrong_shape(name: str, shape: tuple[int, ...], pattern: str, known: dict[st
     axes = pattern.split()
     message = f"{name} must have shape ({', '.join(axes)}{',' if len(axes) == 1 else ''}), got {shape}"
     if len(shape) != len(axes):
-        return f"{message}: {len(axes)} axes wanted, {len(shape)} came."
+        return f"{message}: expected {len(axes)} axes, got {len(shape)}."
     sizes = dict(known)
     for axis, ((letter, less), size) in enumerate(zip(_axes(pattern), shape, strict=True)):
         want = sizes.setdefault(letter, size + less) - less
@@ -64,7 +63,7 @@ def _wrong_shape(name: str, shape: tuple[int, ...], pattern: str, known: dict[st
 
 
 def check_lengths(lengths: object, n_sequences: int, n_positions: int) -> NDArray[np.int64]:
-    """Lengths as an int64 array (B,), each between 1 and T; ``None`` means that all are full."""
+    """Return lengths as an int64 array (B,), each between 1 and T; ``None`` stands for T everywhere."""
     if lengths is None:
         return np.full(n_sequences, n_positions, np.int64)
     array = np.asarray(lengths)
@@ -81,9 +80,9 @@ def check_lengths(lengths: object, n_sequences: int, n_positions: int) -> NDArra
 
 
 def check_scores(name: str, scores: NDArray[np.floating], valid: NDArray[np.bool_] | None = None) -> None:
-    """Refuse nan and +inf in log-potentials; -inf (impossible) is fine.
+    """Raise if log-potentials contain nan or +inf; -inf (impossible) is allowed.
 
-    ``valid``, if given, has the leading axes of ``scores``; what it leaves out is padding and may hold anything.
+    ``valid`` is an optional mask over the leading axes of ``scores``: padding, where it is False, is not checked.
     """
     if scores.size == 0 or scores.max() < np.inf:  # the maximum of an array with a nan is nan
         return
@@ -100,17 +99,17 @@ def check_scores(name: str, scores: NDArray[np.floating], valid: NDArray[np.bool
 
 
 def check_count(name: str, value: int) -> None:
-    """Refuse what is not a positive whole number."""
+    """Raise unless ``value`` is a positive whole number."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
         raise ValueRangeError(f"{name} must be a positive whole number, got {value!r}.")
 
 
 def check_possible(
-    log_values: NDArray[np.float64], what: str, *, noun: str = "labelling of sequence", parts: str = "transitions"
+    log_values: NDArray[np.float64], what: str, *, noun: str = "labeling of sequence", parts: str = "transitions"
 ) -> None:
-    """Refuse a batch in which a sequence has no possible labelling: log Z or best score -inf.
+    """Raise if a sequence has no possible labeling: its log Z or best score is -inf.
 
-    ``noun`` and ``parts`` say what there is of each and what may be forbidden, such as "tree of sentence" and "arcs".
+    ``noun`` and ``parts`` name the structure and its parts in the message, such as "tree of sentence" and "arcs".
     """
     bad = np.flatnonzero(log_values == -np.inf)
     if bad.size:

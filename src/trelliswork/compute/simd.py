@@ -1,14 +1,12 @@
 """Explicit SIMD for kernels: native-width vectors of float32 or float64 inside Numba code.
 
-LLVM vectorises long plain loops well, but not the short ones over a label set: there the checks around
-the loop cost more than the loop. These intrinsics are the few operations that such kernels need. A vector holds
-``lanes(array)`` numbers; ``load(array, k)`` reads them from flat index ``k`` of a C-contiguous array.
-Nothing is checked: indices must be in range, and rows are padded to a multiple of the width.
+LLVM vectorizes long plain loops well, but not short loops over a label set: there the checks around the loop cost more
+than the loop. These intrinsics are the few operations that such kernels need. A vector holds ``lanes(array)`` numbers;
+``load(array, k)`` reads them from flat index ``k`` of a C-contiguous array. Nothing is checked: indices must be in
+range, and rows are padded to a multiple of the width.
 
-A vector is passed between njit functions like a number. Keep accumulators in named variables (they are registers);
+A vector is passed between compiled functions like a number. Keep accumulators in named variables (they are registers);
 a vector wider than the hardware's is slower, not faster.
-
-Numba's disk cache does not notice edits here in the kernels that call it: ``make clean-kernels`` after a change.
 """
 
 import math
@@ -23,7 +21,6 @@ from numba.extending import intrinsic, models, register_model
 VECTOR_BYTES = 64 if llvm.get_host_cpu_features().get("avx512f") else 32
 
 _IR_FLOAT = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
-_FMA_FLAGS = ("contract", "reassoc")
 
 
 class Vector(types.Type):
@@ -53,7 +50,7 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any
 
 @intrinsic
 def lanes(typingctx: Any, array: Any) -> Any:
-    """``lanes(array)``: how many of the array's numbers one vector holds (a compile-time constant)."""
+    """``lanes(array)``: the number of elements per vector (a compile-time constant)."""
     width = Vector(array.dtype).width
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -140,7 +137,7 @@ def _splat(builder: Any, value: Any, width: int) -> Any:
 
 
 def _elementwise(build: Callable[..., Any], arity: int, doc: str) -> Any:
-    """An intrinsic on ``arity`` vectors of one type whose body is ``build(builder, vector_type, *values)``."""
+    """Return an intrinsic on ``arity`` vectors of one type whose body is ``build(builder, vector_type, *values)``."""
 
     def typer(vector: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -148,26 +145,18 @@ def _elementwise(build: Callable[..., Any], arity: int, doc: str) -> Any:
 
         return vector(*[vector] * arity), codegen
 
-    if arity == 1:
+    def one(typingctx: Any, a: Any) -> Any:
+        return typer(a)
 
-        def one(typingctx: Any, a: Any) -> Any:
-            return typer(a)
-
-        one.__doc__ = doc
-        return intrinsic(one)
-    if arity == 2:
-
-        def two(typingctx: Any, a: Any, b: Any) -> Any:
-            return typer(a)
-
-        two.__doc__ = doc
-        return intrinsic(two)
+    def two(typingctx: Any, a: Any, b: Any) -> Any:
+        return typer(a)
 
     def three(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
         return typer(a)
 
-    three.__doc__ = doc
-    return intrinsic(three)
+    function: Any = (one, two, three)[arity - 1]
+    function.__doc__ = doc
+    return intrinsic(function)
 
 
 def _multiply_add(builder: Any, vector: Vector, a: Any, b: Any, c: Any) -> Any:
@@ -207,7 +196,7 @@ def _exponential(builder: Any, vector: Vector, x: Any) -> Any:
     high = 0.693359375 if bits == 32 else 0.693145751953125
     r = _multiply_add(builder, vector, n, constant(-high), inside)
     r = _multiply_add(builder, vector, n, constant(-_ln2_rest(high)), r)
-    # Estrin's scheme: neighbours pair up, so the chain of dependent operations is short.
+    # Estrin's scheme: neighbors pair up, so the chain of dependent operations is short.
     terms = [constant(1 / math.factorial(k)) for k in range(degree + 1)]
     power = r
     while len(terms) > 1:
@@ -236,7 +225,7 @@ exponential = _elementwise(_exponential, 1, _exponential.__doc__ or "")
 
 
 def _reduction(combine: Callable[..., Any], doc: str) -> Any:
-    """An intrinsic that folds a vector to a number, always in the same order: halves onto each other."""
+    """Return an intrinsic that reduces a vector to a number by combining its halves: always in the same order."""
 
     def fold(typingctx: Any, a: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -269,7 +258,7 @@ def first_equal(typingctx: Any, a: Any, b: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         equal = builder.fcmp_ordered("==", *args)
         mask = builder.zext(builder.bitcast(equal, ir.IntType(a.width)), ir.IntType(64))
-        mask = builder.or_(mask, ir.Constant(ir.IntType(64), 1 << a.width))  # so that there always is one
+        mask = builder.or_(mask, ir.Constant(ir.IntType(64), 1 << a.width))  # a sentinel: no lane is equal
         return builder.cttz(mask, ir.Constant(ir.IntType(1), 1))
 
     return types.intp(a, a), codegen

@@ -1,7 +1,7 @@
-"""The one place that decides how many threads compute.
+"""The number of threads, and the thread pool that runs kernels.
 
-A kernel is serial over a range of work and releases the interpreter lock; ``run`` hands ranges to a thread
-pool. How the work is cut never depends on the number of threads, and so neither do the results.
+A kernel is serial over a range of work and releases the interpreter lock; ``run`` hands ranges to a thread pool. The
+ranges do not depend on the number of threads, and so neither do the results.
 """
 
 import os
@@ -17,26 +17,26 @@ from numpy.typing import NDArray
 from trelliswork.errors import ValueRangeError
 
 MAX_RANGES = 16
-LEAST_WORK = 400_000  # multiplications that are worth handing to another thread
+LEAST_WORK = 400_000  # multiplications for which another thread pays off
 _settings: dict[str, int] = {}
 _Task = tuple[Callable[[], None], "SimpleQueue[BaseException | None]"]
 
 
-class _Crew:
+class _Pool:
     """Threads that wait for tasks on one queue."""
 
     def __init__(self) -> None:
-        self.begin()
+        self.reset()
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Start with an empty queue and no threads."""
         self.tasks: SimpleQueue[_Task] = SimpleQueue()
         self.workers: list[Thread] = []
-        self.hiring = Lock()
+        self.lock = Lock()
 
-    def hire(self, n_workers: int) -> None:
-        """Have at least so many threads (a bare queue wakes one in a third of the time of a future)."""
-        with self.hiring:
+    def grow(self, n_workers: int) -> None:
+        """Start threads until there are ``n_workers`` (a plain queue wakes one three times faster than a future)."""
+        with self.lock:
             while len(self.workers) < n_workers:
                 self.workers.append(Thread(target=self._work_forever, name="trelliswork", daemon=True))
                 self.workers[-1].start()
@@ -46,19 +46,19 @@ class _Crew:
             task, done = self.tasks.get()
             try:
                 task()
-            except BaseException as error:  # handed to the thread that asked
+            except BaseException as error:  # raised again in the calling thread
                 done.put(error)
             else:
                 done.put(None)
 
 
-_crew = _Crew()
-# A forked child inherits the queue, locked, but not the threads: it starts anew.
-os.register_at_fork(after_in_child=_crew.begin)
+_pool = _Pool()
+# A forked child inherits the queue, locked, but not the threads: it starts its own.
+os.register_at_fork(after_in_child=_pool.reset)
 
 
 def get_num_threads() -> int:
-    """Threads in use: ``set_num_threads``, else the variable TRELLISWORK_THREADS, else the cores we may run on."""
+    """Return the number of threads: ``set_num_threads``, else TRELLISWORK_THREADS, else the available cores."""
     if "threads" not in _settings:
         text = os.environ.get("TRELLISWORK_THREADS", "")
         if text:
@@ -97,11 +97,11 @@ def cut(
     Parameters
     ----------
     costs : ndarray (n,)
-        Cost of each item, in multiplications or so.
+        Cost of each item, in multiplications.
     multiple : int
-        Ranges hold a multiple of so many items (but the last).
+        All ranges but the last hold a multiple of this number of items.
     least : int
-        A range is not cut further when it costs less: handing it out must be worth while.
+        Minimum cost of a range.
 
     Examples
     --------
@@ -120,13 +120,13 @@ def cut(
 
 
 def run(work: Callable[[int, int], object], ranges: Sequence[tuple[int, int]]) -> None:
-    """Call ``work(start, stop)`` for every range, on as many threads as are set."""
+    """Call ``work(start, stop)`` for every range, on the threads of the pool."""
     n = min(get_num_threads(), len(ranges))
     if n <= 1:
         for start, stop in ranges:
             work(start, stop)
         return
-    _crew.hire(n - 1)
+    _pool.grow(n - 1)
     todo = iter(ranges)  # each thread takes the next range when it is free; next() on a list's iterator is atomic
 
     def take() -> None:
@@ -135,7 +135,7 @@ def run(work: Callable[[int, int], object], ranges: Sequence[tuple[int, int]]) -
 
     done: SimpleQueue[BaseException | None] = SimpleQueue()
     for _ in range(n - 1):
-        _crew.tasks.put((take, done))
+        _pool.tasks.put((take, done))
     try:
         take()
     finally:

@@ -1,4 +1,4 @@
-"""Files and sentences: the annotated sentence, readers and writers of the usual formats, and the bundled corpus."""
+"""Files, sentences, vocabularies and ids; readers and writers of the common formats; the bundled corpus."""
 
 from trelliswork.data import bundled
 from trelliswork.data.columns import read_columns

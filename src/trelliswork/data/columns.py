@@ -1,4 +1,4 @@
-"""Column files as in CoNLL-2000 and CoNLL-2003: a token a line, a blank line between sentences."""
+"""Column files as in CoNLL-2000 and CoNLL-2003: one token per line, a blank line between sentences."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def read_columns(
     path : str or path
         A plain or gzip file; ``-`` is the standard input.
     columns : sequence of int, optional
-        Which columns to return, counted from 0; negative numbers count from the end. None: all.
+        Columns to return, counted from 0; negative numbers count from the end. Default: all.
     separator : str, optional
-        What stands between columns, such as ``"\t"``. None: any run of ASCII white space.
+        Separator of columns, such as ``"\t"``. Default: any run of ASCII white space.
     skip_docstart : bool
-        Whether to pass over the lines ``-DOCSTART-`` with which CoNLL-2003 begins its documents. They end a sentence.
+        Whether to skip the lines ``-DOCSTART-`` at the start of the documents of CoNLL-2003. They end a sentence.
     keep_lines : bool
         Whether to keep the lines, to write them back with `write_columns_with`.
     encoding : str
@@ -46,12 +46,12 @@ def read_columns(
     Returns
     -------
     Corpus
-        One list of strings for each column asked for. Equal strings are one object.
+        One list of strings per column. Equal strings are one object.
 
     Raises
     ------
     DataError
-        If a line has another number of columns than the first, a column asked for does not exist, there is no
+        If a line has another number of columns than the first, a requested column does not exist, there is no
         sentence, or the file cannot be read (see `open_text`).
     ValueRangeError
         If ``columns`` is empty, or the separator or the encoding cannot be used.
@@ -78,12 +78,12 @@ def column_parts(
     keep_lines: bool = False,
     encoding: str = "utf-8",
 ) -> Iterator[Corpus]:
-    """Read a column file in parts of so many sentences, for files that are too large to be held.
+    """Read a column file in parts, for files that do not fit into memory.
 
     Parameters
     ----------
     n_sentences : int
-        Of each part but the last, which may have fewer.
+        Number of sentences per part; the last part may have fewer.
     path, columns, separator, skip_docstart, keep_lines, encoding : as in `read_columns`
 
     Yields
@@ -109,7 +109,7 @@ def column_parts(
             if len(fields) != width:
                 if width:
                     raise DataError(
-                        f"{source}:{number}: {width} column{'s' * (width != 1)} wanted, as in line {first}, "
+                        f"{source}:{number}: expected {width} column{'s' * (width != 1)}, as in line {first}, "
                         f"got {len(fields)}: {shorten(line)}. Is the separator right?"
                     )
                 width = len(fields)
@@ -125,13 +125,13 @@ def column_parts(
             unique = part.unique
             part.flat.extend([unique.setdefault(field, field) for field in (pick(fields) if pick else fields)])
     if not width:
-        raise no_sentence(source, "a token a line, its columns side by side")
+        raise no_sentence(source, "one token per line, with its columns")
     if part.end_sentence():
         yield part.corpus(n_picked, keep_lines, source)
 
 
 class _Part:
-    """Sentences as they are read."""
+    """Sentences read so far."""
 
     def __init__(self) -> None:
         self.flat: list[str] = []  # all columns of the first token, of the second, ...
@@ -141,7 +141,7 @@ class _Part:
         self.n_tokens = 0
 
     def end_sentence(self) -> int:
-        """End the sentence, if one is open; return how many there are."""
+        """End the current sentence, if it has tokens; return the number of sentences."""
         if self.n_tokens > self.ends[-1]:
             self.ends.append(self.n_tokens)
         return len(self.ends) - 1
@@ -157,22 +157,22 @@ class _Part:
 
 
 def _chosen(columns: Sequence[int] | None, width: int, where: str, line: str) -> list[int]:
-    """Return the columns asked for, counted from 0; raise DataError if the first token line does not have them."""
+    """Return the requested columns, counted from 0; raise DataError if the first token line lacks one."""
     if columns is None:
         return list(range(width))
     for c in columns:
         if not -width <= c < width:
             raise DataError(
-                f"{where}: column {c} wanted, but there are only {width}, 0 to {width - 1}: {shorten(line)}. "
+                f"{where}: expected a column {c}, but there are only {width}, 0 to {width - 1}: {shorten(line)}. "
                 "Columns are counted from 0. Is the separator right?"
             )
     return [c % width for c in columns]
 
 
 def write_columns_with(corpus: Corpus, extra: list[list[str]], file: TextIO, separator: str | None = None) -> None:
-    r"""Write the lines of a column file back, with columns appended to each token: how files are tagged.
+    r"""Write the lines of a column file with new columns appended to each token.
 
-    Blank lines and whatever was passed over stay as they are. Line ends are those of ``file``.
+    Blank and skipped lines are unchanged. Line ends are those of ``file``.
 
     Parameters
     ----------
@@ -182,25 +182,25 @@ def write_columns_with(corpus: Corpus, extra: list[list[str]], file: TextIO, sep
         ``extra[k][i]`` is the k-th new column of token i.
     file : text stream open for writing
     separator : str, optional
-        What stands between columns. None: a tab if there is one in the first token's line, or else a space; white
-        space at the end of a token's line is dropped.
+        Separator of columns. Default: a tab if the line of the first token has one, otherwise a space; white space at
+        the end of the line of a token is dropped.
 
     Raises
     ------
     ValueRangeError
-        If the corpus has no lines, or a new value is empty, holds the separator or a line end.
+        If the corpus has no lines, or a new value is empty or contains the separator or a line end.
     ShapeError
         If a new column does not have a value for each token.
     """
     if corpus.lines is None or corpus.token_lines is None:
-        raise ValueRangeError("corpus has no lines to write back. Read it with keep_lines=True.")
+        raise ValueRangeError("corpus has no lines to write. Read it with keep_lines=True.")
     for k, values in enumerate(extra):
         if len(values) != corpus.n_tokens:
             raise ShapeError(f"extra[{k}] must have a value for each of {corpus.n_tokens} tokens, got {len(values)}.")
         for value in set(values):
             breaks = fields_of(value) != [value] if separator is None else separator in value
             if not value or breaks or "\n" in value or "\r" in value:
-                raise ValueRangeError(f"extra[{k}] must hold values that fit into a column, got {value!r}.")
+                raise ValueRangeError(f"extra[{k}] must have values that fit into a column, got {value!r}.")
     out = list(corpus.lines)
     where = corpus.token_lines.tolist()
     between = separator

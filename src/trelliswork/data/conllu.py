@@ -24,21 +24,21 @@ def read_conllu(
 ) -> Corpus:
     """Read the words of a CoNLL-U file.
 
-    Comments, multiword tokens (``3-4``) and empty nodes (``8.1``) are checked and passed over: a sentence is its words.
+    Comments, multiword tokens (``3-4``) and empty nodes (``8.1``) are checked and skipped: a sentence is its words.
 
     Parameters
     ----------
     path : str or path
         A plain or gzip file in UTF-8; ``-`` is the standard input.
     columns : sequence of str
-        Which columns to return: id, form, lemma, upos, xpos, feats, head, deprel, deps, misc.
+        Columns to return: id, form, lemma, upos, xpos, feats, head, deprel, deps, misc.
     keep_lines : bool
         Whether to keep the lines, to write them back with `write_conllu_with`.
 
     Returns
     -------
     Corpus
-        One list of strings for each column asked for, ``_`` where it was left open. Equal strings are one object.
+        One list of strings per column, ``_`` where it is empty. Equal strings are one object.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def read_conllu(
         If a line does not have ten columns, ids do not count 1, 2, 3, ..., the id of a multiword token or an empty node
         does not fit its place, there is no sentence, or the file cannot be read (see `open_text`).
     ValueRangeError
-        If there is no column of a name asked for.
+        If a requested column does not exist.
     """
     if isinstance(columns, str) or not len(columns):
         raise ValueRangeError(f"columns must be a sequence of names such as ('form', 'upos'), got {columns!r}.")
@@ -71,8 +71,8 @@ def read_conllu(
             fields = line.split("\t")
             if len(fields) != 10:
                 raise DataError(
-                    f"{source}:{number}: 10 columns wanted, separated by tabs, got {len(fields)}: {shorten(line)}. "
-                    + ("Are there spaces in place of tabs?" if len(fields) == 1 else "Open columns are written _.")
+                    f"{source}:{number}: expected 10 columns, separated by tabs, got {len(fields)}: {shorten(line)}. "
+                    + ("Are there spaces in place of tabs?" if len(fields) == 1 else "Empty columns are written _.")
                 )
             if fields[0] == str(sentence.words + 1):
                 sentence.words += 1
@@ -82,12 +82,12 @@ def read_conllu(
                     token_lines.append(number - 1)
                 flat.extend([unique.setdefault(fields[c], fields[c]) for c in chosen])
             else:
-                complaint = sentence.pass_over(fields[0])
+                complaint = sentence.skip(fields[0])
                 if complaint:
                     raise DataError(f"{source}:{number}: {complaint}: {shorten(line)}.")
         _finish(sentence, source, number)
     if not n_words:
-        raise no_sentence(source, "ten columns, a word a line")
+        raise no_sentence(source, "ten columns, one word per line")
     if n_words > ends[-1]:
         ends.append(n_words)
     return Corpus(
@@ -100,7 +100,7 @@ def read_conllu(
 
 
 class _Ids:
-    """How far the ids of a sentence have counted."""
+    """Ids of a sentence read so far."""
 
     __slots__ = ("empty", "last", "words")
 
@@ -109,27 +109,27 @@ class _Ids:
         self.last = 0  # last word of the last multiword token
         self.empty = 0  # empty nodes since the last word
 
-    def pass_over(self, id_: str) -> str:
-        """Check the id of what is no word; return what is wrong with it, or nothing."""
+    def skip(self, id_: str) -> str:
+        """Check the id of a line that is not a word; return a description of what is wrong, or an empty text."""
         following = self.words + 1
-        if found := _RANGE.fullmatch(id_):
-            first, last = int(found[1]), int(found[2])
+        if match := _RANGE.fullmatch(id_):
+            first, last = int(match[1]), int(match[2])
             if first != following or last < first:
-                return f"the multiword token must begin with the next word, {following}, and not end before, got {id_}"
+                return f"a multiword token must start with the next word, {following}, and not end before it, got {id_}"
             if first <= self.last:
-                return f"multiword tokens must not overlap, the one before ends with {self.last}, got {id_}"
+                return f"multiword tokens must not overlap, the previous one ends with {self.last}, got {id_}"
             self.last = last
             return ""
-        if found := _DECIMAL.fullmatch(id_):
-            wanted = f"{self.words}.{self.empty + 1}"
-            if id_ != wanted:
-                return f"the id of an empty node here must be {wanted}, got {id_}"
+        if _DECIMAL.fullmatch(id_):
+            expected = f"{self.words}.{self.empty + 1}"
+            if id_ != expected:
+                return f"the id of an empty node here must be {expected}, got {id_}"
             self.empty += 1
             return ""
         return (
-            f"id {following} wanted (or one such as {following}-{following + 1} or {self.words}.{self.empty + 1}), "
+            f"expected id {following} (or one such as {following}-{following + 1} or {self.words}.{self.empty + 1}), "
             f"got {shorten(id_)}"
-            + (". A blank line must stand between sentences" if id_ == "1" else ". Ids count 1, 2, 3, ...")
+            + (". Put a blank line between sentences" if id_ == "1" else ". Ids count 1, 2, 3, ...")
         )
 
 
@@ -138,12 +138,12 @@ def _finish(sentence: _Ids, source: str, number: int) -> None:
     if sentence.last > sentence.words:
         raise DataError(
             f"{source}:{number}: a multiword token reaches to word {sentence.last}, but the sentence ends after "
-            f"word {sentence.words}. Mend its range, or add the words."
+            f"word {sentence.words}. Correct its range, or add the words."
         )
 
 
 def _index(name: str) -> int:
-    """Return the number of a column; raise ValueRangeError if there is none of this name."""
+    """Return the number of a column; raise ValueRangeError if there is no such column."""
     if name not in COLUMNS:
         raise ValueRangeError(f"CoNLL-U has no column {name!r}. Its columns are {', '.join(COLUMNS)}.")
     return COLUMNS.index(name)
@@ -152,7 +152,7 @@ def _index(name: str) -> int:
 def read_dependencies(
     path: str | os.PathLike[str], *, columns: Sequence[str] = ("form", "upos", "xpos")
 ) -> tuple[Corpus, list[list[int | None]], list[list[str | None]]]:
-    """Read words with their heads and the labels of arcs.
+    """Read words with their heads and arc labels.
 
     Parameters
     ----------
@@ -161,45 +161,45 @@ def read_dependencies(
     Returns
     -------
     corpus : Corpus
-        The columns asked for, lines kept.
+        The requested columns, with lines.
     heads : list of lists
-        The head of each word, 0 for the root; None where the column is open (``_``).
+        The head of each word, 0 for the root; None where the column is empty (``_``).
     labels : list of lists
-        The label of each arc; None where open.
+        The label of each arc; None where empty.
 
     Raises
     ------
     DataError
-        As `read_conllu`; or if a head is no number, not a word of the sentence or the word itself, or heads go in a
-        circle.
+        As `read_conllu`; or if a head is not a number, not a word of the sentence or the word itself, or heads form a
+        cycle.
     """
-    found = read_conllu(path, columns=(*columns, "head", "deprel"), keep_lines=True)
-    assert found.token_lines is not None
-    corpus = Corpus(found.columns[:-2], found.offsets, found.lines, found.token_lines, found.source)
+    read = read_conllu(path, columns=(*columns, "head", "deprel"), keep_lines=True)
+    assert read.token_lines is not None
+    corpus = Corpus(read.columns[:-2], read.offsets, read.lines, read.token_lines, read.source)
     heads: list[list[int | None]] = []
-    for n, row in enumerate(found.sentences(len(columns))):
-        first = int(found.offsets[n])
+    for n, row in enumerate(read.sentences(len(columns))):
+        first = int(read.offsets[n])
         heads.append([])
         for i, text in enumerate(row):
             head = None if text == "_" else int(text) if text.isdecimal() else -1
             if head is not None and (not 0 <= head <= len(row) or head == i + 1):
                 raise DataError(
-                    f"{found.source}:{found.token_lines[first + i] + 1}: the head must be 0, another word of 1 to "
+                    f"{read.source}:{read.token_lines[first + i] + 1}: the head must be 0, another word of 1 to "
                     f"{len(row)}, or _, got {shorten(text)}."
                 )
             heads[-1].append(head)
-        at = _on_circle(heads[-1])
+        at = _on_cycle(heads[-1])
         if at is not None:
             raise DataError(
-                f"{found.source}:{found.token_lines[first + at] + 1}: the heads above word {at + 1} go in a circle. A "
-                "tree was wanted: mend a head, or leave it open (_)."
+                f"{read.source}:{read.token_lines[first + at] + 1}: the heads above word {at + 1} form a cycle. "
+                "Expected a tree: correct a head, or leave it empty (_)."
             )
-    labels = [[None if label == "_" else label for label in row] for row in found.sentences(len(columns) + 1)]
+    labels = [[None if label == "_" else label for label in row] for row in read.sentences(len(columns) + 1)]
     return corpus, heads, labels
 
 
-def _on_circle(heads: list[int | None]) -> int | None:
-    """A word (from 0) from which heads never end; None if there is none."""
+def _on_cycle(heads: list[int | None]) -> int | None:
+    """Return a word (from 0) whose chain of heads runs into a cycle; None if there is none."""
     done: set[int] = set()
     for word in range(1, len(heads) + 1):
         path: set[int] = set()
@@ -214,38 +214,38 @@ def _on_circle(heads: list[int | None]) -> int | None:
 
 
 def write_conllu_with(corpus: Corpus, column: str, values: list[str], file: TextIO) -> None:
-    """Write the lines of a CoNLL-U file back, with one column of every word replaced.
+    """Write the lines of a CoNLL-U file with one column of every word replaced.
 
-    Comments, multiword tokens and empty nodes stay as they are. Line ends are those of ``file``.
+    Comments, multiword tokens and empty nodes are unchanged. Line ends are those of ``file``.
 
     Parameters
     ----------
     corpus : Corpus
         From `read_conllu` with ``keep_lines=True``.
     column : str
-        Which column to replace; every one but id.
+        The column to replace; any but id.
     values : list of str
-        Its new value for each word.
+        The new value for each word.
     file : text stream open for writing
 
     Raises
     ------
     ValueRangeError
-        If the corpus has no lines or is no CoNLL-U, there is no such column, or a value is empty or holds a tab or a
-        line end.
+        If the corpus has no lines or is not CoNLL-U, there is no such column, or a value is empty or contains a tab or
+        a line end.
     ShapeError
-        If there is not one value for each word.
+        If the number of values is not the number of words.
     """
     c = _index(column)
     if c == 0:
-        raise ValueRangeError("column must be another one than id: ids count the words.")
+        raise ValueRangeError("column must not be id: ids count the words.")
     if corpus.lines is None or corpus.token_lines is None:
-        raise ValueRangeError("corpus has no lines to write back. Read it with keep_lines=True.")
+        raise ValueRangeError("corpus has no lines to write. Read it with keep_lines=True.")
     if len(values) != corpus.n_tokens:
         raise ShapeError(f"values must have an entry for each of the {corpus.n_tokens} words, got {len(values)}.")
     for value in set(values):
         if not value or "\t" in value or "\n" in value or "\r" in value:
-            raise ValueRangeError(f"values must fit into a column (`_` leaves it open), got {value!r}.")
+            raise ValueRangeError(f"values must fit into a column (`_` leaves it empty), got {value!r}.")
     out = list(corpus.lines)
     for i, value in zip(corpus.token_lines.tolist(), values, strict=True):
         fields = out[i].split("\t")

@@ -1,4 +1,4 @@
-"""What readers return: sentences in columns of strings, and sentences whose tokens have attributes."""
+"""Corpora: sentences in columns of strings, and sentences whose tokens have attributes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from trelliswork.errors import ShapeError
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Sentences in columns: one flat list of strings a column, cut into sentences by offsets.
+    """Sentences in columns: one flat list of strings per column, divided into sentences by offsets.
 
     Parameters
     ----------
     columns : list of list of str
-        ``columns[c][i]`` is column c of token i; all sentences stand one behind the other.
+        ``columns[c][i]`` is column c of token i, one sentence after another.
     offsets : ndarray (n_sentences + 1,)
         Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
     lines : list of str, optional
-        All lines of the file, without line ends, if they were kept.
+        All lines of the file, without line ends.
     token_lines : ndarray (n_tokens,), optional
         Index into ``lines`` of each token.
     source : str
@@ -34,7 +34,7 @@ class Corpus:
     Raises
     ------
     ShapeError
-        If columns, offsets and token lines do not fit each other.
+        If the sizes of columns, offsets and token lines do not agree.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Corpus:
         for c, column in enumerate(self.columns):
             if len(column) != self.n_tokens:
                 raise ShapeError(
-                    f"columns[{c}] must have a string for each of the {self.n_tokens} tokens, got {len(column)}."
+                    f"columns[{c}] must have one string for each of the {self.n_tokens} tokens, got {len(column)}."
                 )
         if self.token_lines is not None and self.token_lines.shape != (self.n_tokens,):
             raise ShapeError(f"token_lines must have shape ({self.n_tokens},), got {self.token_lines.shape}.")
@@ -74,12 +74,12 @@ class Corpus:
 
     @classmethod
     def from_sentences(cls, sentences: Sequence[Sequence[str | Sequence[str]]]) -> Corpus:
-        """Build a corpus from sentences at hand.
+        """Build a corpus from sentences in memory.
 
         Parameters
         ----------
         sentences : sequence of sequences of tokens
-            A token is a string (one column), or a sequence of strings (several).
+            A token is a string (one column) or a sequence of strings (several columns).
 
         Raises
         ------
@@ -95,7 +95,7 @@ class Corpus:
                 width = len(fields) if width is None else width
                 if len(fields) != width:
                     raise ShapeError(
-                        f"sentence {n}, token {t}: {width} columns wanted, as in the first token, "
+                        f"sentence {n}, token {t}: expected {width} columns, as in the first token, "
                         f"got {len(fields)}: {token!r}."
                     )
                 flat.extend([unique.setdefault(field, field) for field in fields])
@@ -111,13 +111,13 @@ class AttributeCorpus:
     Parameters
     ----------
     labels : list of str
-        Label of each token; all sentences stand one behind the other.
+        Label of each token, one sentence after another.
     offsets : ndarray (n_sentences + 1,)
         Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
     token_ptr : ndarray (n_tokens + 1,)
         Token i has the attributes ``attributes[token_ptr[i] : token_ptr[i + 1]]``.
     attributes : ndarray of int32 (nnz,)
-        Attribute ids, in the order of the file. An attribute may occur twice at a token.
+        Attribute ids, in the order of the file. A token may have an attribute twice.
     values : ndarray of float64 (nnz,) or None
         Weights of the attributes; None means that all are 1.
     names : list of str
@@ -126,7 +126,7 @@ class AttributeCorpus:
     Raises
     ------
     ShapeError
-        If the parts do not fit each other.
+        If the sizes of the arrays do not agree.
     """
 
     labels: list[str]
@@ -159,11 +159,11 @@ class AttributeCorpus:
 
 
 def check_offsets(name: str, offsets: NDArray[np.int64]) -> None:
-    """Raise ShapeError unless offsets have one axis, begin with 0 and never fall."""
+    """Raise ShapeError unless offsets have one axis, start with 0 and never decrease."""
     if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or np.any(offsets[1:] < offsets[:-1]):
-        raise ShapeError(f"{name} must be one row of integers that begins with 0 and never falls, got {offsets}.")
+        raise ShapeError(f"{name} must be a row of integers that starts with 0 and never decreases, got {offsets}.")
 
 
 def as_array(numbers: array[Any], dtype: type[np.generic]) -> NDArray[Any]:
-    """Return a growing array of the standard library as an ndarray that shares its memory."""
+    """Return an array of the standard library as an ndarray that shares its memory."""
     return np.frombuffer(numbers, dtype=dtype) if len(numbers) else np.empty(0, dtype=dtype)

@@ -1,4 +1,4 @@
-r"""CRFsuite's attribute files: a token a line, its label and its attributes separated by tabs.
+r"""CRFsuite's attribute files: one token per line, its label and its attributes separated by tabs.
 
 A line is ``label``, then any number of ``name`` or ``name:weight``. In names and labels ``\:`` is a colon and ``\\``
 a backslash; a backslash before anything else is itself, as CRFsuite reads it. A blank line ends a sentence.
@@ -32,7 +32,7 @@ def _escape(name: str) -> str:
 
 
 class _Numbering(dict[str, int]):
-    """Ids of names as they stand in the file, in order of first appearance; ``names`` has them without escapes."""
+    """Ids of names as written in the file, in order of first appearance; ``names`` has them without escapes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,11 +40,11 @@ class _Numbering(dict[str, int]):
 
     def __missing__(self, written: str) -> int:
         name = _unescape(written)
-        usual = _escape(name)
-        if usual != written and usual in self:  # two ways to write one name
-            number = self[usual]
+        canonical = _escape(name)
+        if canonical != written and canonical in self:  # one name written in two ways
+            number = self[canonical]
         else:
-            number = self[usual] = len(self.names)
+            number = self[canonical] = len(self.names)
             self.names.append(name)
         self[written] = number
         return number
@@ -61,18 +61,18 @@ def read_crfsuite(path: str | os.PathLike[str]) -> AttributeCorpus:
     Returns
     -------
     AttributeCorpus
-        Attribute ids are given in order of first appearance. ``values`` is None if all weights are 1.
+        Attributes are numbered in order of first appearance. ``values`` is None if all weights are 1.
 
     Raises
     ------
     DataError
-        If a weight is no finite number, an attribute has no name, a label holds a colon that is not escaped, there is
-        no sentence, or the file cannot be read (see `open_text`).
+        If a weight is not a finite number, an attribute has no name, a label contains a colon that is not escaped,
+        there is no sentence, or the file cannot be read (see `open_text`).
 
     Notes
     -----
-    One pass; 4 bytes an attribute occurrence, 12 if there are weights, and each name once. An empty label is allowed
-    (text to be tagged), tabs in a row count as one. Declarations such as ``@weight`` are not read.
+    One pass; memory 4 bytes per attribute occurrence, 12 if there are weights, and each name once. An empty label is
+    allowed (text to be tagged), consecutive tabs count as one. Declarations such as ``@weight`` are not supported.
     """
     source = source_name(path)
     ids, values = array("i"), None
@@ -91,7 +91,7 @@ def read_crfsuite(path: str | os.PathLike[str]) -> AttributeCorpus:
                         ends.append(len(labels))
                     continue
                 label = _label(fields[0], f"{source}:{number}")
-                if label.strip(_BLANK):  # others must be told from blank lines each time
+                if label.strip(_BLANK):  # others must be distinguished from blank lines each time
                     label_of[fields[0]] = label
             labels.append(label)
             del fields[0]
@@ -121,27 +121,25 @@ def read_crfsuite(path: str | os.PathLike[str]) -> AttributeCorpus:
 
 
 def _label(written: str, where: str) -> str:
-    """Return a label without escapes; raise DataError if it holds a colon that has none."""
+    """Return a label without escapes; raise DataError if it contains a colon that is not escaped."""
     if ":" in written and _NAME.match(written).end() != len(written):  # type: ignore[union-attr]
         if written.startswith("@"):
-            raise DataError(
-                f"{where}: a label wanted, got the declaration {shorten(written)}. Delete the line's start."
-            )
+            raise DataError(f"{where}: expected a label, got the declaration {shorten(written)}. Delete it.")
         raise DataError(f"{where}: a colon in a label must be written \\:, got {shorten(written)}.")
     return _unescape(written)
 
 
 def _weighted(fields: list[str], where: str) -> tuple[list[str], array[float] | None]:
-    """Cut the weights from attributes.
+    """Split attributes into names and weights.
 
     Returns
     -------
     names : list of str
-        As they stand in the file, escapes included.
+        As written in the file, with escapes.
     weights : array or None
         None if all are 1.
     """
-    try:  # the usual case, every attribute weighted and nothing escaped, without a loop of our own
+    try:  # the common case, every attribute weighted and nothing escaped, without a Python loop
         parts = [field.partition(":") for field in fields]
         names, written = [part[0] for part in parts], [part[2] for part in parts]
         weights = array("d", map(float, written))
@@ -165,11 +163,11 @@ def _weighted(fields: list[str], where: str) -> tuple[list[str], array[float] | 
                 value = math.nan
             if not math.isfinite(value) or "_" in weight:
                 raise DataError(
-                    f"{where}: a finite number wanted after the colon, as in name:2.5, got {shorten(weight)} in "
+                    f"{where}: expected a finite number after the colon, as in name:2.5, got {shorten(weight)} in "
                     f"{shorten(field)}. A colon in a name is written \\:."
                 )
             if not name:
-                raise DataError(f"{where}: a name wanted before the colon, as in name:2.5, got {shorten(field)}.")
+                raise DataError(f"{where}: expected a name before the colon, as in name:2.5, got {shorten(field)}.")
             plain = plain and value == 1.0
         names.append(name)
         weights.append(value)
@@ -177,24 +175,24 @@ def _weighted(fields: list[str], where: str) -> tuple[list[str], array[float] | 
 
 
 def write_crfsuite(corpus: AttributeCorpus, file: TextIO) -> None:
-    """Write labels and attributes in CRFsuite's format: what `read_crfsuite` reads.
+    """Write labels and attributes in CRFsuite's format, as `read_crfsuite` reads it.
 
     Parameters
     ----------
     corpus : AttributeCorpus
-        Weights of 1 are not written, others with all their digits.
+        Weights of 1 are not written, others with all digits.
     file : text stream open for writing
 
     Raises
     ------
     ValueRangeError
-        If a name or label holds a tab, a line end or a NUL, a name is empty, a weight is not finite, or the line of a
-        token would be blank.
+        If a name or label contains a tab, a line end or a NUL, a name is empty, a weight is not finite, or the line of
+        a token would be blank.
     """
     for what, strings in (("names", corpus.names), ("labels", set(corpus.labels))):
         for string in strings:
             if any(c in string for c in "\t\n\r\0") or (what == "names" and not string):
-                raise ValueRangeError(f"{what} must fit into a CRFsuite file, which has no way to write {string!r}.")
+                raise ValueRangeError(f"{what} must fit into a CRFsuite file, which cannot represent {string!r}.")
     if corpus.values is not None and not np.all(np.isfinite(corpus.values)):
         raise ValueRangeError("values must be finite numbers, got nan or infinity.")
     names = [_escape(name) for name in corpus.names]

@@ -1,4 +1,4 @@
-"""Opening and writing text files: plain or gzip, ``-`` for the standard streams, errors that name file and line."""
+"""Reading and writing text files: plain or gzip, ``-`` for the standard streams, errors that name file and line."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ import io
 import os
 import re
 import secrets
+import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
 from trelliswork.errors import DataError, ValueRangeError
 
-_GZIP = b"\x1f\x8b"
-_BOM = b"\xef\xbb\xbf"
+GZIP = b"\x1f\x8b"  # first bytes of a gzip file
+BOM = b"\xef\xbb\xbf"  # byte order mark of UTF-8
 _BLOCK = 1 << 18
 _SHOWN = 60
 _BLANKS = re.compile(r"[\t-\r\x1c-\x20]+")  # what str.split() takes as white space in an ASCII string
 
 
 def source_name(path: str | os.PathLike[str]) -> str:
-    """Return how messages name a file: the path as it was given, ``<stdin>`` for ``-``."""
+    """Return the name of a file in messages: the path as it was given, ``<stdin>`` for ``-``."""
     return "<stdin>" if os.fspath(path) == "-" else os.fspath(path)
 
 
 def shorten(text: str) -> str:
-    """Return the text in quotes, cut where it is long: what a message shows of a line."""
+    """Return a text in quotes for a message, truncated if it is long."""
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def fields_of(line: str) -> list[str]:
     """Split a line at runs of ASCII white space.
 
-    A no-break space and its kin stay inside a field: they belong to words, as in the French ``10 000``.
+    No-break spaces and the like do not separate fields: they are part of words, as in the French ``10 000``.
     """
     if line.isascii():
         return line.split()
@@ -44,7 +45,7 @@ def fields_of(line: str) -> list[str]:
 
 
 def splitter(separator: str | None) -> Callable[[str], list[str]]:
-    """Return the function that cuts a line into fields: at white space (None), or at a separator.
+    """Return the function that splits a line into fields, at white space (None) or at a separator.
 
     Raises
     ------
@@ -60,17 +61,17 @@ def splitter(separator: str | None) -> Callable[[str], list[str]]:
 
 @contextmanager
 def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Iterator[Iterator[str]]:
-    r"""Open a text file for reading, line by line.
+    r"""Open a text file for reading line by line.
 
-    Gzip is known by its first bytes, whatever the file is called. ``\n`` and ``\r\n`` end a line, nothing else does;
-    a byte order mark at the start is skipped.
+    Gzip files are recognized by their first bytes, whatever their name. Only ``\n`` and ``\r\n`` end a line. A byte
+    order mark at the start is skipped.
 
     Parameters
     ----------
     path : str or path
         ``-`` is the standard input.
     encoding : str
-        One in which a line end is the byte 10, such as UTF-8, Latin-1 or Shift JIS.
+        An encoding in which a line end is the byte 10, such as UTF-8, Latin-1 or Shift JIS.
 
     Yields
     ------
@@ -80,14 +81,15 @@ def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Itera
     Raises
     ------
     DataError
-        If the file is missing, a directory, not readable, not in this encoding, holds a NUL byte or is a damaged gzip.
+        If the file is missing, a directory, not readable, not in this encoding, contains a NUL byte or is a damaged
+        gzip file.
     ValueRangeError
-        If the encoding is not known or has longer line ends.
+        If the encoding is unknown or has longer line ends.
     """
     try:
         plain = "\n".encode(encoding) == b"\n"
     except LookupError:
-        raise ValueRangeError(f"encoding {encoding!r} is not known. Python calls them 'utf-8', 'latin-1'.") from None
+        raise ValueRangeError(f"encoding {encoding!r} is unknown. Use a name such as 'utf-8' or 'latin-1'.") from None
     if not plain:
         raise ValueRangeError(f"encoding {encoding!r} cannot be read line by line. Convert the file to UTF-8 first.")
     name = source_name(path)
@@ -99,31 +101,33 @@ def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Itera
             try:
                 raw = stack.enter_context(Path(path).open("rb"))
             except FileNotFoundError:
-                raise DataError(f"{name}: there is no such file. Is the path right?") from None
+                raise DataError(f"{name}: no such file. Check the path.") from None
             except IsADirectoryError:
-                raise DataError(f"{name}: a file was wanted, this is a directory. Name a file in it.") from None
+                raise DataError(f"{name}: expected a file, got a directory. Name a file in it.") from None
             except OSError as error:
                 raise DataError(f"{name}: cannot be read: {error.strerror or error}.") from None
         yield _lines(raw, name, encoding)
 
 
 def _lines(raw: BinaryIO, name: str, encoding: str) -> Iterator[str]:
-    """Yield the lines of a stream; decode block by block, and line by line only to say where it went wrong."""
+    """Yield the lines of a stream, decoded block by block, and line by line only to locate an error."""
     head = raw.read(2)
-    if head == _GZIP:
+    if head == GZIP:
         if raw.seekable():
             raw.seek(-2, os.SEEK_CUR)
         else:
-            raw = io.BytesIO(head + raw.read())  # a pipe: only the packed bytes are held
+            raw = io.BytesIO(head + raw.read())  # a pipe: only the compressed bytes are held
         raw, head = cast(BinaryIO, gzip.GzipFile(fileobj=raw)), b""
     if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig"):
         encoding = "utf-8"
-        if head == _BOM[:2] or not head:
-            head += _read(raw, name, 0, 3 - len(head))
-            head = head.removeprefix(_BOM)
+        if head == BOM[:2] or not head:
+            with gzip_errors(name, 0):
+                head += raw.read(3 - len(head))
+            head = head.removeprefix(BOM)
     number = 0  # lines yielded so far
     while True:
-        block = head + _read(raw, name, number)
+        with gzip_errors(name, number):
+            block = head + raw.read(_BLOCK) + raw.readline()
         head = b""
         if not block:
             return
@@ -132,8 +136,7 @@ def _lines(raw: BinaryIO, name: str, encoding: str) -> Iterator[str]:
         except UnicodeDecodeError:
             raise _undecodable(block, name, number, encoding) from None
         if "\0" in text:
-            line = number + 1 + text.count("\n", 0, text.index("\0"))
-            raise DataError(f"{name}:{line}: a NUL byte. Text was wanted: is it a binary file, or UTF-16?")
+            raise nul_byte(name, number + 1 + text.count("\n", 0, text.index("\0")))
         if "\r" in text:
             text = text.replace("\r\n", "\n").removesuffix("\r")
         lines = text.split("\n")
@@ -143,16 +146,20 @@ def _lines(raw: BinaryIO, name: str, encoding: str) -> Iterator[str]:
         yield from lines
 
 
-def _read(raw: BinaryIO, name: str, number: int, size: int | None = None) -> bytes:
-    """Read ``size`` bytes, or a block that ends with a line end, from a stream that may be a damaged gzip."""
+@contextmanager
+def gzip_errors(name: str, number: int) -> Iterator[None]:
+    """Turn the errors of a damaged gzip file, read up to line ``number``, into DataError."""
     try:
-        if size is not None:
-            return raw.read(size)
-        return raw.read(_BLOCK) + raw.readline()
+        yield
     except EOFError:
-        raise DataError(f"{name}: the gzip file is cut off after line {number} or later. Copy it again.") from None
+        raise DataError(f"{name}: the gzip file is truncated after line {number} or later. Copy it again.") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{name}: the gzip file is damaged after line {number}: {error}. Copy it again.") from None
+
+
+def nul_byte(name: str, line: int) -> DataError:
+    """Return the error for a NUL byte in a text file."""
+    return DataError(f"{name}:{line}: expected text, got a NUL byte. Is it a binary file, or UTF-16?")
 
 
 def _undecodable(block: bytes, name: str, number: int, encoding: str) -> DataError:
@@ -164,24 +171,50 @@ def _undecodable(block: bytes, name: str, number: int, encoding: str) -> DataErr
             at = error.start
             shown = shorten(bad.decode(encoding, errors="backslashreplace"))
             return DataError(
-                f"{name}:{line}: {encoding.upper()} wanted, but byte {at + 1} of the line is 0x{bad[at]:02x}: {shown}. "
-                "Give the encoding of the file, such as encoding='latin-1', or convert it to UTF-8."
+                f"{name}:{line}: expected {encoding.upper()}, but byte {at + 1} of the line is 0x{bad[at]:02x}: "
+                f"{shown}. Give the encoding of the file, such as encoding='latin-1', or convert it to UTF-8."
             )
-    return DataError(f"{name}: {encoding.upper()} wanted, but the file is something else. Give its encoding.")
+    return DataError(f"{name}: expected {encoding.upper()}, but the file has another encoding. Give its encoding.")
 
 
-def no_sentence(source: str, wanted: str) -> DataError:
-    """Return the error for a file in which there is no sentence."""
-    return DataError(f"{source}: at least one sentence wanted ({wanted}), but there is none. Is it the right file?")
+def no_sentence(source: str, layout: str) -> DataError:
+    """Return the error for a file without sentences, which should have the given layout."""
+    return DataError(f"{source}: expected at least one sentence ({layout}), got none. Is it the right file?")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path next to ``path``; the file or directory written there replaces ``path`` at the end.
+
+    After an exception the temporary file or directory is deleted and ``path`` is unchanged.
+    """
+    fresh = _sibling(path)
+    try:
+        yield fresh
+        if fresh.is_dir() and path.exists():  # a directory cannot be replaced in one step
+            old = _sibling(path)
+            path.replace(old)
+            fresh.replace(path)
+            shutil.rmtree(old)
+        else:
+            fresh.replace(path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)  # if it is a directory
+        with suppress(OSError):
+            fresh.unlink()
+
+
+def _sibling(path: Path) -> Path:
+    return path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.tmp")
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    r"""Write a UTF-8 text file that is there whole or not at all.
+    r"""Write a UTF-8 text file completely or not at all.
 
-    The text goes to a temporary file in the same directory, which takes the place of ``path`` at the end. After an
-    exception it is removed, and an old file stays as it was. Line ends are ``\n``. An old file's permissions are kept,
-    a symbolic link is followed; what is no regular file (a pipe, ``/dev/null``) is written directly.
+    The text goes to a temporary file in the same directory, which replaces ``path`` at the end. After an exception it
+    is deleted and an existing file is unchanged. Lines end with ``\n``. The permissions of an existing file are kept,
+    symbolic links are followed, and special files (a pipe, ``/dev/null``) are written directly.
 
     Parameters
     ----------
@@ -204,23 +237,20 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[TextIO]:
         return
     target = Path(name).resolve()
     if target.is_dir():
-        raise DataError(f"{name}: a file to write was wanted, this is a directory. Add a file name.")
-    special = target.exists() and not target.is_file()
-    place = target if special else target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
-    try:
-        file = place.open("w" if special else "x", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise DataError(f"{name}: cannot be written: {error.strerror or error}: {target.parent}.") from None
-    if special:
-        with file:
+        raise DataError(f"{name}: expected a file to write, got a directory. Add a file name.")
+    if target.exists() and not target.is_file():
+        with _created(target, name, "w") as file:
             yield file
         return
-    try:
-        with file:
+    with replacing(target) as fresh:
+        with _created(fresh, name, "x") as file:
             yield file
         if target.exists():
-            place.chmod(target.stat().st_mode & 0o7777)
-        place.replace(target)
-    except BaseException:
-        place.unlink(missing_ok=True)
-        raise
+            fresh.chmod(target.stat().st_mode & 0o7777)
+
+
+def _created(place: Path, name: str, mode: str) -> TextIO:
+    try:
+        return cast(TextIO, place.open(mode, encoding="utf-8", newline="\n"))
+    except OSError as error:
+        raise DataError(f"{name}: cannot be written: {error.strerror or error}: {place.parent}.") from None

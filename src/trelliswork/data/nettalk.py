@@ -9,25 +9,25 @@ from trelliswork.errors import DataError, ShapeError
 
 
 def read_nettalk(path: str | os.PathLike[str], *, stress: bool = False) -> tuple[list[list[str]], list[list[str]]]:
-    """Read ``nettalk.data``: a record a line, its word, phonemes, stress and a flag between tabs.
+    """Read ``nettalk.data``: one record per line, with word, phonemes, stress and a flag separated by tabs.
 
     Parameters
     ----------
     path : str or path
-        Lines before the first record, such as a licence, are passed over.
+        Lines before the first record, such as a license, are skipped.
     stress : bool
-        Whether labels are phoneme and stress together; phonemes alone by default. A record without all its stress
-        marks, of which the file has one, is then left out.
+        Whether labels are phoneme and stress together; by default they are phonemes. Records with missing stress
+        marks, of which the file has one, are then left out.
 
     Returns
     -------
     letters, labels : lists of lists of str
-        Of each word one string a letter; ``-`` is a silent letter.
+        One string per letter of each word; ``-`` is a silent letter.
 
     Raises
     ------
     DataError
-        If a record has other than four fields, or not as many phonemes as letters.
+        If a record does not have four fields, or not as many phonemes as letters.
     """
     source = source_name(path)
     letters: list[list[str]] = []
@@ -38,14 +38,15 @@ def read_nettalk(path: str | os.PathLike[str], *, stress: bool = False) -> tuple
             if len(fields) != 4 or not fields[0].isalpha():
                 if letters and line.strip():
                     raise DataError(
-                        f"{source}:{number}: word, phonemes, stress and a number, with tabs between them, are wanted, "
+                        f"{source}:{number}: expected word, phonemes, stress and a number, separated by tabs, "
                         f"got {shorten(line)}."
                     )
                 continue
             word, phonemes, marks, _ = fields
             if len(word) != len(phonemes):
                 raise DataError(
-                    f"{source}:{number}: {len(word)} letters and {len(phonemes)} phonemes: they must be as many."
+                    f"{source}:{number}: expected one phoneme per letter, got {len(word)} letters and "
+                    f"{len(phonemes)} phonemes."
                 )
             if stress and len(word) != len(marks):
                 continue
@@ -59,12 +60,14 @@ def read_nettalk(path: str | os.PathLike[str], *, stress: bool = False) -> tuple
 def split_words(
     letters: list[list[str]], labels: list[list[str]], *, n_test: int = 934, seed: int = 0
 ) -> tuple[tuple[list[list[str]], list[list[str]]], tuple[list[list[str]], list[list[str]]]]:
-    """Records for training and testing, cut by spelling: the records of a word are on one side only.
+    """Split records into training and test parts, by spelling: all records of a word are in the same part.
 
-    Words are drawn until at least ``n_test`` records are in the test part.
+    Words are drawn until the test part has at least ``n_test`` records.
     """
     if len(letters) != len(labels):
-        raise ShapeError(f"letters and labels must pair up, got {len(letters)} and {len(labels)} words.")
+        raise ShapeError(
+            f"letters and labels must have the same number of words, got {len(letters)} and {len(labels)}."
+        )
     records: dict[str, list[int]] = {}
     for n, word in enumerate(letters):
         records.setdefault("".join(word), []).append(n)

@@ -1,14 +1,14 @@
-"""Spans written as labels: one label per word says where spans of words begin, go on and end.
+"""Spans encoded as labels: one label per word marks where spans of words start, continue and end.
 
 ========= ====================================================================================================
 scheme    labels
 ========= ====================================================================================================
-``bio``   ``B-X`` begins a span of type X, ``I-X`` goes on inside it, ``O`` is outside of all (IOB2)
-``bioes`` as well ``E-X``, the last word of a span, and ``S-X``, a span of a single word (IOBES; BILOU says L, U)
+``bio``   ``B-X`` starts a span of type X, ``I-X`` continues it, ``O`` is outside of all spans (IOB2)
+``bioes`` also ``E-X``, the last word of a span, and ``S-X``, a span of a single word (IOBES; L and U in BILOU)
 ========= ====================================================================================================
 
-Reading is forgiving, as in the CoNLL evaluation script ``conlleval`` (Tjong Kim Sang and Buchholz, 2000): a label that
-cannot go on with what came before begins a span. Writing, and ``allowed_transitions``, are strict.
+Reading is lenient, as in the CoNLL evaluation script ``conlleval`` (Tjong Kim Sang and Buchholz, 2000): a label that
+cannot continue the previous span starts a new one. Writing and ``allowed_transitions`` are strict.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,11 +42,11 @@ class Span(NamedTuple):
 
 
 def spans(labels: Sequence[str], scheme: Scheme = "bio") -> list[Span]:
-    """Read the spans of one labelled sentence, from left to right.
+    """Return the spans of one labeled sentence, from left to right.
 
     Ill-formed ``bio`` is read as ``conlleval`` reads it: ``I-X`` after ``O``, after another type or at the start of the
-    sentence begins a span, which ends before ``O``, another type, ``B-X`` or the end of the sentence. In ``bioes``
-    ``E-X`` begins a span where ``I-X`` does, both do so after ``E-X`` and ``S-X`` too, and ``S-X`` ends what is open.
+    sentence starts a span, which ends before ``O``, another type, ``B-X`` or the end of the sentence. In ``bioes``
+    ``E-X`` starts a span where ``I-X`` does, both do so after ``E-X`` and ``S-X`` too, and ``S-X`` ends an open span.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def spans(labels: Sequence[str], scheme: Scheme = "bio") -> list[Span]:
     Raises
     ------
     ValueRangeError
-        If a label does not belong to the scheme at all.
+        If a label does not belong to the scheme.
 
     Examples
     --------
@@ -69,32 +69,32 @@ def spans(labels: Sequence[str], scheme: Scheme = "bio") -> list[Span]:
     [Span(type='NP', start=0, stop=2), Span(type='NP', start=2, stop=3)]
     """
     _check_scheme(scheme)
-    found: list[Span] = []
-    open_type, start = "", 0  # no type is empty: "" says that no span is open
+    result: list[Span] = []
+    open_type, start = "", 0  # no type is empty: "" means that no span is open
     for t, label in enumerate(labels):
         prefix, type_ = _split(label, scheme)
         if open_type and (type_ != open_type or prefix in "BS"):
-            found.append(Span(open_type, start, t))
+            result.append(Span(open_type, start, t))
             open_type = ""
         if type_ and not open_type:
             open_type, start = type_, t
         if prefix in "ES":
-            found.append(Span(open_type, start, t + 1))
+            result.append(Span(open_type, start, t + 1))
             open_type = ""
     if open_type:
-        found.append(Span(open_type, start, len(labels)))
-    return found
+        result.append(Span(open_type, start, len(labels)))
+    return result
 
 
 def labels_from_spans(spans: Iterable[tuple[str, int, int]], n: int, scheme: Scheme = "bio") -> list[str]:
-    """Write spans as the labels of a sentence; ``spans`` reads them back.
+    """Return the labels of a sentence with these spans; the inverse of ``spans``.
 
     Parameters
     ----------
     spans : iterable of Span or (type, start, stop)
-        In any order, not empty, not overlapping.
+        In any order, neither empty nor overlapping.
     n : int
-        Words of the sentence.
+        Number of words.
     scheme : {"bio", "bioes"}
 
     Examples
@@ -115,7 +115,7 @@ def labels_from_spans(spans: Iterable[tuple[str, int, int]], n: int, scheme: Sch
         if not 0 <= start < stop <= n:
             raise ValueRangeError(f"{span} must hold 0 <= start < stop <= n={n}: stop is one past its last word.")
         if any(label != "O" for label in labels[start:stop]):
-            raise ValueRangeError(f"{span} overlaps another one: labels can write only spans that share no word.")
+            raise ValueRangeError(f"{span} overlaps another one: labels encode only spans that share no word.")
         labels[start:stop] = [f"B-{type_}"] + [f"I-{type_}"] * (stop - start - 1)
         if scheme == "bioes":
             labels[stop - 1] = f"{'S' if stop - start == 1 else 'E'}-{type_}"
@@ -125,7 +125,7 @@ def labels_from_spans(spans: Iterable[tuple[str, int, int]], n: int, scheme: Sch
 def allowed_transitions(
     labels: Sequence[str], scheme: Scheme | None
 ) -> "tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]":
-    """Which label may follow which, begin and end a sentence, if the scheme is kept strictly.
+    """Return which labels may follow each other, start and end a sentence in strictly well-formed labels.
 
     The allowed paths are exactly those that ``labels_from_spans`` writes. In ``bio``, ``I-X`` comes only after ``B-X``
     or ``I-X``. In ``bioes``, ``B-X`` and ``I-X`` must, and nothing else may, be followed by ``I-X`` or ``E-X``.
@@ -142,7 +142,7 @@ def allowed_transitions(
     allowed : bool ndarray (S, S)
         ``allowed[i, j]``: label j may come right after label i.
     start, end : bool ndarray (S,)
-        The label may come first, last.
+        Whether the label may come first, last.
 
     Examples
     --------
@@ -162,24 +162,24 @@ def allowed_transitions(
     ids = {type_: i for i, type_ in enumerate(dict.fromkeys(type_ for _, type_ in split))}
     type_ids = np.array([ids[type_] for _, type_ in split], dtype=np.int64)
     inside = np.array([prefix in "IE" for prefix, _ in split], dtype=bool)  # needs an open span of its type before it
-    opens = np.array([prefix in "BI" for prefix, _ in split], dtype=bool)  # leaves a span that may go on...
+    opens = np.array([prefix in "BI" for prefix, _ in split], dtype=bool)  # leaves a span that may continue...
     unfinished = opens & (scheme == "bioes")  # ... and here must
-    goes_on = opens[:, None] & (type_ids[:, None] == type_ids[None, :])
-    return np.where(inside[None, :], goes_on, ~unfinished[:, None]), ~inside, ~unfinished
+    continues = opens[:, None] & (type_ids[:, None] == type_ids[None, :])
+    return np.where(inside[None, :], continues, ~unfinished[:, None]), ~inside, ~unfinished
 
 
 def detect_scheme(labels: Iterable[str]) -> Scheme | None:
-    """Tell which scheme labels are written in, or None if they are plain tags.
+    """Return the scheme of labels, or None if they are plain tags.
 
     Parameters
     ----------
     labels : iterable of str
-        A list of distinct labels, or those of a text; repetitions do not matter.
+        Distinct labels, or the labels of a text.
 
     Returns
     -------
     {"bio", "bioes"} or None
-        None as soon as one label fits no scheme, or if there is nothing but ``O``.
+        None if a label fits no scheme, or if all labels are ``O``.
 
     Examples
     --------
@@ -193,9 +193,9 @@ def detect_scheme(labels: Iterable[str]) -> Scheme | None:
 
 
 def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
-    """Write the labels of one sentence in another scheme.
+    """Convert the labels of one sentence to another scheme.
 
-    With ``source == target`` this mends ill-formed labels and leaves the others as they are.
+    With ``source == target`` this repairs ill-formed labels.
 
     Examples
     --------

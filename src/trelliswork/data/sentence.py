@@ -1,4 +1,4 @@
-"""An annotated sentence and its constituent tree, the currency between corpora, writers and models."""
+"""Annotated sentences and constituent trees."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ class Tree:
         return tuple(child for node in self.subtrees() for child in node.children if isinstance(child, str))
 
     def preterminals(self) -> tuple[Tree, ...]:
-        """Return the subtrees that stand directly over a word, from left to right."""
+        """Return the subtrees directly above a word, from left to right."""
         return tuple(node for node in self.subtrees() if any(isinstance(child, str) for child in node.children))
 
     def subtrees(self) -> list[Tree]:
         """Return every subtree including this one, parents before children, left before right."""
-        found: list[Tree] = []
+        nodes: list[Tree] = []
         agenda = [self]
         while agenda:
             node = agenda.pop()
-            found.append(node)
+            nodes.append(node)
             agenda.extend(child for child in reversed(node.children) if isinstance(child, Tree))
-        return found
+        return nodes
 
     @classmethod
     def parse(cls, text: str) -> Tree:
         """Read one Penn bracketing such as ``(S (NP (PRP It)) (VP (VBZ rains)))``.
 
-        An unlabelled outer bracket, as in the Penn Treebank files, is taken off. ``-LRB-`` and ``-RRB-``
-        become brackets again.
+        An unlabeled outer bracket, as in the files of the Penn Treebank, is removed. ``-LRB-`` and ``-RRB-`` become
+        brackets.
 
         Parameters
         ----------
@@ -74,9 +74,9 @@ class Tree:
         Raises
         ------
         ValueError
-            When brackets do not match, a label or child is missing, words stand beside subtrees, or text is left over.
+            If brackets do not match, a label or child is missing, words are mixed with subtrees, or text is left over.
         """
-        # One frame (label, children) per open bracket; a stack and not recursion, so that depth has no limit.
+        # One frame (label, children) per open bracket; a stack instead of recursion, so that depth has no limit.
         frames: list[tuple[str, list[Tree | str]]] = []
         tokens = list(_TOKEN.finditer(text))
         done: Tree | None = None
@@ -87,7 +87,7 @@ class Tree:
             if token == "(":
                 frames.append(("", []))
             elif not frames:
-                raise ValueError(f"a bracketing must begin with '(', got {token!r} at character {where}.")
+                raise ValueError(f"a bracketing must start with '(', got {token!r} at character {where}.")
             elif token != ")":
                 if tokens[i - 1].group() == "(":
                     frames[-1] = (token, [])
@@ -107,7 +107,7 @@ class Tree:
 
 
 def _close(label: str, children: list[Tree | str], where: int) -> Tree:
-    """Make the node whose ``)`` stands at character ``where``."""
+    """Build the node whose ``)`` is at character ``where``."""
     if not label:
         if len(children) == 1 and isinstance(children[0], Tree):
             return children[0]
@@ -115,7 +115,9 @@ def _close(label: str, children: list[Tree | str], where: int) -> Tree:
     if not children:
         raise ValueError(f"constituent {label!r} that ends at character {where} has no children.")
     if any(isinstance(child, str) for child in children) and len(children) > 1:
-        raise ValueError(f"constituent {label!r} that ends at character {where} must hold one word or subtrees only.")
+        raise ValueError(
+            f"constituent {label!r} that ends at character {where} must have either one word or only subtrees."
+        )
     return Tree(label, tuple(children))
 
 
@@ -129,7 +131,7 @@ def _unescape(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TreebankSentence:
-    """One sentence with all its layers of annotation; every layer but the tree has one entry a word.
+    """One sentence with all its layers of annotation; every layer but the tree has one entry per word.
 
     Parameters
     ----------

@@ -1,89 +1,116 @@
-"""Model directories: ``model.json`` and ``weights.safetensors``, written all or nothing, read with suspicion."""
+"""Directories of a JSON description and arrays: models, and counts of words. Written completely or not at all."""
 
 import json
-import os
-import shutil
-import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork import __version__
+from trelliswork.data.files import replacing
 from trelliswork.errors import DataError
 
 FORMAT = 1
-PLAIN, ARRAYS = "model.json", "weights.safetensors"
+Arrays = dict[str, NDArray[Any]]
 
 
-def save_model(path: str | Path, kind: str, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write a model directory.
+class Layout(NamedTuple):
+    """Files of a kind of directory, and the words of its error messages."""
 
-    It is written to a temporary sibling and renamed, so that a crash never leaves half a model; an older model in its
-    place is replaced, any other directory or file is refused.
+    name: str
+    description: str
+    arrays: str
+    remedy: str
+
+
+MODEL = Layout("a model", "model.json", "weights.safetensors", "train again")
+MOMENTS = Layout("moments", "moments.json", "moments.safetensors", "count again with 'trelliswork data count'")
+
+
+def save_model(
+    path: str | Path, kind: str, description: dict[str, Any], arrays: Arrays, *, layout: Layout = MODEL
+) -> None:
+    """Write a directory with a description and arrays.
+
+    It is written to a temporary sibling and renamed, so that a crash never leaves half a directory. An older one of the
+    same layout is replaced; any other file or directory is an error.
     """
-    from safetensors.numpy import save_file
-
     path = Path(path)
-    if path.exists() and not (path / PLAIN).is_file() and not (path.is_dir() and not any(path.iterdir())):
-        raise DataError(f"{path}: there is something here that is not a model: choose another directory, or delete it.")
+    if path.exists() and not (path / layout.description).is_file() and not (path.is_dir() and not any(path.iterdir())):
+        raise DataError(f"{path}: exists and is not {layout.name}. Choose another directory, or delete it.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        head = {"kind": kind, "format": FORMAT, "trelliswork": __version__, **plain}
-        (fresh / PLAIN).write_text(json.dumps(head, ensure_ascii=False, default=_plain_number) + "\n", encoding="utf-8")
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, fresh / ARRAYS)
-        fresh.chmod(0o777 & ~_umask())
-        old = None
-        if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-            path.replace(old / "model")
-        fresh.replace(path)
-        if old is not None:
-            shutil.rmtree(old)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+    head = {"kind": kind, "format": FORMAT, "trelliswork": __version__, **description}
+    with replacing(path) as fresh:
+        fresh.mkdir()
+        text = json.dumps(head, ensure_ascii=False, default=_plain_number)
+        (fresh / layout.description).write_text(text + "\n", encoding="utf-8")
+        write_arrays(fresh / layout.arrays, arrays)
 
 
-def load_model(path: str | Path, kind: str | None = None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read a model directory; ``kind``, if given, must be the model's."""
+def load_model(path: str | Path, kind: str | None = None, *, layout: Layout = MODEL) -> tuple[dict[str, Any], Arrays]:
+    """Read the description and the arrays of a directory; ``kind``, if given, must be the kind of the model."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    path = Path(path)
-    if not (path / PLAIN).is_file():
-        raise DataError(f"{path}: not a model: a directory with {PLAIN} and {ARRAYS} is wanted.")
+    description, file = read_description(path, kind, layout=layout), Path(path) / layout.arrays
     try:
-        plain = json.loads((path / PLAIN).read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path / PLAIN}: not valid JSON ({error}): the file is damaged, train again.") from None
-    if not isinstance(plain, dict) or "kind" not in plain:
-        raise DataError(f"{path / PLAIN}: this is not the description of a model.")
-    if plain.get("format") != FORMAT:
-        raise DataError(
-            f"{path}: written in format {plain.get('format')} by trelliswork {plain.get('trelliswork')}, this is "
-            f"{__version__}, which reads format {FORMAT}: use that version, or train again."
-        )
-    if kind is not None and plain["kind"] != kind:
-        raise DataError(f"{path}: a model of kind {plain['kind']!r}, wanted {kind!r}.")
-    try:
-        arrays = load_file(path / ARRAYS)
+        return description, load_file(file)
     except (OSError, SafetensorError) as error:
+        raise DataError(f"{file}: missing or damaged ({error}): {layout.remedy}.") from None
+
+
+def read_description(path: str | Path, kind: str | None = None, *, layout: Layout = MODEL) -> dict[str, Any]:
+    """Read and check the description of a directory (of a model: ``model.json``) without its arrays.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str, optional
+        The expected kind of model.
+    layout : Layout
+
+    Returns
+    -------
+    dict
+        ``["kind"]`` is the kind of the model; the other keys depend on it.
+
+    Raises
+    ------
+    DataError
+        If the directory or the description is missing, damaged, of another format or of another kind.
+    """
+    path = Path(path)
+    file = path / layout.description
+    if not file.is_file():
         raise DataError(
-            f"{path / ARRAYS}: cannot be read ({error}): the file is missing or damaged, train again."
-        ) from None
-    return plain, arrays
+            f"{path}: not {layout.name}. Expected a directory with {layout.description} and {layout.arrays}."
+        )
+    try:
+        description = json.loads(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{file}: not valid JSON ({error}). The file is damaged: {layout.remedy}.") from None
+    if not isinstance(description, dict) or "kind" not in description:
+        raise DataError(f"{file}: not the description of {layout.name}: it has no entry 'kind'.")
+    if description.get("format") != FORMAT:
+        raise DataError(
+            f"{path}: written in format {description.get('format')} by trelliswork {description.get('trelliswork')}, "
+            f"but trelliswork {__version__} reads format {FORMAT}. Use that version, or {layout.remedy}."
+        )
+    if kind is not None and description["kind"] != kind:
+        raise DataError(f"{path}: expected a model of kind {kind!r}, got one of kind {description['kind']!r}.")
+    return description
+
+
+def write_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
+    """Write arrays to a safetensors file."""
+    from safetensors.numpy import save_file
+
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, metadata=metadata)
 
 
 def _plain_number(value: object) -> object:
-    """NumPy's numbers as Python's."""
+    """Return a NumPy number as a Python number."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{value!r} cannot be saved in {PLAIN}")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    raise TypeError(f"{value!r} cannot be saved as JSON")

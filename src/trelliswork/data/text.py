@@ -1,4 +1,4 @@
-"""Plain text: one sentence a line, white space between words."""
+"""Plain text: one sentence per line, white space between words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trelliswork.data.files import fields_of, no_sentence, open_text, source_nam
 
 
 def read_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Corpus:
-    """Read plain text: one sentence a line, words separated by ASCII white space. Blank lines are skipped.
+    """Read plain text: one sentence per line, words separated by ASCII white space. Blank lines are skipped.
 
     Parameters
     ----------
@@ -41,5 +41,5 @@ def read_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Corpu
                 ends.append(len(words))
     source = source_name(path)
     if not words:
-        raise no_sentence(source, "one a line")
+        raise no_sentence(source, "one per line")
     return Corpus([words], as_array(ends, np.int64), source=source)

@@ -1,4 +1,4 @@
-"""Bracketed constituent trees, as in the Penn Treebank: reading files, taking off what is not wanted, spans."""
+"""Bracketed constituent trees, as in the Penn Treebank: reading, pruning, spans."""
 
 from __future__ import annotations
 
@@ -32,50 +32,52 @@ def read_trees(
     Parameters
     ----------
     path : str or path
-        A plain or gzip file, ``-`` for the standard input; or a folder, of which all ``*.mrg`` files are read in the
-        order of their names.
+        A plain or gzip file, ``-`` for the standard input; or a directory, whose ``*.mrg`` files are read in the order
+        of their names.
     traces : bool
-        Whether empty elements (tag ``-NONE-``) are kept.
+        Whether to keep empty elements (tag ``-NONE-``).
     punctuation : bool
-        Whether words tagged as punctuation (``PUNCTUATION``) are kept.
+        Whether to keep words tagged as punctuation (``PUNCTUATION``).
     functions : bool
-        Whether labels keep their functions and indices (``NP-SBJ-1``), or are cut to ``NP``.
+        Whether to keep functions and indices of labels (``NP-SBJ-1``) instead of shortening them to ``NP``.
     unary : bool
-        Whether constituents with one part are kept, or the lower one takes the place of the chain.
+        Whether to keep constituents with one child instead of replacing them by the child.
     encoding : str
 
     Returns
     -------
     list of Tree
-        A tree of which nothing is left is not among them.
+        Without trees of which nothing is left.
 
     Raises
     ------
     DataError
-        With file and line: brackets that do not match, text outside of them, what is no constituent; or no tree.
+        If brackets do not match, there is text outside of them, a constituent is malformed, or there is no tree.
     """
     files = sorted(Path(path).glob("*.mrg")) if os.fspath(path) != "-" and Path(path).is_dir() else [path]
     if not files:
-        raise DataError(f"{path}: a folder without any *.mrg file. Name a file of trees, or another folder.")
-    found = []
+        raise DataError(
+            f"{path}: expected a directory with *.mrg files, but it has none. Name another one, or a file of trees."
+        )
+    trees = []
     for file in files:
         for line, text in _bracketings(file, encoding):
             try:
                 tree = Tree.parse(text)
             except ValueError as error:
-                raise DataError(f"{source_name(file)}:{line}: in the tree that begins here, {error}") from None
+                raise DataError(f"{source_name(file)}:{line}: in the tree that starts here, {error}") from None
             left = prune(tree, traces=traces, punctuation=punctuation, functions=functions, unary=unary)
             if left is not None:
-                found.append(left)
-    if not found:
+                trees.append(left)
+    if not trees:
         raise no_sentence(source_name(path), "a bracketing such as (S (NP (PRP It)) (VP (VBZ rains)))")
-    return found
+    return trees
 
 
 def prune(
     tree: Tree, *, traces: bool = False, punctuation: bool = True, functions: bool = True, unary: bool = True
 ) -> Tree | None:
-    """A tree without what is not wanted, see `read_trees`; ``None`` if nothing is left.
+    """Return a tree without the parts that are not kept, see `read_trees`; ``None`` if nothing is left.
 
     Examples
     --------
@@ -83,13 +85,13 @@ def prune(
     >>> print(prune(tree, punctuation=False, functions=False, unary=False))
     (S (NNP Kim) (VBZ sleeps))
     """
-    # Children before parents, without recursion: the order of subtrees() backwards.
+    # Children before parents, without recursion: subtrees() in reverse order.
     done: dict[int, Tree | None] = {}
     for node in reversed(tree.subtrees()):
         label = node.label
         if isinstance(node.children[0], str):
-            gone = (label == TRACE and not traces) or (label in PUNCTUATION and not punctuation)
-            done[id(node)] = None if gone else node
+            dropped = (label == TRACE and not traces) or (label in PUNCTUATION and not punctuation)
+            done[id(node)] = None if dropped else node
             continue
         if not functions and not label.startswith("-"):
             label = re.split(r"[-=|]", label, maxsplit=1)[0]
@@ -105,7 +107,7 @@ def prune(
 
 
 def tree_spans(tree: Tree) -> list[tuple[int, int, str]]:
-    """Constituents as (first, last, label), both ends included, parents before children; tags of words are none."""
+    """Return the constituents as (first, last, label), both ends included, parents first; tags are not included."""
     ends: dict[int, tuple[int, int]] = {}
     nodes = tree.subtrees()
     position = 0
@@ -121,9 +123,9 @@ def tree_spans(tree: Tree) -> list[tuple[int, int, str]]:
 
 
 def _bracketings(path: str | os.PathLike[str], encoding: str) -> Iterator[tuple[int, str]]:
-    """Yield the text of each tree and the line on which it begins."""
+    """Yield the text of each tree and the number of its first line."""
     name = source_name(path)
-    depth, began, parts = 0, 0, list[str]()
+    depth, first, parts = 0, 0, list[str]()
     with open_text(path, encoding=encoding) as lines:
         for number, line in enumerate(lines, start=1):
             at = 0
@@ -131,24 +133,24 @@ def _bracketings(path: str | os.PathLike[str], encoding: str) -> Iterator[tuple[
                 outside = line[at : match.start()].strip() if depth == 0 else ""
                 if outside or (depth == 0 and match.group() == ")"):
                     raise DataError(
-                        f"{name}:{number}: a tree must begin with '(', got {shorten(outside or ')')} outside of any."
+                        f"{name}:{number}: a tree must start with '(', got {shorten(outside or ')')} outside of trees."
                     )
                 if match.group() == "(":
                     if depth == 0:
-                        began, at = number, match.start()
+                        first, at = number, match.start()
                     depth += 1
                 else:
                     depth -= 1
                     if depth == 0:
                         parts.append(line[at : match.end()])
-                        yield began, " ".join(parts)
+                        yield first, " ".join(parts)
                         parts, at = [], match.end()
             rest = line[at:]
             if depth:
                 parts.append(rest)
             elif rest.strip():
                 raise DataError(
-                    f"{name}:{number}: a tree must begin with '(', got {shorten(rest.strip())} outside of any."
+                    f"{name}:{number}: a tree must start with '(', got {shorten(rest.strip())} outside of trees."
                 )
     if depth:
-        raise DataError(f"{name}:{began}: the tree that begins here lacks {depth} closing bracket(s) at its end.")
+        raise DataError(f"{name}:{first}: the tree that starts here lacks {depth} closing bracket(s) at its end.")

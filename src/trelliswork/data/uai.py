@@ -1,10 +1,10 @@
 r"""UAI files: factor graphs as plain text, the format of the inference competitions, and their evidence files.
 
-A file is words separated by white space, line ends mean nothing: ``MARKOV``; the number of variables; how many states
-each has; the number of factors; for each factor how many variables it touches and which; then for each factor how many
-numbers its table has, and the numbers, the state of the last variable running fastest. Numbers are factors, not
+A file consists of words separated by white space or line ends: ``MARKOV``; the number of variables; the number of
+states of each; the number of factors; for each factor its number of variables and the variables; then for each factor
+the size of its table, and the entries, the state of the last variable changing fastest. Entries are factors, not
 logarithms: 0 is impossible. A ``BAYES`` file has the same layout (tables are conditional probabilities, and their
-product is the joint one), so it is read in the same way.
+product is the joint distribution), so it is read in the same way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class UaiGraph:
     Attributes
     ----------
     n_states : ndarray (V,)
-        How many states each variable has.
+        Number of states of each variable.
     scopes : list of ndarray (k,)
         The variables of each factor, counted from 0; k may be 0 (a constant).
     log_tables : list of ndarray (s1, .., sk)
@@ -46,7 +46,7 @@ class UaiGraph:
 
 
 class _Words:
-    """The words of a file one after the other; messages name the line of the one read last."""
+    """The words of a file one after another; messages name the line of the word read last."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.source = source_name(path)
@@ -61,28 +61,28 @@ class _Words:
         self.at = 0
 
     def where(self, index: int) -> str:
-        """File and line of a word; the last line for what lies behind the end."""
+        """Return file and line of a word; beyond the end the last line."""
         return f"{self.source}:{max(1, min(bisect_right(self.ends, index) + 1, len(self.ends)))}"
 
-    def whole(self, what: str, least: int = 0, below: int | None = None) -> int:
-        """Take the next word as a whole number, least <= number < below."""
+    def integer(self, what: str, least: int = 0, below: int | None = None) -> int:
+        """Read the next word as an integer, least <= number < below."""
         if self.at >= len(self.words):
-            raise DataError(f"{self.where(self.at)}: {what} wanted, but the file ends here. Was it cut off?")
+            raise DataError(f"{self.where(self.at)}: expected {what}, but the file ends here. Is it truncated?")
         word = self.words[self.at]
         number = int(word) if word.isascii() and word.isdigit() and len(word) < 19 else -1
         if number < least or (below is not None and number >= below):
-            wanted = f"from {least}" if below is None else f"from {least} to {below - 1}"
-            raise DataError(f"{self.where(self.at)}: {what} wanted, a whole number {wanted}, got {shorten(word)}.")
+            limits = f"from {least}" if below is None else f"from {least} to {below - 1}"
+            raise DataError(f"{self.where(self.at)}: expected {what}, an integer {limits}, got {shorten(word)}.")
         self.at += 1
         return number
 
     def numbers(self, n: int, what: str) -> NDArray[np.float64]:
-        """Take the next n words as finite numbers, none of them negative."""
+        """Read the next n words as finite numbers, none of them negative."""
         words = self.words[self.at : self.at + n]
         if len(words) < n:
             raise DataError(
-                f"{self.where(len(self.words))}: {n} numbers wanted for {what}, but the file ends after {len(words)}. "
-                "Was it cut off?"
+                f"{self.where(len(self.words))}: expected {n} numbers for {what}, but the file ends after "
+                f"{len(words)}. Is it truncated?"
             )
         try:
             values = np.fromiter(map(float, words), np.float64, n)
@@ -91,23 +91,23 @@ class _Words:
         if n and not (values.min() >= 0 and values.max() < np.inf and "_" not in "".join(words)):
             at = next(i for i, word in enumerate(words) if not _usable(word))
             raise DataError(
-                f"{self.where(self.at + at)}: a finite number, 0 or more, wanted in {what}, got {shorten(words[at])}. "
-                "Tables hold factors, not their logarithms."
+                f"{self.where(self.at + at)}: expected a finite number, 0 or more, in {what}, got "
+                f"{shorten(words[at])}. Tables contain factors, not their logarithms."
             )
         self.at += n
         return values
 
     def finish(self) -> None:
-        """Refuse words that nothing asked for."""
+        """Raise DataError if there are words left."""
         if self.at < len(self.words):
             raise DataError(
-                f"{self.where(self.at)}: the end of the file wanted after the last number, got "
-                f"{shorten(self.words[self.at])}. Do the counts at its start fit?"
+                f"{self.where(self.at)}: expected the end of the file after the last number, got "
+                f"{shorten(self.words[self.at])}. Are the counts at its start right?"
             )
 
 
 def _usable(word: str) -> bool:
-    """Say whether a word is a finite number, 0 or more."""
+    """Return whether a word is a finite number, 0 or more."""
     try:
         return 0 <= float(word) < math.inf and "_" not in word
     except ValueError:
@@ -125,40 +125,40 @@ def read_uai(path: str | os.PathLike[str]) -> UaiGraph:
     Raises
     ------
     DataError
-        If a word is not what its place asks for, a factor names a variable twice, a table has another size than its
-        variables ask for, or the file is cut off, goes on after its end or cannot be read (see `open_text`).
+        If a word is not as expected, a factor names a variable twice, the size of a table does not match its
+        variables, or the file is truncated, too long or cannot be read (see `open_text`).
 
     Notes
     -----
-    Time and memory are linear in the size of the file. A factor may touch any number of variables; what an engine
-    takes is for it to say.
+    Time and memory are linear in the size of the file. A factor may have any number of variables; inference engines
+    have their own limits.
     """
     words = _Words(path)
     kind = words.words[0] if words.words else ""
     if kind.upper() not in _KINDS:
         raise DataError(
-            f"{words.where(0)}: MARKOV (or BAYES) wanted at the start, got {shorten(kind)}. Is it a UAI file?"
+            f"{words.where(0)}: expected MARKOV (or BAYES) at the start, got {shorten(kind)}. Is it a UAI file?"
         )
     words.at = 1
-    n_variables = words.whole("the number of variables")
-    n_states = [words.whole(f"the number of states of variable {v}", least=1) for v in range(n_variables)]
-    n_factors = words.whole("the number of factors")
+    n_variables = words.integer("the number of variables")
+    n_states = [words.integer(f"the number of states of variable {v}", least=1) for v in range(n_variables)]
+    n_factors = words.integer("the number of factors")
     scopes = []
     for f in range(n_factors):
-        size = words.whole(f"the number of variables of factor {f}", below=n_variables + 1)
+        size = words.integer(f"the number of variables of factor {f}", below=n_variables + 1)
         start = words.at
-        scope = [words.whole(f"a variable of factor {f}", below=n_variables) for _ in range(size)]
+        scope = [words.integer(f"a variable of factor {f}", below=n_variables) for _ in range(size)]
         if len(set(scope)) < size:
             raise DataError(f"{words.where(start)}: factor {f} names a variable twice: {shorten(str(scope))}.")
         scopes.append(scope)
     log_tables = []
     for f, scope in enumerate(scopes):
         shape = tuple(n_states[v] for v in scope)
-        n = words.whole(f"the number of entries of factor {f}")
+        n = words.integer(f"the number of entries of factor {f}")
         if n != math.prod(shape):
             raise DataError(
-                f"{words.where(words.at - 1)}: factor {f} over variables {shorten(str(scope))} has {math.prod(shape)} "
-                f"entries by their numbers of states, but its table says {n}."
+                f"{words.where(words.at - 1)}: factor {f} over variables {shorten(str(scope))} must have "
+                f"{math.prod(shape)} entries by their numbers of states, got {n}."
             )
         with np.errstate(divide="ignore"):  # 0 is -inf, impossible
             log_tables.append(np.log(words.numbers(n, f"the table of factor {f}")).reshape(shape))
@@ -167,26 +167,28 @@ def read_uai(path: str | os.PathLike[str]) -> UaiGraph:
 
 
 def write_uai(graph: UaiGraph, path: str | os.PathLike[str]) -> None:
-    """Write a factor graph as a ``MARKOV`` file: what `read_uai` reads, up to rounding of exp and log.
+    """Write a factor graph as a ``MARKOV`` file; `read_uai` returns the same graph up to rounding of exp and log.
 
     Parameters
     ----------
     graph : UaiGraph
     path : str or path
-        The file is there whole or not at all (see `atomic_write`); ``-`` is the standard output.
+        Written completely or not at all (see `atomic_write`); ``-`` is the standard output.
 
     Raises
     ------
     ShapeError
-        If the numbers of scopes and tables differ, or a table's shape is not its variables' numbers of states.
+        If the numbers of scopes and tables differ, or the shape of a table does not match its variables.
     ValueRangeError
-        If a variable has no state, a factor names a variable that is not there or one twice, or exp of an entry is
-        no finite positive number: the format has no logarithms.
+        If a variable has no state, a factor names a variable that does not exist or one twice, or exp of an entry is
+        not a finite positive number: the format has no logarithms.
     """
     n_states = [int(n) for n in graph.n_states]
     scopes = [[int(v) for v in scope] for scope in graph.scopes]
     if len(scopes) != len(graph.log_tables):
-        raise ShapeError(f"scopes and log_tables must be equally many, got {len(scopes)} and {len(graph.log_tables)}.")
+        raise ShapeError(
+            f"scopes and log_tables must have the same length, got {len(scopes)} and {len(graph.log_tables)}."
+        )
     if any(n < 1 for n in n_states):
         raise ValueRangeError(f"n_states must be 1 or more for every variable, got {min(n_states)}.")
     tables = [
@@ -225,7 +227,7 @@ def _factor(
     bad = ~(table < np.inf) | ((table < np.finfo(np.float64).tiny) & (log_table > -np.inf))
     if bad.any():
         raise ValueRangeError(
-            f"log_tables[{f}] must lie between -708 and 709 or be -inf, as UAI files hold exp of it, "
+            f"log_tables[{f}] must be between -708 and 709 or -inf, because UAI files contain exp of it, "
             f"got {log_table[bad][0]}. Subtract a constant from the table."
         )
     return table
@@ -239,47 +241,49 @@ def read_uai_evidence(path: str | os.PathLike[str], n_states: Iterable[int] | No
     path : str or path
         A plain or gzip file; ``-`` is the standard input.
     n_states : iterable of int, optional
-        Of the graph; variables and states are then checked.
+        Numbers of states of the graph, to check variables and states.
 
     Returns
     -------
     list of dict
-        One for each set of evidence: the state by the variable. Files of today hold one set, ``n v1 x1 .. vn xn``;
-        older ones say first how many sets there are. What can be read as one set is.
+        One for each set of evidence: states by variable. Current files have one set, ``n v1 x1 .. vn xn``; older ones
+        start with the number of sets. A file that can be read as one set is.
 
     Raises
     ------
     DataError
-        If a word is not what its place asks for, or a variable has two states.
+        If a word is not as expected, or a variable has two states.
     """
     words = _Words(path)
     known = None if n_states is None else [int(n) for n in n_states]
     if not words.words:
-        raise DataError(f"{words.source}: a number of variables wanted, but the file is empty. 0 is no evidence.")
-    n = words.whole("the number of variables with evidence")
+        raise DataError(
+            f"{words.source}: expected a number of variables, but the file is empty. Write 0 for no evidence."
+        )
+    n = words.integer("the number of variables with evidence")
     one = len(words.words) == 1 + 2 * n
     sets = []
     for _ in range(1 if one else n):
-        size = n if one else words.whole("the number of variables with evidence")
-        found: dict[int, int] = {}
+        size = n if one else words.integer("the number of variables with evidence")
+        evidence: dict[int, int] = {}
         for _ in range(size):
-            v = words.whole("a variable", below=None if known is None else len(known))
-            state = words.whole(f"a state of variable {v}", below=None if known is None else known[v])
-            if found.setdefault(v, state) != state:
-                raise DataError(f"{words.where(words.at - 1)}: variable {v} has two states: {found[v]} and {state}.")
-        sets.append(found)
+            v = words.integer("a variable", below=None if known is None else len(known))
+            state = words.integer(f"a state of variable {v}", below=None if known is None else known[v])
+            if evidence.setdefault(v, state) != state:
+                raise DataError(f"{words.where(words.at - 1)}: variable {v} has two states: {evidence[v]} and {state}.")
+        sets.append(evidence)
     words.finish()
     return sets
 
 
 def write_uai_evidence(evidence: Mapping[int, int], path: str | os.PathLike[str]) -> None:
-    """Write one set of evidence, the state by the variable, as `read_uai_evidence` reads it.
+    """Write one set of evidence, states by variable, as `read_uai_evidence` reads it.
 
     Parameters
     ----------
     evidence : mapping of int to int
     path : str or path
-        The file is there whole or not at all (see `atomic_write`); ``-`` is the standard output.
+        Written completely or not at all (see `atomic_write`); ``-`` is the standard output.
 
     Raises
     ------

@@ -1,7 +1,11 @@
-"""Strings to ids and back."""
+"""Vocabularies: strings to ids and back, and the symbols that all models share."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+
+UNKNOWN = "<unk>"  # stands for words that are not in a vocabulary
+START, END = "<s>", "</s>"  # edges of a sentence
+_FORMER_START, _FORMER_UNKNOWN = "<S>", "<unknown>"  # in files of earlier versions
 
 
 class Vocabulary:
@@ -10,32 +14,38 @@ class Vocabulary:
     Parameters
     ----------
     items : iterable of str
-        In the order of their ids; repeated ones are an error.
-    unknown : callable, optional
-        Gives a stand-in for a string that is not listed, such as ``word_shape``; the stand-in itself may be
-        unlisted too, then ``default`` is used. Without it an unlisted string is an error.
+        The strings in the order of their ids; duplicates are an error.
+    unknown : str or callable, optional
+        The string that represents unlisted ones, such as ``UNKNOWN``, or a function that returns a stand-in for an
+        unlisted string, such as ``word_shape``. By default, looking up an unlisted string is an error.
     default : str
-        The last resort; listed at the end when ``unknown`` is given and it is not among the items.
+        Used for strings whose stand-in is not listed either. Only with a function ``unknown``.
+
+    Notes
+    -----
+    The unknown string (or ``default``) is appended to the items if it is missing.
 
     Examples
     --------
     >>> tags = Vocabulary(["DT", "NN"])
     >>> tags.ids(["NN", "DT"]), tags[1], len(tags)
     ([1, 0], 'NN', 2)
+    >>> Vocabulary(["the", "dog"], unknown=UNKNOWN).ids(["the", "cat"])
+    [0, 2]
     """
 
     def __init__(
-        self, items: Iterable[str], *, unknown: Callable[[str], str] | None = None, default: str = "<unk>"
+        self, items: Iterable[str], *, unknown: str | Callable[[str], str] | None = None, default: str = UNKNOWN
     ) -> None:
         self.items = list(items)
         self.unknown = unknown
-        self.default = default
-        if unknown is not None and default not in self.items:
-            self.items.append(default)
+        self.default = unknown if isinstance(unknown, str) else default
+        if unknown is not None and self.default not in self.items:
+            self.items.append(self.default)
         self._ids = {item: i for i, item in enumerate(self.items)}
         if len(self._ids) < len(self.items):
-            twice = next(item for item, n in Counter(self.items).items() if n > 1)
-            raise ValueError(f"a vocabulary must not list a string twice, got {twice!r} twice.")
+            duplicate = next(item for item, n in Counter(self.items).items() if n > 1)
+            raise ValueError(f"the strings of a vocabulary must be distinct, got {duplicate!r} twice.")
 
     @classmethod
     def from_sequences(
@@ -43,13 +53,13 @@ class Vocabulary:
         sequences: Iterable[Sequence[str]],
         *,
         min_count: int = 1,
-        unknown: Callable[[str], str] | None = None,
-        default: str = "<unk>",
+        unknown: str | Callable[[str], str] | None = None,
+        default: str = UNKNOWN,
     ) -> "Vocabulary":
-        """List the strings of some sequences, most frequent first (ties in order of appearance).
+        """List the strings of sequences, most frequent first (ties in order of appearance).
 
-        Strings seen fewer than ``min_count`` times are replaced by their stand-in, which is then counted and listed:
-        so rare words teach the model what unknown words are like.
+        Strings seen fewer than ``min_count`` times are dropped. With ``unknown`` they are replaced by the unknown
+        string or their stand-in, which is counted and listed: rare words show the model what unknown words are like.
         """
         counts = Counter(item for sequence in sequences for item in sequence)
         kept: Counter[str] = Counter()
@@ -57,8 +67,27 @@ class Vocabulary:
             if n >= min_count:
                 kept[item] += n
             elif unknown is not None:
-                kept[unknown(item)] += n
+                kept[unknown if isinstance(unknown, str) else unknown(item)] += n
         return cls((item for item, _ in kept.most_common()), unknown=unknown, default=default)
+
+    @classmethod
+    def restored(cls, items: Iterable[str], unknown: str | None) -> "Vocabulary":
+        """Return a vocabulary read from a file; ``unknown`` is its unknown word, if it lists one.
+
+        Symbols of earlier versions (``<S>`` as the first item, ``<unknown>``) get their present names.
+        """
+        items = list(items)
+        if items and items[0] == _FORMER_START and START not in items:
+            items[0] = START
+        if unknown == _FORMER_UNKNOWN and UNKNOWN not in items:
+            items = [UNKNOWN if item == _FORMER_UNKNOWN else item for item in items]
+            unknown = UNKNOWN
+        return cls(items, unknown=unknown if unknown in items else None)
+
+    @property
+    def unknown_word(self) -> str | None:
+        """The string that represents unlisted ones; None if they are an error."""
+        return None if self.unknown is None else self.default
 
     def __len__(self) -> int:
         return len(self.items)
@@ -73,21 +102,22 @@ class Vocabulary:
         return self.items[index]
 
     def id(self, item: str) -> int:
-        """The id of a string, or of its stand-in."""
-        found = self._ids.get(item)
-        if found is not None:
-            return found
+        """Return the id of a string, or of the string that represents it."""
+        number = self._ids.get(item)
+        if number is not None:
+            return number
         if self.unknown is None:
             some = ", ".join(self.items[:8]) + (", ..." if len(self.items) > 8 else "")
             raise KeyError(f"{item!r} is not among the {len(self)} listed strings ({some}).")
-        return self._ids.get(self.unknown(item), self._ids[self.default])
+        stand_in = self.default if isinstance(self.unknown, str) else self.unknown(item)
+        return self._ids.get(stand_in, self._ids[self.default])
 
     def ids(self, sequence: Iterable[str]) -> list[int]:
-        """The ids of several strings."""
+        """Return the ids of several strings."""
         return [self.id(item) for item in sequence]
 
     def strings(self, ids: Iterable[int]) -> list[str]:
-        """The strings of several ids."""
+        """Return the strings of several ids."""
         return [self.items[i] for i in ids]
 
 
@@ -95,7 +125,7 @@ SUFFIXES = ("ing", "ed", "ly", "ness", "tion", "er", "est", "ous", "ful", "able"
 
 
 def word_shape(word: str) -> str:
-    """A stand-in for a rare or unknown word: digits, capital, hyphen, or its ending.
+    """Return a stand-in for a rare or unknown word: digits, capital, hyphen, or its ending.
 
     >>> word_shape("1987"), word_shape("Zanzibar"), word_shape("re-unionizing")
     ('<number>', '<capital>', '<-ing>')

@@ -44,8 +44,8 @@ def _universal_tag(tag: str, relation: str, word: str) -> str:
 def write_conllu(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
     """Write sentences in CoNLL-U: ten columns, a blank line after each sentence.
 
-    Lemmas, features and enhanced arcs are left open (``_``). Universal tags are derived from the Penn tags, which
-    stand in the XPOS column.
+    Lemmas, features and enhanced arcs are empty (``_``). Universal tags are derived from the Penn tags, which are in
+    the XPOS column.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def write_columns(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
 
 
 def write_text(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
-    """Write the words only: one sentence a line, one space between words.
+    """Write the words only: one sentence per line, one space between words.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def write_text(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
 
 
 def write_trees(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
-    """Write the constituent trees: one Penn bracketing a line.
+    """Write the constituent trees: one Penn bracketing per line.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Distributions over structures, on torch tensors: one interface, any query."""
+"""Distributions over structures, on torch tensors, with one interface for all queries."""
 
 from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.distributions.beam_chain import BeamChain

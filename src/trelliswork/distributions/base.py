@@ -1,4 +1,4 @@
-"""The one interface of all distributions over structures: whoever knows one can ask them all."""
+"""The common interface of all distributions over structures."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal, NamedTuple, Self
@@ -10,7 +10,7 @@ Kind = Literal["exact", "lower", "upper", "estimate"]
 
 
 class Structure(NamedTuple):
-    """Structures with a score each: the best, the k best, or those of least risk."""
+    """Structures and their scores: the best, the k best, or those of least risk."""
 
     labels: Tensor
     scores: Tensor
@@ -26,36 +26,36 @@ class Distribution(ABC):
 
     @abstractmethod
     def log_partition(self) -> Tensor:
-        """log Z (B,); -inf where nothing is possible. Its gradient is the marginals."""
+        """Return log Z (B,); -inf where nothing is possible. Its gradient is the marginals."""
 
     @abstractmethod
     def marginals(self) -> Tensor:
-        """Probabilities of the parts of a structure; zero where nothing is possible."""
+        """Return probabilities of the parts of a structure; zero where nothing is possible."""
 
     @abstractmethod
     def argmax(self) -> Structure:
-        """The most probable structure of each sequence, and its score."""
+        """Return the most probable structure of each sequence, and its score."""
 
     @abstractmethod
     def topk(self, k: int) -> Structure:
-        """The k most probable structures, all different, best first."""
+        """Return the k most probable structures, all different, best first."""
 
     @abstractmethod
     def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """n exact, independent draws."""
+        """Return n exact, independent draws."""
 
     @abstractmethod
     def entropy(self) -> Tensor:
-        """Entropy in nats (B,)."""
+        """Return the entropy in nats (B,)."""
 
     @abstractmethod
     def log_prob(self, structure: Tensor) -> Tensor:
-        """log p(y) (B,) of given structures."""
+        """Return log p(y) (B,) of given structures."""
 
     @abstractmethod
     def kl(self, other: Self) -> Tensor:
-        """KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
+        """Return KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
 
     @abstractmethod
     def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> Self:
-        """The distribution given evidence."""
+        """Return the distribution given evidence."""

@@ -1,4 +1,4 @@
-"""Label sequences within a beam: few labels a position, chosen by a forward pass; a lower bound on log Z."""
+"""Label sequences within a beam: few labels per position, chosen by a forward pass; a lower bound on log Z."""
 
 from typing import ClassVar
 
@@ -8,33 +8,32 @@ from torch import Tensor
 from trelliswork.distributions.base import Kind, Structure
 from trelliswork.distributions.linear_chain import LinearChain
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain.beam import Beam
-from trelliswork.inference.chain.beam import passes as beam_passes
+from trelliswork.inference.chain.beam import Beam, passes
 
 
 class BeamChain(LinearChain):
-    r"""A ``LinearChain`` restricted to the labels that a beam keeps at each position; made by ``LinearChain.within``.
+    r"""A ``LinearChain`` restricted to the labels that a beam keeps at each position, made by ``LinearChain.within``.
 
     .. math:: \log Z_I = \log \sum_{y \in I_1 \times \dots \times I_T} \exp(\mathrm{score}(y)) \le \log Z
 
-    The sets :math:`I_t` are chosen once; within them every answer is exact, so the marginals are the gradient of
+    The sets :math:`I_t` are chosen once; within them every result is exact, so the marginals are the gradient of
     :math:`\log Z_I`. Labels outside have probability 0.
 
     Attributes
     ----------
     beam : Beam
     kept : Tensor (B, T)
-        Share of the forward mass that the beam kept: minus its logarithm is the divergence of the compressed belief
-        from the whole one at this position (paper 2, eq. 8). 1 in the padding.
+        Share of the forward mass that the beam kept; minus its logarithm is the divergence of the compressed belief
+        from the full one at this position (paper 2, eq. 8). 1 in the padding.
     sizes : Tensor of int (B, T)
-        Labels in each beam; 0 in the padding.
+        Number of labels in each beam; 0 in the padding.
     statistics : BeamStatistics
-        Mean and largest size, and an estimate of log Z - log Z_I of all sequences together.
+        Mean and largest size, and an estimate of the total log Z - log Z_I of all sequences.
 
     Notes
     -----
-    log Z, marginals and the best labelling cost O(T |I| S) a sequence; other queries, and all with gradients, cost as
-    much as those of a ``LinearChain``, O(T S^2).
+    log Z, marginals and the best labeling take O(T |I| S) per sequence; other queries, and all with gradients, take as
+    long as those of a ``LinearChain``, O(T S^2).
 
     Examples
     --------
@@ -49,41 +48,41 @@ class BeamChain(LinearChain):
     def __init__(self, chain: LinearChain, beam: Beam) -> None:
         if chain._potentials is None:
             raise ValueRangeError(f"beams need backend='kernel' (CPU tensors), got backend={chain.backend!r}.")
-        found = beam_passes.expectations(chain._potentials, beam)
+        expected = passes.expectations(chain._potentials, beam)
         B, T, S = chain.log_unary.shape
         mask = torch.zeros((B, T, S), dtype=torch.bool)
         inside = torch.arange(T) < chain.lengths[:, None]
-        mask[inside] = torch.from_numpy(beam_passes.members(found.sets, 0, len(found.kept), S))
+        mask[inside] = torch.from_numpy(passes.members(expected.sets, 0, len(expected.kept), S))
         mask[~inside] = True
         super().__init__(
             chain.log_unary, chain.log_pairwise, lengths=chain.lengths, allowed=mask, backend=chain.backend
         )
-        self.beam, self.statistics, self._whole = beam, found.statistics, chain
+        self.beam, self.statistics, self._whole = beam, expected.statistics, chain
         self.kept = torch.ones((B, T), dtype=torch.float64)
-        self.kept[inside] = torch.from_numpy(found.kept)
+        self.kept[inside] = torch.from_numpy(expected.kept)
         self.sizes = torch.zeros((B, T), dtype=torch.int64)
-        self.sizes[inside] = torch.from_numpy(found.sizes)
-        self._value = torch.from_numpy(found.log_z)
+        self.sizes[inside] = torch.from_numpy(expected.sizes)
+        self._value = torch.from_numpy(expected.log_z)
         self._probabilities = torch.zeros((B, T, S), dtype=chain.log_unary.dtype)
-        position, label = torch.from_numpy(found.sizes), torch.from_numpy(found.sets.states).long()
+        position, label = torch.from_numpy(expected.sizes), torch.from_numpy(expected.sets.states).long()
         where = torch.repeat_interleave(inside.flatten().nonzero()[:, 0], position)
-        self._probabilities.reshape(-1, S)[where, label] = torch.from_numpy(found.marginals)
+        self._probabilities.reshape(-1, S)[where, label] = torch.from_numpy(expected.marginals)
 
     def __repr__(self) -> str:
         return f"BeamChain({super().__repr__()}, beam={str(self.beam)!r}: {self.statistics})"
 
     def marginals(self) -> Tensor:
-        """p(y_t = j) within the beam, (B, T, S); zero outside and in the padding."""
+        """Return p(y_t = j) within the beam, (B, T, S); zero outside and in the padding."""
         return super().marginals() if self._needs_graph else self._probabilities.clone()
 
     def argmax(self) -> Structure:
-        """Viterbi within a beam of its own, chosen by the scores of the best prefixes (paper 2, section 4.1)."""
+        """Return the best labeling within beams chosen by the scores of the best prefixes (paper 2, section 4.1)."""
         assert self._whole._potentials is not None
-        found = beam_passes.viterbi(self._whole._potentials, self.beam)
-        return Structure(torch.from_numpy(found.labels), torch.from_numpy(found.scores).to(self.log_unary.dtype))
+        paths = passes.viterbi(self._whole._potentials, self.beam)
+        return Structure(torch.from_numpy(paths.labels), torch.from_numpy(paths.scores).to(self.log_unary.dtype))
 
     def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> "BeamChain":
-        """The chain given evidence, with the beam chosen anew."""
+        """Return the chain given evidence, with a new choice of the beam."""
         return BeamChain(self._whole.condition(allowed=allowed, labels=labels), self.beam)
 
     @property

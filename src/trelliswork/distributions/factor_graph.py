@@ -1,4 +1,4 @@
-"""Distributions over many discrete variables that factors tie together, with exact and approximate inference."""
+"""Distributions over discrete variables coupled by factors, with exact and approximate inference."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,19 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.compute.checks import check_count, check_shape
+from trelliswork.compute.checks import check_count, check_possible, check_shape
 from trelliswork.distributions.base import Kind, Structure
 from trelliswork.distributions.factor_list import Group, doubles, from_arrays, from_list
-from trelliswork.errors import ConvergenceWarning, ImpossibleError, ShapeError, ValueRangeError
-from trelliswork.inference.graph import Propagator, Result, wire
-from trelliswork.inference.graph import autograd as graph_autograd
-from trelliswork.inference.graph.engines import unrolled as graph_unrolled
+from trelliswork.errors import ConvergenceWarning, ShapeError, ValueRangeError
+from trelliswork.inference.graph import Propagator, Result, autograd, torch_path, wire
+from trelliswork.inference.graph.potentials import GRAPHS
 
 ENGINES = ("bp", "exact", "mean_field", "structured_mean_field", "trw", "gibbs", "max_product")
 
 
 class FactorGraph:
-    r"""Assignments of discrete variables, scored by factors over some of them each.
+    r"""Assignments of discrete variables, scored by factors over subsets of them.
 
     .. math:: p(x) = \frac1Z \exp\Big(\sum_v u_v(x_v) + \sum_f \theta_f(x_f)\Big)
 
@@ -31,33 +30,33 @@ class FactorGraph:
     n_states : sequence of int (V,)
         States of each variable.
     factors : iterable of (variables, log_table)
-        ``log_table[i, j, ..]`` scores state i of the first variable, j of the second, ..; of 1 to 4 variables. -inf is
-        impossible. With one more axis in front, one table for each of B graphs. A table object that is given several
-        times is shared.
+        ``log_table[i, j, ..]`` is the score of state i of the first variable, j of the second, ..; for 1 to 4
+        variables. -inf is impossible. With one more axis in front, one table for each of B graphs. A table object that
+        is passed several times is shared.
     tables : iterable of (variables, log_tables) or (variables, log_tables, which)
         Many factors at once: ``variables`` (F, k); ``log_tables`` (s1, .., sk), the same for all, or (U, s1, .., sk),
-        or (B, U, s1, .., sk); ``which`` (F,) tells the table of each factor unless U is 1 or F.
+        or (B, U, s1, .., sk); ``which`` (F,) is the table of each factor, required unless U is 1 or F.
     structured : iterable of Propagator
         Factors with their own dynamic program: ``ChainFactor``, ``ExactlyOne``, ``AtMostOne``, ``Cardinality``,
         ``ProjectiveTreeFactor``, ``SpanningTreeFactor``.
     log_unary : Tensor (N,) or (B, N), optional
-        Scores of all states of all variables behind each other, N = sum of ``n_states``.
+        Scores of the states of all variables, concatenated; N = sum of ``n_states``.
     allowed : Tensor of bool (V, S) or (B, V, S), optional
-        Evidence: states that a variable may take, S the largest number of states; what is behind a variable's states is
-        not read.
+        Evidence: states that a variable may take, S the largest number of states; entries beyond a variable's states
+        are ignored.
     n_graphs : int, optional
-        B, if no array tells it: graphs of the same shape, one call.
+        B, if no array has it.
     engine : str
-        What answers the queries: ``bp``, ``exact``, ``mean_field``, ``structured_mean_field``, ``trw`` or ``gibbs``.
+        Engine for the queries: ``bp``, ``exact``, ``mean_field``, ``structured_mean_field``, ``trw`` or ``gibbs``.
         Belief propagation is exact on forests and an estimate elsewhere.
     **options
-        Of the engine's ``run``, such as ``damping`` and ``max_iter``.
+        Options of the engine's ``run``, such as ``damping`` and ``max_iter``.
 
     Notes
     -----
     Computes in float64 on the CPU. ``log_partition``, ``score`` and ``log_prob`` are differentiable in unary scores and
-    tables, the gradient of log Z being the beliefs; ``unrolled`` goes through the iterations. Building takes time
-    linear in the size of what is given; use ``tables`` for more than some thousand factors.
+    tables, and the gradient of log Z is the beliefs; ``unrolled`` differentiates the iterations. Construction takes
+    time linear in the size of the input; use ``tables`` for more than a few thousand factors.
 
     Examples
     --------
@@ -85,10 +84,10 @@ class FactorGraph:
     ) -> None:
         sizes = np.asarray(n_states)
         if sizes.ndim != 1 or sizes.dtype.kind not in "iu":
-            raise ValueRangeError("n_states must be a list of positive whole numbers, one for each variable.")
+            raise ValueRangeError("n_states must be a list of positive integers, one for each variable.")
         groups = from_list(factors, sizes) + [from_arrays(given) for given in tables]
         self._set_engine(engine, options)
-        # Checked as a whole, with unary factors apart: they are summed into log_unary.
+        # Unary factors are checked with the others, and summed into log_unary.
         checked = wire(
             sizes,
             [group.arrays() for group in groups],
@@ -114,64 +113,63 @@ class FactorGraph:
         if engine not in ENGINES:
             raise ValueRangeError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {engine!r}.")
         self.engine, self.options = engine, options
-        self._found: dict[str, Result] = {}
+        self._results: dict[str, Result] = {}
 
     def _copy(self) -> "FactorGraph":
         new = object.__new__(type(self))
-        new.__dict__ = {**self.__dict__, "_found": {}}
+        new.__dict__ = {**self.__dict__, "_results": {}}
         return new
 
     def using(self, engine: str, **options: Any) -> "FactorGraph":
-        """The same distribution, its queries answered by another engine."""
+        """Return the same distribution with another engine."""
         new = self._copy()
         new._set_engine(engine, options)
         return new
 
     @property
     def n_states(self) -> NDArray[np.int64]:
-        """States of each variable (V,)."""
+        """Return the number of states of each variable (V,)."""
         return self._wiring.n_states
 
     @property
     def n_graphs(self) -> int:
-        """B."""
+        """Return B."""
         return self._wiring.n_graphs
 
     @property
     def kind(self) -> Kind:
-        """What the engine's log Z is: "exact", a "lower" or "upper" bound, or an "estimate"."""
+        """Return the kind of the engine's log Z: "exact", a "lower" or "upper" bound, or an "estimate"."""
         return self.infer().kind
 
     def infer(self, engine: str | None = None, **options: Any) -> Result:
-        """Run an engine and return all it found, as arrays; states lie flat (see `Result`).
+        """Run an engine and return its result, as arrays with flat states (see `Result`).
 
-        Without arguments the graph's own engine, which runs once. Warns where it did not converge.
+        Without arguments it is the graph's own engine, which runs once. Warns where it did not converge.
         """
         if engine is not None or options:
             return self.using(engine or self.engine, **options).infer()
-        if self.engine not in self._found:
-            run = import_module(f"trelliswork.inference.graph.{self.engine}").run
-            self._found[self.engine] = result = run(self._wiring, **self.options)
-            if self.engine != "gibbs":  # a walk never ends by itself
+        if self.engine not in self._results:
+            self._results[self.engine] = result = _module(self.engine).run(self._wiring, **self.options)
+            if self.engine != "gibbs":  # sampling never converges
                 _warn(self.engine, result)
-        return self._found[self.engine]
+        return self._results[self.engine]
 
     def log_partition(self) -> Tensor:
-        """log Z (B,), or what the engine has for it (see ``kind``); -inf where nothing is possible.
+        """Return log Z (B,), or the engine's value (see ``kind``); -inf where nothing is possible.
 
         Its gradient is the beliefs.
         """
         tables = [group.log_tables for group in self._groups]
-        return graph_autograd.log_partition(self._wiring, self.infer(), self._unary, tables)
+        return autograd.log_partition(self._wiring, self.infer(), self._unary, tables)
 
     def marginals(self) -> Tensor:
-        """p(x_v = i), (B, V, S) with S the largest number of states; zero behind them and for impossible graphs."""
+        """Return p(x_v = i), (B, V, S) with S the largest number of states; zero for impossible graphs."""
         return self._padded(torch.from_numpy(self.infer().marginals))
 
     def factor_marginals(self) -> list[Tensor]:
-        """Probabilities of the states of each factor's variables together.
+        """Return joint probabilities of the states of each factor's variables.
 
-        First those of ``factors`` one by one, (B, s1, .., sk), then those of ``tables``, (B, F, s1, .., sk) an entry.
+        First (B, s1, .., sk) for each of ``factors``, then (B, F, s1, .., sk) for each entry of ``tables``.
         """
         result = self.infer()
         large = iter(result.factor_marginals if self._groups else ())
@@ -190,61 +188,54 @@ class FactorGraph:
         return [listed[f] for f in sorted(listed)] + bulk
 
     def unrolled(self, n_iter: int, *, damping: float = 0.0) -> tuple[Tensor, Tensor]:
-        """log Z (B,) and marginals (B, V, S) after some iterations of belief propagation, differentiable through them.
+        """Return log Z (B,) and marginals (B, V, S) after some iterations of belief propagation, differentiable.
 
         Memory O(n_iter x size of the tables). Table factors only.
         """
         check_count("n_iter", n_iter)
         tables = [group.log_tables for group in self._groups]
-        found = graph_unrolled.run(self._wiring, self._unary, tables, n_iter=n_iter, damping=damping)
-        return found.log_z, self._padded(found.marginals)
+        result = torch_path.unrolled_bp(self._wiring, self._unary, tables, n_iter=n_iter, damping=damping)
+        return result.log_z, self._padded(result.marginals)
 
     def argmax(self) -> Structure:
-        """An assignment (B, V) and its score (B,): the best where it can be told, else a good one.
+        """Return an assignment (B, V) and its score (B,): the best one where it can be computed, else a good one.
 
-        The best from engine ``exact`` and on forests; elsewhere what max-product finds, with the options of the graph
-        if its engine is ``max_product``.
+        It is the best one with engine ``exact`` and on forests; elsewhere it is the result of max-product, with the
+        options of the graph if its engine is ``max_product``.
         """
         if self.engine == "exact":
-            from trelliswork.inference.graph.engines import exact
-
-            result = exact.best(self._wiring, **self.options)
+            result = _module("exact").best(self._wiring, **self.options)
         elif self.engine == "max_product":
             result = self.infer()
         else:
             result = self.using("max_product").infer()
-        self._check_possible(result.log_z, "no assignment found")
+        check_possible(result.log_z, "argmax", noun="assignment found for graph", parts=GRAPHS["parts"])
         assert result.assignment is not None
         return Structure(torch.from_numpy(result.assignment), torch.from_numpy(result.log_z))
 
     def mbr(self) -> Structure:
-        """The states (B, V) with most expected hits under the engine's marginals, and their expected number (B,)."""
-        self._check_possible(self.infer().log_z, "nothing to decode")
+        """Return the states (B, V) with the most expected hits under the marginals, and that number (B,)."""
+        check_possible(self.infer().log_z, "nothing to decode", **GRAPHS)
         best = self.marginals().max(dim=2)
         return Structure(best.indices, best.values.sum(dim=1))
 
     def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """n assignments (n, B, V): independent and exact, but from a Gibbs walk if the engine is ``gibbs``.
+        """Return n assignments (n, B, V): exact and independent, or from a Gibbs walk if the engine is ``gibbs``.
 
-        Exact draws need a graph that engine ``exact`` can do; others are refused with its size.
+        Exact draws need a graph that is small enough for engine ``exact``.
         """
         check_count("n", n)
         if self.engine == "gibbs":
-            from trelliswork.inference.graph.engines import gibbs
-
             seed = int(torch.randint(2**31, (1,), generator=generator))
             options = {name: value for name, value in self.options.items() if name in ("burn_in", "pairs")}
-            return torch.from_numpy(gibbs.sample(self._wiring, n, **options, seed=seed))
-        from trelliswork.inference.graph.engines import exact
-
+            return torch.from_numpy(_module("gibbs").sample(self._wiring, n, **options, seed=seed))
         shape = (n, self.n_graphs, self._wiring.n_variables)
         uniforms = torch.rand(shape, dtype=torch.float64, generator=generator).numpy()
-        return torch.from_numpy(
-            exact.sample(self._wiring, uniforms, **(self.options if self.engine == "exact" else {}))
-        )
+        options = self.options if self.engine == "exact" else {}
+        return torch.from_numpy(_module("exact").sample(self._wiring, uniforms, **options))
 
     def score(self, assignment: Any) -> Tensor:
-        """Sum of all log-potentials (B,) of states (V,) or (B, V), differentiable; -inf if one forbids them."""
+        """Return the sum of all log-potentials (B,) of states (V,) or (B, V), differentiable; -inf if impossible."""
         states = self._states(assignment, lowest=0)
         rows = torch.arange(self.n_graphs)[:, None]
         total = self._unary[rows, torch.from_numpy(self._wiring.offsets[:-1]) + states].sum(dim=1)
@@ -258,17 +249,17 @@ class FactorGraph:
         return total
 
     def log_prob(self, structure: Any) -> Tensor:
-        """log p(x) (B,) of states (V,) or (B, V), with the engine's log Z."""
-        self._check_possible(self.infer().log_z, "no probabilities")
+        """Return log p(x) (B,) of states (V,) or (B, V), with the engine's log Z."""
+        check_possible(self.infer().log_z, "no probabilities", **GRAPHS)
         return self.score(structure) - self.log_partition()
 
     def entropy(self) -> Tensor:
-        """Entropy in nats (B,): log Z minus the expected score, both as the engine has them. Table factors only."""
+        """Return the entropy in nats (B,): the engine's log Z minus its expected score. Table factors only."""
         if self._wiring.structured:
             name = type(self._wiring.structured[0]).__name__
-            raise ValueRangeError(f"entropy needs the expected score of each factor, which a {name} does not tell.")
+            raise ValueRangeError(f"entropy needs the expected score of each factor, which {name} does not provide.")
         result = self.infer()
-        self._check_possible(result.log_z, "no entropy")
+        check_possible(result.log_z, "no entropy", **GRAPHS)
         expected = _expectation(result.marginals, self._wiring.log_unary)
         for beliefs, group in zip(result.factor_marginals if self._groups else (), self._wiring.groups, strict=True):
             expected = expected + _expectation(beliefs, group.dense())
@@ -277,14 +268,14 @@ class FactorGraph:
     def condition(
         self, *, states: Mapping[int, int] | None = None, labels: Any = None, allowed: Any = None
     ) -> "FactorGraph":
-        """The distribution given evidence.
+        """Return the distribution given evidence.
 
         Parameters
         ----------
         states : dict of int to int, optional
-            State of some variables, in all graphs.
+            States of some variables, in all graphs.
         labels : Tensor of int (V,) or (B, V), optional
-            State of each variable, -1 where it is not known.
+            State of each variable, -1 where unknown.
         allowed : Tensor of bool (V, S) or (B, V, S), optional
             States that each variable may take.
         """
@@ -293,7 +284,7 @@ class FactorGraph:
         known = np.full((1, V), -1)
         for v, state in (states or {}).items():
             if not 0 <= v < V:
-                raise ValueRangeError(f"states names variable {v}, but there are {V}, counted from 0.")
+                raise ValueRangeError(f"states has variable {v}, but there are {V}, numbered from 0.")
             known[0, v] = state
         for evidence in (known, labels):
             if evidence is not None:
@@ -306,12 +297,12 @@ class FactorGraph:
         return new
 
     def _restrict(self, possible: NDArray[np.bool_]) -> None:
-        """Forbid flat states (B, N) that are not possible."""
+        """Forbid flat states (B, N) that are not ``possible``."""
         self._unary = self._unary.masked_fill(~torch.from_numpy(possible), -torch.inf)
         self._wiring = self._wiring.with_unary(np.where(possible, self._wiring.log_unary, -np.inf))
 
     def _mask(self, allowed: Any) -> NDArray[np.bool_]:
-        """(V, S) or (B, V, S) to flat (B, N)."""
+        """Convert (V, S) or (B, V, S) to flat (B, N)."""
         mask = np.asarray(allowed)
         if mask.dtype != np.bool_:
             raise ValueRangeError(f"allowed must be boolean (True: allowed), got {mask.dtype}.")
@@ -326,10 +317,10 @@ class FactorGraph:
         return np.broadcast_to(mask[:, inside], (self.n_graphs, int(self.n_states.sum()))).copy()
 
     def _states(self, assignment: Any, lowest: int) -> Tensor:
-        """Whole numbers (B, V), checked."""
+        """Return checked states (B, V)."""
         states = torch.as_tensor(assignment)
         if states.is_floating_point() or states.is_complex() or states.dtype == torch.bool:
-            raise ValueRangeError(f"states must be whole numbers, got {states.dtype}.")
+            raise ValueRangeError(f"states must be integers, got {states.dtype}.")
         states = states[None] if states.ndim == 1 else states
         B, V = self.n_graphs, self._wiring.n_variables
         check_shape("states", states.shape, "B V", V=V)
@@ -339,28 +330,24 @@ class FactorGraph:
         if bad.any():
             b, v = bad.nonzero()[0].tolist()
             raise ValueRangeError(
-                f"the state of variable {v} must lie between {lowest} and {self.n_states[v] - 1}, got {states[b, v]}."
+                f"the state of variable {v} must be between {lowest} and {self.n_states[v] - 1}, got {states[b, v]}."
             )
         return states.long().expand(B, V)
 
     def _padded(self, flat: Tensor) -> Tensor:
-        """(B, N) to (B, V, S)."""
+        """Convert (B, N) to (B, V, S)."""
         S = int(self.n_states.max(initial=0))
         inside = torch.from_numpy(np.arange(S) < self.n_states[:, None]).expand(len(flat), -1, -1)
         return flat.new_zeros(inside.shape).masked_scatter(inside, flat)
 
-    def _check_possible(self, log_values: NDArray[np.float64], what: str) -> None:
-        bad = np.flatnonzero(log_values == -np.inf)
-        if bad.size:
-            raise ImpossibleError(
-                f"{what}: every assignment of graph {bad[0]} that was found has probability zero"
-                + (f" (and of {bad.size - 1} more)" if bad.size > 1 else "")
-                + ". Loosen the evidence or the factors, or leave it out of the batch."
-            )
+
+def _module(engine: str) -> Any:
+    """Import an engine on first use."""
+    return import_module(f"trelliswork.inference.graph.engines.{engine}")
 
 
 def _sum_unary(groups: list[Group], log_unary: Any, n_graphs: int, offsets: NDArray[np.int64]) -> Tensor:
-    """Scores of single states (B, N), the factors over one variable summed in; differentiable."""
+    """Return scores of states (B, N) with the factors over one variable added; differentiable."""
     total = torch.zeros(1, int(offsets[-1]), dtype=torch.float64) if log_unary is None else doubles("", log_unary)
     total = (total[None] if total.ndim == 1 else total).expand(n_graphs, -1)
     for group in groups:
@@ -372,7 +359,7 @@ def _sum_unary(groups: list[Group], log_unary: Any, n_graphs: int, offsets: NDAr
 
 
 def _expectation(probabilities: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """sum p * score (B,), where 0 * -inf is 0."""
+    """Return the sum of p * score (B,), where 0 * -inf is 0."""
     safe = np.where(scores == -np.inf, 0, scores)
     return (probabilities * safe).sum(axis=tuple(range(1, probabilities.ndim)))
 

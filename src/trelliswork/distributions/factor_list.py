@@ -1,4 +1,4 @@
-"""Factors as users give them, gathered into tensors by shape."""
+"""Factors as passed by users, grouped into tensors by shape."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.graph import Tables
-from trelliswork.inference.graph.wiring import Integers
+from trelliswork.inference.graph.potentials import Integers
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Group:
     which : ndarray of int (F,)
     log_tables : Tensor (1 or B, U, s1, .., sk)
     members : ndarray of int (F,) or None
-        The places of the factors in the list that the user gave; None for factors given as arrays.
+        Positions of the factors in the user's list; None for factors passed as arrays.
     """
 
     variables: Integers
@@ -32,20 +32,20 @@ class Group:
     members: Integers | None
 
     def arrays(self) -> Tables:
-        """The same for the engines."""
+        """Return the same for the engines."""
         return Tables(self.variables, self.which, np.array(self.log_tables.detach().numpy(), order="C"))
 
 
 def doubles(name: str, values: Any) -> Tensor:
-    """A CPU tensor in float64; what has a gradient keeps it, an array is copied."""
+    """Return a CPU tensor in float64; tensors keep their gradient, arrays are copied."""
     tensor = values if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
     if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise ValueRangeError(f"{name} must hold numbers, got {tensor.dtype}.")
+        raise ValueRangeError(f"{name} must contain real numbers, got {tensor.dtype}.")
     return tensor.to(device="cpu", dtype=torch.float64)
 
 
 def from_list(factors: Iterable[tuple[Any, Any]], n_states: Integers) -> list[Group]:
-    """Group pairs (variables, log_table) by shape; a table object that is given several times is shared."""
+    """Group pairs (variables, log_table) by shape; a table object that is passed several times is shared."""
     lists: dict[tuple[Any, ...], dict[str, Any]] = {}
     for f, factor in enumerate(factors):
         try:
@@ -55,7 +55,7 @@ def from_list(factors: Iterable[tuple[Any, Any]], n_states: Integers) -> list[Gr
         scope = (int(variables),) if np.ndim(variables) == 0 else tuple(int(v) for v in variables)
         for v in scope:
             if not 0 <= v < len(n_states):
-                raise ValueRangeError(f"factor {f} names variable {v}, but there are {len(n_states)}, counted from 0.")
+                raise ValueRangeError(f"factor {f} has variable {v}, but there are {len(n_states)}, numbered from 0.")
         shape = tuple(int(n_states[v]) for v in scope)
         got = tuple(np.shape(table))
         if got not in (shape, (*got[:1], *shape)):
@@ -66,7 +66,7 @@ def from_list(factors: Iterable[tuple[Any, Any]], n_states: Integers) -> list[Gr
         entry = lists.setdefault(
             (shape, got[0] if len(got) > len(shape) else 0), {"scopes": [], "which": [], "tables": {}, "members": []}
         )
-        # the table itself is kept beside its number: its id must not be given to another one meanwhile
+        # the table itself is kept beside its number, so that its id is not reused
         number, _ = entry["tables"].setdefault(id(table), (len(entry["tables"]), table))
         entry["which"].append(number)
         entry["scopes"].append(scope)
@@ -87,18 +87,18 @@ def from_list(factors: Iterable[tuple[Any, Any]], n_states: Integers) -> list[Gr
 
 
 def from_arrays(given: Sequence[Any]) -> Group:
-    """Group of a bulk entry (variables (F, k), log_tables[, which]).
+    """Return the group of an entry (variables (F, k), log_tables[, which]).
 
     ``log_tables`` is (s1, .., sk), one for all; (U, s1, .., sk), with U = F or ``which``; or (B, U, s1, .., sk).
     """
     if len(given) not in (2, 3):
         raise ShapeError(
             "an entry of tables must be (variables, log_tables) or (variables, log_tables, which), "
-            f"got {len(given)} parts."
+            f"got {len(given)} items."
         )
     variables = np.asarray(given[0])
     if variables.ndim != 2 or variables.dtype.kind not in "iu":
-        raise ShapeError(f"variables must be whole numbers of shape (F, k), got {variables.dtype} {variables.shape}.")
+        raise ShapeError(f"variables must be integers of shape (F, k), got {variables.dtype} {variables.shape}.")
     F, k = variables.shape
     tables = doubles("log_tables", given[1])
     if not k <= tables.ndim <= k + 2:
@@ -112,9 +112,9 @@ def from_arrays(given: Sequence[Any]) -> Group:
     if len(given) == 3:
         which = np.asarray(given[2])
         if which.dtype.kind not in "iu":
-            raise ValueRangeError(f"which must hold whole numbers, got {which.dtype}.")
+            raise ValueRangeError(f"which must contain integers, got {which.dtype}.")
     elif U in (1, F):
         which = np.arange(F) if U == F else np.zeros(F, np.int64)
     else:
-        raise ShapeError(f"log_tables holds U={U} tables for F={F} factors: give which, the table of each factor.")
+        raise ShapeError(f"log_tables has U={U} tables for F={F} factors: pass which, the table of each factor.")
     return Group(variables.astype(np.int64), which.astype(np.int64), tables, None)

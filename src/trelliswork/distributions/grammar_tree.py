@@ -1,4 +1,4 @@
-"""Distributions over the trees that a grammar gives a sentence."""
+"""Distributions over the trees of a sentence under a grammar."""
 
 from typing import Any, NamedTuple, Self
 
@@ -13,7 +13,7 @@ from trelliswork.distributions.tensors import bool_mask, expectation, floats, ho
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.span import Grammar, autograd, brackets, grammar, torch_path
 
-TREES = {"noun": "tree of sentence", "parts": "rules and spans"}  # for messages
+TREES = {"noun": "tree of sentence", "parts": "rules and spans"}  # for error messages
 
 
 class GrammarExpectations(NamedTuple):
@@ -35,23 +35,23 @@ class GrammarTree(Distribution):
     log_root : Tensor (N,)
         Scores of the nonterminals as the symbol of the whole sentence.
     log_rules : Tensor (N, S, S)
-        ``log_rules[a, x, y]`` scores a -> x y. Symbols 0..N-1 are nonterminals, N..S-1 preterminals; -inf forbids a
-        rule.
+        ``log_rules[a, x, y]`` is the score of a -> x y. Symbols 0..N-1 are nonterminals, N..S-1 preterminals; -inf
+        forbids a rule.
     log_terminals : Tensor (B, n, P)
         Scores of the P = S - N preterminals at each position.
     log_symbols : Tensor (B, n, n, S), optional
         Evidence: scores of symbols over spans i..j, both included.
     lengths : Tensor of int (B,), optional
-        Positions of each sentence, 1 to n; all n by default. A sentence of one position has no tree: nonterminals
-        stand over two or more.
+        Length of each sentence, 1 to n; all n by default. A sentence of one position has no tree: nonterminals cover
+        two or more.
     backend : {"auto", "kernel", "torch"}
-        ``auto`` computes on the CPU by matrix products; ``torch`` by torch operations on the tensors' device, in log
-        space with much more memory (also taken when expectations are to be differentiated).
+        ``auto`` uses matrix products on the CPU; ``torch`` uses torch operations on the tensors' device, in log space
+        with much more memory (also used when expectations are differentiated).
 
     Notes
     -----
-    Time O(n^2 N^3 + n^3 N^2 + n P N S), memory O(n^2 S + N S^2) a sentence, in float64. Trees are given as charts
-    (B, n, n): at [i, j] stands the symbol of the span, and -1 where the tree has no such span.
+    Time O(n^2 N^3 + n^3 N^2 + n P N S), memory O(n^2 S + N S^2) per sentence, in float64. Trees are charts (B, n, n):
+    entry [i, j] is the symbol of the span, or -1 if the tree has no such span.
 
     Examples
     --------
@@ -81,7 +81,9 @@ class GrammarTree(Distribution):
         tensors = {name: x.to(dtype) for name, x in tensors.items()}
         devices = {x.device for x in tensors.values()}
         if len(devices) > 1:
-            raise ValueRangeError(f"all scores must be on one device, got {sorted(map(str, devices))}: move them.")
+            raise ValueRangeError(
+                f"all scores must be on one device, got {sorted(map(str, devices))}: move some of them."
+            )
         sizes = check_shape("log_root", tensors["log_root"].shape, "N")
         sizes = check_shape("log_rules", tensors["log_rules"].shape, "N S S", **sizes)
         N, S = sizes["N"], sizes["S"]
@@ -100,7 +102,7 @@ class GrammarTree(Distribution):
             check_scores(name, host(scores.detach()), inside)
             if inside is not None and not inside.all():
                 mask = torch.as_tensor(inside, device=device)[..., None]
-                tensors[name] = torch.where(mask, scores, 0)  # in the padding it may be anything
+                tensors[name] = torch.where(mask, scores, 0)  # the padding may contain anything
         self.log_root, self.log_rules = tensors["log_root"], tensors["log_rules"]
         self.log_terminals, self.log_symbols = tensors["log_terminals"], tensors.get("log_symbols")
         if self.log_symbols is not None:
@@ -111,61 +113,61 @@ class GrammarTree(Distribution):
         return f"GrammarTree(B={B}, n={n}, N={len(self.log_root)}, P={P}, backend={self.backend!r})"
 
     def log_partition(self) -> Tensor:
-        """log Z (B,); -inf for a sentence without any possible tree. Its gradients are the expectations."""
+        """Return log Z (B,); -inf for a sentence without a possible tree. Its gradients are the expectations."""
         return self._log_z().to(self.log_root.dtype)
 
     def marginals(self) -> Tensor:
-        """p(symbol over span) (B, n, n, S); sum it over symbols for the spans alone."""
+        """Return p(symbol over span) (B, n, n, S); its sum over symbols is the probability of the span."""
         return self._moments().symbols
 
     def rule_counts(self) -> Tensor:
-        """Expected number of uses of each rule (B, N, S, S)."""
+        """Return the expected number of uses of each rule (B, N, S, S)."""
         return self._moments().rules
 
     def expectations(self) -> GrammarExpectations:
-        """log Z and all expectations in one pass."""
-        found = self._moments()
-        return found._replace(log_z=found.log_z.to(self.log_root.dtype))
+        """Return log Z and all expectations, from one pass."""
+        moments = self._moments()
+        return moments._replace(log_z=moments.log_z.to(self.log_root.dtype))
 
     def argmax(self) -> Structure:
-        """The best tree (CKY): charts (B, n, n) of symbols and scores (B,)."""
+        """Return the best tree (CKY): charts (B, n, n) of symbols and scores (B,)."""
         best = self.topk(1)
         return Structure(best.labels[:, 0], best.scores[:, 0])
 
     def topk(self, k: int) -> Structure:
-        """The k best trees (B, k, n, n), all different, and their scores (B, k); -1 and -inf where there are fewer."""
+        """Return the k best trees (B, k, n, n), all different, and scores (B, k); -1 and -inf if there are fewer."""
         check_count("k", k)
         trees, scores = grammar.topk(self._grammar(), k)
         return Structure(self._tensor(trees), self._tensor(scores).to(self.log_root.dtype))
 
-    def mbr(self, *, labelled: bool = False) -> Structure:
-        """The binary tree with most expected hits: charts (B, n, n) and their number (B,).
+    def mbr(self, *, labeled: bool = False) -> Structure:
+        """Return the binary tree with the most expected hits: charts (B, n, n) and that number (B,).
 
-        Spans count as hits, or spans with their symbols (``labelled``). The chart holds the most probable symbol of
-        each span; as a tree of the grammar it may be impossible.
+        Hits are spans, or with ``labeled`` spans with their symbols. The chart has the most probable symbol of each
+        span; as a tree of the grammar it may be impossible.
         """
         with torch.no_grad():
             symbols = self._moments().symbols
         best = symbols.max(dim=3)
-        found = SpanTree(best.values if labelled else symbols.sum(dim=3), lengths=self.lengths).argmax()
-        return Structure(torch.where(found.labels >= 0, best.indices, -1), found.scores)
+        tree = SpanTree(best.values if labeled else symbols.sum(dim=3), lengths=self.lengths).argmax()
+        return Structure(torch.where(tree.labels >= 0, best.indices, -1), tree.scores)
 
     def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """n exact, independent trees (n, B, n_positions, n_positions); a seeded ``generator`` repeats them."""
+        """Return n exact, independent trees (n, B, n_positions, n_positions); seed the ``generator`` to repeat them."""
         check_count("n", n)
         device = generator.device if generator is not None else self.log_root.device
         seeds = torch.randint(2**62, (n, len(self.lengths)), generator=generator, device=device).cpu().numpy()
         return self._tensor(grammar.sample(self._grammar(), seeds))
 
     def entropy(self) -> Tensor:
-        """Entropy in nats (B,): log Z minus the expected score."""
+        """Return the entropy in nats (B,): log Z minus the expected score."""
         double = self._double()
-        found = double._moments()
-        check_possible(host(found.log_z.detach()), "no entropy", **TREES)
-        return (found.log_z - double._expected_score(found)).to(self.log_root.dtype)
+        moments = double._moments()
+        check_possible(host(moments.log_z.detach()), "no entropy", **TREES)
+        return (moments.log_z - double._expected_score(moments)).to(self.log_root.dtype)
 
     def log_prob(self, structure: Tensor) -> Tensor:
-        """log p(y) (B,) of charts (B, n, n); -inf for what is not a tree of this grammar."""
+        """Return log p(y) (B,) of charts (B, n, n); -inf if they are not a tree of this grammar."""
         log_z = self._log_z()
         check_possible(host(log_z.detach()), "no probabilities", **TREES)
         charts = self._check_charts(structure)
@@ -190,27 +192,27 @@ class GrammarTree(Distribution):
         return (torch.where(self._tensor(good), score, -torch.inf) - log_z).to(self.log_root.dtype)
 
     def kl(self, other: Self) -> Tensor:
-        """KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
+        """Return KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
         same = type(self) is type(other) and self.log_rules.shape == other.log_rules.shape
         same = same and self.log_terminals.shape == other.log_terminals.shape
         if not same or not torch.equal(self.lengths, other.lengths):
             raise ShapeError(f"kl needs two distributions over the same trees, got {self} and {other}.")
         p, q = self._double(), other._double()
-        found, log_z_other = p._moments(), q._log_z()
-        for value in (found.log_z, log_z_other):
+        moments, log_z_other = p._moments(), q._log_z()
+        for value in (moments.log_z, log_z_other):
             check_possible(host(value.detach()), "no divergence", **TREES)
-        score = p._expected_score(found) - q._expected_score(found)
-        return (score - found.log_z + log_z_other).to(self.log_root.dtype)
+        score = p._expected_score(moments) - q._expected_score(moments)
+        return (score - moments.log_z + log_z_other).to(self.log_root.dtype)
 
     def condition(self, *, allowed: Any = None, labels: Any = None) -> "GrammarTree":
-        """The distribution given evidence; the difference of the log partitions is the evidence's log probability.
+        """Return the distribution given evidence; the difference of the log partitions is its log probability.
 
         Parameters
         ----------
         allowed : Tensor of bool (B, n, n) or (B, n, n, S), optional
             Spans, or symbols over spans, that a tree may have.
         labels : Tensor of int (B, n, n), optional
-            Known spans with their symbols; -1 where nothing is known. A known span forbids those that cross it.
+            Known spans with their symbols; -1 for unknown. A known span forbids those that cross it.
         """
         B, n, P = self.log_terminals.shape
         device, S = self.log_root.device, len(self.log_root) + P
@@ -240,24 +242,24 @@ class GrammarTree(Distribution):
         return Grammar(root, rules, terminals, symbols, host(self.lengths))
 
     def _log_z(self) -> Tensor:
-        road = torch_path.grammar_log_partition if self.backend == "torch" else autograd.grammar_log_partition
-        return road(*self._inputs(), self.lengths)
+        module = torch_path if self.backend == "torch" else autograd
+        return module.grammar_log_partition(*self._inputs(), self.lengths)
 
     def _moments(self) -> GrammarExpectations:
-        """log Z (float64) and expectations; with gradients asked for they can be differentiated."""
+        """Return log Z (float64) and expectations; if gradients are needed, these can be differentiated."""
         dtype = self.log_root.dtype
         needs_graph = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in self._inputs())
         if self.backend == "kernel" and not needs_graph:
-            found = grammar.expectations(self._grammar())
+            moments = grammar.expectations(self._grammar())
             single = np.float32 if dtype == torch.float32 else np.float64
             roots, rules, symbols = (
-                torch.from_numpy(x.astype(single, copy=False)) for x in (found.roots, found.rules, found.symbols)
+                torch.from_numpy(x.astype(single, copy=False)) for x in (moments.roots, moments.rules, moments.symbols)
             )
-            return GrammarExpectations(torch.from_numpy(found.log_z), roots, rules, symbols)
+            return GrammarExpectations(torch.from_numpy(moments.log_z), roots, rules, symbols)
         B, n, P = self.log_terminals.shape
         N = len(self.log_root)
         with torch.enable_grad():
-            # One copy a sentence receives each one's own expectations as its gradient.
+            # With one copy per sentence, the gradient of each copy is its own expectations.
             root = self.log_root.double().expand(B, N).clone()
             each = self.log_rules.double().expand(B, *self.log_rules.shape).clone()
             before = self.log_symbols
@@ -268,14 +270,14 @@ class GrammarTree(Distribution):
         roots, rules, symbols = (x.to(dtype) for x in gradients)
         return GrammarExpectations(log_z if needs_graph else log_z.detach(), roots, rules, symbols)
 
-    def _expected_score(self, found: GrammarExpectations) -> Tensor:
-        """E[score] (B,) under given expectations; -inf where they need what is impossible here."""
+    def _expected_score(self, moments: GrammarExpectations) -> Tensor:
+        """Return E[score] (B,) under given expectations; -inf where they include something impossible."""
         B, n, _ = self.log_terminals.shape
         N, at = len(self.log_root), range(n)
-        score = expectation(found.roots, self.log_root.expand(B, N))
-        score = score + expectation(found.rules, self.log_rules.expand(B, *self.log_rules.shape))
-        score = score + expectation(found.symbols[:, at, at, N:], self.log_terminals)
-        return score if self.log_symbols is None else score + expectation(found.symbols, self.log_symbols)
+        score = expectation(moments.roots, self.log_root.expand(B, N))
+        score = score + expectation(moments.rules, self.log_rules.expand(B, *self.log_rules.shape))
+        score = score + expectation(moments.symbols[:, at, at, N:], self.log_terminals)
+        return score if self.log_symbols is None else score + expectation(moments.symbols, self.log_symbols)
 
     def _double(self) -> "GrammarTree":
         if self.log_root.dtype == torch.float64:

@@ -1,4 +1,4 @@
-"""Distributions over label sequences with first-order dependencies: the posterior of HMM and CRF taggers."""
+"""Distributions over label sequences with first-order dependencies: posteriors of HMM and CRF taggers."""
 
 from typing import Any, NamedTuple, Self
 
@@ -23,32 +23,32 @@ class ChainExpectations(NamedTuple):
 
 
 class LinearChain(Distribution):
-    r"""Label sequences scored by labels and pairs of neighbouring labels.
+    r"""Label sequences scored by labels and pairs of neighboring labels.
 
     .. math:: p(y) \propto \exp\Big(\sum_t u_t(y_t) + \sum_t w_t(y_t, y_{t+1}) + s(y_1) + e(y_T)\Big)
 
     Parameters
     ----------
     log_unary : Tensor (B, T, S)
-        ``log_unary[b, t, j]`` scores label j at position t; -inf forbids it. Arrays and lists are converted.
+        ``log_unary[b, t, j]`` is the score of label j at position t; -inf forbids it. Arrays and lists are converted.
     log_pairwise : Tensor (S, S) or (B, T-1, S, S)
-        ``log_pairwise[i, j]`` scores label i before label j. With four axes it depends on sequence and position
-        (either of these axes may be 1).
+        ``log_pairwise[i, j]`` is the score of label i before label j. With four axes it depends on sequence and
+        position (either of these axes may be 1).
     log_start, log_end : Tensor (S,), optional
         Scores of the first and the last label.
     lengths : Tensor of int (B,), optional
-        Positions of each sequence, 1 to T; all T by default. What stands behind them is never read.
+        Length of each sequence, 1 to T; all T by default. The padding is ignored.
     allowed : Tensor of bool (B, T, S), optional
         Evidence: labels that a position may take.
     allowed_transitions : Tensor of bool (S, S), optional
-        Pairs of neighbouring labels that may occur.
+        Pairs of neighboring labels that may occur.
     backend : {"auto", "kernel", "torch"}
-        ``auto`` takes compiled kernels for CPU tensors and torch operations for the others.
+        ``auto`` uses compiled kernels for CPU tensors and torch operations for others.
 
     Notes
     -----
-    float32 or float64. Time O(T S^2) and memory O(T S) a sequence. Every query that returns probabilities is
-    differentiable; without gradients no graph is kept. Padding holds label -1 and probability 0.
+    float32 or float64. Time O(T S^2) and memory O(T S) per sequence. Every query that returns probabilities is
+    differentiable; without gradients no graph is kept. Padding has label -1 and probability 0.
 
     Examples
     --------
@@ -113,28 +113,28 @@ class LinearChain(Distribution):
         return f"LinearChain(B={B}, T={T}, S={S}, dtype={self.log_unary.dtype}, backend={self.backend!r})"
 
     def log_partition(self) -> Tensor:
-        """log Z (B,); -inf for a sequence without any possible labelling. Its gradient is the marginals."""
+        """Return log Z (B,); -inf for a sequence without a possible labeling. Its gradient is the marginals."""
         return self._log_z().to(self.log_unary.dtype)
 
     def expectations(self) -> ChainExpectations:
-        """log Z (B,), node marginals (B, T, S) and transition counts (B, S, S) in one pass."""
+        """Return log Z (B,), node marginals (B, T, S) and transition counts (B, S, S), from one pass."""
         log_z, marginals, counts = self._moments(per_position=False)
         return ChainExpectations(log_z.to(marginals.dtype), marginals, counts)
 
     def marginals(self) -> Tensor:
-        """p(y_t = j), (B, T, S); zero in the padding and for impossible sequences."""
+        """Return p(y_t = j), (B, T, S); zero in the padding and for impossible sequences."""
         return self._moments(per_position=False)[1]
 
     def transition_counts(self) -> Tensor:
-        """Expected number of transitions from label i to label j, (B, S, S); paper 1, eq. 20."""
+        """Return the expected number of transitions from label i to label j, (B, S, S); paper 1, eq. 20."""
         return self._moments(per_position=False)[2]
 
     def edge_marginals(self) -> Tensor:
-        """p(y_t = i, y_{t+1} = j), (B, T-1, S, S); ``transition_counts`` needs T times less memory."""
+        """Return p(y_t = i, y_{t+1} = j), (B, T-1, S, S); ``transition_counts`` needs T times less memory."""
         return self._moments(per_position=True)[2]
 
     def argmax(self) -> Structure:
-        """Viterbi: the best labels (B, T) and their scores (B,)."""
+        """Return the best labels (B, T) and their scores (B,): Viterbi."""
         if self._potentials is not None:
             labels, scores = chain.viterbi(self._potentials)
             return Structure(torch.from_numpy(labels), torch.from_numpy(scores).to(self.log_unary.dtype))
@@ -142,28 +142,28 @@ class LinearChain(Distribution):
         return Structure(best.labels[:, 0], best.scores[:, 0])
 
     def topk(self, k: int) -> Structure:
-        """The k best labellings (B, k, T), all different, and their scores (B, k), best first.
+        """Return the k best labelings (B, k, T), all different, and their scores (B, k), best first.
 
-        Where a sequence has fewer than k possible labellings the rest is -1 with score -inf. Time O(T S^2 k) at worst.
+        Where a sequence has fewer than k possible labelings, the rest is -1 with score -inf. Time O(T S^2 k) at worst.
         """
         if self._potentials is not None:
             labels, scores = chain.topk(self._potentials, k)
             return Structure(torch.from_numpy(labels), torch.from_numpy(scores).to(self.log_unary.dtype))
         check_count("k", k)
-        found = Structure(*torch_path.topk(self.log_unary, self.log_pairwise, self.lengths, k))
-        self._check_possible(found.scores[:, 0], "no labelling to decode")
-        return found
+        best = Structure(*torch_path.topk(self.log_unary, self.log_pairwise, self.lengths, k))
+        self._check_possible(best.scores[:, 0], "nothing to decode")
+        return best
 
     def mbr(self) -> Structure:
-        """Posterior decoding: the labels (B, T) with most expected hits, and their expected number (B,)."""
+        """Return the labels (B, T) with the most expected hits, and that number (B,): posterior decoding."""
         with torch.no_grad():
             log_z, marginals, _ = self._moments(per_position=False)
-        self._check_possible(log_z, "no labelling to decode")
+        self._check_possible(log_z, "nothing to decode")
         best = marginals.max(dim=2)
         return Structure(best.indices.masked_fill(~self._valid(), -1), best.values.sum(dim=1))
 
     def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """n exact, independent labellings (n, B, T) of each sequence; a seeded ``generator`` repeats them."""
+        """Return n exact, independent labelings (n, B, T) of each sequence; seed the ``generator`` to repeat them."""
         check_count("n", n)
         B, T, _ = self.log_unary.shape
         device = generator.device if generator is not None else self.log_unary.device
@@ -176,22 +176,22 @@ class LinearChain(Distribution):
         return torch_path.sample(pairwise, self.lengths, log_alpha, uniforms.to(unary.device))
 
     def entropy(self) -> Tensor:
-        """Entropy in nats (B,): log Z minus the expected score."""
+        """Return the entropy in nats (B,): log Z minus the expected score."""
         double = self._double()
         log_z, marginals, edges = double._moments(per_position=double._per_position)
         self._check_possible(log_z, "no entropy")
         return (log_z - double._expected_score(marginals, edges)).to(self.log_unary.dtype)
 
     def log_prob(self, structure: Tensor) -> Tensor:
-        """log p(y) (B,) of labels (B, T); what stands in the padding is not read."""
+        """Return log p(y) (B,) of labels (B, T); the padding is ignored."""
         log_z = self._log_z()
         self._check_possible(log_z, "no probabilities")
         return (self._score(torch.as_tensor(structure)) - log_z).to(self.log_unary.dtype)
 
     def kl(self, other: Self) -> Tensor:
-        """KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
+        """Return KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
         if self.log_unary.shape != other.log_unary.shape or not torch.equal(self.lengths, other.lengths):
-            raise ShapeError(f"kl needs two chains of one shape and the same lengths, got {self} and {other}.")
+            raise ShapeError(f"kl needs two chains of the same shape and lengths, got {self} and {other}.")
         p, q = self._double(), other._double()
         log_z, marginals, edges = p._moments(per_position=p._per_position or q._per_position)
         log_z_other = q._log_z()
@@ -201,7 +201,7 @@ class LinearChain(Distribution):
         return (score - log_z + log_z_other).to(self.log_unary.dtype)
 
     def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> "LinearChain":
-        """The chain given evidence; the difference of the log partitions is the evidence's log probability.
+        """Return the chain given evidence; the difference of the log partitions is the evidence's log probability.
 
         Parameters
         ----------
@@ -221,13 +221,13 @@ class LinearChain(Distribution):
         return LinearChain(self.log_unary, self.log_pairwise, lengths=self.lengths, allowed=mask, backend=self.backend)
 
     def within(self, beam: Beam | str) -> "LinearChain":
-        """The chain restricted to few labels a position: a ``BeamChain``, whose log Z is a lower bound.
+        """Return the chain restricted to few labels per position: a ``BeamChain``, whose log Z is a lower bound.
 
         Parameters
         ----------
         beam : Beam or str
             ``Beam("kl", eps=0.005)``, or as text ``"kl=0.005,min=10"``, ``"size=20"``, ``"threshold=6.9,min=4"``;
-            "auto" is this chain itself where exact inference is faster.
+            "auto" returns this chain itself where exact inference is faster.
         """
         from trelliswork.distributions.beam_chain import BeamChain
 
@@ -237,15 +237,15 @@ class LinearChain(Distribution):
 
     @property
     def _per_position(self) -> bool:
-        """True if transitions differ between positions, so that sums over positions do not tell their scores."""
+        """Return True if transitions differ between positions, so that sums over positions do not determine scores."""
         return self.log_pairwise.ndim == 4 and self.log_pairwise.shape[1] > 1
 
     def _valid(self) -> Tensor:
-        """Positions (B, T) that are not padding."""
+        """Return positions (B, T) that are not padding."""
         return torch.arange(self.log_unary.shape[1], device=self.log_unary.device) < self.lengths[:, None]
 
     def _double(self) -> "LinearChain":
-        """The same chain in float64: differences of large scores need the digits."""
+        """Return the same chain in float64, for differences of large scores."""
         if self.log_unary.dtype == torch.float64:
             return self
         return LinearChain(
@@ -253,22 +253,22 @@ class LinearChain(Distribution):
         )
 
     def _log_z(self) -> Tensor:
-        """log Z (B,) in float64."""
+        """Return log Z (B,) in float64."""
         return autograd.log_partition(self.log_unary, self.log_pairwise, self.lengths, self._potentials)
 
     def _moments(self, per_position: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """log Z (float64), marginals, and edges (B, T-1, S, S) or their sums over positions (B, S, S).
+        """Return log Z (float64), marginals, and edges (B, T-1, S, S) or their sums over positions (B, S, S).
 
-        With gradients asked for these are derivatives of log Z, and can be differentiated again.
+        If gradients are needed, these are derivatives of log Z and can be differentiated again.
         """
         B, T, S = self.log_unary.shape
         needs_graph = torch.is_grad_enabled() and (self.log_unary.requires_grad or self.log_pairwise.requires_grad)
         if self._potentials is not None and not needs_graph:
-            value, found = chain.expectations(self._potentials, edges=per_position, counts=not per_position)
-            pairs = found.edges if per_position else found.counts
-            return torch.from_numpy(value), torch.from_numpy(found.marginals), torch.from_numpy(pairs)
+            value, moments = chain.expectations(self._potentials, edges=per_position, counts=not per_position)
+            pairs = moments.edges if per_position else moments.counts
+            return torch.from_numpy(value), torch.from_numpy(moments.marginals), torch.from_numpy(pairs)
         pairwise = self.log_pairwise if self.log_pairwise.ndim == 4 else self.log_pairwise[None, None]
-        # One copy a sequence (and position) receives each one's own expectations as its gradient.
+        # With one copy per sequence (and position), the gradient of each copy is its own expectations.
         if T == 1:
             pairwise = pairwise.new_zeros((B, 1, S, S))
         pairwise = pairwise.expand(B, max(T - 1, 1) if per_position or self._per_position else 1, S, S)
@@ -285,7 +285,7 @@ class LinearChain(Distribution):
         return (log_z if needs_graph else log_z.detach()), nodes, edges
 
     def _expected_score(self, marginals: Tensor, edges: Tensor) -> Tensor:
-        """E[score] (B,) of this chain under given moments; -inf where they need what is impossible here."""
+        """Return E[score] (B,) of this chain under given moments; -inf where they include something impossible."""
         pairwise = self.log_pairwise
         if edges.ndim == 4 and pairwise.ndim == 2:
             pairwise = pairwise[None, None]
@@ -294,7 +294,7 @@ class LinearChain(Distribution):
         return expectation(marginals, self.log_unary) + expectation(edges, pairwise)
 
     def _score(self, labels: Tensor) -> Tensor:
-        """Score (B,) of labels (B, T) in float64, differentiable."""
+        """Return the score (B,) of labels (B, T) in float64, differentiable."""
         T = self.log_unary.shape[1]
         valid = self._valid()
         safe = self._check_labels(labels.to(self.log_unary.device), lowest=0).masked_fill(~valid, 0)
@@ -319,9 +319,7 @@ class LinearChain(Distribution):
         bad = ((labels < lowest) | (labels >= S)) & self._valid()
         if bad.any():
             b, t = bad.nonzero()[0].tolist()
-            raise ValueRangeError(
-                f"labels must lie between {lowest} and S-1={S - 1}, got {labels[b, t]} at ({b}, {t})."
-            )
+            raise ValueRangeError(f"labels must be between {lowest} and S-1={S - 1}, got {labels[b, t]} at ({b}, {t}).")
         return labels.long()
 
     def _check_possible(self, log_values: Tensor, what: str) -> None:

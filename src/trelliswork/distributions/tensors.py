@@ -1,4 +1,4 @@
-"""What distributions do with tensors alike: checks, masks, expectations."""
+"""Functions on tensors that distributions share: checks, masks, expectations."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from trelliswork.errors import ValueRangeError
 
 
 def expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
-    """sum p * score over all but axis 0, where 0 * -inf is 0."""
+    """Return the sum of p * score over all but axis 0, where 0 * -inf is 0."""
     impossible = torch.isneginf(scores)
     axes = tuple(range(1, probabilities.ndim))
     value = (probabilities * scores.masked_fill(impossible, 0)).sum(dim=axes)
@@ -18,7 +18,7 @@ def expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
 
 
 def floats(name: str, values: Any) -> Tensor:
-    """A tensor of float32 or float64; whole numbers are converted, others refused."""
+    """Return a tensor of float32 or float64; integers are converted, other types raise an error."""
     tensor = torch.as_tensor(values)
     if not tensor.is_floating_point() and not tensor.is_complex():
         tensor = tensor.to(torch.get_default_dtype())
@@ -28,10 +28,10 @@ def floats(name: str, values: Any) -> Tensor:
 
 
 def clean(name: str, scores: Tensor, lengths: Tensor, first: int) -> Tensor:
-    """Refuse nan and +inf, but in the padding put zeros in their place; axis 1 begins with position ``first``."""
+    """Raise an error for nan and +inf, but replace them in the padding by 0; axis 1 starts at position ``first``."""
     values: Any = scores.detach()
     if values.device.type == "cpu":
-        values = values.numpy()  # torch would wake its own threads, which then stand in the way of ours
+        values = values.numpy()  # torch would start its own threads, which then compete with ours
     if 0 in values.shape or values.max() < torch.inf:  # the maximum is nan if anything is
         return scores
     if scores.ndim == 2 or len(scores) != len(lengths):
@@ -42,7 +42,7 @@ def clean(name: str, scores: Tensor, lengths: Tensor, first: int) -> Tensor:
 
 
 def edge_scores(name: str, values: Any, unary: Tensor) -> Tensor:
-    """Scores (S,) of a first or last label, checked."""
+    """Return checked scores (S,) of a first or last label."""
     scores = floats(name, values).to(unary)
     check_shape(name, scores.shape, "S", S=unary.shape[2])
     check_scores(name, host(scores.detach()))
@@ -50,7 +50,7 @@ def edge_scores(name: str, values: Any, unary: Tensor) -> Tensor:
 
 
 def bool_mask(name: str, values: Any, pattern: str, device: torch.device, **sizes: int) -> Tensor:
-    """A mask of the shape that the pattern tells, on a device; refused if it is not boolean."""
+    """Return a boolean mask of the shape of the pattern, on a device."""
     mask = torch.as_tensor(values, device=device)
     check_shape(name, mask.shape, pattern, **sizes)
     if mask.dtype != torch.bool:
@@ -59,12 +59,12 @@ def bool_mask(name: str, values: Any, pattern: str, device: torch.device, **size
 
 
 def host(values: Any) -> Any:
-    """A NumPy view (or copy from another device) of a tensor; anything else as it is."""
+    """Return a NumPy view (or copy from another device) of a tensor; anything else unchanged."""
     return values.cpu().numpy() if isinstance(values, Tensor) else values
 
 
 def sum_labels(log_scores: Tensor) -> Tensor:
-    """log sum over the last axis, labels, -inf where none is possible, with gradients that are never nan."""
+    """Return the log sum over labels, the last axis; -inf where none is possible. Gradients are never nan."""
     total = torch.logsumexp(log_scores.clamp(min=-1e30), dim=-1)
     return torch.where(total > -1e29, total, -torch.inf)
 
@@ -72,7 +72,7 @@ def sum_labels(log_scores: Tensor) -> Tensor:
 def draw_labels(
     log_scores: Tensor, generator: torch.Generator | None, device: torch.device, shape: torch.Size
 ) -> Tensor:
-    """Draw labels (``shape``) by scores (``shape`` or what broadcasts to it, L), never one of probability zero."""
+    """Draw labels (``shape``) by scores (``shape``, L), or what broadcasts to it; never one of probability zero."""
     sums = torch.softmax(log_scores, dim=-1).nan_to_num(1.0).cumsum(dim=-1)
     uniform = torch.rand(shape, dtype=torch.float64, generator=generator, device=device).to(sums.device)
     # The first label whose cumulative mass exceeds the uniform number.

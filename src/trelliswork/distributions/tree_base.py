@@ -1,4 +1,4 @@
-"""What projective and non-projective dependency trees share: one interface over arc scores, with or without labels."""
+"""Base of projective and non-projective dependency trees: queries on arc scores, with or without labels."""
 
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -23,7 +23,7 @@ class TreeExpectations(NamedTuple):
 
 
 class DependencyTree(Distribution):
-    """Base of ``ProjectiveTree`` and ``SpanningTree``; they say what the parameters and queries mean."""
+    """Base class of ``ProjectiveTree`` and ``SpanningTree``, which document the parameters."""
 
     engine: ClassVar[Engine]
     projective: ClassVar[bool]
@@ -54,7 +54,7 @@ class DependencyTree(Distribution):
         self.single_root = bool(single_root)
         counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
-        if not float(host(scores.detach()).max()) < np.inf:  # nan or inf somewhere: in the padding it does not matter
+        if not float(host(scores.detach()).max()) < np.inf:  # nan or inf is allowed in the padding
             valid = arcs(counts, n)
             check_scores("log_arc", host(scores.detach()), valid)
             on_device = torch.as_tensor(valid, device=device)
@@ -68,40 +68,40 @@ class DependencyTree(Distribution):
 
     def __repr__(self) -> str:
         B, N = self.log_arc.shape[:2]
-        labels = f", L={self.log_arc.shape[3]}" if self.labelled else ""
+        labels = f", L={self.log_arc.shape[3]}" if self.labeled else ""
         root = "single root" if self.single_root else "several roots"
         return f"{type(self).__name__}(B={B}, n={N - 1}{labels}, {root}, backend={self.backend!r})"
 
     @property
-    def labelled(self) -> bool:
-        """True if arcs have labels; structures are then pairs (head, label)."""
+    def labeled(self) -> bool:
+        """Return True if arcs have labels; structures are then pairs (head, label)."""
         return self.log_arc.ndim == 4
 
     def log_partition(self) -> Tensor:
-        """log Z (B,); -inf for a sentence without any possible tree. Its gradient is the marginals."""
+        """Return log Z (B,); -inf for a sentence without a possible tree. Its gradient is the marginals."""
         return self._log_z().to(self.log_arc.dtype)
 
     def marginals(self) -> Tensor:
-        """p(h -> d) (B, n+1, n+1), with labels (B, n+1, n+1, L); zero in the padding and for impossible sentences."""
+        """Return p(h -> d) (B, n+1, n+1) or (B, n+1, n+1, L); zero in the padding and for impossible sentences."""
         return self._moments()[1]
 
     def expectations(self) -> TreeExpectations:
-        """log Z (B,) and the marginals in one pass."""
+        """Return log Z (B,) and the marginals, from one pass."""
         log_z, marginals = self._moments()
         return TreeExpectations(log_z.to(marginals.dtype), marginals)
 
     def argmax(self) -> Structure:
-        """The best tree: heads (B, n), -1 in the padding, and its score (B,); with labels (B, n, 2), see the class."""
-        if not self.labelled:
+        """Return the best tree, heads (B, n) or, with labels, (B, n, 2), -1 in the padding; and its score (B,)."""
+        if not self.labeled:
             heads, scores = self.engine.best(self._potentials)
             return Structure(self._tensor(heads), self._tensor(scores).to(self.log_arc.dtype))
         best = self.topk(1)
         return Structure(best.labels[:, 0], best.scores[:, 0])
 
     def topk(self, k: int) -> Structure:
-        """The k best trees (B, k, n), all different, and their scores (B, k); -1 and -inf where there are fewer."""
+        """Return the k best trees (B, k, n), all different, and their scores (B, k); -1 and -inf if there are fewer."""
         check_count("k", k)
-        if not self.labelled:
+        if not self.labeled:
             options = self._potentials.log_arc[..., None]
             heads, _, scores = self.engine.topk(self._potentials, options, k)
             return Structure(self._tensor(heads), self._tensor(scores).to(self.log_arc.dtype))
@@ -110,32 +110,32 @@ class DependencyTree(Distribution):
         heads, ranks, scores = self.engine.topk(self._potentials, options, k)
         B, _, n = heads.shape
         at = np.arange(B)[:, None, None], heads.clip(min=0), np.arange(1, n + 1)[None, None], ranks.clip(min=0)
-        found = np.stack([heads, np.where(heads >= 0, which[at], -1)], axis=3)
-        return Structure(self._tensor(found), self._tensor(scores).to(self.log_arc.dtype))
+        trees = np.stack([heads, np.where(heads >= 0, which[at], -1)], axis=3)
+        return Structure(self._tensor(trees), self._tensor(scores).to(self.log_arc.dtype))
 
     def mbr(self) -> Structure:
-        """The tree with most expected hits (arcs, with their labels if there are any), and their number (B,)."""
+        """Return the tree with the most expected hits (arcs, with labels if present), and that number (B,)."""
         with torch.no_grad():
             _, marginals = self._moments()
-        labels = marginals.argmax(dim=3) if self.labelled else None
-        hits = arrays(marginals.amax(dim=3) if self.labelled else marginals)
+        labels = marginals.argmax(dim=3) if self.labeled else None
+        hits = arrays(marginals.amax(dim=3) if self.labeled else marginals)
         hits = np.where(self._potentials.log_arc > -np.inf, hits, -np.inf)
         heads, scores = self.engine.best(Potentials(hits, self._potentials.lengths, self.single_root))
-        found = self._tensor(heads)
+        tree = self._tensor(heads)
         if labels is not None:
-            word = torch.arange(1, heads.shape[1] + 1, device=found.device)
-            batch = torch.arange(len(heads), device=found.device)[:, None]
-            found = torch.stack([found, labels[batch, found.clamp(min=0), word].masked_fill(found < 0, -1)], dim=2)
-        return Structure(found, self._tensor(scores).to(self.log_arc.dtype))
+            word = torch.arange(1, heads.shape[1] + 1, device=tree.device)
+            batch = torch.arange(len(heads), device=tree.device)[:, None]
+            tree = torch.stack([tree, labels[batch, tree.clamp(min=0), word].masked_fill(tree < 0, -1)], dim=2)
+        return Structure(tree, self._tensor(scores).to(self.log_arc.dtype))
 
     def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
-        """n exact, independent trees (n, B, n_words) of each sentence; a seeded ``generator`` repeats them."""
+        """Return n exact, independent trees (n, B, n_words) of each sentence; seed the ``generator`` to repeat them."""
         check_count("n", n)
         B, N = self.log_arc.shape[:2]
         device = generator.device if generator is not None else self.log_arc.device
         seeds = torch.randint(2**62, (n, B), generator=generator, device=device)
         heads = self._tensor(self.engine.sample(self._potentials, seeds.cpu().numpy()))
-        if not self.labelled:
+        if not self.labeled:
             return heads
         batch = torch.arange(B, device=heads.device)[None, :, None]
         word = torch.arange(1, N, device=heads.device)
@@ -144,14 +144,14 @@ class DependencyTree(Distribution):
         return torch.stack([heads, drawn.masked_fill(heads < 0, -1)], dim=3)
 
     def entropy(self) -> Tensor:
-        """Entropy in nats (B,): log Z minus the expected score."""
+        """Return the entropy in nats (B,): log Z minus the expected score."""
         double = self._double()
         log_z, marginals = double._moments()
         check_possible(host(log_z.detach()), "no entropy", **TREES)
         return (log_z - expectation(marginals, double.log_arc)).to(self.log_arc.dtype)
 
     def log_prob(self, structure: Tensor) -> Tensor:
-        """log p(y) (B,) of heads (B, n), with labels (B, n, 2); -inf for what is not such a tree."""
+        """Return log p(y) (B,) of heads (B, n) or, with labels, (B, n, 2); -inf if they are not such a tree."""
         log_z = self._log_z()
         check_possible(host(log_z.detach()), "no probabilities", **TREES)
         heads, labels = self._parts(structure, lowest=0)
@@ -166,7 +166,7 @@ class DependencyTree(Distribution):
         return (score - log_z).to(self.log_arc.dtype)
 
     def kl(self, other: Self) -> Tensor:
-        """KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
+        """Return KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
         same = type(self) is type(other) and self.single_root == other.single_root
         if not same or self.log_arc.shape != other.log_arc.shape or not torch.equal(self.lengths, other.lengths):
             raise ShapeError(f"kl needs two distributions over the same trees, got {self} and {other}.")
@@ -180,7 +180,7 @@ class DependencyTree(Distribution):
         return (score - log_z + log_z_other).to(self.log_arc.dtype)
 
     def condition(self, *, allowed: Any = None, labels: Any = None, forced: Any = None) -> Self:
-        """The distribution given evidence; the difference of the log partitions is the evidence's log probability.
+        """Return the distribution given evidence; the difference of the log partitions is its log probability.
 
         Parameters
         ----------
@@ -208,34 +208,34 @@ class DependencyTree(Distribution):
         )  # fmt: skip
 
     def _log_z(self) -> Tensor:
-        """log Z (B,) in float64."""
+        """Return log Z (B,) in float64."""
         if self.backend == "torch":
             return self.engine.torch_log_partition(self._log_sum, self.lengths, self.single_root)
         return log_partition(self.engine, self._log_sum, self.lengths, self._potentials)
 
     def _moments(self) -> tuple[Tensor, Tensor]:
-        """log Z (float64) and marginals; with gradients asked for these can be differentiated again."""
+        """Return log Z (float64) and marginals; if gradients are needed, these can be differentiated again."""
         needs_graph = torch.is_grad_enabled() and self.log_arc.requires_grad
         if self.backend == "kernel" and not needs_graph:
-            value, found = self.engine.expectations(self._potentials)
-            # By NumPy: torch would wake its own threads, which then stand in the way of ours.
+            value, marginals = self.engine.expectations(self._potentials)
+            # NumPy, because torch would start its own threads, which then compete with ours.
             scores = self.log_arc.detach().numpy()
-            if self.labelled:
+            if self.labeled:
                 total = self._potentials.log_arc[..., None]
-                found = found[..., None] * np.exp(scores - np.where(total > -np.inf, total, 0.0))
-            return torch.from_numpy(value), torch.from_numpy(found.astype(scores.dtype, copy=False))
+                marginals = marginals[..., None] * np.exp(scores - np.where(total > -np.inf, total, 0.0))
+            return torch.from_numpy(value), torch.from_numpy(marginals.astype(scores.dtype, copy=False))
         if needs_graph:
             log_z = self._log_z()
-            (marginals,) = torch.autograd.grad(log_z.sum(), self.log_arc, create_graph=True, materialize_grads=True)
-            return log_z, marginals
+            (gradient,) = torch.autograd.grad(log_z.sum(), self.log_arc, create_graph=True, materialize_grads=True)
+            return log_z, gradient
         with torch.enable_grad():
             leaf = self.log_arc.detach().requires_grad_()
             log_z = type(self)(leaf, lengths=self.lengths, single_root=self.single_root, backend="torch")._log_z()
-            (marginals,) = torch.autograd.grad(log_z.sum(), leaf, materialize_grads=True)
-        return log_z.detach(), marginals
+            (gradient,) = torch.autograd.grad(log_z.sum(), leaf, materialize_grads=True)
+        return log_z.detach(), gradient
 
     def _double(self) -> Self:
-        """The same distribution in float64: differences of large scores need the digits."""
+        """Return the same distribution in float64, for differences of large scores."""
         if self.log_arc.dtype == torch.float64:
             return self
         return type(self)(
@@ -246,7 +246,7 @@ class DependencyTree(Distribution):
         return torch.from_numpy(values).to(self.log_arc.device)
 
     def _words(self) -> Tensor:
-        """Words (B, n) that are not padding."""
+        """Return words (B, n) that are not padding."""
         return torch.arange(self.log_arc.shape[1] - 1, device=self.log_arc.device) < self.lengths[:, None]
 
     def _allowed_mask(self, allowed: Any, scores: Tensor) -> Tensor | None:
@@ -259,7 +259,7 @@ class DependencyTree(Distribution):
         return bool_mask("allowed", mask, "B N N L" if scores.ndim == 4 else "B N N", scores.device, **sizes)
 
     def _forced_mask(self, forced: Any, scores: Tensor) -> Tensor | None:
-        """Arcs that agree with the forced ones: a word with a forced arc has no other."""
+        """Return arcs that agree with the forced ones: a word with a forced arc has no other."""
         if forced is None:
             return None
         B, N = scores.shape[:2]
@@ -269,13 +269,13 @@ class DependencyTree(Distribution):
         return fits if scores.ndim == 3 else fits[..., None]
 
     def _parts(self, structure: Any, lowest: int) -> tuple[Tensor, Tensor | None]:
-        """Checked heads (B, n) and, with labels, labels (B, n)."""
+        """Return checked heads (B, n) and, if arcs have labels, labels (B, n)."""
         given = torch.as_tensor(structure).to(self.log_arc.device)
         B, N = self.log_arc.shape[:2]
         if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
             raise ValueRangeError(f"heads must be integers, got {given.dtype}.")
         parts: list[tuple[Tensor, Any, str]]
-        if self.labelled:
+        if self.labeled:
             check_shape("heads and labels", given.shape, "B n K", B=B, n=N - 1, K=2)
             parts = [
                 (given[..., 0], self.lengths[:, None], "heads"),
@@ -290,12 +290,12 @@ class DependencyTree(Distribution):
                 b, d = bad.nonzero()[0].tolist()
                 top = int(self.lengths[b]) if name == "heads" else highest
                 raise ValueRangeError(
-                    f"{name} must lie between {lowest} and {top}, got {int(values[b, d])} at ({b}, {d})."
+                    f"{name} must be between {lowest} and {top}, got {int(values[b, d])} at ({b}, {d})."
                 )
-        return parts[0][0].long(), parts[1][0].long() if self.labelled else None
+        return parts[0][0].long(), parts[1][0].long() if self.labeled else None
 
     def _is_tree(self, heads: Tensor) -> Tensor:
-        """True (B,) where heads are a tree of this kind."""
+        """Return True (B,) where heads are a tree of this kind."""
         words = self._words()
         n = heads.shape[1]
         above = torch.nn.functional.pad(heads.masked_fill(~words, 0), (1, 0))  # (B, n+1), the root above itself

@@ -216,7 +216,7 @@ def bp_cost(
             first_ms = _time(partial(eisner.expectations, potentials), n_repeats) / n_sentences
             second_ms = _time(second, n_repeats) / n_sentences
             sentences = [[stream[(b * n + i) % len(stream)] for i in range(n)] for b in range(n_sentences)]
-            whole = [_time(partial(p.predict_heads, sentences), max(n_repeats // 3, 1)) for p in parsers]
+            whole = [_time(partial(p.predict, sentences), max(n_repeats // 3, 1)) for p in parsers]
         growth = [
             float(np.log(ms / curve.y[-1]) / np.log(n / curve.x[-1])) if curve.x else None
             for curve, ms in zip(curves, (first_ms, second_ms), strict=True)

@@ -1,6 +1,5 @@
 """Dependency parsing of UD English EWT by belief propagation (paper 3): first against second order, gold tags."""
 
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -10,7 +9,10 @@ from typing import Any
 
 from trelliswork.data.conllu import read_dependencies
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.learning.report import Step
 from trelliswork.models import DependencyParser
+from trelliswork.models.parser.data import pairs
+from trelliswork.models.parser.training import FIRST, SECOND
 
 NOTE = "UD English EWT, gold tags, punctuation counted; the paper gives no figure for this treebank"
 
@@ -50,22 +52,22 @@ def bp_parsing(
         curve = Curve(f"order {order}", [], [])
         n_words = sum(map(len, heads))
 
-        def tell(step: Any, _: Any, order: int = order, curve: Curve = curve, n_words: int = n_words) -> None:
-            if math.isnan(step.value):  # only says what is going on
+        def tell(step: Step, order: int = order, curve: Curve = curve, n_words: int = n_words) -> None:
+            if step.stage not in (FIRST, SECOND):
                 return
             say(f"order {order}, epoch {step.iteration}: loss {step.value:.1f}, {step.seconds:.0f} s")
             curve.x.append(step.iteration)
             curve.y.append(step.value / n_words)
 
         began = time.perf_counter()
-        parser = DependencyParser(order, seed=seed, **settings).fit(X, heads, labels, callback=tell)
+        parser = DependencyParser(order, seed=seed, **settings).fit(X, pairs(heads, labels), callback=tell)
         trained = time.perf_counter() - began
         unseen = _sentences(test[0])
-        parser.predict_heads(unseen[:1])
+        parser.predict(unseen[:1])
         began = time.perf_counter()
         parser.predict(unseen)
         speed = len(unseen) / (time.perf_counter() - began)
-        report = parser.evaluate(unseen, *test[1:])
+        report = parser.evaluate(unseen, pairs(*test[1:]))
         assert report.las is not None
         figures = [100 * report.uas, 100 * report.las, 100 * report.root_accuracy, 100 * report.exact]
         table.rows.append([order, *figures, report.calibration_error, trained, speed])

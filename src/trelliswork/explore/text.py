@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from trelliswork.data.vocabulary import END, START
 from trelliswork.explore.abilities import Abilities, Answer
 from trelliswork.explore.answers import layer_answer, plain
 from trelliswork.explore.requests import (
@@ -18,7 +19,6 @@ from trelliswork.explore.tokens import BLANKS, TokenReader
 
 MAX_WORDS = 200
 MAX_SEED = 2**31 - 1
-END = "<S>"  # how left-to-right models call the end of a sentence
 
 
 class TextExplorer:
@@ -95,7 +95,7 @@ class TextExplorer:
         if isinstance(found, tuple):
             listed, end = found
         else:
-            listed = [(word, p) for word, p in found if word != END]
+            listed = [(word, p) for word, p in found if word not in (START, END)]
             end = float(self.model.next_distribution(tokens)[0])
         return {"words": words, "next": _listed(listed[:n]), "end": plain(end)}
 

@@ -1,4 +1,4 @@
-"""What features are to the learner: for each token a list of attribute ids, perhaps with values."""
+"""Features as arrays: a list of attribute ids for each token, optionally with values."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ class Attributes:
     Attributes
     ----------
     offsets : ndarray of int64 (n_sentences + 1,)
-        Sentence n is tokens ``offsets[n]`` to ``offsets[n + 1]``.
+        Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
     token_ptr : ndarray of int64 (n_tokens + 1,)
         Token i has entries ``token_ptr[i]`` to ``token_ptr[i + 1]``.
     ids : ndarray of int32 (nnz,)
@@ -22,8 +22,8 @@ class Attributes:
         ``None`` if all are 1.
     n_attributes : int
     edges : Attributes or None
-        Attributes of pairs of neighbouring labels, with ids of their own: what stands at token i (never the first of
-        its sentence) belongs to the labels of i-1 and i. Same ``offsets``; ``None`` if the features have none.
+        Attributes of pairs of adjacent labels, with separate ids: those of token i (never the first of its sentence)
+        belong to the labels of i-1 and i. Same ``offsets``; ``None`` if the features have none.
     """
 
     offsets: NDArray[np.int64]
@@ -35,7 +35,7 @@ class Attributes:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of all sentences."""
+        """Number of tokens of all sentences."""
         return len(self.token_ptr) - 1
 
     def __len__(self) -> int:

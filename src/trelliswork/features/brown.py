@@ -1,26 +1,26 @@
-"""Brown clustering of words: clusters whose neighbours tell most about each other (Brown et al. 1992)."""
+"""Brown clustering of words: clusters with maximum mutual information of neighbors (Brown et al. 1992)."""
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from trelliswork.compute.checks import check_count
-from trelliswork.features.kernels import brown as brown_kernels
+from trelliswork.features.kernels.brown import Neighbors, cluster
 
 Ints = NDArray[np.int64]
 
 
 def bigrams(words: Ints, offsets: Ints, n_words: int) -> sparse.csr_matrix:
-    """How often each word stands right before each other, within sentences (V, V)."""
+    """Count the pairs of adjacent words within sentences (V, V)."""
     inside = np.ones(len(words), bool)
-    inside[offsets[:-1]] = False  # the first word of a sentence has none before it
+    inside[offsets[:-1]] = False  # nothing precedes the first word of a sentence
     at = np.flatnonzero(inside)
     ones = np.ones(len(at))
     return sparse.coo_matrix((ones, (words[at - 1], words[at])), shape=(n_words, n_words)).tocsr()
 
 
 def brown_clusters(words: Ints, offsets: Ints, n_words: int, n_clusters: int) -> Ints:
-    """The cluster of each word (V,), 0 to C-1.
+    """Return the cluster of each word (V,), 0 to C-1.
 
     Parameters
     ----------
@@ -28,18 +28,18 @@ def brown_clusters(words: Ints, offsets: Ints, n_words: int, n_clusters: int) ->
         Sentence n is ``words[offsets[n] : offsets[n + 1]]``.
     offsets : ndarray (n + 1,)
     n_words : int
-        Words that do not occur go to the last cluster.
+        Number of words; those that do not occur are put into the last cluster.
     n_clusters : int
 
     Notes
     -----
-    The most frequent words begin as clusters of their own; each further word, from frequent to rare, becomes a cluster,
-    and the two clusters whose merging costs least mutual information of neighbours are merged. Time O(V C^2). Brown et
-    al. (1992), section 3; the table of losses is kept up to date as in Liang (2005), section 4.
+    The most frequent words are the first clusters; each further word, in the order of frequency, becomes a cluster, and
+    the two clusters whose merge loses least mutual information of neighbors are merged. Time O(V C^2). Brown et al.
+    (1992), section 3; the table of losses is updated as in Liang (2005), section 4.
 
     Examples
     --------
-    >>> words = np.array([0, 2, 1, 2, 0, 3, 1, 3])  # words 0 and 1 have the same neighbours, so have 2 and 3
+    >>> words = np.array([0, 2, 1, 2, 0, 3, 1, 3])  # words 0 and 1 have the same neighbors, and so have 2 and 3
     >>> brown_clusters(words, np.array([0, 8]), 4, 2).tolist()
     [0, 0, 1, 1]
     """
@@ -48,17 +48,18 @@ def brown_clusters(words: Ints, offsets: Ints, n_words: int, n_clusters: int) ->
     occurs = np.bincount(words, minlength=n_words)
     order = np.argsort(-occurs, kind="stable")
     order = order[occurs[order] > 0]
-    backward = counts.T.tocsr()
-    found = np.empty(n_words, np.int64)
-    lists = [(m.indptr.astype(np.int64), m.indices.astype(np.int64), m.data) for m in (counts, backward)]
+    after, before = (
+        Neighbors(m.indptr.astype(np.int64), m.indices.astype(np.int64), m.data) for m in (counts, counts.T.tocsr())
+    )
     left, right = (np.asarray(counts.sum(axis=axis)).ravel() for axis in (1, 0))
-    brown_kernels.cluster(order, *lists[0], *lists[1], left, right, n_clusters, max(counts.sum(), 1.0), found)
-    found[found < 0] = found.max()
-    return found
+    of_word = np.empty(n_words, np.int64)
+    cluster(order, after, before, left, right, n_clusters, max(counts.sum(), 1.0), of_word)
+    of_word[of_word < 0] = of_word.max()
+    return of_word
 
 
 def mutual_information(words: Ints, offsets: Ints, clusters: Ints) -> float:
-    """Mutual information of neighbouring clusters in nats: what the clustering keeps as large as it can."""
+    """Return the mutual information of neighboring clusters in nats, which the clustering maximizes."""
     n = bigrams(clusters[words], offsets, int(clusters.max()) + 1).tocoo()
     total = n.data.sum()
     left, right = (np.asarray(n.sum(axis=axis)).ravel() for axis in (1, 0))

@@ -1,7 +1,7 @@
-"""Templates applied to columns: integers all the way, a string is built only when someone asks for a name.
+"""Templates applied to columns, on integers; strings are built only for names of attributes.
 
-Each column's strings get ids. A template's macros look up ids at shifted positions, which are combined to one 64-bit
-key a token, and the distinct keys of a template are numbered: these numbers are the attributes.
+The strings of each column get ids. The macros of a template look up ids at shifted positions, which are combined to one
+64-bit key per token, and the distinct keys of a template are numbered: these numbers are the attributes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
-from trelliswork.features.kernels import hashing as kernels
+from trelliswork.features.kernels import hashing
 from trelliswork.features.numbering import Ids, Keys, Numbering
 from trelliswork.features.templates import Template
 
@@ -21,7 +21,7 @@ _LARGEST_KEY = 2**62
 
 
 class ColumnIds:
-    """Ids of the strings of one column, and of what stands beyond a sentence's ends.
+    """Ids of the strings of one column, and of the positions beyond the ends of a sentence.
 
     Ids: 0 to n-1 the strings, n to n+R-1 ``_B-1`` to ``_B-R``, then ``_B+1`` to ``_B+R``; -1 an unknown string.
     """
@@ -37,27 +37,27 @@ class ColumnIds:
         return len(self.strings) + 2 * self.reach
 
     def learn(self, column: Sequence[str]) -> Ids:
-        """Ids of a column, new strings included."""
+        """Return the ids of a column, with new ids for new strings."""
         ids = self._ids
         out = np.fromiter((ids.setdefault(s, len(ids)) for s in column), np.int32, len(column))
         self.strings = list(ids)
         return out
 
     def look_up(self, column: Sequence[str]) -> Ids:
-        """Ids of a column, -1 for unknown strings."""
+        """Return the ids of a column, -1 for unknown strings."""
         get = self._ids.get
         return np.fromiter((get(s, -1) for s in column), np.int32, len(column))
 
     def shifted(self, ids: Ids, offsets: NDArray[np.int64], row: int, skip_outside: bool) -> Keys:
-        """The id ``row`` positions away from each token, or of the place beyond the end."""
+        """Return the id ``row`` positions away from each token, or of the position beyond the end."""
         beyond = np.arange(self.reach, dtype=np.int64) + len(self.strings)
         before, after = (np.full(self.reach, -1),) * 2 if skip_outside else (beyond, beyond + self.reach)
         out = np.empty(len(ids), np.int64)
-        kernels.shifted(ids, offsets, row, before, after, out)
+        hashing.shifted(ids, offsets, row, before, after, out)
         return out
 
     def name(self, number: int) -> str:
-        """The string of an id."""
+        """Return the string of an id."""
         n = len(self.strings)
         if number < n:
             return self.strings[number]
@@ -67,7 +67,7 @@ class ColumnIds:
 
 @dataclass
 class _Stage:
-    """Some macros of a template and the numbering of their combinations (after those of the stage before)."""
+    """Some macros of a template, and the ids of their combinations with the previous stage."""
 
     macros: tuple[tuple[int, int], ...]
     numbering: Numbering
@@ -80,7 +80,7 @@ class TemplateExtractor:
     ----------
     templates : sequence of Template
     min_count : int
-        Attributes seen less often in training are dropped.
+        Minimum count of an attribute in training.
     """
 
     def __init__(self, templates: Sequence[Template], *, min_count: int = 1) -> None:
@@ -92,7 +92,7 @@ class TemplateExtractor:
         self.n_attributes = 0
 
     def fit(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
-        """Learn the attributes of a corpus, and return them."""
+        """Learn and return the attributes of a corpus."""
         check_columns(self.templates, len(columns))
         reach = max((abs(row) for t in self.templates for row, _ in t.macros), default=0)
         self.columns = [ColumnIds([], reach) for _ in columns]
@@ -112,7 +112,7 @@ class TemplateExtractor:
         return compress(table, offsets, self.n_attributes)
 
     def transform(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
-        """Known attributes of another corpus."""
+        """Return the known attributes of another corpus."""
         check_columns(self.templates, len(columns))
         coded = [ids.look_up(column) for ids, column in zip(self.columns, columns, strict=False)]
         table = np.empty((len(self.templates), len(columns[0])), np.int32)
@@ -126,7 +126,7 @@ class TemplateExtractor:
         return compress(table, offsets, self.n_attributes)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[np.generic]]]:
-        """What ``from_state`` needs: plain data for JSON, and arrays."""
+        """Return the state for ``from_state``: plain data for JSON, and arrays."""
         plain = {
             "templates": [asdict(t) for t in self.templates],
             "columns": [ids.strings for ids in self.columns],
@@ -157,16 +157,16 @@ class TemplateExtractor:
         return self
 
     def names(self) -> list[str]:
-        """The string of every attribute, as CRF++ would write it."""
-        found = [""] * self.n_attributes
+        """Return the string of every attribute, in the format of CRF++."""
+        names = [""] * self.n_attributes
         for template, stages, kept in zip(self.templates, self._stages, self._kept, strict=True):
             for number, attribute in enumerate(kept.tolist()):
                 if attribute >= 0:
-                    found[attribute] = self._spell(template, stages, number)
-        return found
+                    names[attribute] = self._spell(template, stages, number)
+        return names
 
     def _learn(self, template: Template, coded: Sequence[Ids], offsets: NDArray[np.int64]) -> tuple[list[_Stage], Ids]:
-        """Number the distinct values of a template, in as many stages as 64 bits ask for (nearly always one)."""
+        """Number the distinct values of a template, in several stages if keys exceed 64 bits (rare)."""
         stages: list[_Stage] = []
         numbers: Ids | None = None
         macros = list(template.macros)
@@ -190,7 +190,7 @@ class TemplateExtractor:
         offsets: NDArray[np.int64],
         before: Ids | None,
     ) -> Keys:
-        """One key a token: the stage before and the macros' ids as digits; -1 where any of them is missing."""
+        """Return one key per token: previous stage and ids of macros as digits; -1 where one of them is missing."""
         keys = np.zeros(len(coded[0]), np.int64) if before is None else before.astype(np.int64)
         missing = keys < 0
         left_out = template.leaves_out(offsets)
@@ -219,23 +219,23 @@ class TemplateExtractor:
 
 
 def check_columns(templates: Sequence[Template], n_columns: int) -> None:
-    """Raise if a template asks for a column that the data has not."""
+    """Raise DataError if a template needs a column that the data lacks."""
     for template in templates:
         if template.n_columns > n_columns:
             raise DataError(
-                f"the template {template.name!r} asks for column {template.n_columns - 1}, but the data has "
-                f"{n_columns} (counted from 0): choose other columns or another template."
+                f"the template {template.name!r} needs column {template.n_columns - 1} (counted from 0), but the data "
+                f"has {n_columns}: choose other columns or another template."
             )
 
 
 def compress(table: NDArray[np.int32], offsets: NDArray[np.int64], n_attributes: int) -> Attributes:
-    """Attributes from a table (n_templates, n_tokens) of ids, -1 where a template makes none."""
+    """Return the attributes of a table (n_templates, n_tokens) of ids, -1 where a template makes none."""
     token_ptr = np.empty(table.shape[1] + 1, np.int64)
     ids = np.empty(int((table >= 0).sum()), np.int32)
-    kernels.compress(table, token_ptr, ids)
+    hashing.compress(table, token_ptr, ids)
     return Attributes(np.asarray(offsets, np.int64), token_ptr, ids, None, n_attributes)
 
 
 def _translate(numbers: Ids, kept: Ids) -> Ids:
-    """Attribute ids of numbers; -1 stays -1."""
+    """Return the attribute ids of numbers, -1 for -1."""
     return np.append(kept, np.int32(-1))[numbers]

@@ -1,4 +1,4 @@
-"""From sentences of any form to attributes: presets, templates, a function, or attributes that are there already."""
+"""Sentences of any form to attributes: by presets, templates, a function, or ready attributes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -32,17 +32,17 @@ class FeatureMap:
     Parameters
     ----------
     features : str, path, list of Template, callable, or None
-        A preset's name; templates as text, file or parsed; ``f(sentence, t)`` that gives a dict or a list of strings;
-        ``None`` for tokens that are such dicts or lists.
+        Name of a preset; templates as text, file or parsed; a function ``f(sentence, t)`` that returns a dict or a list
+        of strings; ``None`` for tokens that are such dicts or lists.
     min_count : int
-        Attributes seen less often in training are dropped.
+        Minimum count of an attribute in training.
     hash_bits : int, optional
-        Give attributes one of ``2**hash_bits`` ids by a fixed hash (``trelliswork.features.hashed``) instead of
-        remembering them: ``fit`` learns nothing and is ``transform``. 1 to 30.
+        Map attributes to ``2**hash_bits`` ids by a fixed hash (``trelliswork.features.hashed``) instead of storing
+        them: ``fit`` is then the same as ``transform``. 1 to 30.
 
     Notes
     -----
-    B templates with macros make ``Attributes.edges``, with ids of their own. A plain B makes nothing: every chain has
+    B templates with macros make ``Attributes.edges``, with separate ids. A plain B makes nothing: every chain has
     plain transitions.
     """
 
@@ -77,40 +77,40 @@ class FeatureMap:
 
     @property
     def features(self) -> Features:
-        """What the map was made from: a function, a preset's name, templates (without plain B), or ``None``."""
+        """The parameter: a function, the name of a preset, templates (without plain B), or ``None``."""
         if isinstance(self.extractor, ReadyLike):
             return self.function
         return self.preset or self._all_templates()
 
     def fit(self, X: Sentences) -> Attributes:
-        """Learn the attributes of some sentences, and return them."""
+        """Learn and return the attributes of sentences."""
         return self._attributes(X, learn=True)
 
     def transform(self, X: Sentences) -> Attributes:
-        """Known attributes of other sentences."""
+        """Return the known attributes of other sentences."""
         return self._attributes(X, learn=False)
 
     def names(self) -> list[str]:
-        """The string of every attribute; ``#0``, ``#1``, ... with ``hash_bits``."""
+        """Return the string of every attribute; ``#0``, ``#1``, ... with ``hash_bits``."""
         return self.extractor.names()
 
     def names_of(self, ids: NDArray[np.integer]) -> list[str]:
-        """The strings of some attributes."""
+        """Return the strings of some attributes."""
         if self.hash_bits is not None:
             return [f"#{i}" for i in ids.tolist()]
         names = self.names()
         return [names[i] for i in ids.tolist()]
 
     def edge_names(self) -> list[str]:
-        """The string of every attribute of pairs of labels; ``#0``, ``#1``, ... with ``hash_bits``."""
+        """Return the string of every attribute of pairs of labels; ``#0``, ``#1``, ... with ``hash_bits``."""
         return [] if self.edge_extractor is None else self.edge_extractor.names()
 
     def known_words(self) -> set[str] | None:
-        """The strings of the first column in training; ``None`` with ready attributes or ``hash_bits``."""
+        """Return the strings of the first column in training; ``None`` with ready attributes or ``hash_bits``."""
         return set(self.extractor.columns[0].strings) if isinstance(self.extractor, TemplateExtractor) else None
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What ``from_state`` needs: plain data for JSON, and arrays. A function is not part of it."""
+        """Return the state for ``from_state``: plain data for JSON, and arrays, without a function."""
         if isinstance(self.extractor, ReadyExtractor):
             return {"names": self.extractor.names()}, {}
         if isinstance(self.extractor, HashedReadyExtractor):
@@ -119,11 +119,11 @@ class FeatureMap:
             templates = [asdict(t) for t in self._all_templates()]
             return {"hash_bits": self.hash_bits, "preset": self.preset, "templates": templates}, {}
         plain, arrays = self.extractor.state()
-        found = {"preset": self.preset, "extractor": plain}
+        state = {"preset": self.preset, "extractor": plain}
         if isinstance(self.edge_extractor, TemplateExtractor):
-            found["edges"], extra = self.edge_extractor.state()
+            state["edges"], extra = self.edge_extractor.state()
             arrays |= {_EDGES + name: array for name, array in extra.items()}
-        return found, arrays
+        return state, arrays
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "FeatureMap":
@@ -151,7 +151,7 @@ class FeatureMap:
         lengths = np.diff(X.offsets) if isinstance(X, Corpus | AttributeCorpus) else np.array([len(x) for x in X])
         if len(lengths) == 0:
             if learn:
-                raise DataError("no sentence to learn from: X is empty.")
+                raise DataError("X must have at least one sentence, got none.")
             edges = None if self.edge_extractor is None else _no_sentences(self.n_edge_attributes)
             return replace(_no_sentences(self.n_attributes), edges=edges)
         if lengths.min() == 0:
@@ -188,14 +188,14 @@ class FeatureMap:
 
 
 def _templates(features: str | Path | Sequence[Template]) -> list[Template]:
-    """Templates that make attributes; a plain B (which every chain has) is accepted and needs nothing."""
+    """Return the templates that make attributes: all but a plain B, which every chain has."""
     if isinstance(features, str) and features in PRESETS:
         return list(preset(features).templates)
     if isinstance(features, str) and ("%x[" in features or "\n" in features):
         templates = parse_templates(features)
     elif isinstance(features, str | Path):
         if not Path(features).is_file():
-            preset(str(features))  # says which presets there are
+            preset(str(features))  # its error lists the presets
         templates = read_templates(features)
     else:
         templates = list(features)
@@ -213,7 +213,7 @@ def _no_sentences(n_attributes: int) -> Attributes:
 
 
 def _rows(X: Sequence[Sentence] | Corpus) -> Sequence[Sentence]:
-    """Lists of tokens: strings, or tuples where a corpus has several columns."""
+    """Return lists of tokens: strings, or tuples if a corpus has several columns."""
     if not isinstance(X, Corpus):
         return X
     rows = X.columns[0] if len(X.columns) == 1 else list(zip(*X.columns, strict=True))

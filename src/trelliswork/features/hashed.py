@@ -1,20 +1,20 @@
-r"""Feature hashing: attributes go to one of :math:`2^b` ids by a fixed hash, so that nothing has to be remembered.
+r"""Feature hashing: a fixed hash maps attributes to :math:`2^b` ids, so that no strings are stored.
 
-Strings that were never seen have ids too, the state is a list of templates, and corpora may follow one another. The
-price: attributes that fall together share their weights, and no id has a name. Weinberger et al. (2009), but without
-their random signs: values of attributes that fall together in a token add.
+Unseen strings have ids too, the state is a list of templates, and data can come in parts. The price: attributes that
+collide share their weights, and ids have no names. Weinberger et al. (2009), but without their random signs: values of
+attributes that collide in a token are added.
 
-The hash does not depend on the machine, the process or the order of things. :math:`h_p(s)` is BLAKE2b of the UTF-8
+The hash does not depend on the machine, the process or the order of the data. :math:`h_p(s)` is BLAKE2b of the UTF-8
 bytes of s with a digest of 8 bytes, read as a little-endian number, and the text p as its ``person`` parameter (which
-keeps the kinds of strings apart). An id is the upper b bits of a 64-bit hash:
+separates the kinds of strings). An id is the upper b bits of a 64-bit hash:
 
 .. math:: \mathrm{id}(\text{ready attribute } s) = \lfloor h_{\mathrm{string}}(s) / 2^{64 - b} \rfloor          \tag{1}
 
 .. math:: k_0 = h_{\mathrm{template}}(\text{template}), \quad k_m = \mathrm{mix}(k_{m-1} \oplus v_m), \quad
           \mathrm{id} = \lfloor k_M / 2^{64 - b} \rfloor                                                    \tag{2}
 
-with :math:`v_m` the :math:`h_{\mathrm{string}}` of what macro m of M points to, or :math:`h_{\mathrm{outside}}` of
-``_B-1``, ``_B+1``, ... beyond the sentence; mix is the finaliser of SplitMix64. A template is hashed as the JSON of
+with :math:`v_m` the :math:`h_{\mathrm{string}}` of the string at macro m of M, or :math:`h_{\mathrm{outside}}` of
+``_B-1``, ``_B+1``, ... beyond the sentence; mix is the finalizer of SplitMix64. A template is hashed as the JSON of
 ``[pieces, macros, skip_outside, where]``.
 """
 
@@ -29,7 +29,7 @@ from trelliswork.data import AttributeCorpus
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import check_columns, compress
-from trelliswork.features.kernels import hashing as kernels
+from trelliswork.features.kernels.hashing import hash_template
 from trelliswork.features.ready import Rows, Token
 from trelliswork.features.templates import Template
 
@@ -37,40 +37,40 @@ MOST_BITS = 30  # ids are int32
 
 
 def check_hash_bits(hash_bits: object, min_count: int) -> None:
-    """Raise if there cannot be so many bits, or if attributes are to be counted, for which they must be remembered."""
+    """Raise ValueRangeError if the number of bits is not valid, or combined with ``min_count``."""
     if not isinstance(hash_bits, int) or isinstance(hash_bits, bool) or not 1 <= hash_bits <= MOST_BITS:
         raise ValueRangeError(
-            f"hash_bits must be a whole number from 1 to {MOST_BITS} (2**hash_bits ids), or None for no hashing, "
+            f"hash_bits must be an integer from 1 to {MOST_BITS} (2**hash_bits ids), or None for no hashing, "
             f"got {hash_bits!r}."
         )
     if min_count > 1:
         raise ValueRangeError(
-            f"min_count must be 1 with hash_bits, got {min_count}: a hash remembers no attributes, so they cannot be "
+            f"min_count must be 1 with hash_bits, got {min_count}: hashed attributes are not stored and cannot be "
             "counted. Leave out one of the two."
         )
 
 
 def hash_string(string: str, person: bytes = b"string") -> int:
-    """h of the module's docstring, 0 to 2**64 - 1; ``person`` is b"string", b"outside" or b"template"."""
+    """Return h of the module docstring, 0 to 2**64 - 1; ``person`` is b"string", b"outside" or b"template"."""
     if not isinstance(string, str):
         raise DataError(f"with hash_bits an attribute must be a string, got {string!r}.")
-    text = string.encode("utf-8", "surrogatepass")  # strings of undecodable bytes hold lone surrogates
+    text = string.encode("utf-8", "surrogatepass")  # strings of undecodable bytes contain lone surrogates
     return int.from_bytes(blake2b(text, digest_size=8, person=person).digest(), "little")
 
 
 class HashedTemplateExtractor:
-    """Attributes of columns by templates, eq. 2; the counterpart of ``TemplateExtractor``.
+    """Hashed attributes of columns by templates, eq. 2; the counterpart of ``TemplateExtractor``.
 
     Parameters
     ----------
     templates : sequence of Template
-        One that stands there twice makes the same attribute twice.
+        A template that is listed twice makes the same attribute twice.
     hash_bits : int
-        There are ``2**hash_bits`` ids.
+        Number of bits of an id.
 
     Notes
     -----
-    Time: a BLAKE2b for each distinct string of a column, and a mix of 64 bits for each macro and token.
+    Time: one BLAKE2b per distinct string of a column, and a mix of 64 bits per macro and token.
     """
 
     def __init__(self, templates: Sequence[Template], hash_bits: int) -> None:
@@ -85,7 +85,7 @@ class HashedTemplateExtractor:
         )
 
     def transform(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
-        """The attributes of a corpus."""
+        """Return the attributes of a corpus."""
         check_columns(self.templates, len(columns))
         offsets = np.asarray(offsets, np.int64)
         used = max((t.n_columns for t in self.templates), default=0)
@@ -98,7 +98,7 @@ class HashedTemplateExtractor:
             macros = np.array(template.macros, np.int64).reshape(-1, 2)
             rows, which = np.ascontiguousarray(macros[:, 0]), np.ascontiguousarray(macros[:, 1])
             beyond = (self._before, self._after, template.skip_outside)
-            kernels.hash_template(hashes, offsets, key, rows, which, *beyond, shift, out)
+            hash_template(hashes, offsets, key, rows, which, *beyond, shift, out)
             left_out = template.leaves_out(offsets)
             if left_out is not None:
                 out[left_out] = -1
@@ -107,17 +107,17 @@ class HashedTemplateExtractor:
     fit = transform  # there is nothing to learn
 
     def names(self) -> list[str]:
-        """``#0``, ``#1``, ...: no string is remembered."""
+        """Return ``#0``, ``#1``, ...: strings are not stored."""
         return _numbers(self.n_attributes)
 
 
 class HashedReadyExtractor:
-    """Ids of attributes that the user made, eq. 1; values are kept. The counterpart of ``ReadyExtractor``.
+    """Hashed attributes that the user computed, eq. 1, with values; the counterpart of ``ReadyExtractor``.
 
     Parameters
     ----------
     hash_bits : int
-        There are ``2**hash_bits`` ids.
+        Number of bits of an id.
     """
 
     def __init__(self, hash_bits: int) -> None:
@@ -125,12 +125,12 @@ class HashedReadyExtractor:
         self.n_attributes = 1 << hash_bits
 
     def transform(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
-        """The attributes of some sentences."""
+        """Return the attributes of sentences."""
         rows = Rows(sentences, _Hashes(64 - self.hash_bits).__getitem__)
         return rows.attributes(rows.keys.astype(np.int32), self.n_attributes)
 
     def transform_corpus(self, corpus: AttributeCorpus) -> Attributes:
-        """The attributes of a file of ready ones."""
+        """Return the attributes of a file of ready attributes."""
         ids = np.array([hash_string(name) >> (64 - self.hash_bits) for name in corpus.names], np.int32)
         values = None if corpus.values is None else corpus.values.astype(np.float32)
         if values is not None and (values == 1).all():
@@ -140,19 +140,19 @@ class HashedReadyExtractor:
     fit, fit_corpus = transform, transform_corpus  # there is nothing to learn
 
     def names(self) -> list[str]:
-        """``#0``, ``#1``, ...: no string is remembered."""
+        """Return ``#0``, ``#1``, ...: strings are not stored."""
         return _numbers(self.n_attributes)
 
 
 class _Hashes(dict[str, int]):
-    """Hashes of strings, without their ``shift`` lower bits, each found once."""
+    """Hashes of strings, without their ``shift`` lower bits, each computed once."""
 
     def __init__(self, shift: int = 0) -> None:
         self._shift = shift
 
     def __missing__(self, string: str) -> int:
-        self[string] = found = hash_string(string) >> self._shift
-        return found
+        self[string] = value = hash_string(string) >> self._shift
+        return value
 
 
 def _numbers(n: int) -> list[str]:

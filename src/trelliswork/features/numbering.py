@@ -1,25 +1,25 @@
-"""Numbers for 64-bit keys, in order of appearance: the compiled counterpart of a dict from strings to ids."""
+"""Ids of 64-bit keys in order of appearance: the compiled counterpart of a dict from strings to ids."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.features.kernels import hashing as kernels
+from trelliswork.features.kernels import hashing
 
 Keys = NDArray[np.int64]
 Ids = NDArray[np.int32]
-BLOCK = 1 << 17  # values that are numbered before the table may have to grow
+BLOCK = 1 << 17  # values that are numbered before the table is checked for room
 
 
 class Numbering:
     """A table from non-negative int64 keys to ids 0, 1, 2, ...
 
-    ``listed[id]`` is the key of an id; a table is rebuilt from it.
+    ``listed[id]`` is the key of an id; a table can be rebuilt from it.
     """
 
     def __init__(self, listed: Keys | None = None) -> None:
         self.listed: Keys = np.empty(0, np.int64) if listed is None else listed
         self._reserve(len(self.listed))
-        kernels.build(self.listed, self._keys, self._ids)
+        hashing.build(self.listed, self._keys, self._ids)
 
     def __len__(self) -> int:
         return len(self.listed)
@@ -34,27 +34,27 @@ class Numbering:
         self = cls()
         out, listed, n = np.empty(len(values), np.int32), np.empty(BLOCK, np.int64), 0
         for start in range(0, len(values), BLOCK):
-            if 2 * (n + BLOCK) > len(self._keys):  # grows with the distinct values, not with all of them
+            if 2 * (n + BLOCK) > len(self._keys):  # grows with the number of distinct values
                 self._reserve(2 * (n + BLOCK))
-                kernels.build(listed[:n], self._keys, self._ids)
+                hashing.build(listed[:n], self._keys, self._ids)
             if n + BLOCK > len(listed):
                 listed = np.concatenate([listed, np.empty(len(listed) + BLOCK, np.int64)])
             part = slice(start, start + BLOCK)
-            n = kernels.number(values[part], self._keys, self._ids, n, out[part], listed)
+            n = hashing.number(values[part], self._keys, self._ids, n, out[part], listed)
         self.listed = listed[:n].copy()
         self._reserve(n)
-        kernels.build(self.listed, self._keys, self._ids)
+        hashing.build(self.listed, self._keys, self._ids)
         return self, out
 
     def look_up(self, values: Keys) -> Ids:
-        """Ids of the values, -1 for those that are negative or unknown."""
+        """Return the ids of the values, -1 for those that are negative or unknown."""
         out = np.empty(len(values), np.int32)
-        kernels.look_up(values, self._keys, self._ids, out)
+        hashing.look_up(values, self._keys, self._ids, out)
         return out
 
 
 def first_appearances(ids: Ids) -> NDArray[np.int64]:
-    """Where each of the ids 0, 1, 2, ..., which count up as they appear, stands first."""
+    """Return the first position of each of the ids 0, 1, 2, ..., which count up as they appear."""
     places = np.empty(int(ids.max(initial=-1)) + 1, np.int64)
-    kernels.first_appearances(ids, places)
+    hashing.first_appearances(ids, places)
     return places

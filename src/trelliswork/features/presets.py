@@ -1,8 +1,8 @@
-"""Ready feature sets: extra columns made from a word, and templates over them.
+"""Predefined feature sets: columns derived from a word, and templates over them.
 
 ``chunking`` is the feature set of CRFsuite's chunking example (words and part-of-speech tags in a window of two, and
-neighbours combined). ``pos`` and ``ner`` see the word, its neighbours, prefixes, suffixes and shape. ``letters`` sees
-letters in a window, for spelling to sound.
+neighbors combined). ``pos`` and ``ner`` use the word, its neighbors, prefixes, suffixes and shape. ``letters`` uses
+letters in a window, for grapheme-to-phoneme conversion.
 """
 
 import re
@@ -15,12 +15,12 @@ from trelliswork.features.templates import Template, parse_template
 
 @dataclass(frozen=True)
 class Preset:
-    """Columns to add (each made from one of the data's), and templates over all of them.
+    """Columns to add (each derived from a column of the data), and templates over all of them.
 
     Attributes
     ----------
     n_columns : int
-        Columns that the data must have; the added ones follow them.
+        Number of columns that the data must have; the added ones follow them.
     derived : tuple of (column, name)
         Names as in ``DERIVED``.
     templates : tuple of Template
@@ -32,7 +32,7 @@ class Preset:
 
 
 def shape(word: str) -> str:
-    """Letters to X and x, digits to 9, runs longer than two cut: ``McDonald's`` is ``XxXxx'x``."""
+    """Map letters to X and x, digits to 9, and shorten runs to two: ``McDonald's`` is ``XxXxx'x``."""
     kinds = "".join("X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c for c in word)
     return re.sub(r"(.)\1\1+", r"\1\1", kinds)
 
@@ -50,15 +50,15 @@ DERIVED: dict[str, Callable[[str], str]] = {
 
 
 def derive(columns: Sequence[Sequence[str]], preset: Preset) -> list[Sequence[str]]:
-    """The preset's columns: the first ``n_columns`` of the data and those made from them."""
-    made: list[Sequence[str]] = list(columns[: preset.n_columns])
+    """Return the columns of a preset: the first ``n_columns`` of the data and those derived from them."""
+    result: list[Sequence[str]] = list(columns[: preset.n_columns])
     for column, name in preset.derived:
         function, known = DERIVED[name], {}
         for string in columns[column]:
             if string not in known:
                 known[string] = function(string)
-        made.append([known[string] for string in columns[column]])
-    return made
+        result.append([known[string] for string in columns[column]])
+    return result
 
 
 def _window(column: int, rows: Sequence[int], name: str) -> list[str]:
@@ -116,10 +116,10 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """A preset by its name."""
+    """Return a preset by its name."""
     if name not in PRESETS:
         raise ValueRangeError(
             f"features must be one of the presets {', '.join(PRESETS)}, templates, or the path of a template file, "
-            f"got {name!r}, which is none of them."
+            f"got {name!r}."
         )
     return PRESETS[name]

@@ -1,8 +1,8 @@
-"""Attributes that the user made: a dict or a list of strings for each token, as in sklearn-crfsuite.
+"""Attributes that the user computed: a dict or a list of strings per token, as in sklearn-crfsuite.
 
-Strings are told apart by 62 bits of Python's own hash, which it keeps beside each string: numbers in a compact table
-are found faster than strings in a large dict (docs/benchmarks.md). That two of a million attributes fall together has a
-chance of one to ten million.
+Strings are distinguished by 62 bits of Python's hash, which is stored with each string: looking up numbers in a compact
+table is faster than strings in a large dict (docs/benchmarks.md). The probability that two of a million attributes
+collide is one in ten million.
 """
 
 from array import array
@@ -24,7 +24,7 @@ Token = Mapping[str, Any] | Iterable[str]
 
 
 class ReadyExtractor:
-    """Numbers for attribute names; values count.
+    """Ids of attribute names, with values.
 
     A token is a list of names, or a mapping from names to numbers (the value), booleans (True: 1, False: absent) or
     strings (the attribute ``name:string``).
@@ -41,46 +41,46 @@ class ReadyExtractor:
         return len(self._names)
 
     def names(self) -> list[str]:
-        """Names by id."""
+        """Return the names in the order of their ids."""
         return list(self._names)
 
     @classmethod
     def from_names(cls, names: Sequence[str]) -> "ReadyExtractor":
-        """An extractor with given attributes."""
+        """Build an extractor with given attributes."""
         self = cls()
         self._names = list(names)
         self._table = Numbering(_keys(self._names))
         return self
 
     def fit(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
-        """Learn the attributes of some sentences, and return them."""
+        """Learn and return the attributes of sentences."""
         rows = Rows(sentences)
         rows.keys &= _BITS
-        table, found = Numbering.of(rows.keys)
+        table, ids = Numbering.of(rows.keys)
         # Ids count up as names appear: a name is new where the largest id so far grows.
-        names = rows.names_at(first_appearances(found))
-        kept = np.bincount(found, minlength=len(names)) >= self.min_count
+        names = rows.names_at(first_appearances(ids))
+        kept = np.bincount(ids, minlength=len(names)) >= self.min_count
         self._names = [name for name, keep in zip(names, kept, strict=True) if keep]
         self._table = Numbering(table.listed[kept])
         if not kept.all():
-            found = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)[found]
-        return rows.attributes(found, len(self._names))
+            ids = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)[ids]
+        return rows.attributes(ids, len(self._names))
 
     def transform(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
-        """Known attributes of other sentences."""
+        """Return the known attributes of other sentences."""
         rows = Rows(sentences)
         rows.keys &= _BITS
         return rows.attributes(self._table.look_up(rows.keys), len(self._names))
 
     def fit_corpus(self, corpus: AttributeCorpus) -> Attributes:
-        """Learn the attributes of a file of ready ones, and return them."""
+        """Learn and return the attributes of a file of ready attributes."""
         kept = np.bincount(corpus.attributes, minlength=len(corpus.names)) >= self.min_count
         self._names = [name for name, keep in zip(corpus.names, kept, strict=True) if keep]
         self._table = Numbering(_keys(self._names))
         return self.transform_corpus(corpus)
 
     def transform_corpus(self, corpus: AttributeCorpus) -> Attributes:
-        """Known attributes of another such file."""
+        """Return the known attributes of another such file."""
         ids = self._table.look_up(_keys(corpus.names))[corpus.attributes]
         values = None if corpus.values is None else corpus.values.astype(np.float32)
         return _known(corpus.offsets, corpus.token_ptr, ids, values, len(self._names))
@@ -90,14 +90,14 @@ _LISTS = {list}
 
 
 class Rows:
-    """The attributes of sentences one behind the other, as int64 keys of their names."""
+    """The attributes of all sentences as int64 keys of their names."""
 
     def __init__(self, sentences: Sequence[Sequence[Token]], key: Callable[[str], int] = hash) -> None:
         hashes, values, lengths = array("q"), array("f"), array("q")
         self._tokens: list[Sequence[str]] = []
         for n, sentence in enumerate(sentences):
             lengths.append(len(sentence))
-            if not values and set(map(type, sentence)) <= _LISTS:  # the usual case, at the speed of C
+            if not values and set(map(type, sentence)) <= _LISTS:  # the common case, without a Python loop
                 self._tokens += sentence  # type: ignore[arg-type]
                 hashes.extend(map(key, chain.from_iterable(sentence)))
                 continue
@@ -109,7 +109,7 @@ class Rows:
                     names, weights = [name for name, _ in pairs], [value for _, value in pairs]
                 if values or (weights is not None and any(value != 1 for value in weights)):
                     if not values:
-                        values.extend([1.0] * len(hashes))  # until now all were 1
+                        values.extend([1.0] * len(hashes))  # all values so far were 1
                     values.extend([1.0] * len(names) if weights is None else weights)
                 hashes.extend(map(key, names))
                 self._tokens.append(names)
@@ -119,14 +119,14 @@ class Rows:
         self._token_ptr = _running_sum(np.fromiter(map(len, self._tokens), np.int64, len(self._tokens)))
 
     def names_at(self, places: NDArray[np.int64]) -> list[str]:
-        """The names at flat places."""
+        """Return the names at flat positions."""
         token = np.searchsorted(self._token_ptr, places, side="right") - 1
         within = places - self._token_ptr[token]
         tokens = self._tokens
         return [tokens[i][k] for i, k in zip(token.tolist(), within.tolist(), strict=True)]
 
     def attributes(self, ids: Ids, n_attributes: int) -> Attributes:
-        """The rows with these ids, those of -1 left out."""
+        """Return the rows with these ids, without those of -1."""
         return _known(self._offsets, self._token_ptr, ids, self._values, n_attributes)
 
 
@@ -160,11 +160,11 @@ def _keys(names: Sequence[str]) -> Keys:
 
 
 def _pairs(token: Token, sentence: int, position: int) -> list[tuple[str, float]]:
-    """Names and values of a token's attributes."""
+    """Return names and values of the attributes of a token."""
     where = f"sentence {sentence}, token {position}"
     if isinstance(token, str) or not isinstance(token, Iterable):
         raise DataError(
-            f"{where}: with features=None a token is a dict or a list of attributes, got {token!r}. "
+            f"{where}: with features=None a token must be a dict or a list of attributes, got {token!r}. "
             "Choose features (a preset or templates) for plain words."
         )
     if not isinstance(token, Mapping):

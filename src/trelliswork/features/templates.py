@@ -1,9 +1,9 @@
 r"""Feature templates in the syntax of CRF++.
 
-A template is a line such as ``U05:%x[-1,0]/%x[0,0]``: the word before and the word itself, in one attribute.
+A template is a line such as ``U05:%x[-1,0]/%x[0,0]``: the previous word and the word itself, in one attribute.
 ``%x[row,col]`` is column ``col`` of the token ``row`` positions away; beyond the sentence it is ``_B-1``, ``_B-2``, ...
-or ``_B+1``, ``_B+2``, ... ``U`` templates score labels, ``B`` templates pairs of neighbouring labels (row 0 is the
-second token of the pair); ``#`` begins a comment.
+or ``_B+1``, ``_B+2``, ... ``U`` templates score labels, ``B`` templates pairs of adjacent labels (row 0 is the second
+token of the pair); ``#`` starts a comment.
 """
 
 import re
@@ -32,9 +32,10 @@ class Template:
         Text around the macros, one more than there are macros; ``pieces[0]`` includes the id (``U05:``).
     macros : tuple of (row, column)
     skip_outside : bool
-        Make no attribute where a macro points beyond the sentence, as CRFsuite's examples do; CRF++ makes ``_B-1`` etc.
+        Whether to make no attribute where a macro points beyond the sentence, as in CRFsuite's examples; CRF++ makes
+        ``_B-1`` etc.
     where : {"all", "first", "last"}
-        Tokens of a sentence that it applies to.
+        Tokens of a sentence that the template applies to.
     """
 
     name: str
@@ -45,22 +46,22 @@ class Template:
 
     @property
     def on_edges(self) -> bool:
-        """True for a B template: it applies to all tokens but the first of a sentence, which end a pair."""
+        """Whether it is a B template, which applies to all tokens but the first of a sentence."""
         return self.name.startswith("B")
 
     @property
     def n_columns(self) -> int:
-        """Columns that the data must have."""
+        """Number of columns that the data must have."""
         return 1 + max((column for _, column in self.macros), default=-1)
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Template":
-        """The template of ``dataclasses.asdict``, also after JSON has made lists of its tuples."""
+        """Build a template from ``dataclasses.asdict``, also after JSON has turned its tuples into lists."""
         macros = tuple((row, column) for row, column in plain["macros"])
         return cls(plain["name"], tuple(plain["pieces"]), macros, plain["skip_outside"], plain["where"])
 
     def leaves_out(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """(n_tokens,): where it makes no attribute because of the place in the sentence; ``None``: nowhere."""
+        """Return where (n_tokens,) there is no attribute because of the place in the sentence; ``None`` if nowhere."""
         if self.where == "all" and not self.on_edges:
             return None
         filled = np.diff(offsets) > 0
@@ -74,36 +75,36 @@ class Template:
 
 
 def parse_template(line: str, where: str = "template", *, skip_outside: bool = False) -> Template:
-    """Read one template line; ``where`` (file and line) stands in errors."""
+    """Parse one template line; ``where`` (file and line) is used in error messages."""
     if line[:1] not in ("U", "B"):
-        raise DataError(f"{where}: a template begins with U or B, got {line!r}.")
+        raise DataError(f"{where}: a template must start with U or B, got {line!r}.")
     if line.count("%") != len(_MACRO.findall(line)):
-        raise DataError(f"{where}: macros are written %x[row,col], as in U01:%x[-1,0], got {line!r}.")
+        raise DataError(f"{where}: macros must be written %x[row,col], as in U01:%x[-1,0], got {line!r}.")
     macros = tuple((int(row), int(column)) for row, column in _MACRO.findall(line))
     pieces = tuple(_MACRO.split(line)[::3])
     return Template(line, pieces, macros, skip_outside)
 
 
 def parse_templates(text: str, source: str = "templates", *, skip_outside: bool = False) -> list[Template]:
-    r"""Read templates, one a line; comments and blank lines are passed over.
+    r"""Parse templates, one per line; comments and blank lines are skipped.
 
     Examples
     --------
     >>> [t.macros for t in parse_templates("U01:%x[0,0]/%x[1,0]  # two words\nB")]
     [((0, 0), (1, 0)), ()]
     """
-    found = []
+    templates = []
     for n, line in enumerate(text.splitlines(), start=1):
         kept = line.split("#")[0].strip()
         if kept:
-            found.append(parse_template(kept, f"{source}:{n}", skip_outside=skip_outside))
-    names = [template.pieces[0].split(":")[0] + "|" + template.name for template in found]
+            templates.append(parse_template(kept, f"{source}:{n}", skip_outside=skip_outside))
+    names = [template.pieces[0].split(":")[0] + "|" + template.name for template in templates]
     for n, name in enumerate(names):
         if name in names[:n]:
-            raise DataError(f"{source}: the template {found[n].name!r} stands there twice: delete one.")
-    if not found:
-        raise DataError(f"{source}: no template found: give at least one line such as U00:%x[0,0].")
-    return found
+            raise DataError(f"{source}: the template {templates[n].name!r} occurs twice: delete one.")
+    if not templates:
+        raise DataError(f"{source}: expected at least one template, such as U00:%x[0,0], got none.")
+    return templates
 
 
 def read_templates(path: str | Path) -> list[Template]:

@@ -1,65 +1,16 @@
-"""Compile every kernel once, on tiny inputs, so that nobody waits at the first sentence.
-
-Numba keeps the machine code on disk beside the sources; a later process loads it in milliseconds.
-"""
+"""Compile every inference kernel once, on tiny inputs; a later process loads the compiled code from the disk cache."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
 
-import numpy as np
-
-from trelliswork.inference import chain
-from trelliswork.inference.chain.beam import Beam
-from trelliswork.inference.chain.beam import passes as beam_passes
-from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions, sparse_chain
-from trelliswork.inference.factorial import warmup as factorial_warmup
-from trelliswork.inference.graph import warmup as graph_warmup
-from trelliswork.inference.lowrank import warmup as lowrank_warmup
-from trelliswork.inference.span import warmup as span_warmup
-from trelliswork.inference.tree import warmup as tree_warmup
+from trelliswork.inference.chain import warmup as chain
+from trelliswork.inference.factorial import warmup as factorial
+from trelliswork.inference.graph import warmup as graph
+from trelliswork.inference.lowrank import warmup as lowrank
+from trelliswork.inference.span import warmup as span
+from trelliswork.inference.tree import warmup as tree
 
 
 def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Name and call of each piece of work; together they reach every kernel in every precision it is used in."""
-    for dtype in (np.float32, np.float64):
-        for layout, shape in (("shared", (2, 2)), ("by sequence", (2, 1, 2, 2)), ("by position", (2, 2, 2, 2))):
-            name = f"chain, {np.dtype(dtype).name}, transitions {layout}"
-            pairwise = np.zeros(shape, dtype)
-            pairwise[..., 0, 1] = -np.inf  # so that the passes are checked for underflow too
-            potentials = chain.chain_potentials(np.zeros((2, 3, 2), dtype), pairwise)
-            yield f"{name}: expectations", partial(chain.expectations, potentials, counts=True)
-            yield f"{name}: edges", partial(chain.expectations, potentials, edges=True)
-            yield f"{name}: gradient", partial(_gradient, potentials, layout)
-            yield f"{name}: best labelling", partial(_best, potentials)
-            yield f"{name}: beams", partial(_beams, potentials)
-        pairs = SparseTransitions.ngrams(2, 2)
-        sparse = sparse_chain(np.zeros((2, 3, 2), dtype), pairs, np.zeros(len(pairs.targets), dtype))
-        yield f"chain, {np.dtype(dtype).name}, sparse transitions: beams", partial(_beams, sparse)
-    impossible = chain.chain_potentials(np.full((1, 2, 2), -np.inf), np.zeros((2, 2)))
-    yield "chain, log space: expectations", partial(chain.expectations, impossible, edges=True)
-    possible = chain.chain_potentials(np.zeros((1, 2, 2)), np.zeros((2, 2)))
-    yield "chain, log space: k best", partial(chain.topk, possible, 2)
-    yield "chain, log space: samples", partial(chain.sample, possible, np.zeros((1, 1, 2)))
-    for structure in (factorial_warmup, graph_warmup, tree_warmup, span_warmup, lowrank_warmup):
+    """Yield name and call of each task; together they reach every kernel in every precision it is used in."""
+    for structure in (chain, factorial, graph, tree, span, lowrank):
         yield from structure.tasks()
-
-
-def _beams(potentials: chain.Potentials | SparseChain) -> object:
-    """Sums and the best labelling, also where beams lose every path and log space takes over."""
-    beam_passes.expectations(potentials, Beam("size", size=1), counts=True)
-    last = potentials.log_unary.copy()
-    last[:, -1] = -np.inf
-    impossible = replace(potentials, log_unary=last) if isinstance(potentials, chain.Potentials) else potentials
-    beam_passes.expectations(impossible, Beam("size", size=1))
-    return beam_passes.viterbi(potentials, Beam("size", size=1))
-
-
-def _gradient(potentials: chain.Potentials, layout: str) -> chain.Expectations:
-    by_position = layout == "by position"
-    passed = chain.forward(potentials)
-    return chain.backward(passed, edges=by_position, counts=not by_position, total=layout == "shared")
-
-
-def _best(potentials: chain.Potentials) -> object:
-    return chain.score(potentials, chain.viterbi(potentials)[0])

@@ -1,9 +1,9 @@
 r"""L-BFGS, and OWL-QN for an L1 penalty.
 
-Minimises :math:`f(w) + c_1 \lVert w \rVert_1`, f smooth, from a function that gives value and gradient. The two-loop
-recursion and its history are float32 (directions need no more), weights and values float64. With an L1 penalty the
-gradient is the pseudo-gradient, steps stay in one orthant and the line search backtracks (Andrew and Gao, 2007,
-section 3); without, a step must fulfil the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6).
+Minimizes :math:`f(w) + c_1 \lVert w \rVert_1` with smooth f, given a function that returns value and gradient. The
+two-loop recursion and its history are float32 (directions need no more), weights and values float64. With an L1
+penalty the gradient is the pseudo-gradient, steps stay in one orthant and the line search backtracks (Andrew and Gao,
+2007, section 3); without, a step must satisfy the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5, 3.6).
 """
 
 import math
@@ -11,64 +11,26 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
-from trelliswork.inference.chain.beam import BeamStatistics
 from trelliswork.learning.kernels.vectors import add_scaled, differences, dot, step_to
+from trelliswork.learning.report import STOPPED, FitReport, Step
+from trelliswork.learning.watch import Watch
 
 Weights = NDArray[np.float64]
+Arrays = dict[str, NDArray[Any]]
 Objective = Callable[[Weights], tuple[float, Weights]]
-PERIOD = 10  # iterations over which a fall of the value is judged
-
-
-@dataclass
-class Step:
-    """How one iteration went; what a progress bar shows."""
-
-    iteration: int
-    value: float
-    gradient_norm: float
-    n_active: int
-    n_evaluations: int
-    seconds: float
-    dev: float | None = None  # the metric on development data, if there are any
-
-
-@dataclass
-class FitReport:
-    """How training ended.
-
-    Attributes
-    ----------
-    converged : bool
-    reason : str
-    value : float
-        Objective, penalties included.
-    history : list of Step
-    beam : BeamStatistics, optional
-        What the beams of the last evaluation were like, if there were any.
-    """
-
-    converged: bool
-    reason: str
-    value: float
-    history: list[Step] = field(default_factory=list)
-    beam: BeamStatistics | None = None
-
-    @property
-    def n_iter(self) -> int:
-        """Iterations done."""
-        return len(self.history)
+PERIOD = 10  # iterations over which a decrease of the value is judged
 
 
 @dataclass
 class State:
-    """Where L-BFGS stands after an iteration; ``lbfgs`` goes on from it as if it had never stopped.
+    """State of L-BFGS after an iteration; ``lbfgs`` resumes from it as if it had never stopped.
 
     Attributes
     ----------
@@ -86,7 +48,7 @@ class State:
     history: list[Step]
 
     def to_plain(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Plain data for JSON, and arrays."""
+        """Return plain data for JSON, and arrays."""
         plain = {
             "value": self.value,
             "curvatures": [rho for _, _, rho in self.pairs],
@@ -99,7 +61,7 @@ class State:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> "State":
-        """Build a state from ``to_plain``'s answer."""
+        """Build a state from ``to_plain``'s result."""
         return cls(
             arrays["weights"],
             plain["value"],
@@ -117,27 +79,29 @@ def lbfgs(
     max_iter: int = 200,
     tol: float = 1e-5,
     period: int = PERIOD,
-    memory: int = 6,
-    callback: Callable[[Step, State], bool | None] | None = None,
+    history_size: int = 6,
+    callback: Callable[[Step, State], str | bool | None] | None = None,
 ) -> tuple[Weights, FitReport]:
-    """Minimise an objective.
+    """Minimize an objective.
 
     Parameters
     ----------
     objective : callable
         ``objective(weights) -> value, gradient``.
     start : ndarray (F,) or State
-        Where to begin, or to go on.
+        First weights, or the state to resume from.
     l1 : float
         c_1 above.
     max_iter : int
+        Maximum number of iterations.
     tol : float
-        Stop when the value fell by less than this fraction over the last ``period`` iterations, or when the gradient's
-        norm is below ``tol`` times the weights' norm (or 1).
-    memory : int
-        Pairs kept for the direction.
+        Stop when the value decreased by less than this fraction over the last ``period`` iterations, or when the
+        norm of the gradient is below ``tol`` times the norm of the weights (or 1).
+    history_size : int
+        Number of update pairs that define the direction.
     callback : callable, optional
-        Called with each ``Step`` and the ``State`` after it (not to be changed); a true answer stops.
+        Called with each `Step` and the `State` after it, which must not be changed; a true result stops, and a string
+        is the reason in the report.
 
     Returns
     -------
@@ -151,11 +115,11 @@ def lbfgs(
         value += l1 * float(np.abs(w).sum())
         if not np.isfinite(value):
             raise ValueRangeError(
-                f"the objective is {value} at the starting weights: start elsewhere, or look at the data."
+                f"the objective is {value} at the first weights: use other first weights, or check the data."
             )
         start = State(w, value, gradient, [], [])
     w, value, gradient = start.weights, start.value, start.gradient
-    pairs = deque(start.pairs, maxlen=memory)
+    pairs = deque(start.pairs, maxlen=history_size)
     report = FitReport(False, "", value, list(start.history))
     n_evaluations = 1
     if report.history:
@@ -172,21 +136,21 @@ def lbfgs(
         if l1:
             direction[direction * steepest >= 0] = 0  # no step against the slope
         slope = dot(direction, steepest)
-        if slope >= 0:  # the history misleads: begin again
+        if slope >= 0:  # the history misleads: drop it
             pairs.clear()
             direction, slope = -steepest, -(norm**2)
         first = 1.0 if pairs else min(1.0, 1.0 / norm)
         search = _backtrack if l1 else _wolfe
-        found = search(objective, w, value, gradient, direction, slope, first, l1)
-        if found is None:
+        step_taken = search(objective, w, value, gradient, direction, slope, first, l1)
+        if step_taken is None:
             if not pairs:
-                # Converged if even the slope promises no more than single precision can tell.
+                # Converged if the slope promises no more than single precision can resolve.
                 report.converged = -slope * first <= 1e-5 * max(1.0, abs(value))
-                report.reason = "no step lowers the value any more: its numerical limit"
+                report.reason = "no step lowers the value: numerical limit"
                 break
             pairs.clear()
             continue
-        new, new_value, new_gradient, used = found
+        new, new_value, new_gradient, used = step_taken
         n_evaluations += used
         s, y = np.empty(len(w), np.float32), np.empty(len(w), np.float32)
         differences(new, w, new_gradient, gradient, s, y)
@@ -195,20 +159,22 @@ def lbfgs(
             pairs.append((s, y, 1 / curvature))
         w, value, gradient = new, new_value, new_gradient
         step = Step(iteration, value, norm, int(np.count_nonzero(w)), n_evaluations, time.perf_counter() - began)
-        report.history.append(step)
-        if callback is not None and callback(step, State(w, value, gradient, list(pairs), report.history)):
-            report.reason = "stopped by the caller"
+        report.add(step)
+        stop = callback(step, State(w, value, gradient, list(pairs), report.history)) if callback is not None else None
+        if stop:
+            report.reason = stop if isinstance(stop, str) else STOPPED
             break
         if len(report.history) > period:
             before = report.history[-1 - period].value
             if before - value < tol * abs(value):
-                report.converged, report.reason = True, f"the value fell by less than {tol:g} in {period} iterations"
+                report.converged = True
+                report.reason = f"the value decreased by less than {tol:g} in {period} iterations"
                 break
     else:
         report.reason = f"{max_iter} iterations"
         warnings.warn(
             f"L-BFGS stopped after {max_iter} iterations before reaching tol={tol:g}. "
-            "Raise max_iter or the penalties, or loosen tol.",
+            "Raise max_iter or l2, or loosen tol.",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -216,8 +182,37 @@ def lbfgs(
     return w, report
 
 
+def minimize(
+    objective: Objective,
+    start: Weights,
+    watch: Watch,
+    *,
+    snapshot: Callable[[Weights], Arrays] = lambda w: {"weights": w},
+    **options: Any,
+) -> tuple[Arrays, FitReport]:
+    """Minimize an objective under a watch: resume, measure, checkpoint, keep the best.
+
+    Parameters
+    ----------
+    start : ndarray (F,)
+        First weights, unless the watch resumes from a checkpoint.
+    snapshot : callable
+        Maps weights to the named parameters that the watch measures and keeps.
+    **options
+        Of ``lbfgs``.
+    """
+    saved = watch.resume()
+    weights, report = lbfgs(
+        objective,
+        start if saved is None else State.from_plain(*saved),
+        callback=lambda step, state: watch.after(step, snapshot(state.weights), state.to_plain),
+        **options,
+    )
+    return watch.finish(snapshot(weights), report)
+
+
 def _pseudo_gradient(w: Weights, gradient: Weights, l1: float) -> Weights:
-    """The slope of f + l1 |w| in its steepest direction; at w = 0 zero unless the gradient exceeds l1."""
+    """Return the steepest slope of f + l1 |w|; at w = 0 it is zero unless the gradient exceeds l1."""
     if not l1:
         return gradient
     at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - l1, 0)
@@ -225,7 +220,7 @@ def _pseudo_gradient(w: Weights, gradient: Weights, l1: float) -> Weights:
 
 
 def _direction(gradient: Weights, pairs: deque[tuple[NDArray[np.float32], NDArray[np.float32], float]]) -> Weights:
-    """-H gradient by the two-loop recursion (Nocedal and Wright, algorithm 7.4)."""
+    """Return -H gradient by the two-loop recursion (Nocedal and Wright, algorithm 7.4)."""
     q = -gradient.astype(np.float32)
     coefficients = []
     for s, y, rho in reversed(pairs):
@@ -240,14 +235,14 @@ def _direction(gradient: Weights, pairs: deque[tuple[NDArray[np.float32], NDArra
     return q.astype(np.float64)
 
 
-_Found = tuple[Weights, float, Weights, int]
+_Taken = tuple[Weights, float, Weights, int]
 
 
 def _backtrack(
     objective: Objective, w: Weights, value: float, gradient: Weights, direction: Weights, slope: float, first: float,
     l1: float,
-) -> _Found | None:  # fmt: skip
-    """Halve the step until the penalised value falls enough; weights that change sign become zero."""
+) -> _Taken | None:  # fmt: skip
+    """Halve the step until the penalized value decreases enough; weights that change sign become zero."""
     orthant = np.where(w != 0, np.sign(w), -np.sign(_pseudo_gradient(w, gradient, l1)))
     step = first
     for used in range(1, 41):
@@ -265,13 +260,13 @@ def _backtrack(
 def _wolfe(
     objective: Objective, w: Weights, value: float, gradient: Weights, direction: Weights, slope: float, first: float,
     l1: float,
-) -> _Found | None:  # fmt: skip
-    """A step with the strong Wolfe conditions (c1 = 1e-4, c2 = 0.9): bracket, then interpolate."""
+) -> _Taken | None:  # fmt: skip
+    """Find a step with the strong Wolfe conditions (c1 = 1e-4, c2 = 0.9): bracket, then interpolate."""
     low, low_value, low_slope = 0.0, value, slope
     high: float | None = None
     high_value = np.inf
     step = first
-    best: _Found | None = None
+    best: _Taken | None = None
     for used in range(1, 31):
         new = np.empty_like(w)
         step_to(w, step, direction, new)

@@ -1,1 +1,1 @@
-"""Predictions compared with gold answers."""
+"""Comparison of predictions with gold annotations."""

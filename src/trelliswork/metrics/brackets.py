@@ -1,4 +1,4 @@
-"""Trees against gold trees by their spans, and the trees that everyone must beat: left- and right-branching ones."""
+"""Evaluation of constituent trees by their spans, with left- and right-branching trees as baselines."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -10,22 +10,22 @@ Spans = Collection[tuple[int, int]]  # (first, last), both included
 
 @dataclass(frozen=True)
 class BracketReport:
-    """Unlabelled brackets found and wanted; all shares from 0 to 1.
+    """Scores of unlabeled brackets, from 0 to 1.
 
     Attributes
     ----------
     n_sentences : int
-        Of two words or more, within the length that was asked for.
+        Number of sentences of two or more words, up to ``max_length``.
     sentence_f1 : float
-        Mean of the F1 of each sentence, as most papers on grammar induction tell it.
+        Mean of the F1 of each sentence, as most papers on grammar induction report it.
     precision, recall, f1 : float
         Of all brackets of the corpus together.
     left_f1, right_f1 : float
         ``sentence_f1`` of left- and right-branching trees of the same sentences.
     left_corpus_f1, right_corpus_f1 : float
-        ``f1`` of these.
+        ``f1`` of these trees.
     best_f1 : float
-        ``sentence_f1`` that binary trees can reach, since gold trees are not binary.
+        Maximum ``sentence_f1`` of binary trees, since gold trees are not binary.
     """
 
     n_sentences: int
@@ -40,15 +40,15 @@ class BracketReport:
     best_f1: float
 
     def to_dict(self) -> dict[str, float]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return asdict(self)
 
     def summary(self) -> str:
-        """Some lines for people."""
+        """Return the scores as text."""
         return (
-            f"{self.n_sentences:,} sentences of two words or more\n"
-            f"F1 {100 * self.sentence_f1:.2f} a sentence; left-branching {100 * self.left_f1:.2f}, right-branching "
-            f"{100 * self.right_f1:.2f}, the best binary trees {100 * self.best_f1:.2f}\n"
+            f"{self.n_sentences:,} sentences of two or more words\n"
+            f"F1 {100 * self.sentence_f1:.2f} per sentence; left-branching {100 * self.left_f1:.2f}, right-branching "
+            f"{100 * self.right_f1:.2f}, best binary trees {100 * self.best_f1:.2f}\n"
             f"F1 {100 * self.f1:.2f} of all brackets (precision {100 * self.precision:.2f}, recall "
             f"{100 * self.recall:.2f}); left-branching {100 * self.left_corpus_f1:.2f}, right-branching "
             f"{100 * self.right_corpus_f1:.2f}"
@@ -56,12 +56,12 @@ class BracketReport:
 
 
 def left_branching(n: int) -> set[tuple[int, int]]:
-    """Spans of the tree (((a b) c) d) over n words, longer than one."""
+    """Return the spans of more than one word of the tree (((a b) c) d) over n words."""
     return {(0, j) for j in range(1, n)}
 
 
 def right_branching(n: int) -> set[tuple[int, int]]:
-    """Spans of the tree (a (b (c d))) over n words, longer than one."""
+    """Return the spans of more than one word of the tree (a (b (c d))) over n words."""
     return {(i, n - 1) for i in range(n - 1)}
 
 
@@ -70,18 +70,18 @@ def evaluate_brackets(
 ) -> BracketReport:
     """Compare trees by their spans.
 
-    Trivial spans are dropped: single words and the whole sentence. A span that stands in a tree several times (unary
-    chains) counts once. In the mean over sentences, one without any span left in gold counts as 1 if none is predicted
-    and as 0 else (Kim, Dyer and Rush, 2019); sentences of one word are left out.
+    Trivial spans are ignored: single words and the whole sentence. A span that occurs several times in a tree (unary
+    chains) counts once. In the mean over sentences, a sentence without other gold spans counts as 1 if none is
+    predicted and as 0 otherwise (Kim, Dyer and Rush, 2019); sentences of one word are left out.
 
     Parameters
     ----------
     lengths : sequence of int
-        Words of each sentence.
+        Number of words of each sentence.
     gold, predicted : sequence of collections of (first, last)
         Both ends included.
     max_length : int, optional
-        Only sentences up to so many words.
+        Maximum number of words of a sentence; longer ones are left out.
 
     Examples
     --------
@@ -92,20 +92,20 @@ def evaluate_brackets(
     if not len(lengths) == len(gold) == len(predicted):
         raise ShapeError(
             f"lengths, gold and predicted must be of the same sentences, got {len(lengths)}, {len(gold)} and "
-            f"{len(predicted)}."
+            f"{len(predicted)} of them."
         )
     sums = {name: _Sum() for name in ("predicted", "left", "right", "best")}
-    for n, wanted, found in zip(lengths, gold, predicted, strict=True):
+    for n, gold_spans, predicted_spans in zip(lengths, gold, predicted, strict=True):
         if n < 2 or (max_length is not None and n > max_length):
             continue
-        want, have = _proper(wanted, n), _proper(found, n)
-        sums["predicted"].add(want, have)
-        sums["left"].add(want, _proper(left_branching(n), n))
-        sums["right"].add(want, _proper(right_branching(n), n))
-        sums["best"].add_best(want, n)
+        expected = _proper(gold_spans, n)
+        sums["predicted"].add(expected, _proper(predicted_spans, n))
+        sums["left"].add(expected, _proper(left_branching(n), n))
+        sums["right"].add(expected, _proper(right_branching(n), n))
+        sums["best"].add_best(expected, n)
     total = sums["predicted"]
     if not total.n:
-        raise DataError("there is no sentence of two words or more (within the length asked for) to evaluate.")
+        raise DataError("expected at least one sentence of two or more words (up to max_length), got none.")
     return BracketReport(
         total.n,
         total.mean,
@@ -125,24 +125,24 @@ class _Sum:
     """Running sums over sentences."""
 
     n: int = 0
-    hits: int = 0
-    wanted: int = 0
-    found: int = 0
+    correct: int = 0
+    support: int = 0
+    predicted: int = 0
     total: float = 0.0
 
-    def add(self, want: set[tuple[int, int]], have: set[tuple[int, int]]) -> None:
-        self._add(len(want & have), len(want), len(have))
+    def add(self, gold: set[tuple[int, int]], predicted: set[tuple[int, int]]) -> None:
+        self._add(len(gold & predicted), len(gold), len(predicted))
 
-    def add_best(self, want: set[tuple[int, int]], n: int) -> None:
-        """A binary tree with all wanted spans: it has n - 2 proper ones."""
-        self._add(len(want), len(want), n - 2)
+    def add_best(self, gold: set[tuple[int, int]], n: int) -> None:
+        """Add a binary tree with all gold spans: it has n - 2 proper spans."""
+        self._add(len(gold), len(gold), n - 2)
 
-    def _add(self, hits: int, wanted: int, found: int) -> None:
+    def _add(self, correct: int, support: int, predicted: int) -> None:
         self.n += 1
-        self.hits += hits
-        self.wanted += wanted
-        self.found += found
-        self.total += 2 * hits / (wanted + found) if wanted + found else 1.0
+        self.correct += correct
+        self.support += support
+        self.predicted += predicted
+        self.total += 2 * correct / (support + predicted) if support + predicted else 1.0
 
     @property
     def mean(self) -> float:
@@ -150,20 +150,21 @@ class _Sum:
 
     @property
     def precision(self) -> float:
-        return self.hits / self.found if self.found else 1.0
+        return self.correct / self.predicted if self.predicted else 1.0
 
     @property
     def recall(self) -> float:
-        return self.hits / self.wanted if self.wanted else 1.0
+        return self.correct / self.support if self.support else 1.0
 
     @property
     def f1(self) -> float:
-        return 2 * self.hits / (self.found + self.wanted) if self.found + self.wanted else 1.0
+        both = self.predicted + self.support
+        return 2 * self.correct / both if both else 1.0
 
 
 def _proper(spans: Spans, n: int) -> set[tuple[int, int]]:
-    """Spans that are neither single words nor the whole sentence."""
+    """Return the spans that are neither single words nor the whole sentence."""
     for i, j in spans:
         if not 0 <= i <= j < n:
-            raise DataError(f"a span must lie within the {n} words of its sentence, got ({i}, {j}).")
+            raise DataError(f"a span must be within the {n} words of its sentence, got ({i}, {j}).")
     return {(i, j) for i, j in spans if i < j and (i, j) != (0, n - 1)}

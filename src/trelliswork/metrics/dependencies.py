@@ -1,4 +1,4 @@
-"""How good a dependency parser is: attachment scores, roots, by length, by label, and whether it knows when it errs."""
+"""Evaluation of dependency parsers: attachment scores, roots, by length, by label, and calibration."""
 
 import itertools
 from collections import Counter
@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.metrics.tagging import Score
+from trelliswork.metrics.calibration import Bin, calibration_error, reliability
+from trelliswork.metrics.tagging import Score, align
 
-LENGTHS = (10, 20, 30, 40)  # sentences of up to so many words; the last row holds longer ones
-BINS = 10  # of the calibration table
+LENGTHS = (10, 20, 30, 40)  # upper limits of the lengths of sentences; the last row has longer ones
 
 Heads = Sequence[Sequence[int]]
 Names = Sequence[Sequence[str]]
 
 
 class LengthRow(NamedTuple):
-    """Attachment in sentences of about one length."""
+    """Attachment scores of sentences of similar length."""
 
     words: str  # such as "11-20"
     n_sentences: int
@@ -30,43 +30,33 @@ class LabelRow(NamedTuple):
     """Arcs with one gold label."""
 
     support: int
-    attached: float  # the part with the right head
-    score: Score  # of arcs with head and label right
-
-
-class CalibrationRow(NamedTuple):
-    """Arcs whose probability lies in one tenth of 0 to 1."""
-
-    low: float
-    high: float
-    n_arcs: int
-    probability: float  # the mean of what the parser said
-    accuracy: float  # the part that is right
+    attached: float  # fraction with the correct head
+    score: Score  # of arcs with correct head and label
 
 
 @dataclass(frozen=True, slots=True)
 class ParseReport:
-    """Figures of a parser on sentences with gold trees; every word counts, punctuation too.
+    """Scores of a parser on sentences with gold trees; all words count, including punctuation.
 
     Attributes
     ----------
     n_sentences, n_words : int
     uas : float
-        Unlabelled attachment score: the part of the words with the right head.
+        Unlabeled attachment score: the fraction of words with the correct head.
     las : float or None
-        Labelled attachment score: head and label right.
+        Labeled attachment score: the fraction of words with the correct head and label.
     label_accuracy : float or None
-        The part of the words with the right label, whatever the head.
+        The fraction of words with the correct label, regardless of the head.
     root_accuracy : float
-        The part of the words that hang from the root in gold and were found to.
-    exact, labelled_exact : float
-        The part of the sentences without a wrong head (or label).
+        The fraction of gold roots that were predicted as roots.
+    exact, labeled_exact : float
+        The fraction of sentences without a wrong head (or label).
     by_length : tuple of LengthRow
     by_label : dict of str to LabelRow
-    calibration : tuple of CalibrationRow or None
-        By the probability of the predicted arc.
+    calibration : tuple of Bin or None
+        Predicted arcs by their probability, in tenths.
     calibration_error : float or None
-        Mean distance of probability and accuracy over the rows, weighted by arcs.
+        Mean absolute difference of probability and accuracy, weighted by the number of arcs.
     """
 
     n_sentences: int
@@ -76,25 +66,25 @@ class ParseReport:
     label_accuracy: float | None
     root_accuracy: float
     exact: float
-    labelled_exact: float | None
+    labeled_exact: float | None
     by_length: tuple[LengthRow, ...]
     by_label: dict[str, LabelRow]
-    calibration: tuple[CalibrationRow, ...] | None
+    calibration: tuple[Bin, ...] | None
     calibration_error: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        found = asdict(self)
-        found["by_length"] = [row._asdict() for row in self.by_length]
-        found["by_label"] = {
+        """Return plain data for JSON."""
+        plain = asdict(self)
+        plain["by_length"] = [row._asdict() for row in self.by_length]
+        plain["by_label"] = {
             name: {"support": row.support, "attached": row.attached, **row.score.to_dict()}
             for name, row in self.by_label.items()
         }
-        found["calibration"] = None if self.calibration is None else [row._asdict() for row in self.calibration]
-        return found
+        plain["calibration"] = None if self.calibration is None else [row._asdict() for row in self.calibration]
+        return plain
 
     def summary(self) -> str:
-        """The figures as text."""
+        """Return the scores as text."""
         lines = [f"{self.n_sentences:,} sentences, {self.n_words:,} words", f"UAS   {self.uas:.4f}"]
         if self.las is not None:
             lines += [f"LAS   {self.las:.4f}", f"label {self.label_accuracy:.4f}"]
@@ -113,12 +103,12 @@ class ParseReport:
                 table.append([name, f"{row.support:,}", *(f"{value:.4f}" for value in figures)])
             tables.append(table)
         if self.calibration is not None:
-            table = [["probability", "arcs", "said", "right"]]
+            table = [["probability", "arcs", "mean", "correct"]]
             for bin_ in self.calibration:
-                said, right = f"{bin_.probability:.3f}", f"{bin_.accuracy:.3f}"
-                table.append([f"{bin_.low:.1f}-{bin_.high:.1f}", f"{bin_.n_arcs:,}", said, right])
+                mean, correct = f"{bin_.probability:.3f}", f"{bin_.accuracy:.3f}"
+                table.append([f"{bin_.low:.1f}-{bin_.high:.1f}", f"{bin_.count:,}", mean, correct])
             tables.append(table)
-        text = "\n\n".join(["\n".join(lines), *map(_table, tables)])
+        text = "\n\n".join(["\n".join(lines), *map(align, tables)])
         if self.calibration_error is not None:
             text += f"\ncalibration error {self.calibration_error:.4f}"
         return text
@@ -131,7 +121,7 @@ def evaluate_parsing(
     labels: Names | None = None,
     probabilities: Sequence[Sequence[float]] | None = None,
 ) -> ParseReport:
-    """Compare trees with gold trees.
+    """Compare dependency trees with gold trees.
 
     Parameters
     ----------
@@ -155,14 +145,14 @@ def evaluate_parsing(
     ]  # fmt: skip
     for name, rows in columns:
         if rows is not None and [len(row) for row in rows] != [len(row) for row in gold_heads]:
-            raise ShapeError(f"{name} must have an entry for each word of gold_heads: sentences differ in length.")
+            raise ShapeError(f"{name} must have an entry for each word of gold_heads, got sentences of other lengths.")
     for name, gold in (("gold_heads", gold_heads), ("gold_labels", gold_labels or ())):
         for n, row in enumerate(gold):
             if None in row:
-                raise ValueRangeError(f"{name}[{n}] must be known for each word to compare with, got None.")
+                raise ValueRangeError(f"{name}[{n}] must be known for each word, got None.")
     n_words = sum(map(len, gold_heads))
     if not n_words:
-        raise ValueRangeError(f"gold_heads must hold at least one word, got {len(gold_heads)} sentences without any.")
+        raise ValueRangeError(f"gold_heads must have at least one word, got {len(gold_heads)} sentences without any.")
     attached = [[g == h for g, h in zip(*rows, strict=True)] for rows in zip(gold_heads, heads, strict=True)]
     both: list[list[bool]] | None = None
     label_accuracy = None
@@ -173,7 +163,10 @@ def evaluate_parsing(
     roots = [
         a for row, right in zip(gold_heads, attached, strict=True) for g, a in zip(row, right, strict=True) if g == 0
     ]
-    calibration = None if probabilities is None else _calibration(probabilities, attached)
+    calibration = None
+    if probabilities is not None:
+        flat = itertools.chain.from_iterable
+        calibration = tuple(reliability(flat(probabilities), flat(attached)))
     return ParseReport(
         n_sentences=len(gold_heads),
         n_words=n_words,
@@ -182,18 +175,16 @@ def evaluate_parsing(
         label_accuracy=label_accuracy,
         root_accuracy=sum(roots) / len(roots) if roots else 0.0,
         exact=sum(map(all, attached)) / len(gold_heads),
-        labelled_exact=None if both is None else sum(map(all, both)) / len(gold_heads),
+        labeled_exact=None if both is None else sum(map(all, both)) / len(gold_heads),
         by_length=_by_length(attached, both),
         by_label={} if gold_labels is None or labels is None else _by_label(gold_labels, labels, attached, both or []),
         calibration=calibration,
-        calibration_error=None
-        if calibration is None
-        else sum(row.n_arcs * abs(row.probability - row.accuracy) for row in calibration) / n_words,
+        calibration_error=None if calibration is None else calibration_error(calibration),
     )
 
 
 def _by_length(attached: list[list[bool]], both: list[list[bool]] | None) -> tuple[LengthRow, ...]:
-    found = []
+    rows = []
     edges = [0, *LENGTHS, 10**9]
     for low, high in itertools.pairwise(edges):
         some = [n for n, row in enumerate(attached) if low < len(row) <= high]
@@ -201,10 +192,8 @@ def _by_length(attached: list[list[bool]], both: list[list[bool]] | None) -> tup
         if n_words:
             uas = sum(sum(attached[n]) for n in some) / n_words
             las = None if both is None else sum(sum(both[n]) for n in some) / n_words
-            found.append(
-                LengthRow(f"{low + 1}-{high}" if high < 10**9 else f"{low + 1}-", len(some), n_words, uas, las)
-            )
-    return tuple(found)
+            rows.append(LengthRow(f"{low + 1}-{high}" if high < 10**9 else f"{low + 1}-", len(some), n_words, uas, las))
+    return tuple(rows)
 
 
 def _by_label(gold: Names, labels: Names, attached: list[list[bool]], both: list[list[bool]]) -> dict[str, LabelRow]:
@@ -222,25 +211,3 @@ def _by_label(gold: Names, labels: Names, attached: list[list[bool]], both: list
         name: LabelRow(n, right[name] / n, Score(correct[name], predicted[name], n))
         for name, n in sorted(support.items(), key=lambda item: (-item[1], item[0]))
     }
-
-
-def _calibration(probabilities: Sequence[Sequence[float]], attached: list[list[bool]]) -> tuple[CalibrationRow, ...]:
-    bins: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
-    for row, right in zip(probabilities, attached, strict=True):
-        for p, a in zip(row, right, strict=True):
-            bins[min(int(p * BINS), BINS - 1)].append((p, a))
-    found = []
-    for k, some in enumerate(bins):
-        if some:
-            said, right_ = sum(p for p, _ in some) / len(some), sum(a for _, a in some) / len(some)
-            found.append(CalibrationRow(k / BINS, (k + 1) / BINS, len(some), said, right_))
-    return tuple(found)
-
-
-def _table(rows: list[list[str]]) -> str:
-    """Align columns, the first to the left and numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    )

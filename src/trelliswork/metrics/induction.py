@@ -1,19 +1,18 @@
-r"""How well induced labels, whose names mean nothing, agree with gold ones.
+r"""Agreement of induced labels, whose names are arbitrary, with gold labels.
 
-All measures come from one table of counts n(g, k), gold label g and induced label k at the same token. With entropies
-H in nats:
+All measures are computed from the table of counts n(g, k) of tokens with gold label g and induced label k. With
+entropies H in nats:
 
 .. math:: \text{many-to-one} = \frac1n \sum_k \max_g n(g, k), \qquad
           \text{one-to-one} = \frac1n \max_{\pi} \sum_k n(\pi(k), k)
 .. math:: h = 1 - \frac{H(G \mid K)}{H(G)}, \quad c = 1 - \frac{H(K \mid G)}{H(K)}, \quad V = \frac{2 h c}{h + c},
           \quad VI = H(G \mid K) + H(K \mid G)
 
-where :math:`\pi` gives different induced labels different gold ones. Homogeneity h, completeness c and V: Rosenberg and
-Hirschberg (2007); variation of information: Meila (2003).
+where :math:`\pi` maps different induced labels to different gold labels. Homogeneity h, completeness c and V: Rosenberg
+and Hirschberg (2007); variation of information: Meila (2003).
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any
@@ -22,31 +21,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.metrics.tagging import align
 
 Labels = Sequence[Hashable] | Sequence[Sequence[Hashable]] | NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class InductionReport:
-    """What ``evaluate_induction`` found; rates lie between 0 and 1.
+    """Result of ``evaluate_induction``; rates are between 0 and 1.
 
     Attributes
     ----------
     n_tokens, n_gold, n_induced : int
-        Tokens, and distinct labels of both sides.
+        Number of tokens, and of distinct labels.
     many_to_one : float
-        Accuracy when each induced label stands for the gold label it meets most often. Never falls when labels split.
+        Accuracy when each induced label is mapped to its most frequent gold label. Splitting labels never lowers it.
     one_to_one : float
-        Accuracy under the best matching in which no gold label is used twice; labels left over are wrong.
+        Accuracy under the best matching that uses no gold label twice; unmatched labels are wrong.
     homogeneity, completeness, v_measure : float
-        1 if each induced label has tokens of one gold label only; if each gold label has one induced label only; and
-        their harmonic mean.
+        1 if each induced label has tokens of one gold label only; 1 if each gold label has tokens of one induced label
+        only; and their harmonic mean.
     variation_of_information : float
         In nats; 0 if the labels are the same up to their names. A metric: smaller is better.
     mapping : dict
-        The gold label that each induced label stands for in ``many_to_one``; of equally frequent ones the first seen.
+        The gold label of each induced label in ``many_to_one``; among equally frequent ones the first seen.
     matching : dict
-        The same for ``one_to_one``; induced labels left over are missing.
+        The same for ``one_to_one``, without unmatched induced labels.
     """
 
     n_tokens: int
@@ -62,9 +62,9 @@ class InductionReport:
     matching: dict[Hashable, Hashable]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON; the keys are the attributes' names.
+        """Return plain data for JSON; the keys are the names of the attributes.
 
-        Mappings become lists of pairs, induced label first: an object of JSON can only have strings for keys.
+        Mappings become lists of pairs, induced label first, because the keys of JSON objects are strings.
         """
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         for name in ("mapping", "matching"):
@@ -72,7 +72,7 @@ class InductionReport:
         return values
 
     def summary(self) -> str:
-        """Return a short text: a line for each measure."""
+        """Return the measures as text, one per line."""
         rows = [
             ("tokens", f"{self.n_tokens:,}"),
             ("gold labels", f"{self.n_gold:,}"),
@@ -84,18 +84,17 @@ class InductionReport:
             ("V-measure", f"{self.v_measure:.4f}"),
             ("variation of information", f"{self.variation_of_information:.4f}"),
         ]
-        left, right = (max(len(row[i]) for row in rows) for i in (0, 1))
-        return "\n".join(f"{name:<{left}}  {value:>{right}}" for name, value in rows)
+        return align(rows)
 
 
 def evaluate_induction(gold: Labels, induced: Labels) -> InductionReport:
-    """Compare induced labels with gold ones.
+    """Compare induced labels with gold labels.
 
     Parameters
     ----------
     gold, induced : sequences of labels, or of sentences
-        Labels of any hashable kind but tuples, as many on both sides. A sentence is a list, a tuple or an array of
-        labels, and must have the same length on both sides.
+        Labels of any hashable type but tuples. A sentence is a list, a tuple or an array of labels. Both sides must
+        have the same lengths.
 
     Returns
     -------
@@ -106,11 +105,11 @@ def evaluate_induction(gold: Labels, induced: Labels) -> InductionReport:
     ShapeError
         If the two sides differ in length.
     ValueRangeError
-        If there is no token to judge.
+        If there is no token.
 
     Notes
     -----
-    Time O(n_tokens + a^2 b), with a and b the smaller and the larger number of labels.
+    Time O(n_tokens + a^2 b), with a <= b the numbers of labels of the two sides.
 
     Examples
     --------
@@ -128,17 +127,14 @@ def evaluate_induction(gold: Labels, induced: Labels) -> InductionReport:
     V-measure                 0.6713
     variation of information  0.6592
     """
-    gold_labels, induced_labels = _flatten(gold, induced)
-    n = len(gold_labels)
-    gold_ids = {label: i for i, label in enumerate(dict.fromkeys(gold_labels))}
-    induced_ids = {label: i for i, label in enumerate(dict.fromkeys(induced_labels))}
-    table = np.zeros((len(gold_ids), len(induced_ids)))
-    for (g, k), count in Counter(zip(gold_labels, induced_labels, strict=True)).items():
-        table[gold_ids[g], induced_ids[k]] = count
+    from scipy.optimize import linear_sum_assignment
+    from scipy.sparse import coo_matrix
 
+    (gold_names, gold_ids), (induced_names, induced_ids) = map(_numbered, _flatten(gold, induced))
+    n, shape = len(gold_ids), (len(gold_names), len(induced_names))
+    table = coo_matrix((np.ones(n), (gold_ids, induced_ids)), shape).toarray()
     best = table.argmax(axis=0)
-    matched = _assign(table)
-    gold_names, induced_names = list(gold_ids), list(induced_ids)
+    matched = linear_sum_assignment(table, maximize=True)
     gold_entropy, induced_entropy = _entropy(table.sum(axis=1)), _entropy(table.sum(axis=0))
     joint = _entropy(table.ravel())
     given_induced, given_gold = max(joint - induced_entropy, 0.0), max(joint - gold_entropy, 0.0)
@@ -147,81 +143,50 @@ def evaluate_induction(gold: Labels, induced: Labels) -> InductionReport:
     both = homogeneity + completeness
     return InductionReport(
         n_tokens=n,
-        n_gold=len(gold_ids),
-        n_induced=len(induced_ids),
+        n_gold=len(gold_names),
+        n_induced=len(induced_names),
         many_to_one=float(table.max(axis=0).sum()) / n,
-        one_to_one=float(sum(table[g, k] for g, k in matched)) / n,
+        one_to_one=float(table[matched].sum()) / n,
         homogeneity=homogeneity,
         completeness=completeness,
         v_measure=2 * homogeneity * completeness / both if both > 0 else 0.0,
         variation_of_information=given_induced + given_gold,
         mapping={name: gold_names[g] for name, g in zip(induced_names, best.tolist(), strict=True)},
-        matching={induced_names[k]: gold_names[g] for g, k in sorted(matched, key=lambda pair: pair[1])},
+        matching={induced_names[k]: gold_names[g] for k, g in sorted(zip(*matched[::-1], strict=True))},
     )
 
 
 def _flatten(gold: Labels, induced: Labels) -> tuple[list[Hashable], list[Hashable]]:
-    """Both sides as flat lists of equal length."""
+    """Return both sides as flat lists of equal length."""
     if len(gold) != len(induced):
-        raise ShapeError(f"gold and induced must be equally long, got {len(gold)} and {len(induced)}.")
+        raise ShapeError(f"gold and induced must have the same length, got {len(gold)} and {len(induced)}.")
     nested = [any(isinstance(x, list | tuple | np.ndarray) for x in side) for side in (gold, induced)]
     if nested[0] != nested[1]:
         raise ShapeError("gold and induced must both be labels or both be sentences, got one of each.")
     if nested[0]:
         for i, (g, k) in enumerate(zip(gold, induced, strict=True)):
             if len(g) != len(k):
-                raise ShapeError(f"gold[{i}] and induced[{i}] must be equally long, got {len(g)} and {len(k)}.")
-        gold, induced = list(_join(gold)), list(_join(induced))
+                raise ShapeError(f"gold[{i}] and induced[{i}] must have the same length, got {len(g)} and {len(k)}.")
+        gold, induced = list(chain.from_iterable(gold)), list(chain.from_iterable(induced))  # type: ignore[arg-type]
     if not len(gold):
-        raise ValueRangeError("gold must hold at least one label, got none: there is nothing to judge.")
+        raise ValueRangeError("gold must have at least one label, got none.")
     return list(gold), list(induced)
 
 
-def _join(sentences: Labels) -> Iterable[Hashable]:
-    return chain.from_iterable(sentences)  # type: ignore[arg-type]
+def _numbered(labels: list[Hashable]) -> tuple[list[Hashable], NDArray[np.int64]]:
+    """Return the distinct labels in order of appearance, and the number of each label."""
+    numbers = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+    return list(numbers), np.array([numbers[label] for label in labels])
 
 
 def _entropy(counts: NDArray[np.float64]) -> float:
-    """Entropy in nats of relative frequencies."""
-    p = counts[counts > 0] / counts.sum()
-    return float(-(p * np.log(p)).sum())
+    """Return the entropy in nats of relative frequencies."""
+    from scipy.special import entr
 
-
-def _assign(gains: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Pairs (row, column) of largest total gain, no row or column twice: the Hungarian method.
-
-    Rows come one by one; each takes the cheapest augmenting path under potentials that keep reduced costs from falling
-    below 0 (shortest paths as in Dijkstra's method). Time O(a^2 b) for a rows and b >= a columns.
-    """
-    if gains.shape[0] > gains.shape[1]:
-        return [(row, column) for column, row in _assign(gains.T)]
-    costs = gains.max() - gains
-    n_rows, n_columns = costs.shape
-    row_potential, column_potential = np.zeros(n_rows), np.zeros(n_columns)
-    row_of = np.full(n_columns, -1)
-    for new in range(n_rows):
-        distance, before = np.full(n_columns, np.inf), np.full(n_columns, -1)
-        done = np.zeros(n_columns, bool)
-        row, column, reached = new, -1, 0.0
-        while row >= 0:  # until a free column is reached
-            through = reached + costs[row] - row_potential[row] - column_potential
-            shorter = ~done & (through < distance)
-            distance[shorter], before[shorter] = through[shorter], column
-            column = int(np.where(done, np.inf, distance).argmin())
-            reached, row = float(distance[column]), int(row_of[column])
-            done[column] = True
-        inner = np.flatnonzero(done & (row_of >= 0))
-        row_potential[new] += reached
-        row_potential[row_of[inner]] += reached - distance[inner]
-        column_potential[done] -= reached - distance[done]
-        while column >= 0:  # shift the assignments along the path
-            previous = int(before[column])
-            row_of[column] = row_of[previous] if previous >= 0 else new
-            column = previous
-    return [(int(row_of[column]), int(column)) for column in np.flatnonzero(row_of >= 0)]
+    return float(entr(counts / counts.sum()).sum())
 
 
 def _plain(label: Hashable) -> Any:
-    """A label that JSON knows: NumPy's numbers as Python's, what is unknown as its text."""
+    """Return a label for JSON: NumPy numbers as Python numbers, labels of other types as text."""
     label = label.item() if isinstance(label, np.generic) else label
     return label if label is None or isinstance(label, str | int | float) else str(label)

@@ -1,4 +1,4 @@
-"""How good a tagger is: accuracies, spans as the CoNLL evaluation counts them, and the most frequent mistakes."""
+"""Evaluation of taggers: accuracies, spans as in the CoNLL evaluation, and the most frequent mistakes."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 from trelliswork.data.schemes import Scheme, detect_scheme, spans
 from trelliswork.errors import ShapeError, ValueRangeError
 
-N_MISTAKES = 20  # kept in a report
-_N_SHOWN = 5  # of them in its summary
+N_MISTAKES = 20  # mistakes in a report
+_N_SHOWN = 5  # mistakes in its summary
 
 Sentences = Sequence[Sequence[str]]
 
@@ -20,7 +20,7 @@ class Score(NamedTuple):
 
     .. math:: P = \frac{correct}{predicted}, \qquad R = \frac{correct}{support}, \qquad F_1 = \frac{2 P R}{P + R}
 
-    What is undefined, such as the precision of a label that was never predicted, is 0.
+    Undefined values, such as the precision of a label that was never predicted, are 0.
 
     Examples
     --------
@@ -35,12 +35,12 @@ class Score(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """The part of the predicted that is right."""
+        """Fraction of the predictions that are correct."""
         return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """The part of gold that was found."""
+        """Fraction of gold that was predicted."""
         return self.correct / self.support if self.support else 0.0
 
     @property
@@ -49,13 +49,13 @@ class Score(NamedTuple):
         return 2 * self.correct / (self.predicted + self.support) if self.correct else 0.0
 
     def to_dict(self) -> dict[str, float]:
-        """Return the three scores and the three counts by name."""
+        """Return the scores and the counts by name."""
         return {"precision": self.precision, "recall": self.recall, "f1": self.f1, **self._asdict()}
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """Tokens with one gold label that got another."""
+    """Number of tokens with one gold label and another predicted label."""
 
     gold: str
     predicted: str
@@ -64,25 +64,25 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class TaggingReport:
-    """What ``evaluate_tagging`` found; rates lie between 0 and 1.
+    """Result of ``evaluate_tagging``; rates are between 0 and 1.
 
     Attributes
     ----------
     n_sentences, n_tokens : int
     accuracy : float
-        The part of the tokens that got their gold label.
+        Fraction of tokens with the correct label.
     sentence_accuracy : float
-        The part of the sentences without a mistake; an empty sentence has none.
+        Fraction of sentences without a mistake; an empty sentence has none.
     n_known, n_unknown : int or None
-        Tokens whose word is, is not, among the known words; None if those were not given.
+        Number of tokens with a known and with an unknown word; None if the known words were not given.
     known_accuracy, unknown_accuracy : float or None
-        Accuracy on these tokens; None also if there are none.
+        Accuracy of these tokens; None if there are none.
     labels : dict of str to Score
-        Token by token, for each label in gold or prediction, in alphabetical order.
+        Scores per token for each label in gold or prediction, in alphabetical order.
     scheme : {"bio", "bioes"} or None
-        How labels were read as spans; None if they were not.
+        Scheme by which labels were read as spans; None if they were not.
     chunks : Score or None
-        All spans together (micro average): a predicted span is right if gold has one with the same ends and type.
+        All spans together (micro average): a predicted span is correct if gold has one with the same ends and type.
     chunks_by_type : dict of str to Score, or None
         The same for each type, in alphabetical order.
     confusion : tuple of Mistake
@@ -104,7 +104,7 @@ class TaggingReport:
     confusion: tuple[Mistake, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers, strings, lists and dicts, ready for JSON; the keys are the attributes' names."""
+        """Return plain data for JSON; the keys are the names of the attributes."""
         by_type = self.chunks_by_type
         return {
             "n_sentences": self.n_sentences,
@@ -123,7 +123,7 @@ class TaggingReport:
         }
 
     def summary(self) -> str:
-        """Return a short text: accuracies, spans if there are any, and the most frequent mistakes."""
+        """Return accuracies, spans if there are any, and the most frequent mistakes as text."""
         counted = [
             ("tokens", self.n_tokens, self.accuracy),
             ("sentences", self.n_sentences, self.sentence_accuracy),
@@ -132,17 +132,17 @@ class TaggingReport:
         ]
         rows = [["", "count", "accuracy"]]
         rows += [[name, f"{n:,}", "-" if rate is None else f"{rate:.4f}"] for name, n, rate in counted if n is not None]
-        parts = [_table(rows)]
+        parts = [align(rows)]
         if self.chunks is not None and self.chunks_by_type is not None:
             rows = [["spans", "count", "precision", "recall", "F1"]]
             for name, score in [("all", self.chunks), *self.chunks_by_type.items()]:
                 rates = (score.precision, score.recall, score.f1)
                 rows.append([name, f"{score.support:,}", *(f"{rate:.4f}" for rate in rates)])
-            parts.append(_table(rows))
+            parts.append(align(rows))
         if self.confusion:
             rows = [["mistakes", "count"]]
             rows += [[f"{m.gold} as {m.predicted}", f"{m.count:,}"] for m in self.confusion[:_N_SHOWN]]
-            parts.append(_table(rows))
+            parts.append(align(rows))
         return "\n\n".join(parts)
 
 
@@ -163,10 +163,10 @@ def evaluate_tagging(
     words : sequence of sequences of str, optional
         The words of each sentence, needed with ``known_words``.
     known_words : iterable of str, optional
-        The words seen in training: accuracy is then also given apart for known and unknown words.
+        The words seen in training, for separate accuracies of known and unknown words.
     scheme : {"auto", "bio", "bioes"} or None
-        How labels are read as spans. "auto" looks at all labels, gold and predicted, and reads no spans if one of them
-        fits no scheme; None reads none.
+        Scheme by which labels are read as spans. "auto" detects it from all labels, gold and predicted; if one of them
+        fits no scheme, or with None, no spans are read.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def evaluate_tagging(
     ShapeError
         If gold, predicted and words differ in the number of sentences, or in a sentence's length.
     ValueRangeError
-        If there is no token to judge, or a label does not fit the scheme asked for.
+        If there is no token, or a label does not fit the given scheme.
 
     Notes
     -----
@@ -208,9 +208,9 @@ def evaluate_tagging(
     pairs = Counter(zip(chain.from_iterable(gold), chain.from_iterable(predicted), strict=True))
     n_tokens = pairs.total()
     if not n_tokens:
-        raise ValueRangeError(f"gold must hold at least one label, got {len(gold)} sentences without any.")
-    right = sum(n for (g, p), n in pairs.items() if g == p)
-    n_known, n_unknown, known_accuracy, unknown_accuracy = _by_knowledge(gold, predicted, words, known_words)
+        raise ValueRangeError(f"gold must have at least one label, got {len(gold)} sentences without any.")
+    correct = sum(n for (g, p), n in pairs.items() if g == p)
+    n_known, n_unknown, known_accuracy, unknown_accuracy = _by_known_words(gold, predicted, words, known_words)
     if scheme == "auto":
         scheme = detect_scheme(chain.from_iterable(pairs))
     chunks_by_type = None if scheme is None else _score_chunks(gold, predicted, scheme)
@@ -218,7 +218,7 @@ def evaluate_tagging(
     return TaggingReport(
         n_sentences=len(gold),
         n_tokens=n_tokens,
-        accuracy=right / n_tokens,
+        accuracy=correct / n_tokens,
         sentence_accuracy=sum(list(g) == list(p) for g, p in zip(gold, predicted, strict=True)) / len(gold),
         n_known=n_known,
         n_unknown=n_unknown,
@@ -243,16 +243,16 @@ def _check_same_shape(name: str, sentences: Sentences, gold: Sentences) -> None:
             raise ShapeError(f"{name}[{n}] must be as long as gold[{n}], got {len(ours)} and {len(theirs)} tokens.")
 
 
-def _by_knowledge(
+def _by_known_words(
     gold: Sentences, predicted: Sentences, words: Sentences | None, known_words: Iterable[str] | None
 ) -> tuple[int | None, int | None, float | None, float | None]:
-    """Count known and unknown tokens, and their accuracies."""
+    """Return the numbers of known and unknown tokens, and their accuracies."""
     if words is not None:
         _check_same_shape("words", words, gold)
     if known_words is None:
         return None, None, None, None
     if words is None:
-        raise ValueRangeError("known_words needs words, got None: pass words=, the words of each sentence.")
+        raise ValueRangeError("known_words needs words, got None: pass the words of each sentence as words=.")
     known = frozenset(known_words)
     tokens = zip(*(chain.from_iterable(x) for x in (words, gold, predicted)), strict=True)
     counts = Counter((word in known, g == p) for word, g, p in tokens)
@@ -272,22 +272,22 @@ def _score_labels(pairs: Counter[tuple[str, str]]) -> dict[str, Score]:
 
 def _score_chunks(gold: Sentences, predicted: Sentences, scheme: Scheme) -> dict[str, Score]:
     correct: Counter[str] = Counter()
-    found: Counter[str] = Counter()
+    n_predicted: Counter[str] = Counter()
     support: Counter[str] = Counter()
     for g, p in zip(gold, predicted, strict=True):
-        gold_spans, found_spans = spans(g, scheme), spans(p, scheme)
+        gold_spans, predicted_spans = spans(g, scheme), spans(p, scheme)
         support.update(span.type for span in gold_spans)
-        found.update(span.type for span in found_spans)
-        correct.update(span.type for span in set(gold_spans).intersection(found_spans))
-    return {x: Score(correct[x], found[x], support[x]) for x in sorted({*support, *found})}
+        n_predicted.update(span.type for span in predicted_spans)
+        correct.update(span.type for span in set(gold_spans).intersection(predicted_spans))
+    return {x: Score(correct[x], n_predicted[x], support[x]) for x in sorted({*support, *n_predicted})}
 
 
 def _total(scores: Iterable[Score]) -> Score:
     return Score(*(sum(counts) for counts in zip((0, 0, 0), *scores, strict=True)))
 
 
-def _table(rows: list[list[str]]) -> str:
-    """Align columns, the first to the left and numbers to the right."""
+def align(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table with its first column aligned to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])

@@ -1,23 +1,46 @@
-"""Sentences to fitted estimators."""
+"""Estimators: sentences in, predictions out. Each family of models is a folder, imported when it is first used."""
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trelliswork.data.storage import load_model
+from trelliswork.data.storage import read_description
 from trelliswork.errors import DataError
-from trelliswork.models.base import Estimator
-from trelliswork.models.crf import CRF
-from trelliswork.models.factorial import FactorialCRF
-from trelliswork.models.hmm import HMM
-from trelliswork.models.parser import DependencyParser
 
 if TYPE_CHECKING:
-    from trelliswork.models.baselines import KneserNey, LogBilinear
+    from trelliswork.models.base import Estimator
+    from trelliswork.models.baselines.kneser_ney import KneserNey
+    from trelliswork.models.baselines.log_bilinear import LogBilinear
+    from trelliswork.models.crf import CRF
+    from trelliswork.models.factorial import FactorialCRF
+    from trelliswork.models.hmm import HMM
     from trelliswork.models.hmm_lm import HMMLanguageModel
     from trelliswork.models.mrf import MRFLanguageModel
     from trelliswork.models.mrf_tagger import MRFTagger
+    from trelliswork.models.parser import DependencyParser
     from trelliswork.models.pcfg import PCFG
+    from trelliswork.models.tasks import LanguageModel, Tagger, TreeParser
+
+# Name of the class, its kind in model.json, and its module.
+FAMILIES = (
+    ("CRF", "crf", "crf"),
+    ("DependencyParser", "parser", "parser"),
+    ("FactorialCRF", "factorial-crf", "factorial"),
+    ("HMM", "hmm", "hmm"),
+    ("HMMLanguageModel", "hmm-lm", "hmm_lm"),
+    ("KneserNey", "kneser-ney", "baselines.kneser_ney"),
+    ("LogBilinear", "lbl", "baselines.log_bilinear"),
+    ("MRFLanguageModel", "mrf-lm", "mrf"),
+    ("MRFTagger", "mrf-tagger", "mrf_tagger"),
+    ("PCFG", "pcfg", "pcfg"),
+)
+_HOMES = {name: f"{__name__}.{module}" for name, _, module in FAMILIES} | {
+    "Estimator": f"{__name__}.base",
+    "LanguageModel": f"{__name__}.tasks",
+    "Tagger": f"{__name__}.tasks",
+    "TreeParser": f"{__name__}.tasks",
+}
+_KINDS = {kind: name for name, kind, _ in FAMILIES}
 
 __all__ = [
     "CRF",
@@ -28,38 +51,32 @@ __all__ = [
     "FactorialCRF",
     "HMMLanguageModel",
     "KneserNey",
+    "LanguageModel",
     "LogBilinear",
     "MRFLanguageModel",
     "MRFTagger",
+    "Tagger",
+    "TreeParser",
+    "estimator_class",
     "load",
 ]
 
-_KINDS: dict[str, type[Estimator]] = {cls.kind: cls for cls in (CRF, DependencyParser, FactorialCRF, HMM)}
-# Kind to class and module: loaded when first used, because they load torch.
-_LATER: dict[str, tuple[str, str]] = {
-    "kneser-ney": ("KneserNey", "trelliswork.models.baselines"),
-    "lbl": ("LogBilinear", "trelliswork.models.baselines"),
-    "mrf-tagger": ("MRFTagger", "trelliswork.models.mrf_tagger"),
-    "hmm-lm": ("HMMLanguageModel", "trelliswork.models.hmm_lm"),
-    "mrf-lm": ("MRFLanguageModel", "trelliswork.models.mrf"),
-    "pcfg": ("PCFG", "trelliswork.models.pcfg"),
-}
 
-
-def load(path: str | Path) -> Estimator:
-    """Read a model directory and return the estimator of the right class."""
-    kind = load_model(path)[0]["kind"]
-    if kind in _LATER:
-        name, module = _LATER[kind]
-        found: type[Estimator] = getattr(import_module(module), name)
-        return found.load(path)
+def estimator_class(path: str | Path) -> "type[Estimator]":
+    """Return the class of a saved model; only ``model.json`` is read."""
+    kind = read_description(path)["kind"]
     if kind not in _KINDS:
         raise DataError(f"{path}: a model of kind {kind!r}, which this version does not know.")
-    return _KINDS[kind].load(path)
+    cls: type[Estimator] = __getattr__(_KINDS[kind])
+    return cls
 
 
-def __getattr__(name: str) -> object:
-    for later, module in _LATER.values():
-        if name == later:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'trelliswork.models' has no attribute {name!r}")
+def load(path: str | Path) -> "Estimator":
+    """Read a model directory and return the estimator of the right class."""
+    return estimator_class(path).load(path)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

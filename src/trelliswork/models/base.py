@@ -1,6 +1,8 @@
-"""What all estimators share: scikit-learn's habits (without importing it), saving and loading."""
+"""The base class of all estimators: parameters in scikit-learn's style, saving and loading."""
 
 import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -9,26 +11,62 @@ from numpy.typing import NDArray
 
 from trelliswork.data.storage import load_model, save_model
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
+from trelliswork.learning.report import FitReport
+from trelliswork.models.parameters import declared, documented, plain_signature
 
 Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass
+class Table:
+    """Rows of a description: key in JSON, title in text, names of the columns, rows."""
+
+    key: str
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+@dataclass
+class Description:
+    """The content of a fitted model for people: a title, single facts, and tables."""
+
+    title: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
 
 
 class Estimator:
     """Base of all estimators.
 
-    ``__init__`` stores its arguments under their names and does nothing else; what is learned ends in ``_``. Works with
-    scikit-learn's ``clone``, ``Pipeline`` and ``GridSearchCV``; scikit-learn itself, slow to import, is not needed.
+    ``__init__`` stores its arguments under their names and does nothing else; learned attributes end in ``_``. Works
+    with scikit-learn's ``clone``, ``Pipeline`` and ``GridSearchCV``; scikit-learn itself is not needed.
+
+    Attributes
+    ----------
+    report_ : FitReport
+        Report of the training.
+    input_ : dict
+        Layout of the training file, if the model was trained on the command line.
     """
 
     kind: ClassVar[str]
     learned: ClassVar[str] = "weights_"  # the attribute that a successful fit sets
+    report_: FitReport
+    input_: dict[str, Any]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in cls.__dict__ and cls.__doc__:
+            cls.__doc__ = documented(cls)
+            cls.__signature__ = plain_signature(cls)  # type: ignore[attr-defined]  # for help()
 
     @classmethod
     def _parameters(cls) -> list[str]:
         return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments of ``__init__`` by name."""
+        """Return the arguments of ``__init__`` by name."""
         return {name: getattr(self, name) for name in self._parameters()}
 
     def set_params(self, **parameters: Any) -> Self:
@@ -39,6 +77,11 @@ class Estimator:
                 raise ValueRangeError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}.")
             setattr(self, name, value)
         return self
+
+    def _check_parameters(self) -> None:
+        """Raise `ValueRangeError` if a parameter has a wrong type or is out of its declared range."""
+        for name, declaration in declared(type(self)).items():
+            declaration.check(getattr(self, name))
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
@@ -55,34 +98,56 @@ class Estimator:
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"this {type(self).__name__} has learned nothing yet: call fit or load first.")
+            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first.")
 
     def save(self, path: str | Path) -> None:
         """Write the model to a directory (``model.json``, ``weights.safetensors``), all or nothing."""
         self._check_fitted()
         plain, arrays = self._state()
-        save_model(path, self.kind, plain, arrays)
+        save_model(path, self.kind, plain | {"input": getattr(self, "input_", {})}, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model written by ``save``."""
         plain, arrays = load_model(path, cls.kind)
         try:
-            return cls._from_state(plain, arrays)
+            model = cls._from_state(plain, arrays)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(f"{path}: incomplete or damaged ({type(error).__name__}: {error}): train again.") from None
+        model.input_ = plain.get("input", {})
+        return model
+
+    def describe(self, n: int = 20, label: str | None = None) -> Description:
+        """Return the content of the model for people.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows per table.
+        label : str, optional
+            Only this label, state or symbol.
+        """
+        raise AssertionError("each estimator describes itself")
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        raise AssertionError("each estimator says what it consists of")
+        """Return what is saved: plain data for JSON, and arrays."""
+        raise AssertionError("each estimator defines its state")
 
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        raise AssertionError("each estimator says how it is built again")
+        """Build a fitted estimator from ``_state``'s result."""
+        raise AssertionError("each estimator defines how it is rebuilt")
 
 
 def check_finite(name: str, values: NDArray[np.floating]) -> None:
-    """Refuse weights that are not finite."""
+    """Raise an error if weights are not finite."""
     if not np.isfinite(values).all():
-        raise ValueRangeError(f"{name} holds numbers that are not finite: the file is damaged, train again.")
+        raise ValueRangeError(f"{name} has values that are not finite: the file is damaged, train again.")
+
+
+def check_label(label: str | None, labels: Iterable[str]) -> None:
+    """Raise an error if a label that was asked for does not exist."""
+    if label is not None and label not in (names := list(labels)):
+        raise ValueRangeError(f"the model has no label {label!r}; it has {', '.join(names[:50])}.")

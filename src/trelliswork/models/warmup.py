@@ -62,16 +62,18 @@ def _beam(features: str, order: int) -> object:
         weights[len(layout.transitions)] = 3.0  # of the first label: the beam is this one
         objective.hold(weights)
         objective(weights)
-        objective.fix(weights)
+        objective.release()
         objective(weights)
     return crf.predict(X)
 
 
 def _parser(projective: bool) -> object:
     """Both orders, a partial tree, labels, and every answer."""
-    parser = DependencyParser(2, projective=projective, hash_bits=10, epochs=1, second_epochs=1, label_epochs=1)
+    parser = DependencyParser(
+        2, projective=projective, hash_bits=10, max_iter=1, max_iter_second_order=1, max_iter_labels=1
+    )
     tagged = [list(zip(x, y, y, strict=True)) for x, y in zip(X, Y, strict=True)]
-    parser.fit(tagged, [[2, 0, None], [2, 0]], [["a", "b", "a"], ["a", "b"]])
+    parser.fit(tagged, [[(2, "a"), (0, "b"), (None, "a")], [(2, "a"), (0, "b")]])
     parser.predict_topk(tagged, 2)
     return parser.parse(tagged)
 

@@ -4,7 +4,8 @@ A :class:`Page` is one self-contained HTML file. The functions below make its bl
 all text is escaped. ``pictures`` draws PNG files.
 """
 
-from trelliswork.report.charts import Bin, calibration, calibration_error, line_chart, reliability
+from trelliswork.metrics.calibration import Bin, calibration_error, reliability
+from trelliswork.report.charts import calibration, line_chart
 from trelliswork.report.markup import Html
 from trelliswork.report.page import Page, side_by_side
 from trelliswork.report.pages import evaluation_page, model_sections, training_page

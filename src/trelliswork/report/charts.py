@@ -1,25 +1,16 @@
 """Charts as SVG: learning curves, and whether a model knows when it errs."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from trelliswork.errors import ShapeError
+from trelliswork.metrics.calibration import Bin, calibration_error
 from trelliswork.report.markup import Html, element, join, number, percent, svg, text_width
 from trelliswork.report.page import figure
 
 WIDTH, HEIGHT = 460.0, 260.0  # small, so that letters can still be read on a phone
 _POINTS = 400  # of a line at most: more cannot be told apart
 _STYLES = 4  # of lines, in the stylesheet
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Answers of about one probability."""
-
-    probability: float  # the mean of what the model said
-    accuracy: float  # the part that is right
-    count: int
 
 
 def line_chart(
@@ -79,40 +70,13 @@ def line_chart(
     return figure(shown, title, join([*below, note]))
 
 
-def reliability(probabilities: Iterable[float], right: Iterable[bool], bins: int = 10) -> list[Bin]:
-    """Answers sorted into bins of equal width by what a model said of them; empty bins are left out.
-
-    Parameters
-    ----------
-    probabilities : iterable of float
-        Of the answers that were given.
-    right : iterable of bool
-        Whether they were.
-
-    Examples
-    --------
-    >>> reliability([0.92, 0.98, 0.55], [True, True, False])
-    [Bin(probability=0.55, accuracy=0.0, count=1), Bin(probability=0.95, accuracy=1.0, count=2)]
-    """
-    found: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
-    for p, hit in zip(probabilities, right, strict=True):
-        found[min(int(p * bins), bins - 1)].append((p, hit))
-    return [Bin(math.fsum(p for p, _ in b) / len(b), sum(h for _, h in b) / len(b), len(b)) for b in found if b]
-
-
-def calibration_error(bins: Sequence[Bin]) -> float:
-    """Mean distance of what was said and what was right, weighted by answers."""
-    total = sum(b.count for b in bins)
-    return sum(b.count * abs(b.probability - b.accuracy) for b in bins) / total if total else 0.0
-
-
 def calibration(bins: Sequence[Bin], *, title: str = "", what: str = "tokens") -> Html:
     """A reliability diagram: how often answers are right, by how sure the model was; below, how many there are.
 
     Parameters
     ----------
     bins : list of Bin
-        As ``reliability`` gives them.
+        From ``metrics.calibration.reliability``.
     title, what : str
         ``what`` names the answers.
     """

@@ -37,7 +37,9 @@ def _measure(model: Any) -> str:
     """What is measured on the development part."""
     if model.kind == "crf":
         return "accuracy" if model.scheme_ is None else "F1 of spans"
-    return {"parser": "UAS", "factorial-crf": "joint accuracy", "mrf-lm": "log-likelihood"}.get(model.kind, "accuracy")
+    return {"parser": "UAS (labels: LAS)", "factorial-crf": "joint accuracy", "mrf-lm": "log-likelihood"}.get(
+        model.kind, "accuracy"
+    )
 
 
 def _chart(

@@ -4,7 +4,7 @@ from typing import Any
 
 from trelliswork.data import Corpus
 from trelliswork.metrics.dependencies import ParseReport
-from trelliswork.report.charts import Bin, calibration
+from trelliswork.report.charts import calibration
 from trelliswork.report.markup import percent
 from trelliswork.report.page import side_by_side
 from trelliswork.report.samples import JUDGED, SEARCHED, Sample, example
@@ -33,11 +33,13 @@ def tree_section(parser: Any, sample: Sample) -> list[Section]:
 
 def judged_sections(parser: Any, sample: Sample) -> list[Section]:
     """Figures on sentences with whole gold trees."""
+    from trelliswork.models.parser.data import pairs
+
     some = _readable(parser, sample.full().first(JUDGED))
     if some.gold is None or not len(some) or any(None in heads for heads in some.gold):
         return []
     labels = None if some.labels is None or any(None in row for row in some.labels) else some.labels
-    return parsing_sections(parser.evaluate(some.X, some.gold, labels), sample.part)
+    return parsing_sections(parser.evaluate(some.X, pairs(some.gold, labels)), sample.part)
 
 
 def parsing_sections(report: ParseReport, part: str = "test") -> list[Section]:
@@ -50,16 +52,15 @@ def parsing_sections(report: ParseReport, part: str = "test") -> list[Section]:
         ("labels", percent(report.label_accuracy, 2)),
         ("roots", percent(report.root_accuracy, 2)),
         ("whole trees", percent(report.exact, 2)),
-        ("whole trees with labels", percent(report.labelled_exact, 2)),
+        ("whole trees with labels", percent(report.labeled_exact, 2)),
     ]
     lengths = [[row.words, row.n_sentences, row.uas, *([] if row.las is None else [row.las])]
                for row in report.by_length]  # fmt: skip
     headers = ["words", "sentences", "UAS", *(["LAS"] if report.las is not None else [])]
     figures = side_by_side(facts(rows), table(headers, lengths, title="By length"))
-    bins = [Bin(row.probability, row.accuracy, row.n_arcs) for row in report.calibration or ()]
     labels = [[name, row.support, row.attached, row.score.f1] for name, row in report.by_label.items()]
     blocks = [
-        calibration(bins, title="Calibration", what="arcs"),
+        calibration(report.calibration or (), title="Calibration", what="arcs"),
         table(["label", "count", "attached", "F1"], labels[:LABELS], title="By label"),
     ]
     note = f"Trees compared with the gold trees of the {part} part; every word counts, punctuation too."

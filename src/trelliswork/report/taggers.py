@@ -5,9 +5,10 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from trelliswork.data import AttributeCorpus
+from trelliswork.metrics.calibration import reliability
 from trelliswork.metrics.induction import InductionReport
 from trelliswork.metrics.tagging import Score, TaggingReport, evaluate_tagging
-from trelliswork.report.charts import calibration, reliability
+from trelliswork.report.charts import calibration
 from trelliswork.report.markup import Html, join, percent
 from trelliswork.report.page import side_by_side
 from trelliswork.report.samples import JUDGED, SEARCHED, Sample, example

@@ -1,4 +1,4 @@
-"""Random small chains for hypothesis: ragged lengths, small and huge scores, some of them -inf."""
+"""Random small chains for Hypothesis: ragged lengths, small and huge scores, some of them -inf."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class Chain(NamedTuple):
 
 @st.composite
 def chains(draw, dtype=np.float64, possible: bool = False, max_positions: int = 5) -> Chain:
-    """A batch of at most 6 sequences, 5 positions and 4 labels. ``possible``: each has some labelling."""
+    """Draw a batch of up to 6 sequences, 5 positions and 4 labels; with ``possible``, each has a possible labeling."""
     B = draw(st.integers(1, 6))
     T = draw(st.integers(1, max_positions))
     S = draw(st.integers(1, 4))

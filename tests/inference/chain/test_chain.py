@@ -1,4 +1,4 @@
-"""The ladder of trust for chains: enumeration judges the reference, the reference judges the kernels."""
+"""Linear chains: the reference against enumeration, the kernels against both."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ TIGHT = {np.float64: {"rtol": 1e-10, "atol": 1e-10}, np.float32: {"rtol": 3e-4, 
 
 
 def scale_of(case: Chain) -> float:
-    """Size of the scores, which is what an absolute error is measured against."""
+    """Return the size of the scores, the unit of absolute errors."""
     finite = [np.abs(x[np.isfinite(x)]).max(initial=1) for x in (case.log_unary, case.log_pairwise)]
     return float(max(finite))
 
@@ -43,19 +43,19 @@ def test_kernels_match_enumeration(dtype, data):
     S = case.log_unary.shape[2]
     tolerance = {k: v * (scale_of(case) if dtype == np.float32 else 1) for k, v in TIGHT[dtype].items()}
     potentials = chain.chain_potentials(*case)
-    log_z, found = chain.expectations(potentials, edges=True, counts=True)
+    log_z, result = chain.expectations(potentials, edges=True, counts=True)
     for b, want in enumerate(enumerate_batch(*case)):
         n = case.lengths[b]
         assert_allclose(log_z[b], want.log_z, **TIGHT[dtype] | {"atol": TIGHT[dtype]["atol"] * scale_of(case)})
-        assert_allclose(found.marginals[b, :n], want.marginals(S), **tolerance)
-        assert_allclose(found.edges[b, : n - 1], want.edges(S), **tolerance)
-        assert_allclose(found.counts[b], want.edges(S).sum(axis=0), **tolerance)
-        assert not found.marginals[b, n:].any()
-        assert not found.edges[b, max(n - 1, 0) :].any()
+        assert_allclose(result.marginals[b, :n], want.marginals(S), **tolerance)
+        assert_allclose(result.edges[b, : n - 1], want.edges(S), **tolerance)
+        assert_allclose(result.counts[b], want.edges(S).sum(axis=0), **tolerance)
+        assert not result.marginals[b, n:].any()
+        assert not result.edges[b, max(n - 1, 0) :].any()
 
 
 @given(chains())
-def test_split_passes_equal_the_fused_one_and_weights_multiply(case):
+def test_split_passes_match_the_fused_pass_and_weights_multiply(case):
     potentials = chain.chain_potentials(*case)
     log_z, fused = chain.expectations(potentials, counts=True)
     passed = chain.forward(potentials)
@@ -99,7 +99,7 @@ def test_k_best_lists_are_prefixes_of_each_other(case):
 
 @pytest.mark.parametrize("n_labels", [1, 2, 5, 16, 17, 33])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_there_are_s_to_the_t_paths(n_labels, dtype):
+def test_number_of_paths_is_s_to_the_t(n_labels, dtype):
     T = np.arange(1, 11)
     potentials = chain.chain_potentials(np.zeros((10, 10, n_labels), dtype), np.zeros((n_labels, n_labels), dtype), T)
     assert_allclose(chain.log_partition(potentials), T * np.log(n_labels), rtol=1e-6, atol=1e-6)
@@ -108,32 +108,33 @@ def test_there_are_s_to_the_t_paths(n_labels, dtype):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("shape", [(9, 70, 5), (5, 130, 16), (3, 65, 37), (2, 200, 64)])
 def test_longer_and_wider_chains_match_the_reference(dtype, shape):
-    """Blocks of positions, strips of labels and groups of sequences all have a remainder here."""
+    """Blocks of positions, strips of labels and groups of sequences all have a remainder."""
     rng = np.random.default_rng(5)
     B, T, S = shape
     unary, pairwise = rng.normal(size=shape).astype(dtype), rng.normal(size=(S, S)).astype(dtype)
     lengths = rng.integers(1, T + 1, B)
     lengths[0] = T
-    log_z, found = chain.expectations(chain.chain_potentials(unary, pairwise, lengths), counts=True)
+    log_z, result = chain.expectations(chain.chain_potentials(unary, pairwise, lengths), counts=True)
     tolerance = 1e-10 if dtype == np.float64 else 1e-4
     for b, n in enumerate(lengths):
         want = reference.expectations(
             unary[b, :n].astype(float), np.broadcast_to(pairwise.astype(float), (n - 1, S, S))
         )
         assert_allclose(log_z[b], want[0], rtol=tolerance)
-        assert_allclose(found.marginals[b, :n], want[1], atol=tolerance)
-        assert_allclose(found.counts[b], want[2].sum(axis=0), atol=10 * tolerance)
+        assert_allclose(result.marginals[b, :n], want[1], atol=tolerance)
+        assert_allclose(result.counts[b], want[2].sum(axis=0), atol=10 * tolerance)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_hundred_thousand_positions(dtype):
+def test_long_chains_match_the_reference(dtype):
     rng = np.random.default_rng(1)
     unary, pairwise = rng.normal(size=(1, 100_000, 10)).astype(dtype), rng.normal(size=(10, 10)).astype(dtype)
-    log_z, found = chain.expectations(chain.chain_potentials(unary, pairwise), counts=True)
-    want, _ = reference.forward(unary[0].astype(float), np.broadcast_to(pairwise.astype(float), (99_999, 10, 10)))
+    log_z, result = chain.expectations(chain.chain_potentials(unary, pairwise), counts=True)
+    steps = np.broadcast_to(pairwise.astype(float), (99_999, 10, 10))
+    want, _ = reference.forward(unary[0].astype(float), steps, add=np.logaddexp.reduce)
     assert_allclose(log_z[0], want, rtol=1e-12 if dtype == np.float64 else 1e-7)
-    assert_allclose(found.marginals.sum(axis=2), 1, rtol=1e-5)
-    assert_allclose(found.counts.sum(), 99_999, rtol=1e-5)
+    assert_allclose(result.marginals.sum(axis=2), 1, rtol=1e-5)
+    assert_allclose(result.counts.sum(), 99_999, rtol=1e-5)
     labels, _ = chain.viterbi(chain.chain_potentials(unary, pairwise))
     assert labels.min() >= 0
 
@@ -149,10 +150,10 @@ def test_a_hundred_thousand_positions(dtype):
         pytest.param(-3.0, -3.5, id="slowly, there and back"),
     ],
 )
-def test_the_end_can_overrule_the_beginning(before, after, dtype, crossing, layout):
-    """Label 1 falls far behind in the first half and overtakes in the second; almost nothing leads from 0 to 1.
+def test_underflow_at_the_start_that_matters_at_the_end(before, after, dtype, crossing, layout):
+    """Label 1 is very unlikely in the first half and likely in the second; transitions from 0 to 1 are rare.
 
-    In probability space its mass is lost on the way, without a trace in the scales: only log space holds it.
+    In probability space its mass underflows without a trace in the scales: only log space represents it.
     """
     half = 1000
     unary = np.zeros((1, 2 * half, 2), dtype)
@@ -165,36 +166,36 @@ def test_the_end_can_overrule_the_beginning(before, after, dtype, crossing, layo
     want, marginals, edges = reference.expectations(
         unary[0].astype(float), np.broadcast_to(pairwise.astype(float).reshape(-1, 2, 2), (2 * half - 1, 2, 2))
     )
-    log_z, found = chain.expectations(potentials, counts=True)
+    log_z, result = chain.expectations(potentials, counts=True)
     for value in (log_z[0], chain.log_partition(potentials)[0]):
         assert_allclose(value, want, rtol=1e-6)
-    assert_allclose(found.marginals[0], marginals, atol=1e-6)
-    assert_allclose(found.counts[0], edges.sum(axis=0), atol=1e-2)
+    assert_allclose(result.marginals[0], marginals, atol=1e-6)
+    assert_allclose(result.counts[0], edges.sum(axis=0), atol=1e-2)
     total = chain.backward(chain.forward(potentials), counts=True, total=True).counts
     assert_allclose(total, edges.sum(axis=0), atol=1e-2)
 
 
 @pytest.fixture
 def flush_denormals():
-    """The processor turns numbers below the smallest normal one into zero, as some programs ask it to."""
+    """Let the processor turn subnormal numbers into zero, as some programs do."""
     import torch
 
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor cannot flush denormal numbers")
-    with threads.num_threads(1):  # the setting belongs to the thread
+    with threads.num_threads(1):  # the setting is per thread
         yield
     torch.set_flush_denormal(False)
 
 
 def behind_and_back(low: float) -> tuple[np.ndarray, np.ndarray]:
-    """Label 1 falls to exp(low) of label 0's mass, is lost, and would be level again at the end."""
+    """Return scores by which label 1 falls to exp(low) of the mass of label 0 and recovers by the end."""
     unary = np.zeros((1, 20, 2))
     unary[0, :10, 1] = unary[0, 10:, 0] = low / 10
     return unary, np.array([[0, -np.inf], [-np.inf, 0]])
 
 
 def all_products_small(low: float) -> tuple[np.ndarray, np.ndarray]:
-    """At position 2 all products are about exp(low), half of them are lost; label 7 only raises the maximum."""
+    """Return scores with products of about exp(low) at position 2, half of them lost; label 7 raises the maximum."""
     unary = np.zeros((1, 6, 8))
     unary[0, 2] = low / 2 + np.linspace(-3, 3, 8)
     unary[0, 2, 0] = -np.inf
@@ -211,15 +212,15 @@ def all_products_small(low: float) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("layout", ["shared", "by position"])
 @pytest.mark.parametrize("build", [behind_and_back, all_products_small])
 @pytest.mark.parametrize(("dtype", "low"), [(np.float32, -87.5), (np.float64, -708.6)])
-def test_numbers_that_the_processor_drops_are_noticed(build, dtype, low, layout):
+def test_flushed_subnormal_numbers_are_recomputed(build, dtype, low, layout):
     unary, pairwise = (x.astype(dtype) for x in build(low))
     steps = unary.shape[1] - 1
     wide = np.broadcast_to(pairwise, (1, steps, *pairwise.shape))
     want = reference.expectations(unary[0].astype(float), wide[0].astype(float))
     potentials = chain.chain_potentials(unary, pairwise if layout == "shared" else wide)
-    log_z, found = chain.expectations(potentials, counts=True)
+    log_z, result = chain.expectations(potentials, counts=True)
     assert_allclose(log_z[0], want[0], rtol=1e-6)
-    assert_allclose(found.marginals[0], want[1], atol=1e-5)
+    assert_allclose(result.marginals[0], want[1], atol=1e-5)
     assert_allclose(chain.log_partition(potentials)[0], want[0], rtol=1e-6)
 
 
@@ -231,9 +232,9 @@ def test_results_do_not_depend_on_the_number_of_threads(n_threads):
 
     def compute() -> list[np.ndarray]:
         potentials = chain.chain_potentials(unary, pairwise, lengths)
-        log_z, found = chain.expectations(potentials, counts=True)
+        log_z, result = chain.expectations(potentials, counts=True)
         total = chain.backward(chain.forward(potentials), counts=True, total=True).counts
-        return [log_z, found.marginals, found.counts, total, chain.viterbi(potentials)[0]]
+        return [log_z, result.marginals, result.counts, total, chain.viterbi(potentials)[0]]
 
     with threads.num_threads(1):
         want = compute()
@@ -251,9 +252,9 @@ def test_padding_is_never_read(case):
     if pairwise.shape[:2] == (B, T - 1) and pairwise.ndim == 4:
         pairwise[pad[:, 1:]] = np.nan
     clean, dirty = chain.chain_potentials(*case), chain.chain_potentials(unary, pairwise, case.lengths)
-    for (z, found), (z_dirty, found_dirty) in [(chain.expectations(clean), chain.expectations(dirty))]:
+    for (z, result), (z_dirty, result_dirty) in [(chain.expectations(clean), chain.expectations(dirty))]:
         assert_array_equal(z, z_dirty)
-        assert_array_equal(found.marginals, found_dirty.marginals)
+        assert_array_equal(result.marginals, result_dirty.marginals)
     assert_array_equal(chain.viterbi(clean)[0], chain.viterbi(dirty)[0])
 
 
@@ -281,15 +282,15 @@ def test_samples_of_a_sequence_that_underflows():
     assert (draws == 1).all()
 
 
-def test_an_impossible_sentence():
+def test_impossible_sequence():
     unary, pairwise = np.zeros((3, 4, 2)), np.zeros((2, 2))
     unary[1, 2] = -np.inf
     potentials = chain.chain_potentials(unary, pairwise)
-    log_z, found = chain.expectations(potentials, edges=True, counts=True)
+    log_z, result = chain.expectations(potentials, edges=True, counts=True)
     assert_allclose(log_z, [4 * np.log(2), -np.inf, 4 * np.log(2)])
-    assert not found.marginals[1].any()
-    assert not found.counts[1].any()
-    assert_allclose(found.marginals[[0, 2]], 0.5)
+    assert not result.marginals[1].any()
+    assert not result.counts[1].any()
+    assert_allclose(result.marginals[[0, 2]], 0.5)
     for query in (chain.viterbi, lambda p: chain.topk(p, 2), lambda p: chain.sample(p, np.zeros((1, 3, 4)))):
         with pytest.raises(ImpossibleError, match="sequence 1 has probability zero"):
             query(potentials)
@@ -298,7 +299,7 @@ def test_an_impossible_sentence():
 @pytest.mark.parametrize(
     ("unary", "pairwise", "lengths", "error", "message"),
     [
-        ((2, 3), (3, 3), None, ShapeError, r"log_unary must have shape \(B, T, S\), got \(2, 3\): 3 axes wanted"),
+        ((2, 3), (3, 3), None, ShapeError, r"log_unary must have shape \(B, T, S\), got \(2, 3\): expected 3 axes"),
         (
             (2, 3, 4),
             (3, 4),
@@ -315,25 +316,25 @@ def test_an_impossible_sentence():
         ((2, 3, 4), (4, 4), [3], ShapeError, r"lengths must have shape \(B,\), got \(1,\): axis 0 should be B=2"),
     ],
 )
-def test_wrong_shapes_are_refused(unary, pairwise, lengths, error, message):
+def test_wrong_shapes_raise(unary, pairwise, lengths, error, message):
     with pytest.raises(error, match=message):
         chain.chain_potentials(np.zeros(unary), np.zeros(pairwise), lengths)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("name", ["log_unary", "log_pairwise"])
-def test_nan_and_plus_inf_are_refused(bad, name):
+def test_nan_and_plus_inf_raise(bad, name):
     arrays = {"log_unary": np.zeros((2, 3, 4)), "log_pairwise": np.zeros((4, 4))}
     arrays[name][-1, 1] = bad
     with pytest.raises(ValueRangeError, match=rf"{name} must hold finite scores or -inf .*got (nan|inf) at index"):
         chain.chain_potentials(**arrays)
 
 
-def test_other_bad_arguments_are_refused():
+def test_other_invalid_arguments_raise():
     potentials = chain.chain_potentials(np.zeros((1, 2, 3)), np.zeros((3, 3)))
     with pytest.raises(ValueRangeError, match="k must be a positive whole number, got 0"):
         chain.topk(potentials, 0)
-    with pytest.raises(ValueRangeError, match="labels must lie between 0 and S-1=2, got 3 at"):
+    with pytest.raises(ValueRangeError, match="labels must be between 0 and S-1=2, got 3 at"):
         chain.score(potentials, np.array([[0, 3]]))
     with pytest.raises(ValueRangeError, match="log_unary must be float32 or float64, got dtype float16"):
         chain.chain_potentials(np.zeros((1, 2, 3), np.float16), np.zeros((3, 3)))

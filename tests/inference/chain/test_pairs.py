@@ -1,4 +1,4 @@
-"""Second-order chains against enumeration; impossible sentences, threads."""
+"""Second-order chains against enumeration; impossible sentences; threads."""
 
 from itertools import pairwise, product
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Sentences(NamedTuple):
 
 @st.composite
 def sentences(draw, possible: bool = False) -> Sentences:
-    """At most 5 sentences of at most 5 tokens, empty ones too, and 3 labels; scores small and huge, some -inf."""
+    """Draw up to 5 sentences of 0 to 5 tokens, and up to 3 labels; scores small and huge, some -inf."""
     lengths = draw(st.lists(st.integers(0, 5), min_size=1, max_size=5))
     S = draw(st.integers(1, 3))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -38,7 +38,7 @@ def sentences(draw, possible: bool = False) -> Sentences:
 
 
 def enumerate_paths(log_emission, log_trigram):
-    """All labellings of one sentence (S^T, T) and their scores (S^T,)."""
+    """Return all labelings of one sentence (S^T, T) and their scores (S^T,)."""
     T, S = log_emission.shape
     paths = list(product(range(S), repeat=T))
     scores = []
@@ -50,7 +50,7 @@ def enumerate_paths(log_emission, log_trigram):
 
 
 def each(case):
-    """Enumerate every sentence: number, tokens, labellings, scores."""
+    """Enumerate every sentence: yield number, tokens, labelings, scores."""
     for n, (start, stop) in enumerate(pairwise(case.offsets)):
         yield n, slice(start, stop), *enumerate_paths(case.log_emission[start:stop], case.log_trigram)
 
@@ -78,23 +78,23 @@ def test_viterbi_matches_enumeration(case):
     labels, best = pairs.viterbi(*case)
     for n, tokens, paths, scores in each(case):
         assert_allclose(best[n], scores.max(), rtol=1e-10, atol=1e-10)
-        found = int(np.flatnonzero((paths == labels[tokens]).all(axis=1))[0])
-        assert_allclose(scores[found], scores.max(), rtol=1e-10, atol=1e-10)
+        index = int(np.flatnonzero((paths == labels[tokens]).all(axis=1))[0])
+        assert_allclose(scores[index], scores.max(), rtol=1e-10, atol=1e-10)
 
 
 @given(sentences())
-def test_viterbi_finds_a_path_or_says_that_there_is_none(case):
+def test_viterbi_returns_a_path_or_raises(case):
     top = [scores.max() for _, _, _, scores in each(case)]
     if -np.inf in top:
-        with pytest.raises(ImpossibleError, match=f"labelling of sequence {top.index(-np.inf)} has probability zero"):
+        with pytest.raises(ImpossibleError, match=f"labeling of sequence {top.index(-np.inf)} has probability zero"):
             pairs.viterbi(*case)
     else:
         assert_allclose(pairs.viterbi(*case)[1], top, rtol=1e-10, atol=1e-10)
 
 
-def test_no_sentence_is_no_work():
-    nothing = np.zeros((0, 2)), np.array([0]), np.zeros((3, 3, 3))
-    assert [x.shape for x in (*pairs.viterbi(*nothing), *pairs.forward_backward(*nothing))] == [
+def test_empty_input():
+    empty = np.zeros((0, 2)), np.array([0]), np.zeros((3, 3, 3))
+    assert [x.shape for x in (*pairs.viterbi(*empty), *pairs.forward_backward(*empty))] == [
         (0,),
         (0,),
         (0,),
@@ -102,7 +102,7 @@ def test_no_sentence_is_no_work():
     ]
 
 
-def test_an_impossible_sentence_has_no_evidence_and_no_marginals():
+def test_impossible_sentences_have_no_evidence_and_no_marginals():
     log_emission = np.array([[0.0, 0.0], [-np.inf, -np.inf], [0.0, 0.0], [-1.0, -np.inf]])
     evidence, marginals = pairs.forward_backward(log_emission, np.array([0, 3, 4]), np.zeros((3, 3, 3)))
     assert_array_equal(evidence, [-np.inf, -1])
@@ -110,8 +110,8 @@ def test_an_impossible_sentence_has_no_evidence_and_no_marginals():
     assert_array_equal(pairs.log_evidence(np.zeros((1, 1)), np.array([0, 1]), np.full((2, 2, 2), -np.inf)), [-np.inf])
 
 
-def test_a_chain_that_forgets_one_label_is_first_order():
-    """With p(c | a, b) = p(c | b) the pair states give what the linear chain gives."""
+def test_trigrams_that_ignore_the_first_label_match_the_first_order():
+    """With p(c | a, b) = p(c | b) the results are those of the linear chain."""
     rng = np.random.default_rng(1)
     S, T = 4, 30
     log_start, log_pairwise, log_end = rng.normal(size=S), rng.normal(size=(S, S)), rng.normal(size=S)
@@ -129,7 +129,7 @@ def test_a_chain_that_forgets_one_label_is_first_order():
     assert_allclose(marginals, want.marginals[0], atol=1e-10)
 
 
-def test_results_do_not_depend_on_threads():
+def test_results_do_not_depend_on_the_number_of_threads():
     rng = np.random.default_rng(2)
     lengths = rng.integers(1, 30, 60)
     log_emission = rng.normal(size=(lengths.sum(), 12))
@@ -146,7 +146,7 @@ def test_results_do_not_depend_on_threads():
         assert_array_equal(one, three)
 
 
-def test_bad_input_is_refused():
+def test_invalid_input_raises():
     good = np.zeros((3, 2)), np.array([0, 3]), np.zeros((3, 3, 3))
     with pytest.raises(ShapeError, match=r"log_trigram must have shape \(S\+1, S\+1, S\+1\), got \(2, 2, 2\)"):
         pairs.viterbi(good[0], good[1], np.zeros((2, 2, 2)))

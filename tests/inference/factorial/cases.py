@@ -38,7 +38,7 @@ def random_case(rng, n_labels, B=4, T=3, scale=1.0, tie_scale=1.0) -> Case:
 
 @st.composite
 def cases(draw, impossible: bool = False, ties_impossible: bool = False, sizes=(1.0, 3.0), max_layers=3) -> Case:
-    """Few labels, so that enumeration is quick; label 0 stays possible everywhere."""
+    """Few labels, so that enumeration is fast; label 0 is always possible."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_labels = draw(st.lists(st.integers(1, 3), min_size=1, max_size=max_layers))
     T = 4 if np.prod(n_labels) <= 6 else 2

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from tests.inference.factorial.cases import Case, cases, random_case
-from tests.oracle.factorial import reference_bp
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain, factorial
-from trelliswork.inference.factorial import engines, mean_field
+from trelliswork.inference.factorial import engines, mean_field, reference
 
 BOTH = ["structured_mean_field", "bp"]
 
@@ -34,7 +33,7 @@ def test_no_sweep_of_mean_field_lowers_the_bound(case, dtype):
 
 
 def bound_of(case: Case, b: int, q: list[np.ndarray], edges: list[np.ndarray]) -> float:
-    """E_q[score] + H(q) of sequence b from its definition; the entropy of a chain from its marginals and edges."""
+    """Return E_q[score] + H(q) of sequence b by definition; the entropy of a chain is that of its edges."""
     n = case.lengths[b]
     value = 0.0
     for d, marginals in enumerate(q):
@@ -47,7 +46,7 @@ def bound_of(case: Case, b: int, q: list[np.ndarray], edges: list[np.ndarray]) -
     return value
 
 
-def test_the_bound_is_its_definition_even_before_convergence():
+def test_the_bound_equals_its_definition_even_before_convergence():
     rng = np.random.default_rng(7)
     case = random_case(rng, [3, 2, 2], B=1, T=4)
     case = case._replace(lengths=np.array([4]))
@@ -64,7 +63,7 @@ def test_the_bound_is_its_definition_even_before_convergence():
 
 
 @given(cases(impossible=True, max_layers=1), st.sampled_from(BOTH))
-def test_one_layer_is_its_chain(case, name):
+def test_one_layer_equals_its_chain(case, name):
     found = factorial.infer(case.potentials(), name, counts=True)
     log_z, want = chain.expectations(
         chain.chain_potentials(case.log_unary[0], case.log_pairwise[0], case.lengths), counts=True
@@ -76,7 +75,7 @@ def test_one_layer_is_its_chain(case, name):
 
 
 @given(cases(impossible=True), st.sampled_from(BOTH))
-def test_layers_that_ignore_each_other_are_exact(case, name):
+def test_independent_layers_are_exact(case, name):
     for table in case.log_between.values():
         table[:] = 0
     found = factorial.infer(case.potentials(), name, counts=True)
@@ -88,7 +87,7 @@ def test_layers_that_ignore_each_other_are_exact(case, name):
 
 @given(cases(), st.integers(0, 2**32 - 1))
 def test_bp_is_exact_for_pair_scores_that_are_sums(case, seed):
-    """v(i, j) = a(i) + b(j) ties nothing: messages carry b or a, and the fixed point is exact."""
+    """v(i, j) = a(i) + b(j) does not couple the layers: messages carry b or a, and the fixed point is exact."""
     rng = np.random.default_rng(seed)
     for table in case.log_between.values():
         table[:] = rng.normal(size=(len(table), 1)) + rng.normal(size=(1, table.shape[1]))
@@ -101,7 +100,7 @@ def test_bp_is_exact_for_pair_scores_that_are_sums(case, seed):
 
 @given(cases(impossible=True, ties_impossible=True, max_layers=2))
 def test_bp_is_exact_on_trees(case):
-    """One token in two layers is a tree, with zeros too."""
+    """One token in two layers is a tree, also with impossible labels and pairs."""
     case = case._replace(lengths=np.ones_like(case.lengths))
     found = factorial.infer(case.potentials(), "bp", counts=True)
     want = factorial.infer(case.potentials(), "exact", counts=True)
@@ -159,7 +158,7 @@ def test_the_gradient_is_the_beliefs_at_convergence(name, n_labels):
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_a_batch_is_its_sequences_one_by_one(name):
+def test_a_batch_equals_its_sequences_one_by_one(name):
     case = random_case(np.random.default_rng(4), [3, 4], B=70, T=6)
     together = factorial.infer(case.potentials(), name)
     for b in (0, 17, 69):
@@ -168,7 +167,7 @@ def test_a_batch_is_its_sequences_one_by_one(name):
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_what_has_not_converged_says_so(name):
+def test_lack_of_convergence_is_reported(name):
     case = random_case(np.random.default_rng(8), [3, 3], tie_scale=3.0)
     found = factorial.infer(case.potentials(), name, max_iter=1)
     assert not found.converged
@@ -176,8 +175,8 @@ def test_what_has_not_converged_says_so(name):
     assert factorial.infer(case.potentials(), name, max_iter=500).converged
 
 
-def test_mean_field_goes_on_from_where_it_ended():
-    """Marginals of a run as the start of another: it is there already, after one sweep."""
+def test_mean_field_resumes_from_marginals():
+    """A run that starts from the marginals of another converges after one sweep."""
     case = random_case(np.random.default_rng(13), [3, 4])
     p = case.potentials()
     group, options = p.group(np.arange(4)), engines.Options(1e-9, 500)
@@ -189,16 +188,18 @@ def test_mean_field_goes_on_from_where_it_ended():
     assert_allclose(mean_field.solve(p.tables, group, options, start=elsewhere).value, first.value, rtol=1e-6)
 
 
-def bp_by_the_book(case: Case, b: int, n_sweeps: int):
+def reference_bp(case: Case, b: int, n_sweeps: int):
     n = case.lengths[b]
-    return reference_bp([u[b, :n] for u in case.log_unary], case.log_pairwise, case.log_between, n_sweeps)
+    return reference.belief_propagation(
+        [u[b, :n] for u in case.log_unary], case.log_pairwise, case.log_between, n_sweeps
+    )
 
 
 @given(cases(sizes=(1.0, 3.0, 30.0)), st.integers(1, 4))
-def test_bp_does_what_is_written_down(case, n_sweeps):
+def test_bp_matches_the_reference(case, n_sweeps):
     found = factorial.infer(case.potentials(), "bp", tolerance=0, max_iter=n_sweeps)
     for b, n in enumerate(case.lengths):
-        value, marginals = bp_by_the_book(case, b, n_sweeps)
+        value, marginals = reference_bp(case, b, n_sweeps)
         assert_allclose(found.value[b], value, rtol=1e-9, atol=1e-9)
         for d, want in enumerate(marginals):
             assert_allclose(found.marginals[d][b, :n], want, atol=1e-9)
@@ -209,14 +210,14 @@ def test_bp_beyond_the_range_of_single_precision(seed):
     case = random_case(np.random.default_rng(seed), [3, 3], scale=200.0, tie_scale=60.0)
     for dtype, rtol in ((np.float32, 1e-4), (np.float64, 1e-9)):
         found = factorial.infer(case.potentials(dtype), "bp", max_iter=30)
-        assert_allclose(found.value, [bp_by_the_book(case, b, 30)[0] for b in range(4)], rtol=rtol)
+        assert_allclose(found.value, [reference_bp(case, b, 30)[0] for b in range(4)], rtol=rtol)
         assert all(np.isfinite(m).all() for m in found.marginals)
 
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_counts_of_sequences_that_only_log_space_can_hold(name, dtype):
-    """Label 0 wins the first position alone, but only label 1 can go on: its mass comes back through transitions."""
+def test_counts_of_sequences_that_need_log_space(name, dtype):
+    """Label 0 is best at the first position alone, but label 1 is best with the transitions."""
     unary = [np.zeros((2, 3, 2)), np.random.default_rng(0).normal(size=(2, 3, 3))]
     unary[0][0, 0, 1] = -800.0
     pairwise = [np.array([[-900.0, -900.0], [0.0, 0.5]]), np.zeros((3, 3))]
@@ -247,7 +248,7 @@ def test_an_impossible_sequence(name):
 
 
 @given(cases(impossible=True))
-def test_climbing_finds_a_labelling_that_no_single_layer_betters(case):
+def test_climbing_finds_a_labeling_that_no_single_layer_improves(case):
     limit, engines.MAX_DECODED = engines.MAX_DECODED, 0
     try:
         p = case.potentials()
@@ -260,19 +261,19 @@ def test_climbing_finds_a_labelling_that_no_single_layer_betters(case):
     if len(case.log_unary) == 1:
         assert_allclose(scores, best, rtol=1e-10, atol=1e-10)
     for d, unary in enumerate(case.log_unary):
-        given = unary.copy()
+        conditional = unary.copy()
         for (a, b), table in case.log_between.items():
             if d in (a, b):
                 other = np.maximum(labels[a + b - d], 0)
-                given += table.T[other] if d == a else table[other]
-        again, _ = chain.viterbi(chain.chain_potentials(given, case.log_pairwise[d], case.lengths))
+                conditional += table.T[other] if d == a else table[other]
+        again, _ = chain.viterbi(chain.chain_potentials(conditional, case.log_pairwise[d], case.lengths))
         changed = [again if e == d else row for e, row in enumerate(labels)]
         assert (factorial.score(p, changed) <= scores + 1e-5 * (1 + np.abs(scores))).all()
 
 
-def test_bp_refuses_label_pairs_that_lie_too_far_apart():
+def test_bp_rejects_label_pairs_that_are_too_far_apart():
     case = random_case(np.random.default_rng(0), [2, 2], tie_scale=1e3)
-    with pytest.raises(ValueRangeError, match="apart, belief propagation takes at most 600: use engine='exact'"):
+    with pytest.raises(ValueRangeError, match="apart, belief propagation supports at most 600: use engine='exact'"):
         factorial.infer(case.potentials(), "bp")
 
 
@@ -287,7 +288,7 @@ def test_single_precision_with_impossible_pairs(case):
         assert_allclose(a, b, atol=1e-4)
 
 
-def test_mean_field_refuses_impossible_pairs_and_damping():
+def test_mean_field_rejects_impossible_pairs_and_damping():
     case = random_case(np.random.default_rng(0), [2, 2])
     with pytest.raises(ValueRangeError, match="damping is for engine='bp'"):
         factorial.infer(case.potentials(), "structured_mean_field", damping=0.5)

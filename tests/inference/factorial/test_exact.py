@@ -1,4 +1,4 @@
-"""The product chain against enumeration: log Z, marginals, counts, best labellings; extremes and refusals."""
+"""The product chain against enumeration and the reference: log Z, marginals, counts, best labelings; errors."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.inference.factorial.cases import Case, cases, random_case
 from trelliswork import num_threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import factorial
-from trelliswork.inference.factorial import product
+from trelliswork.inference.factorial import product, reference
 
 
 def agree(case: Case, **tolerances) -> None:
@@ -28,6 +28,37 @@ def agree(case: Case, **tolerances) -> None:
 
 
 @given(cases(impossible=True, ties_impossible=True))
+def test_the_reference_matches_enumeration(case):
+    for (b, n), want in zip(enumerate(case.lengths), case.enumerated(), strict=True):
+        log_z, marginals, counts, between = reference.expectations(
+            [u[b, :n] for u in case.log_unary], case.log_pairwise, case.log_between
+        )
+        assert_allclose(log_z, want.log_z, rtol=1e-12, atol=1e-12)
+        for found, expected in zip(marginals + counts, want.marginals() + want.counts(), strict=True):
+            assert_allclose(found, expected, atol=1e-12)
+        for pair, found in between.items():
+            assert_allclose(found, want.between(*pair), atol=1e-12)
+
+
+def test_exact_matches_the_reference():
+    """More labels than enumeration can handle."""
+    case = random_case(np.random.default_rng(6), [5, 3, 4], T=6)
+    found = factorial.infer(case.potentials(), "exact", counts=True)
+    want = [
+        reference.expectations([u[b, :n] for u in case.log_unary], case.log_pairwise, case.log_between)
+        for b, n in enumerate(case.lengths)
+    ]
+    for b, n in enumerate(case.lengths):
+        assert_allclose(found.value[b], want[b][0], rtol=1e-12)
+        for d in range(3):
+            assert_allclose(found.marginals[d][b, :n], want[b][1][d], atol=1e-12)
+    for d in range(3):
+        assert_allclose(found.counts[d], sum(w[2][d] for w in want), atol=1e-11)
+    for pair in case.log_between:
+        assert_allclose(found.between[pair], sum(w[3][pair] for w in want), atol=1e-11)
+
+
+@given(cases(impossible=True, ties_impossible=True))
 def test_exact_matches_enumeration(case):
     agree(case, rtol=1e-10, atol=1e-10)
 
@@ -39,8 +70,8 @@ def test_scores_that_underflow_are_computed_in_log_space(scale):
         agree(random_case(rng, n_labels, scale=scale, tie_scale=scale), rtol=1e-9)
 
 
-def test_an_underflow_that_probability_space_cannot_see_forward():
-    """Label 0 wins every position alone, but only label 1 can go on: its mass comes back through the transitions."""
+def test_an_underflow_that_the_forward_pass_does_not_detect():
+    """Label 0 is best at the first position alone, but label 1 is best with the transitions."""
     unary = [np.zeros((1, 3, 2)), np.zeros((1, 3, 2))]
     unary[0][0, 0, 1] = -800.0
     pairwise = [np.array([[-900.0, -900.0], [0.0, 0.0]]), np.zeros((2, 2))]
@@ -60,7 +91,7 @@ def test_an_impossible_sequence_has_no_mass():
 
 
 @given(cases(impossible=True, ties_impossible=True))
-def test_decode_finds_the_best_labelling(case):
+def test_decode_finds_the_best_labeling(case):
     p = case.potentials()
     labels, scores = factorial.decode(p, "exact")
     assert_allclose(scores, [w.best()[0] for w in case.enumerated()], rtol=1e-10, atol=1e-10)
@@ -70,7 +101,7 @@ def test_decode_finds_the_best_labelling(case):
 
 
 def test_real_label_sets_of_any_width_agree_between_engines_without_ties():
-    """45 x 23 labels: vectors that are full and vectors that are not."""
+    """45 x 23 labels: full and partial vectors."""
     case = random_case(np.random.default_rng(0), [45, 23], B=6, T=7, tie_scale=0.0)
     exact, bp = (factorial.infer(case.potentials(), name, counts=True) for name in ("exact", "bp"))
     assert_allclose(exact.value, bp.value, rtol=1e-12)
@@ -92,21 +123,21 @@ def test_results_do_not_depend_on_the_number_of_threads():
         assert all((a == b).all() for a, b in zip(one.marginals, two.marginals, strict=True))
 
 
-def test_too_many_combinations_are_refused():
+def test_too_many_combinations_are_rejected():
     case = random_case(np.random.default_rng(0), [150, 140], B=1, T=1)
     with pytest.raises(ValueRangeError, match=r"150 x 140 labels have 21,000 combinations, .* at most 20,000: use eng"):
         factorial.infer(case.potentials(), "exact")
     assert factorial.infer(case.potentials(), "bp").converged
 
 
-def test_too_many_combinations_for_log_space_are_refused(monkeypatch):
+def test_too_many_combinations_for_log_space_are_rejected(monkeypatch):
     monkeypatch.setattr(product, "MAX_DENSE", 3)
     case = random_case(np.random.default_rng(5), [2, 2], scale=1e4)
-    with pytest.raises(ValueRangeError, match="underflows, and log space takes at most 3"):
+    with pytest.raises(ValueRangeError, match="underflows, and log space supports at most 3"):
         factorial.infer(case.potentials(), "exact")
 
 
-def test_wrong_input_is_refused():
+def test_invalid_input_is_rejected():
     case = random_case(np.random.default_rng(0), [2, 3])
     u, w, v, n = case
     with pytest.raises(ShapeError, match="one array for each layer, got 2 and 1"):
@@ -124,5 +155,5 @@ def test_wrong_input_is_refused():
     for option in ({"tolerance": -1.0}, {"max_iter": 0}, {"damping": 1.0}):
         with pytest.raises(ValueRangeError, match=next(iter(option))):
             factorial.infer(case.potentials(), "bp", **option)
-    with pytest.raises(ValueRangeError, match=r"labels\[1\] must lie between 0 and S-1=2"):
+    with pytest.raises(ValueRangeError, match=r"labels\[1\] must be between 0 and S-1=2"):
         factorial.score(case.potentials(), [np.zeros((4, 3), int), np.full((4, 3), 3)])

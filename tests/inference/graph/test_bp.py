@@ -1,4 +1,4 @@
-"""Belief propagation: exact on trees, one fixed point for all schedules, Bethe's value and its gradient."""
+"""Belief propagation: exact on trees, one fixed point for all schedules, the Bethe value and its gradient."""
 
 import time
 import tracemalloc
@@ -16,7 +16,6 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.graph import Tables, wire
 from trelliswork.inference.graph.engines import bp
-from trelliswork.inference.graph.engines import bp as bp_module
 
 SCHEDULES = ("auto", "flooding", "sequential", "residual")
 seeds = st.integers(0, 10_000)
@@ -50,7 +49,7 @@ def test_trees_are_exact(schedule, seed, zeros, scale):
 
 
 @given(seed=seeds)
-def test_forests_in_pieces_are_exact(seed):
+def test_forests_of_several_trees_are_exact(seed):
     rng = np.random.default_rng(seed)
     left, right = (random_graph(rng, n_variables=3, tree=True) for _ in range(2))
     moved = [replace(group, variables=group.variables + 3) for group in right.groups]
@@ -68,7 +67,7 @@ def test_schedules_and_damping_reach_the_same_fixed_point(seed, zeros):
     wiring = random_graph(rng, n_variables=6, n_factors=7, n_graphs=2, max_arity=4, scale=0.4, zeros=zeros)
     want = bp.run(wiring, tolerance=1e-12, damping=0.4, max_iter=3000)
     assert want.converged.all() or zeros
-    assume(want.converged.all())  # with zeros it may swing
+    assume(want.converged.all())  # with zeros it may oscillate
     for schedule in SCHEDULES:
         for damping in (0.0, 0.3):
             got = bp.run(wiring, schedule=schedule, damping=damping, tolerance=1e-12, max_iter=3000)
@@ -84,7 +83,7 @@ def test_schedules_and_damping_reach_the_same_fixed_point(seed, zeros):
 @pytest.mark.parametrize("damping", [0.0, 0.4])
 @pytest.mark.parametrize(("seed", "impossible"), [(149, True), (72, False), (75, False)])
 def test_zeros_in_cycles(schedule, damping, seed, impossible):
-    """Damping must not approach a zero in steps; entries that sink without end must not count as change."""
+    """Damping must not approach a zero in steps; entries that decrease without end must not count as change."""
     rng = np.random.default_rng(seed)
     wiring = random_graph(rng, n_variables=6, n_factors=7, n_graphs=2, max_arity=4, scale=0.4, zeros=0.1)
     result = bp.run(wiring, schedule=schedule, damping=damping, tolerance=1e-10, max_iter=2000)
@@ -93,19 +92,19 @@ def test_zeros_in_cycles(schedule, damping, seed, impossible):
     assert not np.isnan(result.marginals).any()
 
 
-def test_the_logarithmic_road_finds_what_the_fast_one_finds(monkeypatch):
+def test_log_space_and_probability_space_agree(monkeypatch):
     rng = np.random.default_rng(3)
     wiring = random_graph(rng, n_variables=8, n_factors=12, n_graphs=3, max_arity=4, scale=0.5, zeros=0.05)
     fast = bp.run(wiring, schedule="flooding", tolerance=1e-12)
-    monkeypatch.setattr(bp_module, "COARSEST", 0.0)
+    monkeypatch.setattr(bp, "COARSEST", 0.0)
     slow = bp.run(wiring, schedule="flooding", tolerance=1e-12)
     assert fast.converged.all()
     assert_allclose(fast.log_z, slow.log_z, atol=1e-10)
     assert_allclose(fast.marginals, slow.marginals, atol=1e-10)
 
 
-def test_underflow_sends_a_graph_to_the_logarithmic_road():
-    # Messages multiply to e^-900 on the only way that the last table leaves open.
+def test_underflow_falls_back_to_log_space():
+    # Messages multiply to e^-900 on the only assignment that the last table allows.
     steep = np.array([[0.0, -300.0], [-300.0, 0.0]])
     closed = np.array([[-np.inf, -np.inf], [-np.inf, 0.0]])
     variables = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
@@ -129,7 +128,7 @@ def test_a_batch_equals_its_graphs_one_by_one(seed):
             assert alone.n_iter[0] == together.n_iter[b]
 
 
-def test_the_number_of_threads_changes_nothing():
+def test_results_do_not_depend_on_the_number_of_threads():
     rng = np.random.default_rng(0)
     S = 30
     tables = Tables(np.array([[0, 1], [1, 2], [2, 0]]), np.zeros(3, np.int64), rng.normal(0, 1, (8, 1, S, S)))
@@ -143,7 +142,7 @@ def test_the_number_of_threads_changes_nothing():
 
 
 @given(seed=seeds, zeros=st.sampled_from([0.0, 0.15]))
-def test_the_gradient_of_bethe_is_the_beliefs(seed, zeros):
+def test_the_gradient_of_the_bethe_value_is_the_beliefs(seed, zeros):
     rng = np.random.default_rng(seed)
     wiring = random_graph(rng, n_variables=5, n_factors=6, scale=0.4, zeros=zeros)
 
@@ -175,7 +174,7 @@ def test_the_gradient_of_bethe_is_the_beliefs(seed, zeros):
         assert_allclose((values[0] - values[1]) / (2 * h), beliefs.sum(), atol=1e-6)
 
 
-def test_beliefs_of_factors_agree_with_those_of_variables():
+def test_factor_beliefs_are_consistent_with_variable_beliefs():
     rng = np.random.default_rng(1)
     wiring = random_graph(rng, n_variables=6, n_factors=8, scale=0.5)
     result = bp.run(wiring, tolerance=1e-12)
@@ -188,7 +187,7 @@ def test_beliefs_of_factors_agree_with_those_of_variables():
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_an_impossible_graph_is_flagged_and_nothing_is_nan(schedule):
+def test_impossible_graphs_are_reported_without_nan(schedule):
     differ = np.array([[-np.inf, 0.0], [0.0, -np.inf]])
     chain_of_two = Tables(np.array([[0, 1], [1, 2]]), np.array([0, 0]), differ[None, None])
     wiring = wire([2, 2, 2], [chain_of_two], log_unary=[0.0, -np.inf, 0, 0, -np.inf, 0.0])
@@ -200,7 +199,7 @@ def test_an_impossible_graph_is_flagged_and_nothing_is_nan(schedule):
 
 
 def test_non_convergence_is_reported():
-    # A frustrated grid of strong couplings: flooding swings.
+    # A frustrated grid of strong couplings: flooding oscillates.
     rng = np.random.default_rng(0)
     index = np.arange(25).reshape(5, 5)
     pairs = np.concatenate(
@@ -219,8 +218,8 @@ def test_non_convergence_is_reported():
     assert np.isfinite(result.log_z).all()
 
 
-def test_a_chain_of_many_variables_must_not_blow_memory():
-    """pgmpy issue 1571: marginals of a chain of 20 variables ran out of memory, for a joint table was built."""
+def test_a_chain_of_many_variables_takes_little_memory():
+    """pgmpy issue 1571: marginals of a chain of 20 variables ran out of memory because of a joint table."""
     rng = np.random.default_rng(0)
     T, S = 1000, 50
     steps = np.stack([np.arange(T - 1), np.arange(1, T)], axis=1)
@@ -233,10 +232,10 @@ def test_a_chain_of_many_variables_must_not_blow_memory():
     seconds = time.perf_counter() - start
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    log_z, found = chain.expectations(chain.chain_potentials(unary, pairwise))
+    log_z, want = chain.expectations(chain.chain_potentials(unary, pairwise))
     assert result.kind == "exact"
     assert_allclose(result.log_z, log_z, rtol=1e-12)
-    assert_allclose(result.marginals.reshape(1, T, S), found.marginals, atol=1e-10)
+    assert_allclose(result.marginals.reshape(1, T, S), want.marginals, atol=1e-10)
     assert peak < 4 * pairwise.nbytes
     assert seconds < 2  # 25 ms on an idle machine
 
@@ -256,12 +255,12 @@ def test_a_star_of_many_leaves_is_linear():
     ("options", "words"),
     [
         ({"schedule": "random"}, "schedule must be one of"),
-        ({"damping": 1.0}, "damping must lie in"),
+        ({"damping": 1.0}, "damping must be in"),
         ({"tolerance": -1.0}, "tolerance"),
         ({"max_iter": 0}, "max_iter"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options, words):
+def test_invalid_options_raise_errors(options, words):
     with pytest.raises(ValueRangeError, match=words):
         bp.run(wire([2]), **options)
 

@@ -1,4 +1,4 @@
-"""Structured factors: each equals its dense table, in every answer."""
+"""Structured factors: each equals its dense table in every result."""
 
 import numpy as np
 import pytest
@@ -54,29 +54,29 @@ def messages_of_table(table, incoming, sizes, reduce):
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=seeds, zeros=st.sampled_from([0.0, 0.2, 0.4]), scale=st.sampled_from([1.0, 400.0]))
-def test_a_factor_is_its_table(name, seed, zeros, scale):
+def test_a_factor_equals_its_table(name, seed, zeros, scale):
     rng = np.random.default_rng(seed)
     k, B = int(rng.integers(2, 5)), int(rng.integers(1, 4))
     factor = make(name, rng, k, B, scale, zeros)
     assert isinstance(factor, Propagator)
     sizes = factor.n_states
     incoming = random_scores(rng, (B, sizes.sum()), scale, zeros)
-    found, best = factor.propagate(incoming), factor.best(incoming)
+    result, best = factor.propagate(incoming), factor.best(incoming)
     wiring = wire(sizes, structured=[factor], log_unary=incoming, n_graphs=B)
     for b, want in enumerate(enumerate_graphs(wiring)):
         if want.log_z == -np.inf:
-            assert found.log_value[b] == best.value[b] == -np.inf
-            assert (found.log_beliefs[b] == -np.inf).all()
+            assert result.log_value[b] == best.value[b] == -np.inf
+            assert (result.log_beliefs[b] == -np.inf).all()
             assert (best.assignment[b] == -1).all()
         else:
-            assert_allclose(found.log_value[b], want.log_z, rtol=1e-10, atol=1e-9)
-            assert_allclose(np.exp(found.log_beliefs[b]), want.marginals(), atol=1e-9)
+            assert_allclose(result.log_value[b], want.log_z, rtol=1e-10, atol=1e-9)
+            assert_allclose(np.exp(result.log_beliefs[b]), want.marginals(), atol=1e-9)
             assert_allclose(best.value[b], want.best, rtol=1e-10, atol=1e-10)
             states = np.tile(best.assignment[b], (B, 1))
             assert_allclose(wiring.score(states)[b], want.best, rtol=1e-10, atol=1e-10)
         table = factor.table()[b if factor.n_graphs > 1 else 0]
         starts = np.cumsum(sizes) - sizes
-        for got, reduce in ((found.log_messages[b], np.logaddexp), (best.log_messages[b], np.maximum)):
+        for got, reduce in ((result.log_messages[b], np.logaddexp), (best.log_messages[b], np.maximum)):
             for v, message in enumerate(
                 messages_of_table(table, incoming[b], sizes, lambda s, axis, r=reduce: fold(r, s, axis))
             ):
@@ -137,14 +137,14 @@ def test_many_variables_at_once():
     k = 2000
     rng = np.random.default_rng(0)
     scores = rng.normal(0, 1, (1, 2 * k))
-    found = ExactlyOne(np.arange(k)).propagate(scores)
+    result = ExactlyOne(np.arange(k)).propagate(scores)
     odds = scores[0, 1::2] - scores[0, ::2]
     want = scores[0, ::2].sum() + np.logaddexp.reduce(odds)
-    assert_allclose(found.log_value, want, rtol=1e-12)
-    assert_allclose(np.exp(found.log_beliefs[0, 1::2]), np.exp(odds - np.logaddexp.reduce(odds)), rtol=1e-8)
+    assert_allclose(result.log_value, want, rtol=1e-12)
+    assert_allclose(np.exp(result.log_beliefs[0, 1::2]), np.exp(odds - np.logaddexp.reduce(odds)), rtol=1e-8)
 
 
-def test_what_makes_no_sense_is_refused():
+def test_invalid_parameters_raise_errors():
     with pytest.raises(ShapeError, match="log_pairwise"):
         ChainFactor([0, 1], np.zeros((2, 3)))
     with pytest.raises(ShapeError, match="T-1=2"):

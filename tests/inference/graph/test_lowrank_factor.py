@@ -1,4 +1,4 @@
-"""Low-rank factors: each is its dense table, in every answer; trees of them are exact."""
+"""Low-rank factors: each equals its dense table in every result; trees of them are exact."""
 
 import numpy as np
 import pytest
@@ -29,28 +29,28 @@ def make(rng, sizes=(3, 4), R=2, n_graphs=None, scale=1.0, zeros=0.0, variables=
     zeros=st.sampled_from([0.0, 0.3]),
     scale=st.sampled_from([1.0, 400.0]),
 )
-def test_a_factor_is_its_table(seed, R, batched, zeros, scale):
+def test_a_factor_equals_its_table(seed, R, batched, zeros, scale):
     rng = np.random.default_rng(seed)
     B = 2
     factor = make(rng, R=R, n_graphs=B if batched else None, scale=scale, zeros=zeros)
     assert isinstance(factor, Propagator)
     sizes = factor.n_states
     incoming = random_scores(rng, (B, sizes.sum()), scale, zeros)
-    found, best = factor.propagate(incoming), factor.best(incoming)
+    result, best = factor.propagate(incoming), factor.best(incoming)
     wiring = wire(sizes, structured=[factor], log_unary=incoming, n_graphs=B)
     table = np.broadcast_to(factor.table(), (B, *sizes))
     for b, want in enumerate(enumerate_graphs(wiring)):
         if want.log_z == -np.inf:
-            assert found.log_value[b] == best.value[b] == -np.inf
-            assert (found.log_beliefs[b] == -np.inf).all()
+            assert result.log_value[b] == best.value[b] == -np.inf
+            assert (result.log_beliefs[b] == -np.inf).all()
             assert (best.assignment[b] == -1).all()
         else:
-            assert_allclose(found.log_value[b], want.log_z, rtol=1e-10, atol=1e-9)
-            assert_allclose(np.exp(found.log_beliefs[b]), want.marginals(), atol=1e-9)
+            assert_allclose(result.log_value[b], want.log_z, rtol=1e-10, atol=1e-9)
+            assert_allclose(np.exp(result.log_beliefs[b]), want.marginals(), atol=1e-9)
             assert_allclose(best.value[b], want.best, rtol=1e-10, atol=1e-10)
             assert_allclose(wiring.score(np.tile(best.assignment[b], (B, 1)))[b], want.best, rtol=1e-10, atol=1e-10)
         first, second = incoming[b, : sizes[0]], incoming[b, sizes[0] :]
-        for got, reduce in ((found.log_messages[b], np.logaddexp), (best.log_messages[b], np.maximum)):
+        for got, reduce in ((result.log_messages[b], np.logaddexp), (best.log_messages[b], np.maximum)):
             want_messages = np.concatenate(
                 [reduce.reduce(table[b] + second, axis=1), reduce.reduce(table[b] + first[:, None], axis=0)]
             )
@@ -116,7 +116,7 @@ def test_a_long_chain_of_many_states():
     assert_allclose(graph.log_partition().item(), np.log(message.sum()), rtol=1e-10)
 
 
-def test_what_makes_no_sense_is_refused():
+def test_invalid_parameters_raise_errors():
     with pytest.raises(ShapeError, match="two variables"):
         LowRankFactor((0, 1, 2), np.ones((2, 1)), np.ones((2, 1)))
     with pytest.raises(ShapeError, match="rank"):

@@ -60,17 +60,17 @@ def test_max_marginals_of_a_tree(seed):
     rng = np.random.default_rng(seed)
     wiring = random_graph(rng, n_variables=5, tree=True, zeros=0.1)
     result = max_product.run(wiring)
-    found = enumerate_graphs(wiring)[0]
-    if found.best == -np.inf:
+    want = enumerate_graphs(wiring)[0]
+    if want.best == -np.inf:
         return
     for v in range(5):
         for i in range(wiring.n_states[v]):
-            of_state = found.scores[found.assignments[:, v] == i].max()
-            assert_allclose(result.marginals[0, wiring.offsets[v] + i], np.exp(of_state - found.best), atol=1e-10)
+            of_state = want.scores[want.assignments[:, v] == i].max()
+            assert_allclose(result.marginals[0, wiring.offsets[v] + i], np.exp(of_state - want.best), atol=1e-10)
 
 
 @given(seed=seeds)
-def test_elsewhere_the_score_is_that_of_an_assignment_and_a_lower_bound(seed):
+def test_on_loopy_graphs_the_score_is_a_lower_bound_of_an_assignment(seed):
     rng = np.random.default_rng(seed)
     wiring = random_graph(rng, n_variables=6, n_factors=8, n_graphs=2, zeros=0.05)
     result = max_product.run(wiring, damping=0.3, max_iter=300)
@@ -82,7 +82,7 @@ def test_elsewhere_the_score_is_that_of_an_assignment_and_a_lower_bound(seed):
 
 
 @given(seed=seeds, schedule=st.sampled_from(SCHEDULES))
-def test_structured_factors_take_part(seed, schedule):
+def test_structured_factors_match_enumeration(seed, schedule):
     rng = np.random.default_rng(seed)
     factors = [ExactlyOne([0, 1, 2]), AtMostOne([2, 3, 4]), ChainFactor([4, 5, 6], random_scores(rng, (2, 2), 1, 0.1))]
     pair = Tables(np.array([[6, 7]]), np.array([0]), np.round(rng.normal(0, 1, (1, 1, 2, 2))))

@@ -1,4 +1,4 @@
-"""Mean field: a lower bound that no update lowers, finite wherever something is possible."""
+"""Mean field: a lower bound that no update decreases, finite wherever something is possible."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ from trelliswork.inference.graph import Tables, wire
 from trelliswork.inference.graph.engines import mean_field
 from trelliswork.inference.graph.engines.components import find, singles, split
 from trelliswork.inference.graph.factors import ChainFactor, ExactlyOne
-from trelliswork.inference.graph.flat import flatten
 from trelliswork.inference.graph.kernels import mean_field as kernels
+from trelliswork.inference.graph.layout import flatten, variables
 
 SEEDS = st.integers(0, 2**32 - 1)
 ZEROS = st.sampled_from([0.0, 0.2, 0.5])
@@ -44,7 +44,7 @@ def bound_of_product(want, marginals):
 
 
 @given(seed=SEEDS, zeros=ZEROS, scale=st.sampled_from([0.3, 1.0, 10.0]))
-def test_the_bound_is_below_log_z_and_never_falls(seed, zeros, scale):
+def test_the_bound_is_below_log_z_and_never_decreases(seed, zeros, scale):
     wiring = some_graphs(seed, zeros, scale)
     result = mean_field.run(wiring)
     assert result.kind == "lower"
@@ -64,27 +64,27 @@ def test_the_bound_is_below_log_z_and_never_falls(seed, zeros, scale):
 
 
 @given(seed=SEEDS, zeros=ZEROS, structured=st.booleans())
-def test_no_single_update_lowers_the_bound(seed, zeros, structured):
+def test_no_single_update_decreases_the_bound(seed, zeros, structured):
     wiring = some_graphs(seed, zeros)
     flat = flatten(wiring)
     parts = split(wiring, flat, find(wiring, flat)) if structured else singles(wiring, flat)
     n_beliefs, n_messages = parts.size.tolist()
     room, place = np.zeros((3, max(n_beliefs, n_messages))), np.zeros((2, 8), np.int64)
+    scratch = kernels.Scratch(*room, *place)
     D = len(parts.member_ptr) - 1
-    beliefs, entropy, bounds = np.zeros((wiring.n_graphs, n_beliefs)), np.zeros((wiring.n_graphs, D)), np.zeros(8)
-    shape = wiring.n_states, wiring.offsets
+    state = kernels.State(np.zeros((wiring.n_graphs, n_beliefs)), np.zeros((wiring.n_graphs, D)))
+    bounds = np.zeros(8)
     noise = np.random.default_rng(seed).normal(size=wiring.log_unary.shape[1])
-    kernels.begin(
-        0, wiring.n_graphs, flat, parts, *shape, wiring.log_unary, noise, room, place, beliefs, entropy, bounds
-    )
+    given_variables = variables(wiring)
+    kernels.initialize(0, wiring.n_graphs, given_variables, flat, parts, noise, scratch, state, bounds)
     for b in range(wiring.n_graphs):
         before = bounds[b]
         if before == NEVER:
             continue
+        beliefs, entropy, unary = state.beliefs[b], state.entropy[b], wiring.log_unary[b]
         for d in [*range(D), *range(D)]:
-            unary = wiring.log_unary[b]
-            kernels._update(b, d, False, flat, parts, *shape, unary, *room, *place, beliefs[b], entropy[b])
-            after = kernels._bound(b, flat, parts, wiring.n_states, unary, *place, beliefs[b], entropy[b])
+            kernels._update(b, d, False, given_variables, unary, flat, parts, scratch, beliefs, entropy)
+            after = kernels._bound(b, given_variables, flat, parts, scratch, beliefs, entropy)
             assert after >= before - 1e-10 * (1 + abs(before))
             before = after
 
@@ -115,10 +115,10 @@ def test_factor_marginals_are_products():
     wiring = random_graph(rng, n_states=[2, 3, 2, 2], n_factors=4, n_graphs=2, max_arity=3)
     result = mean_field.run(wiring)
     for group, beliefs in zip(wiring.groups, result.factor_marginals, strict=True):
-        for f, variables in enumerate(group.variables):
+        for f, scope in enumerate(group.variables):
             for b in range(2):
                 product = np.ones(())
-                for v in variables:
+                for v in scope:
                     product = np.multiply.outer(product, result.marginals[b, wiring.offsets[v] : wiring.offsets[v + 1]])
                 assert_allclose(beliefs[b, f], product, rtol=1e-12)
 
@@ -134,8 +134,8 @@ def test_a_start_from_the_unary_scores_that_is_impossible_is_replaced():
     assert_allclose(better.log_z, 1)
 
 
-def test_symmetric_points_are_left():
-    """Two equal variables that like to agree: even beliefs are a fixed point, and a bad one."""
+def test_noise_breaks_symmetries():
+    """Two equal variables that prefer to agree: uniform beliefs are a fixed point, and a bad one."""
     wiring = wire([2, 2], [Tables(np.array([[0, 1]]), np.zeros(1, np.int64), np.array([[[[3.0, -3], [-3, 3]]]]))])
     stuck = mean_field.run(wiring, noise=0.0)
     assert_allclose(stuck.marginals, 0.5)
@@ -152,7 +152,7 @@ def test_constraints_over_many_variables():
     assert mean_field.run(chain).converged.all()
 
 
-def test_what_was_not_done_is_said():
+def test_convergence_is_reported():
     wiring = random_graph(np.random.default_rng(0), n_states=[3] * 5, n_graphs=2)
     result = mean_field.run(wiring, max_iter=1, tolerance=0.0)
     assert (result.n_iter == 1).all()
@@ -161,13 +161,13 @@ def test_what_was_not_done_is_said():
     assert mean_field.run(wiring, max_iter=1000, tolerance=1e-12).converged.all()
 
 
-def test_wrong_options_are_refused():
+def test_invalid_options_raise_errors():
     wiring = some_graphs(0, 0.0)
     with pytest.raises(ValueRangeError, match="max_iter must be a positive whole number"):
         mean_field.run(wiring, max_iter=0)
-    with pytest.raises(ValueRangeError, match="tolerance must be a finite number from 0 up, got nan"):
+    with pytest.raises(ValueRangeError, match="tolerance must be finite and nonnegative, got nan"):
         mean_field.run(wiring, tolerance=float("nan"))
-    with pytest.raises(ValueRangeError, match="noise must be a finite number from 0 up, got -1"):
+    with pytest.raises(ValueRangeError, match="noise must be finite and nonnegative, got -1"):
         mean_field.run(wiring, noise=-1)
     with pytest.raises(ShapeError, match=r"start must have shape \(B, V\)"):
         mean_field.run(wiring, start=np.zeros((1, 99), np.int64))
@@ -176,11 +176,11 @@ def test_wrong_options_are_refused():
         ValueRangeError, match="start must be a possible assignment, but that of graph 0 has score -inf"
     ):
         mean_field.run(simple, start=np.array([[1]]))
-    with pytest.raises(ValueRangeError, match="start must hold a state of each variable"):
+    with pytest.raises(ValueRangeError, match="start must contain a state of each variable"):
         mean_field.run(simple, start=np.array([[2]]))
 
 
-def test_hard_problems_without_a_start_are_named():
+def test_hard_problems_without_a_start_raise_errors():
     """A pigeonhole problem: 12 variables pairwise different with 11 states. Too large to be certain, so an error."""
     pairs = np.stack(np.triu_indices(12, 1), axis=1)
     table = np.where(np.eye(11, dtype=bool), NEVER, 0.0)[None, None]

@@ -42,7 +42,7 @@ def factorial_chain(rng, T=4, S1=3, S2=2, n_graphs=1, cross=1.0):
 
 
 @given(seed=SEEDS, zeros=ZEROS)
-def test_the_bound_is_below_log_z_and_never_falls(seed, zeros):
+def test_the_bound_is_below_log_z_and_never_decreases(seed, zeros):
     wiring = some_graphs(seed, zeros)
     result = structured_mean_field.run(wiring)
     assert result.kind == "lower"
@@ -61,9 +61,9 @@ def test_the_bound_is_below_log_z_and_never_falls(seed, zeros):
 def test_one_component_is_exact(seed, zeros):
     wiring = some_graphs(seed, zeros, tree=True, max_arity=2)
     result = structured_mean_field.run(wiring, [range(wiring.n_variables)])
-    found = structured_mean_field.run(wiring)
+    automatic = structured_mean_field.run(wiring)
     for b, want in enumerate(enumerate_graphs(wiring)):
-        for got in (result, found):
+        for got in (result, automatic):
             assert_allclose(got.log_z[b], want.log_z, rtol=1e-9, atol=1e-9)
             assert_allclose(got.marginals[b], want.marginals(), atol=1e-9)
             for beliefs, joint in zip(got.factor_marginals, want.factor_marginals(), strict=True):
@@ -89,10 +89,10 @@ def test_two_factors_over_one_pair_are_both_counted():
     assert_allclose(result.log_z, enumerate_graphs(wiring)[0].log_z, rtol=1e-10)
 
 
-def test_a_factorial_chain_is_cut_into_its_chains():
+def test_a_factorial_chain_is_split_into_its_chains():
     wiring = factorial_chain(np.random.default_rng(2), T=6, n_graphs=2)
-    found = structured_mean_field.find_components(wiring)
-    assert sorted(map(sorted, found)) == [list(range(6)), list(range(6, 12))]
+    components = structured_mean_field.find_components(wiring)
+    assert sorted(map(sorted, components)) == [list(range(6)), list(range(6, 12))]
 
 
 def test_interleaved_chains_are_found_too():
@@ -103,8 +103,8 @@ def test_interleaved_chains_are_found_too():
         Tables(np.concatenate([step, step + 1]), np.zeros(10, np.int64), rng.normal(size=(1, 1, 2, 2))),
         Tables(np.stack([t, t + 1], axis=1), np.zeros(6, np.int64), 0.1 * rng.normal(size=(1, 1, 2, 2))),
     ]
-    found = structured_mean_field.find_components(wire([2] * 12, tables))
-    assert sorted(map(sorted, found)) == [list(range(0, 12, 2)), list(range(1, 12, 2))]
+    components = structured_mean_field.find_components(wire([2] * 12, tables))
+    assert sorted(map(sorted, components)) == [list(range(0, 12, 2)), list(range(1, 12, 2))]
 
 
 def test_chains_are_better_than_single_variables_and_exact_without_coupling():
@@ -121,7 +121,7 @@ def test_chains_are_better_than_single_variables_and_exact_without_coupling():
         assert_allclose(result.marginals[b], want.marginals(), rtol=1e-7, atol=1e-9)
 
 
-def test_updates_are_those_of_the_paper():
+def test_updates_match_the_paper():
     """q_d ~ exp E_{q_d'}[score], d' != d, at the fixed point: for a factorial chain by enumeration."""
     wiring = factorial_chain(np.random.default_rng(5), T=3)
     result = structured_mean_field.run(wiring, [range(3), range(3, 6)], tolerance=1e-13)
@@ -163,7 +163,7 @@ def test_factors_over_three_variables_may_touch_a_coupled_pair():
     assert_allclose(result.factor_marginals[1][0, 0], joint, rtol=1e-7)
 
 
-def test_zeros_inside_components_do_no_harm():
+def test_zeros_inside_components_are_exact():
     """Hard transitions in a chain: its product start would be impossible, the chain's own is not."""
     table = np.array([[0.0, NEVER], [0.0, 0.5]])
     wiring = wire([2] * 5, structured=[ChainFactor(np.arange(5), table)])
@@ -186,17 +186,17 @@ def test_evidence_cuts_cycles():
     [
         ([[0, 1, 2]], "factors inside component 0 form a cycle through variables"),
         ([[0, 1], [1, 2]], "components must share no variable, got 1 in components 0 and 1"),
-        ([[0, 1]], "components must name every variable, got none with 2"),
-        ([[0, 1], [2, 3]], "components must name variables from 0 to 2, got 3 in component 1"),
+        ([[0, 1]], "components must contain every variable, got none with 2"),
+        ([[0, 1], [2, 3]], "components must contain variables from 0 to 2, got 3 in component 1"),
     ],
 )
-def test_wrong_components_are_named(components, message):
+def test_invalid_components_raise_errors(components, message):
     triangle = Tables(np.array([[0, 1], [1, 2], [2, 0]]), np.zeros(3, np.int64), np.zeros((1, 1, 2, 2)))
     with pytest.raises(ValueRangeError, match=message):
         structured_mean_field.run(wire([2] * 3, [triangle]), components)
 
 
-def test_a_factor_with_three_variables_of_a_component_is_refused():
+def test_a_factor_with_three_variables_of_a_component_raises_an_error():
     triple = Tables(np.array([[0, 2, 1]]), np.zeros(1, np.int64), np.zeros((1, 1, 2, 2, 2)))
     wiring = wire([2] * 3, [triple])
     with pytest.raises(
@@ -210,6 +210,6 @@ def test_a_factor_with_three_variables_of_a_component_is_refused():
 def test_found_components_are_always_forests(seed):
     rng = np.random.default_rng(seed)
     wiring = random_graph(rng, n_variables=12, n_factors=int(rng.integers(0, 30)), max_states=2)
-    found = structured_mean_field.find_components(wiring)
-    assert sorted(v for component in found for v in component) == list(range(12))
-    structured_mean_field.run(wiring, found, max_iter=1)  # refuses cycles
+    components = structured_mean_field.find_components(wiring)
+    assert sorted(v for component in components for v in component) == list(range(12))
+    structured_mean_field.run(wiring, components, max_iter=1)  # raises an error for cycles

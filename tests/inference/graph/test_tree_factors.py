@@ -1,4 +1,4 @@
-"""Tree factors: each equals its dense table, in every answer; alone, belief propagation is exact."""
+"""Tree factors: each equals its dense table in every result; alone, belief propagation is exact."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def all_arcs(n):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("single_root", [True, False])
 @given(seed=seeds, zeros=st.sampled_from([0.0, 0.2, 0.4]), scale=st.sampled_from([1.0, 400.0]))
-def test_a_factor_is_its_table(kind, single_root, seed, zeros, scale):
+def test_a_factor_equals_its_table(kind, single_root, seed, zeros, scale):
     rng = np.random.default_rng(seed)
     n, B = int(rng.integers(1, 4)), int(rng.integers(1, 4))
     heads, modifiers = all_arcs(n)
@@ -37,21 +37,21 @@ def test_a_factor_is_its_table(kind, single_root, seed, zeros, scale):
     assert isinstance(factor, Propagator)
     sizes = factor.n_states
     incoming = random_scores(rng, (B, sizes.sum()), scale, zeros)
-    found, best = factor.propagate(incoming), factor.best(incoming)
+    result, best = factor.propagate(incoming), factor.best(incoming)
     wiring = wire(sizes, structured=[factor], log_unary=incoming, n_graphs=B)
     table = factor.table()[0]
     for b, want in enumerate(enumerate_graphs(wiring)):
         if want.log_z == -np.inf:
-            assert found.log_value[b] == best.value[b] == -np.inf
-            assert (found.log_beliefs[b] == -np.inf).all()
+            assert result.log_value[b] == best.value[b] == -np.inf
+            assert (result.log_beliefs[b] == -np.inf).all()
             assert (best.assignment[b] == -1).all()
         else:
-            assert_allclose(found.log_value[b], want.log_z, rtol=1e-10, atol=1e-9)
-            assert_allclose(np.exp(found.log_beliefs[b]), want.marginals(), atol=1e-9)
+            assert_allclose(result.log_value[b], want.log_z, rtol=1e-10, atol=1e-9)
+            assert_allclose(np.exp(result.log_beliefs[b]), want.marginals(), atol=1e-9)
             assert_allclose(best.value[b], want.best, rtol=1e-10, atol=1e-10)
             states = np.tile(best.assignment[b], (B, 1))
             assert_allclose(wiring.score(states)[b], want.best, rtol=1e-10, atol=1e-10)
-        for got, reduce in ((found.log_messages[b], np.logaddexp), (best.log_messages[b], np.maximum)):
+        for got, reduce in ((result.log_messages[b], np.logaddexp), (best.log_messages[b], np.maximum)):
             messages = messages_of_table(table, incoming[b], sizes, lambda s, axis, r=reduce: fold(r, s, axis))
             for v, message in enumerate(messages):
                 mine = got[2 * v : 2 * v + 2]
@@ -81,7 +81,7 @@ def test_belief_propagation_with_the_tree_alone_is_exact(kind, single_root, n):
 
 @pytest.mark.parametrize("single_root", [True, False])
 @given(seed=seeds, scale=st.sampled_from([0.5, 3.0, 30.0, 900.0]), share=st.sampled_from([1.0, 0.4]))
-def test_one_elimination_is_as_good_as_one_a_word(single_root, seed, scale, share):
+def test_one_elimination_is_as_precise_as_one_per_word(single_root, seed, scale, share):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 10))
     heads, modifiers = all_arcs(n)
@@ -89,17 +89,17 @@ def test_one_elimination_is_as_good_as_one_a_word(single_root, seed, scale, shar
     w = np.full((n + 1, n + 1), -np.inf)
     heads, modifiers = heads[kept], modifiers[kept]
     w[heads, modifiers] = rng.normal(0, scale, len(kept))
-    found, want = np.full_like(w, -np.inf), np.full_like(w, -np.inf)
-    log_z, n_again = spanning_sums(w, n, single_root, heads, modifiers, found)
+    result, want = np.full_like(w, -np.inf), np.full_like(w, -np.inf)
+    log_z, n_again = spanning_sums(w, n, single_root, heads, modifiers, result)
     assert_allclose(log_z, spanning(w, n, single_root, False, want), rtol=1e-11, atol=1e-9)
-    assert np.array_equal(found[heads, modifiers] == -np.inf, want[heads, modifiers] == -np.inf)
-    assert_allclose(found[heads, modifiers], want[heads, modifiers], rtol=1e-9, atol=1e-8)
+    assert np.array_equal(result[heads, modifiers] == -np.inf, want[heads, modifiers] == -np.inf)
+    assert_allclose(result[heads, modifiers], want[heads, modifiers], rtol=1e-9, atol=1e-8)
     if scale == 0.5 and share == 1.0:
         assert n_again == 0  # one run of O(n^3) was enough
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_counts_of_trees(kind):
+def test_number_of_trees(kind):
     heads, modifiers = all_arcs(3)
     for single_root in (True, False):
         graph = FactorGraph([2] * 9, structured=[kind(np.arange(9), heads, modifiers, 3, single_root=single_root)])
@@ -118,7 +118,7 @@ def with_pairs(rng, kind, scale=0.5):
 
 
 class Dense:
-    """A factor by its dense table alone."""
+    """A factor defined by its dense table."""
 
     def __init__(self, factor):
         self.variables, self.n_states, self.n_graphs = factor.variables, factor.n_states, 1
@@ -148,22 +148,22 @@ def bp_propagation(value, beliefs, out):
 def test_belief_propagation_with_pairs_is_the_same_with_the_dense_table(kind, schedule):
     factor, pairs, unary = with_pairs(np.random.default_rng(0), kind)
     options = {"tolerance": 1e-12, "damping": 0.2, "schedule": schedule, "max_iter": 1000}
-    found = bp.run(wire([2] * 9, [pairs], structured=[factor], log_unary=unary), **options)
+    result = bp.run(wire([2] * 9, [pairs], structured=[factor], log_unary=unary), **options)
     want = bp.run(wire([2] * 9, [pairs], structured=[Dense(factor)], log_unary=unary), **options)
-    assert found.converged.all()
-    assert_allclose(found.log_z, want.log_z, atol=1e-9)
-    assert_allclose(found.marginals, want.marginals, atol=1e-9)
+    assert result.converged.all()
+    assert_allclose(result.log_z, want.log_z, atol=1e-9)
+    assert_allclose(result.marginals, want.marginals, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_other_engines_take_the_table(kind):
+def test_other_engines_use_the_table(kind):
     factor, pairs, unary = with_pairs(np.random.default_rng(1), kind)
     wiring = wire([2] * 9, [pairs], structured=[factor], log_unary=unary)
     graph = FactorGraph([2] * 9, tables=[(pairs.variables, pairs.log_tables[0])], structured=[factor], log_unary=unary)
-    found, best = graph.infer("exact"), max_product.run(wiring, damping=0.2)
+    result, best = graph.infer("exact"), max_product.run(wiring, damping=0.2)
     for b, want in enumerate(enumerate_graphs(wiring)):
-        assert_allclose(found.log_z[b], want.log_z, atol=1e-9)
-        assert_allclose(found.marginals[b], want.marginals(), atol=1e-9)
+        assert_allclose(result.log_z[b], want.log_z, atol=1e-9)
+        assert_allclose(result.marginals[b], want.marginals(), atol=1e-9)
         assert -np.inf < best.log_z[b] <= want.best + 1e-9  # a tree, and a good one
     assert_allclose(graph.using("exact").argmax().scores, [w.best for w in enumerate_graphs(wiring)], atol=1e-9)
 
@@ -193,7 +193,7 @@ def test_gradients_are_beliefs_and_evidence_conditions(kind):
     assert_allclose(graph.condition(labels=gold).marginals()[0, :, 1], gold, atol=1e-12)
 
 
-def test_what_is_no_arc_is_refused():
+def test_invalid_arcs_raise_errors():
     with pytest.raises(ValueRangeError, match="arc 1 goes from 2 to 2"):
         ProjectiveTreeFactor([0, 1], [0, 2], [1, 2], 2)
     with pytest.raises(ValueRangeError, match="the same arc"):

@@ -33,7 +33,7 @@ def some_graphs(seed, zeros=0.0, **options):
 
 def spanning_trees(n, ends):
     """All sets of n-1 edges without a cycle, as rows of 0 and 1."""
-    found = []
+    trees = []
     for chosen in combinations(range(len(ends)), n - 1):
         root = list(range(n))
 
@@ -48,8 +48,8 @@ def spanning_trees(n, ends):
                 break
             root[u] = v
         else:
-            found.append([e in chosen for e in range(len(ends))])
-    return np.array(found, float)
+            trees.append([e in chosen for e in range(len(ends))])
+    return np.array(trees, float)
 
 
 @given(seed=SEEDS, zeros=ZEROS, scale=st.sampled_from([0.5, 1.0, 3.0]), weights=st.sampled_from(["uniform", "sampled"]))
@@ -71,16 +71,16 @@ def test_log_z_lies_between_mean_field_and_converged_trw(seed, zeros, scale, wei
 
 
 @given(seed=SEEDS)
-def test_optimised_weights_lower_the_bound(seed):
+def test_optimized_weights_lower_the_bound(seed):
     wiring = some_graphs(seed)
-    plain, best = trw.run(wiring), trw.run(wiring, weights="optimised")
+    plain, best = trw.run(wiring), trw.run(wiring, weights="optimized")
     assert (best.log_z <= plain.log_z + 1e-9).all()
     assert (np.diff(best.trace, axis=1) <= 1e-9).all()
     for b, want in enumerate(enumerate_graphs(wiring)):
         assert want.log_z <= best.log_z[b] + 1e-6
 
 
-def test_optimised_weights_reach_the_optimum_of_a_ring():
+def test_optimized_weights_reach_the_optimum_of_a_ring():
     """On a ring the weights are 1 - p_e with p on the simplex: compare with a search over all of them."""
     rng = np.random.default_rng(0)
     pairs = np.array([[0, 1], [1, 2], [0, 2]])
@@ -89,7 +89,7 @@ def test_optimised_weights_reach_the_optimum_of_a_ring():
     assert_array_equal(trw.edge_ends(wiring), [[0, 1], [0, 2], [1, 2]])
     grid = [(i, j, 40 - i - j) for i in range(1, 40) for j in range(1, 40 - i)]
     values = [trw.run(wiring, weights=1 - np.array(p) / 40).log_z[0] for p in grid]
-    best = trw.run(wiring, weights="optimised", max_updates=200, gap=1e-6)
+    best = trw.run(wiring, weights="optimized", max_updates=200, gap=1e-6)
     assert best.log_z[0] <= min(values) + 1e-3
     assert best.log_z[0] < trw.run(wiring).log_z[0] - 1e-3
 
@@ -106,7 +106,7 @@ def test_trees_are_exact(seed, zeros):
 
 
 @given(seed=SEEDS)
-def test_the_value_is_that_of_its_beliefs(seed):
+def test_the_value_matches_its_beliefs(seed):
     """<b, theta> + sum H - sum rho I, from the beliefs returned; the gradient by a unary score is the belief."""
     wiring = some_graphs(seed, n_graphs=1)
     weights = spanning.uniform_weights(wiring.n_variables, trw.edge_ends(wiring))
@@ -175,7 +175,7 @@ def test_given_weights_are_checked_in_every_part_of_the_graph(seed):
     assert_allclose(spanning.excess(6, ends, weights), worst, atol=2e-5)
 
 
-def test_heavy_weights_behind_light_ones_are_refused():
+def test_heavy_weights_are_detected_behind_light_ones():
     """A triangle with weights of 1, which is BP, and a tail so light that the sum is that of a tree."""
     pairs = np.array([[0, 1], [0, 2], [1, 2], [2, 3], [3, 4]])
     wiring = wire([2] * 5, [Tables(pairs, np.zeros(5, np.int64), np.zeros((1, 1, 2, 2)))])
@@ -202,7 +202,7 @@ def test_damping_and_schedules_reach_the_same_point():
     assert_allclose(damped.marginals, want.marginals, atol=1e-8)
 
 
-def test_what_has_not_converged_is_no_bound():
+def test_without_convergence_the_value_is_not_a_bound():
     wiring = some_graphs(8, n_variables=6, n_factors=12, n_graphs=2, scale=2.0)
     result = trw.run(wiring, max_iter=1)
     assert result.kind == "estimate"
@@ -229,7 +229,7 @@ def test_evidence_cuts_cycles():
     unary[0, 1, [0, 2]] = NEVER  # graph 0 knows variable 1, graph 1 variable 2, graph 2 nothing
     unary[1, 2, 1:] = NEVER
     wiring = wire([3] * 4, [ring], log_unary=unary.reshape(3, -1))
-    for weights in ("uniform", "sampled", "optimised", np.full(4, 0.75)):
+    for weights in ("uniform", "sampled", "optimized", np.full(4, 0.75)):
         result = trw.run(wiring, weights=weights)
         for b, want in enumerate(enumerate_graphs(wiring)):
             if b < 2 and isinstance(weights, str):
@@ -243,30 +243,30 @@ def test_results_do_not_depend_on_the_number_of_threads():
     rng = np.random.default_rng(4)
     wiring = random_graph(rng, n_states=[3] * 8, n_factors=12, n_graphs=20, max_arity=2)
     with threads.num_threads(1):
-        one = trw.run(wiring, weights="optimised", max_updates=3)
+        one = trw.run(wiring, weights="optimized", max_updates=3)
     with threads.num_threads(3):
-        three = trw.run(wiring, weights="optimised", max_updates=3)
+        three = trw.run(wiring, weights="optimized", max_updates=3)
     assert_array_equal(one.log_z, three.log_z)
     assert_array_equal(one.marginals, three.marginals)
 
 
-def test_wrong_factors_and_weights_are_refused():
+def test_invalid_factors_and_weights_raise_errors():
     triple = Tables(np.array([[0, 2, 1]]), np.zeros(1, np.int64), np.zeros((1, 1, 2, 2, 2)))
-    with pytest.raises(ValueRangeError, match=r"takes factors over two variables, but factor 0 is over \[0, 2, 1\]"):
+    with pytest.raises(ValueRangeError, match=r"supports factors over two variables, but factor 0 is over \[0, 2, 1\]"):
         trw.run(wire([2] * 3, [triple]))
-    with pytest.raises(ValueRangeError, match="takes factors over two variables"):
+    with pytest.raises(ValueRangeError, match="supports factors over two variables"):
         trw.run(wire([2] * 3, structured=[ExactlyOne(np.arange(3))]))
     ring = Tables(np.array([[0, 1], [1, 2], [2, 0]]), np.zeros(3, np.int64), np.zeros((1, 1, 2, 2)))
     wiring = wire([2] * 3, [ring])
-    with pytest.raises(ValueRangeError, match="weights must be 'uniform', 'sampled', 'optimised' or an array"):
+    with pytest.raises(ValueRangeError, match="weights must be 'uniform', 'sampled', 'optimized' or an array"):
         trw.run(wiring, weights="best")
     with pytest.raises(ShapeError, match=r"weights must have shape \(E,\) or \(B, E\) with E=3 and B=1, got \(2,\)"):
         trw.run(wiring, weights=np.ones(2))
-    with pytest.raises(ValueRangeError, match="weights must lie above 0 and not above 1"):
+    with pytest.raises(ValueRangeError, match=r"weights must be in \(0, 1\]"):
         trw.run(wiring, weights=np.zeros(3))
-    with pytest.raises(ValueRangeError, match=r"at most n-1 in sum inside any n variables, got 1 more"):
+    with pytest.raises(ValueRangeError, match=r"their sum inside any n variables is at most n-1, got 1 more"):
         trw.run(wiring, weights=np.ones(3))
-    with pytest.raises(ValueRangeError, match="damping must lie from 0 to below 1, got 1"):
+    with pytest.raises(ValueRangeError, match=r"damping must be in \[0, 1\), got 1"):
         trw.run(wiring, damping=1)
-    with pytest.raises(ValueRangeError, match="tolerance must be a finite number"):
+    with pytest.raises(ValueRangeError, match="tolerance must be finite and nonnegative"):
         trw.run(wiring, tolerance=-1)

@@ -1,4 +1,4 @@
-"""Chains are never looser than stars at the same scores, each at the tightest unaries or delta.
+"""Chain covers are never looser than star covers at the same scores, each at the tightest unaries or delta.
 
 Many random fields at once, by the equations of ``reference``; then some of them by the engines.
 """
@@ -8,32 +8,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+from scipy.special import logsumexp
 
 from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact, reference
-from trelliswork.inference.lifted.reference import logsumexp
 
-TIGHT = 1e-6  # sum of differences between margins: the value is off by its square
+TIGHT = 1e-6  # sum of differences between margins: the error of the value is its square
 
 
 def tightest_stars(log_unary, tables, n_iter=300):
-    """Values (B,) by update (3), and whether they are tight; log_unary (B, C), tables (B, K, C, C)."""
+    """Return values (B,) by update (3), and whether they are tight; log_unary (B, C), tables (B, K, C, C)."""
     K = tables.shape[1]
     delta = np.zeros(tables.shape[:3])
     for _ in range(n_iter):
         scores = (K + 1) * tables + (log_unary[:, None] + delta)[:, :, None]
-        messages = logsumexp(scores)
-        centre = log_unary - delta.sum(1) + messages.sum(1)
-        log_z = logsumexp(centre)
-        centre = centre - log_z[:, None]
-        leaves = logsumexp((centre[:, None] - messages)[..., None] + scores, axis=2)
-        off = centre[:, None] - leaves
+        messages = logsumexp(scores, axis=-1)
+        center = log_unary - delta.sum(1) + messages.sum(1)
+        log_z = logsumexp(center, axis=-1)
+        center = center - log_z[:, None]
+        leaves = logsumexp((center[:, None] - messages)[..., None] + scores, axis=2)
+        off = center[:, None] - leaves
         delta = delta + off / (K + 2)
-    gap = np.abs(np.exp(centre)[:, None] - np.exp(leaves)).sum((1, 2))
+    gap = np.abs(np.exp(center)[:, None] - np.exp(leaves)).sum((1, 2))
     return log_z / (K + 1), gap < TIGHT
 
 
 def tightest_chains(log_unary, tables, weights, n_iter=150):
-    """The same of the cover by chains: all weights on distances, (K,) or (B, K)."""
+    """Return the same for the chain cover; all weights are on distances, (K,) or (B, K)."""
     B, K = tables.shape[:2]
     rho = np.broadcast_to(weights, (B, K))
     unaries = np.repeat(log_unary[:, None], K, 1)
@@ -54,7 +54,7 @@ def tightest_chains(log_unary, tables, weights, n_iter=150):
 
 
 def perrons(scores):
-    """Logarithms of Perron roots (...) and of margins (..., C) of exp(scores)."""
+    """Return the logarithms of Perron roots (...) and of margins (..., C) of exp(scores)."""
     top = scores.max((-2, -1), keepdims=True)
     matrix = np.exp(scores - top)
     vectors = []
@@ -81,13 +81,13 @@ def test_chains_are_never_looser_than_stars(K, C, unary):
     assert sure.mean() > 0.4
     assert (chains <= stars + 1e-7)[sure].all()
     assert (stars - chains)[sure].max() > 0.01  # and often much tighter
-    # The star is the cover of weights 1 / (K + 1): other weights of chains, as long as none is smaller, are no looser.
+    # The star is the cover with weights 1 / (K + 1): chains whose weights are all larger are no looser.
     if K > 1:
         share = rng.dirichlet(np.ones(K), B)
         uneven, tight_again = tightest_chains(log_unary, tables, 1 / (K + 1) + share / (K + 1))
         assert (uneven <= stars + 1e-7)[sure & tight_again].all()
         assert (sure & tight_again).mean() > 0.3
-    for b in range(0, B, 10):  # neither is below the truth
+    for b in range(0, B, 10):  # neither is below the exact value
         given_tables = [DenseTable(t) for t in tables[b]]
         N = 2**16
         truth = exact.cyclic_log_z(log_unary[b], given_tables, N) / N
@@ -96,7 +96,7 @@ def test_chains_are_never_looser_than_stars(K, C, unary):
             assert_allclose(chains[b], truth, atol=1e-6 + np.log(C) / N)
 
 
-def test_these_are_the_equations():
+def test_engines_match_these_equations():
     rng = np.random.default_rng(0)
     log_unary, tables = rng.normal(size=(1, 3)), 0.5 * rng.normal(size=(1, 2, 3, 3))
     given_tables = [DenseTable(t) for t in tables[0]]
@@ -110,8 +110,8 @@ def test_these_are_the_equations():
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(2, 3), st.integers(0, 10_000), st.sampled_from([0.2, 0.7]), st.booleans())
-def test_engines_say_the_same(K, seed, size, unary):
-    """With the weights optimised, too; rings of a long circle, whose roots need no iteration."""
+def test_engines_agree(K, seed, size, unary):
+    """Also with optimized weights; rings of a long circle, whose roots need no iteration."""
     rng = np.random.default_rng(seed)
     log_unary, tables = unary * rng.normal(size=3), [DenseTable(size * rng.normal(size=(3, 3))) for _ in range(K)]
     star = Star(log_unary, tables).tighten(tol=1e-7, max_passes=300)

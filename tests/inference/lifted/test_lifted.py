@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_matrix
+from scipy.special import logsumexp
 
 from tests.oracle import fields
 from trelliswork.compute import threads
@@ -23,11 +24,10 @@ from trelliswork.inference.lifted import (
     sentences,
 )
 from trelliswork.inference.lifted.ais import annealed_log_z
-from trelliswork.inference.lifted.chain_cover import perron
+from trelliswork.inference.lifted.chain_cover import perron, ring, ring_length
 from trelliswork.inference.lifted.conditionals import conditionals, log_norms
 from trelliswork.inference.lifted.exponentials import ExpTable
-from trelliswork.inference.lifted.rings import ring, ring_length
-from trelliswork.inference.lifted.tables import dense
+from trelliswork.inference.lifted.potentials import dense
 
 
 def field(K, C, seed=0, size=1.0):
@@ -48,12 +48,12 @@ def test_bounds_hold_and_chains_are_tighter_than_stars(K, C, seed, size):
     truth = fields.circle_log_z(log_unary, tables, N) / N
     assert_allclose(exact.cyclic_log_z(log_unary, given_tables, N) / N, truth, rtol=1e-10)
     star = Star(log_unary, given_tables).tighten(tol=1e-7, max_passes=200)
-    assert star.value >= truth - 1e-9  # of any length of at least 2K + 1
-    # The chains' bound is that of an endless circle; there are C^K states, whose roots add up.
+    assert star.value >= truth - 1e-9  # for any length of at least 2K + 1
+    # The bound of the chains is that of an endless circle, whose C^K states have roots that add up.
     endless = exact.cyclic_log_z(log_unary, given_tables, 2**20) / 2**20
     chain = ChainCover(log_unary, given_tables).tighten(tol=1e-7, max_iter=40)
     assert chain.value >= endless - 1e-5
-    assert chain.value <= star.value + 1e-5  # true of both at their tightest; these have come near enough
+    assert chain.value <= star.value + 1e-5  # true at the tightest bounds; these are close enough
     if K == 1:
         assert chain.kind == "exact"
         assert_allclose(chain.value, endless, atol=1e-6 + K * np.log(C) / 2**20)
@@ -67,9 +67,9 @@ def test_bounds_hold_and_chains_are_tighter_than_stars(K, C, seed, size):
 
 
 @pytest.mark.parametrize(("K", "C"), [(1, 3), (2, 2), (2, 3), (3, 2)])
-@pytest.mark.parametrize("extra", [1, 2, 3])  # circles whose rings have other lengths than the circle among them
+@pytest.mark.parametrize("extra", [1, 2, 3])  # among them circles whose rings are shorter
 def test_chains_closed_to_rings_bound_circles_of_any_length(K, C, extra):
-    """Above the truth at a finite N, where the bound of an endless circle need not be; exact for K = 1."""
+    """Above the exact value at a finite N, where the bound of an endless circle may fail; exact for K = 1."""
     N = 2 * K + extra
     below = 0
     for seed in range(6 if K == 1 else 3):
@@ -93,14 +93,14 @@ def test_chains_closed_to_rings_bound_circles_of_any_length(K, C, extra):
             unaries = log_unary + np.random.default_rng(seed).normal(size=(K + 1, C))
             unaries[1] += (log_unary - unaries[1:].mean(0)) * K
             assert cover.tighten(unaries=unaries, n_positions=N, max_iter=0).value >= truth - 1e-9
-    assert K > 1 or below  # the endless bound does fail
+    assert K > 1 or below  # the bound of an endless circle does fail
     endless = cover.tighten(max_iter=15).value
     assert_allclose(cover.tighten(n_positions=2**16, max_iter=15).value, endless, atol=1e-8 if K == 1 else 3e-3)
 
 
 @pytest.mark.parametrize(("K", "N"), [(2, 6), (2, 7), (3, 9), (3, 8)])
 def test_words_that_are_tied_at_one_distance_form_rings(K, N):
-    """All weight on it: the bound is the truth, of gcd(N, K) rings."""
+    """With all weight on that distance the bound is exact: the sum of gcd(N, K) rings."""
     log_unary, tables = field(K, 2, seed=N)
     tables[: K - 1] = 0
     weights = np.full(K, 1e-7)
@@ -109,7 +109,7 @@ def test_words_that_are_tied_at_one_distance_form_rings(K, N):
     assert_allclose(found.value, fields.circle_log_z(log_unary, tables, N) / N, atol=1e-5)
 
 
-def test_rings_are_the_reference_and_have_its_gradient():
+def test_rings_match_the_reference_and_its_gradient():
     log_unary, tables = field(1, 4, seed=2)
     for n in (2, 3, 7):
         found = ring(DenseTable(tables[0]), 2.0, log_unary, n)
@@ -123,8 +123,8 @@ def test_rings_are_the_reference_and_have_its_gradient():
         assert_allclose(edges[1, 2], slope, rtol=1e-4)
 
 
-def test_a_root_that_power_iteration_has_not_reached_is_not_called_exact():
-    """Two words that hardly ever follow one another: vectors need many steps."""
+def test_a_bound_is_not_exact_before_power_iteration_converges():
+    """Two words that rarely follow each other: power iteration needs many steps."""
     table = np.array([[0.0, -6.0], [-5.0, 1e-3]])
     cover = ChainCover(np.zeros(2), [DenseTable(table)])
     found = cover.tighten(max_iter=1)
@@ -156,14 +156,14 @@ def test_any_delta_and_any_split_bound_the_circle(K):
 
 
 @pytest.mark.parametrize(("K", "C"), [(2, 3), (3, 2)])
-def test_stars_are_chains_of_their_weights(K, C):
+def test_stars_match_chains_of_the_same_weights(K, C):
     log_unary, tables = field(K, C, size=0.7)
     star = Star(log_unary, as_tables(tables)).tighten(tol=1e-10, max_passes=500)
     cover = ChainCover(log_unary, as_tables(tables)).tighten(weights=np.full(K, 1 / (K + 1)), tol=1e-6, max_iter=200)
     assert_allclose(star.value, cover.value, atol=1e-6)
 
 
-def test_star_is_the_reference_and_its_gradients_are_right():
+def test_star_matches_the_reference_and_its_gradients():
     K, C = 2, 4
     log_unary, tables = field(K, C)
     delta = np.random.default_rng(1).normal(size=(K, C))
@@ -180,7 +180,7 @@ def test_star_is_the_reference_and_its_gradients_are_right():
 
     unit = np.zeros(C)
     unit[1] = 1
-    assert_allclose(slope(unit, 0, 0), margins[:, 1].sum(), atol=1e-7)  # all copies, not K + 1 times the centre
+    assert_allclose(slope(unit, 0, 0), margins[:, 1].sum(), atol=1e-7)  # all copies, not K + 1 times the center
     assert abs((K + 1) * margins[0, 1] - margins[:, 1].sum()) > 1e-2
     table = np.zeros((K, C, C))
     table[1, 2, 3] = 1
@@ -245,7 +245,7 @@ def test_sentences_between_pads(K, C):
 
 
 def test_the_cyclic_lemma():
-    """The product of the sentences' probabilities is that of the circle, given where the pads are."""
+    """The product of the probabilities of sentences is that of the circle, given the positions of the pads."""
     K, C = 2, 3
     log_unary, tables = field(K, C, seed=5)
     corpus = [(1, 2, 2), (2,)]
@@ -263,7 +263,7 @@ def test_the_cyclic_lemma():
     assert_allclose((scores - log_z[lengths]).sum(), want, rtol=1e-10)
 
 
-def test_annealed_estimates_are_near_the_truth():
+def test_annealed_estimates_are_close():
     K, C = 2, 4
     log_unary, tables = field(K, C, seed=2)
     given_tables = as_tables(tables)
@@ -300,7 +300,7 @@ def test_samples_follow_the_field(K):
 @pytest.mark.parametrize("memory", [1 << 30, 0])
 @pytest.mark.parametrize("small", [2048, 10])
 def test_exponentials_in_tiles(memory, small, monkeypatch):
-    """Kept or computed again, float64 or float32: the same products."""
+    """Products are the same with kept or recomputed tiles, in float64 or float32."""
     monkeypatch.setattr(exponentials, "SMALL", small)
     rng = np.random.default_rng(0)
     C = 150
@@ -309,15 +309,15 @@ def test_exponentials_in_tiles(memory, small, monkeypatch):
     exp = ExpTable(table, 2.0, memory=memory)
     assert (exp.kept is None) == (memory == 0)
     tolerance = 1e-10 if small > C else 2e-5
-    assert_allclose(exp.times(v), reference.logsumexp(2 * theta + v), rtol=tolerance)
-    assert_allclose(exp.transposed(v), reference.logsumexp((2 * theta + v[:, None]).T), rtol=tolerance)
+    assert_allclose(exp.times(v), logsumexp(2 * theta + v, axis=-1), rtol=tolerance)
+    assert_allclose(exp.transposed(v), logsumexp(2 * theta + v[:, None], axis=0), rtol=tolerance)
     scores = v[:, None] + 2 * theta + v
     scores -= fields.log_sum(scores.ravel().tolist())
     log_z = fields.log_sum((v[:, None] + 2 * theta + v).ravel().tolist())
     assert_allclose(exp.mean_score(v - log_z, v), (np.exp(scores) * 2 * theta).sum(), rtol=10 * tolerance)
 
 
-def test_tables_are_one_matrix():
+def test_tables_of_all_kinds_agree():
     rng = np.random.default_rng(0)
     sparse = np.where(rng.random((6, 6)) < 0.4, rng.normal(size=(6, 6)), 0)
     factors = rng.normal(size=(2, 6, 3))
@@ -340,7 +340,7 @@ def test_conditionals_are_a_softmax_with_its_gradients():
     left, right, bias, weights = rng.normal(size=(C, D)), rng.normal(size=(C, D)), rng.normal(size=C), rng.random(C)
     found = conditionals(left, right, bias, weights)
     scores = left @ right.T + bias
-    log_norm = reference.logsumexp(scores)
+    log_norm = logsumexp(scores, axis=-1)
     p = np.exp(scores - log_norm[:, None]) * weights[:, None]
     want = reference.conditionals(left, right, bias, weights)
     for ours, expected in zip(want, (log_norm, p @ right, p.T @ left, p.sum(0)), strict=True):
@@ -358,7 +358,7 @@ def test_conditionals_are_a_softmax_with_its_gradients():
         assert (getattr(found, name) == getattr(again, name)).all()
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_input_is_rejected():
     log_unary, tables = field(2, 3)
     with pytest.raises(ShapeError, match="distance 2 has 4 words"):
         Star(log_unary, [DenseTable(tables[0]), DenseTable(np.zeros((4, 4)))]).tighten()

@@ -1,4 +1,4 @@
-"""Random HMMs of low rank, as tensors, and what enumeration says about them."""
+"""Random HMMs of low rank, as tensors, and their enumeration."""
 
 from itertools import pairwise, product
 
@@ -9,7 +9,7 @@ from trelliswork.inference.lowrank import Dense, LowRank
 
 
 def random_hmm(S=5, R=3, W=4, *, seed=0, band=0, dtype=torch.float64, peaked=1.0):
-    """log_start (S,), LowRank, log_emission (W, S), all normalised."""
+    """Return log_start (S,), a LowRank transition and log_emission (W, S), all normalized."""
     g = torch.Generator().manual_seed(seed)
     left, right = (torch.exp(peaked * torch.randn(S, R, generator=g, dtype=torch.float64)) for _ in range(2))
     extra = None
@@ -38,7 +38,7 @@ def random_words(W=4, lengths=(3, 1, 4, 2), *, seed=0):
 
 
 def enumerate_states(log_start, matrix, log_emission, words):
-    """log p(words), p(z_t | words) (T, S), the best states and their log p, by going through all sequences."""
+    """Return log p(words), p(z_t | words) (T, S), the best states and their log p, by enumeration."""
     log_start, log_a, log_emission = (np.asarray(x, float) for x in (log_start, matrix.log(), log_emission))
     S, T = len(log_start), len(words)
     paths = list(product(range(S), repeat=T))

@@ -11,13 +11,13 @@ from tests.inference.lowrank.cases import random_hmm, random_words
 from trelliswork.compute import threads
 from trelliswork.inference.lowrank import LowRank, expectations, fused, groups, log_evidence, pack, score
 from trelliswork.inference.lowrank.fused import Fused
-from trelliswork.inference.lowrank.kernels.products import ROWS, lay_columns, lay_rows, multiply, width
+from trelliswork.inference.lowrank.kernels.products import ROWS, Strided, lay_columns, lay_rows, multiply, width
 from trelliswork.inference.lowrank.packing import merge
 from trelliswork.inference.lowrank.sweep import Counts, Sweep
 
 
 def swept(kind, hmm, words, offsets, **options):
-    """log evidence and counts, each sentence with a weight of its own."""
+    """Return log evidence and counts, with a different weight for each sentence."""
     log_start, transition, log_emission = hmm
     start, emission = log_start.exp(), log_emission.exp() / log_emission.exp().amax(dim=1, keepdim=True)
     packed = pack(words, offsets)
@@ -30,7 +30,7 @@ def swept(kind, hmm, words, offsets, **options):
 
 @settings(max_examples=30)
 @given(st.integers(0, 1000), st.integers(1, 130), st.integers(1, 40), st.integers(1, 30))
-def test_fused_is_the_plain_sweep(seed, S, R, n_sentences):
+def test_fused_matches_the_plain_sweep(seed, S, R, n_sentences):
     """Sizes on both sides of a tile, a panel and a group."""
     words, offsets = random_words(6, np.random.default_rng(seed).integers(1, 12, n_sentences), seed=seed)
     hmm = random_hmm(S, R, 6, seed=seed)
@@ -56,8 +56,8 @@ def test_many_blocks_and_chunks_on_any_number_of_threads(dtype, monkeypatch):
         assert_allclose(one, two, rtol=1e-4 if dtype == torch.float32 else 1e-10, atol=1e-6)
 
 
-def test_logarithms_are_probabilities():
-    """An emission table and its logarithms less a shift; and a second backward pass, which finds the states again."""
+def test_log_emissions_match_probabilities():
+    """Emissions as logarithms minus a shift; and a second backward pass, which recomputes the states."""
     log_start, transition, log_emission = random_hmm(110, 7, 9, seed=2)
     words, offsets = random_words(9, (4, 1, 6), seed=2)
     leaves = [x.clone().requires_grad_() for x in (log_start, log_emission, *transition.tensors())]
@@ -71,8 +71,8 @@ def test_logarithms_are_probabilities():
         assert_allclose(one, three, rtol=1e-9, atol=1e-13)
 
 
-def test_what_is_too_improbable_goes_the_plain_way():
-    """Sentence 1 meets a word that is nearly impossible after the other: its counts are those of the plain sweep."""
+def test_improbable_sentences_use_the_plain_sweep():
+    """Sentence 1 has a word that is nearly impossible after the one before: its counts are those of the plain sweep."""
     tiny = 1e-25
     half = torch.eye(2)
     transition = LowRank(torch.tensor([[1 - tiny, tiny], [tiny, 1 - tiny]]), half)
@@ -86,11 +86,11 @@ def test_what_is_too_improbable_goes_the_plain_way():
     want = score(log_start.double(), LowRank(*double[1:]), double[0], words, offsets)
     assert np.isneginf(Fused(pack(words, offsets), log_start.exp(), transition, log_emission.exp()).forward()).any()
     assert_allclose(value.detach(), want, rtol=1e-4)
-    assert_allclose(leaves[0].grad.sum(), 5, rtol=1e-5)  # a state for each word
+    assert_allclose(leaves[0].grad.sum(), 5, rtol=1e-5)  # one state per word
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=70))
-def test_merged_groups_are_all_sentences(lengths):
+def test_merged_groups_hold_all_sentences(lengths):
     words, offsets = np.arange(sum(lengths)), np.concatenate([[0], np.cumsum(lengths)])
     merged = merge(groups(words, offsets))
     assert merged.lengths.tolist() == sorted(lengths, reverse=True)
@@ -105,7 +105,7 @@ def test_tiles(dtype, depth):
     out = np.ones(1000, dtype)
     w = width(out)
     a, x = rng.random((ROWS, depth)).astype(dtype), rng.random((depth, w)).astype(dtype)
-    multiply(a, 0, depth, 1, x, 0, depth, out, 7, w + 2, False)
+    multiply(Strided(a, 0, depth, 1), x, 0, depth, out, 7, w + 2, False)
     rows = out[7 : 7 + ROWS * (w + 2)].reshape(ROWS, w + 2)
     assert_allclose(rows[:, :w], 1 + a @ x, rtol=1e-6)
     rows[:, :w] = 1

@@ -1,4 +1,4 @@
-"""Low-rank HMMs against enumeration, the dense model, finite differences and themselves."""
+"""Low-rank HMMs against enumeration, the dense model and finite differences."""
 
 import itertools
 
@@ -20,7 +20,7 @@ from trelliswork.inference.lowrank import (
     log_evidence,
     marginals,
     pack,
-    queries,
+    passes,
     rank_space,
     reference,
     sample_states,
@@ -52,7 +52,7 @@ def test_reference_and_kernels_match_enumeration(seed, band):
 
 
 @given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 6), st.integers(0, 2), st.integers(1, 90))
-def test_low_rank_is_the_dense_model_it_stands_for(seed, S, R, band, n_sentences):
+def test_low_rank_matches_the_dense_model(seed, S, R, band, n_sentences):
     start, transition, emission = random_hmm(S, R, 6, seed=seed, band=band)
     lengths = np.random.default_rng(seed).integers(1, 9, n_sentences)
     words, offsets = random_words(6, lengths, seed=seed)
@@ -85,7 +85,7 @@ def test_gradients_of_the_dense_model(every):
 
 
 @pytest.mark.parametrize("every", [1, 4, 100])
-def test_checkpointed_is_plain(every):
+def test_recomputed_states_give_the_same_gradients(every):
     start, transition, emission = random_hmm(30, 5, 20, seed=2)
     words, offsets = random_words(20, np.random.default_rng(0).integers(1, 30, 70), seed=2)
     found = []
@@ -98,12 +98,12 @@ def test_checkpointed_is_plain(every):
 
 
 def test_blocks_of_positions_add_up():
-    """More rows than fit in a block of the backward pass, and several groups."""
+    """More rows than one block of the backward pass holds, and several groups."""
     start, transition, emission = random_hmm(8, 3, 10, seed=5)
     words, offsets = random_words(10, np.random.default_rng(1).integers(1, 60, 90), seed=5)
     leaf = emission.clone().requires_grad_()
     log_evidence(start, transition, leaf, words, offsets).sum().backward()
-    assert_allclose(leaf.grad.sum(dim=1), np.bincount(words, minlength=10), rtol=1e-10)  # a state for each word
+    assert_allclose(leaf.grad.sum(dim=1), np.bincount(words, minlength=10), rtol=1e-10)  # one state per word
     assert len(groups(words, offsets)) == 4
 
 
@@ -127,11 +127,11 @@ def test_a_thousand_words_in_single_precision():
 
 
 @given(st.integers(0, 1000), st.integers(1, 40))
-def test_rank_space_is_state_space(seed, n_sentences):
+def test_rank_space_matches_state_space(seed, n_sentences):
     start, transition, emission = random_hmm(9, 3, 6, seed=seed)
     lengths = np.random.default_rng(seed).integers(1, 9, n_sentences)
     words, offsets = random_words(6, lengths, seed=seed)
-    want = queries.score(start, transition, emission, words, offsets)
+    want = passes.score(start, transition, emission, words, offsets)
     for operators in ([0, 1, 2, 3, 4, 5], [4, 1], [0]):
         found = rank_space.score(start, transition, emission, words, offsets, operators=np.array(operators))
         assert_allclose(found, want, rtol=1e-10)
@@ -147,7 +147,7 @@ def test_rank_space_is_chosen_by_cost():
     assert rank_space.frequent(random_hmm(1000, 8, 3, band=1)[1], words, 3).tolist() == []
 
 
-def test_what_underflows_is_scored_in_double_precision():
+def test_sentences_that_underflow_are_scored_in_double_precision():
     tiny = torch.tensor([[1.0, 1e-30], [1e-30, 1.0]])
     transition = Dense(torch.tensor([[1.0, 1e-30], [1e-30, 1.0]]))
     emission = tiny.log().T.contiguous()
@@ -195,7 +195,6 @@ def test_samples_follow_the_posterior(band):
         assert_allclose(np.bincount(drawn[:, t], minlength=3) / 4000, want[t], atol=0.03)
     pairs = np.zeros((3, 3))
     np.add.at(pairs, (drawn[:, 0], drawn[:, 1]), 1 / 4000)
-    _, _, _, _ = enumerate_states(start, transition.dense(), emission, words)
     alpha = (start + emission[1]).exp()
     beta = transition.dense() @ emission[0].exp()
     both = alpha[:, None] * transition.dense() * (emission[3].exp() * beta)[None]

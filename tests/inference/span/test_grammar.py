@@ -1,4 +1,4 @@
-"""Kernels of grammars: the matrix product, any number of threads, a sentence alone as in a batch."""
+"""Kernels of grammars: the matrix product, threads, batches, error messages."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference.span import Grammar, brackets, grammar
-from trelliswork.inference.span.kernels.grammar import _add_product
+from trelliswork.inference.span.kernels.products import add_product
 
 
 def random_grammar(seed, lengths, N=5, P=7, size=2.0) -> Grammar:
@@ -28,7 +28,7 @@ def test_product(m, K, L):
     want[1:] += A @ B
     for matrix, row, column in ((A, K, 1), (np.ascontiguousarray(A.T), 1, m)):
         got = C.copy()
-        _add_product(matrix.reshape(-1), 0, row, column, B.reshape(-1), got.reshape(-1), L, m, K, L)
+        add_product(matrix.reshape(-1), 0, row, column, B.reshape(-1), got.reshape(-1), L, m, K, L)
         assert_allclose(got, want, rtol=1e-12)
 
 
@@ -36,18 +36,18 @@ def test_results_do_not_depend_on_the_number_of_threads():
     one = random_grammar(0, [12, 9, 12, 2, 7, 11], N=12, P=20)
     rng = np.random.default_rng(1)
     seeds, spans = rng.integers(0, 2**62, (2, 6)), rng.normal(size=(6, 12, 12))
-    found = []
+    results = []
     for n_threads in (1, 3):
         with threads.num_threads(n_threads):
             all_rules = grammar.expectations(one)
             trees = *grammar.topk(one, 2), grammar.sample(one, seeds)
-            found.append((all_rules.log_z, all_rules.rules, all_rules.symbols, *trees))
-            found[-1] += brackets.expectations(spans, one.lengths)
-    for first, second in zip(*found, strict=True):
+            results.append((all_rules.log_z, all_rules.rules, all_rules.symbols, *trees))
+            results[-1] += brackets.expectations(spans, one.lengths)
+    for first, second in zip(*results, strict=True):
         assert_array_equal(first, second)
 
 
-def test_a_sentence_alone_is_as_in_a_batch():
+def test_results_do_not_depend_on_the_batch():
     one = random_grammar(2, [8, 5, 3, 2])
     batch = grammar.expectations(one)
     for b in range(4):
@@ -58,7 +58,7 @@ def test_a_sentence_alone_is_as_in_a_batch():
         assert_allclose(batch.terminals[b, : one.lengths[b]].sum(axis=1), 1, rtol=1e-10)
 
 
-def test_what_is_impossible_is_told_in_words_of_trees():
+def test_error_messages_of_impossible_sentences():
     lengths = np.array([2])
     nothing = np.full((1, 2, 2), -np.inf)
     message = "every tree of sentence 0 has probability zero.*forbidden spans,"

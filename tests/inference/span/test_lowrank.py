@@ -1,4 +1,4 @@
-"""Low-rank grammars: enumeration, the dense grammar they stand for, gradients, any input, any number of threads."""
+"""Low-rank grammars: against enumeration and dense grammars; gradients, extreme input, threads."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.oracle.trees import derivations
 from trelliswork.compute import threads
 from trelliswork.errors import ShapeError
-from trelliswork.inference.span import grammar, lowrank
-from trelliswork.inference.span.lowrank import LowRankGrammar
-from trelliswork.inference.span.lowrank_autograd import lowrank_log_partition
+from trelliswork.inference.span import grammar, lowrank, reference
+from trelliswork.inference.span.autograd import lowrank_log_partition
+from trelliswork.inference.span.potentials import LowRankGrammar
 
 
 def random_grammar(seed, lengths, N=3, P=4, R=2, size=1.0, zeros=0.0) -> LowRankGrammar:
@@ -30,10 +30,9 @@ def random_grammar(seed, lengths, N=3, P=4, R=2, size=1.0, zeros=0.0) -> LowRank
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
-def test_enumeration_of_all_trees(n):
+def test_matches_enumeration(n):
     g = random_grammar(n, [n], N=2, P=2, R=2)
-    with np.errstate(divide="ignore"):
-        rules = np.log(np.einsum("ar,rx,ry->axy", np.exp(g.log_up), np.exp(g.log_left), np.exp(g.log_right)))
+    rules = reference.rules(g.log_up, g.log_left, g.log_right)
     scores, trees = [], []
     for symbol in range(2):
         for tree in derivations(0, n - 1, symbol, 2, 4):
@@ -44,14 +43,14 @@ def test_enumeration_of_all_trees(n):
             trees.append(tree)
     scores = np.array(scores)
     log_z = np.logaddexp.reduce(scores)
-    found = lowrank.expectations(g, symbols=True)
-    assert_allclose(found.log_z[0], log_z, rtol=1e-12)
+    expected = lowrank.expectations(g, symbols=True)
+    assert_allclose(expected.log_z[0], log_z, rtol=1e-12)
     symbols = np.zeros((n, n, 4))
     for p, tree in zip(np.exp(scores - log_z), trees, strict=True):
         for i, j, a, *_ in tree:
             symbols[i, j, a] += p
-    assert_allclose(found.symbols[0], symbols, atol=1e-12)
-    assert_allclose(found.spans[0], symbols.sum(axis=2), atol=1e-12)
+    assert_allclose(expected.symbols[0], symbols, atol=1e-12)
+    assert_allclose(expected.spans[0], symbols.sum(axis=2), atol=1e-12)
 
 
 @given(
@@ -60,29 +59,29 @@ def test_enumeration_of_all_trees(n):
     zeros=st.sampled_from([0.0, 0.1, 0.4]),
     R=st.integers(1, 9),
 )
-def test_it_is_the_dense_grammar(seed, size, zeros, R):
+def test_matches_the_dense_grammar(seed, size, zeros, R):
     g = random_grammar(seed, [6, 1, 4, 2], N=3, P=5, R=R, size=size, zeros=zeros)
     want = grammar.log_expectations(_dense(g))[0]
-    for found in (lowrank.expectations(g, symbols=True), lowrank.log_expectations(g, symbols=True)):
-        assert_array_equal(np.isneginf(found.log_z), np.isneginf(want.log_z))
+    for expected in (lowrank.expectations(g, symbols=True), lowrank.log_expectations(g, symbols=True)):
+        assert_array_equal(np.isneginf(expected.log_z), np.isneginf(want.log_z))
         possible = want.log_z > -np.inf
-        assert_allclose(found.log_z[possible], want.log_z[possible], rtol=1e-8)
-        assert_allclose(found.roots, want.roots.sum(axis=0), atol=1e-8)
-        assert_allclose(found.symbols, want.symbols, atol=1e-8)
-        assert_allclose(found.terminals, want.terminals, atol=1e-8)
-        assert_allclose(found.spans, want.symbols.sum(axis=3), atol=1e-8)
+        assert_allclose(expected.log_z[possible], want.log_z[possible], rtol=1e-8)
+        assert_allclose(expected.roots, want.roots.sum(axis=0), atol=1e-8)
+        assert_allclose(expected.symbols, want.symbols, atol=1e-8)
+        assert_allclose(expected.terminals, want.terminals, atol=1e-8)
+        assert_allclose(expected.spans, want.symbols.sum(axis=3), atol=1e-8)
         n_rules = (g.lengths - 1)[possible].sum()
-        assert_allclose([found.ups.sum(), found.lefts.sum(), found.rights.sum()], n_rules, rtol=1e-8, atol=1e-8)
-        assert_allclose(found.ups.sum(axis=1), want.rules.sum(axis=(0, 2, 3)), atol=1e-8)
-        assert_allclose(found.lefts.sum(axis=0), want.rules.sum(axis=(0, 1, 3)), atol=1e-8)
-        assert_allclose(found.rights.sum(axis=0), want.rules.sum(axis=(0, 1, 2)), atol=1e-8)
+        assert_allclose(
+            [expected.ups.sum(), expected.lefts.sum(), expected.rights.sum()], n_rules, rtol=1e-8, atol=1e-8
+        )
+        assert_allclose(expected.ups.sum(axis=1), want.rules.sum(axis=(0, 2, 3)), atol=1e-8)
+        assert_allclose(expected.lefts.sum(axis=0), want.rules.sum(axis=(0, 1, 3)), atol=1e-8)
+        assert_allclose(expected.rights.sum(axis=0), want.rules.sum(axis=(0, 1, 2)), atol=1e-8)
 
 
 def _dense(g):
-    """The rules in log space, so that nothing underflows."""
-    rules = np.full((len(g.log_root), g.log_left.shape[1], g.log_left.shape[1]), -np.inf)
-    for r in range(len(g.log_left)):
-        rules = np.logaddexp(rules, g.log_up[:, r, None, None] + g.log_left[r, :, None] + g.log_right[r])
+    """Return the dense grammar, its rules computed in log space, so that nothing underflows."""
+    rules = reference.rules(g.log_up, g.log_left, g.log_right)
     return grammar.Grammar(g.log_root, rules, g.log_terminals, None, g.lengths)
 
 
@@ -91,22 +90,22 @@ def test_dense_rules():
     assert_allclose(np.exp(g.dense().log_rules), np.exp(_dense(g).log_rules), rtol=1e-12)
 
 
-def test_large_sizes_scaled_and_in_log_space():
+def test_scaled_and_log_space_agree_on_large_sizes():
     g = random_grammar(1, [25, 12], N=20, P=30, R=11)
-    found, want = lowrank.expectations(g), lowrank.log_expectations(g)
+    expected, want = lowrank.expectations(g), lowrank.log_expectations(g)
     for name in ("log_z", "roots", "ups", "lefts", "rights", "terminals", "spans"):
-        assert_allclose(getattr(found, name), getattr(want, name), rtol=1e-9, atol=1e-9)
+        assert_allclose(getattr(expected, name), getattr(want, name), rtol=1e-9, atol=1e-9)
 
 
-def test_weights_of_sentences():
+def test_sentence_weights():
     g = random_grammar(2, [5, 3, 4], size=2.0)
     weights = np.array([0.5, 0.0, -2.0])
     for run in (lowrank.expectations, lowrank.log_expectations):
         each = [run(g.take(np.array([b]))) for b in range(3)]
-        found = run(g, weights)
+        expected = run(g, weights)
         for name in ("roots", "ups", "lefts", "rights"):
             want = sum(w * getattr(e, name) for w, e in zip(weights, each, strict=True))
-            assert_allclose(getattr(found, name), want, atol=1e-12)
+            assert_allclose(getattr(expected, name), want, atol=1e-12)
 
 
 def test_gradients():
@@ -119,12 +118,12 @@ def test_gradients():
 
 def test_results_do_not_depend_on_the_number_of_threads():
     g = random_grammar(3, [20, 3, 17, 2, 25, 9, 20, 20], N=10, P=20, R=16)
-    found = []
+    results = []
     for n_threads in (1, 3):
         with threads.num_threads(n_threads):
             run = lowrank.expectations(g)
-            found.append((run.log_z, run.roots, run.ups, run.lefts, run.rights, run.terminals, run.spans))
-    for first, second in zip(*found, strict=True):
+            results.append((run.log_z, run.roots, run.ups, run.lefts, run.rights, run.terminals, run.spans))
+    for first, second in zip(*results, strict=True):
         assert_array_equal(first, second)
 
 

@@ -1,4 +1,4 @@
-"""Random small batches of arc scores for hypothesis: ragged lengths, small and huge scores, some of them -inf."""
+"""Random small batches of arc scores for Hypothesis: ragged lengths, small and huge scores, some of them -inf."""
 
 from typing import NamedTuple
 
@@ -21,11 +21,12 @@ class Batch(NamedTuple):
 
 
 @st.composite
-def batches(draw, possible: bool = False, max_words: int = 4) -> Batch:
-    """At most 9 sentences of 4 words; ``possible``: a tree (projective, single root) is always left."""
+def batches(draw, possible: bool = False, max_words: int = 4, max_scale: float = 1e3) -> Batch:
+    """Draw at most 9 sentences; ``possible``: at least one tree (projective, single root) is always possible."""
     B, n = draw(st.integers(1, 9)), draw(st.integers(1, max_words))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    log_arc = rng.normal(size=(B, n + 1, n + 1)) * draw(st.sampled_from([0.0, 1.0, 30.0, 300.0, 1e3]))
+    scales = [scale for scale in (0.0, 1.0, 30.0, 300.0, 1e3) if scale <= max_scale]
+    log_arc = rng.normal(size=(B, n + 1, n + 1)) * draw(st.sampled_from(scales))
     lengths = rng.integers(1, n + 1, B)
     if draw(st.booleans()):
         log_arc[rng.random(log_arc.shape) < draw(st.sampled_from([0.2, 0.5]))] = -np.inf
@@ -36,7 +37,7 @@ def batches(draw, possible: bool = False, max_words: int = 4) -> Batch:
             for d in range(1, n + 1):
                 if d != root:
                     log_arc[b, d + (1 if d < root else -1), d] = rng.normal()
-    for b in range(B):  # what is not an arc may be anything
+    for b in range(B):  # entries that are not arcs may have any value
         log_arc[b, lengths[b] + 1 :] = log_arc[b, :, lengths[b] + 1 :] = np.nan
         log_arc[b, :, 0] = np.inf
         np.fill_diagonal(log_arc[b], np.nan)

@@ -126,8 +126,8 @@ def test_words_that_cannot_be_scored_are_named():
         model.score([["new"]])
     with pytest.raises(ValueRangeError, match="split it"):
         model.score(iter(["a a"]))
-    with pytest.raises(DataError, match="sentence 1: <S> marks"):
-        KneserNey(2, min_count=2).fit([["a", "a", "b"]]).score([["a"], ["<S>"]])
+    with pytest.raises(DataError, match="sentence 1: <s> marks"):
+        KneserNey(2, min_count=2).fit([["a", "a", "b"]]).score([["a"], ["<s>"]])
     with pytest.raises(ValueRangeError):
         KneserNey(0).fit([["a"]])
     with pytest.raises(ValueRangeError):

@@ -1,4 +1,4 @@
-"""The CRF objective against the enumeration of all labellings with dense feature vectors."""
+"""The CRF objective against enumeration of all labelings with dense feature vectors."""
 
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -27,10 +27,10 @@ class Problem:
     allowed: Allowed | None = None
     label_weights: np.ndarray | None = None
     n_edge_attributes: int = 0
-    sets: np.ndarray | None = None  # (n_tokens, S) what a token may be, for sentences whose gold is -1
+    sets: np.ndarray | None = None  # (n_tokens, S) possible labels of tokens, for sentences whose gold is -1
 
     @property
-    def labelling(self) -> Labelling:
+    def labeling(self) -> Labelling:
         if self.sets is None:
             return Labelling(self.gold)
         return Labelling(self.gold, self.sets, np.arange(len(self.gold), dtype=np.int32))
@@ -40,13 +40,13 @@ class Problem:
         sizes = (self.n_attributes, self.n_labels, self.n_edge_attributes)
         if self.kind == "all_pairs":
             return FeatureLayout.all_pairs(*sizes)
-        return FeatureLayout.observed(self.tokens, self.labelling, *sizes)
+        return FeatureLayout.observed(self.tokens, self.labeling, *sizes)
 
     @property
     def objective(self) -> ChainObjective:
         return ChainObjective(
             self.tokens,
-            self.labelling,
+            self.labeling,
             self.layout,
             l2=self.l2,
             weights=self.weights,
@@ -56,7 +56,7 @@ class Problem:
 
 
 def feature_vector(problem, layout, first, labels):
-    """Counts of all features in one labelled sentence that begins at token ``first``."""
+    """Return the counts of all features in one labeled sentence that starts at token ``first``."""
     phi = np.zeros(layout.n_features)
     n_transitions = len(layout.transitions)
     for i, j in pairwise(labels):
@@ -81,25 +81,25 @@ def is_allowed(allowed, labels):
 
 
 def enumerated(problem, w):
-    """Value and gradient by the definition, in float64."""
+    """Compute value and gradient from the definition, in float64."""
     layout = problem.layout
     value, gradient = problem.l2 * float(w @ w), 2 * problem.l2 * w
     for n, (start, stop) in enumerate(pairwise(problem.tokens.offsets.tolist())):
         alpha = 1.0 if problem.weights is None else float(problem.weights[n])
-        labellings = [
+        labelings = [
             y
             for y in product(range(problem.n_labels), repeat=stop - start)
             if problem.allowed is None or is_allowed(problem.allowed, y)
         ]
-        phi = np.array([feature_vector(problem, layout, start, y) for y in labellings])
+        phi = np.array([feature_vector(problem, layout, start, y) for y in labelings])
         gold = problem.gold[start:stop]
         scores = phi @ w
         if problem.label_weights is not None:
-            scores = scores - np.log(problem.label_weights)[np.array(labellings)].sum(axis=1)
+            scores = scores - np.log(problem.label_weights)[np.array(labelings)].sum(axis=1)
         if gold[0] >= 0:
-            agrees = np.array([np.array_equal(y, gold) for y in labellings])
+            agrees = np.array([np.array_equal(y, gold) for y in labelings])
         else:
-            agrees = np.array([all(problem.sets[start + t, j] for t, j in enumerate(y)) for y in labellings])
+            agrees = np.array([all(problem.sets[start + t, j] for t, j in enumerate(y)) for y in labelings])
         log_z, log_agree = np.logaddexp.reduce(scores), np.logaddexp.reduce(scores[agrees])
         value += alpha * (log_z - log_agree)
         gradient += alpha * (np.exp(scores - log_z) @ phi - np.exp(scores[agrees] - log_agree) @ phi[agrees])
@@ -148,11 +148,11 @@ def problems(draw):
     if draw(st.booleans()):
         shapes = [(n_labels, n_labels), n_labels, n_labels]
         problem.allowed = Allowed(*(rng.random(shape) < 0.5 for shape in shapes))
-        for start, stop in pairwise(problem.tokens.offsets.tolist()):  # what is observed must be possible
+        for start, stop in pairwise(problem.tokens.offsets.tolist()):  # observed labels must be possible
             problem.allowed.pairs[problem.gold[start : stop - 1], problem.gold[start + 1 : stop]] = True
             problem.allowed.start[problem.gold[start]] = True
             problem.allowed.end[problem.gold[stop - 1]] = True
-    if draw(st.booleans()):  # forget some labels; what was gold stays possible
+    if draw(st.booleans()):  # remove some labels; the gold ones stay possible
         problem.sets = rng.random((len(problem.gold), n_labels)) < 0.5
         problem.sets[np.arange(len(problem.gold)), problem.gold] = True
         for start, stop in pairwise(problem.tokens.offsets.tolist()):
@@ -162,7 +162,7 @@ def problems(draw):
     return problem, rng.normal(size=problem.layout.n_features) * size
 
 
-def agree(problem, w, rtol=1e-4):
+def check_against_enumeration(problem, w, rtol=1e-4):
     value, gradient = problem.objective(w)
     want_value, want_gradient = enumerated(problem, w)
     scale = 1 + np.abs(w).max(initial=0) * 5  # scores are rounded to float32 before they are subtracted
@@ -174,7 +174,7 @@ def agree(problem, w, rtol=1e-4):
 
 @given(problems())
 def test_value_and_gradient_match_enumeration(case):
-    agree(*case)
+    check_against_enumeration(*case)
 
 
 @given(problems())
@@ -184,7 +184,7 @@ def test_gradient_matches_finite_differences(case):
     _, gradient = objective(w)
     direction = np.random.default_rng(0).normal(size=len(w))
     direction /= max(1.0, float(np.linalg.norm(direction)))
-    step = 0.02  # large because of float32; central differences of fourth order make up for it
+    step = 0.02  # large because of float32; fourth-order central differences compensate
     at = [objective(w + k * step * direction)[0] for k in (-2, -1, 1, 2)]
     slope = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * step)
     scale = 1 + np.abs(w).max(initial=0) + np.abs(gradient).max(initial=0)
@@ -201,18 +201,18 @@ def test_weights_that_underflow_in_probability_space(kind, real, n_labels, size)
         rng, n_labels=n_labels, n_attributes=6, lengths=[5, 1, 4, 5, 2, 3, 5, 5, 4], real=real, kind=kind
     )
     w = rng.normal(size=problem.layout.n_features) * size
-    agree(problem, w)
+    check_against_enumeration(problem, w)
 
 
 def test_a_transition_of_200_against_all_attributes():
-    # The attributes want 0 1 0 1, the transitions forbid nearly all of it: probabilities of e^-200 on the way.
+    # The attributes favor 0 1 0 1, the transitions nearly forbid it: intermediate probabilities of e^-200.
     tokens = Tokens(np.array([0, 4]), np.arange(5), np.array([0, 1, 0, 1], np.int32))
     problem = Problem(tokens, np.array([0, 1, 0, 1], np.int32), 2, 2, "all_pairs")
     layout = problem.layout
     w = np.zeros(layout.n_features)
     w[: len(layout.transitions)] = [200, -200, -200, 200]
     w[len(layout.transitions) :] = [150, -150, -150, 150]
-    agree(problem, w)
+    check_against_enumeration(problem, w)
     assert problem.objective(w)[0] > 500
 
 
@@ -224,24 +224,24 @@ def test_forbidden_labels_and_pairs(size):
     pairs = np.array([[1, 1, 0], [0, 0, 1], [1, 0, 0]], bool)
     problem.allowed = Allowed(pairs, np.array([True, False, True]), np.array([True, True, False]))
     w = rng.normal(size=problem.layout.n_features) * size
-    agree(problem, w)
+    check_against_enumeration(problem, w)
     _, gradient = problem.objective(w)
     assert_array_equal(gradient[: len(problem.layout.transitions)].reshape(3, 3)[~pairs], 0)
 
 
-def test_an_attribute_twice_at_a_token_counts_twice():
+def test_repeated_attributes_of_a_token_are_added():
     tokens = Tokens(np.array([0, 2]), np.array([0, 3, 4]), np.array([0, 0, 1, 1], np.int32))
     problem = Problem(tokens, np.array([0, 1], np.int32), 2, 3, "all_pairs")
-    agree(problem, np.random.default_rng(0).normal(size=problem.layout.n_features))
+    check_against_enumeration(problem, np.random.default_rng(0).normal(size=problem.layout.n_features))
 
 
 def test_tokens_without_attributes():
     tokens = Tokens(np.array([0, 3, 4]), np.zeros(5, np.int64), np.empty(0, np.int32))
     problem = Problem(tokens, np.array([0, 1, 1, 0], np.int32), 0, 2, "observed", l2=0.1)
-    agree(problem, np.array([0.5, -1.0]))
+    check_against_enumeration(problem, np.array([0.5, -1.0]))
 
 
-def test_at_zero_all_labellings_are_as_probable():
+def test_zero_weights_give_a_uniform_distribution():
     rng = np.random.default_rng(1)
     problem = random_problem(rng, n_labels=3, n_attributes=5, lengths=[4, 2, 5])
     value, _ = problem.objective(np.zeros(problem.layout.n_features))
@@ -249,7 +249,7 @@ def test_at_zero_all_labellings_are_as_probable():
 
 
 def many(n_labels=7, **options):
-    """Enough sentences for several threads and several slots of the gradient, of many lengths."""
+    """Return a problem with enough sentences of many lengths for several threads and sums of the gradient."""
     rng = np.random.default_rng(11)
     lengths = rng.integers(1, 40, 300)
     problem = random_problem(rng, n_labels=n_labels, n_attributes=60, lengths=lengths, **options)
@@ -258,18 +258,18 @@ def many(n_labels=7, **options):
 
 @pytest.mark.parametrize("size", [1.0, 200.0])
 @pytest.mark.parametrize("kind", ["observed", "all_pairs"])
-def test_the_number_of_threads_changes_nothing(kind, size):
+def test_results_do_not_depend_on_the_number_of_threads(kind, size):
     problem, w = many(kind=kind, l2=0.1)
-    found = []
+    results = []
     for n in (1, 2, 3, 3):
         with num_threads(n):
-            found.append(problem.objective(w * size))
-    for value, gradient in found[1:]:
-        assert value == found[0][0]
-        assert_array_equal(gradient, found[0][1])
+            results.append(problem.objective(w * size))
+    for value, gradient in results[1:]:
+        assert value == results[0][0]
+        assert_array_equal(gradient, results[0][1])
 
 
-def test_an_objective_can_be_asked_again():
+def test_an_objective_can_be_evaluated_again():
     problem, w = many(l2=0.1)
     objective = problem.objective
     value, gradient = objective(w)
@@ -284,7 +284,7 @@ def test_an_objective_can_be_asked_again():
 @pytest.mark.parametrize("n_labels", [2, 7, 8, 9, 17, 33])
 @pytest.mark.parametrize("real", [False, True])
 def test_many_sentences_are_the_sum_of_single_ones(n_labels, real):
-    # Widths around whole vectors; sentences are sorted, grouped and cut inside, and must come apart again.
+    # Numbers of labels around whole vectors; internally sentences are sorted, grouped and split into ranges.
     problem, w = many(n_labels, real=real)
     layout = problem.layout
     rng = np.random.default_rng(2)
@@ -293,13 +293,14 @@ def test_many_sentences_are_the_sum_of_single_ones(n_labels, real):
     total, total_gradient = 0.0, np.zeros_like(w)
     for n, (start, stop) in enumerate(pairwise(problem.tokens.offsets.tolist())):
         one = problem.tokens.take(np.arange(start, stop), np.array([stop - start]))
-        found = ChainObjective(one, problem.gold[start:stop], layout, weights=problem.weights[n : n + 1])(w)
-        total, total_gradient = total + found[0], total_gradient + found[1]
+        objective = ChainObjective(one, problem.gold[start:stop], layout, weights=problem.weights[n : n + 1])
+        one_value, one_gradient = objective(w)
+        total, total_gradient = total + one_value, total_gradient + one_gradient
     assert_allclose(value, total, rtol=1e-5)
     assert_allclose(gradient, total_gradient, rtol=1e-4, atol=2e-3)
 
 
-def test_what_is_passed_in_is_left_alone():
+def test_inputs_are_left_unchanged():
     problem, w = many(l2=0.5)
     kept = [x.copy() for x in (w, problem.gold, problem.tokens.ids, problem.tokens.offsets)]
     problem.objective(w)
@@ -307,15 +308,15 @@ def test_what_is_passed_in_is_left_alone():
         assert_array_equal(now, before)
 
 
-def test_an_empty_sentence_is_refused():
+def test_an_empty_sentence_raises():
     tokens = Tokens(np.array([0, 1, 1]), np.array([0, 1]), np.array([0], np.int32))
     layout = FeatureLayout.all_pairs(1, 2)
     with pytest.raises(ValueRangeError, match="sentence 1 is empty"):
         ChainObjective(tokens, np.array([0], np.int32), layout)
 
 
-def test_the_observed_layout_by_hand():
-    # Two sentences: labels 0 2 | 1, attributes {3, 1} {1} | {0}. No transition crosses the border.
+def test_observed_layout():
+    # Two sentences: labels 0 2 | 1, attributes {3, 1} {1} | {0}. No transition crosses the sentence boundary.
     tokens = Tokens(np.array([0, 2, 3]), np.array([0, 2, 3, 4]), np.array([3, 1, 1, 0], np.int32))
     layout = FeatureLayout.observed(tokens, np.array([0, 2, 1], np.int32), 5, 3)
     assert layout.transitions.tolist() == [2]
@@ -329,14 +330,14 @@ def test_the_observed_layout_by_hand():
     assert layout.attribute_ptr.tolist() == [0, 1, 3, 3, 4, 4]
 
 
-def test_the_layout_of_all_pairs():
+def test_layout_of_all_pairs():
     layout = FeatureLayout.all_pairs(2, 3)
     assert layout.transitions.tolist() == list(range(9))
     assert layout.attributes.tolist() == [0, 0, 0, 1, 1, 1]
     assert layout.labels.tolist() == [0, 1, 2, 0, 1, 2]
 
 
-def test_tokens_can_be_taken_in_another_order():
+def test_tokens_in_another_order():
     tokens = Tokens(np.array([0, 2, 3]), np.array([0, 2, 2, 3]), np.array([3, 1, 4], np.int32), np.float32([1, 2, 3]))
     taken = tokens.take(np.array([2, 0, 1]), np.array([1, 2]))
     assert taken.offsets.tolist() == [0, 1, 3]
@@ -346,7 +347,7 @@ def test_tokens_can_be_taken_in_another_order():
     assert taken.values.tolist() == [3, 1, 2]
 
 
-def test_a_sentence_without_any_label_teaches_nothing():
+def test_an_unlabeled_sentence_has_no_loss_and_no_gradient():
     problem = random_problem(np.random.default_rng(0), n_labels=3, n_attributes=5, lengths=[4], kind="all_pairs")
     problem.sets, problem.gold[:] = np.ones((4, 3), bool), -1
     w = np.random.default_rng(1).normal(size=problem.layout.n_features)
@@ -355,7 +356,7 @@ def test_a_sentence_without_any_label_teaches_nothing():
     assert_allclose(gradient, 0, atol=1e-5)
 
 
-def test_labels_that_the_scheme_rules_out_are_refused_with_their_sentence():
+def test_labels_that_the_scheme_excludes_raise_with_the_number_of_the_sentence():
     problem = random_problem(np.random.default_rng(0), n_labels=2, n_attributes=5, lengths=[1, 2, 3])
     problem.sets = np.ones((6, 2), bool)
     problem.sets[1:3] = [True, False]
@@ -366,11 +367,11 @@ def test_labels_that_the_scheme_rules_out_are_refused_with_their_sentence():
         problem.objective(np.zeros(problem.layout.n_features))
 
 
-def test_observed_features_of_partly_labelled_tokens():
+def test_observed_features_of_partly_labeled_tokens():
     ids = np.array([0, 1, 2], np.int32)
     tokens = Tokens(np.array([0, 3]), np.array([0, 1, 2, 3]), ids)
     sets = np.array([[True, False, False], [True, False, True], [True, True, True]])
-    labelling = Labelling(np.full(3, -1, np.int32), sets, np.arange(3, dtype=np.int32))
-    layout = FeatureLayout.observed(tokens, labelling, 3, 3)
+    labeling = Labelling(np.full(3, -1, np.int32), sets, np.arange(3, dtype=np.int32))
+    layout = FeatureLayout.observed(tokens, labeling, 3, 3)
     assert list(zip(layout.attributes, layout.labels, strict=True)) == [(0, 0), (1, 0), (1, 2)]
     assert len(layout.transitions) == 9

@@ -23,7 +23,7 @@ def random_tokens(rng, lengths, n_attributes, *, real=False):
 
 
 def random_case(seed, *, n_labels=4, n_attributes=9, n_sentences=11, real=False, kind="observed"):
-    """Tokens, gold and a layout; "observed" has dense rows with holes as well as single weights."""
+    """Return tokens, gold labels and a layout; "observed" has incomplete dense rows as well as single weights."""
     rng = np.random.default_rng(seed)
     tokens = random_tokens(rng, rng.integers(1, 7, n_sentences), n_attributes, real=real)
     gold = rng.integers(0, n_labels, tokens.offsets[-1]).astype(np.int32)
@@ -33,7 +33,7 @@ def random_case(seed, *, n_labels=4, n_attributes=9, n_sentences=11, real=False,
 
 
 def limits(rng, tokens, gold, n_labels):
-    """Some labels and pairs forbidden, but none that is gold."""
+    """Forbid some labels and pairs, but none of the gold ones."""
     allowed = Allowed(*(rng.random(shape) < 0.4 for shape in ((n_labels, n_labels), n_labels, n_labels)))
     for start, stop in pairwise(tokens.offsets.tolist()):
         allowed.pairs[gold[start : stop - 1], gold[start + 1 : stop]] = True
@@ -42,7 +42,7 @@ def limits(rng, tokens, gold, n_labels):
 
 
 def features(tokens, layout, start, labels):
-    """The dense feature vector of a labelled sentence."""
+    """Return the dense feature vector of a labeled sentence."""
     phi, n = np.zeros(layout.n_features), len(layout.transitions)
     for i, j in pairwise(labels):
         phi[:n] += layout.transitions == i * layout.n_labels + j
@@ -53,7 +53,7 @@ def features(tokens, layout, start, labels):
     return phi
 
 
-def labellings(n_labels, length, allowed=None, within=None):
+def labelings(n_labels, length, allowed=None, within=None):
     for y in product(range(n_labels), repeat=length):
         good = allowed is None or (
             allowed.start[y[0]] and allowed.end[y[-1]] and all(map(allowed.pairs.item, y, y[1:]))
@@ -63,7 +63,7 @@ def labellings(n_labels, length, allowed=None, within=None):
 
 
 def log_sum(tokens, layout, w, start, paths):
-    """log sum exp of the scores of paths, and the expected features."""
+    """Return the log sum exp of the scores of paths, and the expected features."""
     phi = np.array([features(tokens, layout, start, y) for y in paths])
     scores = phi @ w
     log_z = np.logaddexp.reduce(scores)
@@ -80,7 +80,7 @@ def batches_of(n_sentences, batch_size, seed, epoch):
 
 
 def dense_sgd(case, w, n_epochs, *, rate, l2, batch_size, seed, weights, allowed=None):
-    """Every step and every average spelled out; returns the last weights, the average and the last epoch's losses."""
+    """Run SGD with dense vectors; return the last weights, the average and the losses of the last epoch."""
     tokens, gold, layout = case
     N = len(tokens.offsets) - 1
     decay, step, mean, losses = 2 * l2 / N, 0, w, 0.0
@@ -125,7 +125,7 @@ def test_one_step_over_all_sentences_is_a_step_along_the_gradient(kind, real, n_
     kind=st.sampled_from(["observed", "all_pairs"]),
     limited=st.booleans(),
 )
-def test_weights_and_average_of_many_steps_equal_dense_ones(seed, batch_size, l2, real, kind, limited):
+def test_weights_and_average_of_many_steps_match_dense_sgd(seed, batch_size, l2, real, kind, limited):
     case = random_case(seed, n_labels=5, n_attributes=20, real=real, kind=kind)
     rng = np.random.default_rng(seed)
     options = {"l2": l2, "rate": 0.3, "batch_size": batch_size, "seed": 7, "weights": rng.uniform(0, 2, 11)}
@@ -141,8 +141,8 @@ def test_weights_and_average_of_many_steps_equal_dense_ones(seed, batch_size, l2
     assert_allclose(loss, losses + l2 * want @ want, rtol=1e-3, atol=1e-3)
 
 
-def test_strong_decay_is_folded_and_loses_no_digits():
-    # eta lambda = 0.6 at first: the scalar of the weights passes every bound within a few steps.
+def test_strong_decay_keeps_precision():
+    # eta lambda = 0.6 at first: the scalar of the weights becomes tiny within a few steps.
     case = random_case(3, n_sentences=1000)
     options = {"l2": 300.0, "rate": 1.0, "batch_size": 1, "seed": 0, "weights": np.ones(1000)}
     online = OnlineChain(*case, kind="sgd", **options)
@@ -153,7 +153,7 @@ def test_strong_decay_is_folded_and_loses_no_digits():
 
 
 def sampled_case(n_sentences=400, n_labels=5, n_attributes=40):
-    """Sentences labelled by a random CRF-like rule: attributes speak for labels, with noise."""
+    """Return sentences labeled by a random rule: each attribute votes for labels, with noise."""
     rng = np.random.default_rng(0)
     tokens = random_tokens(rng, rng.integers(3, 12, n_sentences), n_attributes)
     votes = rng.normal(size=(n_attributes, n_labels)) * 1.5
@@ -167,7 +167,7 @@ def sampled_case(n_sentences=400, n_labels=5, n_attributes=40):
     return tokens, gold.astype(np.int32), FeatureLayout.all_pairs(n_attributes, n_labels)
 
 
-def test_sgd_comes_near_the_optimum():
+def test_sgd_converges_towards_the_optimum():
     case = sampled_case()
     objective = objective_of(case, l2=1.0)
     _, report = lbfgs(objective, np.zeros(case[2].n_features))
@@ -178,10 +178,10 @@ def test_sgd_comes_near_the_optimum():
         last = online.epoch()
     assert last < first
     assert report.value <= objective(online.average())[0] <= 1.005 * report.value
-    assert objective(online.average())[0] < objective(online.current())[0]  # averaging pays
+    assert objective(online.average())[0] < objective(online.current())[0]  # averaging helps
 
 
-def test_the_chosen_rate_is_the_best_of_its_neighbours():
+def test_the_chosen_rate_is_the_best_of_its_neighbors():
     case = sampled_case(200)
     online = OnlineChain(*case, kind="sgd", l2=1.0)
     online.epoch()
@@ -193,9 +193,9 @@ def test_the_chosen_rate_is_the_best_of_its_neighbours():
         losses.append(fresh._pass(sample, rate, 0)[0])
         fresh.load(np.zeros(case[2].n_features))
     assert losses[1] == min(losses)
-    given = OnlineChain(*case, kind="sgd", l2=1.0, rate=chosen)
-    given.epoch()
-    assert_array_equal(given.current(), online.current())  # trying rates leaves nothing behind
+    fixed = OnlineChain(*case, kind="sgd", l2=1.0, rate=chosen)
+    fixed.epoch()
+    assert_array_equal(fixed.current(), online.current())  # trying rates changes no state
 
 
 def dense_perceptron(case, n_epochs, *, weights, seed=0, batch_size=1, allowed=None):
@@ -207,8 +207,10 @@ def dense_perceptron(case, n_epochs, *, weights, seed=0, batch_size=1, allowed=N
             update = np.zeros_like(w)
             for n in batch:
                 start, stop = tokens.offsets[n], tokens.offsets[n + 1]
-                paths = [y[::-1] for y in product(range(layout.n_labels), repeat=int(stop - start))]  # ties: last first
-                good = set(labellings(layout.n_labels, int(stop - start), allowed))
+                paths = [
+                    y[::-1] for y in product(range(layout.n_labels), repeat=int(stop - start))
+                ]  # ties: smallest last label first
+                good = set(labelings(layout.n_labels, int(stop - start), allowed))
                 paths = [y for y in paths if y in good]
                 best = max(paths, key=lambda y: features(tokens, layout, start, y) @ w)
                 y = gold[start:stop].tolist()
@@ -223,14 +225,14 @@ def dense_perceptron(case, n_epochs, *, weights, seed=0, batch_size=1, allowed=N
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("kind", ["observed", "all_pairs"])
 @pytest.mark.parametrize("batch_size", [None, 3])
-def test_the_perceptron_equals_a_naive_one(kind, batch_size, limited):
+def test_the_perceptron_matches_a_naive_one(kind, batch_size, limited):
     rng = np.random.default_rng(4)
     tokens = random_tokens(rng, rng.integers(1, 5, 12), 6)
     gold = rng.integers(0, 3, tokens.offsets[-1]).astype(np.int32)
     layout = (
         FeatureLayout.all_pairs(6, 3) if kind == "all_pairs" else FeatureLayout.observed(tokens, Labelling(gold), 6, 3)
     )
-    case, alpha = (tokens, gold, layout), rng.integers(0, 3, 12).astype(float)  # whole numbers: ties stay ties
+    case, alpha = (tokens, gold, layout), rng.integers(0, 3, 12).astype(float)  # integers, so that ties are exact
     allowed = limits(rng, tokens, gold, 3) if limited else None
     online = OnlineChain(*case, kind="perceptron", weights=alpha, batch_size=batch_size, seed=3, allowed=allowed)
     wrong = [online.epoch() for _ in range(4)]
@@ -242,8 +244,8 @@ def test_the_perceptron_equals_a_naive_one(kind, batch_size, limited):
     assert_allclose(online.average(), want_mean, rtol=1e-6, atol=1e-6)
 
 
-def test_the_perceptron_separates_what_is_separable():
-    # The labels are the best ones of random weights, transitions too.
+def test_the_perceptron_separates_separable_data():
+    # The labels are the best ones under random weights, including transitions.
     rng = np.random.default_rng(0)
     tokens = random_tokens(rng, rng.integers(2, 9, 60), 12)
     truth = rng.normal(size=12 * 4 + 16)
@@ -261,15 +263,15 @@ def test_the_perceptron_separates_what_is_separable():
 
 
 def decode(online, s):
-    """Best labels of a sentence, by enumeration-free dynamic programming in numpy."""
+    """Return the best labels of a sentence, by dynamic programming in NumPy."""
     data, layout, w = online._data, online.layout, online.current()
     start, stop = data.offsets[s], data.offsets[s + 1]
     n, S = len(layout.transitions), layout.n_labels
     state = w[n:].reshape(-1, S)
     unary = np.zeros((stop - start, S))
     for t in range(stop - start):
-        at = slice(data.wide_ptr[start + t], data.wide_ptr[start + t + 1])
-        unary[t] = state[data.wide_ids[at] // 3].sum(axis=0)
+        at = slice(data.tokens.wide_ptr[start + t], data.tokens.wide_ptr[start + t + 1])
+        unary[t] = state[data.tokens.wide_ids[at] // 3].sum(axis=0)
     delta, back = unary[0], []
     for row in unary[1:]:
         scores = delta[:, None] + w[:n].reshape(S, S)
@@ -282,7 +284,7 @@ def decode(online, s):
 
 
 def partial_case(seed, limited, n_labels=3, n_sentences=6):
-    """Every other sentence partially labelled: random sets that hold a hidden gold label."""
+    """Label every other sentence partially: random sets that contain a hidden gold label."""
     rng = np.random.default_rng(seed)
     tokens = random_tokens(rng, rng.integers(1, 5, n_sentences), 5, real=bool(seed % 2))
     hidden = rng.integers(0, n_labels, tokens.offsets[-1]).astype(np.int32)
@@ -309,9 +311,9 @@ def test_partial_labels_against_enumeration(seed, size, limited):
     w, alpha = rng.normal(size=layout.n_features) * size, rng.uniform(0.5, 2, 6)
     value, gradient = 0.0, np.zeros_like(w)
     for s, (start, stop) in enumerate(pairwise(tokens.offsets.tolist())):
-        free = labellings(layout.n_labels, stop - start, options["allowed"])
+        free = labelings(layout.n_labels, stop - start, options["allowed"])
         if gold[start] == -1:
-            inside = labellings(layout.n_labels, stop - start, options["allowed"], sets[start:stop])
+            inside = labelings(layout.n_labels, stop - start, options["allowed"], sets[start:stop])
         else:
             inside = [gold[start:stop].tolist()]
         for sign, paths in ((1, free), (-1, inside)):
@@ -327,33 +329,33 @@ def test_partial_labels_against_enumeration(seed, size, limited):
 
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("seed", [0, 2, 4, 6])
-def test_a_perceptron_step_with_partial_labels(seed, limited):
+def test_perceptron_step_with_partial_labels(seed, limited):
     case, sets, options, rng = partial_case(seed, limited)
     tokens, gold, layout = case
     w = rng.normal(size=layout.n_features)
     want, wrong = w.copy(), 0
     for start, stop in pairwise(tokens.offsets.tolist()):
-        row, free = slice(start, stop), labellings(layout.n_labels, stop - start, options["allowed"])
-        inside = list(labellings(layout.n_labels, stop - start, options["allowed"], sets[row]))
+        row, free = slice(start, stop), labelings(layout.n_labels, stop - start, options["allowed"])
+        inside = list(labelings(layout.n_labels, stop - start, options["allowed"], sets[row]))
 
         def best(paths, start=start):
             return max(paths, key=lambda y: features(tokens, layout, start, y) @ w)
 
-        found = best(free)
+        predicted = best(free)
         if gold[start] == -1:
-            wrong += sum(sets[start + t, j] != 0 for t, j in enumerate(found))
+            wrong += sum(sets[start + t, j] != 0 for t, j in enumerate(predicted))
             target = best(inside)
         else:
-            wrong += sum(a != b for a, b in zip(gold[row], found, strict=True))
+            wrong += sum(a != b for a, b in zip(gold[row], predicted, strict=True))
             target = tuple(gold[row].tolist())
-        want += features(tokens, layout, start, target) - features(tokens, layout, start, found)
+        want += features(tokens, layout, start, target) - features(tokens, layout, start, predicted)
     online = OnlineChain(*case, kind="perceptron", batch_size=6, **options)
     online.load(w)
     assert online.epoch() == wrong
     assert_allclose(online.current(), want, rtol=1e-5, atol=1e-5)
 
 
-def test_a_set_of_one_label_is_a_gold_label():
+def test_a_set_of_one_label_acts_as_a_gold_label():
     tokens, gold, layout = case = random_case(9, real=True)
     sets = np.where(np.eye(4), 0, -np.inf).astype(np.float32)
     hidden = np.full_like(gold, -1)
@@ -366,7 +368,7 @@ def test_a_set_of_one_label_is_a_gold_label():
 
 
 @pytest.mark.parametrize("kind", ["sgd", "perceptron"])
-def test_a_restored_run_goes_on_to_the_last_bit(kind):
+def test_a_restored_run_continues_bit_for_bit(kind):
     case = sampled_case(60)
     options = {"kind": kind, "seed": 5, "l2": 0.5 if kind == "sgd" else 0.0}
     whole, first = OnlineChain(*case, **options), OnlineChain(*case, **options)
@@ -388,14 +390,14 @@ def test_a_restored_run_goes_on_to_the_last_bit(kind):
     assert whole.epoch() == losses[0]
 
 
-def test_seeds_differ():
+def test_different_seeds_give_different_runs():
     case = sampled_case(60)
-    found = [OnlineChain(*case, kind="sgd", rate=0.5, seed=seed) for seed in (0, 1)]
-    assert found[0].epoch() != found[1].epoch()
+    runs = [OnlineChain(*case, kind="sgd", rate=0.5, seed=seed) for seed in (0, 1)]
+    assert runs[0].epoch() != runs[1].epoch()
 
 
 @pytest.mark.parametrize("kind", ["sgd", "perceptron"])
-def test_what_is_not_allowed_gets_no_update(kind):
+def test_forbidden_pairs_are_not_updated(kind):
     tokens, gold, layout = random_case(2, n_labels=4, n_sentences=30, kind="all_pairs")
     gold[:] = 0
     pairs = np.ones((4, 4), bool)
@@ -403,8 +405,8 @@ def test_what_is_not_allowed_gets_no_update(kind):
     allowed = Allowed(pairs, np.ones(4, bool), np.array([True, True, False, True]))
     online = OnlineChain(tokens, gold, layout, kind=kind, allowed=allowed)
     start = np.zeros(layout.n_features)
-    start[:16].reshape(4, 4)[~pairs] = 5.0  # tempting, if it were possible
-    start[4 * 3 + 3] = 1.0  # something to unlearn
+    start[:16].reshape(4, 4)[~pairs] = 5.0  # high scores of forbidden pairs
+    start[4 * 3 + 3] = 1.0  # a pair that is never gold
     online.load(start)
     for _ in range(3):
         online.epoch()
@@ -422,7 +424,7 @@ def test_huge_scores_give_no_nan(size, limited):
     w = rng.normal(size=layout.n_features) * size
     value, gradient = 0.0, np.zeros_like(w)
     for start, stop in pairwise(tokens.offsets.tolist()):
-        log_z, expected = log_sum(tokens, layout, w, start, labellings(3, stop - start, allowed))
+        log_z, expected = log_sum(tokens, layout, w, start, labelings(3, stop - start, allowed))
         observed = features(tokens, layout, start, gold[start:stop].tolist())
         value, gradient = value + log_z - observed @ w, gradient + expected - observed
     online = OnlineChain(*case, kind="sgd", batch_size=8, rate=8.0, allowed=allowed)
@@ -432,11 +434,11 @@ def test_huge_scores_give_no_nan(size, limited):
     perceptron = OnlineChain(*case, kind="perceptron", allowed=allowed)
     perceptron.load(w)
     perceptron.epoch()
-    for found in (online, perceptron):
-        assert np.isfinite(found.average()).all()
+    for trainer in (online, perceptron):
+        assert np.isfinite(trainer.average()).all()
 
 
-def test_a_run_that_diverges_says_so_and_goes_back():
+def test_divergence_raises_and_restores_the_weights():
     tokens, gold, layout = random_case(6, n_sentences=20)
     tokens = Tokens(tokens.offsets, tokens.token_ptr, tokens.ids, np.full(len(tokens.ids), 1e30, np.float32))
     online = OnlineChain(tokens, gold, layout, kind="sgd", rate=1e15)
@@ -467,8 +469,8 @@ SETS = {"sets": np.zeros((1, 4), np.float32), "set_ids": np.zeros(33, np.int32)}
         ({"layout": FeatureLayout.all_pairs(5, 4, 1)}, ValueRangeError, "no edge attributes"),
         ({"batch_size": 0}, ValueRangeError, "batch_size"),
         ({"l2": -1.0}, ValueRangeError, "l2 must be"),
-        ({"rate": 11.0, "l2": 0.5}, ValueRangeError, "rate must lie between 0 and 11"),
-        ({"rate": 0.0}, ValueRangeError, "rate must lie"),
+        ({"rate": 11.0, "l2": 0.5}, ValueRangeError, "rate must be between 0 and 11"),
+        ({"rate": 0.0}, ValueRangeError, "rate must be"),
         ({"weights": -np.ones(11)}, ValueRangeError, "weights of sentences"),
         ({"gold": np.zeros(2, np.int32)}, ShapeError, "gold must have shape"),
         ({"gold": np.full(33, 4, np.int32)}, ValueRangeError, "between 0 and 3"),
@@ -481,7 +483,7 @@ SETS = {"sets": np.zeros((1, 4), np.float32), "set_ids": np.zeros(33, np.int32)}
         (
             {"allowed": Allowed(np.zeros((4, 4), bool), np.ones(4, bool), np.ones(4, bool))},
             ValueRangeError,
-            "no labell",
+            "no labeling",
         ),
         (
             {
@@ -494,7 +496,7 @@ SETS = {"sets": np.zeros((1, 4), np.float32), "set_ids": np.zeros(33, np.int32)}
         ),
     ],
 )
-def test_what_cannot_be_used_is_refused(change, error, message):
+def test_invalid_arguments_raise(change, error, message):
     rng = np.random.default_rng(0)
     tokens = random_tokens(rng, np.full(11, 3), 5)
     arguments = {"gold": np.zeros(33, np.int32), "kind": "sgd", "layout": FeatureLayout.all_pairs(5, 4), **change}
@@ -502,7 +504,7 @@ def test_what_cannot_be_used_is_refused(change, error, message):
         OnlineChain(tokens, **arguments)
 
 
-def test_states_and_starts_that_do_not_fit_are_refused():
+def test_states_and_weights_of_another_layout_raise():
     case = random_case(0)
     online = OnlineChain(*case, kind="sgd", rate=0.1)
     state = online.state()

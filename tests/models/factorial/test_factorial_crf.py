@@ -169,7 +169,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path, features):
         assert again.get_params().keys() == model.get_params().keys()
         assert again.layers == model.layers
         assert again.input_ == {"format": "columns"}
-    with pytest.raises(DataError, match="a model of kind 'factorial-crf', wanted 'crf'"):
+    with pytest.raises(DataError, match="expected a model of kind 'crf', got one of kind 'factorial-crf'"):
         CRF.load(tmp_path / "model")
 
 

@@ -176,7 +176,7 @@ def test_the_second_order_is_learned():
 def test_bad_input_is_refused():
     with pytest.raises(ShapeError, match=r"labels must have shape \(3,\), where offsets end, got \(2,\)"):
         trigrams.fit(np.array([0, 1]), np.array([0, 3]), 2)
-    with pytest.raises(ShapeError, match="begins with 0 and never falls"):
+    with pytest.raises(ShapeError, match="starts with 0 and never decreases"):
         trigrams.fit(np.array([0, 1]), np.array([1, 2]), 2)
     with pytest.raises(ValueRangeError, match="labels must lie between 0 and 1, got 0 to 2"):
         trigrams.fit(np.array([0, 2]), np.array([0, 2]), 2)

@@ -8,7 +8,7 @@ from tests.oracle import fields
 from trelliswork.data.moments import count_moments
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.inference.lifted import exact
-from trelliswork.inference.lifted.tables import dense
+from trelliswork.inference.lifted.potentials import dense
 from trelliswork.models import MRFLanguageModel, load
 from trelliswork.models.mrf import field as mrf_field
 from trelliswork.models.mrf.queries import write_word2vec

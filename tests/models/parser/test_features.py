@@ -1,4 +1,4 @@
-"""The features of a parser against a slow enumeration of what the templates say."""
+"""Features of the parser against a slow implementation of the templates."""
 
 import numpy as np
 import pytest
@@ -6,15 +6,10 @@ import pytest
 from trelliswork.data.vocabulary import word_shape
 from trelliswork.features.hashed import hash_string
 from trelliswork.models.parser.features import TokenCoder
-from trelliswork.models.parser.kernels import (
-    arcs as parsing_kernels,
-)
-from trelliswork.models.parser.kernels import (
-    labels as parsing_label_kernels,
-)
-from trelliswork.models.parser.kernels import (
-    parts as parsing_part_kernels,
-)
+from trelliswork.models.parser.kernels.arcs import arc_ids, arc_scores, score_all
+from trelliswork.models.parser.kernels.labels import label_ids
+from trelliswork.models.parser.kernels.parts import part_ids, part_scores
+from trelliswork.models.parser.kernels.records import ArcList, PartList
 from trelliswork.models.parser.templates import ARC_SLOTS, LABEL_SLOTS, PART_SLOTS, feature_set, names, slot_constants
 
 WORDS = ["The", "old", "dogs", "of", "Paris", "barked", ",", "loudly", ",", "at", "7", "cats", "."]
@@ -31,13 +26,13 @@ KNOWN = {"the", "dogs", "of", ",", "at", "."}
 @pytest.fixture(scope="module")
 def tokens():
     coder = TokenCoder(sorted(KNOWN), sorted(set(TAGS)))
-    words = ["Before", *WORDS, "After"]  # sentences in front and behind, which must not be seen
+    words = ["Before", *WORDS, "After"]  # sentences before and after, which must have no influence
     tags, second = ["X", *TAGS, "X"], ["X", *SECOND, "X"]
     return coder.code(words, tags, second, np.array([0, 1, N + 1, N + 2]))
 
 
 def strings(i: int) -> dict[str, int]:
-    """What stands at word i (0 the root, N + 1 the end), as codes."""
+    """Return the codes of word i (0 is the root, N + 1 the end)."""
     if i == 0 or i == N + 1:
         code = hash_string("<root>" if i == 0 else "<end>")
         return dict.fromkeys("wtups", code)
@@ -68,7 +63,7 @@ def between(h: int, m: int) -> list[int]:
 
 
 def ends(h: int, m: int) -> dict[str, int]:
-    """All slots of an arc by name."""
+    """Return all slots of an arc by name."""
     values = {"": 0, "between": sum(between(h, m))}
     for name, i in (("h", h), ("m", m)):
         values |= {f"{name}.{k}": v for k, v in strings(i).items()}
@@ -79,14 +74,14 @@ def ends(h: int, m: int) -> dict[str, int]:
 
 
 def keys(kind: str, second: bool, values: dict[str, int], slots: tuple[str, ...]) -> list[int]:
-    """The key of each template, before directions."""
-    found = []
+    """Return the key of each template, without the direction."""
+    result = []
     for template in names(kind, second):
         key = hash_string(f"{kind}: {template}")
         for slot in template.split():
             key += values[slot] * int(CONSTANTS[slots.index(slot)])
-        found.append(key)
-    return found
+        result.append(key)
+    return result
 
 
 DIRECTION, BETWEEN = 0xD6E8FEB86659FD93, 0x8CB92BA72F3D8DD7
@@ -96,11 +91,11 @@ def slow_arc(h: int, m: int, second: bool) -> list[int]:
     right = int(h < m)
     plain, far = DIRECTION * (1 + right), DIRECTION * (4 + 2 * bucket(abs(h - m)) + right)
     values = ends(h, m)
-    found = [index(key + d) for key in keys("arc", second, values, ARC_SLOTS) for d in (plain, far)]
+    ids = [index(key + d) for key in keys("arc", second, values, ARC_SLOTS) for d in (plain, far)]
     base = BETWEEN + plain
     for slot in ("h.t", "m.t"):
         base += values[slot] * int(CONSTANTS[ARC_SLOTS.index(slot)])
-    return found + [index(base + bit * BETWEEN) for bit in between(h, m)]
+    return ids + [index(base + bit * BETWEEN) for bit in between(h, m)]
 
 
 @pytest.mark.parametrize("second", [False, True])
@@ -111,18 +106,18 @@ def test_arcs(tokens, second):
     owners, shift = np.ones(len(pairs), np.int64), np.uint64(64 - BITS)
     ids = np.empty((len(pairs), 2 * len(templates.keys) + 64), np.uint32)
     counts = np.empty(len(pairs), np.int32)
-    source = (tokens.codes, tokens.bits, tokens.starts)
-    parsing_kernels.arc_ids(0, len(pairs), owners, heads, modifiers, *source, *templates, shift, ids, counts)
+    arcs = ArcList(owners, heads, modifiers)
+    arc_ids(0, len(pairs), arcs, tokens.arrays, templates, shift, ids, counts)
     for a, (h, m) in enumerate(pairs):
         assert sorted(ids[a, : counts[a]].tolist()) == sorted(slow_arc(h, m, second)), (h, m)
     # Scores are sums of the weights of the same ids, of single arcs and of all at once.
     weights = np.random.default_rng(0).normal(size=1 << BITS)
     want = [weights[ids[a, : counts[a]]].sum() for a in range(len(pairs))]
     scores = np.empty(len(pairs))
-    parsing_kernels.arc_scores(0, len(pairs), owners, heads, modifiers, *source, *templates, shift, weights, scores)
+    arc_scores(0, len(pairs), arcs, tokens.arrays, templates, shift, weights, scores)
     np.testing.assert_allclose(scores, want, rtol=1e-12)
     log_arc = np.zeros((1, N + 1, N + 1))
-    parsing_kernels.score_all(0, 1, np.array([1]), *source, tokens.lengths, *templates, shift, weights, log_arc)
+    score_all(0, 1, np.array([1]), tokens.arrays, templates, shift, weights, log_arc)
     np.testing.assert_allclose(log_arc[0, heads, modifiers], want, rtol=1e-12)
 
 
@@ -132,9 +127,9 @@ def test_pairs_of_arcs(tokens, kind):
     cases = [(6, 8, 3, 0), (6, -1, 12, 1), (6, 3, -1, 0), (6, -1, -1, 1), (0, 6, -1, 1), (3, 5, 6, 5)]
     columns = [np.array(column) for column in zip(*cases, strict=True)]
     ids = np.empty((len(cases), 2 * len(templates.keys)), np.uint32)
-    counts, shift, owners = np.empty(len(cases), np.int32), np.uint64(64 - BITS), np.ones(len(cases), np.int64)
-    source = (tokens.codes, tokens.starts)
-    parsing_part_kernels.part_ids(0, len(cases), owners, *columns, *source, *templates, shift, ids, counts)
+    counts, shift = np.empty(len(cases), np.int32), np.uint64(64 - BITS)
+    parts = PartList(np.ones(len(cases), np.int64), *columns)
+    part_ids(0, len(cases), parts, tokens.arrays, templates, shift, ids, counts)
     for p, (h, m, other, side) in enumerate(cases):
         values = {"": 0}
         for name, i in (("h", h), ("m", m), ("o", other)):
@@ -144,7 +139,7 @@ def test_pairs_of_arcs(tokens, kind):
         want = [index(key + d) for key in keys(kind, True, values, PART_SLOTS) for d in codes]
         assert sorted(ids[p, : counts[p]].tolist()) == sorted(want)
     weights, scores = np.random.default_rng(1).normal(size=1 << BITS), np.empty(len(cases))
-    parsing_part_kernels.part_scores(0, len(cases), owners, *columns, *source, *templates, shift, weights, scores)
+    part_scores(0, len(cases), parts, tokens.arrays, templates, shift, weights, scores)
     np.testing.assert_allclose(scores, [weights[row].sum() for row in ids], rtol=1e-12)
 
 
@@ -154,9 +149,7 @@ def test_labels(tokens):
     ids = np.empty(1000, np.uint32)
     for m in range(1, N + 1):
         h = HEADS[m - 1]
-        count = parsing_label_kernels.label_ids(
-            np.array(HEADS), tokens.codes, tokens.bits, start, N, m, *templates.label, *templates.child, shift, ids
-        )
+        count = label_ids(np.array(HEADS), m, tokens.arrays, start, templates, shift, ids)
         values = ends(h, m) | {"apart": bucket(abs(h - m))}
         siblings = [w for w in range(1, N + 1) if HEADS[w - 1] == h and w != m]
         around = {
@@ -179,24 +172,24 @@ def test_labels(tokens):
         assert sorted(ids[:count].tolist()) == sorted(want), m
 
 
-def test_every_template_is_distinct_and_fits():
+def test_templates_are_distinct_and_have_at_most_four_slots():
     for second in (False, True):
         for kind, table in feature_set(second)._asdict().items():
-            found = names(kind, second)
-            assert len(set(found)) == len(found) == len(table.keys) == len(set(table.keys.tolist()))
-            assert all(len(template.split()) <= 4 for template in found)
-            assert second or not any(".u" in template for template in found)
+            templates = names(kind, second)
+            assert len(set(templates)) == len(templates) == len(table.keys) == len(set(table.keys.tolist()))
+            assert all(len(template.split()) <= 4 for template in templates)
+            assert second or not any(".u" in template for template in templates)
 
 
-def test_codes_know_frequent_words_only():
+def test_codes_of_known_and_rare_words():
     coder = TokenCoder.from_columns(["A", "a", "b", "c"], ["X", "Y", "Y", "Y"], 2)
     assert coder.words == ["a"]
     assert coder.tags == ["Y", "X"]
-    found = coder.code(["a", "b", "c", "d"], ["X"] * 4, ["Z"] * 4, np.array([0, 4]))
-    assert found.codes[2, 0] == found.codes[3, 0]  # rare words of one shape
-    assert found.codes[1, 0] != found.codes[2, 0]
-    assert len(found) == 1
+    tokens = coder.code(["a", "b", "c", "d"], ["X"] * 4, ["Z"] * 4, np.array([0, 4]))
+    assert tokens.codes[2, 0] == tokens.codes[3, 0]  # rare words of one shape
+    assert tokens.codes[1, 0] != tokens.codes[2, 0]
+    assert len(tokens) == 1
     many = TokenCoder([], [f"t{k}" for k in range(80)])
     bits = many.code(["a"] * 80, [f"t{k}" for k in range(80)], ["u"] * 80, np.array([0, 80])).bits
-    assert bits[80] == bits[64] == 1 << 63  # the tags beyond share the last bit
+    assert bits[80] == bits[64] == 1 << 63  # all further tags share the last bit
     assert bits[0] == bits[81] == 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trelliswork.metrics.tagging import TaggingReport
     from trelliswork.models import CRF, DependencyParser, MRFLanguageModel
 
-TAGGER_ITERATIONS, FIELD_ITERATIONS, EPOCHS = 60, 40, 3
+TAGGER_ITERATIONS, FIELD_ITERATIONS, EPOCHS, LABEL_EPOCHS = 60, 40, 3, 4
 DISTANCES, RANK, MIN_COUNT = 2, 20, 3  # of the language model
 
 
@@ -34,14 +34,9 @@ class Part:
         return [list(s.tags) for s in self.sentences]
 
     @property
-    def heads(self) -> list[list[int]]:
-        """Heads of the words, 0 for the root."""
-        return [list(s.heads) for s in self.sentences]
-
-    @property
-    def relations(self) -> list[list[str]]:
-        """Labels of the arcs to them."""
-        return [list(s.relations) for s in self.sentences]
+    def trees(self) -> list[list[tuple[int, str]]]:
+        """Head and label of each word."""
+        return [list(zip(s.heads, s.relations, strict=True)) for s in self.sentences]
 
     @property
     def n_tokens(self) -> int:
@@ -97,14 +92,14 @@ def train(n_sentences: int, quiet: bool, say: Callable[[str], object]) -> Traine
     say(f"[bold]Tagger[/] (CRF), {clock.last:.0f} s: {tagging.accuracy:.1%} of the words of {len(test.sentences)} new "
         f"sentences have the right tag, {tagging.unknown_accuracy or 0:.1%} of the unknown ones.")  # fmt: skip
 
-    parser = DependencyParser(2, epochs=EPOCHS, second_epochs=EPOCHS)
+    parser = DependencyParser(2, max_iter=EPOCHS, max_iter_second_order=EPOCHS, max_iter_labels=LABEL_EPOCHS)
     with_tags = [list(zip(w, t, strict=True)) for w, t in zip(part.words, part.tags, strict=True)]
     clock.start()
-    with bar("parser", 2 * EPOCHS, quiet) as show:
-        _fit(parser, show, "parser", part.n_tokens, with_tags, part.heads, part.relations)
+    with bar("parser", 2 * EPOCHS + LABEL_EPOCHS, quiet) as show:
+        _fit(parser, show, "parser", part.n_tokens, with_tags, part.trees)
     clock.stop("parser")
     tagged = [list(zip(w, t, strict=True)) for w, t in zip(test.words, predicted, strict=True)]
-    parsing = parser.evaluate(tagged, test.heads, test.relations)
+    parsing = parser.evaluate(tagged, test.trees)
     say(f"[bold]Parser[/] (second order), {clock.last:.0f} s: {parsing.uas:.1%} of the words find their head, "
         f"{parsing.las or 0:.1%} with the right label; tags are the tagger's.")  # fmt: skip
 
@@ -140,7 +135,7 @@ def _fit(model: Any, show: Callable[[int, str], None], name: str, n_tokens: int,
 
     from trelliswork.errors import ConvergenceWarning
 
-    total = getattr(model, "max_iter", None) if name != "parser" else 2 * EPOCHS
+    total = getattr(model, "max_iter", None) if name != "parser" else 2 * EPOCHS + LABEL_EPOCHS
 
     def callback(step: Any, *_: Any) -> bool:
         show(step.iteration, f"{name}: {describe(step, n_tokens, total or step.iteration)}")

@@ -89,14 +89,13 @@ def _tree(page: "Page", found: Trained, parse: Parse) -> None:
 
 
 def _calibrations(found: Trained) -> "list[Html]":
-    from trelliswork.report import Bin, calibration, reliability
+    from trelliswork.report import calibration, reliability
 
     words = found.test.words
     labels, rows = found.tagger.predict(words), found.tagger.predict_marginals(words)
     sure = [row[label] for label, row in zip(chain(*labels), chain(*rows), strict=True)]
     right = [a == b for a, b in zip(chain(*labels), chain(*found.test.tags), strict=True)]
-    arcs = [Bin(row.probability, row.accuracy, row.n_arcs) for row in found.parsing.calibration or ()]
     return [
         calibration(reliability(sure, right), title="Tags", what="words"),
-        calibration(arcs, title="Arcs", what="arcs"),
+        calibration(found.parsing.calibration or (), title="Arcs", what="arcs"),
     ]

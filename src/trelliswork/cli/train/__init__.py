@@ -1,20 +1,50 @@
-"""``trelliswork train``: fit a model to a file."""
+"""``trelliswork train``: train a model on a file."""
+
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from trelliswork.cli.running import report_errors
-from trelliswork.cli.train.baselines import train_kneser_ney, train_lbl
-from trelliswork.cli.train.crf import train_crf
-from trelliswork.cli.train.factorial import train_factorial
-from trelliswork.cli.train.hmm import train_hmm
-from trelliswork.cli.train.hmm_lm import train_hmm_lm
-from trelliswork.cli.train.mrf import train_mrf
-from trelliswork.cli.train.mrf_tagger import train_mrf_tagger
-from trelliswork.cli.train.parser import train_parser
-from trelliswork.cli.train.pcfg import train_pcfg
+from trelliswork.cli.train.command import TrainCommand
+
+# Name, estimator, summary, example; the module of a command has the name of the command.
+COMMANDS = (
+    ("crf", "trelliswork.models.crf:CRF", "Train a CRF tagger.",
+     "train crf train.txt --dev dev.txt --features chunking --out chunker"),
+    ("factorial-crf", "trelliswork.models.factorial:FactorialCRF", "Train a tagger of several label layers.",
+     "train factorial-crf train.txt --layers pos,chunk --out joint"),
+    ("hmm", "trelliswork.models.hmm:HMM", "Train a hidden Markov model, with labels or without.",
+     "train hmm train.conllu --label xpos --order 2 --out tagger"),
+    ("hmm-lm", "trelliswork.models.hmm_lm:HMMLanguageModel", "Train an HMM language model.",
+     "train hmm-lm train.txt --dev dev.txt --n-states 512 --out lm"),
+    ("kneser-ney", "trelliswork.models.baselines.kneser_ney:KneserNey", "Train an n-gram language model.",
+     "train kneser-ney train.txt --order 5 --out ngrams"),
+    ("lbl", "trelliswork.models.baselines.log_bilinear:LogBilinear", "Train a log-bilinear language model.",
+     "train lbl train.txt --dev dev.txt --rank 100 --out lbl"),
+    ("mrf", "trelliswork.models.mrf:MRFLanguageModel", "Train a Markov random field language model.",
+     "train mrf train.txt --dev dev.txt --order 1 --out model"),
+    ("mrf-tagger", "trelliswork.models.mrf_tagger:MRFTagger", "Train a Markov random field of tags and words.",
+     "train mrf-tagger train.conllu --label xpos --out tagger"),
+    ("parser", "trelliswork.models.parser:DependencyParser", "Train a dependency parser.",
+     "train parser train.conllu --dev dev.conllu --out parser"),
+    ("pcfg", "trelliswork.models.pcfg:PCFG", "Induce a grammar from text.",
+     "train pcfg trees/ --tags --n-preterminals 0 --rank 12 --out grammar"),
+)  # fmt: skip
+
+
+class TrainGroup(TyperGroup):
+    """The group of ``train`` commands, which load their estimators only when they are used."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, estimator, summary, example in COMMANDS:
+            module = f"trelliswork.cli.train.{name.replace('-', '_')}"
+            self.add_command(TrainCommand(name, module, estimator, summary, f"trelliswork {example}"))
+
 
 app = typer.Typer(
-    help="Fit a model to a file.",
+    cls=TrainGroup,
+    help="Train a model on a file.",
     epilog="Example: trelliswork train crf train.txt --dev dev.txt --out tagger",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -23,36 +53,4 @@ app = typer.Typer(
 
 @app.callback()
 def _group() -> None:
-    """Fit a model to a file."""
-
-
-app.command("crf", epilog="Example: trelliswork train crf train.txt --dev dev.txt --features chunking --out chunker")(
-    report_errors(train_crf)
-)
-app.command(
-    "factorial-crf", epilog="Example: trelliswork train factorial-crf train.txt --layers pos,chunk --out joint"
-)(report_errors(train_factorial))
-app.command("hmm", epilog="Example: trelliswork train hmm train.conllu --label xpos --order 2 --out tagger")(
-    report_errors(train_hmm)
-)
-app.command("hmm-lm", epilog="Example: trelliswork train hmm-lm train.txt --dev dev.txt --states 512 --out lm")(
-    report_errors(train_hmm_lm)
-)
-app.command("kneser-ney", epilog="Example: trelliswork train kneser-ney train.txt --order 5 --out ngrams")(
-    report_errors(train_kneser_ney)
-)
-app.command("lbl", epilog="Example: trelliswork train lbl train.txt --dev dev.txt --rank 100 --out lbl")(
-    report_errors(train_lbl)
-)
-app.command("mrf-tagger", epilog="Example: trelliswork train mrf-tagger train.conllu --label xpos --out tagger")(
-    report_errors(train_mrf_tagger)
-)
-app.command("mrf", epilog="Example: trelliswork train mrf train.txt --dev dev.txt --distances 1 --out model")(
-    report_errors(train_mrf)
-)
-app.command("parser", epilog="Example: trelliswork train parser train.conllu --dev dev.conllu --out parser")(
-    report_errors(train_parser)
-)
-app.command("pcfg", epilog="Example: trelliswork train pcfg trees/ --tags --preterminals 0 --rank 12 --out grammar")(
-    report_errors(train_pcfg)
-)
+    """Train a model on a file."""

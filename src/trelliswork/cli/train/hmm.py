@@ -11,7 +11,7 @@ from trelliswork.cli.corpora import (
     FileFormat,
     WordParts,
     guess_format,
-    read_labelled,
+    read_labeled,
     read_words,
     training_layout,
     words_layout,
@@ -125,7 +125,7 @@ def train_hmm(
         if train is None and label is None:
             label = "1"  # the tags of the bundled corpus
         layout = training_layout(train, format, columns or _words_column(train, format), label, separator)
-        labelled, labels = read_labelled(train, layout)
+        labelled, labels = read_labeled(train, layout)
         if layout.format == "crfsuite":
             raise typer.BadParameter("an HMM reads words: a file of ready attributes is for train crf.")
         assert isinstance(labelled, Corpus)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, read_labelled, training_layout
+from trelliswork.cli.corpora import FileFormat, read_labeled, training_layout
 from trelliswork.cli.options import (
     DevOption,
     FallOption,
     FormatOption,
     JsonOption,
-    LabelledFile,
+    LabeledFile,
     LabelOption,
     OutOption,
     PatienceOption,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def train_mrf_tagger(
-    train: LabelledFile = None,
+    train: LabeledFile = None,
     out: OutOption = "mrf-tagger",
     dev: DevOption = None,
     format: FormatOption = FileFormat.auto,
@@ -63,12 +63,12 @@ def train_mrf_tagger(
         train, format, columns if columns is not None or train is not None else "0", label, separator
     )
     began = time.perf_counter()
-    corpus, tags = read_labelled(train, layout)
+    corpus, tags = read_labeled(train, layout)
     if not isinstance(corpus, Corpus):
         raise DataError(f"{train}: this tagger reads words, this file has ready attributes.")
     development: Any = None
     if dev is not None:
-        development = read_labelled(dev, layout)
+        development = read_labeled(dev, layout)
     tagger = MRFTagger(
         distances, words, l2=l2, rare=rare, dictionary=dictionary, max_iter=max_iter, tol=tol, patience=patience
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, layers_layout, read_layers, read_unlabelled, write_tagged
+from trelliswork.cli.corpora import FileFormat, Layout, layers_layout, read_layers, read_unlabeled, write_tagged
 from trelliswork.cli.reporting import judged_part, report_evaluation
 from trelliswork.cli.use.tag_output import layered_labellings, write_json
 from trelliswork.errors import DataError
@@ -30,7 +30,7 @@ def tag_layers(
     from trelliswork.data.files import atomic_write
 
     name, column = _known(tagger, known)
-    corpus, found, given = read_unlabelled(file, layout, format, column)
+    corpus, found, given = read_unlabeled(file, layout, format, column)
     evidence: Any = None
     if given is not None:
         labels = next(layer.labels for layer in tagger.layers_ if layer.name == name)

@@ -175,6 +175,8 @@ def evaluate_parser(
     page: str | None,
 ) -> None:
     """Compare a parser with the trees of a CoNLL-U file; ``name`` is the model's directory."""
+    from trelliswork.models.parser.data import pairs
+
     if format not in (FileFormat.auto, FileFormat.conllu) or label is not None:
         raise typer.BadParameter(
             "a parser is compared with heads and labels of a CoNLL-U file: no --format or --label."
@@ -191,7 +193,7 @@ def evaluate_parser(
     if known and None in flat_labels:
         at = place(corpus, flat_labels.index(None), file)
         raise DataError(f"{at}: the word has no label (_) while others have: fill it in, or leave all labels open.")
-    report = parser.evaluate(corpus, heads, labels if known else None)
+    report = parser.evaluate(corpus, pairs(heads, labels if known else None))
     told = report_evaluation(
         page, parser, report, file=file, name=name, sample=lambda: judged_part(corpus, heads, labels)
     )
@@ -208,7 +210,7 @@ def inspect_parser(parser: "DependencyParser", json: bool) -> None:
         "active": sum(int((w != 0).sum()) for w in parser.weights_),
         "words": len(parser.known_words()),
         "labels": None if parser.labels_ is None else list(parser.labels_),
-        "dropped_heads": parser.n_dropped_,
+        "dropped_heads": parser.report_.details["dropped_heads"],
         "objective": parser.report_.value,
         "converged": parser.report_.converged,
         "reason": parser.report_.reason,

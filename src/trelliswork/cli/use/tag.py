@@ -9,8 +9,8 @@ from trelliswork.cli.corpora import (
     FileFormat,
     Layout,
     evaluation_layout,
-    read_labelled,
-    read_unlabelled,
+    read_labeled,
+    read_unlabeled,
     write_tagged,
 )
 from trelliswork.cli.options import OtherBeamOption, set_beam
@@ -69,7 +69,7 @@ def tag(
             raise typer.BadParameter("--topk is for models with one layer of labels.")
         tag_layers(tagger, layout, file, format, marginals, known, out, json)
         return
-    corpus, found, given = read_unlabelled(file, layout, format, known)
+    corpus, found, given = read_unlabeled(file, layout, format, known)
     if given is not None:
         _check_given(_labels(tagger), given)
     if tagger.kind in ("hmm", "mrf-tagger") and isinstance(corpus, AttributeCorpus):
@@ -158,7 +158,7 @@ def evaluate(
     if tagger.kind == "factorial-crf":
         evaluate_layers(tagger, Layout.of(tagger), file, format, label, json, model, page)
         return
-    corpus, gold = read_labelled(file, evaluation_layout(Layout.of(tagger), file, format, label))
+    corpus, gold = read_labeled(file, evaluation_layout(Layout.of(tagger), file, format, label))
     if tagger.kind in ("hmm", "mrf-tagger") and not isinstance(corpus, Corpus):
         raise DataError(f"{file}: this tagger reads words, this file has ready attributes.")
     predicted = tagger.predict(corpus)

@@ -1,7 +1,4 @@
-"""The k best sums of two sorted lists, for the k best structures of any dynamic program.
-
-Numba's disk cache does not notice edits here in the kernels that call it: ``make clean-kernels`` after a change.
-"""
+"""The k best sums of two sorted lists, for the k best structures of any dynamic program."""
 
 import numpy as np
 
@@ -10,9 +7,9 @@ from trelliswork.compute.jit import helper
 
 @helper(inline="always")
 def merge(left, right, where, values, pointers):
-    """Put the sums of two sorted lists (K,) into the sorted list ``values`` (K,), with (where, rank, rank) to each.
+    """Insert the sums of two sorted lists (K,) into the sorted list ``values`` (K,), each with (where, rank, rank).
 
-    The pair of ranks (a, b) is at best number (a + 1)(b + 1), so that only O(K log K) pairs are looked at.
+    The sum of ranks (a, b) is at best number (a + 1)(b + 1) in order, so O(K log K) pairs suffice.
     """
     K = values.size
     for a in range(left.size):

@@ -1,7 +1,4 @@
-"""Random numbers inside kernels: a counter each, so that results do not depend on threads.
-
-Numba's disk cache does not notice edits here in the kernels that call it: ``make clean-kernels`` after a change.
-"""
+"""Random numbers inside kernels, each stream with its own state: results do not depend on threads."""
 
 import numpy as np
 
@@ -10,7 +7,7 @@ from trelliswork.compute.jit import helper
 
 @helper(inline="always")
 def uniform(state):
-    """A number in [0, 1): splitmix64 on ``state`` (1,) of uint64 (Steele, Lea and Flood, 2014)."""
+    """Return a number in [0, 1): splitmix64 on ``state`` (1,) of uint64 (Steele, Lea and Flood, 2014)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

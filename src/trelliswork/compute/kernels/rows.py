@@ -1,7 +1,4 @@
-"""Steps on one row of scores that kernels of several structures share.
-
-Numba's disk cache does not notice edits here in the kernels that call it: ``make clean-kernels`` after a change.
-"""
+"""Operations on one row of scores, shared by the kernels of several structures."""
 
 import numpy as np
 
@@ -13,8 +10,7 @@ from trelliswork.compute.simd import exponential, lanes, largest, load, maximum,
 def exp_row(source, at, n, out, to, width):
     """out[to : to + width] = exp(source[at : at + n] - shift), flat indices, with zeros beyond n; return the shift.
 
-    The shift is the largest score, or -inf if nothing is possible (then all is zero). ``width`` is a whole number of
-    vectors.
+    The shift is the largest score; if it is -inf, the row is zero. ``width`` is a multiple of the vector length.
     """
     W = lanes(out)
     whole = n - n % W

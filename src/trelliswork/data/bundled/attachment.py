@@ -55,5 +55,5 @@ VERB_PPS = {
     "happening": preferences("in place 6, near place 3, at event 2, on furniture 2, behind place 1"),
     "affecting": preferences("at event 3, in place 3, with idea 2, during event 2"),
 }
-# How often a noun takes a phrase behind it, in percent, by depth; the deeper, the plainer.
+# How often a noun takes a phrase after it, in percent, by depth; deeper levels are simpler.
 NOUN_PP_PERCENT = (34, 16, 6, 0)

@@ -27,7 +27,7 @@ _INSIDE_NP = frozenset(("ADJP", "QP", "WHADJP"))
 
 
 def chunk_tags(root: Node) -> tuple[str, ...]:
-    """Return one tag a word: ``B-`` and ``I-`` with NP, VP, PP, ADJP, ADVP, SBAR or PRT, and ``O``."""
+    """Return one tag per word: ``B-`` and ``I-`` with NP, VP, PP, ADJP, ADVP, SBAR or PRT, and ``O``."""
     owners: list[Owner | None] = []
     _visit(root, None, None, owners)
     tags = []
@@ -51,7 +51,7 @@ def _visit(node: Node, inherited: Owner | None, outer: Owner | None, owners: lis
     label = _CHUNK_OF.get(node.label)
     own: Owner | None = inherited or ((label, node) if label else None)
     is_noun_phrase = label == "NP" and inherited is None
-    # A noun phrase around its own head phrase (coordination, modifiers behind) leaves the words to that phrase.
+    # A noun phrase around its own head phrase (coordination, modifiers after it) leaves the words to that phrase.
     is_shell = not any(child.word and child.role == "head" for child in node.children)
     for i, child in enumerate(node.children):
         if child.word:
@@ -72,7 +72,7 @@ def _visit(node: Node, inherited: Owner | None, outer: Owner | None, owners: lis
 
 
 def _goes_on(node: Node, i: int) -> bool:
-    """Tell whether child ``i`` of a clause or verb phrase belongs to the verb chunk that has begun."""
+    """Return whether child ``i`` of a clause or verb phrase belongs to the verb chunk that is open."""
     child = node.children[i]
     if child.label == "VP":
         return child.role == "head"

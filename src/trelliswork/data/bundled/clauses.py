@@ -1,7 +1,7 @@
 """Clauses: what a verb takes (its frame), what modifies it, and clauses inside noun phrases.
 
 Noun phrases hold clauses and clauses hold noun phrases, so they call each other here; ``depth`` counts the levels, and
-deeper levels are plainer. A new frame is one function under ``@frame`` and one row of verbs in ``vocabulary.py``.
+deeper levels are simpler. A new frame is one function under ``@frame`` and one row of verbs in ``vocabulary.py``.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def adverbial_clause(draw: Draw, modal: str = "", conjunction: str = "") -> Node
 
 @construction(40)
 def clause_behind(draw: Draw) -> Node:
-    """*The cook smiled because the soup was hot.*"""
+    """*The cook smiled because the soup was hot*."""
     root = clause(draw, 1)
     root.children[-1].children.append(adverbial_clause(draw))
     return root
@@ -31,7 +31,7 @@ def clause_behind(draw: Draw) -> Node:
 
 @construction(40)
 def clause_in_front(draw: Draw) -> Node:
-    """*When the soup was hot, the cook smiled.*"""
+    """*When the soup was hot, the cook smiled*."""
     first = adverbial_clause(draw)
     rest = clause(draw, 1)
     return phrase("S", first, comma(), *rest.children)
@@ -39,7 +39,7 @@ def clause_in_front(draw: Draw) -> Node:
 
 @construction(15)
 def conditional(draw: Draw) -> Node:
-    """*If the soup is hot, the cook will smile.*"""
+    """*If the soup is hot, the cook will smile*."""
     condition = adverbial_clause(draw, conjunction="if")
     rest = clause(draw, 1, modal=draw.uniform(("would", "might") if draw.in_past else ("will", "may", "must")))
     return phrase("S", condition, comma(), *rest.children)
@@ -47,7 +47,7 @@ def conditional(draw: Draw) -> Node:
 
 @construction(40)
 def two_clauses(draw: Draw) -> Node:
-    """*The cook smiled, and the dog slept.*"""
+    """*The cook smiled, and the dog slept*."""
     first, second = clause(draw, 1), clause(draw, 1)
     joint = leaf("CC", draw.uniform(("and", "but", "and", "or", "so"))).as_("cc", of=second)
     return phrase("S", first, leaf(",", ",").as_("punct", of=second), joint, second.as_("conj"))
@@ -55,7 +55,7 @@ def two_clauses(draw: Draw) -> Node:
 
 @construction(45)
 def two_verbs(draw: Draw) -> Node:
-    """*The cook smiled and sold a hat.*"""
+    """*The cook smiled and sold a hat*."""
     subject = argument(draw, "animal" if draw.chance(20) else "person", 0, nominative=True)
     form = tense(draw, subject.agreement)
     actions = [action(draw, subject, 1).verb_phrase(form) for _ in range(3 if draw.chance(10) else 2)]
@@ -64,7 +64,7 @@ def two_verbs(draw: Draw) -> Node:
 
 @construction(25)
 def reported_speech(draw: Draw) -> Node:
-    """*The soup is hot, said the cook.*"""
+    """*The soup is hot, said the cook*."""
     speech = clause(draw, 1).as_("ccomp")
     speaker = argument(draw, "person", 2)
     while speaker.pronoun:
@@ -75,7 +75,7 @@ def reported_speech(draw: Draw) -> Node:
 
 @construction(20)
 def participle_in_front(draw: Draw) -> Node:
-    """*Smiling at the cat, the cook sold a hat*, or *After selling a hat, the cook smiled.*"""
+    """*Smiling at the cat, the cook sold a hat*, or *After selling a hat, the cook smiled*."""
     doing = phrase("S", action(draw, someone(), 1).verb_phrase("VBG"))
     rest = clause(draw, 1, subject=argument(draw, "person", 1, nominative=True))
     if draw.chance(50):
@@ -86,7 +86,7 @@ def participle_in_front(draw: Draw) -> Node:
 
 @construction(12)
 def purpose(draw: Draw) -> Node:
-    """*The cook went to the market to sell a hat.*"""
+    """*The cook went to the market to sell a hat*."""
     subject = argument(draw, "person", 0, nominative=True)
     root = clause(draw, subject=subject, what=action(draw, subject, 1))
     root.children[-1].children.append(action(draw, someone(), 1).infinitive().as_("advcl"))
@@ -95,7 +95,7 @@ def purpose(draw: Draw) -> Node:
 
 @construction(12)
 def so_that(draw: Draw) -> Node:
-    """*The soup was so hot that the cook cried.*"""
+    """*The soup was so hot that the cook cried*."""
     subject = argument(draw, draw.uniform(("person", "animal", "food", "thing", "event")), 1, nominative=True)
     result = phrase("SBAR", leaf("IN", "that").as_("mark"), clause(draw, 1)).as_("advcl")
     quality = leaf("JJ", draw.word(ADJECTIVES[subject.kind]).base)
@@ -105,7 +105,7 @@ def so_that(draw: Draw) -> Node:
 
 @construction(22)
 def it_is_clear(draw: Draw) -> Node:
-    """*It is clear that the cook smiled*, or *It is hard to sell a hat.*"""
+    """*It is clear that the cook smiled*, or *It is hard to sell a hat*."""
     if draw.chance(50):
         content = phrase("SBAR", leaf("IN", "that").as_("mark"), clause(draw, 1)).as_("csubj")
         quality = draw.pick(_CLEAR)
@@ -123,7 +123,7 @@ _HARD = zipf(vocabulary.ADJECTIVES_HARD.split())
 
 @construction(12)
 def doing_is_hard(draw: Draw) -> Node:
-    """*Selling hats is hard.*"""
+    """*Selling hats is hard*."""
     doing = phrase("S", action(draw, someone(), 1).verb_phrase("VBG")).as_("csubj")
     degree = leaf("RB", draw.word(ADVERBS["degree"])).as_("advmod") if draw.chance(30) else None
     what = Predicate(None, [phrase("ADJP", degree, leaf("JJ", draw.pick(_HARD)))])

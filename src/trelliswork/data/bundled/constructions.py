@@ -1,7 +1,7 @@
-"""The register of sentence types, and the start of the grammar.
+"""The registry of sentence types, and the start of the grammar.
 
 Every type of sentence is one function from a ``Draw`` to the root phrase without its final mark, under
-``@construction`` with its share and its mark. They stand in ``statements``, ``complex_sentences``, ``questions`` and
+``@construction`` with its share and its mark. They are in ``statements``, ``complex_sentences``, ``questions`` and
 ``crossing``; to add one, write such a function in one of them.
 """
 

@@ -13,7 +13,7 @@ from trelliswork.data.bundled.verb_groups import Predicate, inverted
 
 @construction(6)
 def extraposed_from_subject(draw: Draw) -> Node:
-    """*A man arrived who sold hats*: the clause stands in the VP and belongs to the subject."""
+    """*A man arrived who sold hats*: the clause is in the VP and belongs to the subject."""
     subject = common_noun_phrase(draw, "person", 1, indefinite=True)
     verb = draw.uniform(("arrived", "came", "appeared", "entered", "vanished", "spoke"))
     draw.in_past = True
@@ -24,7 +24,7 @@ def extraposed_from_subject(draw: Draw) -> Node:
 
 @construction(4)
 def extraposed_from_object(draw: Draw) -> Node:
-    """*The cook bought a hat yesterday that annoyed the king.*"""
+    """*The cook bought a hat yesterday that annoyed the king*."""
     subject = noun_phrase(draw, "person", 1, nominative=True)
     kind = draw.uniform(("thing", "food", "animal", "idea"))
     verb = draw.word(VERBS_BY_OBJECT[kind])
@@ -37,7 +37,7 @@ def extraposed_from_object(draw: Draw) -> Node:
 
 @construction(3, end="?")
 def distant_object(draw: Draw) -> Node:
-    """*What did the cook want to sell?*: *what* belongs to *sell*, and *want* stands between."""
+    """*What did the cook want to sell?*: *what* belongs to *sell*, and *want* is between them."""
     subject = noun_phrase(draw, "person", 1, nominative=True)
     kind = draw.uniform(("thing", "food", "idea"))
     inner = Predicate(draw.word(VERBS_BY_OBJECT[kind]), adjuncts(draw, "handling", 2)[:1]).infinitive().as_("xcomp")

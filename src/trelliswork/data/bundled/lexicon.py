@@ -257,7 +257,7 @@ ADVERBS = {use: _adverb_table(use) for use in vocabulary.ADVERBS}
 
 
 def _name_table(beginnings: str, endings: str, n_known: int) -> WordTable[str]:
-    """Mix all compositions by a stride, so that neighbours in rank do not share their beginning."""
+    """Mix all compositions by a stride, so that names of neighboring ranks do not share their beginning."""
     clashes = ("aa", "ae", "ea", "ei", "ee", "oa", "oe", "oi", "dd", "kk", "ll", "mm", "nn", "rr", "tt", "ww")
     names = [name for name in _compose(beginnings, endings) if not any(pair in name[1:] for pair in clashes)]
     assert len(names) % 37, "the stride must meet every name"

@@ -57,7 +57,7 @@ _A_BEFORE = ("uni", "use", "usu", "eu", "ewe", "one")
 
 
 def takes_an(word: str) -> bool:
-    """Tell whether the indefinite article before ``word`` is *an*."""
+    """Return whether the indefinite article before ``word`` is *an*."""
     lower = word.lower()
     if lower.startswith(_AN_BEFORE) or lower in ("11", "18"):
         return True
@@ -87,7 +87,7 @@ def third_person(word: str) -> str:
 
 
 def _doubles(stem: str) -> bool:
-    """Tell whether a final consonant doubles before a vowel: one vowel and one consonant at the end, stressed."""
+    """Return whether a final consonant doubles before a vowel: one vowel and one consonant at the end, stressed."""
     for prefix in _PREFIXES:
         if stem.startswith(prefix) and len(stem) - len(prefix) > 2:
             stem = stem.removeprefix(prefix)
@@ -99,7 +99,7 @@ def _doubles(stem: str) -> bool:
 
 
 def _before_vowel(stem: str) -> str:
-    """Return the stem as it stands before -ed, -er or -est: doubled, without a silent e, with i for y."""
+    """Return the stem before -ed, -er or -est: doubled, without a silent e, with i for y."""
     if stem.endswith("e"):
         return stem[:-1]
     if stem.endswith("y") and stem[-2] not in _VOWELS:

@@ -4,8 +4,8 @@ A grammar function writes a phrase once::
 
     phrase("S", subject.as_("nsubj"), phrase("VP", leaf("VBD", "sang"), phrase("NP", ...).as_("obj")))
 
-A child without a role is the head of its phrase. Every other child hangs from the head word of its phrase by its
-role, or, with ``of=other``, from the head word of another phrase: this is how an extraposed clause comes to cross arcs.
+A child without a role is the head of its phrase. Every other child depends on the head word of its phrase by its role,
+or, with ``of=other``, on the head word of another phrase: so the arcs of extraposed clauses cross.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def phrase(label: str, *children: Node | None) -> Node:
 
 
 def annotate(root: Node) -> TreebankSentence:
-    """Number the words, spell them for their place, and read every layer off the finished tree."""
+    """Number the words, adjust their spelling, and derive every layer from the finished tree."""
     leaves: list[Node] = []
     _number(root, leaves)
     _spell(leaves)
@@ -83,7 +83,7 @@ def _number(node: Node, leaves: list[Node]) -> None:
 
 
 def _spell(leaves: list[Node]) -> None:
-    """Choose between a and an by the next word, and begin with a capital."""
+    """Choose between a and an by the next word, and start with a capital."""
     for node, after in pairwise(leaves):
         if node.word == "a" and takes_an(after.word):
             node.word = "an"

@@ -124,7 +124,7 @@ _TITLES = zipf(vocabulary.TITLES.split())
 def common_noun_phrase(
     draw: Draw, kind: str, depth: int = 0, *, modified: bool = True, indefinite: bool = False, number: str = ""
 ) -> Nominal:
-    """Return determiner, adjectives and noun, with a prepositional phrase behind when ``modified``.
+    """Return determiner, adjectives and noun, with a prepositional phrase after it when ``modified``.
 
     An ``indefinite`` phrase names something new; ``number="singular"`` forbids the plural.
     """
@@ -146,7 +146,7 @@ def common_noun_phrase(
 
 
 def determiner(draw: Draw, noun: Noun, is_plural: bool, depth: int, *, indefinite: bool = False) -> list[Node]:
-    """Return what stands before the adjectives: articles, possessives, numbers, or nothing."""
+    """Return the words before the adjectives: articles, possessives, numbers, or nothing."""
     number = "plural" if is_plural else "singular" if noun.plural else "mass"
     word = draw.pick(_INDEFINITE[number] if indefinite else _DETERMINERS[number])
     if word == "POS":

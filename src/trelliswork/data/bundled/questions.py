@@ -1,4 +1,4 @@
-"""Questions, commands and cries."""
+"""Questions, commands and exclamations."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from trelliswork.data.bundled.verb_groups import Predicate, be, finite, inverted
 
 @construction(35, end="?")
 def yes_no_question(draw: Draw) -> Node:
-    """*Did the cook sell a hat?*"""
+    """*Did the cook sell a hat?*."""
     subject = subject_phrase(draw, 1)
     return inverted(draw, predicate(draw, subject, 1), subject.node, subject.agreement)
 
 
 @construction(15, end="?")
 def who_question(draw: Draw) -> Node:
-    """*Who sold the hat?*"""
+    """*Who sold the hat?*."""
     what = predicate(draw, someone(), 1)
     return phrase("SBARQ", wh("who").as_(what.subject_role), phrase("SQ", finite(draw, what, "3s")))
 
 
 @construction(15, end="?")
 def object_question(draw: Draw) -> Node:
-    """*What did the cook sell?*, *Which hat did the cook sell?*, *How many hats did the cook sell?*"""
+    """*What did the cook sell?*, *Which hat did the cook sell?*, *How many hats did the cook sell?*."""
     kind = draw.uniform(("thing", "food", "idea", "person", "wear"))
     verb = draw.word(VERBS_BY_OBJECT[kind])
     subject = noun_phrase(draw, draw.uniform(verb.subjects), 1, nominative=True)
@@ -45,7 +45,7 @@ def object_question(draw: Draw) -> Node:
 
 @construction(18, end="?")
 def adverb_question(draw: Draw) -> Node:
-    """*Where did the cook sell a hat?*"""
+    """*Where did the cook sell a hat?*."""
     subject = subject_phrase(draw, 1)
     what = predicate(draw, subject, 1)
     asked = wh(draw.uniform(("why", "where", "when", "how"))).as_("advmod")
@@ -54,7 +54,7 @@ def adverb_question(draw: Draw) -> Node:
 
 @construction(8, end="?")
 def how_old(draw: Draw) -> Node:
-    """*How old is the cat?*"""
+    """*How old is the cat?*."""
     kind = draw.uniform(("person", "animal", "thing", "place", "food"))
     subject = noun_phrase(draw, kind, 1, nominative=True)
     form = tense(draw, subject.agreement)
@@ -65,7 +65,7 @@ def how_old(draw: Draw) -> Node:
 
 @construction(25, end="!")
 def command(draw: Draw) -> Node:
-    """*Sell the hat!*, *Never sell the hat!*, *Marla, sell the hat!*"""
+    """*Sell the hat!*, *Never sell the hat!*, *Marla, sell the hat!*."""
     draw.in_past = False
     group = action(draw, someone(), 1).verb_phrase("VB")
     if draw.chance(25):
@@ -80,7 +80,7 @@ def command(draw: Draw) -> Node:
 
 @construction(8, end="!")
 def what_a(draw: Draw) -> Node:
-    """*What a lovely hat!*"""
+    """*What a lovely hat!*."""
     kind = draw.uniform(("thing", "animal", "place", "food", "wear", "event"))
     nominal = common_noun_phrase(draw, kind, 0, indefinite=True, number="singular")
     core = nominal.node

@@ -1,7 +1,7 @@
-"""Random choice that gives the same corpus on every machine: tables of integer weights and one seeded source.
+"""Random choice that gives the same corpus on every machine: tables of integer weights and one seeded generator.
 
-Only ``random.Random.random`` is used, whose sequence Python promises to keep; the other methods of that class
-may change between versions.
+Only ``random.Random.random`` is used, whose sequence Python guarantees; the other methods of that class may
+change between versions.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ def zipf(items: Iterable[T], shift: int = 4) -> Table[T]:
 
 @dataclass(frozen=True, slots=True)
 class WordTable(Generic[T]):
-    """Words of one class: the known ones by rank, and the held-back ones, all alike."""
+    """Words of one class: known ones by rank, and held-back ones, all equally likely."""
 
     known: Table[T]
     held_back: tuple[T, ...] = ()
 
 
 class Draw:
-    """The seeded source of every decision in one corpus.
+    """The seeded random generator of one corpus.
 
     Parameters
     ----------
     seed : int
         Corpora with different seeds are independent.
     unseen : float
-        Chance that an open-class word comes from the held-back part of its table.
+        Probability that an open-class word comes from the held-back part of its table.
     """
 
     __slots__ = ("_random", "_recent", "_unseen", "in_past")
@@ -66,12 +66,12 @@ class Draw:
         self.in_past = True  # whether the sentence is told in the past tense
 
     def start_sentence(self) -> None:
-        """Choose the tense, and forget the words used so far, so that they may be used again."""
+        """Choose the tense, and forget the words used so far, so that they can be used again."""
         self._recent.clear()
         self.in_past = self.chance(64)
 
     def chance(self, percent: float) -> bool:
-        """Return True in ``percent`` of 100 cases."""
+        """Return True with a probability of ``percent`` percent."""
         return self._random() * 100 < percent
 
     def below(self, n: int) -> int:
@@ -87,7 +87,7 @@ class Draw:
         return table.items[bisect_right(table.cumulative, int(self._random() * table.total))]
 
     def word(self, table: WordTable[T]) -> T:
-        """Return a word, sometimes a held-back one, and rather not one that this sentence already has."""
+        """Return a word, sometimes a held-back one, preferably one that this sentence does not have yet."""
         held_back = table.held_back if self._random() < self._unseen else ()
         for _ in range(4):
             word = self.uniform(held_back) if held_back else self.pick(table.known)

@@ -34,13 +34,13 @@ from trelliswork.data.bundled.verb_groups import Predicate, be, tense
 
 @construction(330)
 def statement(draw: Draw) -> Node:
-    """Subject and predicate: *The cook sold a hat.*"""
+    """Subject and predicate: *The cook sold a hat*."""
     return clause(draw)
 
 
 @construction(45)
 def fronted_adjunct(draw: Draw) -> Node:
-    """*In the morning, the cook sold a hat.*"""
+    """*In the morning, the cook sold a hat*."""
     if draw.chance(55):
         first = time_phrase(draw)
     else:
@@ -51,21 +51,21 @@ def fronted_adjunct(draw: Draw) -> Node:
 
 @construction(35)
 def fronted_adverb(draw: Draw) -> Node:
-    """*Suddenly, the cook sold a hat.*"""
+    """*Suddenly, the cook sold a hat*."""
     rest = clause(draw)
     return phrase("S", adverb_phrase(draw, "sentence"), comma() if draw.chance(80) else None, *rest.children)
 
 
 @construction(40)
 def copular_statement(draw: Draw) -> Node:
-    """*The soup is too hot.*"""
+    """*The soup is too hot*."""
     subject = subject_phrase(draw, 0)
     return clause(draw, subject=subject, what=copular(draw, subject, 0))
 
 
 @construction(20)
 def superlative(draw: Draw) -> Node:
-    """*The oldest cat in the village sleeps.*"""
+    """*The oldest cat in the village sleeps*."""
     return clause(draw, subject=superlative_phrase(draw, draw.uniform(("person", "animal", "thing", "place", "food"))))
 
 
@@ -90,7 +90,7 @@ def comparison(draw: Draw) -> Node:
 
 @construction(30)
 def existential(draw: Draw) -> Node:
-    """*There were two cats in the garden.*"""
+    """*There were two cats in the garden*."""
     kind = draw.uniform(("person", "animal", "thing", "food", "stuff"))
     thing = common_noun_phrase(draw, kind, 1, indefinite=True)
     form = tense(draw, thing.agreement)
@@ -101,14 +101,14 @@ def existential(draw: Draw) -> Node:
 
 @construction(30)
 def passive_statement(draw: Draw) -> Node:
-    """*The hat was sold by the cook.*"""
+    """*The hat was sold by the cook*."""
     subject = argument(draw, draw.uniform(("thing", "food", "idea", "place", "wear", "event")), 0, nominative=True)
     return clause(draw, subject=subject, what=passive(draw, subject, 0))
 
 
 @construction(18)
 def measure(draw: Draw) -> Node:
-    """*The ticket cost 40 coins*, *The village has 1,200 students.*"""
+    """*The ticket cost 40 coins*, *The village has 1,200 students*."""
     if draw.chance(50):
         subject = noun_phrase(draw, draw.uniform(("thing", "food", "tool", "wear")), 1, nominative=True)
         verb, unit = verb_forms("cost"), plural(draw.pick(_UNITS))
@@ -125,7 +125,7 @@ _UNITS = zipf(vocabulary.UNITS.split())
 
 @construction(20)
 def apposition(draw: Draw) -> Node:
-    """*Marla Tobin, a baker from Denby, sold a hat*, or *Marla Tobin, who loves cats, sold a hat.*"""
+    """*Marla Tobin, a baker from Denby, sold a hat*, or *Marla Tobin, who loves cats, sold a hat*."""
     person = name(draw, "person")
     if draw.chance(60) and person.agreement == "3s":
         extra = common_noun_phrase(draw, "person", 0, indefinite=True, number="singular").node.as_("appos")

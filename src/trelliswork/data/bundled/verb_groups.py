@@ -68,7 +68,7 @@ class Predicate:
 
     @property
     def has_auxiliary(self) -> bool:
-        """Whether the simple tenses begin with a form of *be*."""
+        """Whether the simple tenses start with a form of *be*."""
         return self.verb is None or self.is_passive
 
     @property
@@ -130,14 +130,14 @@ def _with_auxiliary(draw: Draw, predicate: Predicate, agreement: str, pattern: s
 
 
 def negate(draw: Draw, group: Node) -> Node:
-    """Put *not* or *n't* behind the first auxiliary."""
+    """Put *not* or *n't* after the first auxiliary."""
     contracted = group.children[0].word in _CONTRACTED_NOT and draw.chance(55)
     group.children.insert(1, leaf("RB", "n't" if contracted else "not").as_("advmod"))
     return group
 
 
 def contract(draw: Draw, group: Node, pronoun: str) -> None:
-    """Shorten the auxiliary behind a pronoun: *he 's*, *they 're*, *I 'll*."""
+    """Shorten the auxiliary after a pronoun: *he 's*, *they 're*, *I 'll*."""
     first = group.children[0]
     if pronoun and first.role != "head" and group.children[1].word != "n't" and draw.chance(40):
         first.word = _CONTRACTED.get(first.word, first.word)

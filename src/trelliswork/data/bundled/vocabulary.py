@@ -1,8 +1,8 @@
 """The hand-written words: nouns by kind, verbs by frame, adjectives by what they describe, adverbs, names.
 
-Within a list the order is the rank: the first words are the frequent ones. A word may stand in several lists;
+Within a list the order is the rank: the first words are the frequent ones. A word may be in several lists;
 *plan*, *report* or *water* are nouns and verbs, *orange* and *secret* nouns and adjectives, and only the sentence
-around them tells which.
+around them decides which.
 """
 
 from __future__ import annotations

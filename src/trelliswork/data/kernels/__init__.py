@@ -1,1 +1,1 @@
-"""Compiled passes over bytes and ids of text."""
+"""Compiled loops over bytes and word ids of text."""

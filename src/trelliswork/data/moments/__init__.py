@@ -1,12 +1,12 @@
-r"""The moments of a corpus: how often each word occurs, and each pair of words at distances 1 to K.
+r"""The moments of a corpus: counts of words, and of pairs of words at distances 1 to K.
 
-They are all that a Markov random field of order K learns from (Jernite, Rush and Sontag, 2015, section 3). Sentences
-stand in a circle with K pads ``<S>`` (id 0) between them, so that there are :math:`N = \sum_i (M_i + K)` positions and
-as many pairs at each distance, and no pair reaches from one sentence into another.
+A Markov random field of order K learns from nothing else (Jernite, Rush and Sontag, 2015, section 3). Sentences form a
+circle with K pads ``<s>`` (id 0) between them, so that there are :math:`N = \sum_i (M_i + K)` positions and as many
+pairs at each distance, and no pair reaches from one sentence into another.
 
-The text is read once; its ids are kept until the vocabulary is known, on disk if they are many. Pairs are counted by
+The text is read once; its ids are stored until the vocabulary is known, on disk if they are many. Pairs are counted by
 sorting blocks and merging the sorted runs, on disk beyond a limit: memory is bounded by the number of distinct pairs.
-All sums are whole numbers, so results depend neither on threads nor on how the text was cut.
+All sums are integers, so results depend neither on threads nor on the size of the blocks.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from trelliswork.compute import threads
-from trelliswork.data.kernels.moments import count_ids, longest, pair_keys, squeeze
-from trelliswork.data.moments.files import BATCH, Ids, Source
+from trelliswork.data.ids import BATCH, MEMORY, Callback, Ids, Source, stream_ids
+from trelliswork.data.kernels.ids import count_ids, longest
+from trelliswork.data.kernels.moments import pair_keys, squeeze
 from trelliswork.data.moments.runs import Run, RunStore
-from trelliswork.data.moments.storage import load_arrays, save_arrays
-from trelliswork.data.moments.text import MEMORY, Callback, number_text, open_vocabulary, unknown_word
-from trelliswork.data.vocabulary import Vocabulary
+from trelliswork.data.storage import MOMENTS, load_model, save_model
+from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 
 
@@ -39,14 +39,14 @@ class Moments:
     Attributes
     ----------
     vocabulary : Vocabulary
-        C words; id 0 is ``<S>``, the pad. Most frequent words first.
+        C words; id 0 is the pad ``<s>``. Most frequent words first.
     K : int
-        The largest distance.
+        Maximum distance.
     unary : ndarray (C,)
-        How often each word occurs; ``unary[0]`` is K pads a sentence. Sums to N.
+        Count of each word; ``unary[0]`` counts K pads per sentence. Sums to N.
     pairs : tuple of K csr_matrix (C, C) of float64
-        ``pairs[l - 1][x, y]``: how often y stands l positions after x. Each sums to N, its rows and columns
-        to ``unary``.
+        ``pairs[l - 1][x, y]`` counts y at l positions after x. Each matrix sums to N, its rows and columns to
+        ``unary``.
     lengths : ndarray of int64
         ``lengths[m]`` sentences have m words.
     """
@@ -59,34 +59,32 @@ class Moments:
 
     @property
     def n_sentences(self) -> int:
-        """Sentences that are not empty."""
+        """Number of sentences that are not empty."""
         return int(self.lengths.sum())
 
     @property
     def n_tokens(self) -> int:
-        """Words, pads not counted."""
+        """Number of words, without pads."""
         return int(self.lengths @ np.arange(len(self.lengths)))
 
     @property
     def n_positions(self) -> int:
-        """N: words and K pads a sentence."""
+        """N: number of words, and K pads per sentence."""
         return self.n_tokens + self.K * self.n_sentences
 
     @property
     def n_pairs(self) -> int:
-        """Distinct pairs, all distances together."""
+        """Number of distinct pairs at all distances together."""
         return sum(matrix.nnz for matrix in self.pairs)
 
     def merged(self, other: Moments) -> Moments:
-        """The moments of two texts together, counted with the same vocabulary and K."""
+        """Return the moments of two texts together, counted with the same vocabulary and K."""
         if self.K != other.K:
-            raise ValueRangeError(
-                f"moments of one K are wanted, got K={self.K} and K={other.K}: count one of them again."
-            )
+            raise ValueRangeError(f"both moments must have the same K, got {self.K} and {other.K}: count one again.")
         if self.vocabulary.items != other.vocabulary.items:
             raise ValueRangeError(
-                f"moments of one vocabulary are wanted, got two of {len(self.vocabulary)} and {len(other.vocabulary)} "
-                "words: count the second text with vocabulary= (--vocabulary) of the first."
+                f"both moments must have the same vocabulary, got two of {len(self.vocabulary)} and "
+                f"{len(other.vocabulary)} words: count the second text with vocabulary= (--vocabulary) of the first."
             )
         lengths = np.zeros(max(len(self.lengths), len(other.lengths)), np.int64)
         lengths[: len(self.lengths)] += self.lengths
@@ -95,8 +93,8 @@ class Moments:
         return Moments(self.vocabulary, self.K, self.unary + other.unary, pairs, lengths)
 
     def save(self, path: str | Path) -> None:
-        """Write a directory (``moments.json``, ``moments.safetensors``), all or nothing."""
-        plain = {"K": self.K, "words": self.vocabulary.items, "unknown": unknown_word(self.vocabulary)}
+        """Write a directory (``moments.json``, ``moments.safetensors``), completely or not at all."""
+        description = {"K": self.K, "words": self.vocabulary.items, "unknown": self.vocabulary.unknown_word}
         arrays: dict[str, NDArray[Any]] = {"unary": self.unary, "lengths": self.lengths}
         for k, matrix in enumerate(self.pairs, start=1):
             arrays |= {
@@ -104,26 +102,26 @@ class Moments:
                 f"pairs.{k}.right": matrix.indices,
                 f"pairs.{k}.rows": matrix.indptr,
             }
-        save_arrays(path, plain, arrays)
+        save_model(path, "moments", description, arrays, layout=MOMENTS)
 
     @classmethod
     def load(cls, path: str | Path) -> Moments:
-        """Read what ``save`` wrote."""
-        plain, arrays = load_arrays(path)
+        """Read moments written by ``save``."""
+        description, arrays = load_model(path, "moments", layout=MOMENTS)
         try:
-            vocabulary = open_vocabulary(plain["words"], plain["unknown"])
+            vocabulary, K = Vocabulary.restored(description["words"], description["unknown"]), description["K"]
             C = len(vocabulary)
             pairs = tuple(
                 csr_matrix((arrays[f"pairs.{k}.counts"], arrays[f"pairs.{k}.right"], arrays[f"pairs.{k}.rows"]), (C, C))
-                for k in range(1, plain["K"] + 1)
+                for k in range(1, K + 1)
             )
-            found = cls(vocabulary, plain["K"], arrays["unary"], pairs, arrays["lengths"])
-            whole = all(int(matrix.sum()) == found.n_positions for matrix in pairs) and len(found.unary) == C
+            moments = cls(vocabulary, K, arrays["unary"], pairs, arrays["lengths"])
+            fits = all(int(matrix.sum()) == moments.n_positions for matrix in pairs) and len(moments.unary) == C
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path}: incomplete or damaged ({error}): count again.") from None
-        if not whole:
-            raise DataError(f"{path}: the counts do not fit each other: the files are damaged, count again.")
-        return found
+            raise DataError(f"{path}: incomplete or damaged ({error}): {MOMENTS.remedy}.") from None
+        if not fits:
+            raise DataError(f"{path}: the counts are inconsistent, the files are damaged: {MOMENTS.remedy}.")
+        return moments
 
 
 def count_moments(
@@ -133,7 +131,7 @@ def count_moments(
     vocabulary: Vocabulary | None = None,
     min_count: int = 1,
     max_words: int | None = None,
-    unknown: str | None = "<unk>",
+    unknown: str | None = UNKNOWN,
     callback: Callback | None = None,
     memory_limit: int = MEMORY,
 ) -> Moments:
@@ -142,20 +140,20 @@ def count_moments(
     Parameters
     ----------
     source : path, sequence of paths, iterator of ``Path``, Corpus or iterable of sentences
-        Text files (UTF-8, one sentence a line, ASCII white space between words; plain or gzip), directories of them, or
-        lists of words. A list of strings is files. Blank lines are no sentences.
+        Text files (UTF-8, one sentence per line, ASCII white space between words; plain or gzip), directories of them,
+        or lists of words. A list of strings is a list of files. Blank lines are ignored.
     K : int
+        Maximum distance.
     vocabulary : Vocabulary, optional
-        That of other moments: then nothing is chosen here. Unlisted words are its unknown word, or an error if it has
-        none.
+        The vocabulary of other moments. Unlisted words are its unknown word, or an error if it has none.
     min_count, max_words : int
-        Rarer words, and all but the so many most frequent ones (the unknown word not counted), are unknown.
+        Minimum count of a listed word, and maximum number of listed words (the unknown word not counted).
     unknown : str or None
-        What unknown words are called. It is listed if it occurs in the text or words were left out.
+        Symbol of words that are left out. It is listed if it occurs in the text or words are left out.
     callback : callable, optional
-        Told a `CountStep` now and then.
+        Called with a `CountStep` after each block of text.
     memory_limit : int
-        Bytes of ids and runs held in memory; beyond, they go to temporary files. The result itself must fit.
+        Bytes of ids and runs kept in memory; more go to temporary files. The result itself must fit into memory.
 
     Returns
     -------
@@ -164,29 +162,30 @@ def count_moments(
     Raises
     ------
     DataError
-        If a file cannot be read, is not UTF-8 text, has no sentence or has a word that must not be there.
+        If a file cannot be read, is not UTF-8 text, has no sentence or contains a word that is not allowed.
 
     Notes
     -----
-    Time O(N K log N) in sorting, memory 16 bytes for each distinct pair and ``memory_limit``.
+    Time O(N K log N) for sorting, memory 16 bytes for each distinct pair and ``memory_limit``.
 
     Examples
     --------
     >>> moments = count_moments([["a", "b"], ["b"]], K=1)
     >>> list(moments.vocabulary), moments.unary.tolist(), moments.n_positions
-    (['<S>', 'b', 'a'], [2.0, 2.0, 1.0], 5)
-    >>> moments.pairs[0].toarray().tolist()  # a row is the left word
+    (['<s>', 'b', 'a'], [2.0, 2.0, 1.0], 5)
+    >>> moments.pairs[0].toarray().tolist()  # rows are left words
     [[0.0, 1.0, 1.0], [2.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
     if K < 1:
         raise ValueRangeError(f"K must be 1 or more, got {K}.")
-    began = time.perf_counter()
-    text = number_text(
+    begin = time.perf_counter()
+    text = stream_ids(
         source,
         vocabulary=vocabulary,
         min_count=min_count,
         max_words=max_words,
         unknown=unknown,
+        edges=True,
         callback=callback,
         memory_limit=memory_limit,
     )
@@ -200,20 +199,20 @@ def count_moments(
                 count_ids(block, words, lengths)
             _add_pairs(batch, C, store)
             text.step.n_tokens = int(words.sum())
-            text.step.seconds = time.perf_counter() - began
+            text.step.seconds = time.perf_counter() - begin
             if callback is not None:
                 callback(text.step)
         if not lengths.any():
-            raise DataError("at least one sentence wanted, but the text has none. Is it the right file?")
-        found: list[csr_matrix] = [None] * K
-        threads.run(partial(_collect, store, C, found), [(k, k + 1) for k in range(K)])
+            raise DataError("expected at least one sentence, but the text has none. Is it the right file?")
+        pairs: list[csr_matrix] = [None] * K
+        threads.run(partial(_collect, store, C, pairs), [(k, k + 1) for k in range(K)])
     unary = words.astype(np.float64)
     unary[0] += K * lengths.sum()
-    return Moments(text.vocabulary, K, unary, tuple(found), lengths)
+    return Moments(text.vocabulary, K, unary, tuple(pairs), lengths)
 
 
 def _add_pairs(batch: list[Ids], C: int, store: RunStore) -> None:
-    """Sort the pairs of some blocks, and take them into the store."""
+    """Sort the pairs of some blocks, and add them to the store."""
     K = len(store.kinds)
     runs: list[list[Run]] = [[] for _ in batch]
 
@@ -229,19 +228,20 @@ def _add_pairs(batch: list[Ids], C: int, store: RunStore) -> None:
                 n = squeeze(keys[k], counts)
                 runs[b].append((keys[k, :n].copy(), counts[:n].copy()))
 
-    def take(start: int, stop: int) -> None:
+    def add(start: int, stop: int) -> None:
         for k in range(start, stop):
             for of_block in runs:
                 store.kinds[k].add(of_block[k])
 
     threads.run(sort, [(b, b + 1) for b in range(len(batch))])
-    threads.run(take, [(k, k + 1) for k in range(K)])
+    threads.run(add, [(k, k + 1) for k in range(K)])
     store.spill_if_full()
 
 
-def _collect(store: RunStore, C: int, found: list[csr_matrix], start: int, stop: int) -> None:
+def _collect(store: RunStore, C: int, pairs: list[csr_matrix], start: int, stop: int) -> None:
+    """Set the matrices of the distances start + 1 to stop."""
     for k in range(start, stop):
         keys, counts = store.kinds[k].collect()
         rows = np.searchsorted(keys, np.arange(C + 1) * C)
         index = np.int32 if len(keys) < 2**31 else np.int64
-        found[k] = csr_matrix((counts.astype(np.float64), (keys % C).astype(index), rows.astype(index)), (C, C))
+        pairs[k] = csr_matrix((counts.astype(np.float64), (keys % C).astype(index), rows.astype(index)), (C, C))

@@ -1,4 +1,4 @@
-"""Counting keys by sorting: runs in memory, merged when they are of like size, spilled to disk beyond a limit."""
+"""Counting of keys by sorting: runs in memory, merged when they are of similar size, and on disk beyond a limit."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def merged_all(runs: Iterable[Run]) -> Run:
 
 
 class Runs:
-    """The runs of one kind of keys.
+    """Runs of the keys of one distance.
 
     A new run is merged with the last one as long as that is not longer: a key is moved O(log(blocks)) times. Counts are
-    whole numbers, so that the order of merging, and spilling, changes nothing.
+    integers, so results do not depend on the order of merging or on spilling.
     """
 
     def __init__(self) -> None:
@@ -50,27 +50,27 @@ class Runs:
 
     @property
     def n_bytes(self) -> int:
-        """Memory of the runs held."""
+        """Memory of the runs that are not on disk."""
         return sum(16 * len(keys) for keys, _ in self.held)
 
     def add(self, run: Run) -> None:
-        """Take a run in."""
+        """Add a run."""
         while self.held and len(self.held[-1][0]) <= 2 * len(run[0]):
             run = merged(self.held.pop(), run)
         self.held.append(run)
 
     def spill(self, folder: Path) -> None:
-        """Write what is held to two files of a folder."""
+        """Write the runs in memory to two files of a folder."""
         keys, counts = merged_all(self.held)
-        names = tempfile.mkdtemp(dir=folder)
-        paths = Path(names) / "keys", Path(names) / "counts"
+        place = Path(tempfile.mkdtemp(dir=folder))
+        paths = place / "keys", place / "counts"
         keys.tofile(paths[0])
         counts.tofile(paths[1])
         self.spilled.append(paths)
         self.held = []
 
     def collect(self) -> Run:
-        """All keys in one run; files are read slice by slice."""
+        """Return all keys in one run; files are read slice by slice."""
         held = merged_all(self.held)
         self.held = []
         if not self.spilled:
@@ -90,7 +90,7 @@ class Runs:
 
 
 class RunStore:
-    """One ``Runs`` for each distance, and the folder they spill to; a context manager."""
+    """One ``Runs`` for each distance, and the folder they are spilled to; a context manager."""
 
     def __init__(self, n_kinds: int, limit: int) -> None:
         self.kinds = [Runs() for _ in range(n_kinds)]
@@ -105,7 +105,7 @@ class RunStore:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def spill_if_full(self) -> None:
-        """Write all runs to disk when they need more memory than the limit."""
+        """Write all runs to disk if they need more memory than the limit."""
         if sum(runs.n_bytes for runs in self.kinds) <= self.limit:
             return
         if self.folder is None:

@@ -1,53 +1,62 @@
-"""Brown clustering: the merging of clusters, compiled.
+"""Compiled merging of clusters for Brown clustering.
 
-``counts`` (C + 1, C + 1) are bigrams of clusters, ``left`` and ``right`` (C + 1,) how often a cluster stands first and
-second in any bigram of the corpus. The loss of a merge is how much the mutual information of neighbours falls.
+``counts`` (C + 1, C + 1) are bigrams of clusters, ``left`` and ``right`` (C + 1,) the counts of clusters as first and
+second element of all bigrams. The loss of a merge is the decrease of the mutual information of neighbors.
 """
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 
 
-@kernel
+class Neighbors(NamedTuple):
+    """Words next to each word: those of w are ``words[first[w] : first[w + 1]]``, with their ``counts``."""
+
+    first: Any
+    words: Any
+    counts: Any
+
+
+@helper
 def _part(n, a, b, total):
-    """What one pair of clusters adds to the mutual information."""
+    """Return the contribution of a pair of clusters to the mutual information."""
     return n / total * np.log(n * total / (a * b)) if n > 0 else 0.0
 
 
-@kernel
+@helper
 def _both(counts, left, right, i, j, total):
-    """Both directions of a pair; a cluster with itself once."""
-    found = _part(counts[i, j], left[i], right[j], total)
-    return found if i == j else found + _part(counts[j, i], left[j], right[i], total)
+    """Return the contribution of both directions of a pair; of a cluster with itself once."""
+    part = _part(counts[i, j], left[i], right[j], total)
+    return part if i == j else part + _part(counts[j, i], left[j], right[i], total)
 
 
-@kernel
+@helper
 def _seen(counts, left, right, shared, v, w, d, total):
-    """The part of the loss of merging v and w that their bigrams with d make."""
+    """Return the part of the loss of merging v and w that is due to their bigrams with d."""
     merged = _part(counts[v, d] + counts[w, d], left[v] + left[w], right[d], total)
     merged += _part(counts[d, v] + counts[d, w], left[d], right[v] + right[w], total)
     return shared[v, d] + shared[w, d] - merged
 
 
-@kernel
+@helper
 def _loss(counts, left, right, shared, v, w, n, total):
-    """The loss of merging v and w among the first n clusters."""
-    found = shared[v, v] + shared[w, w] + shared[v, w]
+    """Return the loss of merging v and w among the first n clusters."""
+    loss = shared[v, v] + shared[w, w] + shared[v, w]
     inside = counts[v, v] + counts[v, w] + counts[w, v] + counts[w, w]
-    found -= _part(inside, left[v] + left[w], right[v] + right[w], total)
+    loss -= _part(inside, left[v] + left[w], right[v] + right[w], total)
     for d in range(n):
         if d not in (v, w):
-            found += _seen(counts, left, right, shared, v, w, d, total)
-    return found
+            loss += _seen(counts, left, right, shared, v, w, d, total)
+    return loss
 
 
 @kernel
-def cluster(order, first_out, out, n_out, first_in, inward, n_in, left_words, right_words, n_clusters, total, of_word):
-    """Fill ``of_word``: the cluster of each word, -1 for words that are not in ``order``.
+def cluster(order, after, before, left_words, right_words, n_clusters, total, of_word):
+    """Set ``of_word`` to the cluster of each word, -1 for words that are not in ``order``.
 
-    ``order`` are words, most frequent first; ``out[first_out[w] : first_out[w + 1]]`` the words behind w and ``n_out``
-    how often; ``inward`` and ``n_in`` those before it.
+    ``order`` are words, most frequent first; ``after`` and ``before`` the ``Neighbors`` of words on either side.
     """
     C = n_clusters
     counts = np.zeros((C + 1, C + 1))
@@ -59,12 +68,12 @@ def cluster(order, first_out, out, n_out, first_in, inward, n_in, left_words, ri
         new = min(k, C)
         of_word[w] = new
         left[new], right[new] = left_words[w], right_words[w]
-        for at in range(first_out[w], first_out[w + 1]):
-            if of_word[out[at]] >= 0:
-                counts[new, of_word[out[at]]] += n_out[at]
-        for at in range(first_in[w], first_in[w + 1]):
-            if of_word[inward[at]] >= 0 and inward[at] != w:
-                counts[of_word[inward[at]], new] += n_in[at]
+        for at in range(after.first[w], after.first[w + 1]):
+            if of_word[after.words[at]] >= 0:
+                counts[new, of_word[after.words[at]]] += after.counts[at]
+        for at in range(before.first[w], before.first[w + 1]):
+            if of_word[before.words[at]] >= 0 and before.words[at] != w:
+                counts[of_word[before.words[at]], new] += before.counts[at]
         n = new + 1
         for d in range(n):
             shared[new, d] = shared[d, new] = _both(counts, left, right, new, d, total)

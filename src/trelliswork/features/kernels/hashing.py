@@ -1,20 +1,20 @@
 """Compiled hash tables from 64-bit keys to consecutive ids, and hashes of templates: strings never appear here.
 
-A table is two arrays of a power-of-two size, ``keys`` and ``ids`` (-1: free). Slots are probed linearly from a
+A table is two arrays whose size is a power of two, ``keys`` and ``ids`` (-1: free). Slots are probed linearly from a
 mixed hash, so that consecutive keys do not cluster.
 """
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
 _SHIFT = np.uint64(32)
 
 
-@kernel
+@helper
 def _slot(key, keys, ids):
-    """The slot that holds ``key``, or the free one where it belongs."""
+    """Return the slot of ``key``, or the free slot where it belongs."""
     mixed = np.uint64(key) * _MULTIPLIER
     mixed ^= mixed >> _SHIFT
     at = np.int64(mixed & np.uint64(len(keys) - 1))
@@ -25,9 +25,9 @@ def _slot(key, keys, ids):
 
 @kernel
 def number(values, keys, ids, n, out, listed):
-    """out[i] = id of values[i], new ids from n on in order of appearance; negative values get -1.
+    """Set out[i] = id of values[i], with new ids from n on in order of appearance; negative values get -1.
 
-    ``listed`` receives the new keys by id; returns the new n. The table must have room for all.
+    ``listed`` receives the new keys by id. Returns the new n. The table must have room for all.
     """
     for i in range(len(values)):
         if values[i] < 0:
@@ -44,14 +44,14 @@ def number(values, keys, ids, n, out, listed):
 
 @kernel
 def look_up(values, keys, ids, out):
-    """out[i] = id of values[i], -1 where it is negative or not in the table."""
+    """Set out[i] = id of values[i], -1 where it is negative or not in the table."""
     for i in range(len(values)):
         out[i] = -1 if values[i] < 0 else ids[_slot(values[i], keys, ids)]
 
 
 @kernel
 def first_appearances(ids, places):
-    """Fill where each id stands first; ids count up as they appear, -1 is none."""
+    """Set places[id] = first position of each id; ids count up as they appear, -1 is none."""
     n = 0
     for i in range(len(ids)):
         if ids[i] == n:
@@ -61,7 +61,7 @@ def first_appearances(ids, places):
 
 @kernel
 def build(listed, keys, ids):
-    """Put listed[id] -> id into an empty table."""
+    """Insert listed[id] -> id into an empty table."""
     for n in range(len(listed)):
         at = _slot(listed[n], keys, ids)
         keys[at], ids[at] = listed[n], n
@@ -69,7 +69,7 @@ def build(listed, keys, ids):
 
 @kernel
 def shifted(column, offsets, row, outside_before, outside_after, out):
-    """out[i] = column[i + row] inside the sentence of i; else outside_before[k] or _after[k], k+1 positions beyond."""
+    """Set out[i] = column[i + row] inside the sentence; else outside_before[k] or _after[k], k+1 positions beyond."""
     for n in range(len(offsets) - 1):
         start, stop = offsets[n], offsets[n + 1]
         for i in range(start, stop):
@@ -82,9 +82,9 @@ def shifted(column, offsets, row, outside_before, outside_after, out):
                 out[i] = column[at]
 
 
-@kernel
+@helper
 def _mix(key):
-    """A bijection of 64 bits in which every bit moves all: the finaliser of SplitMix64 (Steele et al., 2014)."""
+    """Mix 64 bits by a bijection, the finalizer of SplitMix64 (Steele et al., 2014)."""
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return key ^ (key >> np.uint64(31))
@@ -92,9 +92,9 @@ def _mix(key):
 
 @kernel
 def hash_template(hashes, offsets, key, rows, columns, outside_before, outside_after, skip_outside, shift, out):
-    """out[i] = the bits above ``shift`` of ``key`` mixed with hashes[column, i + row] of each macro in turn.
+    """Set out[i] = the bits above ``shift`` of ``key`` mixed with hashes[column, i + row] of each macro in turn.
 
-    Beyond the sentence stands outside_before[k] or _after[k], k+1 positions away, or out[i] = -1 with skip_outside.
+    Beyond the sentence the hash is outside_before[k] or _after[k], k+1 positions away; out[i] = -1 if skip_outside.
     """
     for n in range(len(offsets) - 1):
         start, stop = offsets[n], offsets[n + 1]
@@ -114,7 +114,7 @@ def hash_template(hashes, offsets, key, rows, columns, outside_before, outside_a
 
 @kernel
 def compress(columns, token_ptr, ids):
-    """Write the non-negative entries of columns (n_templates, n_tokens) row by row of tokens into CSR form."""
+    """Write the non-negative entries of columns (n_templates, n_tokens), token by token, into CSR form."""
     n_templates, n_tokens = columns.shape
     at = 0
     for i in range(n_tokens):

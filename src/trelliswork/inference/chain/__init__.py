@@ -1,9 +1,9 @@
-r"""Linear chains: log partition functions, marginals, best and random labellings of arrays of log-potentials.
+r"""Linear chains: log partition functions, marginals, best and random labelings of arrays of log-potentials.
 
 .. math:: p(y) = \frac1Z \exp\Big(\sum_t u_t(y_t) + \sum_t w_t(y_t, y_{t+1})\Big)
 
-``chain_potentials`` checks the input once; every function here takes its result. Time O(T S^2) and memory O(T S)
-a sequence, unless a function says otherwise. Threads: ``trelliswork.compute.threads``.
+``chain_potentials`` checks the input once; every function here takes its result. Time O(T S^2) and memory O(T S) per
+sequence, unless a function documents otherwise. Threads: ``trelliswork.compute.threads``.
 """
 
 from trelliswork.inference.chain.passes import (
@@ -14,9 +14,12 @@ from trelliswork.inference.chain.passes import (
     forward,
     log_partition,
     pair_counts,
+    sample,
+    score,
+    topk,
+    viterbi,
 )
 from trelliswork.inference.chain.potentials import Potentials, chain_potentials, transition_steps
-from trelliswork.inference.chain.structures import sample, score, topk, viterbi
 
 __all__ = [
     "Expectations",

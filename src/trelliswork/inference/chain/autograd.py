@@ -1,8 +1,8 @@
 """log Z of linear chains as a torch function: its gradient is the marginals.
 
 CPU tensors go through the compiled kernels, CUDA tensors (or ``backend="torch"``) through ``torch_path``. The
-forward pass keeps alpha only; the backward pass knows the incoming gradient, so that transition counts are summed over
-sequences as they arise and a (B, T, S, S) tensor never exists.
+forward pass keeps alpha only; the backward pass weights by the incoming gradient and sums transition counts over
+sequences immediately, so that a (B, T, S, S) tensor never exists.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from trelliswork.inference.chain.potentials import Potentials
 
 
 def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, potentials: Potentials | None) -> Tensor:
-    """log Z (B,) in float64, differentiable in both potentials.
+    """Return log Z (B,) in float64, differentiable in both potentials.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, pote
     log_pairwise : Tensor (S, S) or (B or 1, T-1 or 1, S, S)
     lengths : Tensor (B,)
     potentials : Potentials or None
-        The same, checked and laid out for the kernels; ``None`` takes the torch road.
+        The same, checked and laid out for the kernels; ``None`` uses ``torch_path``.
 
     Notes
     -----
@@ -54,7 +54,7 @@ class _LogPartition(torch.autograd.Function):
 
 
 class _Gradient(torch.autograd.Function):
-    """(weights * marginals, weights * edge marginals summed to the shape of log_pairwise)."""
+    """Compute (weights * marginals, weights * edge marginals summed to the shape of log_pairwise)."""
 
     @staticmethod
     def forward(
@@ -67,17 +67,17 @@ class _Gradient(torch.autograd.Function):
         empty = log_pairwise.numel() == 0  # T = 1
         per_position = len(shape) == 4 and shape[1] > 1
         shared = len(shape) == 2 or tuple(shape[:2]) == (1, 1)
-        found = chain.backward(
+        result = chain.backward(
             kept,
             weights=weights.detach().numpy(),
             edges=per_position and not empty,
             counts=not per_position and not empty,
             total=shared,
         )
-        marginals = torch.from_numpy(found.marginals)
+        marginals = torch.from_numpy(result.marginals)
         if empty:
             return marginals, torch.zeros_like(log_pairwise)
-        edges = torch.from_numpy(found.edges if per_position else found.counts)
+        edges = torch.from_numpy(result.edges if per_position else result.counts)
         if per_position and shape[0] == 1:
             edges = edges.sum(dim=0)
         return marginals, edges.to(log_pairwise.dtype).reshape(shape)

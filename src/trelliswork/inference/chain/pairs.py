@@ -1,19 +1,19 @@
-r"""Second-order chains over ragged sentences: the best labelling, evidence and marginals.
+r"""Second-order chains over ragged sentences: the best labeling, evidence and marginals.
 
 .. math:: p(x, y) = \prod_{t=1}^{T} p(y_t \mid y_{t-2}, y_{t-1})\, e_t(y_t) \cdot p(\text{end} \mid y_{T-1}, y_T)
 
-Labels before the first one are the begin. States are pairs of neighbouring labels; only labels whose emission is
-possible are touched, so a word that has been seen with two labels costs two, whatever S is.
+Labels before the first one are the start symbol. States are pairs of neighboring labels; only labels whose emission is
+possible are visited, so a word that was seen with two labels costs two, whatever S is.
 
-All functions take sentences one behind the other:
+All functions take concatenated sentences:
 
 log_emission : ndarray (n_tokens, S)
     ``log_emission[i, c]`` scores label c at token i; -inf forbids it.
 offsets : ndarray (N + 1,)
-    Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
+    Sentence n has the tokens ``offsets[n]`` to ``offsets[n + 1]``.
 log_trigram : ndarray (S + 1, S + 1, S + 1)
-    ``log_trigram[a, b, c]`` scores label c after the labels a, b. Index S is the begin in the first two axes and the
-    end in the last: ``[S, S, c]`` starts a sentence, ``[S, b, c]`` goes on, ``[a, b, S]`` ends it.
+    ``log_trigram[a, b, c]`` scores label c after the labels a, b. Index S is the start in the first two axes and the
+    end in the last: ``[S, S, c]`` starts a sentence, ``[S, b, c]`` continues it, ``[a, b, S]`` ends it.
 """
 
 import numpy as np
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_possible, check_scores, check_shape
 from trelliswork.errors import ShapeError
-from trelliswork.inference.chain.kernels import pairs as pair_kernels
+from trelliswork.inference.chain.kernels import pairs as kernels
+from trelliswork.inference.chain.kernels.pairs import Active, Trigrams
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -33,7 +34,7 @@ def viterbi(
     offsets: NDArray[np.integer],
     log_trigram: NDArray[np.floating],
 ) -> tuple[Integers, Floats]:
-    """Best labelling of each sentence; for the parameters see the module.
+    """Return the best labeling of each sentence; the module documents the parameters.
 
     Returns
     -------
@@ -43,12 +44,12 @@ def viterbi(
     Raises
     ------
     ImpossibleError
-        If a sentence has no possible labelling.
+        If a sentence has no possible labeling.
 
     Notes
     -----
-    Time O(sum of A[t-2] A[t-1] A[t]), memory O(sum of A[t-1] A[t]) a sentence, A[t] the number of possible labels of
-    token t: O(T S^3) and O(T S^2) at worst.
+    Per sentence, time O(sum of A[t-2] A[t-1] A[t]) and memory O(sum of A[t-1] A[t]), where A[t] is the number of
+    possible labels of token t: O(T S^3) and O(T S^2) in the worst case.
 
     Examples
     --------
@@ -58,14 +59,14 @@ def viterbi(
     (array([0, 1]), array([0.25]))
     """
     emission, ends, trigram = _check(log_emission, offsets, log_trigram)
-    ptr, tags, scores = _active(emission)
+    active = _active(emission)
     labels, best = np.zeros(len(emission), np.int64), np.empty(len(ends) - 1)
 
     def work(start: int, stop: int) -> None:
-        pair_kernels.viterbi(start, stop, ends, ptr, tags, scores, trigram, labels, best)
+        kernels.viterbi(start, stop, ends, active, trigram, labels, best)
 
-    threads.run(work, _ranges(ends, ptr, cost=1))
-    check_possible(best, "no labelling to decode")
+    threads.run(work, _ranges(ends, active.ptr, cost=1))
+    check_possible(best, "no labeling to decode")
     return labels, best
 
 
@@ -74,7 +75,7 @@ def forward_backward(
     offsets: NDArray[np.integer],
     log_trigram: NDArray[np.floating],
 ) -> tuple[Floats, Floats]:
-    r"""Log evidence of each sentence and posterior marginals of each token; for the parameters see the module.
+    r"""Return the log evidence of each sentence and the marginals of each token; the module documents the parameters.
 
     Returns
     -------
@@ -95,7 +96,7 @@ def log_evidence(
     offsets: NDArray[np.integer],
     log_trigram: NDArray[np.floating],
 ) -> Floats:
-    """Log evidence (N,) alone, in half the time of ``forward_backward``."""
+    """Return the log evidence (N,) alone, in half the time of ``forward_backward``."""
     return _sum(log_emission, offsets, log_trigram, marginals=False)[0]
 
 
@@ -107,19 +108,17 @@ def _sum(
     marginals: bool,
 ) -> tuple[Floats, Floats]:
     emission, ends, log_scores = _check(log_emission, offsets, log_trigram)
-    ptr, tags, scores = _active(emission)
+    active = _active(emission)
     top = float(log_scores.max())
-    shift = top if top > -np.inf else 0.0  # so that exp does not overflow: any scores will do
-    linear = np.exp(log_scores - shift)
+    shift = top if top > -np.inf else 0.0  # so that exp does not overflow: scores need not be probabilities
+    trigrams = Trigrams(log_scores, np.exp(log_scores - shift), shift)
     evidence = np.empty(len(ends) - 1)
     posterior = np.zeros(emission.shape if marginals else (0, 0))
 
     def work(start: int, stop: int) -> None:
-        pair_kernels.forward_backward(
-            start, stop, ends, ptr, tags, scores, log_scores, linear, shift, evidence, posterior
-        )
+        kernels.forward_backward(start, stop, ends, active, trigrams, evidence, posterior)
 
-    threads.run(work, _ranges(ends, ptr, cost=2))
+    threads.run(work, _ranges(ends, active.ptr, cost=2))
     return evidence, posterior
 
 
@@ -128,7 +127,7 @@ def _check(
     offsets: NDArray[np.integer],
     log_trigram: NDArray[np.floating],
 ) -> tuple[Floats, Integers, Floats]:
-    """Refuse what does not fit; return contiguous float64 and int64 arrays."""
+    """Check shapes and values; return contiguous float64 and int64 arrays."""
     scores, trigram = np.ascontiguousarray(log_emission, np.float64), np.ascontiguousarray(log_trigram, np.float64)
     ends = np.ascontiguousarray(offsets, np.int64)
     n, S = check_shape("log_emission", scores.shape, "n_tokens S").values()
@@ -139,22 +138,22 @@ def _check(
     check_scores("log_emission", scores)
     check_scores("log_trigram", trigram)
     if ends.ndim != 1 or not ends.size or ends[0] or ends[-1] != n or (np.diff(ends) < 0).any():
-        raise ShapeError(f"offsets must be one row of integers that rise from 0 to n_tokens={n}, got {offsets}.")
+        raise ShapeError(f"offsets must be a 1-d array of integers that rise from 0 to n_tokens={n}, got {offsets}.")
     return scores, ends, trigram
 
 
-def _active(log_emission: Floats) -> tuple[Integers, Integers, Floats]:
-    """The possible labels of every token: ``ptr`` (n_tokens + 1,), labels and their scores."""
+def _active(log_emission: Floats) -> Active:
+    """Return the possible labels of every token and their scores."""
     possible = log_emission > -np.inf
     ptr = np.concatenate([[0], np.cumsum(possible.sum(axis=1))])
-    return ptr, np.nonzero(possible)[1], log_emission[possible]
+    return Active(ptr, np.nonzero(possible)[1], log_emission[possible])
 
 
 def _ranges(offsets: Integers, ptr: Integers, *, cost: int) -> list[tuple[int, int]]:
-    """Sentences in ranges of about equal cost, counted in triples of labels."""
+    """Return ranges of sentences of about equal cost, measured in triples of labels."""
     n_active = np.diff(ptr)
     triples = n_active.copy()
     triples[1:] *= n_active[:-1]
-    triples[2:] *= n_active[:-2]  # runs over the ends of sentences: near enough
+    triples[2:] *= n_active[:-2]  # crosses the ends of sentences: accurate enough
     totals = np.concatenate([[0], np.cumsum(triples)])
     return threads.cut(cost * np.diff(totals[offsets]), least=threads.LEAST_WORK)

@@ -1,29 +1,28 @@
-"""log Z and expectations of chains: which kernel suits, what it fills, and what log space has to mend."""
+"""Queries on chains: log Z, expectations, the best labelings, samples and scores.
+
+Each function picks the kernel for its transitions. Sequences that underflow in probability space are recomputed in
+double precision, and if that is not enough, in log space.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.checks import check_shape
-from trelliswork.inference.chain.kernels import (
-    forward_backward as kernels,
-)
-from trelliswork.inference.chain.kernels import (
-    log_space as log_kernels,
-)
-from trelliswork.inference.chain.kernels import (
-    positions as position_kernels,
-)
-from trelliswork.inference.chain.layout import exp_transition, limit, padded_width, panels, run_all, transitions
-from trelliswork.inference.chain.potentials import Floats, Integers, Potentials
+from trelliswork.compute.checks import check_count, check_possible, check_shape
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.chain.kernels import forward_backward, log_space, positions
+from trelliswork.inference.chain.kernels import viterbi as viterbi_kernels
+from trelliswork.inference.chain.kernels.records import Lattice, Outputs
+from trelliswork.inference.chain.potentials import Floats, Integers, Potentials, pad, padded_width, panels
 
 
 class Expectations(NamedTuple):
-    """What ``backward`` found; ``None`` where it was not asked for."""
+    """Results of ``backward``; ``None`` for those that were not requested."""
 
     marginals: Floats | None  # (B, T, S)
     edges: Floats | None  # (B, T-1, S, S)
@@ -32,19 +31,19 @@ class Expectations(NamedTuple):
 
 @dataclass
 class Forward:
-    """The forward pass of a batch, kept for ``backward``.
+    """Forward pass of a batch, kept for ``backward``.
 
     Attributes
     ----------
     log_z : ndarray (B,)
-        float64; -inf for a sequence without any possible labelling.
+        float64; -inf for a sequence without any possible labeling.
     emission, alpha : ndarray (B, T, Sp)
         exp(log_unary - row maximum); p(y_t | potentials up to t). Rows padded to whole vectors, undefined where
         ``safe`` is False.
     scale : ndarray (B, T)
         The sums that alpha was divided by.
     safe : ndarray (B,)
-        False for sequences that only log space can hold (underflow, impossible).
+        False for sequences that need log space (underflow, impossible).
     """
 
     potentials: Potentials
@@ -54,21 +53,36 @@ class Forward:
     log_z: NDArray[np.float64]
     safe: NDArray[np.bool_]
 
+    @cached_property
+    def lattice(self) -> Lattice:
+        """The arrays as the kernels take them; each sequence has its own place."""
+        return Lattice(np.arange(len(self.log_z)), self.emission, self.alpha, self.scale)
+
 
 def log_partition(potentials: Potentials) -> NDArray[np.float64]:
-    """log Z (B,) of each sequence."""
+    """Return log Z (B,) of each sequence."""
     return forward(potentials).log_z
 
 
 def forward(potentials: Potentials) -> Forward:
     """Run the forward pass; paper 1, eqs. 8 and 9, with scaling."""
     p = potentials
-    result = _allocate(p)
-    threads.run(_forward_work(result), p.ranges)
+    (B, T), dtype = p.log_unary.shape[:2], p.log_unary.dtype
+    result = Forward(
+        p,
+        emission=np.empty((B, T, padded_width(p)), dtype),
+        alpha=np.empty((B, T, padded_width(p)), dtype),
+        scale=np.empty((B, T), dtype),
+        log_z=np.empty(B),
+        safe=np.ones(B, bool),
+    )
+    chains, lattice = p.chains, result.lattice
+    kernel, steps = (forward_backward.forward, p.transitions) if p.shared else (positions.forward, p.pairwise)
+    threads.run(lambda start, stop: kernel(start, stop, chains, steps, lattice, result.log_z), p.ranges)
     result.safe &= result.log_z > -np.inf
     if not p.mixing:
         threads.run(_backward_work(result, _Outputs.none(p)), p.ranges)  # marks what underflowed
-    _repair_log_z(p, result.log_z, result.safe)
+    _recompute_log_z(p, result.log_z, result.safe)
     return result
 
 
@@ -81,7 +95,7 @@ def backward(
     counts: bool = False,
     total: bool = False,
 ) -> Expectations:
-    """Run the backward pass and return the expectations asked for; paper 1, eqs. 17-21.
+    """Run the backward pass and return the requested expectations; paper 1, eqs. 17-21.
 
     Parameters
     ----------
@@ -102,77 +116,160 @@ def backward(
 def expectations(
     potentials: Potentials, *, marginals: bool = True, edges: bool = False, counts: bool = False
 ) -> tuple[NDArray[np.float64], Expectations]:
-    """log Z (B,) and ``backward``'s expectations in one pass over each range of sequences, while it is in the cache."""
+    """Return log Z (B,) and the expectations of ``backward``.
+
+    Both passes run over a range of sequences while it is in the cache, which is faster than one after the other.
+    """
     p = potentials
     out = _Outputs.allocate(p, None, marginals, edges, counts, False)
     log_z, safe = np.empty(len(p.lengths)), np.ones(len(p.lengths), bool)
+    chains = p.chains
     if p.shared and not edges:
-        transition, shift = exp_transition(p)
-        strips, strips_t = panels(p, transition), panels(p, np.ascontiguousarray(transition.T))
+        transitions = p.transitions
 
         def work(start: int, stop: int) -> None:
-            kernels.forward_backward(
-                start, stop, p.order, p.lengths, p.log_unary, strips, strips_t, transition, shift, limit(p),
-                out.weight, out.slot, log_z, safe, out.marginals, out.counts,
-            )  # fmt: skip
+            forward_backward.forward_backward(start, stop, chains, transitions, log_z, safe, out.arrays)
     else:
+        pairwise, width = p.pairwise, padded_width(p)
 
         def work(start: int, stop: int) -> None:
-            position_kernels.forward_backward(
-                start, stop, p.order, p.lengths, p.log_unary, *transitions(p), padded_width(p), limit(p),
-                out.weight, out.slot, log_z, safe, out.marginals, out.edges, out.counts,
-            )  # fmt: skip
+            positions.forward_backward(start, stop, chains, pairwise, width, log_z, safe, out.arrays, out.edges)
 
     threads.run(work, p.ranges)
     safe &= log_z > -np.inf
-    _repair_log_z(p, log_z, safe)
+    _recompute_log_z(p, log_z, safe)
     return log_z, _finish(p, safe, out)
 
 
 def pair_counts(forward: Forward, marginals: Floats, weights: Floats) -> NDArray[np.float64]:
-    r"""Expected transitions (S, S) of a batch with shared transitions, weighted and summed, as one product of matrices.
+    r"""Return the expected transitions (S, S) of a batch with shared transitions, weighted and summed.
 
     .. math:: A \circ \sum_t \alpha_{t-1}^\top (e_t \beta_t / c_t)
 
-    What ``backward(forward, weights=weights, counts=True, total=True)`` counts, several times as fast where S is large,
-    at the price of some copies of alpha.
+    The counts of ``backward(forward, weights=weights, counts=True, total=True)`` as one matrix product: several times
+    as fast for large S, at the cost of some copies of alpha.
 
     Parameters
     ----------
     forward : Forward
-        After a ``backward``, which knows what is not safe.
+        After a ``backward``, which marks unsafe sequences.
     marginals : ndarray (B, T, S)
         Its marginals, weighted by ``weights`` (B,).
     """
     p = forward.potentials
     S = p.log_unary.shape[2]
-    matrix, _ = exp_transition(p)
     before, here = forward.alpha[:, :-1, :S].copy(), forward.alpha[:, 1:, :S]
     later = (np.arange(1, marginals.shape[1]) < p.lengths[:, None]) & forward.safe[:, None]
     before[~later] = 0
-    with np.errstate(all="ignore"):  # what lies beyond the end of a sequence is arbitrary
+    with np.errstate(all="ignore"):  # values beyond the end of a sequence are arbitrary
         ahead = marginals[:, 1:] / here
         ahead *= forward.emission[:, 1:, :S]
         ahead /= forward.scale[:, 1:, None]
     ahead[~(later[:, :, None] & (here > 0))] = 0
-    counts = (before.reshape(-1, S).T @ ahead.reshape(-1, S)).astype(np.float64) * matrix[:S, :S]
+    counts = (before.reshape(-1, S).T @ ahead.reshape(-1, S)).astype(np.float64) * p.transitions.matrix[:S, :S]
     which = np.flatnonzero(~forward.safe)
     if which.size:
-        found = expectations(p.take(which), counts=True)[1].counts
-        assert found is not None
-        counts += np.tensordot(weights[which].astype(np.float64), found, 1)
+        own = expectations(p.take(which), counts=True)[1].counts
+        assert own is not None
+        counts += np.tensordot(weights[which].astype(np.float64), own, 1)
     return counts
+
+
+def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
+    """Return the best labeling of each sequence.
+
+    Returns
+    -------
+    labels : ndarray (B, T)
+        -1 in the padding. Of equally good labelings the one with the smaller last labels.
+    scores : ndarray (B,)
+        float64.
+    """
+    p = potentials
+    labels, scores = np.full(p.log_unary.shape[:2], -1, np.int64), np.empty(len(p.lengths))
+    if p.shared:
+        padded = pad(p, p.log_pairwise[0], -np.inf)
+        chains, strips, into = p.chains, panels(p, padded), np.ascontiguousarray(padded.T)
+
+        def work(start: int, stop: int) -> None:
+            viterbi_kernels.viterbi(start, stop, chains, strips, into, labels, scores)
+
+        threads.run(work, p.ranges)
+    else:
+        _run(viterbi_kernels.viterbi_positions, p, p.log_unary, p.pairwise, labels, scores)
+    check_possible(scores, "no labeling to decode")
+    return labels, scores
+
+
+def topk(potentials: Potentials, k: int) -> tuple[Integers, NDArray[np.float64]]:
+    """Return the k best labelings of each sequence, all different, best first.
+
+    Returns
+    -------
+    labels : ndarray (B, k, T)
+        -1 in the padding and where a sequence has fewer than k possible labelings.
+    scores : ndarray (B, k)
+        -inf where there are fewer.
+
+    Notes
+    -----
+    Time O(T S^2 k) in the worst case, memory O(T S k) per thread.
+    """
+    check_count("k", k)
+    p = _double(potentials)
+    B, T, _ = p.log_unary.shape
+    labels = np.full((B, k, T), -1, np.int64)
+    scores = np.full((B, k), -np.inf)
+    _run(log_space.topk, p, p.log_unary, p.pairwise, labels, scores)
+    check_possible(scores[:, 0], "no labeling to decode")
+    return labels, scores
+
+
+def sample(potentials: Potentials, uniforms: NDArray[np.float64]) -> Integers:
+    """Return exact samples: labels (n, B, T), -1 in the padding, from ``uniforms`` (n, B, T) in [0, 1)."""
+    p = potentials
+    B, T, S = p.log_unary.shape
+    check_shape("uniforms", uniforms.shape, "n B T", B=B, T=T)
+    passed = forward(p)
+    check_possible(passed.log_z, "nothing to sample")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_alpha = np.log(passed.alpha[:, :, :S], dtype=np.float64, casting="unsafe")
+    which = np.flatnonzero(~passed.safe)
+    if which.size:
+        log_alpha[which] = log_forward(p.take(which))[1]
+    labels = np.full(uniforms.shape, -1, np.int64)
+    double = _double(p)
+    _run(log_space.sample, double, double.pairwise, log_alpha, np.ascontiguousarray(uniforms), labels)
+    return labels
+
+
+def score(potentials: Potentials, labels: Integers) -> NDArray[np.float64]:
+    """Return the sum of the potentials along labels (B, T); labels in the padding are ignored."""
+    p = potentials
+    B, T, S = p.log_unary.shape
+    check_shape("labels", labels.shape, "B T", B=B, T=T)
+    bad = ((labels < 0) | (labels >= S)) & (np.arange(T) < p.lengths[:, None])
+    if bad.any():
+        b, t = (int(i) for i in np.argwhere(bad)[0])
+        raise ValueRangeError(f"labels must be between 0 and S-1={S - 1}, got {labels[b, t]} at ({b}, {t}).")
+    scores = np.empty(B)
+    _run(log_space.score, p, p.log_unary, p.pairwise, np.ascontiguousarray(labels, np.int64), scores)
+    return scores
+
+
+def log_forward(p: Potentials) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return log_z (B,) and log_alpha (B, T, S), computed in log space."""
+    log_z, log_alpha = np.empty(len(p.lengths)), np.full(p.log_unary.shape, -np.inf)
+    _run(log_space.forward, p, p.log_unary, p.pairwise, log_alpha, log_z)
+    return log_z, log_alpha
 
 
 @dataclass
 class _Outputs:
-    """Arrays that a backward pass fills; one with an empty axis 0 is not wanted."""
+    """Arrays that a backward pass fills; one with an empty axis 0 is left out."""
 
-    weight: Floats  # (B,)
-    slot: Integers  # (B,) which counts a sequence adds to
-    marginals: Floats
+    arrays: Outputs
     edges: Floats
-    counts: Floats
     total: bool
 
     @classmethod
@@ -190,57 +287,27 @@ class _Outputs:
         slot = np.arange(B)
         sums: Floats = np.zeros((B if counts else 0, S, S), dtype)
         if counts and total:
-            # One sum a range of work, whatever the number of threads: the result does not depend on it.
+            # One sum per range of work, so that the result does not depend on the number of threads.
             slot[p.order] = np.repeat(np.arange(len(p.ranges)), [stop - start for start, stop in p.ranges])
             sums = np.zeros((len(p.ranges), S, S))
         nodes = (np.empty if p.full else np.zeros)((B if marginals else 0, T, S), dtype)
         pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S), dtype)
-        return cls(weight, slot, nodes, pairs, sums, total)
-
-
-def _allocate(p: Potentials) -> Forward:
-    B, T = p.log_unary.shape[:2]
-    dtype = p.log_unary.dtype
-    return Forward(
-        p,
-        emission=np.empty((B, T, padded_width(p)), dtype),
-        alpha=np.empty((B, T, padded_width(p)), dtype),
-        scale=np.empty((B, T), dtype),
-        log_z=np.empty(B),
-        safe=np.ones(B, bool),
-    )
-
-
-def _forward_work(result: Forward) -> Callable[[int, int], None]:
-    """The forward kernel that suits the transitions, over ranges of ``order``."""
-    p = result.potentials
-    out = (_everyone(p), result.emission, result.alpha, result.scale, result.log_z)
-    if p.shared:
-        transition, shift = exp_transition(p)
-        strips = panels(p, transition)
-        return lambda start, stop: kernels.forward(start, stop, p.order, p.lengths, p.log_unary, strips, shift, *out)
-    return lambda start, stop: position_kernels.forward(
-        start, stop, p.order, p.lengths, p.log_unary, *transitions(p), *out
-    )
+        return cls(Outputs(weight, slot, nodes, sums), pairs, total)
 
 
 def _backward_work(result: Forward, out: _Outputs) -> Callable[[int, int], None]:
-    """The backward kernel that suits the transitions and outputs; it also marks the unsafe sequences."""
-    p = result.potentials
-    state = (limit(p), out.weight, out.slot, _everyone(p), result.emission, result.alpha, result.scale, result.safe)
+    """Return the backward kernel for the transitions and outputs; it also marks the unsafe sequences."""
+    p, safe = result.potentials, result.safe
+    chains, lattice, arrays = p.chains, result.lattice, out.arrays
     if p.shared and not len(out.edges):
-        transition, _ = exp_transition(p)
-        strips = panels(p, np.ascontiguousarray(transition.T))
-        return lambda start, stop: kernels.backward(
-            start, stop, p.order, p.lengths, strips, transition, *state, out.marginals, out.counts
-        )
-    return lambda start, stop: position_kernels.backward(
-        start, stop, p.order, p.lengths, *transitions(p), *state, out.marginals, out.edges, out.counts
-    )
+        transitions = p.transitions
+        return lambda start, stop: forward_backward.backward(start, stop, chains, transitions, lattice, safe, arrays)
+    pairwise = p.pairwise
+    return lambda start, stop: positions.backward(start, stop, chains, pairwise, lattice, safe, arrays, out.edges)
 
 
-def _repair_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np.bool_]) -> None:
-    """Compute log Z of the unsafe sequences in double precision, and what is unsafe there in log space."""
+def _recompute_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np.bool_]) -> None:
+    """Compute log Z of the unsafe sequences in double precision, and in log space what is unsafe there."""
     which = np.flatnonzero(~safe)
     if which.size:
         again = p.take(which)
@@ -248,55 +315,55 @@ def _repair_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np.bo
 
 
 def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectations:
-    """Compute what the unsafe sequences lack, with more care; sum the counts if asked."""
+    """Recompute the expectations of the unsafe sequences with more precision; sum the counts if ``out.total``."""
     which = np.flatnonzero(~safe)
-    edges, counts = len(out.edges) > 0, len(out.counts) > 0
+    weight, slot, marginals, counts = out.arrays
     if which.size:
-        careful = _double_expectations if p.log_unary.dtype == np.float32 else _log_expectations
-        nodes, pairs, sums = careful(p.take(which), edges=edges, counts=counts)
-        by = out.weight[which].astype(np.float64)[:, None, None]
-        if len(out.marginals):
-            out.marginals[which] = by * nodes
-        if edges:
+        precise = _double_expectations if p.log_unary.dtype == np.float32 else _log_expectations
+        nodes, pairs, sums = precise(p.take(which), edges=len(out.edges) > 0, counts=len(counts) > 0)
+        by = weight[which].astype(np.float64)[:, None, None]
+        if len(marginals):
+            marginals[which] = by * nodes
+        if len(out.edges):
             out.edges[which] = by[..., None] * pairs
-        if counts and out.total:
-            np.add.at(out.counts, out.slot[which], by * sums)  # the kernels added nothing for these
-        elif counts:
-            out.counts[which] = by * sums
+        if len(counts) and out.total:
+            np.add.at(counts, slot[which], by * sums)  # the kernels added nothing for these
+        elif len(counts):
+            counts[which] = by * sums
     return Expectations(
-        out.marginals if len(out.marginals) else None,
-        out.edges if edges else None,
-        (out.counts.sum(axis=0) if out.total else out.counts) if counts else None,
+        marginals if len(marginals) else None,
+        out.edges if len(out.edges) else None,
+        (counts.sum(axis=0) if out.total else counts) if len(counts) else None,
     )
 
 
-def log_forward(p: Potentials) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """log_z (B,) and log_alpha (B, T, S) in log space."""
-    log_z, log_alpha = np.empty(len(p.lengths)), np.full(p.log_unary.shape, -np.inf)
-    run_all(log_kernels.forward, p, p.log_unary, *transitions(p), log_alpha, log_z)
-    return log_z, log_alpha
-
-
 def _double_expectations(p: Potentials, edges: bool, counts: bool) -> tuple[Floats, Floats, Floats]:
-    """The same as ``_log_expectations`` by the kernels for double precision, which seldom underflow."""
+    """Return the arrays of ``_log_expectations``, computed in double precision, which rarely underflows."""
     S = p.log_unary.shape[2]
-    _, found = expectations(p, edges=edges, counts=counts)
-    assert found.marginals is not None
-    pairs = np.zeros((0, 0, S, S)) if found.edges is None else found.edges
-    return found.marginals, pairs, np.zeros((0, S, S)) if found.counts is None else found.counts
+    _, result = expectations(p, edges=edges, counts=counts)
+    assert result.marginals is not None
+    pairs = np.zeros((0, 0, S, S)) if result.edges is None else result.edges
+    return result.marginals, pairs, np.zeros((0, S, S)) if result.counts is None else result.counts
 
 
 def _log_expectations(p: Potentials, edges: bool, counts: bool) -> tuple[Floats, Floats, Floats]:
-    """Marginals, edge marginals and counts of each sequence in log space."""
+    """Return marginals, edge marginals and counts of each sequence, computed in log space."""
     B, T, S = p.log_unary.shape
     log_z, log_alpha = log_forward(p)
     nodes = np.zeros((B, T, S))
     pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S))
     sums = np.zeros((B if counts else 0, S, S))
-    run_all(log_kernels.backward, p, p.log_unary, *transitions(p), log_alpha, log_z, nodes, pairs, sums)
+    _run(log_space.backward, p, p.log_unary, p.pairwise, log_alpha, log_z, nodes, pairs, sums)
     return nodes, pairs, sums
 
 
-def _everyone(p: Potentials) -> Integers:
-    """Each sequence has a place of its own in the arrays of a forward pass."""
-    return np.arange(len(p.lengths))
+def _run(kernel: Any, p: Potentials, *arguments: object) -> None:
+    """Run a kernel that processes the sequences in their own order."""
+    costs = p.lengths * p.log_unary.shape[2] ** 2
+    threads.run(
+        lambda start, stop: kernel(start, stop, p.lengths, *arguments), threads.cut(costs, least=threads.LEAST_WORK)
+    )
+
+
+def _double(p: Potentials) -> Potentials:
+    return p if p.log_unary.dtype == np.float64 else p.take(np.arange(len(p.lengths)))

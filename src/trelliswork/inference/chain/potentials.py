@@ -1,19 +1,23 @@
-"""What every chain engine takes: checked, contiguous log-potentials and the layout of their transitions."""
+"""Input of every chain engine: checked, contiguous log-potentials, and their layout in memory for the kernels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_lengths, check_scores, check_shape
+from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.chain.kernels.forward_backward import ROWS
+from trelliswork.inference.chain.kernels.forward_backward import LIMIT_32, LIMIT_64, ROWS
+from trelliswork.inference.chain.kernels.records import Chains, Pairwise, Transitions
 
 Floats = NDArray[np.floating]
 Integers = NDArray[np.int64]
+# The largest beta / c of a safe sequence (see ``kernels.forward_backward``).
+LIMIT = {np.dtype(np.float32): LIMIT_32, np.dtype(np.float64): LIMIT_64}
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,12 @@ class Potentials:
 
     @property
     def shared(self) -> bool:
-        """True if one transition matrix serves all positions of all sequences."""
+        """True if one transition matrix is used at all positions of all sequences."""
         return self.batch_step == 0 and self.time_step == 0
 
     @cached_property
     def order(self) -> Integers:
-        """Sequences by falling length, those of equal length in their order: neighbours advance together."""
+        """Sequences by decreasing length, those of equal length in their order: neighbors advance together."""
         if self.full:
             return np.arange(len(self.lengths))
         return np.argsort(-self.lengths, kind="stable")
@@ -55,7 +59,7 @@ class Potentials:
 
     @cached_property
     def ranges(self) -> list[tuple[int, int]]:
-        """Ranges of ``order``, whole groups of sequences that advance together, of about equal work."""
+        """Ranges of ``order`` of about equal work: whole groups of sequences that advance together."""
         costs = self.lengths[self.order] * self.log_unary.shape[2] ** 2
         return threads.cut(costs, multiple=ROWS, least=threads.LEAST_WORK)
 
@@ -65,13 +69,29 @@ class Potentials:
 
         Then any two labels are one likely step apart, and nothing that underflows at one position can matter at a
         later one: the probability-space recursion needs no check. With a span R, beta is at most exp(R) and c at least
-        exp(-R) in ``kernels``, so that beta / c stays far below its limit.
+        exp(-R) in ``kernels.forward_backward``, so that beta / c stays far below its limit.
         """
         low, high = float(self.log_pairwise.min()), float(self.log_pairwise.max())
         return low > -np.inf and high - low <= (25 if self.log_unary.dtype == np.float32 else 300)
 
+    @cached_property
+    def chains(self) -> Chains:
+        """The sequences as the kernels take them."""
+        return Chains(self.order, self.lengths, self.log_unary)
+
+    @cached_property
+    def pairwise(self) -> Pairwise:
+        """The transition scores as the kernels take them."""
+        return Pairwise(self.log_pairwise, int(self.batch_step), int(self.time_step))
+
+    @cached_property
+    def transitions(self) -> Transitions:
+        """The shared transition matrix in probability space, as the kernels take it."""
+        matrix, log_shift = exp_transition(self)
+        return Transitions(matrix, panels(self, matrix), panels(self, np.ascontiguousarray(matrix.T)), log_shift)
+
     def take(self, which: NDArray[np.integer], dtype: type[np.floating] = np.float64) -> "Potentials":
-        """The sequences ``which`` alone, in another precision."""
+        """Return the potentials of the sequences ``which`` in another precision."""
         pairwise, batch_step = self.log_pairwise, self.batch_step
         if batch_step:
             pairwise = pairwise.reshape(-1, batch_step, *pairwise.shape[1:])[which].reshape(-1, *pairwise.shape[1:])
@@ -108,7 +128,7 @@ def chain_potentials(
         if size == 0:
             raise ShapeError(f"log_unary must have shape (B, T, S), got {unary.shape}: {letter} must be at least 1.")
     batch_step, time_step = transition_steps(pairwise.shape, B, T, S)
-    if not pairwise.size:  # T = 1: no transitions, but the kernels want a matrix to hold
+    if not pairwise.size:  # T = 1: no transitions, but the kernels need a matrix
         pairwise = np.zeros((S, S), pairwise.dtype)
     checked = check_lengths(lengths, B, T)
     if check_values:
@@ -121,14 +141,14 @@ def chain_potentials(
 
 
 def transition_steps(shape: Sequence[int], B: int, T: int, S: int) -> tuple[int, int]:
-    """``(batch_step, time_step)`` of transition scores with this shape; an error if it does not fit (B, T, S)."""
+    """Return ``(batch_step, time_step)`` of transition scores with this shape; raise if it does not fit (B, T, S)."""
     if len(shape) != 4:
         check_shape("log_pairwise", shape, "S S", S=S)
         return 0, 0
     rows, steps = shape[:2]
     if tuple(shape[2:]) != (S, S) or rows not in (1, B) or steps not in (1, T - 1):
-        wanted = f"(S, S)=({S}, {S}) or (B, T-1, S, S)=({B}, {T - 1}, {S}, {S})"
-        raise ShapeError(f"log_pairwise must have shape {wanted}, got {tuple(shape)}.")
+        expected = f"(S, S)=({S}, {S}) or (B, T-1, S, S)=({B}, {T - 1}, {S}, {S})"
+        raise ShapeError(f"log_pairwise must have shape {expected}, got {tuple(shape)}.")
     return steps if rows > 1 else 0, 1 if steps > 1 else 0
 
 
@@ -139,3 +159,43 @@ def _floats(name: str, values: object) -> Floats:
     if array.dtype not in (np.float32, np.float64):
         raise ValueRangeError(f"{name} must be float32 or float64, got dtype {array.dtype}: convert it first.")
     return array
+
+
+def whole_vectors(n: int, dtype: DTypeLike) -> int:
+    """Return n rounded up to whole vectors."""
+    width = VECTOR_BYTES // np.dtype(dtype).itemsize
+    return -(-n // width) * width
+
+
+def padded_width(p: Potentials) -> int:
+    """Return S rounded up to whole vectors and to a multiple of four: the kernels take four rows at a time."""
+    return -(-whole_vectors(p.log_unary.shape[2], p.log_unary.dtype) // ROWS) * ROWS
+
+
+def pad(p: Potentials, matrix: Floats, value: float) -> Floats:
+    """Return a matrix (S, S) padded to (Sp, Sp) with a value."""
+    padded = np.full((padded_width(p), padded_width(p)), value, matrix.dtype)
+    padded[: len(matrix), : len(matrix)] = matrix
+    return padded
+
+
+def exp_transition(p: Potentials) -> tuple[Floats, float]:
+    """Return exp(log_pairwise - shift) padded with zeros (Sp, Sp), and the shift, its maximum."""
+    log_pairwise = p.log_pairwise[0]
+    shift = log_pairwise.max()
+    if not shift > -np.inf:
+        shift = log_pairwise.dtype.type(0)
+    return pad(p, np.exp(log_pairwise - shift), 0), float(shift)
+
+
+def panels(p: Potentials, padded: Floats) -> Floats:
+    """Return contiguous strips (Sp/2W, S, 2W) of a padded matrix, without padded rows, for the kernels' products.
+
+    The right half of the last strip is empty if Sp is an odd number of vectors.
+    """
+    S, Sp = p.log_unary.shape[2], len(padded)
+    wide = 2 * VECTOR_BYTES // padded.dtype.itemsize
+    n_strips = -(-Sp // wide)
+    strips = np.zeros((S, n_strips * wide), padded.dtype)
+    strips[:, :Sp] = padded[:S]
+    return np.ascontiguousarray(strips.reshape(S, n_strips, wide).swapaxes(0, 1))

@@ -1,4 +1,4 @@
-r"""Linear-chain inference to be read: one sequence, NumPy, generic in the semiring.
+r"""Reference implementation of linear-chain inference: one sequence, NumPy, generic in the semiring.
 
 With :math:`u_t(j)` = ``log_unary[t, j]`` and :math:`w_t(i, j)` = ``log_pairwise[t, i, j]`` from t to t+1:
 
@@ -18,17 +18,10 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 Sum = Callable[..., Array]
-
-
-def logsumexp(values: Array, axis: int) -> Array:
-    """log of the sum of exponentials; -inf for a sum over nothing possible."""
-    top = np.max(values, axis=axis, keepdims=True)
-    with np.errstate(divide="ignore"):
-        shifted = np.exp(values - np.where(np.isneginf(top), 0, top))
-        return np.log(shifted.sum(axis=axis)) + np.where(np.isneginf(top), 0, top).squeeze(axis)
 
 
 def forward(log_unary: Array, log_pairwise: Array, add: Sum = logsumexp) -> tuple[Array, Array]:

@@ -1,25 +1,25 @@
-"""Chain inference in torch operations: the road for CUDA tensors, on the equations of ``reference``.
+"""Chain inference in torch operations, for CUDA tensors; the equations are those of ``reference``.
 
 Everything is in log space and batched over sequences. ``log_pairwise`` is (S, S) or (B or 1, T-1 or 1, S, S);
-``lengths`` (B,) lies on the tensors' device. Only ``log_partition`` may be differentiated through (its memory is then
-O(B T S^2)); the others keep no graph and need O(B T S), or what they return.
+``lengths`` (B,) is on the tensors' device. Only ``log_partition`` may be differentiated through (its memory is then
+O(B T S^2)); the others keep no graph and need O(B T S), or the size of their results.
 """
 
 import torch
 from torch import Tensor
 
-UNLIKELY = -1e30  # stands for -inf where derivatives are taken: -inf - (-inf) is nan there, and exp(-1e30) is 0
+UNLIKELY = -1e30  # replaces -inf where derivatives are taken: -inf - (-inf) is nan, and exp(-1e30) is 0
 
 
 def _step(log_pairwise: Tensor, t: int) -> Tensor:
-    """The matrices (S, S), (1, S, S) or (B, S, S) that lead from t to t+1."""
+    """Return the matrices (S, S), (1, S, S) or (B, S, S) from t to t+1."""
     if log_pairwise.ndim == 2:
         return log_pairwise
     return log_pairwise[:, t if log_pairwise.shape[1] > 1 else 0]
 
 
 def _alphas(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> list[Tensor]:
-    """log alpha_t (B, S) for every t; it stands still after the end of a sequence."""
+    """Return log alpha_t (B, S) for every t; it is constant after the end of a sequence."""
     log_alpha = [log_unary[:, 0]]
     for t in range(1, log_unary.shape[1]):
         ahead = log_unary[:, t] + torch.logsumexp(log_alpha[-1][:, :, None] + _step(log_pairwise, t - 1), dim=1)
@@ -28,7 +28,7 @@ def _alphas(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> list[Te
 
 
 def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> Tensor:
-    """log Z (B,), differentiable any number of times; impossible scores must be UNLIKELY, not -inf."""
+    """Return log Z (B,), differentiable any number of times; impossible scores must be UNLIKELY, not -inf."""
     return torch.logsumexp(_alphas(log_unary, log_pairwise, lengths)[-1], dim=1)
 
 
@@ -43,7 +43,7 @@ def forward(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> tuple[T
 def backward(
     log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, log_z: Tensor, log_alpha: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Weighted marginals (B, T, S) and edge marginals summed to the shape of ``log_pairwise``."""
+    """Return weighted marginals (B, T, S) and edge marginals summed to the shape of ``log_pairwise``."""
     B, T = log_unary.shape[:2]
     log_z = torch.where(torch.isneginf(log_z), 0, log_z)[:, None]
     marginals = torch.zeros_like(log_unary)
@@ -56,7 +56,7 @@ def backward(
             break
         ahead = _step(log_pairwise, t - 1) + (log_unary[:, t] + log_beta)[:, None, :]  # (B, S, S)
         edge = torch.exp((log_alpha[:, t - 1] - log_z)[:, :, None] + ahead) * weights[:, None, None]
-        edge = torch.where(active[:, :, None], edge, 0)  # in the padding it may be anything
+        edge = torch.where(active[:, :, None], edge, 0)  # arbitrary in the padding
         if edges.ndim == 2:
             edges += edge.sum(dim=0)
         else:
@@ -68,14 +68,14 @@ def backward(
 
 @torch.no_grad()
 def viterbi(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> Tensor:
-    """Best labels (B, T), -1 in the padding."""
+    """Return the best labels (B, T), -1 in the padding."""
     labels, _ = topk(log_unary, log_pairwise, lengths, 1)
     return labels[:, 0]
 
 
 @torch.no_grad()
 def topk(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k best labels (B, k, T) and scores (B, k); -1 and -inf where there are fewer."""
+    """Return the k best labelings (B, k, T) and scores (B, k); -1 and -inf where there are fewer."""
     B, T, S = log_unary.shape
     low = -torch.inf
     best = torch.full((B, S, k), low, dtype=log_unary.dtype, device=log_unary.device)
@@ -100,7 +100,7 @@ def topk(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, k: int) -> tu
 
 @torch.no_grad()
 def sample(log_pairwise: Tensor, lengths: Tensor, log_alpha: Tensor, uniforms: Tensor) -> Tensor:
-    """Exact draws (n, B, T) from ``uniforms`` (n, B, T), -1 in the padding."""
+    """Return exact samples (n, B, T) from ``uniforms`` (n, B, T), -1 in the padding."""
     n, B, T = uniforms.shape
     S = log_alpha.shape[2]
     labels = torch.full((n, B, T), -1, dtype=torch.int64, device=log_alpha.device)
@@ -112,7 +112,7 @@ def sample(log_pairwise: Tensor, lengths: Tensor, log_alpha: Tensor, uniforms: T
             into = _step(log_pairwise, t).expand(B, S, S)[batch, :, following]  # (n, B, S)
             scores = scores + torch.where((t + 1 < lengths)[None, :, None], into, 0)
         sums = torch.softmax(scores, dim=2).cumsum(dim=2)
-        # The first label whose cumulative mass exceeds the uniform number; so never one of probability zero.
+        # The first label whose cumulative mass exceeds the uniform number, hence never one of probability zero.
         drawn = (sums <= (uniforms[:, :, t] * sums[:, :, -1])[:, :, None]).sum(dim=2).clamp(max=S - 1)
         following = torch.where(t < lengths, drawn, following)
         labels[:, :, t] = torch.where(t < lengths, drawn, -1)

@@ -1,10 +1,11 @@
-r"""Factorial chains: several layers of labels over the same tokens, each a chain, tied token by token.
+r"""Factorial chains: several layers of labels over the same tokens, each a chain, tied at every token.
 
 .. math:: p(y) = \frac1Z \exp\Big(\sum_d \sum_t u^d_t(y^d_t) + \sum_d \sum_t w^d(y^d_t, y^d_{t+1})
           + \sum_{d<e} \sum_t v^{de}(y^d_t, y^e_t)\Big)
 
 ``factorial_potentials`` checks the input once. ``infer`` runs an engine by its name: ``"exact"`` (the product chain),
-``"structured_mean_field"`` (a lower bound) or ``"bp"`` (an estimate); ``decode`` finds a good labelling of all layers.
+``"structured_mean_field"`` (a lower bound) or ``"bp"`` (an estimate); ``decode`` returns a good labeling of all layers.
+There is no autograd function: the gradients of the values are the expectations that ``infer`` returns.
 """
 
 from trelliswork.inference.factorial.engines import ENGINES, Beliefs, decode, infer, score

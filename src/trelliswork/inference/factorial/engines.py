@@ -1,4 +1,4 @@
-"""Engines of factorial chains by name, over batches of any size: groups of sequences, each on one thread."""
+"""Engines of factorial chains by name, applied to groups of sequences on several threads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_possible, check_shape
+from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.factorial import bp, mean_field, product
 from trelliswork.inference.factorial.potentials import FactorialPotentials, Floats, Group, Integers, Pair, Tables
@@ -19,30 +20,30 @@ ENGINES: dict[str, tuple[Solve, str]] = {
     "structured_mean_field": (mean_field.solve, mean_field.MeanField.kind),
     "bp": (bp.solve, bp.BeliefPropagation.kind),
 }
-MAX_DECODED = 5_000  # combinations of labels whose best path is found exactly, whatever the engine
-GROUP = 64  # sequences that one call of an engine takes: few enough for the cache, many enough for Python
+MAX_DECODED = 5_000  # combinations of labels up to which every engine decodes exactly
+GROUP = 64  # sequences per call of an engine: few enough for the cache, many enough to amortize the call
 
 
 @dataclass
 class Beliefs:
-    """What an engine found for a batch.
+    """Result of an engine for a batch.
 
     Attributes
     ----------
     value : ndarray (B,)
-        log Z or what stands for it; -inf for an impossible sequence.
+        log Z, a bound or an estimate of it; -inf for an impossible sequence.
     kind : {"exact", "lower", "estimate"}
-        What the value is to log Z.
+        Relation of the value to log Z.
     marginals : tuple of ndarray (B, T, S_d)
-        Of each layer's labels; 0 in the padding.
+        Marginals of the labels of each layer; 0 in the padding.
     counts : tuple of ndarray (S_d, S_d), or None
         Expected transitions of each layer, summed over positions and sequences.
     between : dict of (d, e) to ndarray (S_d, S_e), or None
-        Expected label pairs of tied layers, summed likewise.
+        Expected label pairs of tied layers, summed in the same way.
     n_iter, residual : ndarray (B,)
-        Sweeps, and the largest change of a marginal in the last one.
+        Number of sweeps, and the largest change of a marginal in the last one.
     converged : bool
-        True if every sequence's residual is within the tolerance.
+        True if the residual of every sequence is within the tolerance.
     """
 
     value: NDArray[np.float64]
@@ -56,7 +57,7 @@ class Beliefs:
 
 
 def engine(name: str) -> Solve:
-    """The function of an engine that takes a group."""
+    """Return the function of an engine that processes a group."""
     if name not in ENGINES:
         raise ValueRangeError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {name!r}.")
     return ENGINES[name][0]
@@ -78,18 +79,18 @@ def infer(
     potentials : FactorialPotentials
     name : {"exact", "structured_mean_field", "bp"}
     tolerance : float
-        A sequence has converged when no marginal moved by more in a sweep.
+        A sequence has converged when no marginal changes by more in a sweep.
     max_iter : int
-        Sweeps at most.
+        Maximum number of sweeps.
     damping : float
-        The part of the old messages that BP keeps.
+        Weight of the old messages in BP.
     counts : bool
-        Also give expected transitions and label pairs.
+        Also return expected transitions and label pairs.
 
     Notes
     -----
-    A sweep costs O(T (sum_d S_d^2 + sum of S_d S_e over tied layers)) a sequence; the exact engine
-    O(T S_1 ... S_D (S_1 + ... + S_D)).
+    A sweep costs O(T (sum_d S_d^2 + sum of S_d S_e over tied layers)) per sequence; the exact engine
+    costs O(T S_1 ... S_D (S_1 + ... + S_D)).
     """
     options = Options(tolerance, max_iter, damping)
     options.check()
@@ -98,33 +99,29 @@ def infer(
     value, n_iter, residual = np.empty(B), np.empty(B, np.int64), np.empty(B)
     marginals = tuple(np.zeros_like(unary) for unary in p.log_unary)
     groups = _groups(p)
-    found: list[Sums | None] = [None] * len(groups)
+    sums = [Sums.zeros(p.tables) if counts else None for _ in groups]
 
     def work(start: int, stop: int) -> None:
         for k in range(start, stop):
             which = groups[k]
-            sums = Sums.zeros(p.tables) if counts else None
-            solution = solve(p.tables, p.group(which), options, sums, np.ones(len(which), p.tables.dtype))
+            solution = solve(p.tables, p.group(which), options, sums[k], np.ones(len(which), p.tables.dtype))
             value[which], n_iter[which], residual[which] = solution.value, solution.n_iter, solution.residual
             for out, part in zip(marginals, solution.marginals, strict=True):
                 T, S = part.shape[1], out.shape[2]
-                out[which, :T] = part[:, :, :S] * (np.arange(T) < p.lengths[which][:, None])[:, :, None]
-            found[k] = sums
+                out[which, :T] = part[:, :, :S] * mask(p.lengths[which], T)[:, :, None]
 
     prepare(p.tables, name)
     threads.run(work, [(k, k + 1) for k in range(len(groups))])
-    total = None
-    if counts:
-        total = Sums.zeros(p.tables)
-        for sums in found:
-            assert sums is not None
-            total.add(sums)
+    total = Sums.zeros(p.tables)
+    for part in sums:
+        if part is not None:
+            total.add(part)
     return Beliefs(
         value,
         ENGINES[name][1],
         marginals,
-        None if total is None else tuple(total.transitions),
-        None if total is None else total.between,
+        tuple(total.transitions) if counts else None,
+        total.between if counts else None,
         n_iter,
         residual,
         bool((residual <= tolerance).all()),
@@ -132,7 +129,7 @@ def infer(
 
 
 def prepare(tables: Tables, name: str) -> None:
-    """Build what is built once before threads ask for it."""
+    """Build shared tables before threads need them."""
     if name == "exact":
         product.product_of(tables)
     elif name == "bp" and tables.dtype == np.float32:
@@ -140,7 +137,7 @@ def prepare(tables: Tables, name: str) -> None:
 
 
 def _groups(p: FactorialPotentials) -> list[Integers]:
-    """Sequences by falling length, cut into groups."""
+    """Return groups of sequences, by decreasing length."""
     order = np.argsort(-p.lengths, kind="stable")
     return [order[k : k + GROUP] for k in range(0, len(order), GROUP)]
 
@@ -153,12 +150,12 @@ def decode(
     max_iter: int = 100,
     damping: float = 0.0,
 ) -> tuple[list[Integers], NDArray[np.float64]]:
-    """A labelling of all layers: the best one, or one that no change of a single layer makes better.
+    """Return a labeling of all layers: the best one, or one that no change of a single layer improves.
 
     The best one is found by Viterbi on the product chain, if the engine is exact or there are at most 5,000
-    combinations of labels. Otherwise each layer begins with its best path given what the others say to it, and then
-    gets the best path for fixed labels of the others, layer after layer, as long as the score rises. The options are
-    those of ``infer``.
+    combinations of labels. Otherwise each layer starts with its best path given the messages of the others, and is then
+    replaced by the best path for fixed labels of the others, layer by layer, as long as the score increases. The
+    options are those of ``infer``.
 
     Returns
     -------
@@ -179,20 +176,20 @@ def decode(
         for which in groups[start:stop]:
             group = p.group(which)
             if name == "exact":
-                found, scores[which] = product.product_of(p.tables).best(group)
+                best, scores[which] = product.product_of(p.tables).best(group)
             else:
-                found, scores[which] = _climb(p.tables, group, solve(p.tables, group, chosen))
-            for out, part in zip(labels, found, strict=True):
+                best, scores[which] = _climb(p.tables, group, solve(p.tables, group, chosen))
+            for out, part in zip(labels, best, strict=True):
                 out[which, : part.shape[1]] = part
 
     prepare(p.tables, name)
     threads.run(work, [(k, k + 1) for k in range(len(groups))])
-    check_possible(scores, "no labelling to decode")
+    check_possible(scores, "no labeling to decode")
     return labels, scores
 
 
 def _climb(tables: Tables, group: Group, solution: Solution) -> tuple[list[Integers], NDArray[np.float64]]:
-    """Each layer's best path, then coordinate ascent on the score of all layers."""
+    """Start from the best path of each layer, then run coordinate ascent on the score of all layers."""
     labels = [
         layer.best(group.lengths, unary)[0] for layer, unary in zip(tables.layers, solution.log_unary, strict=True)
     ]
@@ -215,20 +212,20 @@ def _climb(tables: Tables, group: Group, solution: Solution) -> tuple[list[Integ
 
 
 def score(potentials: FactorialPotentials, labels: list[Integers]) -> NDArray[np.float64]:
-    """Sum (B,) of the potentials along one labelling (B, T) a layer; what stands in the padding is not read."""
+    """Return the sum (B,) of the potentials along labels (B, T) of each layer; labels in the padding are ignored."""
     p = potentials
     B, T = p.log_unary[0].shape[:2]
     for d, (row, unary) in enumerate(zip(labels, p.log_unary, strict=True)):
         check_shape(f"labels[{d}]", row.shape, "B T", B=B, T=T)
-        inside = row[np.arange(T) < p.lengths[:, None]]
+        inside = row[mask(p.lengths, T)]
         if inside.min() < 0 or inside.max() >= unary.shape[2]:
-            raise ValueRangeError(f"labels[{d}] must lie between 0 and S-1={unary.shape[2] - 1}.")
+            raise ValueRangeError(f"labels[{d}] must be between 0 and S-1={unary.shape[2] - 1}.")
     return _score(p.tables, Group(list(p.log_unary), p.lengths), labels)
 
 
 def _score(tables: Tables, group: Group, labels: list[Integers]) -> NDArray[np.float64]:
     B, T = labels[0].shape
-    inside = np.arange(T) < group.lengths[:, None]
+    inside = mask(group.lengths, T)
     rows, columns = np.arange(B)[:, None], np.arange(T)
     known = [np.where(inside, row, 0) for row in labels]
     total = np.zeros((B, T))

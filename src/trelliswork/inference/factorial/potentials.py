@@ -1,4 +1,4 @@
-"""What every engine of factorial chains takes: checked scores, laid out for the kernels."""
+"""Input of every engine of factorial chains: checked scores, and their layout in memory for the kernels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_lengths, check_scores, check_shape
+from trelliswork.compute.padding import mask
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.chain.layout import whole_vectors
+from trelliswork.inference.chain.potentials import whole_vectors
 from trelliswork.inference.factorial.layer import Layer
 
 Floats = NDArray[np.floating]
@@ -19,7 +20,7 @@ Pair = tuple[int, int]
 
 
 class Tie:
-    """The scores of label pairs of two layers, as the kernels want them.
+    """Scores of label pairs of two layers, laid out for the kernels.
 
     Attributes
     ----------
@@ -28,9 +29,9 @@ class Tie:
     table, back : the same
         exp(log_table - shift), padded with zeros.
     floor : float
-        The least value of a message: what may not be lost to underflow. 0 if some pair is impossible.
+        Minimum value of a message, against underflow; 0 if some pair is impossible.
     span : float
-        How far the possible pairs' scores lie apart.
+        Difference between the largest and the smallest score of possible pairs.
     """
 
     def __init__(self, log_between: Floats) -> None:
@@ -53,30 +54,30 @@ def _padded(table: Floats) -> Floats:
 
 
 class Tables:
-    """What is shared by all positions of all sequences: the layers' transitions and the ties between layers."""
+    """Transitions of the layers and ties between layers, which are shared by all positions of all sequences."""
 
     def __init__(self, log_pairwise: Sequence[Floats], log_between: Mapping[Pair, Floats]) -> None:
         self.log_pairwise, self.log_between = tuple(log_pairwise), dict(log_between)
         self.layers = [Layer(matrix) for matrix in log_pairwise]
         self.ties = {pair: Tie(table) for pair, table in log_between.items()}
         self.dtype = self.log_pairwise[0].dtype
-        self.product: Any = None  # the exact engine's view of all this, made when it is first asked for
+        self.product: Any = None  # the product chain of the exact engine, built when it is first needed
 
     @property
     def n_labels(self) -> list[int]:
-        """S_d of each layer."""
+        """Number of labels S_d of each layer."""
         return [layer.n_labels for layer in self.layers]
 
     @cached_property
     def double(self) -> "Tables":
-        """The same in float64."""
+        """The tables in float64."""
         between = {pair: table.astype(np.float64) for pair, table in self.log_between.items()}
         return Tables([matrix.astype(np.float64) for matrix in self.log_pairwise], between)
 
 
 @dataclass
 class Group:
-    """Sequences that are inferred together by one thread.
+    """Sequences that one thread processes together.
 
     Attributes
     ----------
@@ -89,7 +90,7 @@ class Group:
     lengths: Integers
 
     def double(self, n_labels: list[int]) -> "Group":
-        """The same in float64, whose padding is another."""
+        """Return the group in float64, with its own padding."""
         unary: list[Floats] = []
         for scores, S in zip(self.log_unary, n_labels, strict=True):
             unary.append(np.ascontiguousarray(scores[:, :, : whole_vectors(S, np.float64)], np.float64))
@@ -114,11 +115,10 @@ class FactorialPotentials:
     lengths: Integers
 
     def group(self, which: Integers) -> Group:
-        """These sequences, cut to the longest of them and laid out for the kernels."""
+        """Return some of the sequences, cut to the longest of them and laid out for the kernels."""
         lengths = self.lengths[which]
-        T = int(lengths.max())
-        inside = np.arange(T) < lengths[:, None]
-        padded = []
+        inside = mask(lengths)
+        T, padded = inside.shape[1], []
         for unary in self.log_unary:
             S = unary.shape[2]
             out = np.full((len(which), T, whole_vectors(S, unary.dtype)), -np.inf, unary.dtype)
@@ -160,7 +160,7 @@ def factorial_potentials(
     if 0 in unary[0].shape:
         raise ShapeError(f"log_unary[0] must have shape (B, T, S) without zeros, got {unary[0].shape}.")
     checked = check_lengths(lengths, B, T)
-    valid = np.arange(T) < checked[:, None]
+    valid = mask(checked, T)
     n_labels = []
     for d, (scores, matrix) in enumerate(zip(unary, pairwise, strict=True)):
         S = check_shape(f"log_unary[{d}]", scores.shape, "B T S", B=B, T=T)["S"]
@@ -173,7 +173,7 @@ def factorial_potentials(
         if not 0 <= d < e < len(unary):
             raise ValueRangeError(
                 f"log_between ties layers d < e, numbered 0 to {len(unary) - 1}, got ({d}, {e}): "
-                "turn the pair round and transpose its table."
+                "swap the layers and transpose the table."
             )
         table: Floats = np.ascontiguousarray(given, dtype)
         check_shape(f"log_between[{d}, {e}]", table.shape, "S_d S_e", S_d=n_labels[d], S_e=n_labels[e])

@@ -1,35 +1,32 @@
-"""What structured mean field and belief propagation share: sweeps over the layers until nothing moves any more.
+"""The part that structured mean field and belief propagation share: sweeps over the layers until convergence.
 
-A sweep visits the layers in their order. Each listens to the others (that is where the engines differ), adds what it
-heard to its unary scores, and runs forward-backward. Sequences whose marginals have settled are left out of the next
-sweep, so the work follows the hard ones.
+A sweep visits the layers in order. Each receives messages from the others (in which the engines differ), adds them to
+its unary scores, and runs forward-backward. Sequences that have converged are excluded from the next sweep.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.factorial.kernels import messages as message_kernels
+from trelliswork.inference.factorial.kernels.messages import add_scores, settle
 from trelliswork.inference.factorial.potentials import Floats, Group, Integers, Pair, Tables
-
-compiled: Any = message_kernels
 
 
 @dataclass(frozen=True)
 class Options:
-    """How long to sweep.
+    """Stopping criteria and damping of the sweeps.
 
     Attributes
     ----------
     tolerance : float
-        A sequence has converged when no marginal moved by more in a sweep.
+        A sequence has converged when no marginal changes by more in a sweep.
     max_iter : int
-        Sweeps at most.
+        Maximum number of sweeps.
     damping : float
-        The part of the old message that is kept, 0 to below 1; belief propagation only.
+        Weight of the old message, at least 0 and below 1; belief propagation only.
     """
 
     tolerance: float = 1e-6
@@ -37,7 +34,7 @@ class Options:
     damping: float = 0.0
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Raise if a value is out of range."""
         if not self.tolerance >= 0:
             raise ValueRangeError(f"tolerance must be 0 or more, got {self.tolerance}.")
         if self.max_iter < 1:
@@ -55,12 +52,12 @@ class Sums:
 
     @classmethod
     def zeros(cls, tables: Tables) -> "Sums":
-        """Nothing yet."""
+        """Return counts of zero."""
         S = tables.n_labels
         return cls([np.zeros((n, n)) for n in S], {(d, e): np.zeros((S[d], S[e])) for d, e in tables.ties})
 
     def add(self, other: "Sums") -> None:
-        """Add another's counts."""
+        """Add the counts of another."""
         for mine, theirs in zip(self.transitions, other.transitions, strict=True):
             mine += theirs
         for pair, theirs in other.between.items():
@@ -69,17 +66,17 @@ class Sums:
 
 @dataclass
 class Solution:
-    """What an engine found for a group of sequences.
+    """Result of an engine for a group of sequences.
 
     Attributes
     ----------
     value : ndarray (B,)
-        log Z, a bound of it or an estimate; -inf for an impossible sequence.
+        log Z, a bound or an estimate of it; -inf for an impossible sequence.
     marginals : list of ndarray (B, T, Sp_d)
     n_iter, residual : ndarray (B,)
-        Sweeps done; the largest change of a marginal in the last one.
+        Number of sweeps, and the largest change of a marginal in the last one.
     log_unary : list of ndarray (B, T, Sp_d)
-        The layers' scores with what they last heard: each layer alone is the chain with these scores.
+        Scores of the layers plus their last messages: each layer alone is the chain with these scores.
     """
 
     value: NDArray[np.float64]
@@ -93,7 +90,7 @@ class Sweeps:
     """The state of an approximate engine on one group."""
 
     kind: ClassVar[str]
-    begun = False  # True if all layers have marginals before the first sweep
+    started = False  # True if all layers have marginals before the first sweep
 
     def __init__(self, tables: Tables, group: Group, options: Options) -> None:
         self.tables, self.group, self.options = tables, group, options
@@ -113,17 +110,15 @@ class Sweeps:
         for sweep in range(1, self.options.max_iter + 1):
             self.residual[active] = 0
             for d, layer in enumerate(self.tables.layers):
-                heard = [e for e in self._neighbours(d) if sweep > 1 or self.begun or e < d]
-                if heard:
+                senders = [e for e in self._neighbors(d) if sweep > 1 or self.started or e < d]
+                if senders:
                     self.log_message[d][active] = 0
-                    self._listen(d, heard, active)
-                    compiled.add_scores(
-                        active, lengths, self.group.log_unary[d], self.log_message[d], self.log_unary[d]
-                    )
+                    self._receive(d, senders, active)
+                    add_scores(active, lengths, self.group.log_unary[d], self.log_message[d], self.log_unary[d])
                 layer.expect(active, lengths, self.log_unary[d], self.log_z[d], self.safe[d], fresh[d])
-                compiled.settle(active, lengths, fresh[d], self.marginals[d], self.residual)
+                settle(active, lengths, fresh[d], self.marginals[d], self.residual)
             self.n_iter[active] = sweep
-            if not self.tables.ties:  # nothing to agree upon: exact after one sweep
+            if not self.tables.ties:  # independent layers: exact after one sweep
                 self.residual[:] = 0
                 break
             active = active[self.residual[active] > self.options.tolerance]
@@ -137,14 +132,14 @@ class Sweeps:
                 layer.add_counts(lengths, self.log_unary[d], self.safe[d], weight, sums.transitions[d])
         return Solution(value, self.marginals, self.n_iter, self.residual, self.log_unary)
 
-    def _neighbours(self, d: int) -> list[int]:
-        """Layers that are tied to layer d."""
+    def _neighbors(self, d: int) -> list[int]:
+        """Return the layers that are tied to layer d."""
         return [a + b - d for a, b in self.tables.ties if d in (a, b)]
 
-    def _listen(self, d: int, heard: list[int], active: Integers) -> None:
-        """Add to ``log_message[d]`` (zero) what the layers ``heard`` say."""
+    def _receive(self, d: int, senders: list[int], active: Integers) -> None:
+        """Add the messages of the layers ``senders`` to ``log_message[d]`` (zero)."""
         raise AssertionError("each engine has its own messages")
 
     def _value(self, sums: Sums | None, weight: Floats) -> NDArray[np.float64]:
-        """The value (B,) at the present state; adds weighted expected label pairs to ``sums.between``."""
+        """Return the value (B,) at the current state, and add weighted expected label pairs to ``sums.between``."""
         raise AssertionError("each engine has its own value")

@@ -1,14 +1,21 @@
 """Factor graphs: exact and approximate inference on arrays of log-potentials.
 
-``wire`` checks a graph and lays it out; every engine is a module with a function ``run`` that takes the result:
-`bp`, `max_product`, `exact`, `mean_field`, `structured_mean_field`, `trw`, `gibbs`. All return a `Result`.
+`wire` checks a graph and converts it to flat arrays. Every engine is a module of ``engines`` with a function ``run``
+that takes them and returns a `Result`: `bp`, `max_product`, `exact`, `mean_field`, `structured_mean_field`, `trw`,
+`gibbs`.
 """
 
-from trelliswork.inference.graph.factors import AtMostOne, Cardinality, ChainFactor, ExactlyOne
-from trelliswork.inference.graph.factors.lowrank import LowRankFactor
-from trelliswork.inference.graph.factors.trees import ProjectiveTreeFactor, SpanningTreeFactor
+from trelliswork.inference.graph.factors import (
+    AtMostOne,
+    Cardinality,
+    ChainFactor,
+    ExactlyOne,
+    LowRankFactor,
+    ProjectiveTreeFactor,
+    SpanningTreeFactor,
+)
+from trelliswork.inference.graph.potentials import BestPropagation, Propagation, Propagator, Tables, Wiring, wire
 from trelliswork.inference.graph.result import Result
-from trelliswork.inference.graph.wiring import BestPropagation, Propagation, Propagator, Tables, Wiring, wire
 
 __all__ = [
     "AtMostOne",

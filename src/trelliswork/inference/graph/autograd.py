@@ -1,7 +1,7 @@
 """The value of an engine as a torch function: its gradient in the log-potentials is the beliefs.
 
-This is so for log Z itself, and for Bethe's, mean-field and TRW values at a fixed point, where their derivatives in
-messages or beliefs vanish. Beliefs are constants here; `unrolled` differentiates them too.
+This holds for log Z itself, and for Bethe, mean-field and TRW values at a fixed point, where their derivatives in
+messages or beliefs vanish. Beliefs are constants here; `torch_path` differentiates them too.
 """
 
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from trelliswork.inference.graph.potentials import Wiring
 from trelliswork.inference.graph.result import Result
-from trelliswork.inference.graph.wiring import Wiring
 
 
 def log_partition(wiring: Wiring, result: Result, log_unary: Tensor, log_tables: Sequence[Tensor]) -> Tensor:
-    """``result.log_z`` (B,) as a function of the tensors that ``wiring`` was made of.
+    """Return ``result.log_z`` (B,) as a function of the tensors from which ``wiring`` was built.
 
     Parameters
     ----------
     wiring : Wiring
     result : Result
-        Of an engine on ``wiring``.
+        From an engine on ``wiring``.
     log_unary : Tensor (B, N)
         Float64, as ``wiring.log_unary``.
     log_tables : sequence of Tensor (1 or B, U, s1, .., sk)

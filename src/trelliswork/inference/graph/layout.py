@@ -1,120 +1,130 @@
-"""Where messages and tables lie: flat arrays for the kernels of belief propagation.
+"""Layouts of a graph for the kernels.
 
-A message belongs to an edge between a variable and a factor. Edges are numbered by variable, so that the messages to
-one variable lie behind each other; each takes the variable's number of states rounded up to whole SIMD vectors, its
-width.
-Factors are numbered group by group, the structured ones last.
+`flatten` puts all factors into one vector of tables, whatever their number of variables: for elimination, sampling,
+mean field and tree-reweighted propagation. `lay_out` and `table_data` number edges and pad tables for the kernels of
+message passing. Tables that graphs or factors share are stored once.
 """
-
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.simd import VECTOR_BYTES
+from trelliswork.inference.graph.factors import ChainFactor
 from trelliswork.inference.graph.kernels import tables as table_kernels
-from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
+from trelliswork.inference.graph.kernels.records import Flat, Layout, Neighbors, TableData, Variables, padded
+from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring, starts
 
-LANES = VECTOR_BYTES // 8
+MAX_TABLE = 1_000_000  # entries of the dense table of a structured factor
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The shape of a graph for the kernels; numbers of edges, factors, ... as in the module's words.
+def tidy(wiring: Wiring) -> Wiring:
+    """Return the same graphs with unary scores in C order, so that kernels are compiled for one type."""
+    return wiring.with_unary(np.require(wiring.log_unary, np.float64, ["C", "W"]))
 
-    Parameters
-    ----------
-    n_states, widths : ndarray of int (V,)
-        States of each variable, and rounded up to whole vectors.
-    state_at : ndarray of int (V + 1,)
-        Where the states of a variable begin in a padded flat vector of states.
-    var_start : ndarray of int (V + 1,)
-        Edges of variable v: ``var_start[v]:var_start[v + 1]``.
-    edge_at : ndarray of int (E + 1,)
-        Where the message of an edge begins; the last entry is the length of all messages.
-    edge_variable, edge_factor : ndarray of int (E,)
-        The two ends of an edge.
-    fac_start : ndarray of int (F + 1,)
-        Slots of factor f: ``fac_edge[fac_start[f]:fac_start[f + 1]]`` are its edges in the order of its variables.
-    fac_edge : ndarray of int (E,)
-    n_tables : int
-        Table factors; those from there on are structured.
-    order : ndarray of int (V + F,)
-        All variables v and factors V + f in breadth-first order, component by component.
-    is_forest : bool
-        Whether the graph has no cycle.
+
+def variables(wiring: Wiring) -> Variables:
+    """Return the variables as a record for kernels."""
+    return Variables(wiring.n_states, wiring.offsets, wiring.log_unary)
+
+
+def fixed_variables(wiring: Wiring) -> NDArray[np.bool_]:
+    """Return which variables (B, V) have one allowed state: evidence cuts the graph there."""
+    allowed = wiring.log_unary > -np.inf
+    if not wiring.n_variables:
+        return np.zeros((wiring.n_graphs, 0), np.bool_)
+    return np.add.reduceat(allowed, wiring.offsets[:-1], axis=1, dtype=np.int64) == 1
+
+
+def flatten(wiring: Wiring, *, max_table: int = MAX_TABLE) -> Flat:
+    """Concatenate the tables of all factors: those of the groups in their order, then structured ones.
+
+    A `ChainFactor` becomes one table per step, other structured factors become dense tables.
+
+    Raises
+    ------
+    ValueRangeError
+        If a structured factor has more than ``max_table`` entries.
+
+    Notes
+    -----
+    Time and memory O(size of all tables and of all lists of variables).
     """
+    kinds = [(group.variables, group.which, group.log_tables) for group in wiring.groups]
+    for factor in wiring.structured:
+        if isinstance(factor, ChainFactor):
+            steps = np.stack([factor.variables[:-1], factor.variables[1:]], axis=1)
+            which = np.arange(len(steps)) if factor.log_pairwise.shape[1] > 1 else np.zeros(len(steps), np.int64)
+            kinds.append((steps, which, factor.log_pairwise))
+            continue
+        table = np.asarray(factor.table(max_table), np.float64)
+        kinds.append((np.asarray(factor.variables, np.int64)[None], np.zeros(1, np.int64), table[:, None]))
+    tables: list[Doubles] = []
+    columns: list[tuple[NDArray[np.integer], ...]] = []  # base, step, n_entries, arity, variables, strides
+    start = 0
+    for scopes, which, log_tables in kinds:
+        F, k = scopes.shape
+        shape = log_tables.shape[2:]
+        size = int(np.prod(shape))
+        tables.append(np.ravel(log_tables))
+        columns.append(
+            (
+                start + which * size,
+                np.full(F, log_tables.shape[1] * size if len(log_tables) > 1 else 0),
+                np.full(F, size),
+                np.full(F, k),
+                np.ravel(scopes),
+                np.tile(np.cumprod((1, *shape[:0:-1]))[::-1], F),
+            )
+        )
+        start += log_tables.size
+    base, step, n_entries, arity, owners, strides = (_joined([row[c] for row in columns]) for c in range(6))
+    return Flat(np.concatenate([np.zeros(0), *tables]), base, step, n_entries, starts(arity), owners, strides)
 
-    n_states: Integers
-    widths: Integers
-    state_at: Integers
-    var_start: Integers
-    edge_at: Integers
-    edge_variable: Integers
-    edge_factor: Integers
-    fac_start: Integers
-    fac_edge: Integers
-    n_tables: int
-    order: Integers
-    is_forest: bool
 
-    @property
-    def variable_order(self) -> Integers:
-        """The variables in breadth-first order (V,)."""
-        return self.order[self.order < len(self.n_states)]
+def _joined(parts: list[NDArray[np.integer]]) -> Integers:
+    """Concatenate to int64."""
+    return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64, copy=False)
 
 
-@dataclass(frozen=True)
-class TableData:
-    """The tables of all factors, flat.
+def split_entries(wiring: Wiring, entries: Doubles) -> tuple[Doubles, ...]:
+    """Split entries (B, sum of n_entries) of all factors into one array (B, F, s1, .., sk) for each group."""
+    pieces, start = [], 0
+    for group in wiring.groups:
+        size = len(group) * int(np.prod(group.shape))
+        pieces.append(entries[:, start : start + size].reshape(len(entries), len(group), *group.shape))
+        start += size
+    return tuple(pieces)
 
-    Parameters
-    ----------
-    weights : ndarray (1 or B, W)
-        exp(table - shift), last axis padded with zeros to whole vectors; over two variables also transposed, behind it.
-    log_weights : ndarray (1 or B, W')
-        The tables as they came, not padded.
-    shifts : ndarray (1 or B, F)
-        The largest entry of each factor's table, or 0 if it is -inf.
-    weight_at, log_at : ndarray of int (F,)
-        Where a factor's table begins in them.
-    lowest : float
-        The smallest entry of ``weights`` that stands for a possible value, 0 if one was lost.
-    """
 
-    weights: Doubles
-    log_weights: Doubles
-    shifts: Doubles
-    weight_at: Integers
-    log_at: Integers
-    lowest: float
+def neighbors(flat: Flat, n_variables: int) -> Neighbors:
+    """List the factors of each variable; time O(L log L)."""
+    order = np.argsort(flat.variables, kind="stable")
+    factors = np.repeat(np.arange(len(flat.base)), np.diff(flat.ptr))[order]
+    ptr = starts(np.bincount(flat.variables, minlength=n_variables))
+    return Neighbors(ptr, factors, (order - flat.ptr[factors]).astype(np.int64))
 
 
 def lay_out(wiring: Wiring) -> Layout:
     """Number the edges of a graph; time and memory linear in its size."""
     V = wiring.n_variables
-    widths = -(-wiring.n_states // LANES) * LANES
-    slots = [group.variables.ravel() for group in wiring.groups] + [factor.variables for factor in wiring.structured]
+    widths = padded(wiring.n_states)
+    owners = _joined([*(group.variables.ravel() for group in wiring.groups), *(f.variables for f in wiring.structured)])
     arities = [np.full(len(group), group.variables.shape[1]) for group in wiring.groups]
-    arities += [np.array([len(factor.variables)]) for factor in wiring.structured]
-    variables = np.concatenate([np.zeros(0, np.int64), *slots]).astype(np.int64)
-    arity = np.concatenate([np.zeros(0, np.int64), *arities]).astype(np.int64)
-    by_variable = np.argsort(variables, kind="stable")
-    fac_edge = np.empty(len(variables), np.int64)
-    fac_edge[by_variable] = np.arange(len(variables))
-    edge_variable = variables[by_variable]
-    fac_start = _starts(arity)
+    arity = _joined([*arities, np.array([len(factor.variables) for factor in wiring.structured], np.int64)])
+    by_variable = np.argsort(owners, kind="stable")
+    fac_edge = np.empty(len(owners), np.int64)
+    fac_edge[by_variable] = np.arange(len(owners))
+    edge_variable = owners[by_variable]
+    fac_start = starts(arity)
     edge_factor = np.repeat(np.arange(len(arity)), arity)[by_variable]
-    var_start = _starts(np.bincount(variables, minlength=V))
+    var_start = starts(np.bincount(owners, minlength=V))
     order = np.empty(V + len(arity), np.int64)
     n_components = table_kernels.breadth_first(var_start, edge_factor, fac_start, fac_edge, edge_variable, order)
     return Layout(
-        wiring.n_states, widths, _starts(widths), var_start, _starts(widths[edge_variable]), edge_variable, edge_factor,
-        fac_start, fac_edge, len(arity) - len(wiring.structured), order,
-        is_forest=len(variables) == V + len(arity) - n_components,
+        wiring.n_states, widths, starts(widths), var_start, starts(widths[edge_variable]), edge_variable, edge_factor,
+        fac_start, fac_edge, order,
+        n_tables=len(arity) - len(wiring.structured),
+        is_forest=len(owners) == V + len(arity) - n_components,
     )  # fmt: skip
 
 
@@ -125,21 +135,23 @@ def table_data(wiring: Wiring) -> TableData:
     sizes, log_sizes = [], []
     for group in wiring.groups:
         *most, last = group.shape
-        size = int(np.prod(most)) * _width(last) + (last * _width(most[0]) if len(most) == 1 else 0)
-        sizes.append(size)
+        sizes.append(int(np.prod(most)) * padded(last) + (last * padded(most[0]) if len(most) == 1 else 0))
         log_sizes.append(int(np.prod(group.shape)))
     n_tables = [group.log_tables.shape[1] for group in wiring.groups]
     weights = np.empty((rows, sum(n * size for n, size in zip(n_tables, sizes, strict=True))))
     shifts, weight_at, log_at = [np.zeros((rows, 0))], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     first = first_log = 0
-    lowest = np.ones(rows)
+    lowest = 1.0
     for group, log_tables, n, size, log_size in zip(wiring.groups, logs, n_tables, sizes, log_sizes, strict=True):
-        tops, found = np.empty((rows, n)), np.empty((rows, n))
+        tops, lows = np.empty((rows, n)), np.empty((rows, n))
         *most, last = group.shape
-        args = (log_tables, int(np.prod(most)), last, len(most) == 1, weights, first, tops, found)
-        exponentiate = partial(_exponentiate, args)
-        threads.run(exponentiate, threads.cut(np.full(n, rows * log_size), least=threads.LEAST_WORK))
-        lowest = np.minimum(lowest, found.min(axis=1))
+        given = (log_tables, int(np.prod(most)), last, len(most) == 1, weights, first, tops, lows)
+
+        def work(start: int, stop: int, given: tuple[object, ...] = given) -> None:
+            table_kernels.exponentiate(start, stop, *given)
+
+        threads.run(work, threads.cut(np.full(n, rows * log_size), least=threads.LEAST_WORK))
+        lowest = min(lowest, float(lows.min(initial=1.0)))
         shifts.append(tops[:, group.which])
         weight_at.append(first + group.which * size)
         log_at.append(first_log + group.which * log_size)
@@ -151,40 +163,28 @@ def table_data(wiring: Wiring) -> TableData:
         np.concatenate(shifts, axis=1),
         np.concatenate(weight_at),
         np.concatenate(log_at),
-        float(lowest.min()),
+        lowest,
     )
 
 
-def _exponentiate(args: tuple[Any, ...], start: int, stop: int) -> None:
-    table_kernels.exponentiate(start, stop, *args)
-
-
-def _width(n_states: int) -> int:
-    return -(-n_states // LANES) * LANES
+def _for_rows(tables: Doubles, rows: int) -> Doubles:
+    """Return (1 or B, U, s1, .., sk) as (rows, U * size), contiguous and writable: one type for Numba."""
+    return np.require(np.broadcast_to(tables.reshape(len(tables), -1), (rows, tables[0].size)), requirements=["C", "W"])
 
 
 def pad_states(layout: Layout, flat: Doubles, fill: float) -> Doubles:
-    """(B, sum of states) to (B, sum of widths)."""
+    """Convert (B, sum of states) to (B, sum of widths)."""
     out = np.full((len(flat), layout.state_at[-1]), fill)
     out[:, _inside(layout)] = flat
     return out
 
 
-def unpad_states(layout: Layout, padded: Doubles) -> Doubles:
-    """(B, sum of widths) to (B, sum of states)."""
-    return padded[:, _inside(layout)]
+def unpad_states(layout: Layout, padded_states: Doubles) -> Doubles:
+    """Convert (B, sum of widths) to (B, sum of states)."""
+    return padded_states[:, _inside(layout)]
 
 
 def _inside(layout: Layout) -> NDArray[np.bool_]:
-    """Which places of a padded vector of states hold states."""
-    starts = np.repeat(layout.state_at[:-1], layout.widths)
-    return np.arange(layout.state_at[-1]) - starts < np.repeat(layout.n_states, layout.widths)
-
-
-def _starts(sizes: Integers) -> Integers:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-
-
-def _for_rows(tables: Doubles, rows: int) -> Doubles:
-    """(1 or B, U, s1, .., sk) as (rows, U * size), contiguous and writable: to Numba anything else is another type."""
-    return np.require(np.broadcast_to(tables.reshape(len(tables), -1), (rows, tables[0].size)), requirements=["C", "W"])
+    """Return which entries of a padded vector of states are states."""
+    first = np.repeat(layout.state_at[:-1], layout.widths)
+    return np.arange(layout.state_at[-1]) - first < np.repeat(layout.n_states, layout.widths)

@@ -1,4 +1,4 @@
-"""What every engine of factor graphs returns."""
+"""Result of every engine of factor graphs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,29 +13,29 @@ Kind = Literal["exact", "lower", "upper", "estimate"]
 
 @dataclass(frozen=True)
 class Result:
-    """Value, beliefs and how they were reached, for B graphs of one shape.
+    """Value, beliefs and convergence, for B graphs of one shape.
 
     Parameters
     ----------
     log_z : ndarray (B,)
-        log Z or what stands for it, as ``kind`` says; -inf where the graph is known to be impossible;
-        from max-product the score of ``assignment``.
+        log Z or its replacement, see ``kind``; -inf where the graph is known to be impossible; from max-product the
+        score of ``assignment``.
     kind : {"exact", "lower", "upper", "estimate"}
-        What ``log_z`` is: log Z itself, a bound of it, or neither.
+        Whether ``log_z`` is log Z itself, a bound of it, or neither.
     marginals : ndarray (B, N)
-        Beliefs of the single variables, flat as in `Wiring`; zero where the graph is impossible.
+        Beliefs of the variables, flat as in `Wiring`; zero where the graph is impossible.
     n_iter : ndarray of int (B,)
-        Iterations taken.
+        Number of iterations.
     residual : ndarray (B,)
         Largest change of a message or belief in the last iteration.
     converged : ndarray of bool (B,)
-        Whether the residual came below the tolerance.
+        Whether the residual fell below the tolerance.
     compute_factor_marginals : callable
-        Makes ``factor_marginals`` when they are first asked for.
+        Computes ``factor_marginals`` on first access.
     assignment : ndarray of int (B, V), optional
-        The decoded states of max-product; -1 where nothing is possible.
+        Decoded states of max-product; -1 where nothing is possible.
     trace : ndarray, optional
-        The value after each iteration, (n_iter,) or (B, n_iter), from engines with a bound.
+        Value after each iteration, (n_iter,) or (B, n_iter), from engines with a bound.
     """
 
     log_z: NDArray[np.float64]
@@ -50,13 +50,13 @@ class Result:
 
     @cached_property
     def factor_marginals(self) -> tuple[NDArray[np.float64], ...]:
-        """Beliefs of the table factors over two and more variables: one array (B, F, s1, .., sk) for each group.
+        """Return beliefs of the table factors over two or more variables: (B, F, s1, .., sk) for each group.
 
-        Of a decoded assignment: 1 at its states.
+        For a decoded assignment they are 1 at its states.
         """
         return self.compute_factor_marginals()
 
     @property
     def impossible(self) -> NDArray[np.bool_]:
-        """Graphs (B,) that are known to give every assignment probability zero."""
+        """Return which graphs (B,) are known to give every assignment probability zero."""
         return self.log_z == -np.inf

@@ -25,11 +25,11 @@ from trelliswork.inference.graph.engines import (
     structured_mean_field,
     trw,
 )
-from trelliswork.inference.graph.flat import flatten
+from trelliswork.inference.graph.layout import flatten
 
 
 def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Name and call of each piece of work."""
+    """Yield the name and the call of each task."""
     table = np.zeros((1, 1, 2, 2))
     table[..., 0, 1] = -np.inf
     cycle = Tables(np.array([[0, 1], [1, 2], [2, 0]]), np.zeros(3, np.int64), table)

@@ -2,7 +2,7 @@ r"""Estimates of log Z of sentences by annealed importance sampling (Neal, 2001)
 
 The path goes from the chain of distance 1, with unary :math:`a_1` and table :math:`\theta^1 / \rho_1`, to the field:
 :math:`\beta` multiplies the field's scores, :math:`1 - \beta` the chain's. Weights are unbiased for the ratio of the
-partition functions, so the estimate of Z is unbiased, and log Z is estimated a little from below.
+partition functions, so the estimate of Z is unbiased; that of log Z has a small negative bias.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from trelliswork.compute.checks import check_count
-from trelliswork.inference.lifted.reference import logsumexp
+from trelliswork.inference.lifted.potentials import Table, check_tables
 from trelliswork.inference.lifted.sentences import ChainSampler, gibbs_sweep, score_parts
-from trelliswork.inference.lifted.tables import Table, check_tables
 
 Array = NDArray[np.float64]
 
@@ -28,9 +28,9 @@ class LogZEstimate:
     ----------
     value : float
     standard_error : float
-        Of the value, from the spread of the weights.
+        Standard error of the value, from the spread of the weights.
     effective : float
-        Effective number of samples: below a tenth of all of them, take more steps.
+        Effective number of samples. If it is below a tenth of the samples, increase ``n_steps``.
     kind : "estimate"
     """
 
@@ -59,11 +59,11 @@ def annealed_log_z(
     tables : K tables
     length : int
     base_unary : ndarray (C,)
-        Unary of the chain to begin with.
+        Unary scores of the initial chain.
     base_scale : float
-        Its table is so many times that of distance 1.
+        Its table is ``base_scale`` times the table of distance 1.
     n_samples, n_steps : int
-        Chains, and temperatures between the two models; a sweep of Gibbs sampling at each.
+        Number of chains, and of temperatures between the two models, with one Gibbs sweep at each.
     seed : int
 
     Notes

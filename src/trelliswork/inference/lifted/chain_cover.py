@@ -1,22 +1,25 @@
-"""The chain cover: one chain a distance, its Perron root by power iteration; weights and unaries fixed or optimised.
+"""The chain cover: one chain per distance, with weights and unaries fixed or optimized.
 
-The bound is that of an endless circle; for a circle of N words and a small vocabulary chains are closed to ``rings``.
+The bound is that of an endless circle, with the Perron roots of the chains by power iteration. For a circle of N words
+and a small vocabulary the chains are closed to rings.
 """
 
 from dataclasses import dataclass
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.lifted.exact import MOST_STATES, check_positions, log_power
 from trelliswork.inference.lifted.exponentials import MEMORY, SMALL, ExpTable
-from trelliswork.inference.lifted.reference import logsumexp
-from trelliswork.inference.lifted.rings import Ring, check_circle, ring, ring_length
-from trelliswork.inference.lifted.tables import Table, check_tables
+from trelliswork.inference.lifted.potentials import Table, check_tables, dense
 
 Array = NDArray[np.float64]
-LAZY = 0.2  # the part of a vector that a step of power iteration keeps
-LEAST_WEIGHT = 1e-2  # of a distance: a table divided by nothing is infinite
+LAZY = 0.2  # fraction of the vector that a step of power iteration keeps
+LEAST_WEIGHT = 1e-2  # minimum weight of a distance, because tables are divided by it
+LEAST_LOG = -700.0  # logarithm of margins that underflow
 
 
 @dataclass(frozen=True)
@@ -26,14 +29,14 @@ class Perron:
     Attributes
     ----------
     log_root : float
-        From both vectors, so that its error is of the second order in theirs.
+        Computed from both vectors, so that its error is of second order in theirs.
     log_above : float
-        Never below the root, whatever the vectors (Collatz and Wielandt): the largest growth of a component.
+        Upper bound of the root for any vectors (Collatz and Wielandt): the largest growth of a component.
     log_right, log_left : ndarray (C,)
         T right = root right, left T = root left; their inner product is 1.
     n_iter : int
     residual : float
-        The largest growth of a component less the smallest, in nats: the root lies between them.
+        Difference between the largest and the smallest growth of a component in nats; the root lies between them.
     converged : bool
         Whether the residual is below the tolerance.
     """
@@ -48,60 +51,114 @@ class Perron:
 
     @property
     def log_margin(self) -> Array:
-        """Log probabilities (C,) of words in the chain."""
+        """Log probabilities of words in the chain (C,)."""
         return self.log_left + self.log_right
 
 
 def perron(
     table: ExpTable, log_unary: Array, start: Perron | None = None, *, tol: float | None = None, max_iter: int = 300
 ) -> Perron:
-    """Power iteration with both vectors, from an earlier answer if there is one.
+    """Run power iteration with both vectors, from an earlier result if there is one.
 
-    Stops when the residual is below ``tol`` (1e-9 in float64, 1e-5 in float32). Time O(C^2) a step.
+    Stops when the residual is below ``tol`` (1e-9 in float64, 1e-5 in float32). Time O(C^2) per step.
     """
     C = table.n_words
     tol = (1e-9 if C <= SMALL else 1e-5) if tol is None else tol
     log_right = np.zeros(C) if start is None else start.log_right
     log_left = np.zeros(C) if start is None else start.log_left
     log_root, log_above, residual, n_iter = np.inf, np.inf, np.inf, 0
+    log_sum = np.logaddexp.reduce  # a small vocabulary needs many fast steps: scipy's logsumexp costs 0.1 ms per call
     while n_iter < max(1, max_iter) and residual > tol:
         n_iter += 1
         moved = table.times(log_unary + log_right)  # T right
         growth = moved - log_right
         log_above, residual = float(growth.max()), float(growth.max() - growth.min())
-        log_root = float(logsumexp(log_left + moved) - logsumexp(log_left + log_right))
+        log_root = float(log_sum(log_left + moved) - log_sum(log_left + log_right))
         log_left = _lazily(log_unary + table.transposed(log_left) - log_root, log_left)  # left T
         log_right = _lazily(moved - log_root, log_right)
-        log_right = log_right - logsumexp(log_right)
-        log_left = log_left - logsumexp(log_left + log_right)
+        log_right = log_right - log_sum(log_right)
+        log_left = log_left - log_sum(log_left + log_right)
     return Perron(log_root, log_above, log_right, log_left, n_iter, residual, residual <= tol)
 
 
 def _lazily(moved: Array, before: Array) -> Array:
-    """Keep a part of the vector: chains that go to and fro would swing for ever."""
+    """Keep a part of the vector: otherwise periodic chains would oscillate forever."""
     return np.logaddexp(moved + np.log1p(-LAZY), before + np.log(LAZY))
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A chain closed to a ring: n words in a circle with T(x, y) = exp(a(y) + theta(x, y)); see ``reference`` (5).
+
+    Attributes
+    ----------
+    log_root : float
+        log tr T^n / n, which tends to the logarithm of the Perron root.
+    log_margin : ndarray (C,)
+        Log probabilities of words.
+    mean_score : float
+        Expected theta of an edge.
+    """
+
+    log_root: float
+    log_margin: Array
+    mean_score: float
+
+    @property
+    def log_above(self) -> float:
+        """Equal to ``log_root``, which is exact."""
+        return self.log_root
+
+    @property
+    def converged(self) -> bool:
+        """True: nothing is iterated."""
+        return True
+
+    @property
+    def residual(self) -> float:
+        """Zero: nothing is iterated."""
+        return 0.0
+
+
+def ring(table: Table, scale: float, log_unary: Array, n: int) -> Ring:
+    """Return the ring of n > 1 words with theta = scale * table. Time O(C^3 log n), memory O(C^2)."""
+    theta = scale * dense(table)
+    log_step = theta + log_unary
+    rest, log_scale = log_power(log_step, n - 1)
+    log_edges = log_step + rest.T  # a pair, and all paths around the rest of the circle
+    log_sum = float(logsumexp(log_edges))
+    edges = np.exp(log_edges - log_sum)
+    with np.errstate(divide="ignore"):
+        margin = np.maximum(np.log(edges.sum(0)), LEAST_LOG)
+    score = float(edges.ravel() @ np.where(edges > 0, theta, 0.0).ravel())
+    return Ring((log_sum + log_scale) / n, margin, score)
+
+
+def ring_length(n_positions: int, distance: int) -> int:
+    """Return the number of words of each ring at a distance l in a circle: N / gcd(N, l)."""
+    return n_positions // gcd(n_positions, distance)
 
 
 @dataclass(frozen=True)
 class ChainBound:
     """An upper bound of the limit of A / N for N -> infinity, or the limit itself if K = 1 and its weight is 1.
 
-    A / N of a small circle may be above it; with ``n_positions`` it is A / N of so many words that is bounded.
+    A / N of a small circle may be larger; with ``n_positions`` the bound is that of a circle of N words.
 
     Attributes
     ----------
     value : float
-        In nats a position.
+        Bound in nats per position.
     weights : ndarray (K,)
-        rho of the distances; what is missing to 1 is the weight of single words, rho_0.
+        rho of the distances; the remainder to 1 is the weight of single words, rho_0.
     unaries : ndarray (K + 1, C)
         a of single words (first row) and of each distance; their weighted sum is theta^0.
     log_margins : ndarray (K + 1, C)
-        Of each part of the cover; equal at the tightest unaries.
+        Log margins of each part of the cover; equal at the tightest unaries.
     n_iter : int
     residual : float
-        Largest sum of differences between the margins of a part and their geometric mean; of a single chain that of
-        its power iteration.
+        Largest sum of differences between the margins of a part and their geometric mean; for a single chain the
+        residual of power iteration.
     converged : bool
     history : list of float
     kind : "upper" or "exact"
@@ -125,7 +182,7 @@ class ChainBound:
 
 @dataclass
 class _Point:
-    """The cover at some weights and unaries."""
+    """The cover at given weights and unaries."""
 
     weights: Array  # (K + 1,), single words first
     unaries: Array
@@ -135,14 +192,14 @@ class _Point:
 
 
 class ChainCover:
-    """The chains of a model.
+    """The chain cover of a model.
 
     Parameters
     ----------
     log_unary : ndarray (C,)
     tables : K tables
     memory : int
-        Bytes for the exponentials, all distances together.
+        Maximum size of the exponentials of all distances in bytes.
     """
 
     def __init__(self, log_unary: Array, tables: "list[Table]", *, memory: int = MEMORY) -> None:
@@ -161,37 +218,42 @@ class ChainCover:
         max_iter: int = 100,
         n_positions: int | None = None,
     ) -> ChainBound:
-        """Look for the tightest unaries, and weights if wanted.
+        """Search for the tightest unaries, and optionally weights.
 
         Parameters
         ----------
         weights : ndarray (K,), optional
-            rho of the distances, equal by default; their sum is at most 1, single words get the rest.
+            rho of the distances, equal by default; their sum is at most 1, the remainder is the weight of single words.
         unaries : ndarray (K + 1, C), optional
-            Where to begin; ``theta^0`` everywhere by default.
+            Initial values; ``theta^0`` everywhere by default.
         optimise_weights : bool
-            Also look for the best weights, in the second half of the iterations: never looser than unaries alone in
-            half of them. The bound is convex in both together.
+            Also search for the best weights, in the second half of the iterations: never looser than unaries alone
+            after half of them. The bound is jointly convex in both.
         tol : float
-            Stop when the residual is below and the value falls by less.
+            Stop when the residual and the decrease of the value are smaller.
         max_iter : int
         n_positions : int, optional
-            N, for the bound of a circle of so many words; an endless one by default. For small vocabularies.
+            Number of words N of the circle, endless by default. For small vocabularies.
 
         Notes
         -----
-        Each iteration costs O(K C^2) a step of power iteration; other weights cost the exponentials again. With
+        Each iteration costs O(K C^2) per step of power iteration; new weights require new exponentials. With
         ``n_positions`` it costs O(K C^3 log N).
         """
         if n_positions is not None:
-            check_circle(n_positions, self.n_words, self.K)
+            check_positions(n_positions, self.K)
+            if self.n_words > MOST_STATES:
+                raise ValueRangeError(
+                    f"rings need powers of a table of {self.n_words:,} words, at most {MOST_STATES:,} are supported: "
+                    "omit n_positions for the bound of an endless circle."
+                )
         self._n_positions = n_positions
         rho = self._weights(weights)
         a = np.tile(self.log_unary, (self.K + 1, 1)) if unaries is None else np.array(unaries, np.float64)
         if a.shape != (self.K + 1, self.n_words):
             raise ShapeError(f"unaries must have shape (K + 1, C) = {(self.K + 1, self.n_words)}, got {a.shape}.")
         point = self._at(rho, a, None)
-        alone = self.K == 1 and point.weights[0] == 0  # one chain: nothing to tighten, its root is all
+        alone = self.K == 1 and point.weights[0] == 0  # one chain: nothing to tighten
         history, step, pace = [point.value], 0.5, 1.0
         residual, converged, n_iter = np.inf, False, 0
         while n_iter < max_iter:
@@ -203,7 +265,7 @@ class ChainCover:
             done = alone and point.roots[0].converged
             if alone:
                 residual = point.roots[0].residual
-                if not done:  # power iteration goes on from its vectors, as long as they get better
+                if not done:  # resume power iteration from its vectors, as long as they improve
                     point = self._at(point.weights, point.unaries, point.roots)
                     if point.roots[0].residual > 0.999 * residual:
                         history.append(point.value)
@@ -214,10 +276,10 @@ class ChainCover:
                     point, step = tried, min(step * 1.2, 1.0)
                 else:
                     step /= 2
-            if optimise_weights and self.K > 1 and n_iter > max_iter // 2:  # at poor unaries weights go astray
-                found = self._other_weights(point, pace)
-                if found.value < point.value:
-                    point, pace = found, pace * 1.3
+            if optimise_weights and self.K > 1 and n_iter > max_iter // 2:  # with poor unaries weights diverge
+                tried = self._other_weights(point, pace)
+                if tried.value < point.value:
+                    point, pace = tried, pace * 1.3
                 else:
                     pace /= 2
             history.append(point.value)
@@ -226,18 +288,11 @@ class ChainCover:
                 converged = True
                 break
         kind = "exact" if alone and point.roots[0].converged else "upper"
+        weights, unaries, log_margins = point.weights[1:], point.unaries, point.log_margins
         return ChainBound(
-            point.value,
-            point.weights[1:],
-            point.unaries,
-            point.log_margins,
-            n_iter,
-            residual,
-            converged,
-            history,
-            kind,
+            point.value, weights, unaries, log_margins, n_iter, residual, converged, history, kind,
             n_positions=n_positions,
-        )
+        )  # fmt: skip
 
     def _weights(self, weights: Array | None) -> Array:
         rho = np.full(self.K, 1 / self.K) if weights is None else np.asarray(weights, np.float64)
@@ -249,7 +304,7 @@ class ChainCover:
     def _exp(self, distance: int, rho: float) -> ExpTable:
         kept = self._exps.get(distance)
         if kept is None or kept[0] != rho:
-            self._exps.pop(distance, None)  # before the next one is made: they are large
+            self._exps.pop(distance, None)  # free the large table before the next one is allocated
             self._exps[distance] = rho, ExpTable(self.tables[distance - 1], 1 / rho, memory=self.memory)
         return self._exps[distance][1]
 
@@ -264,19 +319,19 @@ class ChainCover:
         for distance in range(1, self.K + 1):
             start = None if starts is None else starts[distance - 1]
             root = self._root(distance, float(rho[distance]), unaries[distance], start)
-            # The bound must hold whatever the vectors, so the root is taken from above.
+            # The bound must hold for any vectors, so the upper bound of the root is used.
             value += rho[distance] * root.log_above
             margins.append(root.log_margin - logsumexp(root.log_margin))
             roots.append(root)
         return _Point(rho, unaries, float(value), np.array(margins), roots)
 
     def _mean(self, point: _Point) -> Array:
-        """The weighted geometric mean of the margins: moves towards it keep the weighted sum of the unaries."""
+        """Return the weighted geometric mean of the margins: moves towards it keep the weighted sum of the unaries."""
         used = point.weights > 0
         return point.weights[used] @ np.maximum(point.log_margins[used], -700.0)
 
     def _other_weights(self, point: _Point, pace: float) -> _Point:
-        """Move weight to distances whose chains have less entropy a position; unaries follow."""
+        """Move weight to distances whose chains have less entropy per position, and adjust the unaries."""
         rho = point.weights
         slope = np.zeros(self.K + 1)
         excess = rho[:, None] * (point.unaries - self.log_unary)  # sums to 0; unaries are theta^0 + excess / rho

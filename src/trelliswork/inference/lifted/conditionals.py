@@ -2,7 +2,7 @@ r"""Softmax of low-rank tables over all right words, with gradients, in one pass
 
 .. math:: \log Z(x) = \log \sum_y \exp(u_x \cdot w_y + b_y), \qquad p(y \mid x) = \exp(u_x \cdot w_y + b_y) / Z(x)
 
-The pass that learning consists of. A tile of rows is a matrix product, an exponential and two products back; nothing
+This is the main cost of learning. A tile of rows takes a matrix product, an exponential and two products back; nothing
 of size C x C is kept. Scores are float32, sums over rows float64.
 """
 
@@ -20,18 +20,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Conditionals:
-    r"""What the pass gives; e are the rows' weights.
+    r"""Normalizers and gradients; e are the weights of the rows.
 
     Attributes
     ----------
     log_norm : ndarray (C,)
         log Z(x).
     left : ndarray (C, D)
-        :math:`e_x \sum_y p(y \mid x) w_y`: the gradient of :math:`\sum_x e_x \log Z(x)` in u.
+        :math:`e_x \sum_y p(y \mid x) w_y`: the gradient of :math:`\sum_x e_x \log Z(x)` with respect to u.
     right : ndarray (C, D)
-        :math:`\sum_x e_x p(y \mid x) u_x`: its gradient in w.
+        :math:`\sum_x e_x p(y \mid x) u_x`: its gradient with respect to w.
     bias : ndarray (C,)
-        :math:`\sum_x e_x p(y \mid x)`: its gradient in b.
+        :math:`\sum_x e_x p(y \mid x)`: its gradient with respect to b.
     """
 
     log_norm: Array
@@ -41,7 +41,7 @@ class Conditionals:
 
 
 def conditionals(left: Array, right: Array, bias: Array, weights: Array) -> Conditionals:
-    """Normalisers and gradients of all rows.
+    """Compute normalizers and gradients of all rows.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ def conditionals(left: Array, right: Array, bias: Array, weights: Array) -> Cond
         u and w.
     bias : ndarray (C,)
     weights : ndarray (C,)
-        How much each row counts.
+        Weight of each row.
 
     Notes
     -----
-    Time O(C^2 D), three matrix products and C^2 exponentials; memory O(C D) and a tile a thread.
+    Time O(C^2 D), three matrix products and C^2 exponentials; memory O(C D) and one tile per thread.
     """
     C, D = _check(left, right, bias, weights)
     u, w = tiles.wide(left, np.ones((C, 1))), tiles.wide(right, bias[:, None])
@@ -80,15 +80,15 @@ def conditionals(left: Array, right: Array, bias: Array, weights: Array) -> Cond
             total.addmm_(tile.T, u[a:b] * share)
 
     tiles.run(work, ranges)
-    found = columns.sum(0, dtype=torch.float64).numpy()
-    return Conditionals(log_norm, row_gradient, found[:, :D], found[:, D].copy())
+    column_gradient = columns.sum(0, dtype=torch.float64).numpy()
+    return Conditionals(log_norm, row_gradient, column_gradient[:, :D], column_gradient[:, D].copy())
 
 
 def log_norms(left: Array, right: Array, bias: Array) -> Array:
-    """The normalisers log Z(x) alone, shape (C,)."""
+    """Return the normalizers log Z(x) alone, shape (C,)."""
     C, _ = _check(left, right, bias, bias)
     u, across = tiles.wide(left, np.ones((C, 1))), tiles.wide(right, bias[:, None]).T.contiguous()
-    found = np.empty(C)
+    log_norm = np.empty(C)
     height = tiles.tile_rows(C, 4)
 
     def work(start: int, stop: int) -> None:
@@ -99,10 +99,10 @@ def log_norms(left: Array, right: Array, bias: Array) -> Array:
             torch.mm(u[a:b], across, out=tile)
             top = tile.amax(1, keepdim=True)
             norm = tile.sub_(top).exp_().sum(1, keepdim=True)
-            found[a:b] = (top.double() + norm.double().log()).numpy()[:, 0]
+            log_norm[a:b] = (top.double() + norm.double().log()).numpy()[:, 0]
 
     tiles.run(work, tiles.row_ranges(C, C))
-    return found
+    return log_norm
 
 
 def _check(left: Array, right: Array, bias: Array, weights: Array) -> tuple[int, int]:

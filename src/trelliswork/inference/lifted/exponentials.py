@@ -1,15 +1,15 @@
-"""exp of a table as a linear operator: its products with vectors, given and returned as logarithms."""
+"""Products of the exponential of a table with vectors, which are given and returned as logarithms."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from trelliswork.inference.lifted import tiles
-from trelliswork.inference.lifted.tables import Table
+from trelliswork.inference.lifted.potentials import Table
 
-SMALL = 2048  # words up to which tables are kept in float64
-MEMORY = 2 << 30  # bytes of all kept tables together, beyond which tiles are computed again
-LEAST = 1e-290  # sums that underflow are taken from above, so that bounds stay bounds and logarithms finite
+SMALL = 2048  # largest vocabulary whose tables are kept in float64
+MEMORY = 2 << 30  # maximum size of all kept tables in bytes; beyond it tiles are recomputed
+LEAST = 1e-290  # sums that underflow are replaced by this, so that bounds hold and logarithms are finite
 Array = NDArray[np.float64]
 
 
@@ -22,7 +22,7 @@ class ExpTable:
         theta.
     scale : float
     memory : int
-        Bytes that may be kept; a larger matrix is computed again, tile by tile, at each product.
+        Maximum size of a kept matrix in bytes; a larger one is recomputed, tile by tile, at each product.
 
     Notes
     -----
@@ -51,48 +51,48 @@ class ExpTable:
         tiles.run(fill, self.ranges)
 
     def times(self, log_vector: Array) -> Array:
-        """log sum_y exp(scale theta(x, y) + v(y)), shape (C,)."""
+        """Return log sum_y exp(scale theta(x, y) + v(y)), shape (C,)."""
         top = float(log_vector.max())
         vector = torch.from_numpy(np.exp(log_vector - top)).to(self.dtype)
-        found = np.empty(self.n_words)
+        sums = np.empty(self.n_words)
 
         def work(start: int, stop: int) -> None:
             for a, b in self._tiles(start, stop):
-                found[a:b] = torch.mv(self._tile(a, b), vector).double().numpy()
+                sums[a:b] = torch.mv(self._tile(a, b), vector).double().numpy()
 
         tiles.run(work, self.ranges)
-        return np.log(np.maximum(found, LEAST)) + self.shift + top
+        return np.log(np.maximum(sums, LEAST)) + self.shift + top
 
     def transposed(self, log_vector: Array) -> Array:
-        """log sum_x exp(u(x) + scale theta(x, y)), shape (C,)."""
+        """Return log sum_x exp(u(x) + scale theta(x, y)), shape (C,)."""
         shifted = log_vector + self.shift
         top = float(shifted.max())
         vector = torch.from_numpy(np.exp(shifted - top)).to(self.dtype)
-        found = np.zeros((len(self.ranges), self.n_words))
+        sums = np.zeros((len(self.ranges), self.n_words))
         number = {start: n for n, (start, _) in enumerate(self.ranges)}
 
         def work(start: int, stop: int) -> None:
             for a, b in self._tiles(start, stop):
-                found[number[start]] += torch.mv(self._tile(a, b).T, vector[a:b]).double().numpy()
+                sums[number[start]] += torch.mv(self._tile(a, b).T, vector[a:b]).double().numpy()
 
         tiles.run(work, self.ranges)
-        return np.log(np.maximum(found.sum(0), LEAST)) + top
+        return np.log(np.maximum(sums.sum(0), LEAST)) + top
 
     def mean_score(self, log_left: Array, log_right: Array) -> float:
-        """sum_xy exp(u(x) + scale theta(x, y) + v(y)) scale theta(x, y): <mu, scale theta> of an edge's table mu."""
+        """Return sum_xy mu(x, y) scale theta(x, y) with mu = exp(u(x) + scale theta(x, y) + v(y))."""
         left, right = log_left + self.shift, float(log_right.max())
         column = torch.from_numpy(np.exp(log_right - right)).to(self.dtype)
-        found = np.zeros(self.n_words)
+        sums = np.zeros(self.n_words)
 
         def work(start: int, stop: int) -> None:
             for a, b in self._tiles(start, stop):
                 tile = self._tile(a, b)
                 rows = torch.mv(torch.xlogy(tile, tile), column).double().numpy()
-                found[a:b] = rows + self.shift[a:b] * torch.mv(tile, column).double().numpy()
+                sums[a:b] = rows + self.shift[a:b] * torch.mv(tile, column).double().numpy()
 
         tiles.run(work, self.ranges)
         top = float(left.max())
-        return float(np.exp(left - top) @ found) * float(np.exp(top + right))
+        return float(np.exp(left - top) @ sums) * float(np.exp(top + right))
 
     def _tiles(self, start: int, stop: int) -> list[tuple[int, int]]:
         return [(a, min(a + self.height, stop)) for a in range(start, stop, self.height)]

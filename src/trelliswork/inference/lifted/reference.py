@@ -1,18 +1,18 @@
-r"""The equations of the lifted bounds, to be read; dense tables, float64.
+r"""Reference implementation of the lifted bounds: dense tables, float64.
 
 The model: words :math:`x_1 \dots x_N` in a circle, log-potentials :math:`\theta^0` (C,) of words and :math:`\theta^l`
 (C, C) of pairs at distance l = 1..K,
 
 .. math:: A(\theta) = \log \sum_x \exp \sum_i \Big(\theta^0(x_i) + \sum_l \theta^l(x_i, x_{i+l})\Big).     (1)
 
-**Star cover** (Jernite, Rush and Sontag, 2015, eqs. 14-17). One star, centre 0 and leaves 1..K, for any delta (K, C):
+**Star cover** (Jernite, Rush and Sontag, 2015, eqs. 14-17). One star, center 0 and leaves 1..K, for any delta (K, C):
 
 .. math:: \frac{A}{N} \le \frac{1}{K+1} \log \sum_x e^{\theta^0(x) - \sum_l \delta^l(x)} \prod_l m_l(x),
     \qquad m_l(x) = \sum_y e^{(K+1) \theta^l(x, y) + \theta^0(y) + \delta^l(y)}.                          (2)
 
 Its gradients are the star's marginals: :math:`\mu_l - \mu_0` for :math:`\delta^l`, (K + 1) times the edge's table for
-:math:`\theta^l`, and :math:`\sum_{l=0}^K \mu_l` for :math:`\theta^0` (not (K + 1) times the centre's, unless delta is
-optimal). The tightest delta makes all margins equal; ``next_delta`` goes there much faster than a sub-gradient:
+:math:`\theta^l`, and :math:`\sum_{l=0}^K \mu_l` for :math:`\theta^0` (not (K + 1) times the center's, unless delta is
+optimal). The tightest delta makes all margins equal; ``next_delta`` converges much faster than a sub-gradient:
 
 .. math:: \delta^l \leftarrow \delta^l + (\log \mu_0 - \log \mu_l) / (K + 2).                             (3)
 
@@ -33,7 +33,7 @@ distance l form :math:`g_l = \gcd(N, l)` rings, and
 \sum_l \rho_l I(\mu_l)` over locally consistent margins, with :math:`\rho_l = 1/(K+1)` for the star (Wainwright et al.,
 2005). I is not negative, so more weight on every distance is tighter: chains with :math:`\rho_l = 1/K`, and with the
 best weights, are never above the star. For K = 1 the chain is exact. A ring of n words has at most 1 / n of I more
-entropy a word than an endless chain: (5) is below the star, too, if no ring is shorter than K + 1.
+entropy per word than an endless chain: (5) is below the star, too, if no ring is shorter than K + 1.
 
 **Learning.** The tightest bound of the best table is :math:`-H(\hat\mu_0) + \sum_l \rho_l I(\hat\mu_l)`: linear in the
 weights. So a trained bound is best when all of the weight is on the distance with the largest mutual information:
@@ -42,34 +42,27 @@ no cover by forests learns more from K = 2 than the exact K = 1 model does.
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 
 
-def logsumexp(values: Array, axis: int = -1) -> Array:
-    """log of the sum of exponentials along an axis."""
-    top = np.max(values, axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.log(np.sum(np.exp(values - top), axis=axis)) + np.squeeze(top, axis)
-
-
 def star(log_unary: Array, tables: Array, delta: Array) -> tuple[float, Array, Array]:
-    """Return log Z of the star (2), its margins (K + 1, C), centre first, and its edges (K, C, C)."""
+    """Return log Z of the star (2), its margins (K + 1, C), center first, and its edges (K, C, C)."""
     K = len(tables)
     scores = (K + 1) * tables + (log_unary + delta)[:, None, :]
-    log_messages = logsumexp(scores)
-    log_centre = log_unary - delta.sum(0) + log_messages.sum(0)
-    log_z = logsumexp(log_centre)
-    centre = np.exp(log_centre - log_z)
-    edges = centre[None, :, None] * np.exp(scores - log_messages[:, :, None])
-    return float(log_z), np.vstack([centre[None], edges.sum(1)]), edges
+    log_messages = logsumexp(scores, axis=-1)
+    log_center = log_unary - delta.sum(0) + log_messages.sum(0)
+    log_z = logsumexp(log_center)
+    center = np.exp(log_center - log_z)
+    edges = center[None, :, None] * np.exp(scores - log_messages[:, :, None])
+    return float(log_z), np.vstack([center[None], edges.sum(1)]), edges
 
 
 def conditionals(left: Array, right: Array, bias: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
     """Return log Z(x) of the softmax over y of left[x] . right[y] + bias[y], and the gradients of weights . log Z."""
     scores = left @ right.T + bias
-    log_norm = logsumexp(scores)
+    log_norm = logsumexp(scores, axis=-1)
     share = weights[:, None] * np.exp(scores - log_norm[:, None])
     return log_norm, share @ right, share.T @ left, share.sum(0)
 
@@ -78,12 +71,12 @@ def ring(scores: Array, n: int) -> tuple[float, Array]:
     """Return log tr exp(scores)^n / n, n words in a circle, and the edges' table (C, C), its gradient."""
     top = scores.max()
     matrix = np.exp(scores - top)
-    edges = matrix * np.linalg.matrix_power(matrix, n - 1).T  # a pair, and all ways round the rest of the circle
+    edges = matrix * np.linalg.matrix_power(matrix, n - 1).T  # a pair, and all paths around the rest of the circle
     return float(np.log(edges.sum()) / n + top), edges / edges.sum()
 
 
 def next_delta(delta: Array, margins: Array) -> Array:
-    """A tighter delta (3)."""
+    """Return a tighter delta (3)."""
     return delta + (np.log(margins[0]) - np.log(margins[1:])) / (len(delta) + 2)
 
 

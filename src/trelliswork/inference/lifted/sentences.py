@@ -2,9 +2,9 @@ r"""Sentences of a given length between K pads: scores, and log partition functi
 
 .. math:: s(t) = \sum_i \theta^0(t_i) + \sum_l \sum_i \theta^l(x_i, x_{i+l})
 
-over the M words and the pairs with at least one word in the padded sentence x; pads and pairs of pads, constant for a
-given length, are left out. A chain cover (``reference`` (4)) bounds :math:`\log Z_M` too: with pads in their places,
-words at distance l fall into l chains that begin and end in a pad, whose sums need O(M C^2) time and no Perron root.
+over the M words and the pairs with at least one word in the padded sentence x; pads and pairs of pads, which are
+constant for a given length, are excluded. A chain cover (``reference`` (4)) also bounds :math:`\log Z_M`: with fixed
+pads, words at distance l form l chains that start and end with a pad, whose sums take O(M C^2) time and no Perron root.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from trelliswork.inference.lifted import tiles
 from trelliswork.inference.lifted.exponentials import MEMORY, ExpTable
-from trelliswork.inference.lifted.reference import logsumexp
-from trelliswork.inference.lifted.tables import Table
+from trelliswork.inference.lifted.potentials import Table
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -25,29 +25,29 @@ PAD = 0
 
 
 def score_parts(log_unary: Array, tables: "Sequence[Table]", sentences: Sequence[Any]) -> Array:
-    """s(t) of each sentence, its unary part first and then each distance's, shape (n, K + 1)."""
+    """Return s(t) of each sentence in parts: the unary scores, then those of each distance, shape (n, K + 1)."""
     K = len(tables)
-    found = np.zeros((len(sentences), K + 1))
+    parts = np.zeros((len(sentences), K + 1))
     if not len(sentences):
-        return found
+        return parts
     rows = np.repeat(np.arange(len(sentences)), [len(s) + 2 * K for s in sentences])
     padded = np.concatenate([np.concatenate([np.zeros(K, np.int64), s, np.zeros(K, np.int64)]) for s in sentences])
     padded = padded.astype(np.int64)
     words = padded != PAD
-    found[:, 0] = np.bincount(rows[words], log_unary[padded[words]], len(sentences))
+    parts[:, 0] = np.bincount(rows[words], log_unary[padded[words]], len(sentences))
     for distance, table in enumerate(tables, start=1):
         left, right, row = padded[:-distance], padded[distance:], rows[:-distance]
         counted = (row == rows[distance:]) & (words[:-distance] | words[distance:])
         scores = table.pairs(left[counted], right[counted])
-        found[:, distance] = np.bincount(row[counted], scores, len(sentences))
-    return found
+        parts[:, distance] = np.bincount(row[counted], scores, len(sentences))
+    return parts
 
 
 def chain_log_z(log_unary: Array, table: "Table", max_length: int, *, memory: int = MEMORY) -> Array:
-    """log Z of chains of 0, 1, ..., ``max_length`` words between two pads, shape (max_length + 1,)."""
-    found = np.zeros(max_length + 1)
+    """Return log Z of chains of 0, 1, ..., ``max_length`` words between two pads, shape (max_length + 1,)."""
+    log_z = np.zeros(max_length + 1)
     if max_length == 0:
-        return found
+        return log_z
     ends = _column(table, PAD)
     exp = ExpTable(table, memory=memory)
     unary = without_pad(log_unary)
@@ -55,57 +55,56 @@ def chain_log_z(log_unary: Array, table: "Table", max_length: int, *, memory: in
     for n in range(1, max_length + 1):
         if n > 1:
             log_alpha = unary + exp.transposed(log_alpha)
-        found[n] = logsumexp(log_alpha + ends)
-    return found
+        log_z[n] = logsumexp(log_alpha + ends)
+    return log_z
 
 
 def cover_log_z(
     weights: Array, unaries: Array, tables: "Sequence[Table]", max_length: int, *, memory: int = MEMORY
 ) -> Array:
-    """An upper bound of log Z_M for M = 0, ..., ``max_length``; exact if K = 1 and its weight is 1.
+    """Return an upper bound of log Z_M for M = 0, ..., ``max_length``; exact if K = 1 and its weight is 1.
 
     Parameters
     ----------
     weights : ndarray (K,)
-        rho of the distances; single words have the rest.
+        rho of the distances; the remainder to 1 is the weight of single words.
     unaries : ndarray (K + 1, C)
         a of the parts of the cover, single words first; the weighted sum is theta^0.
     tables : K tables
         theta^l.
     """
     lengths = np.arange(max_length + 1)
-    found = (1 - weights.sum()) * lengths * float(logsumexp(without_pad(unaries[0])))
+    bound = (1 - weights.sum()) * lengths * float(logsumexp(without_pad(unaries[0])))
     for distance, (rho, a, table) in enumerate(zip(weights, unaries[1:], tables, strict=True), start=1):
         longest = -(-max_length // distance)
         chains = chain_log_z(a, table.scaled(1 / rho), longest, memory=memory)
         for first in range(distance):
-            found += rho * chains[(lengths - first + distance - 1).clip(0) // distance]
-    return found
+            bound += rho * chains[(lengths - first + distance - 1).clip(0) // distance]
+    return bound
 
 
 class ChainSampler:
     """Exact samples of chains of up to ``max_length`` words between two pads.
 
-    Time O(max_length C^2) once, then O(C) a word (times the rank of the table).
+    Time O(max_length C^2) once, then O(C) per word (times the rank of the table).
     """
 
     def __init__(self, log_unary: Array, table: "Table", max_length: int) -> None:
         self.table, self.unary = table, without_pad(log_unary)
         exp = ExpTable(table) if max_length > 1 else None
-        self.to_come = [
-            _column(table, PAD)
-        ]  # log weight of all that follows a word, if it is the last, last but one...
+        # Log weights (C,) of everything after a word, if it is the last, last but one, ...
+        self.to_come = [_column(table, PAD)]
         for _ in range(max_length - 1):
             assert exp is not None
             self.to_come.append(exp.times(self.unary + self.to_come[-1]))
 
     def log_z(self, length: int) -> float:
-        """log Z of chains of so many words."""
+        """Return log Z of chains of ``length`` words."""
         first = self.table.rows(np.array([PAD]))[0].double().numpy()
         return float(logsumexp(first + self.unary + self.to_come[length - 1]))
 
     def draw(self, uniforms: Array) -> Ids:
-        """Words (n, length) from random numbers between 0 and 1 of that shape."""
+        """Draw words (n, length) with random numbers between 0 and 1 of that shape."""
         n, length = uniforms.shape
         words = np.zeros((n, length), np.int64)
         before = np.full(n, PAD)
@@ -116,19 +115,19 @@ class ChainSampler:
 
 
 def draw(scores: torch.Tensor, log_unary: torch.Tensor, uniforms: Array) -> Ids:
-    """One word for each row of scores (n, C), in proportion to exp(scores + log_unary)."""
+    """Draw a word for each row of scores (n, C), with probability proportional to exp(scores + log_unary)."""
     scores = scores + log_unary.to(scores.dtype)
     scores = torch.exp(scores - scores.amax(1, keepdim=True))
     sums = scores.double().cumsum(1)
     levels = torch.from_numpy(np.ascontiguousarray(uniforms))[:, None] * sums[:, -1:]
-    found = torch.searchsorted(sums, levels, right=True)[:, 0]
-    return found.clamp_(max=scores.shape[1] - 1).numpy()
+    words = torch.searchsorted(sums, levels, right=True)[:, 0]
+    return words.clamp_(max=scores.shape[1] - 1).numpy()
 
 
 def gibbs_sweep(
     log_unary: Array, tables: "Sequence[Table]", words: Ids, uniforms: Array, multipliers: Array | None = None
 ) -> None:
-    """Draw every word anew given its K neighbours on both sides, from left to right, in place.
+    """Resample every word given its K neighbors on both sides, from left to right, in place.
 
     Parameters
     ----------
@@ -136,7 +135,7 @@ def gibbs_sweep(
         n sentences of one length.
     uniforms : ndarray (n, M)
     multipliers : ndarray (K,), optional
-        Of the tables.
+        Factors of the tables.
     """
     K, (n, M) = len(tables), words.shape
     unary = torch.from_numpy(without_pad(log_unary))
@@ -155,7 +154,7 @@ def gibbs_sweep(
 
 
 def blanket(tables: "Sequence[Table]", rows: Ids, i: int, factors: Array | None = None) -> torch.Tensor:
-    """Scores (n, C) of every word at place i given the others, without its unary."""
+    """Return the scores (n, C) of every word at position i given the other words, without its unary score."""
     total: torch.Tensor | None = None
     for distance, table in enumerate(tables, start=1):
         both = table.rows(rows[:, i - distance]) + table.columns(rows[:, i + distance])
@@ -167,10 +166,10 @@ def blanket(tables: "Sequence[Table]", rows: Ids, i: int, factors: Array | None 
 
 
 def without_pad(log_unary: Array) -> Array:
-    """The unary of words, where pads are impossible."""
-    found = np.array(log_unary, np.float64)
-    found[PAD] = -np.inf
-    return found
+    """Return the unary scores with pads impossible."""
+    unary = np.array(log_unary, np.float64)
+    unary[PAD] = -np.inf
+    return unary
 
 
 def _column(table: "Table", word: int) -> Array:

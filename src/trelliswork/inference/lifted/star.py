@@ -1,7 +1,7 @@
-"""The star cover: bound of the log partition function for any delta, and two ways to a tight one (``reference``).
+"""The star cover: a bound of the log partition function for any delta, and two algorithms that tighten it.
 
-Both tighten at fixed scores: the fast update and the paper's sub-gradient. Joint optimisation of scores and delta needs
-no tightening at all: ``learning.mrf_objective``.
+Both work at fixed scores: the fast update (3) of ``reference`` and the paper's sub-gradient. Joint optimization of
+scores and delta needs no tightening: ``models.mrf.objective``.
 """
 
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.lifted.exponentials import MEMORY, ExpTable
-from trelliswork.inference.lifted.reference import logsumexp
-from trelliswork.inference.lifted.tables import Table, check_tables
+from trelliswork.inference.lifted.potentials import Table, check_tables
 
 Array = NDArray[np.float64]
 Method = Literal["fast", "sub-gradient"]
@@ -21,19 +21,19 @@ Method = Literal["fast", "sub-gradient"]
 
 @dataclass(frozen=True)
 class StarBound:
-    """An upper bound of A / N, for every N of at least 2K + 1.
+    """An upper bound of A / N, for every N >= 2K + 1.
 
     Attributes
     ----------
     value : float
-        In nats a position.
+        Bound in nats per position.
     delta : ndarray (K, C)
     log_margins : ndarray (K + 1, C)
-        Of the star's nodes, the centre first; equal at the tightest delta.
+        Log margins of the star's nodes, the center first; equal at the tightest delta.
     n_passes : int
-        Passes of belief propagation.
+        Number of passes of belief propagation.
     residual : float
-        Sum over the leaves of the differences between their margins and the centre's.
+        Sum over the leaves of the differences between their margins and the center's.
     converged : bool
     history : list of float
         The bound after each pass.
@@ -53,14 +53,14 @@ class StarBound:
 
 
 class Star:
-    """The star of a model, its exponentials computed once.
+    """The star cover of a model; its exponentials are computed once.
 
     Parameters
     ----------
     log_unary : ndarray (C,)
     tables : K tables
     memory : int
-        Bytes for the exponentials, all distances together; see ``ExpTable``.
+        Maximum size of the exponentials of all distances in bytes; see ``ExpTable``.
 
     Notes
     -----
@@ -73,20 +73,20 @@ class Star:
         self.exps = [ExpTable(table, self.K + 1, memory=memory // self.K) for table in tables]
 
     def messages(self, delta: Array) -> tuple[float, Array, Array]:
-        """log Z of the star, the centre's log margin (C,) and the leaves' log messages (K, C)."""
+        """Return log Z of the star, the center's log margin (C,) and the leaves' log messages (K, C)."""
         log_messages = np.array([e.times(self.log_unary + d) for e, d in zip(self.exps, delta, strict=True)])
-        log_centre = self.log_unary - delta.sum(0) + log_messages.sum(0)
-        log_z = float(logsumexp(log_centre))
-        return log_z, log_centre - log_z, log_messages
+        log_center = self.log_unary - delta.sum(0) + log_messages.sum(0)
+        log_z = float(logsumexp(log_center))
+        return log_z, log_center - log_z, log_messages
 
     def belief_propagation(self, delta: Array) -> tuple[float, Array]:
-        """log Z of the star and log margins (K + 1, C), in one pass."""
-        log_z, log_centre, log_messages = self.messages(delta)
+        """Return log Z of the star and log margins (K + 1, C)."""
+        log_z, log_center, log_messages = self.messages(delta)
         leaves = [
-            self.log_unary + d + e.transposed(log_centre - m)
+            self.log_unary + d + e.transposed(log_center - m)
             for e, d, m in zip(self.exps, delta, log_messages, strict=True)
         ]
-        return log_z, np.vstack([log_centre[None], *(leaf[None] for leaf in leaves)])
+        return log_z, np.vstack([log_center[None], *(leaf[None] for leaf in leaves)])
 
     def tighten(
         self,
@@ -97,19 +97,19 @@ class Star:
         max_passes: int = 200,
         rate: float = 100.0,
     ) -> StarBound:
-        """Look for the tightest delta.
+        """Search for the tightest delta.
 
         Parameters
         ----------
         delta : ndarray (K, C), optional
-            Where to begin; 0 by default. Left unchanged.
+            Initial value; 0 by default.
         method : "fast" or "sub-gradient"
             The update (3) of ``reference``, or the paper's algorithm 1.
         tol : float
-            Stop when the residual is below. The bound holds at any delta.
+            Stop when the residual is smaller. The bound holds for any delta.
         max_passes : int
         rate : float
-            Of the sub-gradient: halved whenever the bound rises.
+            Initial step size of the sub-gradient method; halved whenever the bound increases.
         """
         if method not in ("fast", "sub-gradient"):
             raise ValueRangeError(f"method must be 'fast' or 'sub-gradient', got {method!r}.")
@@ -134,7 +134,7 @@ class Star:
                 converged = True
                 break
             if method == "fast":
-                # A word that underflowed in one margin stays where it is.
+                # The delta of a word that underflowed in one margin is left unchanged.
                 both = np.isfinite(log_margins[1:]) & np.isfinite(log_margins[0])
                 step = np.where(both, np.where(both, log_margins[0], 0) - np.where(both, log_margins[1:], 0), 0)
                 delta = delta + step / (self.K + 2)

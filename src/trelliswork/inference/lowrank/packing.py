@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from trelliswork.errors import ShapeError, ValueRangeError
 
 Ints = NDArray[np.int64]
-LEAST_SENTENCES = 16  # of a group: fewer make thin matrix products
-MOST_GROUPS = 4  # each has gradients of its own to add up
+LEAST_SENTENCES = 16  # per group: fewer make thin matrix products
+MOST_GROUPS = 4  # each has its own gradients to be summed
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Packed:
     offsets : ndarray (T + 1,)
         Position t is ``words[offsets[t] : offsets[t + 1]]``.
     order : ndarray (B,)
-        Which sentence of the caller each one is.
+        Index of each sentence in the caller's order.
     """
 
     words: Ints
@@ -35,21 +35,17 @@ class Packed:
 
     @property
     def n_sentences(self) -> int:
-        """Sentences."""
+        """Number of sentences."""
         return len(self.order)
 
     @property
     def lengths(self) -> Ints:
-        """Words of each sentence, in the packed order."""
+        """Number of words of each sentence, in the packed order."""
         return (self.sizes[None] > np.arange(self.n_sentences)[:, None]).sum(axis=1)
 
     def rows(self, b: int) -> Ints:
-        """Where the words of the b-th sentence (in the packed order) stand."""
+        """Return the indices in ``words`` of sentence b (in the packed order)."""
         return self.offsets[:-1][self.sizes > b] + b
-
-    def before(self, first: int, last: int) -> Ints:
-        """For the words of positions ``first`` >= 1 to ``last`` (exclusive): where the word before each stands."""
-        return np.concatenate([self.offsets[t - 1] + np.arange(self.sizes[t]) for t in range(first, last)])
 
 
 def pack(words: Ints, offsets: Ints, which: Ints | None = None) -> Packed:
@@ -63,21 +59,21 @@ def pack(words: Ints, offsets: Ints, which: Ints | None = None) -> Packed:
     words, offsets = np.asarray(words, np.int64), np.asarray(offsets, np.int64)
     which = np.arange(len(offsets) - 1) if which is None else np.asarray(which, np.int64)
     if len(which) == 0:
-        raise ShapeError("no sentence to pack: at least one is wanted.")
+        raise ShapeError("no sentence to pack: at least one is required.")
     lengths = np.diff(offsets)[which]
     if lengths.min() < 1:
         raise ValueRangeError(f"sentence {which[lengths.argmin()]} has no words: leave empty sentences out.")
     order = which[np.argsort(-lengths, kind="stable")]
     lengths = np.sort(lengths)[::-1]
     T = int(lengths[0])
-    sizes = np.searchsorted(-lengths, -np.arange(T), side="left")  # how many are longer than t
+    sizes = np.searchsorted(-lengths, -np.arange(T), side="left")  # the number of sentences longer than t
     starts = offsets[order]
     packed = np.concatenate([words[starts[:n] + t] for t, n in enumerate(sizes)])
     return Packed(packed, sizes.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]), order)
 
 
 def groups(words: Ints, offsets: Ints) -> list[Packed]:
-    """Packed groups of sentences of like lengths, for threads; how many there are depends on the sentences alone."""
+    """Return packed groups of sentences of similar lengths, for threads; the groups depend on the sentences alone."""
     lengths = np.diff(offsets)
     order = np.argsort(-lengths, kind="stable")
     n = max(1, min(MOST_GROUPS, len(order) // LEAST_SENTENCES))
@@ -85,11 +81,11 @@ def groups(words: Ints, offsets: Ints) -> list[Packed]:
 
 
 def merge(parts: list[Packed]) -> Packed:
-    """The sentences of several groups as one."""
+    """Merge the sentences of several groups into one."""
     if len(parts) == 1:
         return parts[0]
     lengths = np.concatenate([part.lengths for part in parts])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     words = np.concatenate([part.words[part.rows(b)] for part in parts for b in range(part.n_sentences)])
-    found = pack(words, offsets)
-    return replace(found, order=np.concatenate([part.order for part in parts])[found.order])
+    merged = pack(words, offsets)
+    return replace(merged, order=np.concatenate([part.order for part in parts])[merged.order])

@@ -2,32 +2,28 @@ r"""Scoring in rank space: the recursion on R numbers, one R x R operator for ea
 
 .. math:: L^\top \alpha_t \propto O_{x_t}^\top (L^\top \alpha_{t-1}), \qquad O_w = R^\top \mathrm{diag}(o_w)\, L
 
-An operator costs O(S R^2) once and O(R^2) a word; a word without one takes two thin products, O(S R). So a word gets
-its operator if it occurs often enough; all other words go through the states. (Yang, Liu and Tu, NAACL 2022, run the
-whole model in rank space; here it is only a faster way to the same numbers.)
+An operator costs O(S R^2) once and O(R^2) per word; a word without one costs two thin products, O(S R). So a word gets
+an operator if it occurs often enough. (Yang, Liu and Tu, NAACL 2022, run the whole model in rank space; here it is only
+a faster computation of the same numbers.)
 """
-
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.inference.lowrank import queries
-from trelliswork.inference.lowrank.autograd import check, run_groups, scaled, word_shifts
-from trelliswork.inference.lowrank.kernels import rows as kernels
-from trelliswork.inference.lowrank.operators import LowRank, Transition
+from trelliswork.inference.lowrank import passes
+from trelliswork.inference.lowrank.kernels.rows import apply_operators
 from trelliswork.inference.lowrank.packing import Ints, Packed, groups
+from trelliswork.inference.lowrank.potentials import LowRank, Transition, check, scaled, word_shifts
 
-compiled: Any = kernels
-OPERATOR_BYTES = 1 << 29  # for operators, at most
-SLOWER = 8  # a product of one row with a matrix, against thin matrix products, by number of multiplications
+OPERATOR_BYTES = 1 << 29  # maximum size of all operators
+SLOWER = 8  # time per multiplication of a vector-matrix product, relative to thin matrix products
 
 
 def frequent(transition: Transition, words: Ints, n_words: int) -> Ints:
-    """The words (k,) whose operators pay, by a cost estimate; most frequent first; none of a dense or banded matrix."""
-    if not isinstance(transition, LowRank) or transition.band is not None:
+    """Return the words (k,) whose operators save time, most frequent first; none for a dense or banded matrix."""
+    if not passes.fusible(transition):
         return np.empty(0, np.int64)
     S, R = transition.left.shape
     occurs = np.bincount(words, minlength=n_words)
@@ -46,11 +42,11 @@ def score(
     *,
     operators: Ints | None = None,
 ) -> NDArray[np.float64]:
-    """log p(words) of each sentence (B,); ``operators`` lists the words that get one (by default those that pay)."""
+    """Return log p(words) of each sentence (B,); ``operators`` lists the words with one (``frequent`` by default)."""
     check(log_start, transition, log_emission, words, offsets)
     chosen = frequent(transition, words, len(log_emission)) if operators is None else operators
     if len(chosen) == 0 or not isinstance(transition, LowRank):
-        return queries.score(log_start, transition, log_emission, words, offsets)
+        return passes.score(log_start, transition, log_emission, words, offsets)
     emission, shift = scaled(log_emission)
     R = transition.width
     table = torch.empty(len(chosen), R, R, dtype=log_start.dtype)
@@ -58,27 +54,27 @@ def score(
         torch.mm(transition.right.T, emission[w][:, None] * transition.left, out=table[k])
     number = np.full(len(log_emission), -1)
     number[chosen] = np.arange(len(chosen))
-    ends = emission @ transition.right  # (W, R): what a last word makes of the features
+    ends = emission @ transition.right  # (W, R): evidence of a last word, given the features
     log_z = np.empty(len(offsets) - 1)
     parts = groups(words, offsets)
 
     def work(k: int) -> None:
         log_z[parts[k].order] = _forward(parts[k], log_start.exp(), transition, emission, table, number, ends)
 
-    run_groups(parts, work)
+    passes.run_groups(parts, work)
     lost = np.flatnonzero(np.isneginf(log_z))
     log_z += word_shifts(shift, words, offsets)
     if lost.size:
         some = np.concatenate([words[offsets[n] : offsets[n + 1]] for n in lost])
-        begin = np.concatenate([[0], np.cumsum(np.diff(offsets)[lost])])
-        log_z[lost] = queries.score(log_start, transition, log_emission, some, begin)
+        starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[lost])])
+        log_z[lost] = passes.score(log_start, transition, log_emission, some, starts)
     return log_z
 
 
 def _forward(
     packed: Packed, start: Tensor, transition: LowRank, emission: Tensor, table: Tensor, number: Ints, ends: Tensor
 ) -> NDArray[np.float64]:
-    """Log evidence (B,), in the packed order; the features of each sentence are normalised at each word."""
+    """Return the log evidence (B,), in the packed order; features are normalized at each word."""
     sizes = packed.sizes.tolist()
     log_z = np.zeros(packed.n_sentences)
     features = torch.empty(0)
@@ -106,15 +102,15 @@ def _forward(
 
 
 def _step(features: Tensor, words: Ints, transition: LowRank, emission: Tensor, table: Tensor, number: Ints) -> Tensor:
-    """Features after a word: through its operator, or through the states."""
+    """Return the features after a word, through its operator or through the states."""
     out = torch.empty_like(features)
     which = number[words]
     fast, slow = np.flatnonzero(which >= 0), np.flatnonzero(which < 0)
     if fast.size:
         rows = torch.from_numpy(fast)
-        found = torch.empty(len(fast), features.shape[1], dtype=features.dtype)
-        compiled.apply_operators(features[rows].numpy(), table.numpy(), which[fast], found.numpy())
-        out[rows] = found
+        moved = torch.empty(len(fast), features.shape[1], dtype=features.dtype)
+        apply_operators(features[rows].numpy(), table.numpy(), which[fast], moved.numpy())
+        out[rows] = moved
     if slow.size:
         rows = torch.from_numpy(slow)
         states = (features[rows] @ transition.right.T) * emission[torch.from_numpy(words[slow])]

@@ -1,4 +1,4 @@
-r"""The equations of HMMs whose transition matrix has few factors, one sentence, to be read.
+r"""Reference implementation of HMMs with a low-rank transition matrix: one sentence, NumPy.
 
 The transition matrix is :math:`A = L R^\top` with L, R of shape (S, R) and no negative entries; its rows sum to one.
 With :math:`o_t(z) = p(x_t \mid z)` (paper 4, eqs. 8-10; its eq. 10 is printed transposed)
@@ -10,7 +10,7 @@ With :math:`o_t(z) = p(x_t \mid z)` (paper 4, eqs. 8-10; its eq. 10 is printed t
     \beta_{t-1} &= L\, (R^\top (o_t \odot \beta_t / c_t)), \quad \beta_T = 1                & (4) \\
     p(z_t \mid x) &= \alpha_t \odot \beta_t                                                 & (5)
 
-where :math:`c_t` makes :math:`\alpha_t` sum to one. A step costs O(S R) instead of O(S^2).
+where :math:`c_t` normalizes :math:`\alpha_t` to a sum of one. A step costs O(S R) instead of O(S^2).
 """
 
 import numpy as np
@@ -23,9 +23,9 @@ def forward(start: Floats, left: Floats, right: Floats, emission: Floats) -> tup
     """Return ``(log_z, alpha, norms)`` of one sentence; ``emission`` (T, S) is p(x_t | z)."""
     alpha, norms = np.empty_like(emission), np.empty(len(emission))
     for t, o in enumerate(emission):
-        found = (start if t == 0 else right @ (left.T @ alpha[t - 1])) * o  # (1), (2)
-        norms[t] = found.sum()
-        alpha[t] = found / norms[t]
+        joint = (start if t == 0 else right @ (left.T @ alpha[t - 1])) * o  # (1), (2)
+        norms[t] = joint.sum()
+        alpha[t] = joint / norms[t]
     return float(np.log(norms).sum()), alpha, norms  # (3)
 
 

@@ -1,24 +1,20 @@
-"""Forward and backward over one packed group of sentences: two thin matrix products a position, buffers made once.
+"""Forward and backward over one packed group of sentences, with two thin matrix products per position.
 
-A group is one thread's work: its products run on that thread alone, so that results do not depend on how many there
-are.
+A group is the work of one thread: its products run on that thread alone, so that results do not depend on the number of
+threads.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.inference.lowrank.kernels import rows as kernels
-from trelliswork.inference.lowrank.operators import Transition
+from trelliswork.inference.lowrank.kernels.rows import absorb, observe
 from trelliswork.inference.lowrank.packing import Packed
+from trelliswork.inference.lowrank.potentials import Transition
 
-compiled: Any = kernels
 BLOCK_ROWS = 256  # rows whose messages are kept until the transition counts are added: a deep enough product
 
 
@@ -29,27 +25,16 @@ class Counts:
     Attributes
     ----------
     start : Tensor (S,)
-        Of first states: the gradient in ``log start``.
+        Counts of first states: the gradient with respect to ``log start``.
     emission : Tensor (W, S)
-        Of states at words: the gradient in ``log emission``.
+        Counts of states at words: the gradient with respect to ``log emission``.
     transition : list of Tensor
-        The gradient in the tensors of the transition, as they are (not in their logarithms).
+        Gradient with respect to the tensors of the transition (not their logarithms).
     """
 
     start: Tensor
     emission: Tensor
     transition: list[Tensor]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Matrix products inside run on the calling thread alone."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Sweep:
@@ -64,8 +49,8 @@ class Sweep:
     emission : Tensor (W, S)
         ``emission[w, z]`` is p(word w | z), up to a factor for each word.
     every : int, optional
-        Keep the states of every so many positions only and find the others again in the backward pass, which then
-        takes a sixth longer; by default all are kept.
+        Keep the states of every ``every``-th position only and recompute the others in the backward pass, which then
+        takes a sixth longer. By default all states are kept.
 
     Notes
     -----
@@ -82,11 +67,11 @@ class Sweep:
         self._features = torch.empty(N, transition.width, dtype=start.dtype)
         kept = np.ones(len(packed.sizes), bool) if every is None else np.arange(len(packed.sizes)) % every == every - 1
         starts = np.cumsum(np.where(kept, packed.sizes, 0)) - packed.sizes
-        self._kept, self._at = kept, starts  # positions whose states are kept, and where
+        self._kept, self._at = kept, starts  # positions whose states are kept, and their first rows
         self._alpha = torch.empty(int(packed.sizes[kept].sum()), S, dtype=start.dtype)
 
     def forward(self) -> NDArray[np.float64]:
-        """Log evidence of each sentence (B,), in the packed order."""
+        """Return the log evidence of each sentence (B,), in the packed order."""
         packed = self.packed
         spare = None
         if self.every is not None:
@@ -107,28 +92,28 @@ class Sweep:
         return log_z
 
     def states(self) -> Tensor:
-        """p(z_t | words up to t) (N, S), packed; all must have been kept."""
+        """Return p(z_t | words up to t) (N, S), packed; requires ``every=None``."""
         return self._alpha
 
     def last_states(self) -> Tensor:
-        """The same at the last position."""
+        """Return the states of the last position."""
         return self._alpha[len(self._alpha) - int(self.packed.sizes[-1]) :]
 
     def _step(self, t: int, before: Tensor, alpha: Tensor, *, push: bool) -> None:
-        """Fill the states at position t from those before."""
+        """Compute the states at position t from those of the position before."""
         a, b = self.packed.offsets[t], self.packed.offsets[t + 1]
         words, emission = self.packed.words[a:b], self.emission.numpy()
         if t == 0:
             alpha[:] = self.start
         else:
-            step = self.transition.push if push else self.transition.again
+            step = self.transition.push if push else self.transition.push_again
             step(before, self._features[a:b], alpha)
-        compiled.observe(alpha.numpy(), emission, words, self.norms[a:b])
+        observe(alpha.numpy(), emission, words, self.norms[a:b])
 
     def backward(self, weights: NDArray[np.floating], counts: Counts, marginals: Tensor | None = None) -> None:
         """Add the counts of each sentence times its weight (B,), in the packed order, to ``counts``.
 
-        ``marginals`` (N, S), if given, gets p(z_t | x) times the weight, packed.
+        ``marginals`` (N, S), if given, receives p(z_t | x) times the weight, packed.
         """
         packed, S = self.packed, len(self.start)
         n = int(packed.sizes[0])
@@ -142,25 +127,25 @@ class Sweep:
         counts.start += marginals[:n].sum(dim=0) if marginals is not None else self._first.sum(dim=0)
 
     def _block(self, last: int) -> int:
-        """The first position of the block that ends before ``last``."""
+        """Return the first position of the block that ends before ``last``."""
         if self.every is not None:
             return (last - 1) // self.every * self.every
         return max(0, min(last - 1, int(np.searchsorted(self.packed.offsets, self.packed.offsets[last] - BLOCK_ROWS))))
 
     def _states(self, first: int, last: int) -> list[Tensor]:
-        """States of the positions ``first - 1`` (nothing, for 0) to ``last``, found again if they were not kept."""
+        """Return the states of positions ``first - 1`` (empty for 0) to ``last``, recomputed if they were not kept."""
         sizes = self.packed.sizes
-        found = [torch.empty(0)]
+        states = [torch.empty(0)]
         if first > 0:
-            found = [self._alpha[self._at[first - 1] : self._at[first - 1] + sizes[first - 1]]]
+            states = [self._alpha[self._at[first - 1] : self._at[first - 1] + sizes[first - 1]]]
         for t in range(first, last):
             if self._kept[t]:
                 alpha = self._alpha[self._at[t] : self._at[t] + sizes[t]]
             else:
                 alpha = torch.empty(int(sizes[t]), len(self.start), dtype=self.start.dtype)
-                self._step(t, found[-1][: sizes[t]], alpha, push=False)
-            found.append(alpha)
-        return found
+                self._step(t, states[-1][: sizes[t]], alpha, push=False)
+            states.append(alpha)
+        return states
 
     def _through(
         self,
@@ -172,7 +157,7 @@ class Sweep:
         counts: Counts,
         marginals: Tensor | None,
     ) -> None:
-        """Messages from position ``last - 1`` down to ``first``; at the end ``beta`` is that of ``first - 1``."""
+        """Pass messages from position ``last - 1`` down to ``first``; ``beta`` ends as that of ``first - 1``."""
         packed, R, S = self.packed, self.transition.width, len(self.start)
         offsets, sizes = packed.offsets, packed.sizes
         a, b = int(offsets[first]), int(offsets[last])
@@ -181,25 +166,25 @@ class Sweep:
         emission, sums = self.emission.numpy(), counts.emission.numpy()
         for t in range(last - 1, first - 1, -1):
             n, after = int(sizes[t]), int(sizes[t + 1]) if t + 1 < len(sizes) else 0
-            beta[after:n] = weight[after:n, None]  # these sentences end here
+            beta[after:n] = weight[after:n, None]  # sentences that end here
             rows = slice(int(offsets[t]) - a, int(offsets[t + 1]) - a)
             words, norms = packed.words[offsets[t] : offsets[t + 1]], self.norms[offsets[t] : offsets[t + 1]]
             alpha = states[t - first + 1]
-            compiled.absorb(beta[:n].numpy(), alpha.numpy(), emission, words, norms, sums, message[rows].numpy())
+            absorb(beta[:n].numpy(), alpha.numpy(), emission, words, norms, sums, message[rows].numpy())
             if marginals is not None:
                 torch.mul(alpha, beta[:n], out=marginals[offsets[t] : offsets[t + 1]])
             elif t == 0:
                 self._first = alpha * beta[:n]
             if t > 0:
                 self.transition.pull(message[rows], features[rows], beta[:n])
-        begin = max(first, 1)
-        if begin < last:
-            rows = slice(int(offsets[begin]) - a, b - a)
-            where = slice(int(offsets[begin]), b)
-            before = _rows_before(states[begin - first : last - first], sizes[begin:last])
+        start = max(first, 1)
+        if start < last:
+            rows = slice(int(offsets[start]) - a, b - a)
+            where = slice(int(offsets[start]), b)
+            before = _rows_before(states[start - first : last - first], sizes[start:last])
             self.transition.accumulate(counts.transition, before, self._features[where], message[rows], features[rows])
 
 
 def _rows_before(states: list[Tensor], sizes: NDArray[np.int64]) -> Tensor:
-    """States before each word: all rows of ``states[k]`` that have a next word, one below the other."""
+    """Concatenate the rows of each ``states[k]`` that have a next word."""
     return torch.cat([alpha[:n] for alpha, n in zip(states, sizes.tolist(), strict=True)])

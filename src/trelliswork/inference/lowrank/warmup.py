@@ -19,7 +19,7 @@ from trelliswork.inference.lowrank import (
 
 
 def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Name and call of each piece of work."""
+    """Yield the name and the call of each compilation task."""
     for dtype in (torch.float32, torch.float64):
         half = torch.full((2, 2), 0.5, dtype=dtype)
         band = torch.full((2, 3), 0.25, dtype=dtype)

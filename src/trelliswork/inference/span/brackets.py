@@ -1,15 +1,14 @@
-"""Binary bracketings with a score for every span: check, allocate, call the kernels."""
+"""Binary bracketings with a score for every span: allocate, call the kernels."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count, check_possible
-from trelliswork.inference.span.kernels import brackets as bracket_kernels
+from trelliswork.inference.span.kernels import brackets
+from trelliswork.inference.span.potentials import Doubles, Integers
 
-Doubles = NDArray[np.float64]
-Integers = NDArray[np.int64]
-TREES = {"noun": "tree of sentence", "parts": "spans"}  # for messages
+TREES = {"noun": "tree of sentence", "parts": "spans"}  # for error messages
 
 
 def _ranges(lengths: Integers, cost: int) -> list[tuple[int, int]]:
@@ -17,36 +16,34 @@ def _ranges(lengths: Integers, cost: int) -> list[tuple[int, int]]:
 
 
 def expectations(log_span: Doubles, lengths: Integers) -> tuple[Doubles, Doubles]:
-    """log Z (B,) and the marginals of spans (B, n, n) from scores (B, n, n). Time O(n^3), memory O(n^2)."""
+    """Return log Z (B,) and span marginals (B, n, n) from scores (B, n, n). Time O(n^3), memory O(n^2)."""
     log_z, marginals = np.empty(len(lengths)), np.empty(log_span.shape)
     threads.run(
-        lambda start, stop: bracket_kernels.expectations(start, stop, lengths, log_span, log_z, marginals),
+        lambda start, stop: brackets.expectations(start, stop, lengths, log_span, log_z, marginals),
         _ranges(lengths, 10),
     )
     return log_z, marginals
 
 
 def topk(log_span: Doubles, lengths: Integers, k: int) -> tuple[Integers, Doubles]:
-    """The k best bracketings: charts (B, k, n, n), the rank of a span's label or -1, and scores (B, k).
+    """Return the k best bracketings: charts (B, k, n, n), the rank of a span's label or -1, and scores (B, k).
 
     ``log_span`` (B, n, n, R) holds the scores of the R best labels of each span, best first; R = 1 without labels.
     """
     check_count("k", k)
     B, n = log_span.shape[:2]
     charts, scores = np.full((B, k, n, n), -1), np.full((B, k), -np.inf)
-    threads.run(
-        lambda start, stop: bracket_kernels.topk(start, stop, lengths, log_span, charts, scores), _ranges(lengths, k)
-    )
+    threads.run(lambda start, stop: brackets.topk(start, stop, lengths, log_span, charts, scores), _ranges(lengths, k))
     check_possible(scores[:, 0], "no tree to decode", **TREES)
     return charts, scores
 
 
 def sample(log_span: Doubles, lengths: Integers, seeds: Integers) -> Integers:
-    """Exact draws: charts (k, B, n, n), 0 at the spans of a tree and -1 elsewhere, from ``seeds`` (k, B)."""
+    """Return exact draws: charts (k, B, n, n), 0 at the spans of a tree and -1 elsewhere, from ``seeds`` (k, B)."""
     n = log_span.shape[1]
     log_z, charts = np.empty(len(lengths)), np.full((*seeds.shape, n, n), -1)
     threads.run(
-        lambda start, stop: bracket_kernels.sample(start, stop, lengths, log_span, seeds, log_z, charts),
+        lambda start, stop: brackets.sample(start, stop, lengths, log_span, seeds, log_z, charts),
         _ranges(lengths, 10),
     )
     check_possible(log_z, "no tree to draw", **TREES)
@@ -54,7 +51,7 @@ def sample(log_span: Doubles, lengths: Integers, seeds: Integers) -> Integers:
 
 
 def read(charts: Integers, lengths: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Splits (B, n, n) of the spans of charts (B, n, n), -1 where there is none, and whether each is a tree (B,)."""
+    """Return the splits (B, n, n) of charts (B, n, n), -1 where there is none, and whether each is a tree (B,)."""
     splits, good = np.full(charts.shape, -1), np.empty(len(lengths), bool)
-    bracket_kernels.read(lengths, charts, splits, good)
+    brackets.read(lengths, charts, splits, good)
     return splits, good

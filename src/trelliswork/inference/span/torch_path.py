@@ -1,17 +1,17 @@
-"""Trees of spans in torch operations: the road for CUDA tensors, and for second derivatives on any device.
+"""Trees of spans in torch operations: the code path for CUDA tensors, and for second derivatives on any device.
 
 log Z in float64 and log space, batched over sentences, differentiable any number of times; -inf is allowed.
-``lengths`` (B,) lies on the tensors' device.
+``lengths`` (B,) is on the tensors' device.
 """
 
 import torch
 from torch import Tensor
 
-UNLIKELY = -1e30  # stands for -inf where derivatives are taken: -inf - (-inf) is nan there, and exp(-1e30) is 0
+UNLIKELY = -1e30  # replaces -inf where derivatives are taken: -inf - (-inf) is nan there, and exp(-1e30) is 0
 
 
 def bracket_log_partition(log_span: Tensor, lengths: Tensor) -> Tensor:
-    """log Z (B,) of binary bracketings from ``log_span`` (B, n, n). Memory O(B n^3) with gradients."""
+    """Return log Z (B,) of binary bracketings from ``log_span`` (B, n, n). Memory O(B n^3) with gradients."""
     span = _possible(log_span)
     n = span.shape[1]
     inside = [span.diagonal(0, 1, 2)]  # entry w: spans i..i+w, (B, n-w)
@@ -26,7 +26,7 @@ def bracket_log_partition(log_span: Tensor, lengths: Tensor) -> Tensor:
 def grammar_log_partition(
     log_root: Tensor, log_rules: Tensor, log_terminals: Tensor, log_symbols: Tensor | None, lengths: Tensor
 ) -> Tensor:
-    """log Z (B,) of a dense grammar: (N,) or (B, N), (N, S, S) or (B, N, S, S), (B, n, P), (B, n, n, S).
+    """Return log Z (B,) of a dense grammar: (N,) or (B, N), (N, S, S) or (B, N, S, S), (B, n, P), (B, n, n, S).
 
     Time and memory O(B n^2 S^2 (n + N)).
     """

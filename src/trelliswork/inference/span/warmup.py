@@ -9,7 +9,7 @@ from trelliswork.inference.span import Grammar, brackets, grammar, lowrank
 
 
 def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Name and call of each piece of work."""
+    """Yield the name and the call of each task."""
     spans, lengths = np.zeros((1, 4, 4)), np.array([4])
     yield "spans: marginals", partial(brackets.expectations, spans, lengths)
     yield "spans: k best", partial(brackets.topk, spans[..., None], lengths, 2)

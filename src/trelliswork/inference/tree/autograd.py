@@ -1,43 +1,35 @@
-"""log Z of trees as a torch function: its gradient is the marginals of arcs.
+"""log Z of trees as a torch function whose gradient is the arc marginals.
 
-CPU tensors go through the compiled kernels, which find log Z and marginals together. The gradient may be differentiated
-once more (marginals in a loss, gradients of entropies); that product with the Hessian goes through ``torch_path``.
+CPU tensors use the compiled kernels, which compute log Z and marginals together. The gradient can be differentiated
+once more (marginals in a loss, gradients of entropies); that Hessian product uses ``torch_path``.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trelliswork.inference.tree import eisner, matrix_tree, torch_path
-from trelliswork.inference.tree.potentials import Doubles, Integers, Potentials
+from trelliswork.inference.tree.passes import Passes
+from trelliswork.inference.tree.potentials import Potentials
 
 
-class Engine(NamedTuple):
-    """What computes with one kind of tree: the functions of ``eisner`` or ``matrix_tree``, and the torch road."""
+@dataclass(frozen=True)
+class Engine(Passes):
+    """Compiled passes over one kind of tree, and the same log partition function in torch operations."""
 
-    log_partition: Callable[[Potentials], Doubles]
-    expectations: Callable[[Potentials], tuple[Doubles, Doubles]]
-    best: Callable[[Potentials], tuple[Integers, Doubles]]
-    topk: Callable[[Potentials, Doubles, int], tuple[Integers, Integers, Doubles]]
-    sample: Callable[[Potentials, Integers], Integers]
     torch_log_partition: Callable[[Tensor, Tensor, bool], Tensor]
 
 
-PROJECTIVE = Engine(
-    eisner.log_partition, eisner.expectations, eisner.best, eisner.topk, eisner.sample,
-    torch_path.projective_log_partition,
-)  # fmt: skip
-SPANNING = Engine(
-    matrix_tree.log_partition, matrix_tree.expectations, matrix_tree.best, matrix_tree.topk, matrix_tree.sample,
-    torch_path.spanning_log_partition,
-)  # fmt: skip
+PROJECTIVE = Engine(**vars(eisner), torch_log_partition=torch_path.projective_log_partition)
+SPANNING = Engine(**vars(matrix_tree), torch_log_partition=torch_path.spanning_log_partition)
 
 
 def log_partition(engine: Engine, log_arc: Tensor, lengths: Tensor, potentials: Potentials) -> Tensor:
-    """log Z (B,) in float64 by the kernels, differentiable in ``log_arc`` (B, n+1, n+1) twice."""
+    """Return log Z (B,) in float64 by the kernels, differentiable twice in ``log_arc`` (B, n+1, n+1)."""
     return _LogPartition.apply(log_arc, lengths, engine, potentials)
 
 
@@ -59,7 +51,7 @@ class _LogPartition(torch.autograd.Function):
 
 
 class _Gradient(torch.autograd.Function):
-    """weights * marginals."""
+    """The product of the upstream gradient and the marginals."""
 
     @staticmethod
     def forward(
@@ -84,6 +76,6 @@ class _Gradient(torch.autograd.Function):
 
 
 def arrays(log_arc: Tensor) -> np.ndarray:
-    """The scores as a C-contiguous float64 array on the host."""
+    """Return the scores as a C-contiguous float64 array on the host."""
     values = log_arc.detach()
     return np.ascontiguousarray((values if values.device.type == "cpu" else values.cpu()).numpy(), np.float64)

@@ -1,78 +1,157 @@
-"""What both kinds of dependency trees do alike around their kernels: allocate, call, mend."""
+"""Inference passes over dependency trees: allocate, call the kernels, repeat in log space what underflowed."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count, check_possible
 from trelliswork.compute.simd import VECTOR_BYTES
-from trelliswork.inference.tree.potentials import Doubles, Integers, Potentials
+from trelliswork.inference.tree.kernels import eisner as eisner_kernels
+from trelliswork.inference.tree.kernels import eisner_log, eisner_max, matrix_tree_log, mst
+from trelliswork.inference.tree.kernels import matrix_tree as matrix_tree_kernels
+from trelliswork.inference.tree.potentials import Doubles, Integers, Potentials, arcs
 
 LANES = VECTOR_BYTES // 8
-# A derivative of log Z times the smallest normal number, some n^3 times, stays far below the last digit of 1.
-LIMIT = 1e280
-TREES = {"noun": "tree of sentence", "parts": "arcs"}  # for messages
+NARROW = 600.0  # if the scores of all words together span less than this, nothing can underflow
+MAX_NODES = 300  # about 6.75^n trees, each of weight at most 1, do not overflow
+TREES = {"noun": "tree of sentence", "parts": "arcs"}  # for error messages
 Kernel = Any  # a compiled function over a range of sentences
 
 
-def expectations(p: Potentials, scaled: Kernel, in_log_space: Kernel, marginals: Doubles, cost: float) -> Doubles:
-    """Fill the marginals (B, n+1, n+1), unless they are empty; return log Z (B,). What underflows goes to log space."""
-    log_z, safe = np.empty(len(p.lengths)), np.ones(len(p.lengths), bool)
-    threads.run(
-        lambda start, stop: scaled(
-            start, stop, p.order, p.lengths, p.log_arc, p.single_root, LIMIT, log_z, safe, marginals
-        ),
-        p.ranges(LANES, cost),
-    )
-    _mend(p, in_log_space, np.flatnonzero(~safe), log_z, marginals)
-    return log_z
+@dataclass(frozen=True)
+class Passes:
+    """Queries on one kind of dependency trees: ``eisner`` or ``matrix_tree``.
 
-
-def _mend(p: Potentials, kernel: Kernel, which: NDArray[np.int64], log_z: Doubles, marginals: Doubles) -> None:
-    if which.size:
-        threads.run(
-            lambda start, stop: kernel(start, stop, which, p.lengths, p.log_arc, p.single_root, log_z, marginals),
-            threads.cut((p.lengths[which] + 1) ** 3 * 20, least=threads.LEAST_WORK),
-        )
-
-
-def best(p: Potentials, kernel: Kernel, cost: float) -> tuple[Integers, Doubles]:
-    """The best tree of each sentence: heads (B, n), -1 in the padding, and scores (B,)."""
-    B, N, _ = p.log_arc.shape
-    heads, scores = np.full((B, N - 1), -1), np.empty(B)
-    threads.run(
-        lambda start, stop: kernel(start, stop, p.order, p.lengths, p.log_arc, p.single_root, heads, scores),
-        p.ranges(1, cost),
-    )
-    check_possible(scores, "no tree to decode", **TREES)
-    return heads, scores
-
-
-def topk(p: Potentials, labels: Doubles, k: int, kernel: Kernel, cost: float) -> tuple[Integers, Integers, Doubles]:
-    """The k best trees: heads (B, k, n), ranks of their labels (B, k, n) and scores (B, k).
-
-    ``labels`` (B, n+1, n+1, R) holds the scores of the R best labels of each arc, best first; R = 1 without labels.
+    Attributes
+    ----------
+    scaled_kernel, log_kernel : Kernel
+        log Z and marginals in probability space and in log space.
+    best_kernel, topk_kernel, sample_kernel : Kernel
+    cost, best_cost, topk_cost : float
+        Operations per sentence in units of n^3, for the division of work among threads.
+    separate_log_z : bool
+        Whether the kernels can compute log Z without marginals.
     """
-    check_count("k", k)
-    B, N, _ = p.log_arc.shape
-    heads, ranks = np.full((B, k, N - 1), -1), np.full((B, k, N - 1), -1)
-    scores = np.full((B, k), -np.inf)
-    threads.run(
-        lambda start, stop: kernel(start, stop, p.order, p.lengths, labels, p.single_root, heads, ranks, scores),
-        p.ranges(1, cost * k),
-    )
-    check_possible(scores[:, 0], "no tree to decode", **TREES)
-    return heads, ranks, scores
+
+    scaled_kernel: Kernel
+    log_kernel: Kernel
+    best_kernel: Kernel
+    topk_kernel: Kernel
+    sample_kernel: Kernel
+    cost: float
+    best_cost: float
+    topk_cost: float
+    separate_log_z: bool
+
+    def log_partition(self, potentials: Potentials) -> Doubles:
+        """Return log Z (B,) of each sentence; -inf where no tree is possible. Time O(n^3)."""
+        if self.separate_log_z and _is_narrow(potentials):
+            return self._fill(potentials, np.empty((0, 0, 0)))
+        return self.expectations(potentials)[0]
+
+    def expectations(self, potentials: Potentials) -> tuple[Doubles, Doubles]:
+        """Return log Z (B,) and arc marginals (B, n+1, n+1). Time O(n^3), memory O(n^2) per sentence and thread."""
+        marginals = np.empty(potentials.log_arc.shape)
+        return self._fill(potentials, marginals), marginals
+
+    def best(self, potentials: Potentials) -> tuple[Integers, Doubles]:
+        """Return the best tree of each sentence: heads (B, n), -1 in the padding, and scores (B,).
+
+        Time O(n^3) for projective trees, O(n^2) for spanning trees.
+        """
+        B, N, _ = potentials.log_arc.shape
+        heads, scores = np.full((B, N - 1), -1), np.empty(B)
+        threads.run(
+            lambda start, stop: self.best_kernel(start, stop, potentials.batch, heads, scores),
+            potentials.ranges(1, self.best_cost),
+        )
+        check_possible(scores, "no tree to decode", **TREES)
+        return heads, scores
+
+    def topk(self, potentials: Potentials, labels: Doubles, k: int) -> tuple[Integers, Integers, Doubles]:
+        """Return the k best trees: heads (B, k, n), ranks of their labels (B, k, n) and scores (B, k).
+
+        ``labels`` (B, n+1, n+1, R) holds the scores of the R best labels of each arc, best first; R = 1 without labels.
+        Time O(n^3 k log k) at worst for projective trees, O(k n^3) for spanning trees.
+        """
+        check_count("k", k)
+        B, N, _ = potentials.log_arc.shape
+        heads, ranks = np.full((B, k, N - 1), -1), np.full((B, k, N - 1), -1)
+        scores = np.full((B, k), -np.inf)
+        batch = potentials.batch._replace(log_arc=labels)
+        threads.run(
+            lambda start, stop: self.topk_kernel(start, stop, batch, heads, ranks, scores),
+            potentials.ranges(1, self.topk_cost * k),
+        )
+        check_possible(scores[:, 0], "no tree to decode", **TREES)
+        return heads, ranks, scores
+
+    def sample(self, potentials: Potentials, seeds: Integers) -> Integers:
+        """Return exact draws: heads (k, B, n), -1 in the padding, from ``seeds`` (k, B).
+
+        Time O(n^3), then about O(n^2) per draw.
+        """
+        B, N, _ = potentials.log_arc.shape
+        heads, log_z = np.full((*seeds.shape, N - 1), -1), np.empty(B)
+        threads.run(
+            lambda start, stop: self.sample_kernel(start, stop, potentials.batch, seeds, log_z, heads),
+            potentials.ranges(1, 10),
+        )
+        check_possible(log_z, "no tree to draw", **TREES)
+        return heads
+
+    def _fill(self, p: Potentials, marginals: Doubles) -> Doubles:
+        """Fill the marginals (B, n+1, n+1), unless they are empty; return log Z (B,)."""
+        log_z, safe = np.empty(len(p.lengths)), np.ones(len(p.lengths), bool)
+        threads.run(
+            lambda start, stop: self.scaled_kernel(start, stop, p.batch, log_z, safe, marginals),
+            p.ranges(LANES, self.cost),
+        )
+        which = np.flatnonzero(~safe)
+        if which.size:
+            batch = p.batch._replace(order=which)
+            threads.run(
+                lambda start, stop: self.log_kernel(start, stop, batch, log_z, marginals),
+                threads.cut((p.lengths[which] + 1) ** 3 * 20, least=threads.LEAST_WORK),
+            )
+        return log_z
 
 
-def sample(p: Potentials, seeds: Integers, kernel: Kernel) -> Integers:
-    """Exact draws: heads (k, B, n), -1 in the padding, from ``seeds`` (k, B)."""
-    heads, log_z = np.full((*seeds.shape, p.log_arc.shape[1] - 1), -1), np.empty(len(p.lengths))
-    threads.run(
-        lambda start, stop: kernel(start, stop, p.order, p.lengths, p.log_arc, p.single_root, seeds, log_z, heads),
-        p.ranges(1, 10),
-    )
-    check_possible(log_z, "no tree to draw", **TREES)
-    return heads
+def _is_narrow(p: Potentials) -> bool:
+    """Return True if all arcs are possible and their scores so close that no product underflows."""
+    N = p.log_arc.shape[1]
+    mask = arcs(p.lengths, N - 1)
+    low = np.where(mask, p.log_arc, np.inf).min(axis=1)
+    if low.min() == -np.inf or N > MAX_NODES:
+        return False
+    high = np.where(mask, p.log_arc, -np.inf).max(axis=1)
+    spans = np.where(low < np.inf, high, 0.0) - np.where(low < np.inf, low, 0.0)  # (B, n+1), 0 where there is no word
+    return bool(spans.sum(axis=1).max() < NARROW)
+
+
+# Projective trees: Eisner's algorithms.
+eisner = Passes(
+    eisner_kernels.expectations,
+    eisner_log.expectations,
+    eisner_max.best,
+    eisner_max.topk,
+    eisner_log.sample,
+    cost=1,
+    best_cost=1,
+    topk_cost=1,
+    separate_log_z=True,
+)
+# All spanning trees: the matrix-tree theorem and Chu-Liu-Edmonds.
+matrix_tree = Passes(
+    matrix_tree_kernels.expectations,
+    matrix_tree_log.expectations,
+    mst.best,
+    mst.topk,
+    matrix_tree_log.sample,
+    cost=2,
+    best_cost=0.2,
+    topk_cost=10,
+    separate_log_z=False,
+)

@@ -1,4 +1,4 @@
-"""What every tree engine takes: checked arc scores of a ragged batch of sentences."""
+"""Input of the tree passes: checked arc scores of a ragged batch of sentences."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_lengths, check_scores, check_shape
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.tree.kernels.records import Batch
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -24,9 +25,9 @@ class Potentials:
         float64, C-contiguous. ``log_arc[b, h, d]`` scores the arc from head h to word d; node 0 is the root. The
         diagonal, column 0 and nodes after ``lengths[b]`` are never read.
     lengths : ndarray (B,)
-        Words of each sentence, 1 to n.
+        Number of words of each sentence, 1 to n.
     single_root : bool
-        True if exactly one word hangs from node 0.
+        True if exactly one word depends on node 0.
     """
 
     log_arc: Doubles
@@ -35,32 +36,37 @@ class Potentials:
 
     @cached_property
     def order(self) -> Integers:
-        """Sentences by falling length: those that are computed together are of about one length."""
+        """Sentences by decreasing length, so that those computed together have similar lengths."""
         return np.argsort(-self.lengths, kind="stable")
 
+    @cached_property
+    def batch(self) -> Batch:
+        """Argument record of the kernels."""
+        return Batch(self.order, self.lengths, self.log_arc, self.single_root)
+
     def ranges(self, multiple: int, cost: float = 1.0) -> list[tuple[int, int]]:
-        """Ranges of ``order`` of about equal work, whole groups of ``multiple``; ``cost`` n^3 operations each."""
+        """Return ranges of ``order`` of equal work, in groups of ``multiple``; ``cost`` n^3 operations per sentence."""
         costs = ((self.lengths[self.order] + 1) ** 3 * cost).astype(np.int64)
         return threads.cut(costs, multiple=multiple, least=threads.LEAST_WORK)
 
     def take(self, which: NDArray[np.integer]) -> "Potentials":
-        """The sentences ``which`` alone."""
+        """Return the potentials of the sentences ``which``."""
         return Potentials(self.log_arc[which], self.lengths[which], self.single_root)
 
 
 def tree_potentials(
     log_arc: object, lengths: object = None, *, single_root: bool = True, check_values: bool = True
 ) -> Potentials:
-    """Check arc scores and lay them out for the kernels; the arrays themselves are left unchanged.
+    """Check arc scores and convert them for the kernels; the input arrays are left unchanged.
 
     Parameters
     ----------
     log_arc : array (B, n+1, n+1)
         ``log_arc[b, h, d]`` scores the arc from h to d, node 0 the root; -inf forbids it.
     lengths : array of int (B,), optional
-        Words of each sentence, 1 to n; all n by default.
+        Number of words of each sentence, 1 to n; all n by default.
     single_root : bool
-        True if exactly one word hangs from node 0.
+        True if exactly one word depends on node 0.
     check_values : bool
         False if nan and +inf are known to be absent.
     """
@@ -76,7 +82,7 @@ def tree_potentials(
 
 
 def check_arcs(name: str, shape: tuple[int, ...]) -> tuple[int, int]:
-    """``(B, n)`` of a batch of arc scores (B, n+1, n+1); an error if it has another shape."""
+    """Return ``(B, n)`` of a batch of arc scores (B, n+1, n+1); raise an error if the shape differs."""
     sizes = check_shape(name, shape, "B N N")
     B, N = sizes["B"], sizes["N"]
     if B < 1 or N < 2:
@@ -85,7 +91,7 @@ def check_arcs(name: str, shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def arcs(lengths: Integers, n: int) -> NDArray[np.bool_]:
-    """True for what is an arc (B, n+1, n+1): between different nodes of the sentence, and not into the root."""
+    """Return the mask of arcs (B, n+1, n+1): between different nodes of the sentence, and not into the root."""
     node = np.arange(n + 1)
     inside = node <= lengths[:, None]
     mask = inside[:, :, None] & (inside & (node > 0))[:, None, :]
@@ -93,9 +99,9 @@ def arcs(lengths: Integers, n: int) -> NDArray[np.bool_]:
 
 
 def is_tree(heads: NDArray[np.integer], *, projective: bool, single_root: bool) -> bool:
-    """True if the heads (n,) of words 1 to n, each from 0 to n, are a tree of this kind."""
+    """Return True if the heads (n,) of words 1 to n, each from 0 to n, form a tree of this kind."""
     n = len(heads)
-    above = np.concatenate([[0], heads])  # the root above itself
+    above = np.concatenate([[0], heads])  # the root is its own head
     if (heads == np.arange(1, n + 1)).any() or (single_root and (heads == 0).sum() != 1):
         return False
     far = np.arange(n + 1)

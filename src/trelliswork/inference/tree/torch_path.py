@@ -1,17 +1,17 @@
-"""Trees in torch operations: the road for CUDA tensors, and for second derivatives on any device.
+"""Trees in torch operations: the code path for CUDA tensors, and for second derivatives on any device.
 
 log Z in float64 and log space, batched over sentences, differentiable any number of times. ``log_arc`` (B, n+1, n+1)
-may hold -inf; ``lengths`` (B,) lies on its device. Memory O(B n^3) when gradients are asked for.
+may contain -inf; ``lengths`` (B,) is on the same device. Memory O(B n^3) with gradients.
 """
 
 import torch
 from torch import Tensor
 
-UNLIKELY = -1e30  # stands for -inf where derivatives are taken: -inf - (-inf) is nan there, and exp(-1e30) is 0
+UNLIKELY = -1e30  # replaces -inf where derivatives are taken: -inf - (-inf) is nan there, and exp(-1e30) is 0
 
 
 def projective_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
-    """log Z (B,) of projective trees; the recursions of ``eisner_kernels``, one width of all spans after another."""
+    """Return log Z (B,) of projective trees: the recursions of ``kernels.eisner``, all spans of one width at a time."""
     arc = _possible(log_arc)
     B, N = arc.shape[:2]
     # Entry w of a list: spans i..i+w, (B, N-w); head on the left or on the right, closed or open.
@@ -37,11 +37,11 @@ def projective_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool
 
 
 def spanning_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
-    """log Z (B,) of spanning trees; the elimination of ``matrix_tree_kernels``, all sentences at once."""
+    """Return log Z (B,) of spanning trees: the elimination of ``kernels.matrix_tree``, all sentences at once."""
     weight = _possible(log_arc).transpose(1, 2)  # (B, word, head)
     B, N = weight.shape[:2]
     node = torch.arange(N, device=weight.device)
-    left = (node > 0) & (node <= lengths[:, None])  # words not taken away yet
+    left = (node > 0) & (node <= lengths[:, None])  # words not eliminated yet
     log_z = weight.new_zeros(B)
     for _ in range(N - 1):
         last = left.sum(dim=1) == 1
@@ -51,7 +51,7 @@ def spanning_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool) 
         else:
             heads = heads | (node == 0)
         degree = torch.logsumexp(weight.masked_fill(~heads, UNLIKELY), dim=2)
-        # The word with most weight from others: with a single root, one without any can only go last.
+        # The word with most weight from others: with a single root, one without any must be eliminated last.
         k = degree.detach().masked_fill(~left, -torch.inf).argmax(dim=1)
         some = left.any(dim=1)
         taken = degree.gather(1, k[:, None])[:, 0]
@@ -69,7 +69,7 @@ def _possible(log_arc: Tensor) -> Tensor:
 
 
 def _sum(terms: list[Tensor]) -> Tensor:
-    """Log sum of exponentials of tensors that may be longer than the first."""
+    """Return the logsumexp of tensors, cut to the length of the first."""
     m = terms[0].shape[1]
     return torch.logsumexp(torch.stack([term[:, :m] for term in terms]), dim=0)
 

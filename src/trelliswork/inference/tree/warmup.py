@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -10,12 +9,11 @@ from trelliswork.inference.tree import eisner, matrix_tree, second_order, tree_p
 
 
 def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Name and call of each piece of work."""
+    """Yield the name and the call of each task."""
     hard = np.zeros((2, 4, 4))
-    hard[0, :, 1] = -np.inf  # impossible: goes to log space
+    hard[0, :, 1] = -np.inf  # impossible: computed in log space
     p, q = tree_potentials(np.zeros((2, 4, 4))), tree_potentials(hard)
-    engines: tuple[tuple[str, Any], ...] = (("projective", eisner), ("spanning", matrix_tree))
-    for name, engine in engines:
+    for name, engine in (("projective", eisner), ("spanning", matrix_tree)):
         yield f"{name} trees: log Z", partial(engine.log_partition, p)
         yield f"{name} trees: marginals", partial(engine.expectations, q)
         yield f"{name} trees: best", partial(engine.best, p)
@@ -29,5 +27,5 @@ def _second_order(projective: bool) -> object:
     parts = second_order.parts(np.array([2]), np.array([0, 4]), np.array([0, 0, 1, 2]), np.array([1, 2, 2, 1]))
     scores = np.zeros(4), np.zeros(len(parts.sibling_heads)), np.zeros(len(parts.grandparent_upper))
     second_order.infer(parts, *scores, projective=projective)
-    scores[2][0] = 100.0  # goes to log space
+    scores[2][0] = 100.0  # computed in log space
     return second_order.infer(parts, *scores, projective=projective)

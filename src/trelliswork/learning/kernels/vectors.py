@@ -1,6 +1,6 @@
-"""Compiled steps on long vectors, without temporaries.
+"""Compiled operations on long vectors, without temporaries.
 
-Also instead of BLAS: its threads keep spinning on a core for a while after a call, and so stand in the way of ours.
+BLAS is avoided because its threads keep spinning for a while after a call and compete with ours for the cores.
 """
 
 from trelliswork.compute.jit import kernel
@@ -8,7 +8,7 @@ from trelliswork.compute.jit import kernel
 
 @kernel(fast=True)
 def dot(x, y):
-    """Sum of x * y in float64."""
+    """Return the sum of x * y in float64."""
     total = 0.0
     for i in range(len(x)):
         total += x[i] * y[i]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute import threads
+from trelliswork.compute.torch_threads import one_thread
 from trelliswork.inference.lifted import tiles
-from trelliswork.inference.lowrank.sweep import one_thread
 from trelliswork.models.baselines.base import Tokens
 from trelliswork.models.baselines.ngrams import positions_in_sentence
 

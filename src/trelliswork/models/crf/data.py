@@ -1,36 +1,36 @@
-"""What a CRF learns from, as arrays: made from attributes and labels, and recognised again by a checkpoint."""
+"""Training data of a CRF as arrays: attributes, labels (some of them perhaps unknown), and allowed transitions."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.checks import check_shape
 from trelliswork.data import Vocabulary
-from trelliswork.data.schemes import Scheme
-from trelliswork.errors import ValueRangeError
+from trelliswork.data.schemes import Scheme, allowed_transitions
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.learning.checkpoint import Checkpoint, fingerprint
 from trelliswork.models.crf.beams.layout import Structure, observed_ngrams
-from trelliswork.models.crf.labels import allowed_by, check_scheme, read_labelling, sentence_weights
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens
 from trelliswork.models.crf.scoring import tokens_of
-from trelliswork.models.evidence import Labels
+from trelliswork.models.evidence import Labels, names_of
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be learned from."""
+    """Training data, layout of the weights, and constraints."""
 
     tokens: Tokens
-    labelling: Labelling
+    labeling: Labelling
     layout: FeatureLayout
     sentence_weights: NDArray[np.float32] | None
     label_weights: NDArray[np.float64] | None
     allowed: Allowed | None
-    structure: Structure | None = None  # of the second order and above
+    structure: Structure | None = None  # for order 2 and above
 
     @property
     def n_features(self) -> int:
@@ -49,8 +49,8 @@ def prepare(
     layout: FeatureLayout | None = None,
     order: int = 1,
 ) -> Problem:
-    """Check that attributes and labels fit together; without a layout make that of the ``feature_set``."""
-    labelling = read_labelling(attributes, y, labels)
+    """Check that attributes and labels match; without a layout, build that of the ``feature_set``."""
+    labeling = read_labeling(attributes, y, labels)
     allowed = allowed_by(labels, scheme)
     if allowed is not None:
         check_scheme(y, labels, allowed, scheme)
@@ -58,34 +58,130 @@ def prepare(
     if layout is None:
         sizes = (attributes.n_attributes, len(labels), 0 if attributes.edges is None else attributes.edges.n_attributes)
         all_pairs = feature_set == "all"
-        layout = FeatureLayout.all_pairs(*sizes) if all_pairs else FeatureLayout.observed(tokens, labelling, *sizes)
+        layout = FeatureLayout.all_pairs(*sizes) if all_pairs else FeatureLayout.observed(tokens, labeling, *sizes)
     structure = None
     if order > 1:
-        structure = _structure(tokens, labelling, layout, order)
+        structure = _structure(tokens, labeling, layout, order)
         layout = replace(layout, transitions=np.empty(0, np.int64))
     weights = sentence_weights(sample_weight, len(attributes))
-    return Problem(tokens, labelling, layout, weights, label_weights, allowed, structure)
+    return Problem(tokens, labeling, layout, weights, label_weights, allowed, structure)
 
 
-def _structure(tokens: Tokens, labelling: Labelling, layout: FeatureLayout, order: int) -> Structure:
-    """Weights for the pairs of labels of the layout and for the longer n-grams that occur."""
-    if not labelling.complete:
-        raise ValueRangeError(f"order={order} needs a label at every token: use order=1 for partly labelled data.")
+def _structure(tokens: Tokens, labeling: Labelling, layout: FeatureLayout, order: int) -> Structure:
+    """Return weights for the label pairs of the layout and for the longer n-grams that occur."""
+    if not labeling.complete:
+        raise ValueRangeError(f"order={order} needs a label at every token: use order=1 for partly labeled data.")
     if layout.n_edge_attributes:
-        raise ValueRangeError(f"order={order} knows no B templates with columns: leave them out, or use order=1.")
-    grams = observed_ngrams(labelling.gold, tokens.offsets, layout.n_labels, order)
+        raise ValueRangeError(
+            f"order={order} does not support B templates with columns: leave them out, or use order=1."
+        )
+    grams = observed_ngrams(labeling.gold, tokens.offsets, layout.n_labels, order)
     return Structure.ngrams(layout.n_labels, [layout.transitions, *grams[1:]])
 
 
 def open_checkpoint(
     path: str | os.PathLike[str], problem: Problem, parameters: dict[str, Any], dev: Sequence[Sequence[str]] | None
 ) -> Checkpoint:
-    """The checkpoint of a run on this problem with these parameters and development labels."""
-    tokens, labelling = problem.tokens, problem.labelling
+    """Return the checkpoint of a run on this problem with these parameters and development labels."""
+    tokens, labeling = problem.tokens, problem.labeling
     plain = parameters | {"dev": None if dev is None else [list(sentence) for sentence in dev]}
     edges = None if tokens.edges is None else tokens.edges.ids
     text = fingerprint(
-        plain, tokens.offsets, tokens.ids, tokens.values, edges, labelling.gold, labelling.sets, labelling.set_ids,
+        plain, tokens.offsets, tokens.ids, tokens.values, edges, labeling.gold, labeling.sets, labeling.set_ids,
         problem.sentence_weights,
     )  # fmt: skip
     return Checkpoint(path, text)
+
+
+def label_vocabulary(y: Labels) -> Vocabulary:
+    """Return all labels that occur, alone or in a set."""
+    if all(isinstance(token, str) for sentence in y for token in sentence):
+        return Vocabulary.from_sequences(y)  # type: ignore[arg-type]
+    return Vocabulary.from_sequences(
+        [label for token in sentence if token is not None for label in names_of(token)] for sentence in y
+    )
+
+
+def read_labeling(attributes: Attributes, y: Labels, labels: Vocabulary) -> Labelling:
+    """Return the known labels of all tokens as arrays."""
+    if len(y) != len(attributes):
+        raise ShapeError(f"X and y must pair up, got {len(attributes)} and {len(y)} sentences.")
+    sizes = np.diff(attributes.offsets).tolist()
+    for n, (sentence, size) in enumerate(zip(y, sizes, strict=True)):
+        if len(sentence) != size:
+            raise ShapeError(f"sentence {n} has {size} tokens but {len(sentence)} labels.")
+    partly = [not all(isinstance(token, str) for token in sentence) for sentence in y]
+    gold = np.array(
+        [
+            i
+            for sentence, part in zip(y, partly, strict=True)
+            for i in ([-1] * len(sentence) if part else labels.ids(sentence))  # type: ignore[arg-type]
+        ],
+        np.int32,
+    )
+    if not any(partly):
+        return Labelling(gold)
+    S = len(labels)
+    numbers: dict[tuple[int, ...], int] = {}
+    set_ids = np.full(len(gold), -1, np.int32)
+    for n, sentence in enumerate(y):
+        if partly[n]:
+            for t, token in enumerate(sentence):
+                if token is not None and len(token) == 0:
+                    raise DataError(
+                        f"sentence {n}, token {t}: an empty set of labels; use None if all labels are possible."
+                    )
+                ids = tuple(range(S)) if token is None else tuple(sorted(set(labels.ids(names_of(token)))))
+                set_ids[attributes.offsets[n] + t] = numbers.setdefault(ids, len(numbers))
+    sets = np.zeros((len(numbers), S), bool)
+    for ids, number in numbers.items():
+        sets[number, list(ids)] = True
+    return Labelling(gold, sets, set_ids)
+
+
+def sentence_weights(sample_weight: object, n_sentences: int) -> NDArray[np.float32] | None:
+    """Return the checked weights of the sentences."""
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, np.float32)
+    check_shape("sample_weight", weights.shape, "n_sentences", n_sentences=n_sentences)
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ValueRangeError("sample_weight must be finite and not negative.")
+    return weights
+
+
+def label_weight_array(label_weight: Mapping[str, float] | None, labels: Vocabulary) -> NDArray[np.float64] | None:
+    """Return the weights of all labels (S,); 1 for labels that are not named."""
+    if not label_weight:
+        return None
+    out = np.ones(len(labels))
+    for name, weight in label_weight.items():
+        if name not in labels:
+            raise ValueRangeError(f"label_weight names {name!r}, which is none of {', '.join(labels)}.")
+        if not 0 < weight < np.inf:
+            raise ValueRangeError(f"label_weight of {name!r} must be positive and finite, got {weight}.")
+        out[labels.id(name)] = weight
+    return out
+
+
+def allowed_by(labels: Vocabulary, scheme: Scheme | None) -> Allowed | None:
+    """Return the transitions that a scheme allows; ``None`` without a scheme."""
+    return None if scheme is None else Allowed(*allowed_transitions(labels.items, scheme))
+
+
+def check_scheme(y: Labels, labels: Vocabulary, allowed: Allowed, scheme: Scheme | None) -> None:
+    """Raise an error for training labels that the scheme forbids: their probability would be zero."""
+    for n, sentence in enumerate(y):
+        ids = [labels.id(token) if isinstance(token, str) else None for token in sentence]
+        bad = [
+            (t, f"after {sentence[t - 1]}")
+            for t in range(1, len(ids))
+            if None not in (ids[t - 1], ids[t]) and not allowed.pairs[ids[t - 1], ids[t]]
+        ]
+        bad += [(0, "at the start")] * (ids[0] is not None and not allowed.start[ids[0]])
+        bad += [(len(ids) - 1, "at the end")] * (ids[-1] is not None and not allowed.end[ids[-1]])
+        for t, where in bad[:1]:
+            raise DataError(
+                f"sentence {n}, token {t}: {sentence[t]} {where} is not allowed in the scheme {scheme!r}. "
+                "Correct the labels, or use scheme=None."
+            )

@@ -1,4 +1,4 @@
-"""What a CRF answers about scored sentences: exactly, or within a beam."""
+"""Decoding of scored sentences: best labels, marginals and k best labelings, exactly or within a beam."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ Labels = NDArray[np.int64]
 
 
 def best_labels(scores: Scores, beam: Beam | None) -> Labels:
-    """Viterbi: the most probable labels (B, T)."""
+    """Return the most probable labels (B, T) by Viterbi."""
     if beam is None and isinstance(scores, chain.Potentials):
         return chain.viterbi(scores)[0]
     return _labels(scores, beam_passes.viterbi(scores, beam or EXACT).labels)
 
 
 def marginals(scores: Scores, beam: Beam | None) -> NDArray[Any]:
-    """p(label) (B, T, L), zero in the padding; within a beam, of the labels that it kept."""
+    """Return p(label) (B, T, L), zero in the padding; within a beam, of the labels that it kept."""
     if beam is None and isinstance(scores, chain.Potentials):
         found = chain.expectations(scores)[1].marginals
         assert found is not None
@@ -35,15 +35,15 @@ def marginals(scores: Scores, beam: Beam | None) -> NDArray[Any]:
     return out
 
 
-def best_labellings(scores: Scores, k: int) -> tuple[Labels, NDArray[np.float64]]:
-    """The k most probable labellings (B, k, T) and their log-probabilities (B, k); always exact."""
+def best_labelings(scores: Scores, k: int) -> tuple[Labels, NDArray[np.float64]]:
+    """Return the k most probable labelings (B, k, T) and their log-probabilities (B, k); always exact."""
     p = scores.dense() if isinstance(scores, SparseChain) else scores
     states, values = chain.topk(p, k)
     return _labels(scores, states), values - chain.log_partition(p)[:, None]
 
 
 def _labels(scores: Scores, states: Labels) -> Labels:
-    """The labels of states; -1 stays."""
+    """Return the labels of states; -1 stays -1."""
     if not isinstance(scores, SparseChain):
         return states
     return np.append(scores.transitions.emits, -1)[states].astype(np.int64)

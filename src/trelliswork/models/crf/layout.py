@@ -1,28 +1,30 @@
-"""What a CRF's weights stand for, and how tokens and weights lie in memory for the kernels."""
+"""Meaning of a CRF's weights, and the layout of tokens and weights in memory for the kernels."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.inference.chain.layout import whole_vectors
-from trelliswork.models.crf.kernels import layout as layout_kernels
+from trelliswork.inference.chain.potentials import whole_vectors
+from trelliswork.models.crf.kernels.layout import mark, split, split_sizes, take
+from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores, TokenRows
 
 Ids = NDArray[np.int32]
 Floats = NDArray[np.floating]
+Vector = NDArray[np.float64]
 _NO_VALUES = np.empty(0, np.float32)  # all are 1
-WIDE = 3  # an attribute seen with so many labels gets a dense row
+WIDE = 3  # minimum number of labels of an attribute with a dense row
 
 
 @dataclass(frozen=True)
 class FeatureLayout:
-    """Which (attribute, label), (label, label) and (edge attribute, label, label) have a weight, and where it stands.
+    """Which (attribute, label), (label, label) and (edge attribute, label, label) have a weight, and its index.
 
-    The weight vector holds first the transitions, then the state features, then the edge features.
+    The weight vector has first the transitions, then the state features, then the edge features.
 
     Attributes
     ----------
@@ -32,7 +34,7 @@ class FeatureLayout:
     attributes, labels : ndarray (n,)
         Attribute and label of each state feature, sorted by attribute, then label.
     edge_attributes, edge_pairs : ndarray (n,)
-        Edge attribute of each edge feature and its pair of labels, a flat index into (S, S); sorted likewise.
+        Edge attribute of each edge feature and its pair of labels, a flat index into (S, S); sorted the same way.
     """
 
     n_labels: int
@@ -45,7 +47,7 @@ class FeatureLayout:
     edge_pairs: Ids = field(default_factory=lambda: np.empty(0, np.int32))
 
     def check(self) -> None:
-        """Refuse indices out of range, as a damaged file may hold."""
+        """Raise if an index is out of range, as in a damaged file."""
         for name, values, size in (
             ("transitions", self.transitions, self.n_labels**2),
             ("attributes", self.attributes, self.n_attributes),
@@ -54,7 +56,7 @@ class FeatureLayout:
             ("edge pairs", self.edge_pairs, self.n_labels**2),
         ):
             if len(values) and (values.min() < 0 or values.max() >= size):
-                raise ValueRangeError(f"{name} of the features must lie between 0 and {size - 1}: the file is damaged.")
+                raise ValueRangeError(f"{name} of the features must be between 0 and {size - 1}: the file is damaged.")
 
     @property
     def n_features(self) -> int:
@@ -63,7 +65,7 @@ class FeatureLayout:
 
     @property
     def first_edge(self) -> int:
-        """Where the edge features begin in the weight vector."""
+        """Index of the first edge feature in the weight vector."""
         return len(self.transitions) + len(self.attributes)
 
     @cached_property
@@ -84,12 +86,12 @@ class FeatureLayout:
 
     @cached_property
     def wide_features(self) -> NDArray[np.int64]:
-        """State features that stand in dense rows."""
+        """State features in dense rows."""
         return np.flatnonzero(self.wide_rows[self.attributes] >= 0)
 
     @cached_property
     def narrow_features(self) -> NDArray[np.int64]:
-        """State features that stand alone."""
+        """State features with single weights."""
         return np.flatnonzero(self.wide_rows[self.attributes] < 0)
 
     @cached_property
@@ -103,9 +105,19 @@ class FeatureLayout:
         rows = self.wide_rows[self.attributes[self.wide_features]].astype(np.int64)
         return rows * self.wide_shape[1] + self.labels[self.wide_features]
 
+    def vector(self, transition: Floats, wide: Floats, narrow: Floats, edges: Floats | float = 0) -> Vector:
+        """Return weights (or their gradient) in the arrays of the kernels as one vector (n_features,)."""
+        vector = np.empty(self.n_features)
+        vector[: len(self.transitions)] = transition.reshape(-1)[self.transitions]
+        state = vector[len(self.transitions) : self.first_edge]
+        state[self.wide_features] = wide.reshape(-1)[self.wide_places]
+        state[self.narrow_features] = narrow
+        vector[self.first_edge :] = edges
+        return vector
+
     @classmethod
     def all_pairs(cls, n_attributes: int, n_labels: int, n_edge_attributes: int = 0) -> Self:
-        """Every label with every attribute, every pair of labels, alone and with every edge attribute."""
+        """Return a layout with all weights: (attribute, label), (label, label) and (edge attribute, label, label)."""
         S = n_labels
         return cls(
             S,
@@ -122,20 +134,20 @@ class FeatureLayout:
     def observed(
         cls,
         tokens: "Tokens",
-        labelling: "Labelling | Ids",
+        labeling: "Labelling | Ids",
         n_attributes: int,
         n_labels: int,
         n_edge_attributes: int = 0,
     ) -> Self:
-        """Only what occurs in training data, as CRFsuite does by default.
+        """Return a layout of what occurs in the training data, the default of CRFsuite.
 
-        A token with a set of labels shows its attributes with each of them, a token without label shows nothing. If
-        any sentence is only partly labelled, all pairs of labels get a weight.
+        The attributes of a token with a set of labels occur with each of them, those of an unlabeled token with none.
+        If any sentence is only partly labeled, all pairs of labels get a weight.
         """
-        labelling = labelling if isinstance(labelling, Labelling) else Labelling(labelling)
-        S, gold = n_labels, labelling.gold
-        token, label = labelling.pairs()
-        chosen = tokens if labelling.complete else tokens.take(token, np.array([len(token)]))
+        labeling = labeling if isinstance(labeling, Labelling) else Labelling(labeling)
+        S, gold = n_labels, labeling.gold
+        token, label = labeling.pairs()
+        chosen = tokens if labeling.complete else tokens.take(token, np.array([len(token)]))
         seen = _seen(chosen, label, n_attributes * S, S)
         following = np.ones(len(gold), bool)
         following[tokens.offsets[:-1]] = False
@@ -149,7 +161,7 @@ class FeatureLayout:
         return cls(
             S,
             n_attributes,
-            np.unique(pairs) if labelling.complete else np.arange(S**2),
+            np.unique(pairs) if labeling.complete else np.arange(S**2),
             (seen // S).astype(np.int32),
             (seen % S).astype(np.int16),
             n_edge_attributes,
@@ -160,16 +172,16 @@ class FeatureLayout:
 
 @dataclass(frozen=True)
 class Labelling:
-    """What is known about the labels of tokens.
+    """Known labels of tokens.
 
     Attributes
     ----------
     gold : ndarray (n_tokens,)
-        Label ids; -1 at *all* tokens of a sentence that is only partly labelled.
+        Label ids; -1 at *all* tokens of a sentence that is only partly labeled.
     sets : ndarray of bool (n_sets, S)
-        Distinct sets of labels that a token of such a sentence may have.
+        Distinct sets of possible labels of tokens in such sentences.
     set_ids : ndarray (n_tokens,) or empty
-        The set of each token, -1 where gold says all; empty if every sentence is labelled.
+        The set of each token, -1 in sentences with gold labels; empty if every sentence is labeled.
     """
 
     gold: Ids
@@ -178,11 +190,11 @@ class Labelling:
 
     @property
     def complete(self) -> bool:
-        """True if every token has its label."""
+        """True if every token has a label."""
         return len(self.set_ids) == 0
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Tokens and labels they show: the label, or each of a proper set; in the order of the tokens."""
+        """Return tokens and their labels in order: the label, or each of a proper subset of all labels."""
         if self.complete:
             return np.arange(len(self.gold)), self.gold.astype(np.int64)
         sets = self.sets & ~self.sets.all(axis=1, keepdims=True)
@@ -196,9 +208,9 @@ class Labelling:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Attributes of tokens in compressed rows (what ``features.Attributes`` holds), as plain arrays.
+    """Attributes of tokens in compressed rows (those of ``features.Attributes``), as plain arrays.
 
-    ``edges`` are those of the pair of a token and the one before it.
+    ``edges`` are the attributes of the pair of a token and the one before it.
     """
 
     offsets: NDArray[np.int64]
@@ -208,12 +220,12 @@ class Tokens:
     edges: "Tokens | None" = None
 
     def take(self, which: NDArray[np.int64], lengths: NDArray[np.int64]) -> "Tokens":
-        """These tokens in this order, cut into sentences of these lengths."""
+        """Return the tokens ``which``, in this order, split into sentences of these lengths."""
         token_ptr = np.concatenate([[0], np.cumsum(np.diff(self.token_ptr)[which])])
         ids = np.empty(token_ptr[-1], np.int32)
         values = None if self.values is None else np.empty(token_ptr[-1], np.float32)
         given = _NO_VALUES if self.values is None else self.values
-        layout_kernels.take(self.token_ptr, self.ids, given, which, ids, _NO_VALUES if values is None else values)
+        take(self.token_ptr, self.ids, given, which, ids, _NO_VALUES if values is None else values)
         return Tokens(
             np.concatenate([[0], np.cumsum(lengths)]),
             token_ptr,
@@ -224,45 +236,39 @@ class Tokens:
 
 
 class ScoredTokens:
-    """Tokens split by layout: dense rows and single weights of each, ready for the kernels."""
+    """Tokens split by layout into dense rows and single weights, ready for the kernels.
+
+    Attributes
+    ----------
+    offsets : ndarray (n_sentences + 1,)
+    arrays : TokenRows
+    edge_arrays : tuple of ndarray
+        ``token_ptr`` and ``ids`` of the edge attributes.
+    """
 
     def __init__(self, tokens: Tokens, layout: FeatureLayout) -> None:
         self.offsets = tokens.offsets
         n_tokens = len(tokens.token_ptr) - 1
         values = _NO_VALUES if tokens.values is None else tokens.values
-        self.wide_ptr, self.narrow_ptr = np.empty((2, n_tokens + 1), np.int64)
+        wide_ptr, narrow_ptr = np.empty((2, n_tokens + 1), np.int64)
         rows, ptr = layout.wide_rows, layout.attribute_ptr
-        layout_kernels.split_sizes(tokens.token_ptr, tokens.ids, rows, ptr, self.wide_ptr, self.narrow_ptr)
-        n_wide, n_narrow = int(self.wide_ptr[-1]), int(self.narrow_ptr[-1])
-        self.wide_ids, self.narrow_ids = np.empty(n_wide, np.int32), np.empty(n_narrow, np.int32)
-        self.wide_values = np.empty(n_wide if len(values) else 0, np.float32)
-        self.narrow_values = np.empty(n_narrow if len(values) else 0, np.float32)
+        split_sizes(tokens.token_ptr, tokens.ids, rows, ptr, wide_ptr, narrow_ptr)
+        n_wide, n_narrow = int(wide_ptr[-1]), int(narrow_ptr[-1])
+        wide_ids, narrow_ids = np.empty(n_wide, np.int32), np.empty(n_narrow, np.int32)
+        wide_values = np.empty(n_wide if len(values) else 0, np.float32)
+        narrow_values = np.empty(n_narrow if len(values) else 0, np.float32)
         number = np.full(len(layout.attributes), -1, np.int32)
         number[layout.narrow_features] = np.arange(len(layout.narrow_features))
-        # Each occurrence of a narrow attribute becomes one entry for each label it has a weight with.
-        layout_kernels.split(
-            tokens.token_ptr, tokens.ids, values, rows, ptr, number,
-            self.wide_ids, self.wide_values, self.narrow_ids, self.narrow_values,
-        )  # fmt: skip
-        self.edge_token_ptr, self.edge_ids = np.zeros(n_tokens + 1, np.int64), np.empty(0, np.int32)
+        # Each occurrence of a narrow attribute becomes one entry per label it has a weight with.
+        split(tokens.ids, values, rows, ptr, number, wide_ids, wide_values, narrow_ids, narrow_values)
+        self.arrays = TokenRows(wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values)
+        self.edge_arrays = np.zeros(n_tokens + 1, np.int64), np.empty(0, np.int32)
         if tokens.edges is not None:
-            self.edge_token_ptr, self.edge_ids = tokens.edges.token_ptr, tokens.edges.ids
-
-    @property
-    def arrays(self) -> Any:
-        """A tuple of arrays in the order of the kernels' arguments."""
-        return (
-            self.wide_ptr, self.wide_ids, self.wide_values, self.narrow_ptr, self.narrow_ids, self.narrow_values,
-        )  # fmt: skip
-
-    @property
-    def edge_arrays(self) -> Any:
-        """The same for the edge attributes."""
-        return self.edge_token_ptr, self.edge_ids
+            self.edge_arrays = tokens.edges.token_ptr, tokens.edges.ids
 
 
 class Allowed(NamedTuple):
-    """Label pairs (S, S), first labels (S,) and last labels (S,) that may occur."""
+    """Allowed label pairs (S, S), first labels (S,) and last labels (S,)."""
 
     pairs: NDArray[np.bool_]
     start: NDArray[np.bool_]
@@ -270,7 +276,17 @@ class Allowed(NamedTuple):
 
 
 class ChainWeights:
-    """A weight vector laid out for the kernels, in float32; -inf for what is not allowed."""
+    """A weight vector laid out for the kernels, in float32; scores of what is not allowed are -inf.
+
+    Attributes
+    ----------
+    arrays : FeatureWeights
+    labels : LabelScores
+    edge_arrays : tuple of ndarray
+        ``ptr``, ``pairs`` and ``weights`` of the edge features.
+    potentials : Potentials
+        The transitions as chain potentials; the unary scores are placeholders.
+    """
 
     def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None = None) -> None:
         S = layout.n_labels
@@ -281,39 +297,30 @@ class ChainWeights:
             log_transition[~allowed.pairs.reshape(-1)] = -np.inf
         self.log_transition = log_transition.reshape(S, S)
         self.potentials = chain.chain_potentials(np.zeros((1, 1, S), np.float32), self.log_transition)
-        state = weights[n_transitions : layout.first_edge].astype(np.float32)
-        self.edge = weights[layout.first_edge :].astype(np.float32)
-        self.edge_ptr, self.edge_pairs = layout.edge_ptr, layout.edge_pairs
-        self.narrow = state[layout.narrow_features]
-        self.narrow_labels = layout.labels[layout.narrow_features]
         self.start, self.end = np.zeros((2, layout.wide_shape[1]), np.float32)
         if allowed is not None:
             self.start[:S][~allowed.start] = -np.inf
             self.end[:S][~allowed.end] = -np.inf
+        self.labels = LabelScores(self.start, self.end, self.log_transition)
+        state = weights[n_transitions : layout.first_edge].astype(np.float32)
+        self.narrow = state[layout.narrow_features]
+        self.narrow_labels = layout.labels[layout.narrow_features]
         self.wide = np.zeros(layout.wide_shape, np.float32)
         self.wide.reshape(-1)[layout.wide_places] = state[layout.wide_features]
-
-    @property
-    def arrays(self) -> Any:
-        """A tuple of arrays in the order of the kernels' arguments."""
-        return self.wide, self.narrow, self.narrow_labels
-
-    @property
-    def edge_arrays(self) -> Any:
-        """The same for the edge features."""
-        return self.edge_ptr, self.edge_pairs, self.edge
+        self.arrays = FeatureWeights(self.wide, self.narrow, self.narrow_labels)
+        self.edge_arrays = layout.edge_ptr, layout.edge_pairs, weights[layout.first_edge :].astype(np.float32)
 
 
 def _seen(tokens: Tokens, labels: NDArray[np.int64], n: int, n_labels: int) -> NDArray[np.int64]:
-    """The distinct a S + y below n of attributes a at tokens labelled y, sorted; by marks where they fit."""
-    if n > 1 << 30:
+    """Return the distinct codes a S + y below n of attributes a at tokens labeled y, sorted."""
+    if n > 1 << 30:  # too many for an array of marks
         per_token = np.diff(tokens.token_ptr)
         return np.unique(tokens.ids.astype(np.int64) * n_labels + np.repeat(labels, per_token))
     marks = np.zeros(n, bool)
-    layout_kernels.mark(tokens.token_ptr, tokens.ids, labels, n_labels, marks)
+    mark(tokens.token_ptr, tokens.ids, labels, n_labels, marks)
     return np.flatnonzero(marks)
 
 
 def counting(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, 1, ..., lengths[0]-1, 0, 1, ..., lengths[1]-1, ..."""
+    """Return 0, 1, ..., lengths[0]-1, 0, 1, ..., lengths[1]-1, and so on."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,4 +1,4 @@
-"""What a CRF has learned: weights, and the attributes and labels they belong to."""
+"""Learned weights of a CRF, and the attributes and labels that they belong to."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,13 +16,13 @@ from trelliswork.models.crf.layout import FeatureLayout
 
 @dataclass(frozen=True)
 class Learned:
-    """Weights and what they stand for: first label n-grams, pairs before triples, then state and edge features."""
+    """Weights in their order: label n-grams (pairs before triples), then state features, then edge features."""
 
     features: FeatureMap
     labels: Vocabulary
     layout: FeatureLayout
     weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    structure: Structure | None = None  # of the second order and above
+    structure: Structure | None = None  # for order 2 and above
 
     @property
     def grams(self) -> tuple[NDArray[np.int64], ...]:
@@ -31,11 +31,11 @@ class Learned:
 
     @property
     def n_grams(self) -> int:
-        """How many weights are of n-grams."""
+        """Number of weights of label n-grams."""
         return sum(map(len, self.grams))
 
     def top_features(self, n: int, label: str | None) -> list[tuple[str, str, float]]:
-        """The n largest weights by absolute value: attribute, label, weight; of one label if given."""
+        """Return the n largest weights by absolute value: attribute, label, weight; of one label if given."""
         layout = self.layout
         weights = self.weights[self.n_grams : self.n_grams + len(layout.attributes)]
         which = np.arange(len(weights))
@@ -46,7 +46,7 @@ class Learned:
         return [(name, self.labels[layout.labels[f]], float(weights[f])) for name, f in zip(names, best, strict=True)]
 
     def top_edge_features(self, n: int) -> list[tuple[str, str, str, float]]:
-        """The n largest weights of edge features by absolute value: attribute, from, to, weight."""
+        """Return the n largest weights of edge features by absolute value: attribute, from, to, weight."""
         layout, size = self.layout, len(self.labels)
         weights = self.weights[self.n_grams + len(layout.attributes) :]
         best = _largest(weights, n)
@@ -56,9 +56,9 @@ class Learned:
         return [(names[a], self.labels[i], self.labels[j], weight) for a, i, j, weight in rows]
 
     def top_ngrams(self, n: int, length: int) -> list[tuple[tuple[str, ...], float]]:
-        """The n largest weights of label n-grams of a length by absolute value: labels, weight."""
+        """Return the n largest weights of label n-grams of a length by absolute value: labels, weight."""
         if not 2 <= length <= len(self.grams) + 1:
-            raise ValueRangeError(f"length must be 2 to {len(self.grams) + 1}, the order and one, got {length}.")
+            raise ValueRangeError(f"length must lie between 2 and order + 1 = {len(self.grams) + 1}, got {length}.")
         codes, size = self.grams[length - 2], len(self.labels)
         first = sum(map(len, self.grams[: length - 2]))
         weights = self.weights[first : first + len(codes)]
@@ -70,7 +70,7 @@ class Learned:
         ]
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Plain data and arrays to save."""
+        """Return plain data and arrays to save."""
         layout = self.layout
         features, arrays = self.features.state()
         plain = {
@@ -91,7 +91,7 @@ class Learned:
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: Arrays) -> "Learned":
-        """What ``state`` saved; damaged or foreign arrays are refused."""
+        """Build the weights from ``state``'s result; damaged or foreign arrays are an error."""
         features, labels = FeatureMap.from_state(plain["features"], arrays), Vocabulary(plain["labels"])
         weights = arrays["weights"].astype(np.float64)
         check_finite("weights.safetensors", weights)
@@ -110,14 +110,14 @@ class Learned:
             arrays["edge_pairs"],
         )
         layout.check()
-        found = cls(features, labels, layout, weights, structure)
-        n_features = found.n_grams + layout.n_features - len(layout.transitions)
+        learned = cls(features, labels, layout, weights, structure)
+        n_features = learned.n_grams + layout.n_features - len(layout.transitions)
         sizes = (n_features, layout.n_attributes, layout.n_edge_attributes)
         if sizes != (len(weights), features.n_attributes, features.n_edge_attributes):
-            raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
-        return found
+            raise DataError("weights.safetensors does not match model.json: they belong to different models.")
+        return learned
 
 
 def _largest(weights: NDArray[np.float64], n: int) -> NDArray[np.int64]:
-    """Places of the n largest by absolute value."""
+    """Return the indices of the n largest by absolute value."""
     return np.argsort(-np.abs(weights), kind="stable")[:n]

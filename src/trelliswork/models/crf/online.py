@@ -1,52 +1,57 @@
 r"""Stochastic training of linear-chain CRFs: averaged SGD and the averaged perceptron.
 
-SGD minimises the objective of ``crf_objective`` divided by the number N of sentences,
+SGD minimizes the objective of ``ChainObjective`` divided by the number N of sentences,
 
 .. math:: \frac{1}{N} \sum_n \alpha_n \ell_n(w) + \frac{\lambda}{2} \lVert w \rVert^2, \qquad \lambda = 2 c_2 / N,
 
 by steps :math:`w \leftarrow (1 - \eta_k \lambda) w - \eta_k \bar g_k` along the mean gradient of a mini-batch, with
 :math:`\eta_k = \eta_0 (1 + \lambda \eta_0 k)^{-3/4}`, k counting steps, not sentences, and averages the weights (Xu,
-2011; Bottou, 2012, section 5.3). The perceptron adds the features of the gold labels and takes off those of the best
-labels (Collins, 2002, figure 2). A step costs what its sentences cost, whatever the number of features.
+2011; Bottou, 2012, section 5.3). The perceptron adds the features of the gold labels and subtracts those of the best
+labels (Collins, 2002, figure 2). The cost of a step depends on its sentences, not on the number of features.
 
-One thread works, since every step begins where the last one ended. Runs with the same seed are equal to the last bit.
+Training uses one thread, since each step depends on the one before. Runs with the same seed give identical results.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.models.crf.kernels import online as online_kernels
-from trelliswork.models.crf.kernels.online import Data, Model
-from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, ScoredTokens, Tokens
+from trelliswork.models.crf.kernels.objective import FeatureWeights
+from trelliswork.models.crf.kernels.online import Batches, Data, Model, Schedule, best_path, perceptron, sgd
+from trelliswork.models.crf.layout import (
+    Allowed,
+    ChainWeights,
+    FeatureLayout,
+    Floats,
+    Ids,
+    ScoredTokens,
+    Tokens,
+    Vector,
+)
 
-Floats = NDArray[np.floating]
-Ids = NDArray[np.int32]
-Vector = NDArray[np.float64]
-compiled: Any = online_kernels
-SAMPLE = 1000  # sentences on which rates are tried
-TRIALS = 12  # rates that are tried at most
+SAMPLE = 1000  # number of sentences on which rates are tried
+TRIALS = 12  # maximum number of rates that are tried
 FIRST_RATE = 0.25
 FORGET = 6  # g of SGD's average
-CALIBRATION = 1 << 32  # the "epoch" whose shuffling chooses the sample: never a real one
+CALIBRATION = 1 << 32  # in place of the epoch's number when the sample is shuffled
 
 
 @dataclass
 class OnlineState:
-    """All that training remembers between epochs, as plain arrays and numbers.
+    """State of training between epochs, as plain arrays and numbers.
 
     Attributes
     ----------
     weights, mean : ndarray of float64 (n_features,)
         The last weights and their average.
     epochs, steps : int
-        Epochs and mini-batches done.
+        Number of finished epochs and mini-batches.
     rate : float
-        eta_0; 0 as long as it has not been chosen.
+        eta_0; 0 before it has been chosen.
     """
 
     weights: Vector
@@ -56,18 +61,18 @@ class OnlineState:
     rate: float = 0.0
 
     def arrays(self) -> dict[str, Vector]:
-        """The arrays by name."""
+        """Return the arrays by name."""
         return {"weights": self.weights, "mean": self.mean}
 
     def numbers(self) -> dict[str, int | float]:
-        """The numbers by name."""
+        """Return the numbers by name."""
         return {"epochs": self.epochs, "steps": self.steps, "rate": self.rate}
 
     @classmethod
     def from_parts(cls, arrays: Mapping[str, Floats], numbers: Mapping[str, int | float]) -> "OnlineState":
-        """The state that ``arrays`` and ``numbers`` came from."""
-        wanted = {"weights", "mean", "epochs", "steps", "rate"}
-        if missing := wanted - set(arrays) - set(numbers):
+        """Return the state with these ``arrays`` and ``numbers``."""
+        expected = {"weights", "mean", "epochs", "steps", "rate"}
+        if missing := expected - set(arrays) - set(numbers):
             raise ValueRangeError(f"the state lacks {', '.join(sorted(missing))}: the file is damaged.")
         weights, mean = (np.array(arrays[name], np.float64) for name in ("weights", "mean"))
         if weights.ndim != 1 or weights.shape != mean.shape:
@@ -76,42 +81,42 @@ class OnlineState:
 
 
 class OnlineChain:
-    """Averaged SGD or the averaged perceptron on labelled sentences.
+    """Averaged SGD or the averaged perceptron on labeled sentences.
 
     Parameters
     ----------
     tokens : Tokens
     gold : ndarray of int32 (n_tokens,)
-        Label ids. A sentence whose first one is -1 is partially labelled.
+        Label ids. A sentence whose first one is -1 is partially labeled.
     layout : FeatureLayout
         Without edge attributes.
     kind : {"sgd", "perceptron"}
     l2 : float
         c_2, for the whole corpus as in ``ChainObjective``; the perceptron has no penalty.
     weights : ndarray (n_sentences,), optional
-        alpha_n: how much a sentence counts; scales its loss or its update.
+        alpha_n: weight of a sentence; multiplies its loss or its update.
     allowed : Allowed, optional
-        What may occur; everything by default.
+        Allowed labels and label pairs; all by default.
     batch_size : int, optional
-        Sentences whose gradients are taken at the same weights; 8 for SGD and 1 for the perceptron by default.
+        Number of sentences per step; 8 for SGD and 1 for the perceptron by default.
     rate : float, optional
         eta_0 of SGD. By default rates a factor of 2 apart are tried on a sample of ``SAMPLE`` sentences, one pass each,
-        and that with the smallest sum of losses on the way is taken.
+        and the one with the smallest sum of losses during its pass is chosen.
     seed : int
-        Epoch k is shuffled by a generator seeded with (seed, k).
+        Epoch k is shuffled by a generator with the seed (seed, k).
     sets : ndarray of float32 (n_sets, S), optional
         0 for a label in the set, -inf for others.
     set_ids : ndarray of int32 (n_tokens,), optional
-        The set of each token of a partially labelled sentence. Its loss is log Z - log Z within the sets; the gold path
-        of the perceptron is the best one within the sets. Elsewhere it is not read.
+        The set of each token of a partially labeled sentence. Its loss is log Z - log Z within the sets; the gold path
+        of the perceptron is the best one within the sets. Ignored for other sentences.
 
     Notes
     -----
-    The average is over the weights after each step: the mean of those of epoch k enters with the share
-    (g + 1) / (k + g), k = 1, 2, ... With g = 0, for the perceptron, this is the plain average of all steps. SGD has
-    g = 6, so that the way from the start is soon forgotten, while the window still grows with k (polynomial-decay
-    averaging; Shamir and Zhang, 2013, section 4). On CoNLL-2000 ten epochs end 2 % above the optimum so, and 6 % with
-    the plain average that leaves out the first epoch.
+    The average is over the weights after each step: the mean of epoch k has the share (g + 1) / (k + g),
+    k = 1, 2, ... With g = 0, for the perceptron, this is the plain average of all steps. SGD has g = 6, so that the
+    first steps are soon forgotten, while the window still grows with k (polynomial-decay averaging; Shamir and Zhang,
+    2013, section 4). On CoNLL-2000, ten epochs end 2 % above the optimum this way, and 6 % above with the plain average
+    that leaves out the first epoch.
 
     An epoch takes O(entries + tokens S^2) time. State weights are float32, transitions and averages float64.
     """
@@ -135,9 +140,9 @@ class OnlineChain:
         if kind not in ("sgd", "perceptron"):
             raise ValueRangeError(f"kind must be 'sgd' or 'perceptron', got {kind!r}.")
         if kind == "perceptron" and (l2 or rate is not None):
-            raise ValueRangeError("the perceptron has neither l2 nor rate: leave them out, or take kind='sgd'.")
+            raise ValueRangeError("the perceptron has neither l2 nor rate: leave them out, or use kind='sgd'.")
         if layout.n_edge_attributes:
-            raise ValueRangeError("stochastic training knows no edge attributes: leave them out, or take L-BFGS.")
+            raise ValueRangeError("stochastic training supports no edge attributes: leave them out, or use L-BFGS.")
         self.layout, self.kind, self.seed = layout, kind, seed
         self.batch_size = batch_size if batch_size is not None else 8 if kind == "sgd" else 1
         if self.batch_size < 1:
@@ -145,17 +150,17 @@ class OnlineChain:
         self._lengths = np.diff(tokens.offsets)
         if not len(self._lengths) or self._lengths.min() < 1:
             at = int(self._lengths.argmin()) if len(self._lengths) else 0
-            raise ValueRangeError(f"sentence {at} is empty or there is none: leave empty ones out.")
+            raise ValueRangeError(f"sentence {at} is empty, or there are no sentences: leave empty ones out.")
         self._l2, self._decay = l2, 2 * l2 / len(self._lengths)
         if not l2 >= 0:
             raise ValueRangeError(f"l2 must be at least 0, got {l2}.")
         if rate is not None and not (rate > 0 and rate * self._decay < 1):
-            most = f"and {1 / self._decay:.3g}, N / (2 l2)" if l2 else "and infinity"
-            raise ValueRangeError(f"rate must lie between 0 {most}, got {rate}.")
+            highest = f"{1 / self._decay:.3g}, N / (2 l2)" if l2 else "infinity"
+            raise ValueRangeError(f"rate must be between 0 and {highest}, got {rate}.")
         self._data = _data(tokens, gold, layout, weights, sets, set_ids)
         self._model = _model(layout, allowed)
         self._check_possible(allowed)
-        self._sum = np.zeros(layout.n_features)  # of the weights after each step of this epoch
+        self._sum = np.zeros(layout.n_features)  # sum of the weights after each step of this epoch
         zeros = np.zeros(layout.n_features)
         self._state = OnlineState(zeros, zeros.copy(), rate=rate or 0.0)
         self._given_rate = rate or 0.0
@@ -166,15 +171,15 @@ class OnlineChain:
         return self._state.rate
 
     def current(self) -> Vector:
-        """The weights after the last step, (n_features,) in the order of the layout."""
+        """Return the weights after the last step, (n_features,) in the order of the layout."""
         return self._state.weights.copy()
 
     def average(self) -> Vector:
-        """The averaged weights; before the first epoch the starting weights."""
+        """Return the averaged weights; before the first epoch the initial weights."""
         return self._state.mean.copy()
 
     def load(self, weights: Floats) -> None:
-        """Begin anew from these weights: epochs and steps count from 0, the average is forgotten."""
+        """Restart from these weights, at epoch and step 0 and without an average."""
         start = np.array(weights, np.float64)
         if start.shape != (self.layout.n_features,) or not np.isfinite(start).all():
             raise ValueRangeError(f"weights must be {self.layout.n_features} finite numbers, got shape {start.shape}.")
@@ -194,25 +199,26 @@ class OnlineChain:
         self._place(self._state.weights)
 
     def epoch(self) -> float:
-        """One pass over the sentences in random order.
+        """Train one pass over the sentences in random order.
 
         Returns
         -------
         loss : float
-            SGD: the sum of losses, each at the weights of its moment, plus ``l2 ||w||^2`` at the end. Perceptron: the
-            number of tokens that were labelled wrongly.
+            SGD: the sum of losses, each at the weights of its step, plus ``l2 ||w||^2`` at the end. Perceptron: the
+            number of wrongly labeled tokens.
         """
         state = self._state
         if self.kind == "sgd" and not state.rate:
             state.rate = self._calibrate()
         order = np.random.default_rng((self.seed, state.epochs)).permutation(len(self._lengths))
         loss, n_steps = self._pass(order, state.rate, state.steps)
-        weights = self._gather(self._model.wide[::3], self._model.narrow[::2], self._model.transition)
+        features = self._model.weights
+        weights = self.layout.vector(self._model.transition, features.wide[::3], features.narrow[::2])
         if not (np.isfinite(loss) and np.isfinite(weights).all()):
             self._place(state.weights)
             raise ValueRangeError(
-                f"the weights left the range of float32 in epoch {state.epochs} (rate {state.rate:g}) and were put "
-                "back to where it began: take a smaller rate, a larger l2 or smaller values of the attributes."
+                f"the weights left the range of float32 in epoch {state.epochs} (rate {state.rate:g}) and were reset "
+                "to those before it: use a smaller rate, a larger l2 or smaller values of the attributes."
             )
         state.weights = weights
         state.steps += n_steps
@@ -223,26 +229,22 @@ class OnlineChain:
         return loss + self._l2 * float(state.weights @ state.weights)
 
     def _pass(self, order: NDArray[np.int64], rate: float, step: int) -> tuple[float, int]:
-        """Steps over sentences in this order; returns their loss and the number of steps. Leaves s = 1 and u = 0."""
+        """Train on sentences in this order; return their loss and the number of steps. Leaves s = 1 and u = 0."""
         size = self.batch_size
         batch = np.arange(len(order)) // size
         order = order[np.lexsort((-self._lengths[order], batch))]
         n_batches, largest = int(batch[-1]) + 1, int(np.bincount(batch, self._lengths[order]).max())
-        residual = np.empty((largest, self._model.wide.shape[1]), np.float32)
-        longest = int(self._lengths[order].max())
+        residual = np.empty((largest, self._model.weights.wide.shape[1]), np.float32)
+        batches = Batches(order, int(size), int(self._lengths[order].max()), residual)
         self._sum[:] = 0
         done, loss = 0, 0.0
         while done < n_batches:
             scalars = np.array([1.0, 0.0, 0.0])
             if self.kind == "perceptron":
-                done = compiled.perceptron(
-                    done, n_batches, order, size, longest, self._data, self._model, scalars, residual
-                )
+                done = perceptron(done, n_batches, batches, self._data, self._model, scalars)
             else:
-                done = compiled.sgd(
-                    done, n_batches, order, size, longest, step + done, rate, self._decay, self._data, self._model,
-                    scalars, residual,
-                )  # fmt: skip
+                schedule = Schedule(int(step + done), float(rate), float(self._decay))
+                done = sgd(done, n_batches, batches, schedule, self._data, self._model, scalars)
             loss += float(scalars[2])
             self._fold(float(scalars[0]), float(scalars[1]))
         return loss, n_batches
@@ -250,35 +252,27 @@ class OnlineChain:
     def _fold(self, s: float, c: float) -> None:
         """Add the sum of the weights so far, c v - u, to ``_sum``; multiply s into v and clear u."""
         m = self._model
-        (v, u), (narrow_v, narrow_u) = (m.wide[::3], m.wide[1::3]), (m.narrow[::2], m.narrow[1::2])
+        wide, narrow, _ = m.weights
+        (v, u), (narrow_v, narrow_u) = (wide[::3], wide[1::3]), (narrow[::2], narrow[1::2])
         wide_sum = c * v.astype(np.float64) - u
-        self._sum += self._gather(wide_sum, c * narrow_v.astype(np.float64) - narrow_u, m.transition_sum)
+        self._sum += self.layout.vector(m.transition_sum, wide_sum, c * narrow_v.astype(np.float64) - narrow_u)
         if s != 1:
             v *= np.float32(s)
             narrow_v *= np.float32(s)
         for values in (u, narrow_u, m.transition_sum):
             values[:] = 0
 
-    def _gather(self, wide: Floats, narrow: Floats, transition: Floats) -> Vector:
-        """One vector in the order of the layout."""
-        layout = self.layout
-        found = np.empty(layout.n_features)
-        found[: len(layout.transitions)] = transition.reshape(-1)[layout.transitions]
-        state = found[len(layout.transitions) :]
-        state[layout.wide_features] = wide.reshape(-1)[layout.wide_places]
-        state[layout.narrow_features] = narrow
-        return found
-
     def _place(self, weights: Vector) -> None:
         """Lay a weight vector out for the kernels."""
         w, m, n = ChainWeights(weights, self.layout), self._model, len(self.layout.transitions)
-        m.wide[::3], m.wide[1::3] = w.wide, 0
-        m.narrow[::2], m.narrow[1::2] = w.narrow, 0
+        wide, narrow, _ = m.weights
+        wide[::3], wide[1::3] = w.wide, 0
+        narrow[::2], narrow[1::2] = w.narrow, 0
         m.transition[:] = m.transition_sum[:] = 0
         m.transition.reshape(-1)[self.layout.transitions] = weights[:n]
 
     def _calibrate(self) -> float:
-        """The rate with the smallest loss in one pass over a sample; up by factors of 2 while that helps, else down."""
+        """Return the rate with the smallest loss in one pass over a sample: doubled while that helps, else halved."""
         sample = np.random.default_rng((self.seed, CALIBRATION)).permutation(len(self._lengths))[:SAMPLE]
         tried: dict[int, float] = {}
 
@@ -299,7 +293,7 @@ class OnlineChain:
         return FIRST_RATE * 2.0**best
 
     def _check_possible(self, allowed: Allowed | None) -> None:
-        """Refuse a sentence whose gold labels are not allowed, or that has no allowed labels within its sets."""
+        """Raise if a sentence has gold labels that are not allowed, or no allowed labeling within its sets."""
         if allowed is None:
             return
         data, m = self._data, self._model
@@ -311,19 +305,19 @@ class OnlineChain:
                 log_unary = data.sets[data.set_ids[start:stop]]
                 log_unary[0] += m.start
                 log_unary[-1] += m.end
-                good = compiled.best_path(log_unary, m.forbidden, delta, path[: stop - start])
+                good = best_path(log_unary, m.forbidden, delta, path[: stop - start])
             else:
                 good = allowed.start[gold[0]] and allowed.end[gold[-1]] and allowed.pairs[gold[:-1], gold[1:]].all()
             if not good:
                 raise ValueRangeError(
-                    f"no labelling of sentence {s} is both gold and allowed: correct its labels, or allow more."
+                    f"no labeling of sentence {s} is both gold and allowed: correct its labels, or allow more."
                 )
 
 
 def _data(
     tokens: Tokens, gold: Ids, layout: FeatureLayout, weights: Floats | None, sets: Floats | None, set_ids: Ids | None
 ) -> Data:
-    """Checked arrays as the kernels take them."""
+    """Return checked arrays as the kernels take them."""
     S, (_, Sw) = layout.n_labels, layout.wide_shape
     gold, n_tokens, lengths = np.ascontiguousarray(gold, np.int32), len(tokens.token_ptr) - 1, np.diff(tokens.offsets)
     if gold.shape != (n_tokens,):
@@ -331,9 +325,9 @@ def _data(
     partial = gold[tokens.offsets[:-1]] == -1
     within = np.repeat(partial, lengths)
     if not within.all() and not 0 <= gold[~within].min() <= gold[~within].max() < S:
-        raise ValueRangeError(f"gold labels must lie between 0 and {S - 1}, or a sentence begin with -1 (partial).")
+        raise ValueRangeError(f"gold labels must be between 0 and {S - 1}, or -1 in a partially labeled sentence.")
     if (sets is None) != (set_ids is None) or (partial.any() and sets is None):
-        raise ValueRangeError("partially labelled sentences (gold -1) need both sets and set_ids.")
+        raise ValueRangeError("partially labeled sentences (gold -1) need both sets and set_ids.")
     padded, ids = np.zeros((0, Sw), np.float32), np.zeros(0, np.int32)
     if sets is not None and set_ids is not None:
         if np.ndim(sets) != 2 or np.shape(sets)[1] != S or np.shape(set_ids) != (n_tokens,):
@@ -342,28 +336,26 @@ def _data(
                 f"got {np.shape(sets)} and {np.shape(set_ids)}."
             )
         if not np.isin(sets, (0, -np.inf)).all():
-            raise ValueRangeError("sets must hold 0 (in the set) and -inf (not in it) alone.")
+            raise ValueRangeError("sets must contain only 0 (in the set) and -inf (not in it).")
         padded, ids = np.full((len(sets), Sw), -np.inf, np.float32), np.ascontiguousarray(set_ids, np.int32)
         padded[:, :S] = sets
         used = ids[within]
         if used.size and not 0 <= used.min() <= used.max() < len(sets):
-            raise ValueRangeError(f"set_ids of partially labelled sentences must lie between 0 and {len(sets) - 1}.")
+            raise ValueRangeError(f"set_ids of partially labeled sentences must be between 0 and {len(sets) - 1}.")
         if used.size and np.isneginf(padded[used, :S]).all(axis=1).any():
-            raise ValueRangeError("a token of a partially labelled sentence has an empty set: no label is possible.")
+            raise ValueRangeError("a token of a partially labeled sentence has an empty set: no label is possible.")
     alpha = np.ones(len(lengths), np.float32)
     if weights is not None:
         alpha[:] = weights
         if not (np.isfinite(alpha).all() and alpha.min() >= 0):
             raise ValueRangeError("weights of sentences must be finite and at least 0.")
-    t = ScoredTokens(tokens, layout)
-    return Data(
-        t.offsets, t.wide_ptr, t.wide_ids * np.int32(3), t.wide_values, t.narrow_ptr, t.narrow_ids * np.int32(2),
-        t.narrow_values, np.repeat(layout.labels[layout.narrow_features], 2), gold, alpha, partial, padded, ids,
-    )  # fmt: skip
+    rows = ScoredTokens(tokens, layout).arrays
+    rows = rows._replace(wide_ids=rows.wide_ids * np.int32(3), narrow_ids=rows.narrow_ids * np.int32(2))
+    return Data(tokens.offsets, rows, gold, alpha, partial, padded, ids)
 
 
 def _model(layout: FeatureLayout, allowed: Allowed | None) -> Model:
-    """All weights zero; masks of what has a weight and of what is allowed."""
+    """Return a model with zero weights, masks of the weights that exist, and constraints."""
     S, (n_wide, Sw) = layout.n_labels, layout.wide_shape
     limits = ChainWeights(np.zeros(layout.n_features), layout, allowed)
     wide, mask = np.zeros((3 * n_wide, Sw), np.float32), np.zeros((S, S))
@@ -374,4 +366,5 @@ def _model(layout: FeatureLayout, allowed: Allowed | None) -> Model:
     forbidden = np.full((S, Sw), -np.inf, np.float32)
     forbidden[:, :S] = limits.log_transition
     narrow = np.zeros(2 * len(layout.narrow_features), np.float32)
-    return Model(wide, narrow, np.zeros((S, S)), np.zeros((S, S)), mask, forbidden, limits.start, limits.end)
+    weights = FeatureWeights(wide, narrow, np.repeat(layout.labels[layout.narrow_features], 2))
+    return Model(weights, np.zeros((S, S)), np.zeros((S, S)), mask, forbidden, limits.start, limits.end)

@@ -1,7 +1,6 @@
-"""From attributes and weights of a CRF to the potentials of its chains, batch by batch."""
+"""Potentials of chains from the attributes and weights of a CRF, batch by batch."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,25 +10,23 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.models.crf.beams.layout import BeamWeights, StateWeights, Structure
-from trelliswork.models.crf.kernels import edges as edge_kernels
-from trelliswork.models.crf.kernels import objective as crf_kernels
+from trelliswork.models.crf.kernels.edges import EdgeFeatures, edge_scores
+from trelliswork.models.crf.kernels.objective import scores
 from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, Tokens
 
-compiled: Any = crf_kernels  # mypy cannot count starred arguments
-compiled_edges: Any = edge_kernels
 Scores = chain.Potentials | SparseChain
-BATCH_TOKENS = 20_000  # tokens that are scored and decoded together
-BATCH_EDGES = 1 << 24  # transition scores that are held together, where each position has its own
+BATCH_TOKENS = 20_000  # maximum number of tokens that are decoded together
+BATCH_EDGES = 1 << 24  # maximum number of transition scores in memory, if each position has its own
 
 
 def tokens_of(attributes: Attributes) -> Tokens:
-    """Attributes as the learner takes them."""
+    """Return attributes as plain arrays."""
     edges = None if attributes.edges is None else tokens_of(attributes.edges)
     return Tokens(attributes.offsets, attributes.token_ptr, attributes.ids, attributes.values, edges)
 
 
 class Scorer:
-    """Sentences that are scored under one layout, perhaps with several weight vectors one after the other."""
+    """Sentences to be scored under one layout, with one or several weight vectors."""
 
     def __init__(
         self, attributes: Attributes, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None = None
@@ -40,7 +37,7 @@ class Scorer:
         self._costs = np.diff(attributes.token_ptr)
 
     def potentials(self, weights: Floats, ruled_out: NDArray[np.bool_] | None = None) -> Iterator[Scores]:
-        """Scores of batches of sentences, in their order; -inf for labels ``ruled_out`` (n_tokens, S)."""
+        """Yield the scores of batches of sentences, in order; -inf for labels ``ruled_out`` (n_tokens, S)."""
         if len(self._costs) == 0:
             return
         w: ChainWeights | StateWeights
@@ -52,20 +49,20 @@ class Scorer:
             w = StateWeights(weights[n:], self._layout, False, None)
             higher = BeamWeights(weights[:n], w, self._layout, self._allowed, self._structure)
         S, width = self._layout.n_labels, w.wide.shape[1]
-        scores = np.empty((len(self._costs), width), np.float32)
+        unary = np.empty((len(self._costs), width), np.float32)
         threads.run(
-            lambda start, stop: compiled.scores(start, stop, *self._tokens.arrays, *w.arrays, S, scores, start * width),
+            lambda start, stop: scores(start, stop, self._tokens.arrays, w.arrays, S, unary, start * width),
             threads.cut(self._costs, least=threads.LEAST_WORK // width),
         )
         offsets = self._tokens.offsets
-        scores[offsets[:-1]] += w.start
-        scores[offsets[1:] - 1] += w.end
+        unary[offsets[:-1]] += w.start
+        unary[offsets[1:] - 1] += w.end
         if ruled_out is not None:
-            scores[:, :S][ruled_out] = -np.inf
+            unary[:, :S][ruled_out] = -np.inf
         for first, last in self._batches():
             size = self.lengths[first:last]
             log_unary = np.zeros((len(size), size.max(), S), np.float32)
-            log_unary[np.arange(size.max()) < size[:, None]] = scores[offsets[first] : offsets[last], :S]
+            log_unary[np.arange(size.max()) < size[:, None]] = unary[offsets[first] : offsets[last], :S]
             if higher is not None:
                 assert self._structure is not None
                 ends = higher.log_start, higher.log_end
@@ -75,15 +72,13 @@ class Scorer:
             pairwise = w.log_transition
             if self._layout.n_edge_attributes:
                 pairwise = np.zeros((len(size), size.max() - 1, S, S), np.float32)
+                features = EdgeFeatures(*self._tokens.edge_arrays, *w.edge_arrays)
                 for b in range(len(size)):
-                    compiled_edges.edge_scores(
-                        offsets[first + b], offsets[first + b + 1], *self._tokens.edge_arrays, *w.edge_arrays,
-                        w.log_transition, pairwise[b],
-                    )  # fmt: skip
+                    edge_scores(offsets[first + b], offsets[first + b + 1], features, w.log_transition, pairwise[b])
             yield chain.chain_potentials(log_unary, pairwise, size, check_values=False)
 
     def _batches(self) -> Iterator[tuple[int, int]]:
-        """Ranges of sentences: as many as fit when all are padded to the longest."""
+        """Yield ranges of sentences: as many as fit when all are padded to the longest."""
         most = BATCH_TOKENS
         if self._layout.n_edge_attributes:
             most = max(1, min(most, BATCH_EDGES // self._layout.n_labels**2))

@@ -1,4 +1,4 @@
-"""Weights of one CRF as the start of another: those of the same attributes and labels."""
+"""Transfer of weights from one CRF to another, for the attributes and labels that both have."""
 
 from collections.abc import Iterable
 
@@ -12,11 +12,11 @@ Ids = NDArray[np.int64]
 
 
 def transfer(old: Learned, new: Learned) -> NDArray[np.float64]:
-    """Weights (n_features,) for ``new``: the old ones where attribute and labels are the same, 0 elsewhere."""
+    """Return weights (n_features,) for ``new``: the old ones where attribute and labels are the same, else 0."""
     if old.features.hash_bits != new.features.hash_bits:
         raise ValueRangeError(
             f"the model to start from has hash_bits={old.features.hash_bits}, this one {new.features.hash_bits}: "
-            "they must be equal, or their attributes cannot be compared."
+            "they must be equal."
         )
     label = _same(list(old.labels), list(new.labels))
     S_old, S = old.layout.n_labels, new.layout.n_labels
@@ -52,17 +52,17 @@ def transfer(old: Learned, new: Learned) -> NDArray[np.float64]:
 
 
 def _same(old: Iterable[str], new: Iterable[str]) -> Ids:
-    """The new number of each old name, -1 if it is gone."""
+    """Return the new number of each old name, -1 if there is none."""
     number = {name: i for i, name in enumerate(new)}
     return np.array([number.get(name, -1) for name in old], np.int64)
 
 
 def _renumbered(codes: Ids, length: int, label: Ids, n_new: int) -> Ids:
-    """Codes of n-grams of old labels with the new numbers of their labels, -1 if one is gone."""
-    n_old, found = len(label), np.zeros(len(codes), np.int64)
+    """Return the codes of label n-grams in the new numbers of their labels, -1 if a label is missing."""
+    n_old, new_codes = len(label), np.zeros(len(codes), np.int64)
     for k in reversed(range(length)):
-        found = _joined(found, label[codes // n_old**k % n_old], n_new)
-    return found
+        new_codes = _joined(new_codes, label[codes // n_old**k % n_old], n_new)
+    return new_codes
 
 
 def _joined(left: Ids, right: Ids, radix: int) -> Ids:
@@ -70,7 +70,7 @@ def _joined(left: Ids, right: Ids, radix: int) -> Ids:
 
 
 def _moved(weights: NDArray[np.float64], source: Ids, target: Ids) -> NDArray[np.float64]:
-    """The weights with their ``source`` keys put where ``target``, sorted, has these keys."""
+    """Return the weights at the positions where the sorted ``target`` has their ``source`` keys."""
     out = np.zeros(len(target))
     if len(target):
         at = np.minimum(np.searchsorted(target, source), len(target) - 1)

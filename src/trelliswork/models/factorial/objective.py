@@ -25,6 +25,7 @@ from trelliswork.inference.factorial.potentials import Group, Pair, Tables
 from trelliswork.inference.factorial.sweeps import Options, Sums
 from trelliswork.learning.kernels.vectors import dot
 from trelliswork.models.crf.kernels import objective as crf_kernels
+from trelliswork.models.crf.kernels.objective import FeatureWeights
 from trelliswork.models.crf.layout import (
     Allowed,
     ChainWeights,
@@ -93,7 +94,7 @@ class FactorialWeights:
         start, stop = int(tokens.offsets[first]), int(tokens.offsets[last])
         out = np.empty((stop - start, w.wide.shape[1]), np.float32)
         n_labels = self.tables.layers[d].n_labels
-        compiled.scores(start, stop, *tokens.arrays, *w.arrays, n_labels, out, 0)
+        compiled.scores(start, stop, tokens.arrays, w.arrays, n_labels, out, 0)
         ends = tokens.offsets[first : last + 1] - start
         out[ends[:-1]] += w.start
         out[ends[1:] - 1] += w.end
@@ -246,10 +247,8 @@ class FactorialObjective:
             residual = solution.marginals[d][inside]
             residual *= token_weight[:, None]
             residual[np.arange(n), y] -= token_weight
-            compiled.scatter(
-                int(start), int(start) + n, residual, 0, *tokens.arrays, w.chains[d].narrow_labels, self._wide[d][slot],
-                self._narrow[d][slot],
-            )  # fmt: skip
+            gradient = FeatureWeights(self._wide[d][slot], self._narrow[d][slot], w.chains[d].narrow_labels)
+            compiled.scatter(int(start), int(start) + n, residual, 0, tokens.arrays, gradient)
         for (d, e), counts in sums.between.items():
             score += w.tables.log_between[d, e][gold[d], gold[e]]
             np.subtract.at(counts, (gold[d], gold[e]), token_weight)

@@ -1,24 +1,23 @@
-"""The E-step of hidden Markov models within beams: for many states, of which few matter at a position."""
+"""E-step of hidden Markov models within beams: for many states, few of which matter at a position."""
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference import chain
-from trelliswork.inference.chain.beam import Beam, BeamStatistics, joined
-from trelliswork.inference.chain.beam import passes as beam_passes
+from trelliswork.inference.chain.beam import Beam, BeamStatistics, joined, passes
 from trelliswork.models.hmm.data import Counts, HMMParameters, Sequences
 from trelliswork.models.hmm.objective import count_labelled, log_unary
 
-BATCH_SCORES = 1 << 22  # scores of states that are held together
+BATCH_SCORES = 1 << 22  # scores of states in one batch
 
 
 def beam_counts(
     parameters: HMMParameters, sequences: Sequences, beam: Beam, *, dtype: DTypeLike = np.float64
 ) -> Counts:
-    """Expected counts as ``expected_counts`` gives them, of the chains restricted to beams.
+    """Return the counts of ``expected_counts`` for the chains restricted to beams.
 
-    The log evidence is a lower bound then, and EM may lower it now and then. Known states are always inside.
+    The log evidence is a lower bound, which EM may decrease. Known states are always inside.
 
     Notes
     -----
@@ -31,7 +30,7 @@ def beam_counts(
         count_labelled(parameters, sequences, counts)
     statistics: list[BeamStatistics] = []
     hidden, lengths = np.flatnonzero(~sequences.labelled), np.diff(sequences.offsets)
-    # Expected transitions are summed over a batch, so its sequences must have one weight.
+    # Expected transitions are summed over a batch, so all its sequences must have the same weight.
     for weight in np.unique(sequences.sequence_weights[hidden]):
         of_weight = hidden[sequences.sequence_weights[hidden] == weight]
         order = of_weight[np.argsort(-lengths[of_weight], kind="stable")]
@@ -53,7 +52,7 @@ def _add(
     dtype: np.dtype,
     counts: Counts,
 ) -> BeamStatistics:
-    """Add the counts of some sequences of one weight."""
+    """Add the counts of some sequences with the same weight."""
     S, lengths = parameters.n_states, np.diff(sequences.offsets)[which]
     unary = np.zeros((len(which), lengths.max(), S), dtype)
     for b, s in enumerate(which):
@@ -63,24 +62,24 @@ def _add(
         unary[np.arange(len(which)), lengths - 1] += parameters.log_end.astype(dtype)
     transition = parameters.log_transition.astype(dtype)
     p = chain.chain_potentials(unary, transition, lengths, check_values=False)
-    found = beam_passes.expectations(p, beam, counts=True)
-    if (found.log_z == -np.inf).any():
-        n = int(which[np.flatnonzero(found.log_z == -np.inf)[0]])
+    expected = passes.expectations(p, beam, counts=True)
+    if (expected.log_z == -np.inf).any():
+        n = int(which[np.flatnonzero(expected.log_z == -np.inf)[0]])
         raise ImpossibleError(
             f"sequence {n} has probability zero: start from parameters without zeros, or look at its known states."
         )
-    assert found.counts is not None
-    counts.transition += weight * found.counts
-    counts.log_evidence[which] = found.log_z
-    masses = weight * found.marginals.astype(np.float64)
-    position, states = np.repeat(np.arange(len(found.kept)), found.sizes), found.sets.states
+    assert expected.counts is not None
+    counts.transition += weight * expected.counts
+    counts.log_evidence[which] = expected.log_z
+    masses = weight * expected.marginals.astype(np.float64)
+    position, states = np.repeat(np.arange(len(expected.kept)), expected.sizes), expected.sets.states
     token = np.concatenate([np.arange(sequences.offsets[s], sequences.offsets[s + 1]) for s in which])[position]
     symbol = sequences.symbols[token].astype(np.int64)
     known = symbol >= 0
     V = counts.by_symbol.shape[0]
     flat = np.bincount(symbol[known] * S + states[known], masses[known], minlength=V * S)
     counts.by_symbol += flat.reshape(V, S)
-    for at, total in ((found.offsets[:-1], counts.start), (found.offsets[1:] - 1, counts.end)):
+    for at, total in ((expected.offsets[:-1], counts.start), (expected.offsets[1:] - 1, counts.end)):
         chosen = np.isin(position, at)
         total += np.bincount(states[chosen], masses[chosen], minlength=S)
-    return found.statistics
+    return expected.statistics

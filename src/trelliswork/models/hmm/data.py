@@ -1,17 +1,123 @@
-"""What the learning of hidden Markov models takes and gives: parameters, sequences, counts. Arrays only."""
+"""Data of hidden Markov models: sentences and states to arrays; parameters, sequences and expected counts as arrays."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_scores, check_shape
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data.vocabulary import UNKNOWN
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.inference.chain.beam import BeamStatistics
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.floating]
+Token = str | int
+Sentences = Sequence[Sequence[Token]]
+States = Sequence[Sequence[str | None] | None]
+
+
+def read_sentences(X: Sentences | Corpus, *, training: bool = False) -> Sentences:
+    """Return lists of tokens; empty sentences are an error, and for training an empty text is."""
+    sentences: Sentences = X.sentences(0) if isinstance(X, Corpus) else X
+    if training and len(sentences) == 0:
+        raise DataError("X has no sentences: training needs at least one.")
+    for n, sentence in enumerate(sentences):
+        if isinstance(sentence, str | int | np.integer):
+            raise ShapeError(f"sentence {n} must be a list of words, got {sentence!r}.")
+        if len(sentence) == 0:
+            raise ShapeError(f"sentence {n} is empty: leave it out.")
+    return sentences
+
+
+def fill_states(X: Sentences, y: States) -> list[Sequence[str | None]]:
+    """Return one state per token, ``None`` where it is unknown, also for sentences without states."""
+    if len(y) != len(X):
+        raise ShapeError(f"X and y must have the same number of sentences, got {len(X)} and {len(y)}.")
+    for n, (x, states) in enumerate(zip(X, y, strict=True)):
+        if isinstance(states, str):
+            raise ShapeError(f"the states of sentence {n} must be a list with one state per token, got a string.")
+        if states is not None and len(states) != len(x):
+            raise ShapeError(f"sentence {n} has {len(x)} tokens but {len(states)} states.")
+    return [[None] * len(x) if states is None else states for x, states in zip(X, y, strict=True)]
+
+
+def read_states(X: Sentences, y: States | None) -> tuple[Vocabulary, NDArray[np.int32]]:
+    """Return the states that occur, and the id of each token's state, -1 where it is unknown."""
+    if y is None:
+        return Vocabulary([]), np.full(sum(map(len, X)), -1, np.int32)
+    filled = fill_states(X, y)
+    for n, states in enumerate(filled):
+        for t, name in enumerate(states):
+            if name is not None and not isinstance(name, str):
+                raise ValueRangeError(
+                    f"sentence {n}, token {t}: a state must be a string, or None if it is unknown, got {name!r}."
+                )
+    names = Vocabulary.from_sequences([name for name in states if name is not None] for states in filled)
+    ids = [-1 if name is None else names.id(name) for states in filled for name in states]
+    return names, np.array(ids, np.int32)
+
+
+def unnamed_states(names: Iterable[str], n_states: int) -> list[str]:
+    """Return names such as #4 for the states from the last known one up to ``n_states``; a taken name gets a star."""
+    taken = set(names)
+    fresh = []
+    for k in range(len(taken), n_states):
+        name = f"#{k}"
+        while name in taken:
+            name += "*"
+        fresh.append(name)
+    return fresh
+
+
+def flatten(X: Sentences) -> tuple[list[Token], NDArray[np.int64]]:
+    """Return all tokens, and the offsets of the sentences."""
+    offsets = np.concatenate([[0], np.cumsum([len(x) for x in X])]).astype(np.int64)
+    return list(chain.from_iterable(X)), offsets
+
+
+def count_tokens(tokens: Iterable[Token], counts: dict[Token, int]) -> None:
+    """Add the number of occurrences of each token, in order of appearance."""
+    for token in tokens:
+        counts[token] = counts.get(token, 0) + 1
+
+
+def list_symbols(counts: dict[Token, int], min_count: int, *, unknown: bool) -> list[Token]:
+    """Return the symbols by id: 0, 1, ... for integers; for strings frequent words, and ``<unk>`` last if needed.
+
+    Parameters
+    ----------
+    counts : dict
+        Number of occurrences of each token.
+    min_count : int
+        Words that occur less often are ``<unk>``.
+    unknown : bool
+        Whether ``<unk>`` is listed even if no word is rare.
+    """
+    numbers = [int(token) for token in counts if isinstance(token, int | np.integer)]
+    if len(numbers) == len(counts):
+        if min(numbers) < 0:
+            raise ValueRangeError(f"symbols must be strings, or integers from 0, got {min(numbers)}.")
+        return list(range(max(numbers) + 1))
+    if not all(isinstance(token, str) for token in counts):
+        odd = next(token for token in counts if not isinstance(token, str))
+        raise ValueRangeError(f"symbols must all be strings or all be integers, got {odd!r} among others.")
+    words: list[Token] = [word for word, n in counts.items() if n >= min_count and word != UNKNOWN]
+    if unknown or len(words) < len(counts):
+        words.append(UNKNOWN)
+    return words
+
+
+def symbol_ids(listed: Iterable[Token]) -> Callable[[Iterable[Token]], NDArray[np.int32]]:
+    """Return a function from tokens to their ids; unlisted ones are ``<unk>`` if that is listed, else -1."""
+    ids = {token: i for i, token in enumerate(listed)}
+    unknown = ids.get(UNKNOWN, -1)
+    return lambda tokens: np.array([ids.get(token, unknown) for token in tokens], np.int32)
 
 
 @dataclass(frozen=True)
@@ -22,7 +128,7 @@ class HMMParameters:
     ----------
     log_start : ndarray (S,)
     log_transition : ndarray (S, S)
-        ``log_transition[i, j]``: i comes before j.
+        ``log_transition[i, j]``: i precedes j.
     log_end : ndarray (S,) or None
         With an end event, exp(log_transition).sum(1) + exp(log_end) = 1: a distribution over sequences of any length.
         None: the length is given.
@@ -46,7 +152,7 @@ class HMMParameters:
                 check_scores(name, array)
                 object.__setattr__(self, name, array)
         if min(sizes.values()) < 1:
-            raise ShapeError(f"a model needs a state and a symbol, got S={sizes['S']} and V={sizes['V']}.")
+            raise ShapeError(f"a model needs at least a state and a symbol, got S={sizes['S']} and V={sizes['V']}.")
 
     @property
     def n_states(self) -> int:
@@ -58,10 +164,14 @@ class HMMParameters:
         """V."""
         return self.log_emission.shape[1]
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays by name, without ``log_end`` if it is None."""
+        return {name: array for name, array in vars(self).items() if array is not None}
+
 
 @dataclass(frozen=True)
 class Sequences:
-    """Symbol sequences, end to end; what is known of their states.
+    """Concatenated symbol sequences, and their known states.
 
     Attributes
     ----------
@@ -72,7 +182,7 @@ class Sequences:
     labels : ndarray of int32 (n_tokens,), optional
         The state of a token if it is known, else -1.
     weights : ndarray (N,), optional
-        Positive; how often a sequence counts.
+        Positive weight of each sequence.
     extra_log_emission : ndarray (n_unknown, S), optional
         Scores of the states at the tokens with symbol -1, in their order; such tokens add no emission counts.
     """
@@ -86,7 +196,7 @@ class Sequences:
     def __post_init__(self) -> None:
         lengths = np.diff(self.offsets)
         if len(self.offsets) < 2 or self.offsets[0] != 0 or self.offsets[-1] != len(self.symbols):
-            raise ShapeError("offsets must begin with 0 and end with the number of tokens, one sequence at least.")
+            raise ShapeError("offsets must start with 0 and end with the number of tokens, with at least one sequence.")
         if lengths.min() < 1:
             raise ValueRangeError(f"sequence {int(lengths.argmin())} is empty: leave it out.")
         if self.labels is not None:
@@ -98,7 +208,7 @@ class Sequences:
         unknown = int(np.count_nonzero(self.symbols < 0))
         rows = 0 if self.extra_log_emission is None else len(self.extra_log_emission)
         if rows != unknown:
-            raise ShapeError(f"extra_log_emission must have a row for each of {unknown} unknown symbols, got {rows}.")
+            raise ShapeError(f"extra_log_emission must have one row for each of {unknown} unknown symbols, got {rows}.")
 
     @property
     def n_sequences(self) -> int:
@@ -126,12 +236,12 @@ class Sequences:
 
     @cached_property
     def hidden(self) -> "SortedSequences":
-        """The other sequences, longest first in memory too: those that advance together lie side by side."""
+        """The other sequences, longest first also in memory, so that those processed together are neighbors."""
         which = np.flatnonzero(~self.labelled)
         return SortedSequences.select(self, which[np.argsort(-np.diff(self.offsets)[which], kind="stable")])
 
     def check(self, n_states: int, n_symbols: int) -> None:
-        """Refuse symbols, labels and extra scores that do not fit a model."""
+        """Raise an error for symbols, labels or extra scores that do not match a model."""
         for name, values, size in (("symbols", self.symbols, n_symbols), ("labels", self.labels, n_states)):
             if values is not None and (values.max() >= size or values.min() < -1):
                 raise ValueRangeError(
@@ -151,15 +261,15 @@ class Counts:
     start : ndarray (S,)
     transition : ndarray (S, S)
     end : ndarray (S,)
-        How often a sequence ends in a state, whether or not the end is an event.
+        Number of sequences that end in each state, also without an end event.
     by_symbol : ndarray (V, S)
-        Emissions, one row a symbol: as they are summed. ``emission`` (S, V) is the same, transposed.
+        Emissions, one row per symbol, the layout in which they are summed; ``emission`` (S, V) is the transpose.
     log_evidence : ndarray (N,)
         log p of symbols and known states of each sequence, without its weight.
     total : float
         The weighted sum of the log evidence.
     beam : BeamStatistics, optional
-        What the beams were like, if there were any; the log evidence is a lower bound then.
+        Statistics of the beams, if there were any; the log evidence is then a lower bound.
     """
 
     start: Doubles
@@ -172,7 +282,7 @@ class Counts:
 
     @classmethod
     def zeros(cls, n_states: int, n_symbols: int, n_sequences: int) -> "Counts":
-        """Nothing counted yet."""
+        """Return counts of nothing."""
         S = n_states
         return cls(np.zeros(S), np.zeros((S, S)), np.zeros(S), np.zeros((n_symbols, S)), np.zeros(n_sequences))
 
@@ -181,15 +291,19 @@ class Counts:
         """(S, V)."""
         return self.by_symbol.T
 
+    def events(self) -> dict[str, Doubles]:
+        """Return the counts of all events by name: start, transition, end, by_symbol."""
+        return {name: getattr(self, name) for name in ("start", "transition", "end", "by_symbol")}
+
     def add(self, other: "Counts") -> None:
-        """Add the counts of others; the log evidence stays."""
-        for name in ("start", "transition", "end", "by_symbol"):
-            getattr(self, name).__iadd__(getattr(other, name))
+        """Add other counts; the log evidence is unchanged."""
+        for name, total in self.events().items():
+            total += getattr(other, name)
 
 
 @dataclass(frozen=True)
 class SortedSequences:
-    """Some sequences, end to end, ready for the kernels; ``which`` gives their numbers."""
+    """Some concatenated sequences, ready for the kernels; ``which`` are their indices."""
 
     which: NDArray[np.int64]
     offsets: NDArray[np.int64]
@@ -199,7 +313,7 @@ class SortedSequences:
 
     @classmethod
     def select(cls, sequences: Sequences, which: NDArray[np.int64]) -> "SortedSequences":
-        """The sequences ``which`` in that order."""
+        """Return the sequences ``which`` in that order."""
         lengths = np.diff(sequences.offsets)[which]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         tokens = np.repeat(sequences.offsets[which] - offsets[:-1], lengths) + np.arange(offsets[-1])

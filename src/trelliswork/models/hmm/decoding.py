@@ -1,29 +1,34 @@
-"""The state sequences of an HMM: chains of the first order and above, given scores of states at tokens.
+"""State sequences of HMMs: chains of the first order and above, given scores of states at tokens.
 
-All take the sentences of a text one behind the other: ``rows`` (n_tokens, S), log p(word | state), and ``offsets``
+All functions take concatenated sentences: ``rows`` (n_tokens, S), log p(word | state), and ``offsets``
 (n_sentences + 1,).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.padding import pad, unpad
 from trelliswork.errors import DataError
 from trelliswork.inference import chain
-from trelliswork.inference.chain.beam import Beam, chosen_beam
+from trelliswork.inference.chain import pairs
+from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
 from trelliswork.inference.chain.beam import passes as beam_passes
-from trelliswork.models.hmm.ngrams import HigherOrder, padded
+from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
-BATCH_SCORES = 1 << 22  # scores of states that are worked on together
+BATCH_SCORES = 1 << 22  # scores of states in one batch of the first order
+BATCH_TOKENS = 20_000  # positions in one batch of higher orders
+MOST_POSITIONS = 1000  # length of the sentences over which transitions of higher orders are averaged
 
 
 class StateChain(Protocol):
-    """What an HMM asks of its states."""
+    """Queries about the states of an HMM."""
 
     @property
     def n_states(self) -> int:
@@ -35,42 +40,42 @@ class StateChain(Protocol):
 
     @property
     def order(self) -> int:
-        """How many states before it a state depends on."""
+        """Number of preceding states that a state depends on."""
 
     @property
     def beam(self) -> Beam | None:
-        """The beam that inference keeps within."""
+        """The beam of inference."""
 
     def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
-        """The most probable states (n_tokens,)."""
+        """Return the most probable states (n_tokens,)."""
 
     def marginals(self, rows: Doubles, offsets: Integers) -> tuple[Doubles, Doubles]:
-        """Log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
+        """Return the log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
 
     def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
-        """Log evidence alone."""
+        """Return the log evidence alone."""
 
     def potentials(self, rows: Doubles) -> tuple[Doubles, Doubles]:
-        """One sentence as a chain: log_unary (T, states) and log_pairwise (states, states)."""
+        """Return one sentence as a chain: log_unary (T, states) and log_pairwise (states, states)."""
 
     def following(self, rows: Doubles) -> tuple[Doubles, float]:
-        """After some words: p(next state) (S,), and p(end)."""
+        """Return p(next state) (S,) and p(end) after some words."""
 
     def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
-        """States of a random sentence."""
+        """Return the states of a random sentence."""
 
     def transitions(self) -> Doubles:
-        """p(next state | state) (S, S), the end left out."""
+        """Return p(next state | state) (S, S), without the end."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """For saving."""
+        """Return the arrays to save."""
 
 
 @dataclass(frozen=True)
 class FirstOrder:
-    """log p of the first state (S,), the next state (S, S), and the end (S,), which may be no event (``None``).
+    """Log-probabilities of the first state (S,), the next state (S, S), and the end (S,), ``None`` if it is no event.
 
-    With a beam the states of a sentence and their probabilities are those within it, and its evidence a lower bound.
+    With a beam, states and probabilities are those within it, and the evidence is a lower bound.
     """
 
     log_start: Doubles
@@ -90,36 +95,36 @@ class FirstOrder:
         return self.log_end is not None
 
     def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
-        """The most probable states (n_tokens,)."""
-        found = np.empty(len(rows), np.int64)
+        """Return the most probable states (n_tokens,)."""
+        states = np.empty(len(rows), np.int64)
         for at, p in self._batches(rows, offsets):
             labels = chain.viterbi(p)[0] if self.beam is None else beam_passes.viterbi(p, self.beam).labels
-            found[at] = labels[_inside(p)]
-        return found
+            states[at] = unpad(labels, p.lengths)
+        return states
 
     def marginals(self, rows: Doubles, offsets: Integers) -> tuple[Doubles, Doubles]:
-        """Log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
-        evidence, found = [], np.empty(rows.shape)
+        """Return the log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
+        evidence, marginals = [], np.empty(rows.shape)
         for at, p in self._batches(rows, offsets):
             if self.beam is not None:
                 within = beam_passes.expectations(p, self.beam)
-                found[at] = within.by_label(None, self.n_states)
+                marginals[at] = within.by_label(None, self.n_states)
                 evidence.append(within.log_z)
                 continue
             log_z, expected = chain.expectations(p)
             assert expected.marginals is not None
-            found[at] = expected.marginals[_inside(p)]
+            marginals[at] = unpad(expected.marginals, p.lengths)
             evidence.append(log_z)
-        return np.concatenate(evidence), found
+        return np.concatenate(evidence), marginals
 
     def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
-        """Log evidence alone."""
+        """Return the log evidence alone."""
         if self.beam is not None:
             return self.marginals(rows, offsets)[0]
         return np.concatenate([chain.log_partition(p) for _, p in self._batches(rows, offsets)])
 
     def potentials(self, rows: Doubles) -> tuple[Doubles, Doubles]:
-        """One sentence as a chain: log_unary (T, S) and log_pairwise (S, S)."""
+        """Return one sentence as a chain: log_unary (T, S) and log_pairwise (S, S)."""
         log_unary = rows.copy()
         log_unary[0] += self.log_start
         if self.log_end is not None:
@@ -127,48 +132,192 @@ class FirstOrder:
         return log_unary, self.log_transition
 
     def following(self, rows: Doubles) -> tuple[Doubles, float]:
-        """After some words: p(next state) (S,), and p(end)."""
+        """Return p(next state) (S,) and p(end) after some words."""
         if len(rows) == 0:
             return np.exp(self.log_start), 0.0
         end = np.zeros(len(self.log_start)) if self.log_end is None else np.exp(self.log_end)
-        now = _filtered(*FirstOrder(self.log_start, self.log_transition, None).potentials(rows))
+        log_unary, log_pairwise = FirstOrder(self.log_start, self.log_transition, None).potentials(rows)
+        _, expected = chain.expectations(chain.chain_potentials(log_unary[None], log_pairwise))
+        assert expected.marginals is not None
+        now = np.asarray(expected.marginals[0, -1])
         return now @ np.exp(self.log_transition), float(now @ end)
 
     def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
-        """States of a random sentence."""
+        """Return the states of a random sentence."""
         states: list[int] = []
         end = 0.0
         step = np.exp(self.log_start)
         while len(states) < max_length:
-            drawn = _choose(rng, np.append(step, end))
-            if drawn == len(step):
+            state = _choose(rng, np.append(step, end))
+            if state == len(step):
                 break
-            states.append(drawn)
-            step = np.exp(self.log_transition[drawn])
-            end = 0.0 if self.log_end is None else float(np.exp(self.log_end[drawn]))
+            states.append(state)
+            step = np.exp(self.log_transition[state])
+            end = 0.0 if self.log_end is None else float(np.exp(self.log_end[state]))
         return states
 
     def transitions(self) -> Doubles:
-        """p(next state | state) (S, S), the end left out."""
+        """Return p(next state | state) (S, S), without the end."""
         return np.exp(self.log_transition)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """For saving."""
-        found = {"start": self.log_start, "transition": self.log_transition}
-        return found if self.log_end is None else found | {"end": self.log_end}
+        """Return the arrays to save."""
+        arrays = {"start": self.log_start, "transition": self.log_transition}
+        return arrays if self.log_end is None else arrays | {"end": self.log_end}
 
     def _batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[slice, chain.Potentials]]:
-        """Padded sentences, and the tokens they are."""
+        """Yield padded sentences, and the range of their tokens."""
         transition = self.log_transition.astype(rows.dtype)
-        for at, log_unary, size in padded(rows, offsets, BATCH_SCORES // rows.shape[1]):
+        for at, lengths in _batches(offsets, BATCH_SCORES // rows.shape[1]):
+            log_unary = pad(rows[at], lengths)
             log_unary[:, 0] += self.log_start
             if self.log_end is not None:
-                log_unary[np.arange(len(size)), size - 1] += self.log_end
-            yield at, chain.chain_potentials(log_unary, transition, size, check_values=False)
+                log_unary[np.arange(len(lengths)), lengths - 1] += self.log_end
+            yield at, chain.chain_potentials(log_unary, transition, lengths, check_values=False)
+
+
+@dataclass(frozen=True)
+class HigherOrder:
+    """Chain of order k: ``log_table[a, b, c]`` is log p(c | a, b), shape (S+1,) * (k+1).
+
+    Index S is the start of a sentence, and in the last axis its end; if the end is no event, its scores are 0. Without
+    a beam, the second order is exact over pairs of possible states; otherwise sequences of k states are the states of a
+    sparse chain, of which the beam keeps few.
+    """
+
+    log_table: Doubles
+    beam: Beam | None
+    has_end: bool = True
+
+    @property
+    def order(self) -> int:
+        """The order k."""
+        return self.log_table.ndim - 1
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.log_table) - 1
+
+    def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
+        """Return the most probable states (n_tokens,)."""
+        if self._by_pairs:
+            return pairs.viterbi(rows, offsets, self.log_table)[0]
+        states = np.empty(len(rows), np.int64)
+        for at, p in self._batches(rows, offsets):
+            paths = beam_passes.viterbi(p, self.beam or EXACT).labels
+            states[at] = p.transitions.emits[unpad(paths, p.lengths)]
+        return states
+
+    def marginals(self, rows: Doubles, offsets: Integers) -> tuple[Doubles, Doubles]:
+        """Return the log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
+        if self._by_pairs:
+            return pairs.forward_backward(rows, offsets, self.log_table)
+        evidence, marginals = [np.empty(0)], [np.empty((0, self.n_states))]
+        for _, p in self._batches(rows, offsets):
+            within = beam_passes.expectations(p, self.beam or EXACT)
+            evidence.append(within.log_z)
+            marginals.append(within.by_label(p.transitions.emits, self.n_states))
+        return np.concatenate(evidence), np.concatenate(marginals)
+
+    def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
+        """Return the log evidence alone."""
+        return pairs.log_evidence(rows, offsets, self.log_table) if self._by_pairs else self.marginals(rows, offsets)[0]
+
+    def potentials(self, rows: Doubles, *, end: bool = True) -> tuple[Doubles, Doubles]:
+        """Return one sentence as a chain of n-grams of states: first the S states, then S + a S + b: b after a."""
+        p = self._sparse(rows[None], np.array([len(rows)]), end=end).dense()
+        return p.log_unary[0], p.log_pairwise[0]
+
+    def following(self, rows: Doubles) -> tuple[Doubles, float]:
+        """Return p(next state) (S,) and p(end) after some words."""
+        S = self.n_states
+        if len(rows) == 0:
+            ahead = np.exp(self.log_table[(S,) * self.order])
+        else:
+            p = self._sparse(rows[None], np.array([len(rows)]), end=False)
+            within = beam_passes.expectations(p, self.beam or EXACT)
+            last = slice(int(within.sets.ptr[-2]), int(within.sets.ptr[-1]))
+            contexts = self._contexts[:, within.sets.states[last]]
+            ahead = within.marginals[last] @ np.exp(self.log_table[tuple(contexts)])
+        return ahead[:S], float(ahead[S]) if self.has_end else 0.0
+
+    def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
+        """Return the states of a random sentence."""
+        S = self.n_states
+        states = [S] * self.order
+        while len(states) < max_length + self.order:
+            state = _choose(rng, np.exp(self.log_table[tuple(states[-self.order :])][: S + self.has_end]))
+            if state == S:
+                break
+            states.append(state)
+        return states[self.order :]
+
+    def transitions(self) -> Doubles:
+        """Return p(next state | state) (S, S), without the end: the mean over random sentences."""
+        S, p = self.n_states, np.exp(self.log_table)
+        if not self.has_end:
+            p[..., S] = 0
+        context = np.zeros((S + 1,) * self.order)  # expected number of each context at one position
+        context[(S,) * self.order] = 1
+        visits = np.zeros_like(context)  # and at all positions but the first
+        for t in range(MOST_POSITIONS):
+            if t > 0:
+                visits += context
+            context = (context[..., None] * p).sum(axis=0)
+            context[..., S] = 0  # the sentence has ended
+            if context.sum() < 1e-9:
+                break
+        visits += context
+        follow = (visits[..., None] * p)[..., :S].sum(axis=tuple(range(self.order - 1)))[:S]
+        return np.asarray(follow / np.maximum(visits.sum(axis=tuple(range(self.order - 1)))[:S, None], 1e-300))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays to save."""
+        return {"ngrams": self.log_table}
+
+    @property
+    def _by_pairs(self) -> bool:
+        return self.order == 2 and self.beam is None
+
+    @cached_property
+    def _transitions(self) -> SparseTransitions:
+        return SparseTransitions.ngrams(self.n_states, self.order)
+
+    @cached_property
+    def _contexts(self) -> Integers:
+        """(k, states): the last k labels of each state, the start symbol before the first."""
+        S, k = self.n_states, self.order
+        contexts = np.full((k, self._transitions.n_states), S)
+        first = 0
+        for seen in range(1, k + 1):
+            codes = np.arange(S**seen)
+            for back in range(seen):
+                contexts[k - 1 - back, first : first + S**seen] = codes // S**back % S
+            first += S**seen
+        return contexts
+
+    @cached_property
+    def _scores(self) -> tuple[Doubles, Doubles, Doubles]:
+        """Scores of transitions (entries,), first states and ends (states,)."""
+        s, S = self._transitions, self.n_states
+        weights = self.log_table[(*self._contexts[:, s.sources], s.emits[s.targets])]
+        start = np.full(s.n_states, -np.inf)
+        start[:S] = self.log_table[(S,) * self.order][:S]
+        return weights, start, self.log_table[(*self._contexts, S)]
+
+    def _sparse(self, log_unary: Doubles, lengths: Integers, *, end: bool = True) -> SparseChain:
+        weights, start, ends = self._scores
+        return SparseChain(log_unary, self._transitions, weights, start, ends if end else np.zeros_like(ends), lengths)
+
+    def _batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[slice, SparseChain]]:
+        """Yield padded sentences, and the range of their tokens."""
+        for at, lengths in _batches(offsets, BATCH_TOKENS):
+            yield at, self._sparse(pad(rows[at], lengths), lengths)
 
 
 def first_order(log_bigram: Doubles, *, end: bool) -> FirstOrder:
-    """From log p(c | b) (S+1, S+1), row S the begin and column S the end; no sentence is empty."""
+    """Return a chain from log p(c | b) (S+1, S+1): row S is the start, column S the end; no sentence is empty."""
     log_start = _without_end(log_bigram[-1:])[0]
     if end:
         return FirstOrder(log_start, log_bigram[:-1, :-1].copy(), log_bigram[:-1, -1].copy())
@@ -176,24 +325,24 @@ def first_order(log_bigram: Doubles, *, end: bool) -> FirstOrder:
 
 
 def higher_order(log_table: Doubles, beam: Beam | None, *, end: bool) -> HigherOrder:
-    """From log p(c | a, b) (S+1, S+1, S+1), or of more states before c, likewise."""
+    """Return a chain from log p(c | a, b) (S+1, S+1, S+1), or with more states before c."""
     table = log_table.copy()
-    begin = (-1,) * (table.ndim - 1)
+    start = (-1,) * (table.ndim - 1)
     if not end:
         possible = (table[..., :-1] > -np.inf).any(axis=-1)
         table[possible, :-1] = _without_end(table[possible])
         table[..., -1] = 0
     else:
-        table[begin][:-1] = _without_end(table[begin][None])[0]
-    table[(*begin, -1)] = -np.inf
+        table[start][:-1] = _without_end(table[start][None])[0]
+    table[(*start, -1)] = -np.inf
     return HigherOrder(table, beam, end)
 
 
 def chain_from_arrays(arrays: dict[str, NDArray[Any]], order: int, beam: Beam | str | None, *, end: bool) -> StateChain:
-    """The chain whose ``arrays`` these are; arrays that cannot be are refused, as a damaged file may hold."""
+    """Build a chain from its saved ``arrays``; arrays of a damaged file are an error."""
     for name, array in arrays.items():
         if array.dtype != np.float64 or not (array <= 1e-9).all():
-            raise DataError(f"weights.safetensors: {name} holds what are not log-probabilities: the file is damaged.")
+            raise DataError(f"weights.safetensors: {name} has values that are not log-probabilities: train again.")
     S = arrays["ngrams"].shape[0] - 1 if order > 1 else len(arrays["start"])
     shapes: dict[str, tuple[int, ...]] = (
         {"ngrams": (S + 1,) * (order + 1)} if order > 1 else {"start": (S,), "transition": (S, S)}
@@ -201,48 +350,48 @@ def chain_from_arrays(arrays: dict[str, NDArray[Any]], order: int, beam: Beam | 
     if order == 1 and end:
         shapes["end"] = (S,)
     if {name: array.shape for name, array in arrays.items()} != shapes:
-        raise DataError(f"weights.safetensors: {', '.join(shapes)} do not fit each other: the file is damaged.")
-    found: StateChain
+        raise DataError(f"weights.safetensors: the shapes of {', '.join(shapes)} do not match: train again.")
+    states: StateChain
     if order > 1:
-        found = HigherOrder(arrays["ngrams"], state_beam(beam, S, order), end)
-        before = (slice(None),) * (order - 1)  # what stands before the last state of a context
+        states = HigherOrder(arrays["ngrams"], state_beam(beam, S, order), end)
+        before = (slice(None),) * (order - 1)  # all but the last state of a context
         totals = np.exp(arrays["ngrams"][(*before, slice(S), slice(S + end))]).sum(axis=-1)
         totals = totals[(arrays["ngrams"][(*before, slice(S), slice(S))] > -np.inf).any(axis=-1)]
     else:
         beam = state_beam(beam, S, 1)
-        found = FirstOrder(arrays["start"], arrays["transition"], arrays["end"] if end else None, beam)
+        states = FirstOrder(arrays["start"], arrays["transition"], arrays["end"] if end else None, beam)
         totals = np.exp(arrays["transition"]).sum(axis=-1) + (np.exp(arrays["end"]) if end else 0)
     if not np.allclose(totals, 1, atol=1e-6):
-        raise DataError("weights.safetensors: transitions do not sum to 1: the file is damaged, train again.")
-    return found
+        raise DataError("weights.safetensors: the probabilities of transitions do not sum to 1: train again.")
+    return states
 
 
 def state_beam(beam: Beam | str | None, n_states: int, order: int) -> Beam | None:
-    """The beam for the states of an HMM; "auto" leaves the second order exact, whose words have few states anyhow."""
+    """Return the beam for the states of an HMM; "auto" is exact for order 2, where words have few possible states."""
     if beam == "auto" and order == 2:
         return None
     return chosen_beam(beam, n_states**order, shared=order == 1)
 
 
 def _without_end(log_next: Doubles) -> Doubles:
-    """Rows (n, S) of log-probabilities (n, S+1) given that it is not the end."""
+    """Return rows (n, S) of log-probabilities (n, S+1), conditioned on not being the end."""
     rows = log_next[:, :-1]
     return rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)
 
 
-def _inside(p: chain.Potentials) -> NDArray[np.bool_]:
-    """(B, T): which positions are not padding."""
-    return np.arange(p.log_unary.shape[1]) < p.lengths[:, None]
-
-
-def _filtered(log_unary: Doubles, log_pairwise: Doubles) -> Doubles:
-    """p(last state | all words) (states,)."""
-    _, expected = chain.expectations(chain.chain_potentials(log_unary[None], log_pairwise))
-    assert expected.marginals is not None
-    return np.asarray(expected.marginals[0, -1])
+def _batches(offsets: Integers, most_tokens: int) -> Iterator[tuple[slice, Integers]]:
+    """Yield ranges of tokens of whole sentences, about ``most_tokens`` when padded, and the sentences' lengths."""
+    lengths = np.diff(offsets)
+    first = 0
+    while first < len(lengths):
+        ahead = lengths[first : first + most_tokens + 1]
+        widest = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
+        last = first + max(1, int(np.searchsorted(widest, most_tokens, side="right")))
+        yield slice(int(offsets[first]), int(offsets[last])), lengths[first:last]
+        first = last
 
 
 def _choose(rng: np.random.Generator, weights: Doubles) -> int:
-    """An index drawn by its weight."""
+    """Return an index drawn in proportion to its weight."""
     total = np.cumsum(weights)
     return int(min(np.searchsorted(total, rng.random() * total[-1], side="right"), len(weights) - 1))

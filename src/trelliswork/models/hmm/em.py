@@ -1,133 +1,47 @@
-"""Expectation maximisation for categorical hidden Markov models: maximum likelihood, MAP, variational Bayes, stepwise.
+"""EM for categorical hidden Markov models: maximum likelihood, MAP, variational Bayes, and stepwise EM.
 
-The E-step is ``hmm_counts.expected_counts``, the M-steps are in ``hmm_updates``; here is what goes round between them.
+The E-step is ``objective.expected_counts`` (``beams.beam_counts`` within beams), the M-steps are in ``updates``, and
+the iterations are run by ``learning.em``.
 """
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from trelliswork.compute.checks import check_count
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
-from trelliswork.inference.chain.beam import Beam, BeamStatistics
+from trelliswork.inference.chain.beam import Beam
+from trelliswork.learning.checkpoint import Arrays
+from trelliswork.learning.em import LikelihoodDecrease, Update, run_em
+from trelliswork.learning.report import FitReport, Step
+from trelliswork.learning.watch import Saved, Watch
 from trelliswork.models.hmm.beams import beam_counts
 from trelliswork.models.hmm.data import Counts, HMMParameters, Sequences
 from trelliswork.models.hmm.objective import expected_counts
 from trelliswork.models.hmm.updates import (
     Posterior,
     Priors,
-    check_normalised,
-    foretold,
+    check_normalized,
     log_prior,
-    maximise,
+    maximize,
     posterior,
+    predicted_counts,
     random_parameters,
 )
 
-__all__ = [
-    "EMReport",
-    "EMStep",
-    "LikelihoodDecrease",
-    "Posterior",
-    "Priors",
-    "em",
-    "random_parameters",
-    "restarts",
-    "stepwise",
-]
+__all__ = ["LikelihoodDecrease", "Posterior", "Priors", "em", "random_parameters", "restarts", "stepwise"]
 
-# How far rounding may lower an objective, by the precision of the E-step, as a fraction of |objective| + tokens.
-SLACK = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-11}
-STOPPED = "stopped by the caller"  # a report's reason
+# Decrease of an objective that rounding explains, by the precision of the E-step.
+TOLERATED = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-11}
 
-
-class LikelihoodDecrease(ArithmeticError):  # noqa: N818  (it names what happened)
-    """The objective of EM fell, which it never does: a mistake in the E- or M-step, or a broken input."""
-
-
-@dataclass
-class EMStep:
-    """How one iteration went.
-
-    Attributes
-    ----------
-    iteration : int
-        From 1.
-    value : float
-        Objective of the parameters that the iteration began with: log evidence plus log prior (without its constant),
-        or the lower bound of variational Bayes.
-    log_evidence : float
-        Its first term.
-    seconds : float
-        Since the beginning.
-    """
-
-    iteration: int
-    value: float
-    log_evidence: float
-    seconds: float
-
-
-@dataclass
-class EMReport:
-    """How learning ended.
-
-    Attributes
-    ----------
-    converged : bool
-    reason : str
-    value : float
-        The last objective computed; the parameters returned are one M-step ahead, hence no worse.
-    history : list of EMStep
-    posterior : Posterior, optional
-        Of variational Bayes.
-    probes : list of float
-        The objective each restart had reached when the best was chosen.
-    beam : BeamStatistics, optional
-        What the beams of the last E-step were like, if there were any.
-    """
-
-    converged: bool
-    reason: str
-    value: float
-    history: list[EMStep] = field(default_factory=list)
-    posterior: Posterior | None = None
-    probes: list[float] = field(default_factory=list)
-    beam: BeamStatistics | None = None
-
-    @property
-    def n_iter(self) -> int:
-        """Iterations done."""
-        return len(self.history)
-
-    def settled(self, before: float, tol: float) -> bool:
-        """Whether the value rose by less than ``tol`` of itself, which then is how learning ended; never if 0."""
-        if not tol or before == -np.inf or self.value - before >= tol * abs(self.value):
-            return False
-        self.converged, self.reason = True, f"the objective rose by less than {tol:g} of its value"
-        return True
-
-    def run_out(self, max_iter: int, tol: float) -> None:
-        """Learning ended with its iterations: a warning, unless that was asked for."""
-        self.reason = f"{max_iter} iterations"
-        if tol > 0:
-            warnings.warn(
-                f"EM stopped after {max_iter} iterations before reaching tol={tol:g}. Raise max_iter or loosen tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-
-Parameters = TypeVar("Parameters")
-Callback = Callable[[EMStep], bool | None]
 EStep = Callable[[HMMParameters, Sequences], Counts]
-Method = Literal["em", "vb"]
+Algorithm = Literal["em", "vb"]
 
 
 def em(
@@ -135,97 +49,49 @@ def em(
     sequences: Sequences,
     *,
     priors: Priors | None = None,
-    method: Method = "em",
+    algorithm: Algorithm = "em",
     max_iter: int = 100,
     tol: float = 1e-6,
     dtype: DTypeLike = np.float64,
     beam: Beam | None = None,
-    callback: Callback | None = None,
-    begun: EMReport | None = None,
-) -> tuple[HMMParameters, EMReport]:
-    """Learn an HMM from sequences whose states are unknown, or known here and there.
+    watch: Watch | None = None,
+) -> tuple[HMMParameters, FitReport]:
+    """Train an HMM on sequences whose states are unknown, or partly known.
 
     Parameters
     ----------
     start : HMMParameters or Posterior
-        Where to begin; has an end event or not, and so has the result. Zeros stay zero unless a prior lifts them. A
+        First parameters; the result has an end event if they have one. Zeros stay zero unless a prior adds to them. A
         posterior continues variational Bayes.
     sequences : Sequences
     priors : Priors, optional
         None by default: maximum likelihood. Variational Bayes needs them.
-    method : {"em", "vb"}
+    algorithm : {"em", "vb"}
     max_iter : int
+        Maximum number of iterations.
     tol : float
-        Stop when an iteration raises the objective by less than this fraction of it; 0 runs all iterations.
+        Stop when an iteration raises the objective by less than this fraction of it; 0: run all iterations.
     dtype : float32 or float64
         Of the recursions in the E-step.
     beam : Beam, optional
-        Sum over few states a position: the objective is then a lower bound of itself, and may fall, which ends EM.
-    callback : callable, optional
-        Called with each ``EMStep``; a true answer stops.
-    begun : EMReport, optional
-        Of iterations done before, which count: the result's report goes on from it.
+        Sum over few states per position: the objective is then a lower bound, which may decrease; EM then ends.
+    watch : Watch, optional
+        Supervises the iterations.
 
     Returns
     -------
     parameters : HMMParameters
         For variational Bayes the posterior mean.
-    report : EMReport
+    report : FitReport
+        For variational Bayes with ``details["posterior"]``, a `Posterior`.
 
     Raises
     ------
     LikelihoodDecrease
-        If the objective falls by more than rounding explains, though there is no beam.
+        If the objective decreases by more than rounding explains, without a beam.
     """
-    began = time.perf_counter()
-    priors = priors or Priors()
-    check_count("max_iter", max_iter)
-    if method not in ("em", "vb"):
-        raise ValueRangeError(f"method must be 'em' or 'vb', got {method!r}.")
-    if not tol >= 0:
-        raise ValueRangeError(f"tol must not be negative, got {tol}.")
-    S, V = np.shape(start.log_emission if isinstance(start, HMMParameters) else start.emission)
-    priors.check(S, V, positive=method == "vb")
-    e_step = _e_step(dtype, beam)
-    state, prior = _first_state(start, sequences, priors, method, e_step)
-    slack = SLACK[np.dtype(dtype)]
-    n_tokens = float(np.diff(sequences.offsets) @ sequences.sequence_weights)
-    report = EMReport(False, "", -np.inf)
-    if begun is not None:
-        report = EMReport(False, "", begun.value, list(begun.history), None, begun.probes)
-        began -= begun.history[-1].seconds
-    for iteration in range(report.n_iter + 1, max_iter + 1):
-        if isinstance(state, Posterior):
-            assert prior is not None
-            counts = e_step(state.expected_log(), sequences)
-            value = counts.total - state.divergence(prior)
-            state = posterior(counts, priors, end=state.end is not None)
-        else:
-            counts = e_step(state, sequences)
-            value = counts.total + log_prior(state, priors)
-            state = maximise(counts, priors, state)
-        before, report.value, report.beam = report.value, value, counts.beam
-        step = EMStep(iteration, value, counts.total, time.perf_counter() - began)
-        report.history.append(step)
-        if beam is not None and value < before:
-            report.reason = f"the objective within the beam {beam} fell from {before:.1f} to {value:.1f}"
-            break
-        if value < before - slack * (abs(before) + n_tokens):
-            raise LikelihoodDecrease(
-                f"the objective fell from {before!r} to {value!r} in iteration {iteration}; only "
-                f"{slack * (abs(before) + n_tokens):g} could be rounding. Please report this, with the data if you can."
-            )
-        if callback is not None and callback(step):
-            report.reason = STOPPED
-            break
-        if report.settled(before, tol):
-            break
-    else:
-        report.run_out(max_iter, tol)
-    if isinstance(state, Posterior):
-        report.posterior = state
-        return state.mean(), report
-    return state, report
+    run = _Updates(sequences, priors or Priors(), algorithm, dtype, beam)
+    return _learn(run, lambda k: start, watch, max_iter=max_iter, tol=tol)
 
 
 def restarts(
@@ -239,42 +105,38 @@ def restarts(
     concentration: float = 1.0,
     mean_length: float | None = None,
     priors: Priors | None = None,
-    method: Method = "em",
+    algorithm: Algorithm = "em",
     max_iter: int = 100,
     tol: float = 1e-6,
     dtype: DTypeLike = np.float64,
     beam: Beam | None = None,
-    callback: Callback | None = None,
-) -> tuple[HMMParameters, EMReport]:
-    """EM from several random starts: a few iterations of each, then the best alone goes on.
+    watch: Watch | None = None,
+) -> tuple[HMMParameters, FitReport]:
+    """Run EM from several random starts: a few iterations of each, then only the best continues.
 
-    The likelihood of the first iterations foretells the final one well; Tran et al. (2016) choose among five this way.
+    The likelihood of the first iterations predicts the final one well; Tran et al. (2016) choose among five starts
+    this way.
 
     Parameters
     ----------
     n_restarts, probe : int
-        Random starts, and iterations before the best is chosen; these count towards ``max_iter``.
+        Number of random starts, and iterations before the best is chosen, which count towards ``max_iter``.
     seed, concentration, mean_length
         Of ``random_parameters``.
-    callback : callable, optional
-        Called with every step, also of the starts that are given up.
+    watch : Watch, optional
+        Its callback sees every iteration, also of the starts that are given up.
     """
-    began = time.perf_counter()
-    for name, count in (("n_restarts", n_restarts), ("probe", probe), ("max_iter", max_iter)):
-        check_count(name, count)
-    options: dict[str, Any] = {"priors": priors, "method": method, "dtype": dtype, "beam": beam, "callback": callback}
-    starts = (
-        random_parameters(n_states, n_symbols, seed=own, concentration=concentration, mean_length=mean_length)
-        for own in np.random.SeedSequence(seed).spawn(n_restarts)
-    )
-    if n_restarts == 1:
-        return em(next(starts), sequences, max_iter=max_iter, tol=tol, **options)
-    best = best_of(em(start, sequences, max_iter=min(probe, max_iter), tol=0, **options) for start in starts)
-    parameters, begun = best
-    if max_iter <= probe or begun.reason == STOPPED:
-        return best
-    begun.history[-1].seconds = time.perf_counter() - began
-    return em(begun.posterior or parameters, sequences, max_iter=max_iter, tol=tol, begun=begun, **options)
+    check_count("n_restarts", n_restarts)
+    check_count("probe", probe)
+    seeds = np.random.SeedSequence(seed).spawn(n_restarts)
+
+    def start(k: int) -> HMMParameters:
+        return random_parameters(
+            n_states, n_symbols, seed=seeds[k], concentration=concentration, mean_length=mean_length
+        )
+
+    run = _Updates(sequences, priors or Priors(), algorithm, dtype, beam)
+    return _learn(run, start, watch, max_iter=max_iter, tol=tol, n_starts=n_restarts, probe=probe)
 
 
 def stepwise(
@@ -287,68 +149,230 @@ def stepwise(
     n_passes: int = 1,
     dtype: DTypeLike = np.float64,
     beam: Beam | None = None,
-    callback: Callback | None = None,
-) -> tuple[HMMParameters, EMReport]:
-    r"""EM that updates the parameters after every batch of sequences.
+    watch: Watch | None = None,
+) -> tuple[HMMParameters, FitReport]:
+    r"""Run EM that updates the parameters after every batch of sequences.
 
-    The statistics s are a running mean of each batch's expected counts, blown up to the size of the corpus:
+    The statistics s are a running mean of each batch's expected counts, scaled to the size of the corpus:
 
     .. math:: s \leftarrow (1 - \eta_k) s + \eta_k \frac{N}{n_k} c_k, \qquad \eta_k = (k + 2)^{-\text{power}}
 
-    (Cappé and Moulines, 2009; Liang and Klein, 2009). They begin with what the starting parameters foretell for as many
-    states as the first batch has, so that a symbol it lacks does not become impossible. A pass over a large corpus gets
-    about as far as several iterations of ``em``; the likelihood may fall now and then.
+    (Cappé and Moulines, 2009; Liang and Klein, 2009). They start with the counts that the first parameters predict for
+    the states of the first batch, so that a symbol it lacks does not become impossible. A pass over a large corpus
+    achieves about as much as several iterations of ``em``; the likelihood may decrease at times.
 
     Parameters
     ----------
     batches : iterable of Sequences
-        Gone through ``n_passes`` times: a list, or something that reads a file anew each time.
+        Iterated ``n_passes`` times: a list, or an object that reads a file each time.
     n_sequences : float
         N, the (weighted) number of sequences of the corpus; matters only relative to the priors.
     power : float
-        Above 0.5, at most 1; small values forget faster.
-    callback : callable, optional
-        Called with an ``EMStep`` a batch: its log evidence, and as value the objective estimated from it.
+        Greater than 0.5, at most 1; small values forget faster.
+    watch : Watch, optional
+        A batch is an iteration: its log evidence, and as value the objective estimated from it.
     """
-    began = time.perf_counter()
-    priors = priors or Priors()
+    priors, watch = priors or Priors(), watch or Watch()
     priors.check(start.n_states, start.n_symbols)
     check_count("n_passes", n_passes)
     if not 0.5 < power <= 1:
-        raise ValueRangeError(f"power must lie above 0.5 and at most at 1, got {power}: else steps do not settle.")
-    check_normalised(start)
+        raise ValueRangeError(f"power must be greater than 0.5 and at most 1, got {power}: else EM does not converge.")
+    check_normalized(start)
     e_step = _e_step(dtype, beam)
     parameters, sums = start, Counts.zeros(start.n_states, start.n_symbols, 0)
-    report = EMReport(False, f"{n_passes} passes", -np.inf)
-    for n in range(n_passes):
-        done = report.n_iter
-        for batch in batches:
+    report = FitReport(False, f"{n_passes} passes", -np.inf)
+    done = (0, 0)  # passes, and batches of the next pass
+    saved = watch.resume()
+    if saved is not None:
+        plain, arrays = saved
+        done, history = tuple(plain["done"]), [Step(**step) for step in plain["history"]]
+        report = FitReport(False, report.reason, history[-1].value, history)
+        parameters = parameters_of(arrays)
+        for name, total in sums.events().items():
+            total += arrays[f"sums.{name}"]
+    began = time.perf_counter() - report.seconds
+
+    def state() -> Saved:
+        plain = {"done": done, "history": [vars(step) for step in report.history]}
+        return plain, parameters.arrays() | {f"sums.{name}": total for name, total in sums.events().items()}
+
+    reason: str | None = None
+    for n in range(done[0], n_passes):
+        number = 0
+        for number, batch in enumerate(batches, start=1):
+            if (n, number) <= done:
+                continue
             counts = e_step(parameters, batch)
-            k, larger = report.n_iter, n_sequences / float(batch.sequence_weights.sum())
+            k, scale = report.n_iter, n_sequences / float(batch.sequence_weights.sum())
             if k == 0:
-                sums.add(foretold(counts, parameters, larger))
+                sums.add(predicted_counts(counts, parameters, scale))
             rate = (k + 2.0) ** -power
-            for name in ("start", "transition", "end", "by_symbol"):
-                total = getattr(sums, name)
+            for name, total in sums.events().items():
                 total *= 1 - rate
-                total += rate * larger * getattr(counts, name)
-            value = larger * counts.total + log_prior(parameters, priors)
-            parameters = maximise(sums, priors, parameters)
-            report.history.append(EMStep(k + 1, value, counts.total, time.perf_counter() - began))
-            report.value, report.beam = value, counts.beam
-            if callback is not None and callback(report.history[-1]):
-                report.reason = STOPPED
-                return parameters, report
-        if report.n_iter == done:
-            raise ValueRangeError(
-                f"there are no batches in pass {n + 1}: give something that can be gone through again."
+                total += rate * scale * getattr(counts, name)
+            value = scale * counts.total + log_prior(parameters, priors)
+            parameters = maximize(sums, priors, parameters)
+            done, report.beam = (n, number), counts.beam
+            report.add(Step(k + 1, value, seconds=time.perf_counter() - began, log_evidence=counts.total))
+            reason = watch.after(report.history[-1], parameters.arrays(), state)
+            if reason is not None:
+                break
+        if not number:
+            raise ValueRangeError(f"there are no batches in pass {n + 1}: batches must be iterable several times.")
+        if reason is not None:
+            report.reason = reason
+            break
+    arrays, report = watch.finish(parameters.arrays(), report)
+    return parameters_of(arrays), report
+
+
+def parameters_of(arrays: Mapping[str, Any]) -> HMMParameters:
+    """Return the parameters that a watch measures or keeps; of variational Bayes the mean."""
+    state = _from_arrays(arrays)
+    return state.mean() if isinstance(state, Posterior) else state
+
+
+class _Updates:
+    """E-step and M-step for ``run_em``: of parameters, or of the posterior of variational Bayes."""
+
+    def __init__(
+        self, sequences: Sequences, priors: Priors, algorithm: Algorithm, dtype: DTypeLike, beam: Beam | None
+    ) -> None:
+        if algorithm not in ("em", "vb"):
+            raise ValueRangeError(f"algorithm must be 'em' or 'vb', got {algorithm!r}.")
+        self.sequences, self.priors, self.algorithm = sequences, priors, algorithm
+        self.may_decrease = beam is not None
+        self.tolerated = TOLERATED[np.dtype(dtype)]
+        self.n_tokens = float(np.diff(sequences.offsets) @ sequences.sequence_weights)
+        self._e_step = _e_step(dtype, beam)
+
+    def first(self, start: HMMParameters | Posterior) -> HMMParameters | Posterior:
+        """Check the start, and turn parameters into a posterior for variational Bayes."""
+        S, V = np.shape(start.log_emission if isinstance(start, HMMParameters) else start.emission)
+        self.priors.check(S, V, positive=self.algorithm == "vb")
+        if isinstance(start, HMMParameters):
+            check_normalized(start)
+            if self.algorithm == "vb":
+                counts = self._e_step(start, self.sequences)
+                return posterior(counts, self.priors, end=start.log_end is not None)
+        elif self.algorithm == "em":
+            raise ValueRangeError("a posterior continues algorithm='vb' only: start EM from its mean().")
+        return start
+
+    def update(self, state: HMMParameters | Posterior) -> Update:
+        """Return the result of one iteration."""
+        if isinstance(state, Posterior):
+            (S, V), end = state.emission.shape, state.end is not None
+            counts = self._e_step(state.expected_log(), self.sequences)
+            value = counts.total - state.divergence(posterior(Counts.zeros(S, V, 0), self.priors, end=end))
+            new: HMMParameters | Posterior = posterior(counts, self.priors, end=end)
+        else:
+            counts = self._e_step(state, self.sequences)
+            value = counts.total + log_prior(state, self.priors)
+            new = maximize(counts, self.priors, state)
+        return Update(new, value, counts.total, counts.beam)
+
+    def to_arrays(self, state: HMMParameters | Posterior) -> Arrays:
+        """Return the state as named arrays."""
+        return state.arrays()
+
+    def from_arrays(self, arrays: Arrays) -> HMMParameters | Posterior:
+        """Build the state from ``to_arrays``'s result."""
+        return _from_arrays(arrays)
+
+
+def _learn(
+    run: _Updates,
+    start: Callable[[int], HMMParameters | Posterior],
+    watch: Watch | None,
+    *,
+    max_iter: int,
+    tol: float,
+    n_starts: int = 1,
+    probe: int = 1,
+) -> tuple[HMMParameters, FitReport]:
+    check_count("max_iter", max_iter)
+    if not tol >= 0:
+        raise ValueRangeError(f"tol must not be negative, got {tol}.")
+    state, report = run_em(
+        run,
+        lambda k: run.first(start(k)),
+        watch or Watch(),
+        max_iter=max_iter,
+        tol=tol,
+        n_starts=n_starts,
+        probe=probe,
+    )
+    if isinstance(state, Posterior):
+        report.details["posterior"] = state
+        return state.mean(), report
+    return state, report
+
+
+def _e_step(dtype: DTypeLike, beam: Beam | None) -> EStep:
+    """Return the function that computes counts, exactly or within a beam."""
+    if beam is None:
+        return partial(expected_counts, dtype=dtype)
+    return partial(beam_counts, beam=beam, dtype=dtype)
+
+
+def _from_arrays(arrays: Mapping[str, Any]) -> HMMParameters | Posterior:
+    if "by_symbol" in arrays:
+        return Posterior(arrays["start"], arrays["transition"], arrays.get("end"), arrays["by_symbol"].T)
+    return HMMParameters(arrays["log_start"], arrays["log_transition"], arrays.get("log_end"), arrays["log_emission"])
+
+
+# What follows is used by models/pcfg until that uses learning.em; it is deleted then.
+STOPPED = "stopped by the caller"
+
+
+@dataclass
+class EMStep:
+    """One iteration of EM for grammars."""
+
+    iteration: int
+    value: float
+    log_evidence: float
+    seconds: float
+
+
+@dataclass
+class EMReport:
+    """Outcome of EM for grammars."""
+
+    converged: bool
+    reason: str
+    value: float
+    history: list[EMStep] = field(default_factory=list)
+    posterior: None = None
+    probes: list[float] = field(default_factory=list)
+
+    @property
+    def n_iter(self) -> int:
+        """Number of iterations."""
+        return len(self.history)
+
+    def settled(self, before: float, tol: float) -> bool:
+        """Return whether the value rose by less than ``tol`` of itself, and record it."""
+        if not tol or before == -np.inf or self.value - before >= tol * abs(self.value):
+            return False
+        self.converged, self.reason = True, f"the objective rose by less than {tol:g} of its value"
+        return True
+
+    def run_out(self, max_iter: int, tol: float) -> None:
+        """Record that the iterations are used up, with a warning unless ``tol`` is 0."""
+        self.reason = f"{max_iter} iterations"
+        if tol > 0:
+            warnings.warn(
+                f"EM stopped after {max_iter} iterations before reaching tol={tol:g}. Raise max_iter or loosen tol.",
+                ConvergenceWarning,
+                stacklevel=3,
             )
-    return parameters, report
 
 
-def best_of(tries: Iterable[tuple[Parameters, EMReport]]) -> tuple[Parameters, EMReport]:
-    """The try that got furthest, with the values of all as ``probes``; one that the caller stopped is the last."""
-    best: tuple[Parameters, EMReport] | None = None
+def best_of(tries: Iterable[tuple[Any, EMReport]]) -> tuple[Any, EMReport]:
+    """Return the best of several starts."""
+    best: tuple[Any, EMReport] | None = None
     probes = []
     for tried in tries:
         probes.append(tried[1].value)
@@ -357,30 +381,6 @@ def best_of(tries: Iterable[tuple[Parameters, EMReport]]) -> tuple[Parameters, E
         if tried[1].reason == STOPPED:
             best[1].reason = STOPPED
             break
-    assert best is not None, "there is one try at least"
+    assert best is not None
     best[1].probes = probes
     return best
-
-
-def _e_step(dtype: DTypeLike, beam: Beam | None) -> EStep:
-    """How counts are made: exactly, or within a beam."""
-    if beam is None:
-        return partial(expected_counts, dtype=dtype)
-    return partial(beam_counts, beam=beam, dtype=dtype)
-
-
-def _first_state(
-    start: HMMParameters | Posterior, sequences: Sequences, priors: Priors, method: Method, e_step: EStep
-) -> tuple[HMMParameters | Posterior, Posterior | None]:
-    """What the iterations begin with, and the prior of variational Bayes in the form of a posterior."""
-    if method == "em":
-        if isinstance(start, Posterior):
-            raise ValueRangeError("a posterior continues method='vb' only: start EM from its mean().")
-        check_normalised(start)
-        return start, None
-    if isinstance(start, HMMParameters):
-        check_normalised(start)
-        counts = e_step(start, sequences)
-        start = posterior(counts, priors, end=start.log_end is not None)
-    S, V = start.emission.shape
-    return start, posterior(Counts.zeros(S, V, 0), priors, end=start.end is not None)

@@ -1,4 +1,4 @@
-"""The words of an HMM: log p(word | state), also of words that training has not seen."""
+"""Emissions of an HMM: log p(word | state), also of words that do not occur in training."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -6,37 +6,38 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError
+from trelliswork.models.hmm.data import Token
 from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Token = str | int
-UNKNOWN = "<unknown>"
 
 
 class Emissions(Protocol):
-    """What an HMM asks of its words."""
+    """Queries about the words of an HMM."""
 
     @property
     def n_states(self) -> int:
         """S."""
 
+    @property
+    def words(self) -> list[Token]:
+        """The listed words, by id."""
+
     def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
-        """log p(word | state) of each token (n_tokens, S)."""
+        """Return log p(word | state) of each token (n_tokens, S)."""
 
-    def table(self) -> tuple[list[Token], Doubles]:
-        """The known words, and log p(word | state) (S, V)."""
-
-    def known_words(self) -> set[str]:
-        """The words of training."""
+    def table(self) -> Doubles:
+        """Return log p(word | state) of the listed words (S, V)."""
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """For saving."""
+        """Return what is saved: plain data, and arrays."""
 
 
 class LexiconEmissions:
-    """Words of labelled text: relative frequencies mixed with what endings and shapes suggest."""
+    """Emissions of labeled text: relative frequencies mixed with estimates from suffixes and shapes."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
@@ -46,42 +47,42 @@ class LexiconEmissions:
         """S."""
         return len(self.lexicon.suffixes.tag_counts)
 
+    @property
+    def words(self) -> list[Token]:
+        """The words of training."""
+        return list(self.lexicon.ids)
+
     def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
-        """log p(word | state) of each token (n_tokens, S)."""
+        """Return log p(word | state) of each token (n_tokens, S)."""
         initial = np.zeros(len(tokens), bool)
         initial[offsets[:-1]] = True
         words = [token for token in tokens if isinstance(token, str)]
         if len(words) < len(tokens):
             odd = next(token for token in tokens if not isinstance(token, str))
-            raise DataError(f"the model has learned words, which are strings, got {odd!r}.")
+            raise DataError(f"the model was trained on words: tokens must be strings, got {odd!r}.")
         return self.lexicon.log_emission(words, initial)
 
-    def table(self) -> tuple[list[Token], Doubles]:
-        """The known words, and log p(word | state) (S, V)."""
-        words: list[Token] = list(self.lexicon.ids)
-        log_p = self.lexicon.log_emission([str(w) for w in words]).T
-        return words, log_p - np.logaddexp.reduce(log_p, axis=1, keepdims=True)
-
-    def known_words(self) -> set[str]:
-        """The words of training."""
-        return set(self.lexicon.ids)
+    def table(self) -> Doubles:
+        """Return log p(word | state, word is listed) (S, V)."""
+        log_p = self.lexicon.log_emission(list(self.lexicon.ids)).T
+        return log_p - np.logaddexp.reduce(log_p, axis=1, keepdims=True)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """For saving."""
+        """Return what is saved: plain data, and arrays."""
         plain, arrays = self.lexicon.state()
         return {"lexicon": plain}, arrays
 
 
 class TableEmissions:
-    """Words by a table; others by their endings, or by a symbol kept for them.
+    """Emissions by a table; of unlisted words by their suffixes, or by the symbol ``<unk>``.
 
     Parameters
     ----------
     words : list of str or of int
-        By number: strings, or 0 to V-1.
+        The listed words by id: strings, or 0 to V-1.
     log_emission : ndarray (S, V)
     suffixes : SuffixModel, optional
-        For strings that are not listed; without it they are ``UNKNOWN``, if that is listed.
+        For unlisted strings; without it they are ``<unk>``, if that is listed.
     """
 
     def __init__(self, words: Sequence[Token], log_emission: Doubles, suffixes: SuffixModel | None) -> None:
@@ -94,39 +95,35 @@ class TableEmissions:
         return len(self.log_emission)
 
     def ids(self, tokens: Sequence[Token]) -> NDArray[np.int32]:
-        """Numbers of tokens; of words that are not listed -1 if endings tell about them, else that of ``UNKNOWN``."""
+        """Return the ids of tokens; of unlisted words -1 if there are suffixes, else the id of ``<unk>``."""
         other = -1 if self.suffixes is not None else self._ids.get(UNKNOWN, -1)
         return np.array([self._ids.get(token, other) for token in tokens], np.int32)
 
     def unseen(self, tokens: Sequence[Token], ids: NDArray[np.int32]) -> Doubles:
-        """log p(word | state) of the tokens whose number is -1 (n, S)."""
+        """Return log p(word | state) of the tokens whose id is -1 (n, S)."""
         words = [tokens[i] for i in np.flatnonzero(ids < 0).tolist()]
         if not words:
             return np.empty((0, len(self.log_emission)))
         if self.suffixes is None:
             raise DataError(
-                f"{words[0]!r} is not among the {len(self.words)} symbols of training, and the model has nothing for "
+                f"{words[0]!r} is not among the {len(self.words)} symbols of training, and the model cannot score "
                 "others: train with strings and unknown='suffix' or 'symbol', or leave it out."
             )
         return self.suffixes.log_emission([str(word) for word in words])
 
     def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
-        """log p(word | state) of each token (n_tokens, S)."""
+        """Return log p(word | state) of each token (n_tokens, S)."""
         ids = self.ids(tokens)
         rows = self.log_emission.T[ids]
         rows[ids < 0] = self.unseen(tokens, ids)
         return rows
 
-    def table(self) -> tuple[list[Token], Doubles]:
-        """The known words, and log p(word | state) (S, V)."""
-        return self.words, self.log_emission
-
-    def known_words(self) -> set[str]:
-        """The words of training."""
-        return {str(word) for word in self.words if word != UNKNOWN}
+    def table(self) -> Doubles:
+        """Return log p(word | state) of the listed words (S, V)."""
+        return self.log_emission
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """For saving."""
+        """Return what is saved: plain data, and arrays."""
         plain: dict[str, Any] = {"words": self.words}
         arrays: dict[str, NDArray[Any]] = {"emission": self.log_emission}
         if self.suffixes is not None:
@@ -136,7 +133,7 @@ class TableEmissions:
 
 
 def emissions_from_state(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> LexiconEmissions | TableEmissions:
-    """The emissions whose ``state`` this is."""
+    """Build emissions from their ``state``."""
     if "lexicon" in plain:
         return LexiconEmissions(Lexicon.from_state(plain["lexicon"], arrays))
     suffixes = None
@@ -146,5 +143,5 @@ def emissions_from_state(plain: dict[str, Any], arrays: dict[str, NDArray[Any]])
     log_emission = arrays["emission"]
     fits = log_emission.dtype == np.float64 and log_emission.ndim == 2 and log_emission.shape[1] == len(plain["words"])
     if not fits or not (log_emission <= 1e-9).all():
-        raise DataError("weights.safetensors: emissions do not fit the words: the file is damaged, train again.")
+        raise DataError("weights.safetensors: the emissions do not match the words: the file is damaged, train again.")
     return TableEmissions(plain["words"], log_emission, suffixes)

@@ -3,12 +3,11 @@ r"""The E-step of categorical hidden Markov models: expected counts of starts, t
 .. math:: p(x, y) = p(y_1) \prod_t p(x_t \mid y_t) \prod_{t<T} p(y_{t+1} \mid y_t) \; p(\text{end} \mid y_T)
 
 The counts are posterior marginals summed over positions (paper 1, section on EM). States may be known at some or all
-tokens. Three roads lead to them: scaled forward-backward over chunks of sequences, the same in blocks of positions for
-a sequence too long to keep, and log space for what underflows. None ever holds S x S numbers a position.
+tokens. The counts are computed by scaled forward-backward over chunks of sequences, in blocks of positions for a
+sequence too long to keep, and in log space for what underflows. None of these stores S x S numbers per position.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,30 +16,30 @@ from trelliswork.compute import threads
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.inference.chain.layout import LIMIT
 from trelliswork.inference.chain.passes import log_forward
+from trelliswork.inference.chain.potentials import LIMIT
 from trelliswork.models.hmm.data import Counts, Doubles, Floats, HMMParameters, Sequences, SortedSequences
-from trelliswork.models.hmm.kernels import expected_counts as em_kernels
+from trelliswork.models.hmm.kernels import expected_counts as kernels
+from trelliswork.models.hmm.kernels.expected_counts import ROWS, Expected, Observed, Space, Tables
 
 __all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "posterior_states"]
 
-CHUNK_BYTES = 1 << 26  # marginals held at once; alpha takes as much again
-MOST_SLOTS = 16  # transition counts summed apart; as many threads can work at once, and results do not depend on them
+CHUNK_BYTES = 1 << 26  # size of the marginals in memory; alpha needs as much again
+MOST_SLOTS = 16  # separate sums of transition counts: the maximum number of threads; results do not depend on it
 GROUP_TOKENS = 2400  # tokens of a group of sequences: enough work for one sum over S x S transition counts
 Visit = Callable[[int, Floats], None]  # takes the first position of a block and its weighted marginals (n, S)
-compiled: Any = em_kernels  # mypy cannot count starred arguments
 
 
 def expected_counts(parameters: HMMParameters, sequences: Sequences, *, dtype: DTypeLike = np.float64) -> Counts:
-    """One E-step of the Baum-Welch algorithm.
+    """Run one E-step of the Baum-Welch algorithm.
 
     Parameters
     ----------
     parameters : HMMParameters
-        Need not be normalised: any scores below +inf do.
+        Need not be normalized: any scores below +inf are valid.
     sequences : Sequences
     dtype : float32 or float64
-        Of the recursions; sums over the corpus are float64. What underflows is computed again with more care.
+        Of the recursions; sums over the corpus are float64. Sequences that underflow are recomputed more precisely.
 
     Raises
     ------
@@ -49,7 +48,7 @@ def expected_counts(parameters: HMMParameters, sequences: Sequences, *, dtype: D
 
     Notes
     -----
-    Time O(n_tokens S^2). Memory O(S^2 + S V) and some 128 MB at most, whatever the corpus. Scaling as in
+    Time O(n_tokens S^2). Memory O(S^2 + S V) and at most about 128 MB, whatever the corpus. Scaling as in
     Rabiner (1989), eqs. 91-93.
     """
     kind = _precision(dtype)
@@ -72,7 +71,7 @@ def expected_counts(parameters: HMMParameters, sequences: Sequences, *, dtype: D
         raise ImpossibleError(
             f"sequence {impossible[0]} has probability zero"
             + (f" (and {impossible.size - 1} more)" if impossible.size > 1 else "")
-            + ": start from parameters without zeros, or look at its known states."
+            + ": start from parameters without zeros, or check its known states."
         )
     counts.total = float(sequences.sequence_weights @ counts.log_evidence)
     return counts
@@ -81,9 +80,9 @@ def expected_counts(parameters: HMMParameters, sequences: Sequences, *, dtype: D
 def posterior_states(
     parameters: HMMParameters, sequences: Sequences, s: int, *, dtype: DTypeLike = np.float64
 ) -> tuple[NDArray[np.int64], Doubles, float]:
-    """The most probable state at each position of sequence s, its probability, and the log evidence.
+    """Return the most probable state at each position of sequence s, its probability, and the log evidence.
 
-    For sequences of any length: time O(T S^2), memory O(T + sqrt(T) S). An impossible sequence raises ImpossibleError.
+    For sequences of any length: time O(T S^2), memory O(T + sqrt(T) S). Raises ImpossibleError for an impossible one.
     """
     sequences.check(parameters.n_states, parameters.n_symbols)
     one = SortedSequences.select(sequences, np.array([s]))
@@ -99,7 +98,7 @@ def posterior_states(
     if not safe:
         log_evidence = _in_log_space(parameters, sequences, s, transition, visit)
     if log_evidence == -np.inf:
-        raise ImpossibleError(f"sequence {s} has probability zero: no state can be named.")
+        raise ImpossibleError(f"sequence {s} has probability zero: it has no most probable states.")
     return states, probability, log_evidence
 
 
@@ -113,7 +112,7 @@ def _precision(dtype: DTypeLike) -> np.dtype:
 class _Tables:
     """Parameters as probabilities in one precision, laid out for the kernels.
 
-    Rows are ``step`` numbers apart, an odd number of strips: powers of two would fall on the same cache lines.
+    Rows are ``step`` numbers apart, an odd number of strips: powers of two would map to the same cache lines.
     """
 
     def __init__(self, parameters: HMMParameters, sequences: Sequences, dtype: np.dtype) -> None:
@@ -122,34 +121,33 @@ class _Tables:
         n_strips = -(-S // wide)
         self.dtype, self.S, self.V = dtype, S, parameters.n_symbols
         self.width, self.step = n_strips * wide, (n_strips | 1) * wide
-        self.limit = dtype.type(LIMIT[dtype])
-        self.start, log_start = self._rows(parameters.log_start[None])
+        start, log_start = self._rows(parameters.log_start[None])
         ends = np.zeros(S) if parameters.log_end is None else parameters.log_end
-        self.end, log_end = self._rows(ends[None])
+        end, log_end = self._rows(ends[None])
         flat, log_flat = self._rows(parameters.log_transition.reshape(1, -1), S * S)
-        self.transition = flat.reshape(S, S)
-        self.panels, self.panels_t = self._strips(self.transition), self._strips(self.transition.T)
-        self.log_shift = float(log_flat[0])
+        transition = flat.reshape(S, S)
+        strips = self._strips(transition), self._strips(transition.T)
         self.log_ends = float(log_start[0] + log_end[0])
-        self.table, self.log_table = self._emissions(parameters.log_emission.T, sequences.extra_log_emission)
+        emission, log_scales = self._emissions(parameters.log_emission.T, sequences.extra_log_emission)
+        self.arrays = Tables(start[0], end[0], emission, log_scales, transition, *strips, float(log_flat[0]))
 
     def _rows(self, log_rows: Floats, step: int | None = None) -> tuple[Floats, Doubles]:
-        """exp(row - its maximum), zeros behind, and the maxima; what is below the smallest normal number is zero."""
+        """Return exp(row - its maximum), padded with zeros, and the maxima; subnormal numbers become zero."""
         top = log_rows.max(axis=1)
         values = np.exp(log_rows - np.where(top > -np.inf, top, 0)[:, None])
         values[values < np.finfo(self.dtype).tiny] = 0
         out = np.zeros((len(values), step or self.step), self.dtype)
         out[:, : values.shape[1]] = values
-        return out, np.where(np.isneginf(top), 0, top)  # an impossible row scales by 1: it is zero anyhow
+        return out, np.where(np.isneginf(top), 0, top)  # an impossible row has scale 1: it is zero anyway
 
     def _strips(self, matrix: Floats) -> Floats:
-        """(Sp/2W, S, 2W): the columns cut into strips two vectors wide, each contiguous."""
+        """Return the columns cut into contiguous strips two vectors wide (Sp/2W, S, 2W)."""
         padded = np.zeros((self.S, self.width), self.dtype)
         padded[:, : self.S] = matrix
         return np.ascontiguousarray(padded.reshape(self.S, -1, 2 * VECTOR_BYTES // self.dtype.itemsize).swapaxes(0, 1))
 
     def _emissions(self, log_rows: Floats, extra: Floats | None) -> tuple[Floats, Doubles]:
-        """The table (V + n_unknown, step) of emissions and its log-scales."""
+        """Return the table (V + n_unknown, step) of emissions and its log-scales."""
         parts = [log_rows] if extra is None else [log_rows, np.asarray(extra, np.float64)]
         table = np.empty((sum(map(len, parts)), self.step), self.dtype)
         log_table = np.empty(len(table))
@@ -165,18 +163,19 @@ class _Tables:
             threads.run(work, [(a, min(a + at_once, len(part))) for a in range(0, len(part), at_once)])
         return table, log_table
 
-    def rows(self, data: SortedSequences) -> NDArray[np.int32]:
-        """The row of the table of each token."""
-        if len(self.table) == self.V:
-            return data.rows
-        return np.where(data.rows < 0, self.V - 1 - data.rows, data.rows).astype(np.int32)
+    def observed(self, data: SortedSequences) -> Observed:
+        """Return the sequences as the kernels take them; symbols are rows of the emission table."""
+        rows = data.rows
+        if len(self.arrays.emission) > self.V:
+            rows = np.where(rows < 0, self.V - 1 - rows, rows).astype(np.int32)
+        return Observed(data.offsets, rows, data.labels, data.weights.astype(self.dtype))
 
 
 def _scaled(tables: _Tables, data: SortedSequences, counts: Counts) -> NDArray[np.bool_]:
-    """Add the counts of all sequences that are safe in this precision; say which (M,)."""
+    """Add the counts of all sequences that are safe in this precision; return which are (M,)."""
     S, lengths = tables.S, np.diff(data.offsets)
     log_evidence, safe = np.zeros(len(lengths)), np.ones(len(lengths), bool)
-    rows, weights = tables.rows(data), data.weights.astype(tables.dtype)
+    observed = tables.observed(data)
     bytes_each = tables.width * tables.dtype.itemsize
     n_long = int(np.count_nonzero(lengths * bytes_each > CHUNK_BYTES))
     for k in range(n_long):
@@ -199,11 +198,10 @@ def _scaled(tables: _Tables, data: SortedSequences, counts: Counts) -> NDArray[n
         def work(
             start: int, stop: int, a: int = a, group: int = group, origin: int = origin, slot: dict = slot
         ) -> None:
-            compiled.forward_backward(
-                a + start, a + stop, group, data.offsets, rows, data.labels, weights, tables.start[0], tables.end[0],
-                tables.table, tables.log_table, tables.log_shift, tables.panels, tables.panels_t, tables.transition,
-                tables.limit, buffer, origin, sums[slot[start]], log_evidence, safe,
-            )  # fmt: skip
+            own = sums[slot[start]]
+            kernels.forward_backward(
+                a + start, a + stop, group, observed, tables.arrays, buffer, origin, own, log_evidence, safe
+            )
 
         threads.run(work, ranges)
         marginals = buffer[:n_tokens, :S]
@@ -217,7 +215,7 @@ def _scaled(tables: _Tables, data: SortedSequences, counts: Counts) -> NDArray[n
 
 
 def _chunks(offsets: NDArray[np.int64], start: int, most_tokens: int) -> Iterator[tuple[int, int]]:
-    """Ranges of sequences from ``start`` on that have at most so many tokens together."""
+    """Yield ranges of sequences from ``start`` on with at most ``most_tokens`` tokens each."""
     while start < len(offsets) - 1:
         stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + most_tokens, "right")) - 1)
         yield start, stop
@@ -225,28 +223,28 @@ def _chunks(offsets: NDArray[np.int64], start: int, most_tokens: int) -> Iterato
 
 
 def _group_size(lengths: NDArray[np.int64], row_bytes: int) -> int:
-    """How many sequences advance together: whole register blocks, many if short, few if alpha would grow too large."""
-    blocks = int(GROUP_TOKENS // (em_kernels.ROWS * lengths.mean()))
-    enough = -(-len(lengths) // (em_kernels.ROWS * MOST_SLOTS))  # every thread should get some
-    wanted = em_kernels.ROWS * min(max(2, min(blocks, enough)), 16)
-    return max(1, min(wanted, CHUNK_BYTES // (2 * row_bytes * int(lengths[0]))))
+    """Return the number of sequences that advance together: register blocks, more if short, fewer if alpha is large."""
+    blocks = int(GROUP_TOKENS // (ROWS * lengths.mean()))
+    enough = -(-len(lengths) // (ROWS * MOST_SLOTS))  # so that there is work for every thread
+    best = ROWS * min(max(2, min(blocks, enough)), 16)
+    return max(1, min(best, CHUNK_BYTES // (2 * row_bytes * int(lengths[0]))))
 
 
 def _add_emissions(rows: NDArray[np.int32], marginals: Floats, by_symbol: Doubles) -> None:
     """Add each token's marginals to the counts (V, S) of its symbol; threads share the symbols, not the tokens."""
     V, S = by_symbol.shape
-    # Unknown symbols are negative: as unsigned numbers they lie beyond all others.
+    # Unknown symbols are negative: as unsigned numbers they are larger than all others.
     ends, order = np.empty(V, np.int64), np.empty(len(rows), np.int32)
-    compiled.sort_symbols(rows.view(np.uint32), V, ends, order)
+    kernels.sort_symbols(rows.view(np.uint32), V, ends, order)
     costs = np.diff(ends, prepend=0) * S
     threads.run(
-        lambda start, stop: compiled.add_rows(start, stop, ends, order, marginals, by_symbol),
+        lambda start, stop: kernels.add_rows(start, stop, ends, order, marginals, by_symbol),
         threads.cut(costs, least=threads.LEAST_WORK),
     )
 
 
 def _adder(counts: Counts, sequences: Sequences | SortedSequences, s: int) -> Visit:
-    """A visitor that adds marginals of sequence s to the counts of starts, ends and emissions."""
+    """Return a visitor that adds marginals of sequence s to the counts of starts, ends and emissions."""
     first, stop = int(sequences.offsets[s]), int(sequences.offsets[s + 1])
 
     def visit(t: int, marginals: Floats) -> None:
@@ -260,55 +258,50 @@ def _adder(counts: Counts, sequences: Sequences | SortedSequences, s: int) -> Vi
 
 
 def _in_blocks(tables: _Tables, data: SortedSequences, k: int, transition: Doubles, visit: Visit) -> tuple[float, bool]:
-    """Log evidence and safety of one sequence; alpha is kept at block borders only.
+    """Return log evidence and safety of one sequence; alpha is kept at block borders only.
 
     Adds to ``transition`` and visits the blocks, the last one first. Each alpha is computed twice.
     """
     T = int(data.offsets[k + 1] - data.offsets[k])
     size = max(1, min(T, int(np.ceil(np.sqrt(T)))))
-    begins = range(0, T, size)
-    rows = np.zeros((em_kernels.ROWS, tables.step), tables.dtype)
-    memory = np.zeros((size + 1) * tables.step + em_kernels.ROWS, tables.dtype)
+    starts = range(0, T, size)
+    rows = np.zeros((ROWS, tables.step), tables.dtype)
+    memory = np.zeros((size + 1) * tables.step + ROWS, tables.dtype)
     alpha = memory[: (size + 1) * tables.step].reshape(size + 1, tables.step)
-    borders = np.zeros((len(begins), tables.step), tables.dtype)
-    scale, ending = np.zeros((T, 1), tables.dtype), np.zeros(1, tables.dtype)
+    borders = np.zeros((len(starts), tables.step), tables.dtype)
+    space = Space(rows, alpha, np.zeros((T, 1), tables.dtype), np.zeros(1, tables.dtype))
     log_evidence, safe = np.zeros(k + 1), np.ones(k + 1, bool)
-    given = (data.offsets, tables.rows(data), data.labels)
+    observed = tables.observed(data)
 
     def forward(t: int, log_evidence: Doubles) -> None:
-        compiled.forward(
-            k, 1, t, min(t + size, T), *given, tables.start[0], tables.end[0], tables.table, tables.log_table,
-            tables.log_shift, tables.panels, tables.limit, rows, alpha, scale, ending, log_evidence, safe,
-        )  # fmt: skip
+        kernels.forward(k, 1, t, min(t + size, T), observed, tables.arrays, space, log_evidence, safe)
 
-    for border, t in zip(borders, begins, strict=True):
+    for border, t in zip(borders, starts, strict=True):
         border[:] = rows[0]
         forward(t, log_evidence)
-    ahead = np.zeros_like(rows)
+    back = space._replace(rows=np.zeros_like(rows))
     marginals = np.empty((size, tables.width), tables.dtype)
-    outer = np.empty((-(-tables.S // em_kernels.ROWS) * em_kernels.ROWS, tables.width), tables.dtype)
-    weights, aside = data.weights.astype(tables.dtype), np.zeros(k + 1)
-    for border, t in zip(borders[::-1], reversed(begins), strict=True):
+    outer = np.empty((-(-tables.S // ROWS) * ROWS, tables.width), tables.dtype)
+    ignored = np.zeros(k + 1)
+    for border, t in zip(borders[::-1], reversed(starts), strict=True):
         if t + size < T:
             rows[0] = border
-            forward(t, aside)
+            forward(t, ignored)
         outer[:] = 0
-        compiled.backward(
-            k, 1, t, min(t + size, T), *given, weights, tables.end[0], tables.table, tables.panels_t, tables.limit,
-            ahead, alpha, scale, ending, safe, marginals, data.offsets[k] + t, outer,
-        )  # fmt: skip
+        out = Expected(marginals, int(data.offsets[k]) + t, outer)
+        kernels.backward(k, 1, t, min(t + size, T), observed, tables.arrays, back, safe, out)
         if not safe[k]:
             break
-        transition += tables.transition * outer[: tables.S, : tables.S]
+        transition += tables.arrays.transition * outer[: tables.S, : tables.S]
         visit(t, marginals[: min(size, T - t), : tables.S])
     return float(log_evidence[k]) + tables.log_ends, bool(safe[k])
 
 
 def _in_log_space(parameters: HMMParameters, sequences: Sequences, s: int, transition: Doubles, visit: Visit) -> float:
-    """Log evidence of one sequence in log space, in blocks of positions: slow, right for every input.
+    """Return the log evidence of one sequence in log space, in blocks of positions: slow, correct for every input.
 
-    A block with the forward message of what lies before it and the backward message of what follows is a chain of its
-    own. Adds to ``transition`` and visits the blocks, the last one first; an impossible sequence adds nothing.
+    A block with the forward message from before it and the backward message from after it is a chain of its own. Adds
+    to ``transition`` and visits the blocks, the last one first; an impossible sequence adds nothing.
     """
     p, S = parameters, parameters.n_states
     first, T = int(sequences.offsets[s]), int(sequences.offsets[s + 1] - sequences.offsets[s])
@@ -316,7 +309,7 @@ def _in_log_space(parameters: HMMParameters, sequences: Sequences, s: int, trans
     size = T if T * S * 8 <= CHUNK_BYTES else int(np.ceil(np.sqrt(T)))
 
     def scores(t: int, message: Doubles | None) -> Doubles:
-        """Unary scores of a block, and before them the message from the left."""
+        """Return the unary scores of a block, preceded by the message from the left."""
         stop = min(t + size, T)
         unary = log_unary(p, sequences, first + t, first + stop)
         if t == 0:
@@ -337,11 +330,11 @@ def _in_log_space(parameters: HMMParameters, sequences: Sequences, s: int, trans
     for t, message in zip(reversed(range(0, T, size)), messages[-2::-1], strict=True):
         unary = scores(t, message)
         unary[-1] += after
-        _, found = chain.expectations(chain.chain_potentials(unary[None], p.log_transition), counts=True)
-        assert found.marginals is not None
-        assert found.counts is not None
-        transition += weight * found.counts[0]
-        visit(t, weight * found.marginals[0, 0 if message is None else 1 :])
+        _, expected = chain.expectations(chain.chain_potentials(unary[None], p.log_transition), counts=True)
+        assert expected.marginals is not None
+        assert expected.counts is not None
+        transition += weight * expected.counts[0]
+        visit(t, weight * expected.marginals[0, 0 if message is None else 1 :])
         if message is not None:
             unary[0] = 0  # backwards, from the last position to the one before the block
             log_z, log_beta = log_forward(chain.chain_potentials(unary[None, ::-1], p.log_transition.T))
@@ -350,7 +343,7 @@ def _in_log_space(parameters: HMMParameters, sequences: Sequences, s: int, trans
 
 
 def log_unary(parameters: HMMParameters, sequences: Sequences, start: int, stop: int) -> Doubles:
-    """Emission scores (n, S) of tokens ``start`` to ``stop``; -inf for all states but the known one."""
+    """Return the emission scores (n, S) of tokens ``start`` to ``stop``; -inf for all states but the known one."""
     rows = sequences.rows[start:stop]
     unary = parameters.log_emission.T[np.maximum(rows, 0)]
     if (rows < 0).any():

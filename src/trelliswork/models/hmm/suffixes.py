@@ -1,17 +1,17 @@
-r"""What tags a word may have: by its ending if it is unknown, by its counts and its ending if it is known.
+r"""Tags of a word: by its suffix if it is unknown, by its counts and its suffix if it is known.
 
-**Endings** (Brants, 2000, section 2.3). Tags of a word whose last m letters are :math:`s_m`, by successive abstraction
-from the whole corpus over rare words, words of the same shape (digits, capitals, hyphen) and ever longer endings:
+**Suffixes** (Brants, 2000, section 2.3). Tags of a word whose last m letters are :math:`s_m`, by successive abstraction
+from the whole corpus over rare words, words of the same shape (digits, capitals, hyphen) and ever longer suffixes:
 
 .. math:: p(t \mid s_m) = \frac{\hat p(t \mid s_m) + \theta\, p(t \mid s_{m-1})}{1 + \theta}
 
-Brants takes for :math:`\theta` the standard deviation of the tags' probabilities. Here it is :math:`w / n`, n the
-tokens seen with this ending: endings seen often speak for themselves, others hardly. Equally, the shorter ending adds
-w tokens of its own opinion. Turned round by Bayes,
+Brants chooses for :math:`\theta` the standard deviation of the tags' probabilities. Here it is :math:`w / n`, where n
+is the number of tokens with this suffix: frequent suffixes have more influence than rare ones. Equivalently, the
+shorter suffix adds w tokens to the counts. By Bayes' rule,
 
 .. math:: p(word \mid t) = p(t \mid word)\, p(word) / p(t), \qquad p(word) = \max(n(word), 1) / N,
 
-an unknown word counts as if it had been seen once among the N tokens: scores of known and unknown words are on one
+an unknown word counts as if it had occurred once among the N tokens: scores of known and unknown words are on one
 scale, and the evidence of a sentence is that of a model which has seen each of its unknown words once.
 """
 
@@ -29,7 +29,7 @@ State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
 def shape_class(word: str) -> str:
-    """The shape of a word, which its endings are kept apart by.
+    """Return the shape of a word; suffixes of different shapes are counted separately.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def shape_class(word: str) -> str:
 
 
 class SuffixModel:
-    """Tags of unknown words by shape and ending; build one with ``SuffixModel.fit``."""
+    """Tags of unknown words by shape and suffix, made by ``SuffixModel.fit``."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class SuffixModel:
         rare = np.flatnonzero((n > 0) & (n <= max_count))
         self._words = [words[i] for i in rare.tolist()]
         self._word_counts = counts.gather(rare, np.arange(len(rare)), len(rare))
-        self._nodes: dict[str, int] = {}  # key to number; a key is a shape, a colon and an ending
+        self._nodes: dict[str, int] = {}  # key to id; a key is a shape, a colon and a suffix
         nodes, owners = [], []
         for i, word in enumerate(self._words):
             keys = self._keys(word)
@@ -92,7 +92,7 @@ class SuffixModel:
         max_count: float = 10,
         weight: float | None = 8.0,
     ) -> "SuffixModel":
-        """Learn from distinct words and how often each had each tag.
+        """Train on distinct words and their tag counts.
 
         Parameters
         ----------
@@ -101,12 +101,12 @@ class SuffixModel:
         counts : ndarray (n_words, S)
             Tag counts of each word.
         max_length : int
-            Letters of the longest ending.
+            Letters of the longest suffix.
         max_count : float
-            Endings are learned from words seen at most so often: these are most like unknown ones.
+            Suffixes are learned from words with at most this count: they are most similar to unknown words.
         weight : float or None
-            Tokens' worth of opinion that a shorter ending adds to a longer one. None: Brants's theta, the standard
-            deviation of the tags' probabilities, for any number of tokens.
+            Number of tokens that a shorter suffix adds to the counts of a longer one. None: Brants's theta, the
+            standard deviation of the tags' probabilities, for any number of tokens.
 
         Notes
         -----
@@ -123,7 +123,7 @@ class SuffixModel:
         return cls(words, sparse, tag_counts, max_length=max_length, max_count=max_count, weight=weight)
 
     def probabilities(self, words: Sequence[str]) -> Floats:
-        """P(tag | word) (n_words, S) by shape and ending alone. Time O(n_words max_length S)."""
+        """Return P(tag | word) (n_words, S) by shape and suffix alone, in time O(n_words max_length S)."""
         path = np.full((len(words), self.max_length + 3), -1, np.int64)
         for i, word in enumerate(words):
             for level, key in enumerate(self._keys(word)):
@@ -141,39 +141,39 @@ class SuffixModel:
         return p
 
     def log_emission(self, words: Sequence[str]) -> Floats:
-        """Log P(word | tag) (n_words, S) of unknown words, each as if seen once; -inf for tags that never occur."""
+        """Return log P(word | tag) (n_words, S) of words as if each occurred once; -inf for tags that never occur."""
         return _bayes(self.probabilities(words), self.tag_counts, np.ones((len(words), 1)))
 
     def state(self) -> State:
-        """Plain values and arrays, for saving: the rare words and their counts, from which all else is built."""
+        """Return what is saved: the rare words and their counts, from which the model is rebuilt."""
         names = ("max_length", "max_count", "weight")
         plain = {"words": self._words, **{name: getattr(self, name) for name in names}}
         return plain, {"tag_counts": self.tag_counts, **self._word_counts.arrays()}
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> "SuffixModel":
-        """The model whose ``state`` this is."""
+        """Build a model from its ``state``."""
         tag_counts = arrays["tag_counts"]
         counts = SparseCounts.from_arrays(arrays, len(tag_counts))
         options = {name: plain[name] for name in ("max_length", "max_count", "weight")}
         return cls(plain["words"], counts, tag_counts, **options)
 
     def _keys(self, word: str) -> list[str]:
-        """Keys from the most general to the longest ending; the empty key stands for all rare words."""
+        """Return keys from the most general to the longest suffix; the empty key stands for all rare words."""
         shape, lower = shape_class(word) + ":", word.lower()
         n = len(lower)
         return ["", shape, *(shape + lower[n - m :] for m in range(1, min(self.max_length, n) + 1))]
 
 
 class Lexicon:
-    r"""Log P(word | tag) of known and unknown words; build one with ``Lexicon.fit``.
+    r"""Log P(word | tag) of known and unknown words, made by ``Lexicon.fit``.
 
-    Counts of a known word are mixed with what its ending says, as if that had been seen ``word_weight`` times:
+    The suffix of a known word adds ``word_weight`` tokens to its counts:
 
     .. math:: p(t \mid word) = \frac{n(word, t) + w\, q(t \mid word)}{n(word) + w}
 
-    where q comes from the suffix model. The first word of a sentence has its capital from its place: there q is mixed
-    in the same way with the counts of the word in any case, with ``initial_weight`` for w.
+    where q comes from the suffix model. The first word of a sentence is capitalized because of its position: there q
+    is mixed in the same way with the counts of the word in any case, with ``initial_weight`` for w.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Lexicon:
             raise ValueRangeError(f"least must be at least 0 and less than 1, got {least!r}.")
         self.suffixes = suffixes
         self.word_weight, self.initial_weight, self.least = word_weight, initial_weight, least
-        self.ids = {word: i for i, word in enumerate(words)}  # known words to rows of their counts
+        self.ids = {word: i for i, word in enumerate(words)}  # known words to rows of ``counts``
         self._counts = counts
         self._lower: dict[str, int] = {}
         rows = np.array([self._lower.setdefault(word.lower(), len(self._lower)) for word in words], np.int64)
@@ -212,7 +212,7 @@ class Lexicon:
         max_count: float = 10,
         weight: float | None = 8.0,
     ) -> "Lexicon":
-        """Learn from distinct words and how often each had each tag.
+        """Train on distinct words and their tag counts.
 
         Parameters
         ----------
@@ -221,11 +221,11 @@ class Lexicon:
         counts : ndarray (n_words, S)
             Tag counts of each word.
         word_weight : float
-            Tokens' worth of opinion that the ending adds to the counts of a known word; 0 leaves relative frequencies.
+            Number of tokens that the suffix adds to the counts of a known word; 0: relative frequencies.
         initial_weight : float
-            The same for the ending against the lower-case counts of a sentence's first word.
+            Number of tokens that the suffix adds to the lower-case counts of a sentence's first word.
         least : float
-            Tags less probable than this part of the word's best one are impossible (-inf): few tags make decoding fast.
+            Tags less probable than this fraction of the word's best one are impossible (-inf), for fast decoding.
         max_length, max_count, weight
             See ``SuffixModel.fit``.
         """
@@ -237,19 +237,19 @@ class Lexicon:
         return word in self.ids
 
     def log_emission(self, words: Sequence[str], initial: NDArray[np.bool_] | None = None) -> Floats:
-        """Log P(word | tag) of the words of a text.
+        """Return log P(word | tag) of the words of a text.
 
         Parameters
         ----------
         words : sequence of str
-            Tokens (n_tokens,); each distinct one is worked out once.
+            Tokens (n_tokens,); each distinct one is computed once.
         initial : ndarray of bool (n_tokens,), optional
-            Which tokens begin a sentence. None: none does.
+            True for tokens that start a sentence. None: none does.
 
         Returns
         -------
         ndarray (n_tokens, S)
-            -inf for tags that are impossible or nearly so (``least``); every row has at least one that is not.
+            -inf for tags that are impossible or nearly so (``least``); every row has at least one finite score.
 
         Notes
         -----
@@ -270,7 +270,7 @@ class Lexicon:
         return _bayes(p, self.suffixes.tag_counts, np.maximum(n, 1))[which]
 
     def state(self) -> State:
-        """Plain values and arrays, for saving: words, counts and parameters, from which all else is built."""
+        """Return what is saved: words, counts and parameters, from which the lexicon is rebuilt."""
         plain = {name: getattr(self, name) for name in ("word_weight", "initial_weight", "least")}
         options = {name: getattr(self.suffixes, name) for name in ("max_length", "max_count", "weight")}
         arrays = {"tag_counts": self.suffixes.tag_counts, **self._counts.arrays()}
@@ -278,7 +278,7 @@ class Lexicon:
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> "Lexicon":
-        """The lexicon whose ``state`` this is."""
+        """Build a lexicon from its ``state``."""
         words, tag_counts = plain["words"], arrays["tag_counts"]
         counts = SparseCounts.from_arrays(arrays, len(tag_counts))
         suffixes = SuffixModel(words, counts, tag_counts, **plain["suffixes"])
@@ -288,7 +288,7 @@ class Lexicon:
 
 @dataclass(frozen=True, eq=False)
 class SparseCounts:
-    """Rows of tag counts, of which few are not zero: row i is ``tags[ptr[i] : ptr[i + 1]]``, ``values`` likewise."""
+    """Sparse rows of tag counts: row i is ``tags[ptr[i] : ptr[i + 1]]``, ``values`` likewise."""
 
     ptr: NDArray[np.int64]
     tags: NDArray[np.int32]
@@ -297,18 +297,18 @@ class SparseCounts:
 
     @classmethod
     def from_dense(cls, counts: Floats) -> "SparseCounts":
-        """Keep what is not zero of counts (n_rows, S)."""
+        """Return the nonzero counts of (n_rows, S)."""
         rows, tags = np.nonzero(counts)
         ptr = np.searchsorted(rows, np.arange(len(counts) + 1))
         return cls(ptr, tags.astype(np.int32), counts[rows, tags], counts.shape[1])
 
     def totals(self) -> Floats:
-        """Sum of each row (n_rows,)."""
+        """Return the sum of each row (n_rows,)."""
         rows = np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
         return np.bincount(rows, weights=self.values, minlength=len(self.ptr) - 1).astype(np.float64)
 
     def dense(self, rows: NDArray[np.int64]) -> Floats:
-        """The rows asked for (n, S); -1 asks for zeros."""
+        """Return some rows (n, S); -1 stands for a row of zeros."""
         out = np.zeros((len(rows), self.n_tags))
         at = np.flatnonzero(rows >= 0)
         where, entries = self._entries(rows[at])
@@ -316,7 +316,7 @@ class SparseCounts:
         return out
 
     def gather(self, rows: NDArray[np.int64], into: NDArray[np.int64], n_rows: int) -> "SparseCounts":
-        """New rows: ``new[into[k]] += old[rows[k]]`` for all k."""
+        """Return new rows: ``new[into[k]] += old[rows[k]]`` for all k."""
         where, entries = self._entries(rows)
         keys, inverse = np.unique(into[where] * self.n_tags + self.tags[entries], return_inverse=True)
         values = np.bincount(inverse, weights=self.values[entries], minlength=len(keys)).astype(np.float64)
@@ -324,22 +324,22 @@ class SparseCounts:
         return SparseCounts(ptr, (keys % self.n_tags).astype(np.int32), values, self.n_tags)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Arrays for saving, by name."""
+        """Return the arrays to save."""
         return {"counts_ptr": self.ptr, "counts_tags": self.tags, "counts_values": self.values}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_tags: int) -> "SparseCounts":
-        """The counts whose ``arrays`` these are; refused if they cannot be, as a damaged file may hold."""
+        """Build counts from their ``arrays``; arrays of a damaged file are an error."""
         ptr, tags, values = arrays["counts_ptr"], arrays["counts_tags"], arrays["counts_values"]
         rises = ptr.ndim == 1 and len(ptr) > 0 and ptr[0] == 0 and (np.diff(ptr) >= 0).all()
         if not rises or ptr[-1] != len(tags) or len(tags) != len(values):
-            raise DataError("weights.safetensors: the counts do not fit each other: the file is damaged, train again.")
+            raise DataError("weights.safetensors: the counts do not match: the file is damaged, train again.")
         if len(tags) and (tags.min() < 0 or tags.max() >= n_tags or not (np.isfinite(values) & (values >= 0)).all()):
             raise DataError("weights.safetensors: the counts are out of range: the file is damaged, train again.")
         return cls(ptr, tags, values, n_tags)
 
     def _entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Index into ``rows`` and into ``tags`` of every entry of the rows asked for."""
+        """Return the index into ``rows`` and into ``tags`` of every entry of some rows."""
         sizes = self.ptr[rows + 1] - self.ptr[rows]
         where = np.repeat(np.arange(len(rows)), sizes)
         within = np.arange(len(where)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -347,7 +347,7 @@ class SparseCounts:
 
 
 def _check_counts(words: Sequence[str], counts: NDArray[Any]) -> tuple[SparseCounts, Floats]:
-    """Refuse counts that do not fit the words; return them sparse, and their sum (S,)."""
+    """Check counts, and return them as sparse rows with their sum (S,)."""
     counts = np.asarray(counts, np.float64)
     if counts.ndim != 2 or len(counts) != len(words):
         raise ShapeError(f"counts must have shape (n_words={len(words)}, S), got {counts.shape}.")
@@ -361,13 +361,13 @@ def _check_counts(words: Sequence[str], counts: NDArray[Any]) -> tuple[SparseCou
 
 
 def _update(prior: Floats, counts: Floats, weight: float) -> tuple[Floats, Floats]:
-    """(counts + weight prior) / (n + weight), and n (n_rows, 1); the prior where nothing was seen."""
+    """Return (counts + weight prior) / (n + weight), or the prior where n is 0; and n (n_rows, 1)."""
     n = counts.sum(axis=1, keepdims=True)
     mixed = (counts + weight * prior) / np.where(n > 0, n + weight, 1)
     return np.where(n > 0, mixed, prior), n
 
 
 def _bayes(p: Floats, tag_counts: Floats, n: Floats) -> Floats:
-    """Log P(word | tag) = log p(tag | word) n(word) / n(tag)."""
+    """Return log P(word | tag) = log p(tag | word) n(word) / n(tag)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(tag_counts > 0, np.log(p * n / tag_counts), -np.inf)

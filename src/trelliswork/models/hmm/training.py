@@ -1,186 +1,260 @@
-"""How an HMM learns: by counting where all states are known, by EM where they are not, or not all."""
+"""HMM training: by counting if all states are known, by EM if none or only some are."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
-from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.models.hmm import trigrams
-from trelliswork.models.hmm.data import HMMParameters, Sequences
+from trelliswork.data.vocabulary import UNKNOWN
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.chain.beam import Beam, chosen_beam
+from trelliswork.learning.checkpoint import fingerprint
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.watch import Watch, open_checkpoint
+from trelliswork.models.hmm.counting import Interpolation, count_ngrams
+from trelliswork.models.hmm.data import (
+    HMMParameters,
+    Sentences,
+    Sequences,
+    States,
+    Token,
+    count_tokens,
+    flatten,
+    list_symbols,
+    read_sentences,
+    read_states,
+    symbol_ids,
+    unnamed_states,
+)
 from trelliswork.models.hmm.decoding import FirstOrder, StateChain, first_order, higher_order, state_beam
-from trelliswork.models.hmm.em import EMReport, EMStep, Priors, em, random_parameters, restarts, stepwise
-from trelliswork.models.hmm.emissions import UNKNOWN, Emissions, LexiconEmissions, TableEmissions, Token
+from trelliswork.models.hmm.em import em, parameters_of, restarts, stepwise
+from trelliswork.models.hmm.emissions import Emissions, LexiconEmissions, TableEmissions
 from trelliswork.models.hmm.objective import expected_counts
-from trelliswork.models.hmm.settings import HMMSettings
 from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
-from trelliswork.models.hmm.updates import maximise
+from trelliswork.models.hmm.updates import Priors, maximize, random_parameters
 
-Sentences = Sequence[Sequence[Token]]
-States = Sequence[Sequence[str | None] | None]
-Callback = Callable[[EMStep], bool | None]
-LARGEST_TABLE = 1 << 28  # emission probabilities, 2 GB
-LABELLED_SHARE = 8.0  # what a tagger learned from the labelled words counts for, against the words without labels
-NEARLY_EVEN = 50.0  # Dirichlet parameter of a start that known states shall shape
+Algorithm = Literal["em", "vb", "stepwise"]
+Unknown = Literal["suffix", "symbol"]
+LARGEST_TABLE = 1 << 28  # maximum number of emission probabilities: 2 GB
+LABELED_SHARE = 8.0  # weight of the tagger learned from the labeled words, relative to the unlabeled words
+NEARLY_EVEN = 50.0  # Dirichlet parameter of a start that known states determine
+NO_STATES = "without known states, the number of states must be given: HMM(n_states=45)."
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Training settings; the parameters of `HMM` of the same names."""
+
+    n_states: int | None
+    order: int
+    unknown: Unknown
+    interpolation: Interpolation
+    start_prior: float
+    transition_prior: float
+    emission_prior: float
+    end: bool
+    min_count: int
+    algorithm: Algorithm
+    max_iter: int
+    tol: float
+    n_restarts: int
+    probe: int
+    batch_size: int
+    seed: int
+    dtype: str
+    beam: Beam | str | None
+
+    def check(self) -> None:
+        """Raise an error for settings that exclude each other, rather than ignore one."""
+        chosen_beam(self.beam, 1)  # raises an error for text that is not a beam
+        if self.algorithm == "stepwise" and self.n_restarts > 1:
+            raise ValueRangeError("algorithm='stepwise' has one start: leave n_restarts out.")
+
+    @property
+    def priors(self) -> Priors:
+        """The priors of EM."""
+        return Priors(self.start_prior, self.transition_prior, self.transition_prior, self.emission_prior)
 
 
 @dataclass
 class Learned:
-    """What came out."""
+    """A trained HMM: names of the states, their chain, the words, the report, and whether no state was known."""
 
-    states: Vocabulary
+    labels: Vocabulary
     chain: StateChain
     emissions: Emissions
-    report: EMReport
+    report: FitReport
+    induced: bool
 
 
-def read_states(X: Sentences, y: States | None) -> tuple[Vocabulary, NDArray[np.int32]]:
-    """Names of the states that occur, and the number of each token's, -1 where it is not known."""
-    if y is None:
-        return Vocabulary([]), np.full(sum(map(len, X)), -1, np.int32)
-    if len(y) != len(X):
-        raise ShapeError(f"X and y must pair up, got {len(X)} and {len(y)} sentences.")
-    for n, (x, states) in enumerate(zip(X, y, strict=True)):
-        if isinstance(states, str):
-            raise ShapeError(f"the states of sentence {n} are a string: a list is wanted, one entry a token.")
-        if states is not None and len(states) != len(x):
-            raise ShapeError(f"sentence {n} has {len(x)} tokens and {len(states)} states: they must be as many.")
-    filled = [[None] * len(x) if states is None else states for x, states in zip(X, y, strict=True)]
-    for n, states in enumerate(filled):
-        for t, name in enumerate(states):
-            if name is not None and not isinstance(name, str):
-                raise ValueRangeError(
-                    f"sentence {n}, token {t}: a state is a string, or None if it is not known, got {name!r}."
-                )
-    names = Vocabulary.from_sequences([name for name in states if name is not None] for states in filled)
-    numbers = [-1 if name is None else names.id(name) for states in filled for name in states]
-    return names, np.array(numbers, np.int32)
+Build = Callable[[HMMParameters], Learned]
 
 
-def learn(X: Sentences, y: States | None, settings: HMMSettings, callback: Callback | None) -> Learned:
-    """Learn an HMM from sentences whose states are known, unknown, or known here and there."""
+@dataclass(frozen=True)
+class Supervision:
+    """Arguments of ``fit`` that supervise training; they become a watch when the data are known.
+
+    Attributes
+    ----------
+    score : callable, optional
+        Returns the metric of a model on the development data.
+    metric : str
+    identity : dict
+        Plain data that identifies the run for a checkpoint: parameters and development data.
+    checkpoint, callback
+        Of ``fit``.
+    options : dict
+        Of `Watch`.
+    """
+
+    score: Callable[[Learned], float] | None
+    metric: str
+    identity: dict[str, Any]
+    checkpoint: str | os.PathLike[str] | None
+    callback: Callback | None
+    options: dict[str, Any]
+
+    def watch(self, build: Build, listed: Sequence[Token], *data: NDArray[Any] | None) -> Watch:
+        """Return the watch of EM on some data; ``build`` makes the model of given parameters."""
+        development = None if self.score is None else _Development(self.metric, self.score, build)
+        symbols = {"symbols": [str(word) for word in listed]}
+        file = open_checkpoint(self.checkpoint, lambda: fingerprint(self.identity | symbols, *data))
+        return Watch(development, checkpoint=file, callback=self.callback, **self.options)
+
+    def counted(self, learned: Learned) -> Learned:
+        """Return a model that was estimated by counting, measured on the development data."""
+        if self.score is not None:
+            learned.report.metric, learned.report.dev = self.metric, self.score(learned)
+        return learned
+
+
+@dataclass(frozen=True)
+class _Development:
+    """Metric of the model that parameters define."""
+
+    metric: str
+    score: Callable[[Learned], float]
+    build: Build
+
+    def measure(self, parameters: Mapping[str, Any]) -> float:
+        """Return the metric of named parameter arrays."""
+        return self.score(self.build(parameters_of(parameters)))
+
+
+def learn(X: Sentences, y: States | None, settings: Settings, supervision: Supervision) -> Learned:
+    """Train an HMM on sentences whose states are known, unknown, or partly known."""
     names, labels = read_states(X, y)
-    tokens = [token for x in X for token in x]
-    offsets = np.concatenate([[0], np.cumsum([len(x) for x in X])]).astype(np.int64)
-    known = bool(labels.min() >= 0)
+    tokens, offsets = flatten(X)
+    known, induced = bool(labels.min() >= 0), bool(labels.max() < 0)
     if settings.order > 1 and not known:
         raise ValueRangeError(
-            f"order={settings.order} learns by counting: every token needs its state. Use order=1 for the others."
+            f"order={settings.order} is estimated by counting: every token needs a known state. Use order=1 otherwise."
         )
     if settings.n_states is not None and (settings.n_states < len(names) or (known and settings.n_states > len(names))):
         raise ValueRangeError(
-            f"n_states={settings.n_states}, but y names {len(names)} states"
-            + (" and leaves none open: leave n_states out." if known else ": raise it, or leave it out.")
+            f"n_states={settings.n_states}, but y has {len(names)} states"
+            + (" and none is unknown: leave n_states out." if known else ": raise it, or leave it out.")
         )
     n_states = max(len(names), settings.n_states or 0)
     if n_states == 0:
-        raise ValueRangeError("without known states the number of states must be given: HMM(n_states=45).")
+        raise ValueRangeError(NO_STATES)
     words = all(isinstance(token, str) for token in tokens)
     if known and words and settings.unknown == "suffix":
         emissions: Emissions = LexiconEmissions(_lexicon([str(token) for token in tokens], labels, len(names)))
-        return Learned(names, _counted_chain(labels, offsets, names, settings), emissions, _counted())
-    names = Vocabulary([*names, *_fresh(names, n_states)])
-    listed = _symbols(tokens, settings)
-    _check_size(n_states, len(listed))
-    table = TableEmissions(listed, np.zeros((n_states, len(listed))), None)
-    sequences = Sequences(offsets, table.ids(tokens), labels if (labels >= 0).any() else None)
+        states = _counted_chain(labels, offsets, names, settings)
+        return supervision.counted(Learned(names, states, emissions, _counted(), induced))
+    names = Vocabulary([*names, *unnamed_states(names, n_states)])
+    counts: dict[Token, int] = {}
+    count_tokens(tokens, counts)
+    listed = _listed(counts, n_states, settings)
+    sequences = Sequences(offsets, symbol_ids(listed)(tokens), None if induced else labels)
+
+    def build(parameters: HMMParameters) -> Learned:
+        emissions = _emissions(listed, parameters, [sequences], settings, tokens)
+        return Learned(names, _chain(parameters, settings), emissions, _counted(), induced)
+
     if known:
         parameters = _first_parameters(sequences, n_states, len(listed), settings)
-        chain = _counted_chain(labels, offsets, names, settings) if settings.order > 1 else _chain(parameters, settings)
-        return Learned(names, chain, TableEmissions(listed, parameters.log_emission, None), _counted())
+        emissions = TableEmissions(listed, parameters.log_emission, None)
+        states = _chain(parameters, settings)
+        if settings.order > 1:
+            states = _counted_chain(labels, offsets, names, settings)
+        return supervision.counted(Learned(names, states, emissions, _counted(), induced))
     start, priors = None, settings.priors
-    if sequences.labels is not None:
+    if not induced:
         start = _first_parameters(sequences, n_states, len(listed), settings)
-        if words and settings.unknown == "suffix" and settings.method != "vb":
+        if words and settings.unknown == "suffix" and settings.algorithm != "vb":
             start, priors = _informed(start, listed, tokens, sequences, settings)
-    parameters, report = _by_em(sequences, n_states, len(listed), start, priors, settings, callback)
-    emissions = _emissions(listed, parameters, [sequences], settings, tokens)
-    return Learned(names, _chain(parameters, settings), emissions, report)
+    watch = supervision.watch(build, listed, sequences.offsets, sequences.symbols, sequences.labels)
+    parameters, report = _by_em(sequences, n_states, len(listed), start, priors, settings, watch)
+    return replace(build(parameters), report=report)
 
 
-def learn_stream(
-    batches: Iterable[Sentences], settings: HMMSettings, n_passes: int, callback: Callback | None
-) -> Learned:
-    """Stepwise EM over batches of sentences that are gone through several times: once for the words, then to learn."""
+def learn_stream(batches: Iterable[Sentences], settings: Settings, n_passes: int, supervision: Supervision) -> Learned:
+    """Run stepwise EM over batches of sentences, which are iterated once for the words, and then for training."""
     if settings.n_states is None:
-        raise ValueRangeError("without known states the number of states must be given: HMM(n_states=45).")
+        raise ValueRangeError(NO_STATES)
     if settings.order != 1:
         raise ValueRangeError("a stream has no known states, which higher orders need: use order=1.")
     counts: dict[Token, int] = {}
     n_sentences = n_tokens = 0
     for X in batches:
-        check_sentences(X)
         n_sentences += len(X)
-        for x in X:
+        for x in read_sentences(X):
             n_tokens += len(x)
-            for token in x:
-                counts[token] = counts.get(token, 0) + 1
+            count_tokens(x, counts)
     if not n_tokens:
-        raise ValueRangeError("there is no sentence to learn from, or the batches can be gone through only once.")
-    listed = _listed(counts, settings)
-    _check_size(settings.n_states, len(listed))
-    table = TableEmissions(listed, np.zeros((settings.n_states, len(listed))), None)
+        raise ValueRangeError("the batches have no sentences, or can be iterated only once.")
+    listed = _listed(counts, settings.n_states, settings)
+    ids = symbol_ids(listed)
 
     class Again:
         def __iter__(self) -> Iterator[Sequences]:
             for X in batches:
                 if len(X):
-                    offsets = np.concatenate([[0], np.cumsum([len(x) for x in X])]).astype(np.int64)
-                    yield Sequences(offsets, table.ids([token for x in X for token in x]))
+                    tokens, offsets = flatten(X)
+                    yield Sequences(offsets, ids(tokens))
 
-    start = _random(settings, settings.n_states, len(listed), n_tokens / n_sentences)
+    names = Vocabulary(unnamed_states([], settings.n_states))
+
+    def build(parameters: HMMParameters) -> Learned:
+        emissions = _emissions(listed, parameters, Again(), settings)
+        return Learned(names, _chain(parameters, settings), emissions, _counted(), True)
+
     parameters, report = stepwise(
-        start,
+        _random(settings, settings.n_states, len(listed), n_tokens / n_sentences),
         Again(),
         n_sentences,
         priors=settings.priors,
         n_passes=n_passes,
         dtype=settings.dtype,
         beam=state_beam(settings.beam, settings.n_states, 1),
-        callback=callback,
+        watch=supervision.watch(build, listed, np.array(list(counts.values())), np.array([n_sentences])),
     )
-    names = Vocabulary(_fresh([], settings.n_states))
-    return Learned(names, _chain(parameters, settings), _emissions(listed, parameters, Again(), settings), report)
+    return replace(build(parameters), report=report)
 
 
-def check_sentences(X: Sentences) -> None:
-    """Refuse strings and numbers where lists of tokens are wanted, and empty sentences."""
-    for n, sentence in enumerate(X):
-        if isinstance(sentence, str | int | np.integer):
-            raise ShapeError(f"sentence {n} is {sentence!r}: a list of words is wanted.")
-        if len(sentence) == 0:
-            raise ShapeError(f"sentence {n} is empty: leave it out.")
-
-
-def _fresh(names: Iterable[str], n_states: int) -> list[str]:
-    """Names for states that have none, up to as many states: their numbers, as #4; a name that is taken gets a star."""
-    taken = set(names)
-    fresh = []
-    for k in range(len(taken), n_states):
-        name = f"#{k}"
-        while name in taken:
-            name += "*"
-        fresh.append(name)
-    return fresh
-
-
-def _check_size(n_states: int, n_symbols: int) -> None:
-    if n_states * n_symbols > LARGEST_TABLE:
+def _listed(counts: dict[Token, int], n_states: int, settings: Settings) -> list[Token]:
+    """Return the symbols by id; a table of emissions that is too large is an error."""
+    listed = list_symbols(counts, settings.min_count, unknown=settings.unknown == "symbol")
+    if n_states * len(listed) > LARGEST_TABLE:
         raise ValueRangeError(
-            f"{n_states} states and {n_symbols:,} symbols make a table of {n_states * n_symbols:,} numbers, more than "
-            f"{LARGEST_TABLE:,}: number the symbols 0, 1, 2, ... without gaps, or raise min_count."
+            f"{n_states} states and {len(listed):,} symbols make a table of {n_states * len(listed):,} numbers, more "
+            f"than {LARGEST_TABLE:,}: number the symbols 0, 1, 2, ... without gaps, or raise min_count."
         )
+    return listed
 
 
-def _counted() -> EMReport:
-    return EMReport(True, "counted", np.nan)
+def _counted() -> FitReport:
+    return FitReport(True, "counted", np.nan)
 
 
 def _lexicon(words: list[str], labels: NDArray[np.int32], n_states: int) -> Lexicon:
-    """From the words whose state is known."""
+    """Return the lexicon of the words whose state is known."""
     distinct = {word: i for i, word in enumerate(dict.fromkeys(words))}
     ids = np.array([distinct[word] for word in words], np.int64)
     at = labels >= 0
@@ -189,62 +263,38 @@ def _lexicon(words: list[str], labels: NDArray[np.int32], n_states: int) -> Lexi
 
 
 def _counted_chain(
-    labels: NDArray[np.int32], offsets: NDArray[np.int64], names: Vocabulary, settings: HMMSettings
+    labels: NDArray[np.int32], offsets: NDArray[np.int64], names: Vocabulary, settings: Settings
 ) -> StateChain:
-    """Label n-grams."""
-    method, S = settings.interpolation, len(names)
-    beam = state_beam(settings.beam, S, settings.order)
-    if settings.order > 1:
-        table, _ = trigrams.fit_ngrams(labels, offsets, S, settings.order, method=method)
+    """Return the chain of label n-grams."""
+    S, order = len(names), settings.order
+    beam = state_beam(settings.beam, S, order)
+    table, _ = count_ngrams(labels, offsets, S, order, interpolation=settings.interpolation)
+    if order > 1:
         return higher_order(table, beam, end=settings.end)
-    log_bigram = trigrams.fit_bigrams(labels, offsets, S, method=method).log_bigram
-    return replace(first_order(log_bigram, end=settings.end), beam=beam)
+    return replace(first_order(table, end=settings.end), beam=beam)
 
 
-def _symbols(tokens: Sequence[Token], settings: HMMSettings) -> list[Token]:
-    counts: dict[Token, int] = {}
-    for token in tokens:
-        counts[token] = counts.get(token, 0) + 1
-    return _listed(counts, settings)
-
-
-def _listed(counts: dict[Token, int], settings: HMMSettings) -> list[Token]:
-    """The symbols by number: 0, 1, ... for integers; words seen often enough, and one for the others, for strings."""
-    numbers = [int(token) for token in counts if isinstance(token, int | np.integer)]
-    if len(numbers) == len(counts):
-        if min(numbers) < 0:
-            raise ValueRangeError(f"symbols must be strings, or integers from 0, got {min(numbers)}.")
-        return list(range(max(numbers) + 1))
-    if not all(isinstance(token, str) for token in counts):
-        odd = next(token for token in counts if not isinstance(token, str))
-        raise ValueRangeError(f"symbols must be strings or integers throughout, got {odd!r} among others.")
-    words: list[Token] = [word for word, n in counts.items() if n >= settings.min_count]
-    if settings.unknown == "symbol" or len(words) < len(counts):
-        words.append(UNKNOWN)
-    return words
-
-
-def _random(settings: HMMSettings, n_states: int, n_symbols: int, mean_length: float) -> HMMParameters:
+def _random(settings: Settings, n_states: int, n_symbols: int, mean_length: float) -> HMMParameters:
     return random_parameters(
         n_states, n_symbols, seed=settings.seed, mean_length=max(mean_length, 1.001) if settings.end else None
     )
 
 
-def _first_parameters(sequences: Sequences, n_states: int, n_symbols: int, settings: HMMSettings) -> HMMParameters:
-    """What known states tell: one M-step from nearly even parameters."""
+def _first_parameters(sequences: Sequences, n_states: int, n_symbols: int, settings: Settings) -> HMMParameters:
+    """Return the parameters that known states determine: one M-step from nearly even ones."""
     length = max(float(np.diff(sequences.offsets).mean()), 1.001) if settings.end else None
     even = random_parameters(n_states, n_symbols, seed=settings.seed, concentration=NEARLY_EVEN, mean_length=length)
-    return maximise(expected_counts(even, sequences, dtype=settings.dtype), settings.priors, even)
+    return maximize(expected_counts(even, sequences, dtype=settings.dtype), settings.priors, even)
 
 
 def _informed(
-    start: HMMParameters, listed: list[Token], tokens: Sequence[Token], sequences: Sequences, settings: HMMSettings
+    start: HMMParameters, listed: list[Token], tokens: Sequence[Token], sequences: Sequences, settings: Settings
 ) -> tuple[HMMParameters, Priors]:
-    """A better start, and priors, for words some of which have known states.
+    """Return a better start, and priors, for words some of which have known states.
 
-    Words get the probabilities that the lexicon of the labelled ones gives them, by counts and endings, transitions
-    those of the sentences that are labelled throughout. The priors are many tokens spread like these: EM that starts
-    from a good tagger and is left alone soon makes it worse (Merialdo, 1994).
+    Words get the probabilities of the lexicon of the labeled ones, by counts and suffixes; transitions those of the
+    sentences whose tokens are all labeled. The priors are many tokens with the same distributions: EM that starts from
+    a good tagger soon makes it worse otherwise (Merialdo, 1994).
     """
     labels, S = sequences.labels, start.n_states
     assert labels is not None
@@ -260,10 +310,10 @@ def _informed(
         lengths = np.diff(sequences.offsets)
         which = np.repeat(sequences.labelled, lengths)
         offsets = np.concatenate([[0], np.cumsum(lengths[whole])])
-        log_bigram = trigrams.fit_bigrams(labels[which], offsets, S, method=settings.interpolation).log_bigram
+        log_bigram, _ = count_ngrams(labels[which], offsets, S, 1, interpolation=settings.interpolation)
         states = first_order(log_bigram, end=settings.end)
     informed = HMMParameters(states.log_start, states.log_transition, states.log_end, np.log(emission))
-    weight = LABELLED_SHARE * np.count_nonzero(labels < 0) / S
+    weight = LABELED_SHARE * np.count_nonzero(labels < 0) / S
     end = 0.0 if states.log_end is None else weight * np.exp(states.log_end)
     return informed, Priors(settings.start_prior, weight * np.exp(states.log_transition), end, weight * emission)
 
@@ -274,32 +324,37 @@ def _by_em(
     n_symbols: int,
     start: HMMParameters | None,
     priors: Priors,
-    settings: HMMSettings,
-    callback: Callback | None,
-) -> tuple[HMMParameters, EMReport]:
+    settings: Settings,
+    watch: Watch,
+) -> tuple[HMMParameters, FitReport]:
     length = max(float(np.diff(sequences.offsets).mean()), 1.001) if settings.end else None
     options: dict[str, Any] = {
         "priors": priors,
         "dtype": settings.dtype,
         "beam": state_beam(settings.beam, n_states, 1),
-        "callback": callback,
+        "watch": watch,
     }
-    if settings.method == "stepwise":
+    if settings.algorithm == "stepwise":
         if start is None:
             start = _random(settings, n_states, n_symbols, length or 2.0)
         batches = _cut(sequences, settings)
         return stepwise(start, batches, sequences.n_sequences, n_passes=settings.max_iter, **options)
-    options |= {"method": settings.method, "max_iter": settings.max_iter, "tol": settings.tol}
+    options |= {"algorithm": settings.algorithm, "max_iter": settings.max_iter, "tol": settings.tol}
     if start is not None:
         return em(start, sequences, **options)
+    if watch.development is not None and settings.n_restarts > 1 and settings.max_iter <= settings.probe:
+        raise ValueRangeError(
+            "dev measures the iterations after the choice among n_restarts starts: raise max_iter above "
+            f"probe={settings.probe}, got {settings.max_iter}."
+        )
     return restarts(
         settings.n_restarts, n_states, n_symbols, sequences, seed=settings.seed, probe=settings.probe,
         mean_length=length, **options,
     )  # fmt: skip
 
 
-def _cut(sequences: Sequences, settings: HMMSettings) -> list[Sequences]:
-    """Batches of sequences in random order."""
+def _cut(sequences: Sequences, settings: Settings) -> list[Sequences]:
+    """Return batches of sequences in random order."""
     order = np.random.default_rng(settings.seed).permutation(sequences.n_sequences)
     batches = []
     for first in range(0, len(order), settings.batch_size):
@@ -311,7 +366,7 @@ def _cut(sequences: Sequences, settings: HMMSettings) -> list[Sequences]:
     return batches
 
 
-def _chain(parameters: HMMParameters, settings: HMMSettings) -> FirstOrder:
+def _chain(parameters: HMMParameters, settings: Settings) -> FirstOrder:
     beam = state_beam(settings.beam, parameters.n_states, 1)
     return FirstOrder(parameters.log_start, parameters.log_transition, parameters.log_end, beam)
 
@@ -320,12 +375,12 @@ def _emissions(
     listed: list[Token],
     parameters: HMMParameters,
     batches: Iterable[Sequences],
-    settings: HMMSettings,
+    settings: Settings,
     tokens: Sequence[Token] | None = None,
 ) -> TableEmissions:
-    """The table, and for other words an account of endings from expected counts: of all words, or of those listed.
+    """Return the table, and for other words a suffix model from expected counts of all words, or of those listed.
 
-    Without ``tokens`` (a stream) words that share one symbol teach nothing.
+    Without ``tokens`` (a stream) words that share one symbol are left out.
     """
     suffixes = None
     if settings.unknown == "suffix" and isinstance(listed[0], str):
@@ -333,8 +388,7 @@ def _emissions(
         spread = parameters
         if UNKNOWN in listed and tokens is not None:
             words = [str(token) for token in dict.fromkeys(tokens)]
-            table = TableEmissions(listed, parameters.log_emission, None)
-            spread, batches = _each_word(words, tokens, table, parameters, batches)
+            spread, batches = _each_word(words, tokens, listed, parameters, batches)
         counts = sum(expected_counts(spread, part, dtype=settings.dtype).by_symbol for part in batches)
         suffixes = SuffixModel.fit(words, np.asarray(counts)[: len(words)])
     return TableEmissions(listed, parameters.log_emission, suffixes)
@@ -343,13 +397,13 @@ def _emissions(
 def _each_word(
     words: list[str],
     tokens: Sequence[Token],
-    table: TableEmissions,
+    listed: list[Token],
     parameters: HMMParameters,
     batches: Iterable[Sequences],
 ) -> tuple[HMMParameters, list[Sequences]]:
-    """The same model and sequences with a symbol for each word: those that shared one have its probability."""
+    """Return the same model and sequences with one symbol per word: words that shared one have its probability."""
     number = {word: i for i, word in enumerate(words)}
     symbols = np.array([number[str(token)] for token in tokens], np.int32)
-    emission = parameters.log_emission[:, table.ids(words)]
+    emission = parameters.log_emission[:, symbol_ids(listed)(words)]
     each = HMMParameters(parameters.log_start, parameters.log_transition, parameters.log_end, emission)
     return each, [Sequences(part.offsets, symbols, part.labels) for part in batches]

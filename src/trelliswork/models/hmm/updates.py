@@ -1,20 +1,22 @@
-r"""The M-steps of categorical hidden Markov models, and where they start from.
+r"""M-steps of categorical hidden Markov models, priors, and random starts.
 
-Every row of parameters is a distribution; c are the expected counts of an E-step, a what a prior adds to them:
+Every row of parameters is a distribution; c are the expected counts of an E-step, a the counts that a prior adds:
 
 .. math:: \theta_k \propto c_k + a_k, \qquad
           \log \tilde\theta_k = \psi(c_k + a_k) - \psi\big(\textstyle\sum_{k'} c_{k'} + a_{k'}\big)
 
 The first is the M-step of EM: with a Dirichlet prior of parameters a + 1 it climbs to a maximum a posteriori. The
-second is the one of variational Bayes with a Dirichlet(a) prior (MacKay, 1997; Beal, 2003): the posterior of the
-parameters is Dirichlet(c + a), and the E-step takes the weights :math:`\tilde\theta`, which sum to less than 1.
-With an end event, it is one of the outcomes of its state's transitions.
+second is the M-step of variational Bayes with a Dirichlet(a) prior (MacKay, 1997; Beal, 2003): the posterior of the
+parameters is Dirichlet(c + a), and the E-step uses the weights :math:`\tilde\theta`, which sum to less than 1.
+An end event is one of the outcomes of its state's transitions.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count, check_shape
 from trelliswork.errors import ValueRangeError
@@ -23,10 +25,10 @@ from trelliswork.models.hmm.data import Counts, Doubles, HMMParameters
 
 @dataclass(frozen=True)
 class Priors:
-    """What is added to the expected counts: numbers, or arrays of the counts' shapes.
+    """Numbers that are added to the expected counts, or arrays of the counts' shapes.
 
     For EM these are pseudo-counts, not negative: a Dirichlet prior of parameters ``1 + value``. For variational Bayes
-    they are the Dirichlet parameters themselves, positive; below 1 they favour few outcomes (Johnson, 2007).
+    they are the Dirichlet parameters themselves, positive; below 1 they favor few outcomes (Johnson, 2007).
     """
 
     start: float | Doubles = 0.0  # (S,)
@@ -35,14 +37,14 @@ class Priors:
     emission: float | Doubles = 0.0  # (S, V)
 
     def check(self, n_states: int, n_symbols: int, *, positive: bool = False) -> None:
-        """Refuse what does not fit a model of this size, or the method."""
+        """Raise an error for priors that do not match the size of a model or the algorithm."""
         for name, pattern in (("start", "S"), ("transition", "S S"), ("end", "S"), ("emission", "S V")):
             values = np.asarray(getattr(self, name), np.float64)
             if values.ndim:
                 check_shape(f"priors.{name}", values.shape, pattern, S=n_states, V=n_symbols)
             if not np.isfinite(values).all() or values.min() < 0 or (positive and values.min() == 0):
-                wanted = "positive for variational Bayes" if positive else "finite and not negative"
-                raise ValueRangeError(f"priors.{name} must be {wanted}, got {values.min()} to {values.max()}.")
+                limits = "positive for variational Bayes" if positive else "finite and not negative"
+                raise ValueRangeError(f"priors.{name} must be {limits}, got {values.min()} to {values.max()}.")
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,11 @@ class Posterior:
     emission: Doubles
 
     def mean(self) -> HMMParameters:
-        """The expected parameters."""
+        """Return the expected parameters."""
         return self._by_row(lambda row: np.log(row / row.sum(axis=-1, keepdims=True)))
 
     def expected_log(self) -> HMMParameters:
-        """The expected log-parameters: weights of the E-step, not normalised."""
+        """Return the expected log-parameters: weights of the E-step, not normalized."""
         from scipy.special import digamma
 
         return self._by_row(lambda row: digamma(row) - digamma(row.sum(axis=-1, keepdims=True)))
@@ -68,8 +70,13 @@ class Posterior:
         return _parameters([log_of(row) for row in _rows(self)], self.end is not None)
 
     def divergence(self, prior: "Posterior") -> float:
-        """KL(self || prior), summed over all rows."""
+        """Return KL(self || prior), summed over all rows."""
         return sum(_dirichlet_divergence(a, b) for a, b in zip(_rows(self), _rows(prior), strict=True))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays by name, emissions as ``by_symbol`` (V, S): the layout decides how sums are rounded."""
+        arrays = {"start": self.start, "transition": self.transition, "by_symbol": self.emission.T}
+        return arrays if self.end is None else arrays | {"end": self.end}
 
 
 def random_parameters(
@@ -80,21 +87,21 @@ def random_parameters(
     concentration: float = 1.0,
     mean_length: float | None = None,
 ) -> HMMParameters:
-    """Rows drawn from symmetric Dirichlet distributions, without zeros.
+    """Return rows drawn from symmetric Dirichlet distributions, without zeros.
 
     Parameters
     ----------
     concentration : float
         The Dirichlet parameter: large values give nearly uniform rows.
     mean_length : float, optional
-        With it the end is an event, of probability 1 / mean_length in every state; without there is none.
+        If given, the end is an event of probability 1 / mean_length in every state.
     """
     check_count("n_states", n_states)
     check_count("n_symbols", n_symbols)
     if not 0 < concentration < np.inf:
         raise ValueRangeError(f"concentration must be positive, got {concentration}.")
     if mean_length is not None and not mean_length > 1:
-        raise ValueRangeError(f"mean_length must be above 1, got {mean_length}.")
+        raise ValueRangeError(f"mean_length must be greater than 1, got {mean_length}.")
     rng = np.random.default_rng(seed)
 
     def draw(*shape: int) -> Doubles:
@@ -109,8 +116,8 @@ def random_parameters(
     return HMMParameters(log_start, log_transition + np.log1p(-1 / mean_length), log_end, log_emission)
 
 
-def maximise(counts: Counts, priors: Priors, old: HMMParameters) -> HMMParameters:
-    """The M-step: counts plus pseudo-counts, normalised; a row without any keeps its old probabilities."""
+def maximize(counts: Counts, priors: Priors, old: HMMParameters) -> HMMParameters:
+    """Return normalized counts plus pseudo-counts (the M-step); a row of zeros keeps its old probabilities."""
     new = posterior(counts, priors, end=old.log_end is not None)
 
     def log_frequencies(row: Doubles, log_old: Doubles) -> Doubles:
@@ -123,7 +130,7 @@ def maximise(counts: Counts, priors: Priors, old: HMMParameters) -> HMMParameter
 
 
 def posterior(counts: Counts, priors: Priors, *, end: bool) -> Posterior:
-    """Counts plus what the priors add."""
+    """Return counts plus priors."""
     return Posterior(
         counts.start + priors.start,
         counts.transition + priors.transition,
@@ -132,8 +139,8 @@ def posterior(counts: Counts, priors: Priors, *, end: bool) -> Posterior:
     )
 
 
-def foretold(counts: Counts, parameters: HMMParameters, scale: float) -> Counts:
-    """Counts with the row sums of ``counts`` times ``scale``, spread as the parameters have it."""
+def predicted_counts(counts: Counts, parameters: HMMParameters, scale: float) -> Counts:
+    """Return the row sums of ``counts`` times ``scale``, distributed over the outcomes by the parameters."""
     p, leaving = parameters, counts.transition.sum(axis=1)
     end = np.zeros(p.n_states)
     if p.log_end is not None:
@@ -149,7 +156,7 @@ def foretold(counts: Counts, parameters: HMMParameters, scale: float) -> Counts:
 
 
 def log_prior(parameters: HMMParameters, priors: Priors) -> float:
-    """Sum of pseudo-count times log-probability: the log density of the Dirichlet priors but for a constant."""
+    """Return the sum of pseudo-count times log-probability: the log density of the Dirichlet priors, up to a constant."""
     value = 0.0
     for log_theta, pseudo in (
         (parameters.log_start, priors.start), (parameters.log_transition, priors.transition),
@@ -161,20 +168,20 @@ def log_prior(parameters: HMMParameters, priors: Priors) -> float:
     return value
 
 
-def check_normalised(parameters: HMMParameters) -> None:
-    """Refuse parameters whose rows do not sum to 1."""
+def check_normalized(parameters: HMMParameters) -> None:
+    """Raise an error if the probabilities of a row do not sum to 1."""
     for name, row in zip(
         ("log_start", "log_transition (with log_end)", "log_emission"), _rows(parameters), strict=True
     ):
         off = np.abs(np.exp(row).sum(axis=-1) - 1).max()
         if off > 1e-6:
             raise ValueRangeError(
-                f"the probabilities of {name} must sum to 1, but a sum is {off:.3g} off: normalise them."
+                f"the probabilities of {name} must sum to 1, but a sum is off by {off:.3g}: normalize them."
             )
 
 
 def _rows(of: HMMParameters | Posterior) -> list[Doubles]:
-    """Start (S,), transitions with the end as last outcome (S, S or S+1), emissions (S, V)."""
+    """Return starts (S,), transitions with the end as the last outcome (S, S or S+1), emissions (S, V)."""
     if isinstance(of, Posterior):
         start, transition, end, emission = of.start, of.transition, of.end, of.emission
     else:
@@ -190,7 +197,7 @@ def _parameters(rows: list[Doubles], end: bool) -> HMMParameters:
 
 
 def _dirichlet_divergence(a: Doubles, b: Doubles) -> float:
-    """KL(Dirichlet(a) || Dirichlet(b)), summed over rows."""
+    """Return KL(Dirichlet(a) || Dirichlet(b)), summed over rows."""
     from scipy.special import digamma, gammaln
 
     total_a, total_b = a.sum(axis=-1), b.sum(axis=-1)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trelliswork.inference import lowrank
-from trelliswork.inference.lowrank.autograd import word_shifts
+from trelliswork.inference.lowrank.potentials import word_shifts
 from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
 
 Ints = NDArray[np.int64]

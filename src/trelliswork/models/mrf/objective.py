@@ -35,10 +35,10 @@ in place of the frequencies of words. An evaluation costs one pass over the tabl
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from trelliswork.inference.lifted.chain_cover import Perron, perron
 from trelliswork.inference.lifted.exponentials import ExpTable
-from trelliswork.inference.lifted.reference import logsumexp
 from trelliswork.models.mrf.shapes import Frequencies, LowRankShape, PairShape, Shape, log_frequencies
 
 __all__ = [

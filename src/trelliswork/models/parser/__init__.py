@@ -1,133 +1,164 @@
-"""Dependency parsers: trees of the first order exactly, of the second order by belief propagation (paper 3)."""
+"""Dependency parsers: first-order trees exactly, second-order trees by belief propagation (paper 3)."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
+import numpy as np
+
+from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.learning.lbfgs import FitReport
+from trelliswork.learning.checkpoint import fingerprint
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.watch import Watch, open_checkpoint
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
-from trelliswork.models.base import Arrays, Estimator
+from trelliswork.models.base import Arrays
+from trelliswork.models.parameters import TRAINING, BatchSize, MaxMinutes, Parameter, Patience, Seed
 from trelliswork.models.parser.data import (
+    Arcs,
+    Columns,
     Evidence,
-    Heads,
-    Names,
+    Gold,
     Sentences,
-    read_heads,
-    read_labels,
+    read_arcs,
     read_sentences,
     read_trees,
     without_empty,
 )
-from trelliswork.models.parser.decoding import (
-    LabelledTree,
-    Parsing,
-    Reader,
-    Trees,
-    features_of,
-    from_state,
-    to_state,
-    uas,
-)
+from trelliswork.models.parser.decoding import LabeledTree, Learned, Parsing, Reader, features_of, las, uas
 from trelliswork.models.parser.features import TokenCoder
-from trelliswork.models.parser.first_order import TreeKind
-from trelliswork.models.parser.labels import train_labels
+from trelliswork.models.parser.first_order import TreeKind, Weights
+from trelliswork.models.parser.labels import LabelTrainer
 from trelliswork.models.parser.scoring import TreeScorer
-from trelliswork.models.parser.second_order import Propagation, SecondOrderFeatures
-from trelliswork.models.parser.settings import check_settings
-from trelliswork.models.parser.tags import TaggerKind, Taggers, jackknife
+from trelliswork.models.parser.second_order import Propagation
+from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
 from trelliswork.models.parser.templates import feature_set
-from trelliswork.models.parser.training import Callback, FirstOrder, Learned, SecondOrder, Watch
+from trelliswork.models.parser.training import (
+    FIRST,
+    LABELS,
+    PARTS,
+    SECOND,
+    FirstOrder,
+    LabelDevelopment,
+    SecondOrder,
+    Stages,
+    TreeDevelopment,
+)
+from trelliswork.models.tasks import TreeParser
 
 if TYPE_CHECKING:
     from trelliswork.distributions import ProjectiveTree, SpanningTree
 
+LIMITS = ("max_iter", "max_iter_second_order", "max_iter_labels", "max_minutes")  # of training
 
-class DependencyParser(Estimator):
+
+class DependencyParser(TreeParser):
     """A dependency parser with probabilities for its arcs.
 
-    Parameters
-    ----------
-    order : {1, 2}
-        1: arcs are scored one by one and all sums are exact. 2: consecutive siblings and grandparents are scored too,
-        on the arcs that a first-order model leaves, by belief propagation.
-    projective : bool
-        True if arcs must not cross. Arcs of training trees that do count as unknown then.
-    single_root : bool
-        True if exactly one word hangs from the root.
-    tagger : {"crf", "hmm"} or None
-        Who tags: a tagger of our own for each column of tags, learned with the parser and saved with it (training
-        sentences are tagged by taggers that have not seen them), or nobody: sentences come with their tags.
-    min_count : int
-        Words seen less often are known by shape, prefix and suffix only.
-    hash_bits : int
-        Features are hashed to ``2**hash_bits`` weights of each kind (4 bytes each; order 2 has four kinds), those of
-        labels to ``2**(hash_bits - 5)`` rows of one weight a label.
-    epochs, second_epochs, label_epochs : int
-        Passes over the sentences of each stage of training.
-    batch_size : int
-        Sentences of a step.
-    rate, second_rate, label_rate : float
-        Of AdaGrad.
-    threshold : float
-        Pruning keeps arcs of at least this part of the probability of the likeliest arc into the same word.
-    max_iter, tree_every, tolerance, damping
-        Of belief propagation (``inference.tree.second_order.infer``).
-    patience : int
-        With development data: a stage stops after so many epochs without a better UAS.
-    seed : int
-        Of the order of sentences. Results do not depend on the number of threads.
+    It is trained in stages: taggers (if any), first order, second order, labels. Results do not depend on the number of
+    threads.
 
     Attributes
     ----------
     weights_ : tuple of ndarray of float32 (2**hash_bits,)
-        Of arcs; with order 2 also of arcs, siblings and grandparents of the second-order model.
+        Weights of arcs; with order 2 also of arcs, siblings and grandparents of the second-order model.
     labels_ : Vocabulary or None
-        Labels of arcs; ``None`` if there were none in training.
+        Labels of arcs; ``None`` if the training data has none.
     order_ : int
-        1 if training was stopped before the second order began.
+        1 if training was stopped before the second order.
     report_ : FitReport
-        ``converged`` if patience ended the last stage.
-    dev_uas_ : float or None
-        UAS of the epoch that the last stage kept, on the development data.
-    n_dropped_ : int
-        Heads of the training trees that counted as unknown, since no tree of the wanted kind has them all.
-    input_ : dict
-        How the training file was laid out, if the command line read one; saved with the model.
+        ``value`` is the loss of the trees in their last epoch; ``dev`` is that of the last stage that was measured:
+        UAS of the trees, LAS of the labels. ``details["dropped_heads"]`` is the number of training heads that were
+        treated as unknown, because no tree of the kind has all of them.
 
     Examples
     --------
     >>> X = [[("dogs", "N"), ("bark", "V")], [("big", "A"), ("dogs", "N"), ("bark", "V")]]
-    >>> parser = DependencyParser(order=1, hash_bits=12, min_count=1).fit(X, [[2, 0], [2, 3, 0]])
-    >>> parser.predict_heads([[("big", "A"), ("cats", "N"), ("bark", "V")]])
-    [[2, 3, 0]]
+    >>> y = [[(2, "nsubj"), (0, "root")], [(2, "amod"), (3, "nsubj"), (0, "root")]]
+    >>> parser = DependencyParser(order=1, hash_bits=12, min_count=1).fit(X, y)
+    >>> parser.predict([[("big", "A"), ("cats", "N"), ("bark", "V")]])
+    [[(2, 'amod'), (3, 'nsubj'), (0, 'root')]]
     """
 
     kind: ClassVar[str] = "parser"
-    input_: dict[str, Any]
+    labels_: Vocabulary | None
+    order_: int
 
     def __init__(
         self,
-        order: int = 2,
+        order: Annotated[
+            int,
+            Parameter(
+                "1: arcs are scored one by one, and all sums are exact. 2: consecutive siblings and grandparents are "
+                "scored too, by belief propagation on the arcs that a first-order model keeps.",
+                minimum=1,
+                maximum=2,
+            ),
+        ] = 2,
         *,
-        projective: bool = True,
-        single_root: bool = True,
-        tagger: TaggerKind | None = None,
-        min_count: int = 2,
-        hash_bits: int = 22,
-        epochs: int = 3,
-        second_epochs: int = 3,
-        label_epochs: int = 4,
-        batch_size: int = 32,
-        rate: float = 0.02,
-        second_rate: float = 0.02,
-        label_rate: float = 0.05,
-        threshold: float = 1e-3,
-        max_iter: int = Propagation.max_iter,
-        tree_every: int = Propagation.tree_every,
-        tolerance: float = Propagation.tolerance,
-        damping: float = Propagation.damping,
-        patience: int = 3,
-        seed: int = 0,
+        projective: Annotated[
+            bool,
+            Parameter("Arcs must not cross. Crossing arcs of the training trees are treated as unknown."),
+        ] = True,
+        single_root: Annotated[bool, Parameter("Exactly one word depends on the root.")] = True,
+        tagger: Annotated[
+            TaggerKind | None,
+            Parameter(
+                "Kind of tagger that is trained and saved with the parser, one per column of tags. Training sentences "
+                "are tagged by taggers that have not seen them.",
+                unset="sentences come with tags",
+            ),
+        ] = None,
+        min_count: Annotated[
+            int, Parameter("Words that occur less often are represented by shape, prefix and suffix.", minimum=1)
+        ] = 2,
+        hash_bits: Annotated[
+            int,
+            Parameter(
+                "Features are hashed to 2^hash_bits weights of each kind (4 bytes each; order 2 has four kinds), those "
+                "of labels to 2^(hash_bits - 5) rows of one weight per label.",
+                minimum=8,
+                maximum=30,
+            ),
+        ] = 22,
+        threshold: Annotated[
+            float,
+            Parameter(
+                "Pruning for order 2 keeps arcs with at least this fraction of the probability of the best arc into "
+                "the same word.",
+                minimum=0,
+                below=1,
+            ),
+        ] = 1e-3,
+        bp_iterations: Annotated[
+            int, Parameter("Maximum number of iterations of belief propagation.", minimum=1)
+        ] = Propagation.max_iter,
+        tree_every: Annotated[
+            int, Parameter("The tree factor sends messages every tree_every iterations.", minimum=1)
+        ] = Propagation.tree_every,
+        bp_tol: Annotated[
+            float, Parameter("Change of the beliefs below which belief propagation stops.", minimum=0)
+        ] = Propagation.tolerance,
+        bp_damping: Annotated[
+            float, Parameter("Share of the old message in a new one, for belief propagation.", minimum=0, below=1)
+        ] = Propagation.damping,
+        max_iter: Annotated[int, Parameter("Epochs of the first order.", minimum=1, panel=TRAINING)] = 3,
+        max_iter_second_order: Annotated[int, Parameter("Epochs of the second order.", minimum=1, panel=TRAINING)] = 3,
+        max_iter_labels: Annotated[int, Parameter("Epochs of the labels.", minimum=1, panel=TRAINING)] = 4,
+        batch_size: BatchSize = 32,
+        learning_rate: Annotated[
+            float, Parameter("Step size of AdaGrad for the first order.", above=0, below=math.inf, panel=TRAINING)
+        ] = 0.02,
+        learning_rate_second_order: Annotated[
+            float, Parameter("Step size of AdaGrad for the second order.", above=0, below=math.inf, panel=TRAINING)
+        ] = 0.02,
+        learning_rate_labels: Annotated[
+            float, Parameter("Step size of AdaGrad for the labels.", above=0, below=math.inf, panel=TRAINING)
+        ] = 0.05,
+        patience: Patience = 3,
+        max_minutes: MaxMinutes = None,
+        seed: Seed = 0,
     ) -> None:
         self.order = order
         self.projective = projective
@@ -135,154 +166,161 @@ class DependencyParser(Estimator):
         self.tagger = tagger
         self.min_count = min_count
         self.hash_bits = hash_bits
-        self.epochs = epochs
-        self.second_epochs = second_epochs
-        self.label_epochs = label_epochs
-        self.batch_size = batch_size
-        self.rate = rate
-        self.second_rate = second_rate
-        self.label_rate = label_rate
         self.threshold = threshold
-        self.max_iter = max_iter
+        self.bp_iterations = bp_iterations
         self.tree_every = tree_every
-        self.tolerance = tolerance
-        self.damping = damping
+        self.bp_tol = bp_tol
+        self.bp_damping = bp_damping
+        self.max_iter = max_iter
+        self.max_iter_second_order = max_iter_second_order
+        self.max_iter_labels = max_iter_labels
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_second_order = learning_rate_second_order
+        self.learning_rate_labels = learning_rate_labels
         self.patience = patience
+        self.max_minutes = max_minutes
         self.seed = seed
 
     def fit(
         self,
         X: Sentences,
-        heads: Heads,
-        labels: Names | None = None,
+        y: Arcs,
         *,
-        dev: tuple[Sentences, Heads] | None = None,
+        dev: tuple[Sentences, Arcs] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Learn from sentences with trees.
+        """Train on sentences with trees.
 
         Parameters
         ----------
-        X : list of sentences or Corpus
+        X : list of sentences, or Corpus
             Sentences of (word, tag) or (word, tag, second tag), such as UPOS and XPOS; a ``Corpus`` of two or three
             columns. With ``tagger`` these are the tags that it learns.
-        heads : list of lists of int
-            The head of each word, counted from 1, 0 for the root; ``None`` or -1 where it is unknown.
-        labels : list of lists of str, optional
-            The label of each arc, ``None`` where it is unknown.
-        dev : (X, heads), optional
-            Development data: each stage keeps the epoch with the best UAS, and stops early.
+        y : list of lists
+            For each word its head, counted from 1, 0 for the root, ``None`` if unknown; or a pair (head, label), with
+            ``None`` for an unknown head or label.
+        dev : (X, y), optional
+            Development data: each stage keeps its best epoch, by UAS for trees and by LAS for labels, and stops after
+            ``patience`` epochs without an improvement.
+        checkpoint : path, optional
+            A file for the state of training, written twice a minute, between epochs and between taggers. If it exists,
+            training resumes from it and ends with the parser of an uninterrupted run. It is removed at the end.
         callback : callable, optional
-            Called after each epoch with a ``ParserStep`` and the weights; for each tagger, its iterations, each fold
-            and each epoch of labels with a step that only says so (its value is nan), and ``None``. A true answer
-            stops: what was learned is kept, and that is an epoch of arcs and one of labels at least.
+            Called with a `Step` after each epoch, and for each tagger and its iterations with one that has no value.
+            A true result stops training, with at least one epoch of trees and one of labels; taggers in training
+            stop at once.
         """
-        check_settings(self.get_params())
+        self._check_parameters()
         columns = read_sentences(X)
         if not columns.tags:
             raise ShapeError("sentences must have tags to learn from: (word, tag) or (word, tag, second tag).")
-        given = read_heads(heads, columns.offsets)
+        given = read_arcs(y, columns.offsets)
         if len(columns.words) and (given.heads < 0).all():
-            raise ValueRangeError("heads must tell at least one head to learn from, got None for all words.")
+            raise ValueRangeError("y must have at least one head to learn from, got None for all words.")
+        held_out: tuple[Columns, Gold] | None = None
         if dev is not None:
-            found_heads = read_heads(dev[1], read_sentences(dev[0]).offsets).heads
-            if (found_heads < 0).all():
-                raise ValueRangeError("the heads of dev must tell at least one head to measure, got none.")
-        names = None if labels is None else read_labels(labels, columns.offsets)
-        columns, given, names = without_empty(columns, given, names)
-        kind = TreeKind(bool(self.projective), bool(self.single_root))
+            held_out = read_sentences(dev[0]), read_arcs(dev[1], read_sentences(dev[0]).offsets, "y of dev")
+            if (held_out[1].heads < 0).all():
+                raise ValueRangeError("y of dev must have at least one head to compare with, got None for all words.")
+        columns, given = without_empty(columns, given)
+        kind = self._tree_kind()
         gold = given.possible(kind)
-        taggers, watch = None, Watch(callback, self.patience)
+        file = open_checkpoint(checkpoint, lambda: self._fingerprint((columns, given), held_out))
+        watch = Watch(patience=self.patience, max_minutes=self.max_minutes, checkpoint=file, callback=callback)
+        stages = Stages(watch)
+        taggers = None
         if self.tagger is not None:
-            taggers = Taggers.fit(self.tagger, columns, watch.note)
-            columns = jackknife(self.tagger, columns, self.seed, taggers, watch.note)
+            tagging = TaggerTrainer(self.tagger, columns, self.seed)
+            stages.train_taggers(tagging)
+            taggers, columns = tagging.taggers(), tagging.tagged()
         n_tags = len(columns.tags)
-        coder = TokenCoder.from_columns(columns.words, columns.tags[0], self.min_count)
-        reader = Reader(coder, n_tags, taggers)
-        tokens = coder.code(columns.words, columns.tags[0], columns.tags[-1], columns.offsets)
-        features = features_of(n_tags, self.hash_bits)
-        measured = None
-        if dev is not None:
-            known, found = reader.read(dev[0])
-            measured = known, read_heads(dev[1], found.offsets)
+        reader = Reader(TokenCoder.from_columns(columns.words, columns.tags[0], self.min_count), n_tags, taggers)
+        tokens, features = reader.code(columns), features_of(n_tags, self.hash_bits)
+        dev_tokens = None if dev is None else reader.read(dev[0])[0]
 
-        def stage(name: str, trainer: Any, epochs: int, before: Learned) -> Learned:
-            def measure(weights: Learned) -> float:
-                assert measured is not None
-                return uas(self._scorer(features, before + weights), *measured)
+        def development(before: tuple[Weights, ...]) -> TreeDevelopment | None:
+            if dev_tokens is None or held_out is None:
+                return None
+            return TreeDevelopment(dev_tokens, held_out[1], lambda p: self._scorer(n_tags, before + _weights(p)))
 
-            return watch.run(
-                name, trainer, len(tokens), epochs=epochs, batch_size=self.batch_size,
-                seed=(self.seed, len(before)), measure=measure if measured is not None else None,
+        def first_order() -> FirstOrder:
+            return FirstOrder(
+                tokens, gold, features.arcs, kind,
+                rate=self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 0),
             )  # fmt: skip
 
-        weights = stage("arcs", FirstOrder(tokens, gold, features.arcs, kind, self.rate), self.epochs, ())
-        if self.order == 2 and not watch.stopped:
-            scorer = self._scorer(features, weights)
-            pruned = scorer.pruned(tokens, gold)
-            second = SecondOrder(tokens, gold, features, scorer.propagation, pruned, self.second_rate, weights[0])
-            weights += stage("second order", second, self.second_epochs, weights)
-        label_model = None
-        if names is not None and any(name is not None for name in names):
-            label_model = train_labels(
-                tokens, given.heads, names, columns.offsets, feature_set(n_tags > 1), bits=self.hash_bits,
-                rate=self.label_rate, epochs=self.label_epochs, seed=self.seed, note=watch.note,
+        def second_order() -> SecondOrder:
+            scorer = self._scorer(n_tags, weights)
+            return SecondOrder(
+                tokens, gold, features, scorer.propagation, scorer.pruned(tokens, gold), weights[0],
+                rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
             )  # fmt: skip
-        # Set together at the end: a fit that fails leaves what was learned before.
-        self._reader, self._labels, self.weights_ = reader, label_model, weights
-        self.order_, self.n_dropped_ = 2 if len(weights) > 1 else 1, gold.n_dropped
-        self.labels_ = None if label_model is None else label_model.labels
-        self.report_: FitReport = watch.report()
-        self.dev_uas_: float | None = watch.dev
+
+        weights = _weights(stages.train(FIRST, first_order, self.max_iter, development(())))
+        if self.order == 2 and not watch.interrupted:
+            weights += _weights(stages.train(SECOND, second_order, self.max_iter_second_order, development(weights)))
+        labels = None
+        if given.labels is not None:
+            trainer = LabelTrainer(
+                tokens, given, feature_set(n_tags > 1),
+                bits=self.hash_bits, rate=self.learning_rate_labels, seed=self.seed,
+            )  # fmt: skip
+            label_development = None
+            if dev_tokens is not None and held_out is not None and held_out[1].labels is not None:
+                parsing = Parsing(self._scorer(n_tags, weights), None, dev_tokens, held_out[0])
+                heads = np.array([h for tree in parsing.heads()[0] for h in tree], np.int64)
+                label_development = LabelDevelopment(dev_tokens, held_out[1], heads, trainer.model)
+            parameters = stages.train(LABELS, lambda: trainer, self.max_iter_labels, label_development)
+            labels = trainer.model(parameters)
+        report = stages.finish()
+        report.details["dropped_heads"] = gold.n_dropped
+        self._set(Learned(reader, weights, labels), report)
         return self
 
-    def predict(self, X: Sentences, *, known: Evidence | None = None) -> list[list[tuple[int, str | None]]]:
-        """Head and label of each word, by minimum-risk decoding: the tree with most expected right arcs.
+    def predict(self, X: Sentences, *, known: Evidence | None = None) -> list[LabeledTree]:
+        """Return head and label of each word in the tree with the largest expected number of correct arcs.
 
         Parameters
         ----------
         X : as in ``fit``; words alone if the parser has a tagger
         known : list of lists, optional
-            What is known of a word's head: a number, a set of numbers that are possible, or ``None``.
+            Evidence: for each word its head, a set of possible heads, or ``None`` if nothing is known.
         """
         return [[(h, name) for h, name, _ in sentence] for sentence in self.parse(X, known=known)]
 
-    def predict_heads(self, X: Sentences, *, known: Evidence | None = None) -> Trees:
-        """The heads alone."""
-        return self._parsing(X, known).heads()[0]
-
     def parse(self, X: Sentences, *, known: Evidence | None = None) -> list[list[tuple[int, str | None, float]]]:
-        """Head, label and the probability of the arc (whatever its label), for each word."""
+        """Return head, label and the probability of the arc (with any label) of each word, in the tree of `predict`."""
         parsing = self._parsing(X, known)
         heads, probabilities = parsing.heads()
         names = parsing.names(heads)
         return [list(zip(*rows, strict=True)) for rows in zip(heads, names, probabilities, strict=True)]
 
     def predict_marginals(self, X: Sentences, *, known: Evidence | None = None) -> list[list[dict[int, float]]]:
-        """For each word the probabilities of its heads, likeliest first; those that pruning left with order 2."""
+        """Return p(head | sentence, evidence) of each word, most probable first; with order 2 of the unpruned heads."""
         return self._parsing(X, known).marginals()
 
     def predict_label_probabilities(self, X: Sentences, heads: Sequence[Sequence[int]]) -> list[list[dict[str, float]]]:
-        """p(label | tree), likeliest first, of the arcs of given trees."""
+        """Return p(label | tree) for the arcs of given trees, most probable first."""
         return self._parsing(X, None).label_probabilities(heads)
 
     def predict_topk(
         self, X: Sentences, k: int, *, known: Evidence | None = None
-    ) -> list[list[tuple[LabelledTree, float]]]:
-        """The k likeliest trees of each sentence with their probabilities, likeliest first; labels are the best ones.
+    ) -> list[list[tuple[LabeledTree, float]]]:
+        """Return the k most probable trees of each sentence with their probabilities, best first.
 
-        By the distribution of ``posterior``: exact for first-order models.
+        Trees follow the distribution of `posterior`, which is exact for first-order models; each has its best labels.
         """
         if k < 1:
             raise ValueRangeError(f"k must be at least 1, got {k}.")
         return self._parsing(X, known).topk(k)
 
     def posterior(self, sentence: Sequence[Any], *, known: Any = None) -> "ProjectiveTree | SpanningTree":
-        """The distribution over trees of one sentence: marginals, samples, k best, entropy, evidence, ...
+        """Return the distribution over trees of one sentence, for any query.
 
-        For a first-order model p(tree | sentence). For a second-order model the first-order distribution whose
-        marginals are the beliefs of belief propagation: the belief of the tree factor, in which pairs of arcs speak
-        through the scores of arcs.
+        For a first-order model it is p(tree | sentence). For a second-order model it is the first-order distribution
+        whose marginals are the beliefs: the belief of the tree factor, which sees pairs of arcs through messages.
         """
         import torch
 
@@ -295,81 +333,89 @@ class DependencyParser(Estimator):
         make = ProjectiveTree if self.projective else SpanningTree
         return make(torch.from_numpy(beliefs.tree_scores), single_root=bool(self.single_root))
 
-    def evaluate(self, X: Sentences, heads: Heads, labels: Names | None = None) -> ParseReport:
-        """Compare with gold trees, which must be whole: a head, and with labels a label, for each word."""
+    def score(self, X: Sentences, y: Arcs) -> float:
+        """Return the LAS if ``y`` and the parser have labels, else the UAS.
+
+        LAS is the fraction of the words with the correct head and label, UAS that with the correct head. Words whose
+        head (for LAS: or label) is ``None`` do not count.
+        """
+        parsing = self._parsing(X, None)
+        gold = read_arcs(y, parsing.columns.offsets)
+        if (gold.heads < 0).all():
+            raise ValueRangeError("y must have at least one head to compare with, got None for all words.")
+        if gold.labels is None or parsing.labels is None:
+            return uas(parsing.scorer, parsing.tokens, gold)
+        heads = parsing.heads()[0]
+        names = [name for row in parsing.names(heads) for name in row]
+        return las(np.array([h for tree in heads for h in tree], np.int64), names, gold)
+
+    def evaluate(self, X: Sentences, y: Arcs) -> ParseReport:
+        """Compare with complete gold trees: a head, or a head and a label, for each word."""
         self._check_fitted()
-        offsets = read_sentences(X).offsets
-        read_trees(heads, offsets)
-        if labels is not None and None in read_labels(labels, offsets):
-            raise ValueRangeError(
-                "labels must name every arc to compare with, got None: leave them out, or fill it in."
-            )
+        gold = read_trees(y, read_sentences(X).offsets)
+        split = Columns([], [], gold.offsets).sentences
         parses = self.parse(X)
-        found = [[h for h, _, _ in row] for row in parses]
-        names = [[name or "" for _, name, _ in row] for row in parses]
-        given: Any = labels if labels is not None and self.labels_ is not None else None
+        labeled = gold.labels is not None and self.labels_ is not None
         return evaluate_parsing(
-            heads,  # type: ignore[arg-type]
-            found,
-            given,
-            None if given is None else names,
+            split(gold.heads.tolist()),
+            [[h for h, _, _ in row] for row in parses],
+            split(gold.labels or []) if labeled else None,
+            [[name or "" for _, name, _ in row] for row in parses] if labeled else None,
             [[p for _, _, p in row] for row in parses],
         )
 
-    def score(self, X: Sentences, heads: Heads) -> float:
-        """UAS: the part of the words with the right head; words whose head is unknown do not count."""
-        parsing = self._parsing(X, None)
-        gold = read_heads(heads, parsing.columns.offsets)
-        if (gold.heads < 0).all():
-            raise ValueRangeError("heads must tell at least one head to compare with.")
-        return uas(parsing.scorer, parsing.tokens, gold)
-
     def tag(self, X: Sentences) -> list[list[str]]:
-        """The columns of tags that the parser sees, flat: those of its taggers, or those given."""
+        """Return the columns of tags that the parser uses, flat: predicted by its taggers, or as given."""
         self._check_fitted()
-        return self._reader.read(X)[1].tags
+        return self._learned.reader.read(X)[1].tags
 
     @property
     def n_columns(self) -> int:
-        """How many columns a token of the input has: its word and its tags, or the word alone for one that tags."""
+        """Number of columns of an input token: word and tags, or the word alone if the parser has a tagger."""
         self._check_fitted()
-        return 1 if self.tagger is not None else 1 + self._reader.n_tags
+        return 1 if self.tagger is not None else 1 + self._learned.reader.n_tags
 
     def known_words(self) -> set[str]:
-        """The words that are known by themselves, in lower case."""
+        """Return the words that have features of their own, in lower case."""
         self._check_fitted()
-        return set(self._reader.coder.words)
+        return set(self._learned.reader.coder.words)
 
-    def _scorer(self, features: SecondOrderFeatures, weights: Learned) -> TreeScorer:
-        kind = TreeKind(bool(self.projective), bool(self.single_root))
-        propagation = Propagation(kind, self.max_iter, self.tree_every, self.tolerance, self.damping)
+    def _set(self, learned: Learned, report: FitReport) -> None:
+        """Set what was learned, together: a fit that fails leaves the learned attributes unchanged."""
+        self._learned, self.weights_, self.report_ = learned, learned.weights, report
+        self.order_ = 1 if len(learned.weights) == 1 else 2
+        self.labels_ = None if learned.labels is None else learned.labels.labels
+
+    def _tree_kind(self) -> TreeKind:
+        return TreeKind(bool(self.projective), bool(self.single_root))
+
+    def _scorer(self, n_tags: int, weights: tuple[Weights, ...]) -> TreeScorer:
+        propagation = Propagation(self._tree_kind(), self.bp_iterations, self.tree_every, self.bp_tol, self.bp_damping)
         second = (weights[1], weights[2], weights[3]) if len(weights) == 4 else None
-        return TreeScorer(features, propagation, self.threshold, weights[0], second)
+        return TreeScorer(features_of(n_tags, self.hash_bits), propagation, self.threshold, weights[0], second)
 
     def _parsing(self, X: Sentences, known: Evidence | None) -> Parsing:
         self._check_fitted()
-        scorer = self._scorer(features_of(self._reader.n_tags, self.hash_bits), self.weights_)
-        return Parsing.of(scorer, self._labels, self._reader, X, known)
+        return Parsing.of(self._scorer(self._learned.reader.n_tags, self.weights_), self._learned, X, known)
+
+    def _fingerprint(self, *data: tuple[Columns, Gold] | None) -> str:
+        """Return a text that differs for other parameters (limits aside) or data."""
+        plain: dict[str, Any] = {k: v for k, v in self.get_params().items() if k not in LIMITS}
+        parts = [part for part in data if part is not None]
+        plain["data"] = [[columns.words, columns.tags, gold.labels] for columns, gold in parts]
+        return fingerprint(plain, *(array for _, gold in parts for array in (gold.heads, gold.offsets)))
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        plain, arrays = to_state(self.weights_, self._reader, self._labels)
-        plain |= {
-            "parameters": self.get_params(),
-            "order": self.order_,
-            "n_dropped": self.n_dropped_,
-            "input": getattr(self, "input_", {}),
-            "dev_uas": self.dev_uas_,
-            "report": {"converged": self.report_.converged, "reason": self.report_.reason, "value": self.report_.value},
-        }
-        return plain, arrays
+        plain, arrays = self._learned.state()
+        return plain | {"parameters": self.get_params(), "report": self.report_.to_dict()}, arrays
 
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        self.order_, self.n_dropped_, self.input_ = plain["order"], plain["n_dropped"], plain["input"]
-        self.dev_uas_ = plain.get("dev_uas")
-        self.weights_, self._reader, self._labels = from_state(plain, arrays, self.order_, self.hash_bits)
-        self.labels_ = None if self._labels is None else self._labels.labels
-        report = plain["report"]
-        self.report_ = FitReport(report["converged"], report["reason"], report["value"])
+        self._set(Learned.from_state(plain, arrays, self.hash_bits), FitReport.from_dict(plain["report"]))
         return self
+
+
+def _weights(parameters: Mapping[str, Any]) -> tuple[Weights, ...]:
+    """Return the weights of a stage in the order of ``weights_``."""
+    return tuple(parameters[part] for part in PARTS if part in parameters)

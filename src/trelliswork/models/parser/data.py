@@ -1,8 +1,9 @@
-"""What users give a parser, as arrays: sentences with tags, heads that may be unknown, labels, evidence."""
+"""Input of a parser as arrays: sentences with tags, heads and labels that may be unknown, evidence."""
 
+import numbers
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any
 
@@ -14,15 +15,15 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.models.parser.first_order import Integers, TreeKind
 
 Sentences = Corpus | Sequence[Sequence[Any]]
-Heads = Sequence[Sequence[int | None]]
-Names = Sequence[Sequence[str | None]]
+Head = int | None
+Arcs = Sequence[Sequence[Head | tuple[Head, str | None]]]
 Evidence = Sequence[Sequence[int | AbstractSet[int] | None]]
 UNKNOWN = -1
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Words and up to two columns of tags, flat, cut into sentences by offsets."""
+    """Words and up to two columns of tags, flat; ``offsets`` are the boundaries of the sentences."""
 
     words: list[str]
     tags: list[list[str]]
@@ -30,17 +31,16 @@ class Columns:
 
     @property
     def lengths(self) -> Integers:
-        """Words of each sentence."""
+        """Number of words of each sentence."""
         return np.diff(self.offsets)
 
-    def sentences(self, column: list[str]) -> list[list[str]]:
-        """A flat column, sentence by sentence."""
-        ends = self.offsets.tolist()
-        return [column[a:b] for a, b in pairwise(ends)]
+    def sentences(self, column: list[Any]) -> list[list[Any]]:
+        """Split a flat column into sentences."""
+        return [column[a:b] for a, b in pairwise(self.offsets.tolist())]
 
 
 def read_sentences(X: Sentences) -> Columns:
-    """Sentences of words, or of (word, tag) or (word, tag, second tag); or a ``Corpus`` with these columns."""
+    """Read sentences of words, of (word, tag) or of (word, tag, second tag), or a ``Corpus`` with these columns."""
     if isinstance(X, str) or (not isinstance(X, Corpus) and any(isinstance(sentence, str) for sentence in X)):
         raise ShapeError("X must be a list of sentences, each a list of words or tuples: wrap a sentence in a list.")
     corpus = X if isinstance(X, Corpus) else Corpus.from_sentences(X)
@@ -63,91 +63,102 @@ def _flat(name: str, rows: Sequence[Sequence[Any]], offsets: NDArray[np.int64]) 
 
 @dataclass(frozen=True)
 class Gold:
-    """Heads that training knows.
+    """Known heads and labels.
 
     Attributes
     ----------
     heads : ndarray (n_tokens,)
-        -1 where unknown.
+        -1 if unknown.
     offsets : ndarray (n_sentences + 1,)
+    labels : list of str and None, or None
+        Label of each arc, ``None`` if unknown; ``None`` instead of the list if no label is known.
     n_dropped : int
-        Heads that were given but that no tree of the wanted kind has together: they count as unknown.
+        Number of given heads that are treated as unknown, because no tree of the kind has all of them.
     """
 
     heads: Integers
     offsets: NDArray[np.int64]
+    labels: list[str | None] | None = None
     n_dropped: int = 0
 
     def rows(self, sentences: Integers, n: int) -> Integers:
-        """Heads (B, n) of some sentences; -1 where unknown and in the padding."""
+        """Return the heads (B, n) of some sentences; -1 if unknown and in the padding."""
         return padded(self.heads, self.offsets, sentences, n)
 
     def possible(self, kind: TreeKind) -> "Gold":
-        """As many of the heads as one tree of this kind can have; the others become unknown. Time O(n^3) each."""
+        """Keep as many of the heads as one tree of this kind can have; O(n^3) per sentence."""
         heads, lengths = self.heads.copy(), np.diff(self.offsets)
         order = np.argsort(lengths, kind="stable")
         order = order[lengths[order] > 0]
         for at in range(0, len(order), 128):
-            some = order[at : at + 128]
-            n = int(lengths[some].max())
-            given = self.rows(some, n)
+            batch = order[at : at + 128]
+            n = int(lengths[batch].max())
+            given = self.rows(batch, n)
             rows, words = np.nonzero(given >= 0)
-            score = np.zeros((len(some), n + 1, n + 1))
+            score = np.zeros((len(batch), n + 1, n + 1))
             score[rows, given[rows, words], words + 1] = 1
-            found, _ = kind.engine.best(kind.potentials(score, lengths[some]))
-            lost = (given >= 0) & (found != given)
-            rows, words = np.nonzero(lost)
-            heads[self.offsets[some[rows]] + words] = UNKNOWN
-        return Gold(heads, self.offsets, int((heads != self.heads).sum()))
+            best, _ = kind.engine.best(kind.potentials(score, lengths[batch]))
+            rows, words = np.nonzero((given >= 0) & (best != given))
+            heads[self.offsets[batch[rows]] + words] = UNKNOWN
+        return replace(self, heads=heads, n_dropped=int((heads != self.heads).sum()))
 
 
 def padded(values: Integers, offsets: NDArray[np.int64], sentences: Integers, n: int) -> Integers:
-    """Flat values of sentences as rows (B, n), -1 in the padding."""
+    """Return flat values of sentences as rows (B, n), -1 in the padding."""
     at = offsets[sentences][:, None] + np.arange(n)
     inside = np.arange(n) < (offsets[sentences + 1] - offsets[sentences])[:, None]
     return np.where(inside, values[np.where(inside, at, 0)], UNKNOWN) if len(values) else np.full(inside.shape, UNKNOWN)
 
 
-def is_whole(value: object) -> bool:
-    """True for whole numbers of Python and NumPy, but not for True and False."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+def _is_integer(value: object) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def read_heads(heads: Heads, offsets: NDArray[np.int64]) -> Gold:
-    """Heads as users give them: numbers from 0 (the root), ``None`` or -1 where unknown; cycles are an error."""
-    flat = _flat("heads", heads, offsets)
-    for head in flat:
-        if head is not None and not is_whole(head):
-            raise ValueRangeError(f"heads must be whole numbers, or None where unknown, got {head!r}.")
-    found = np.array([UNKNOWN if head is None else head for head in flat], np.int64)
+def read_arcs(y: Arcs, offsets: NDArray[np.int64], name: str = "y") -> Gold:
+    """Read heads, or pairs of head and label.
+
+    A head is 0 for the root, ``None`` or -1 if unknown; a label is ``None`` if unknown. Cycles are an error.
+    """
+    flat = [token if isinstance(token, tuple | list) else (token, None) for token in _flat(name, y, offsets)]
+    for token in flat:
+        if len(token) != 2 or not (token[0] is None or _is_integer(token[0])):
+            raise ValueRangeError(
+                f"{name} must hold heads, or pairs (head, label), with integers for heads, None if unknown; got "
+                f"{token[0] if len(token) == 2 else token!r}."
+            )
+        if not (token[1] is None or isinstance(token[1], str)):
+            raise ValueRangeError(f"labels must be strings, None if unknown, got {token[1]!r}.")
+    heads = np.array([UNKNOWN if head is None else head for head, _ in flat], np.int64)
     lengths = np.diff(offsets)
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    word = np.arange(len(found)) - offsets[:-1][owner] + 1
-    bad = np.flatnonzero((found < UNKNOWN) | (found > lengths[owner]) | (found == word))
+    word = np.arange(len(heads)) - offsets[:-1][owner] + 1
+    bad = np.flatnonzero((heads < UNKNOWN) | (heads > lengths[owner]) | (heads == word))
     if bad.size:
         i = bad[0]
         raise ValueRangeError(
-            f"sentence {owner[i]}, word {word[i]}: its head must be 0 (the root) or another word of 1 to "
-            f"{lengths[owner[i]]}, or None where unknown, got {found[i]}."
+            f"sentence {owner[i]}, word {word[i]}: its head must be 0 (the root), another word of 1 to "
+            f"{lengths[owner[i]]}, or None if unknown, got {heads[i]}."
         )
-    _check_cycles(found, offsets, owner, word)
-    return Gold(found, offsets)
+    _check_cycles(heads, offsets, owner, word)
+    labels = [label for _, label in flat]
+    return Gold(heads, offsets, labels if any(label is not None for label in labels) else None)
 
 
-def read_trees(heads: Heads, offsets: NDArray[np.int64]) -> Gold:
-    """Heads as `read_heads` takes them, none of which may be unknown."""
-    found = read_heads(heads, offsets)
-    unknown = np.flatnonzero(found.heads < 0)
-    if unknown.size:
-        n = int(np.searchsorted(offsets, unknown[0], side="right")) - 1
-        raise ValueRangeError(
-            f"sentence {n}, word {unknown[0] - offsets[n] + 1}: its head is unknown, but whole trees are wanted here."
-        )
-    return found
+def read_trees(y: Arcs, offsets: NDArray[np.int64], name: str = "y") -> Gold:
+    """Read heads and labels like `read_arcs`; unknown heads, and unknown labels among known ones, are an error."""
+    gold = read_arcs(y, offsets, name)
+    unknown = gold.heads < 0
+    missing = np.flatnonzero(unknown | [label is None for label in gold.labels] if gold.labels else unknown)
+    if missing.size:
+        i = int(missing[0])
+        n = int(np.searchsorted(offsets, i, side="right")) - 1
+        what = "head is unknown" if unknown[i] else "label is unknown, unlike those of other words"
+        raise ValueRangeError(f"sentence {n}, word {i - offsets[n] + 1}: its {what}, but complete trees are needed.")
+    return gold
 
 
 def _check_cycles(heads: Integers, offsets: NDArray[np.int64], owner: Integers, word: Integers) -> None:
-    """Climb from all words at once; who has not arrived after n steps goes round."""
+    """Climb from all words at once; a word that has not arrived at the root after n steps is below a cycle."""
     above, longest = word.copy(), int(np.diff(offsets).max(initial=0))
     for _ in range(longest):
         climbing = above > 0
@@ -157,41 +168,37 @@ def _check_cycles(heads: Integers, offsets: NDArray[np.int64], owner: Integers, 
     stuck = np.flatnonzero(above > 0)
     if stuck.size:
         i = stuck[0]
-        raise ValueRangeError(f"sentence {owner[i]}: word {word[i]} hangs from a cycle of heads, which is no tree.")
-
-
-def read_labels(labels: Names, offsets: NDArray[np.int64]) -> list[str | None]:
-    """Labels of arcs, flat; ``None`` where unknown."""
-    flat = _flat("labels", labels, offsets)
-    wrong = next((label for label in flat if label is not None and not isinstance(label, str)), None)
-    if wrong is not None:
-        raise ValueRangeError(f"labels must be strings, or None where unknown, got {wrong!r}.")
-    return flat
+        raise ValueRangeError(f"sentence {owner[i]}: the heads above word {word[i]} form a cycle, which is not a tree.")
 
 
 def read_evidence(known: Evidence, offsets: NDArray[np.int64]) -> list[frozenset[int] | None]:
-    """For each word the heads it may have, ``None`` for all."""
-    found: list[frozenset[int] | None] = []
+    """Return the possible heads of each word, ``None`` if all are."""
+    allowed: list[frozenset[int] | None] = []
     lengths = np.repeat(np.diff(offsets), np.diff(offsets)).tolist()
     for i, (given, n) in enumerate(zip(_flat("known", known, offsets), lengths, strict=True)):
-        if given is None or (is_whole(given) and given == UNKNOWN):
-            found.append(None)
+        if given is None or (_is_integer(given) and given == UNKNOWN):
+            allowed.append(None)
             continue
         several = isinstance(given, Collection) and not isinstance(given, str | bytes)
         heads: list[Any] = list(given) if several else [given]
-        if not heads or not all(is_whole(h) and 0 <= h <= n for h in heads):
+        if not heads or not all(_is_integer(h) and 0 <= h <= n for h in heads):
             raise ValueRangeError(
-                f"known, token {i}: a head from 0 to {n}, a set of such heads, or None is wanted, got {given!r}."
+                f"known, token {i}: expected a head from 0 to {n}, a set of such heads, or None, got {given!r}."
             )
-        found.append(frozenset(int(h) for h in heads))
-    return found
+        allowed.append(frozenset(int(h) for h in heads))
+    return allowed
 
 
-def without_empty(
-    columns: Columns, gold: Gold, names: list[str | None] | None
-) -> tuple[Columns, Gold, list[str | None] | None]:
-    """Leave empty sentences out; an error if nothing is left."""
-    ends = columns.offsets[np.concatenate([[True], columns.lengths > 0])]
-    if len(ends) < 2:
+def without_empty(columns: Columns, gold: Gold) -> tuple[Columns, Gold]:
+    """Leave out empty sentences; an error if none is left."""
+    offsets = columns.offsets[np.concatenate([[True], columns.lengths > 0])]
+    if len(offsets) < 2:
         raise ValueRangeError("there is no sentence to learn from: X is empty.")
-    return Columns(columns.words, columns.tags, ends), Gold(gold.heads, ends), names
+    return replace(columns, offsets=offsets), replace(gold, offsets=offsets)
+
+
+def pairs(heads: Sequence[Sequence[Head]], labels: Sequence[Sequence[str | None]] | None) -> Arcs:
+    """Return ``y`` from separate heads and labels; without labels the heads."""
+    if labels is None:
+        return heads
+    return [list(zip(*rows, strict=True)) for rows in zip(heads, labels, strict=True)]

@@ -1,6 +1,5 @@
-"""What a parser has learned, and the answers it gives: from sentences to trees, labels and probabilities."""
+"""Learned parameters of a parser, and its answers: trees, labels and probabilities of sentences."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,34 +11,33 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.parser.data import Columns, Evidence, Gold, Sentences, read_evidence, read_sentences, read_trees
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
-from trelliswork.models.parser.first_order import ArcFeatures, Integers
+from trelliswork.models.parser.first_order import ArcFeatures, Integers, Weights
 from trelliswork.models.parser.labels import LabelModel
 from trelliswork.models.parser.scoring import Beliefs, TreeScorer
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
 from trelliswork.models.parser.templates import feature_set
 
-Trees = list[list[int]]
-LabelledTree = list[tuple[int, str | None]]
+LabeledTree = list[tuple[int, str | None]]
 
 
 def features_of(n_tags: int, bits: int) -> SecondOrderFeatures:
-    """The features of sentences with so many columns of tags."""
-    found = feature_set(n_tags > 1)
-    siblings, grandparents = (PartFeatures(templates, bits) for templates in (found.sibling, found.grandparent))
-    return SecondOrderFeatures(ArcFeatures(found.arc, bits), siblings, grandparents)
+    """Return the features of sentences with this number of tag columns."""
+    templates = feature_set(n_tags > 1)
+    siblings, grandparents = (PartFeatures(part, bits) for part in (templates.sibling, templates.grandparent))
+    return SecondOrderFeatures(ArcFeatures(templates.arc, bits), siblings, grandparents)
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Sentences to codes; ``taggers`` if tags are predicted."""
+    """Conversion of sentences to codes; with ``taggers`` their tags are predicted."""
 
     coder: TokenCoder
     n_tags: int
     taggers: Taggers | None
 
     def read(self, X: Sentences) -> tuple[ParseTokens, Columns]:
-        """Codes, and the columns they come from, tags included."""
+        """Return codes, and the columns that they come from, tags included."""
         columns = read_sentences(X)
         if self.taggers is not None:
             columns = self.taggers.tag(columns)
@@ -50,12 +48,70 @@ class Reader:
                 f"the parser was trained on words with {self.n_tags} columns of tags, got {len(columns.tags)}: give "
                 "the tags, or train with a tagger."
             )
-        return self.coder.code(columns.words, columns.tags[0], columns.tags[-1], columns.offsets), columns
+        return self.code(columns), columns
+
+    def code(self, columns: Columns) -> ParseTokens:
+        """Return the codes of sentences with tags."""
+        return self.coder.code(columns.words, columns.tags[0], columns.tags[-1], columns.offsets)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Learned parameters.
+
+    Attributes
+    ----------
+    reader : Reader
+    weights : tuple of ndarray (2**bits,)
+        Weights of arcs; with order 2 also of arcs, siblings and grandparents of the second-order model.
+    labels : LabelModel or None
+    """
+
+    reader: Reader
+    weights: tuple[Weights, ...]
+    labels: LabelModel | None
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return plain data and arrays to save."""
+        reader, labels = self.reader, self.labels
+        arrays: Arrays = {f"weights.{k}": one for k, one in enumerate(self.weights)}
+        plain: dict[str, Any] = {
+            "order": 1 if len(self.weights) == 1 else 2,
+            "n_tags": reader.n_tags,
+            "words": reader.coder.words,
+            "tags": reader.coder.tags,
+            "labels": None if labels is None else list(labels.labels),
+            "taggers": None,
+        }
+        if labels is not None:
+            arrays["labels"] = labels.weights
+        if reader.taggers is not None:
+            plain["taggers"], own = reader.taggers.state()
+            arrays |= own
+        return plain, arrays
+
+    @classmethod
+    def from_state(cls, plain: dict[str, Any], arrays: Arrays, bits: int) -> "Learned":
+        """Build the parameters from ``state``'s result; damaged arrays are an error."""
+        weights = tuple(arrays[f"weights.{k}"] for k in range(4 if plain["order"] == 2 else 1))
+        for one in weights:
+            if one.shape != (1 << bits,):
+                raise ValueRangeError(f"weights must have shape ({1 << bits},), got {one.shape}.")
+            check_finite("weights", one)
+        taggers = None if plain["taggers"] is None else Taggers.from_state(plain["taggers"], arrays)
+        reader = Reader(TokenCoder(plain["words"], plain["tags"]), plain["n_tags"], taggers)
+        if plain["labels"] is None:
+            return cls(reader, weights, None)
+        rows, n_labels = arrays["labels"], len(plain["labels"])
+        check_finite("labels", rows)
+        if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
+            raise ValueRangeError(f"weights of labels must have shape (power of 2, {n_labels}), got {rows.shape}.")
+        return cls(reader, weights, LabelModel(Vocabulary(plain["labels"]), rows, feature_set(reader.n_tags > 1)))
 
 
 @dataclass(frozen=True)
 class Parsing:
-    """Some sentences under a model: each query computes batch by batch."""
+    """Sentences under a model; each query computes batch by batch."""
 
     scorer: TreeScorer
     labels: LabelModel | None
@@ -64,22 +120,20 @@ class Parsing:
     allowed: list[frozenset[int] | None] | None = None
 
     @classmethod
-    def of(
-        cls, scorer: TreeScorer, labels: LabelModel | None, reader: Reader, X: Sentences, known: Evidence | None
-    ) -> "Parsing":
-        """Read the sentences."""
-        tokens, columns = reader.read(X)
+    def of(cls, scorer: TreeScorer, learned: Learned, X: Sentences, known: Evidence | None) -> "Parsing":
+        """Read sentences and evidence."""
+        tokens, columns = learned.reader.read(X)
         allowed = None if known is None else read_evidence(known, columns.offsets)
-        return cls(scorer, labels, tokens, columns, allowed)
+        return cls(scorer, learned.labels, tokens, columns, allowed)
 
     def beliefs(self) -> Iterator[Beliefs]:
-        """Of batches of sentences."""
+        """Yield the beliefs of batches of sentences."""
         for sentences in self.scorer.batches(self.tokens):
             yield self.scorer.beliefs(self.tokens, sentences, self.allowed)
 
-    def heads(self) -> tuple[Trees, list[list[float]]]:
-        """Minimum-risk trees and the probabilities of their arcs."""
-        trees: Trees = [[] for _ in range(len(self.tokens))]
+    def heads(self) -> tuple[list[list[int]], list[list[float]]]:
+        """Return minimum-risk trees and the probabilities of their arcs."""
+        trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
         probabilities: list[list[float]] = [[] for _ in range(len(self.tokens))]
         for b in self.beliefs():
             heads = self.scorer.heads(b)
@@ -90,29 +144,28 @@ class Parsing:
                 probabilities[n] = np.clip(p, 0.0, 1.0).tolist()
         return trees, probabilities
 
-    def names(self, heads: Trees) -> list[list[str | None]]:
-        """The likeliest labels of trees; ``None`` if there are no labels."""
+    def names(self, heads: list[list[int]]) -> list[list[str | None]]:
+        """Return the most probable labels of trees; ``None`` if the model has no labels."""
         if self.labels is None:
             return [[None] * len(tree) for tree in heads]
         flat = np.array([h for tree in heads for h in tree], np.int64)
         best = self.labels.probabilities(self.tokens, flat, self.columns.offsets).argmax(axis=1).tolist()
-        names: list[str | None] = [self.labels.labels[j] for j in best]
-        return self._cut(names)
+        return self.columns.sentences([self.labels.labels[j] for j in best])
 
     def marginals(self) -> list[list[dict[int, float]]]:
-        """For each word the probabilities of its heads, likeliest first."""
-        found: list[list[dict[int, float]]] = [[] for _ in range(len(self.tokens))]
+        """Return the probabilities of the heads of each word, most probable first."""
+        tables: list[list[dict[int, float]]] = [[] for _ in range(len(self.tokens))]
         for b in self.beliefs():
             for row, n in enumerate(b.sentences.tolist()):
                 for d in range(1, int(b.lengths[row]) + 1):
                     heads = np.flatnonzero(b.possible[row, : b.lengths[row] + 1, d])
                     heads = heads[heads != d]
                     p = b.arcs[row, heads, d]
-                    found[n].append({int(heads[k]): float(p[k]) for k in np.argsort(-p, kind="stable")})
-        return found
+                    tables[n].append({int(heads[k]): float(p[k]) for k in np.argsort(-p, kind="stable")})
+        return tables
 
-    def topk(self, k: int) -> list[list[tuple[LabelledTree, float]]]:
-        """The k likeliest trees with their best labels, and their probabilities."""
+    def topk(self, k: int) -> list[list[tuple[LabeledTree, float]]]:
+        """Return the k most probable trees with their best labels, and their probabilities."""
         engine = self.scorer.kind.engine
         trees: list[list[tuple[list[int], float]]] = [[([], 1.0)] for _ in range(len(self.tokens))]
         for b in self.beliefs():
@@ -125,76 +178,39 @@ class Parsing:
                     for j in range(k)
                     if scores[row, j] > -np.inf
                 ]
-        found: list[list[tuple[LabelledTree, float]]] = [[] for _ in trees]
+        ranked: list[list[tuple[LabeledTree, float]]] = [[] for _ in trees]
         for j in range(max(map(len, trees), default=0)):
-            here = [some[min(j, len(some) - 1)][0] for some in trees]
-            for n, names in enumerate(self.names(here)):
+            jth = [ranking[min(j, len(ranking) - 1)][0] for ranking in trees]
+            for n, names in enumerate(self.names(jth)):
                 if j < len(trees[n]):
-                    found[n].append((list(zip(here[n], names, strict=True)), trees[n][j][1]))
-        return found
+                    ranked[n].append((list(zip(jth[n], names, strict=True)), trees[n][j][1]))
+        return ranked
 
     def label_probabilities(self, heads: Sequence[Sequence[int]]) -> list[list[dict[str, float]]]:
-        """p(label | tree), likeliest first, of the arcs of whole trees."""
+        """Return p(label | tree) of the arcs of complete trees, most probable first."""
         if self.labels is None:
-            raise ValueRangeError("the parser learned no labels: give fit labels.")
-        flat = read_trees(heads, self.columns.offsets).heads
+            raise ValueRangeError("the parser has no labels: train it with pairs (head, label).")
+        flat = read_trees(heads, self.columns.offsets, "heads").heads
         names = list(self.labels.labels)
         rows = self.labels.probabilities(self.tokens, flat, self.columns.offsets)
         order = np.argsort(-rows, axis=1, kind="stable").tolist()
-        values = rows.tolist()
-        return self._cut([{names[j]: row[j] for j in best} for row, best in zip(values, order, strict=True)])
-
-    def _cut(self, flat: list[Any]) -> list[list[Any]]:
-        ends = self.columns.offsets.tolist()
-        return [flat[a:b] for a, b in itertools.pairwise(ends)]
+        tables = [{names[j]: row[j] for j in best} for row, best in zip(rows.tolist(), order, strict=True)]
+        return self.columns.sentences(tables)
 
 
 def uas(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
-    """The part of the words with known heads that get them."""
-    right = total = 0
+    """Return the fraction of the words with a known head that get it."""
+    correct = total = 0
     for sentences in scorer.batches(tokens):
         heads: Integers = scorer.heads(scorer.beliefs(tokens, sentences))
         given = gold.rows(sentences, heads.shape[1])
-        right += int(((heads == given) & (given >= 0)).sum())
+        correct += int(((heads == given) & (given >= 0)).sum())
         total += int((given >= 0).sum())
-    return right / max(total, 1)
+    return correct / max(total, 1)
 
 
-def to_state(weights: tuple[Any, ...], reader: Reader, labels: LabelModel | None) -> tuple[dict[str, Any], Arrays]:
-    """Plain data and arrays of what was learned."""
-    arrays: Arrays = {f"weights.{k}": one for k, one in enumerate(weights)}
-    plain: dict[str, Any] = {
-        "n_tags": reader.n_tags,
-        "words": reader.coder.words,
-        "tags": reader.coder.tags,
-        "labels": None,
-        "taggers": None,
-    }
-    if labels is not None:
-        plain["labels"] = list(labels.labels)
-        arrays["labels"] = labels.weights
-    if reader.taggers is not None:
-        plain["taggers"], found = reader.taggers.state()
-        arrays |= found
-    return plain, arrays
-
-
-def from_state(
-    plain: dict[str, Any], arrays: Arrays, order: int, bits: int
-) -> tuple[tuple[Any, ...], Reader, LabelModel | None]:
-    """What ``to_state`` took apart."""
-    weights = tuple(arrays[f"weights.{k}"] for k in range(4 if order == 2 else 1))
-    for one in weights:
-        if one.shape != (1 << bits,):
-            raise ValueRangeError(f"weights must have shape ({1 << bits},), got {one.shape}.")
-        check_finite("weights", one)
-    taggers = None if plain["taggers"] is None else Taggers.from_state(plain["taggers"], arrays)
-    reader = Reader(TokenCoder(plain["words"], plain["tags"]), plain["n_tags"], taggers)
-    labels = None
-    if plain["labels"] is not None:
-        check_finite("labels", arrays["labels"])
-        rows = arrays["labels"]
-        if rows.ndim != 2 or rows.shape[1] != len(plain["labels"]) or len(rows) & (len(rows) - 1):
-            raise ValueRangeError(f"weights of labels must be (power of 2, {len(plain['labels'])}), got {rows.shape}.")
-        labels = LabelModel(Vocabulary(plain["labels"]), rows, feature_set(reader.n_tags > 1))
-    return weights, reader, labels
+def las(heads: Integers, names: Sequence[str | None], gold: Gold) -> float:
+    """Return the fraction of the words with a known head and label that get both; all flat."""
+    assert gold.labels is not None
+    known = [i for i, name in enumerate(gold.labels) if name is not None and gold.heads[i] >= 0]
+    return sum(heads[i] == gold.heads[i] and names[i] == gold.labels[i] for i in known) / max(len(known), 1)

@@ -1,44 +1,46 @@
-r"""What a parser sees of sentences: every string as a 64-bit code, once, so that features are sums of codes.
+r"""Sentences as a parser sees them: each string becomes a 64-bit code once, so that features are sums of codes.
 
-A feature is a template and what stands in its slots, such as the word of the head and the modifier's tag. Its id is
+A feature is a template and the contents of its slots, such as the head's word and the modifier's tag. Its id is
 
 .. math:: \mathrm{id} = \lfloor \mathrm{mix}(k_{\text{template}} + \textstyle\sum_s v_s c_s + d) / 2^{64 - b} \rfloor
 
 with v_s the code of the string in slot s, c_s an odd constant of the slot, and d a code of direction, or of direction
-and distance. Nothing is remembered but the known words; features that fall together share a weight. ``parsing_kernels``
-computes ids on the fly; the templates stand in ``parsing_templates``.
+and distance. Only the known words are stored; features whose ids collide share a weight. The kernels compute ids on the
+fly; ``templates`` has the templates.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data.vocabulary import word_shape
 from trelliswork.features.hashed import hash_string
+from trelliswork.models.parser.kernels.records import Tokens
+from trelliswork.models.parser.templates import N_BITS
 
 # Columns of ``ParseTokens.codes``.
 WORD, TAG, SECOND, PREFIX, SUFFIX = range(5)
-N_BITS = 64  # of the sets of tags between two words
 _ROOT, _END = "<root>", "<end>"
 
 
 @dataclass(frozen=True)
 class ParseTokens:
-    """Sentences as codes; each has its words between the root (row 0) and an end (row n + 1).
+    """Coded sentences; the words of each are between the root (row 0) and an end (row n + 1).
 
     Attributes
     ----------
     codes : ndarray of uint64 (n_rows, 5)
         Word, first tag, second tag, prefix and suffix.
     bits : ndarray of uint64 (n_rows,)
-        One bit, that of the first tag; 0 for the root and the end.
+        The bit of the first tag; 0 for the root and the end.
     starts : ndarray of int64 (n_sentences,)
         Row of each sentence's root.
     lengths : ndarray of int64 (n_sentences,)
-        Words of each sentence.
+        Number of words of each sentence.
     """
 
     codes: NDArray[np.uint64]
@@ -49,14 +51,19 @@ class ParseTokens:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @cached_property
+    def arrays(self) -> Tokens:
+        """Argument record of the kernels."""
+        return Tokens(self.codes, self.bits, self.starts, self.lengths)
+
 
 class TokenCoder:
-    """Turns words and tags into codes.
+    """Mapping of words and tags to codes.
 
     Parameters
     ----------
     words : sequence of str
-        The words that are known by themselves; others are seen by their shape. Case is ignored.
+        Known words; all others are represented by their shape. Case is ignored.
     tags : sequence of str
         First tags, most frequent first: from the 64th on they share a bit.
     """
@@ -70,7 +77,7 @@ class TokenCoder:
 
     @classmethod
     def from_columns(cls, words: Sequence[str], tags: Sequence[str], min_count: int) -> "TokenCoder":
-        """Know the words that occur ``min_count`` times."""
+        """Make a coder that knows the words with at least ``min_count`` occurrences."""
         counts = Counter(word.lower() for word in words)
         kept = [word for word, n in counts.most_common() if n >= min_count]
         return cls(kept, [tag for tag, _ in Counter(tags).most_common()])
@@ -78,7 +85,7 @@ class TokenCoder:
     def code(
         self, words: Sequence[str], tags: Sequence[str], second: Sequence[str], offsets: NDArray[np.int64]
     ) -> ParseTokens:
-        """Code flat columns of tokens, cut into sentences by ``offsets`` (n_sentences + 1,). Time O(n_tokens)."""
+        """Code flat columns of tokens, split into sentences by ``offsets`` (n_sentences + 1,). Time O(n_tokens)."""
         B, n_tokens = len(offsets) - 1, len(words)
         lengths = np.diff(offsets)
         starts = offsets[:-1] + 2 * np.arange(B)
@@ -96,13 +103,13 @@ class TokenCoder:
         return ParseTokens(codes, bits, starts, lengths)
 
     def _word(self, word: str) -> tuple[int, int, int]:
-        found = self._codes.get(word)
-        if found is None:
+        codes = self._codes.get(word)
+        if codes is None:
             lower = word.lower()
-            seen = f"w {lower}" if lower in self._words else f"shape {word_shape(word)}"
-            found = hash_string(seen), hash_string(f"pre {lower[:4]}"), hash_string(f"suf {lower[-3:]}")
-            self._codes[word] = found
-        return found
+            form = f"w {lower}" if lower in self._words else f"shape {word_shape(word)}"
+            codes = hash_string(form), hash_string(f"pre {lower[:4]}"), hash_string(f"suf {lower[-3:]}")
+            self._codes[word] = codes
+        return codes
 
     def _tag(self, tag: str) -> int:
         if tag not in self._tag_codes:

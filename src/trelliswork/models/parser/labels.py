@@ -1,6 +1,6 @@
-"""Labels of arcs, given the tree: a log-linear classifier that sees the arc and what hangs around it."""
+"""Labels of arcs given the tree: a log-linear classifier on features of the arc and its surroundings."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,20 +9,21 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.data import Vocabulary
+from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Integers
-from trelliswork.models.parser.kernels import labels as parsing_label_kernels
+from trelliswork.models.parser.kernels.labels import probabilities, train
+from trelliswork.models.parser.kernels.records import AdaGrad, Trees
 from trelliswork.models.parser.templates import FeatureSet
 from trelliswork.models.parser.updates import FORGET
 
-compiled: Any = parsing_label_kernels
-FEWER_BITS = 5  # rows of weights, one for each label, are fewer than single weights
-LABEL_COST = 5000  # of one arc, in multiplications
+FEWER_BITS = 5  # there are fewer rows of weights, with one entry per label, than single weights
+LABEL_COST = 5000  # multiplications that take as long as one arc
 
 
 @dataclass(frozen=True)
 class LabelModel:
-    """The classifier.
+    """Classifier of arc labels.
 
     Attributes
     ----------
@@ -36,57 +37,83 @@ class LabelModel:
     features: FeatureSet
 
     def probabilities(self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64]) -> NDArray[np.float32]:
-        """p(label | tree) (n_tokens, L) of the arcs into all words; ``heads`` are flat, whole trees."""
-        found = np.empty((len(heads), len(self.labels)), np.float32)
+        """Return p(label | tree) (n_tokens, L) of the arcs into all words; ``heads`` are flat, complete trees."""
+        values = np.empty((len(heads), len(self.labels)), np.float32)
+        trees, shift = Trees(heads, offsets), _shift(self.weights)
         threads.run(
-            lambda start, stop: compiled.probabilities(
-                start, stop, heads, offsets, *_arguments(tokens, self.features, self.weights), self.weights, found
+            lambda start, stop: probabilities(
+                start, stop, trees, tokens.arrays, self.features, shift, self.weights, values
             ),
             threads.cut(tokens.lengths * LABEL_COST, least=threads.LEAST_WORK),
         )
-        return found
+        return values
 
 
-def _arguments(tokens: ParseTokens, features: FeatureSet, weights: NDArray[np.float32]) -> tuple[Any, ...]:
-    shift = np.uint64(64 - (len(weights).bit_length() - 1))
-    return (
-        tokens.codes, tokens.bits, tokens.starts, tokens.lengths, *features.label, *features.child, shift,
-    )  # fmt: skip
+def _shift(weights: NDArray[np.float32]) -> np.uint64:
+    """Return the number of bits to drop from a 64-bit key."""
+    return np.uint64(64 - (len(weights).bit_length() - 1))
 
 
-def train_labels(
-    tokens: ParseTokens,
-    heads: Integers,
-    names: list[str | None],
-    offsets: NDArray[np.int64],
-    features: FeatureSet,
-    *,
-    bits: int,
-    rate: float,
-    epochs: int,
-    seed: int,
-    note: Callable[[str], bool],
-) -> LabelModel:
-    """Learn labels on gold trees, one arc after the other.
+class LabelTrainer:
+    """Training on gold trees, one arc after the other; steps are sequential, so there is one thread.
 
-    Arcs whose head (-1) or label (``None``) is unknown teach nothing. One thread: steps follow one another. ``note`` is
-    told after each epoch, and may stop.
+    Parameters
+    ----------
+    tokens : ParseTokens
+    gold : Gold
+        Arcs with an unknown head or label are skipped.
+    features : FeatureSet
+    bits : int
+        Of the hashed features of arcs.
+    rate : float
+        Learning rate.
+    seed : int
+        Of the order of the sentences.
     """
-    labels = Vocabulary.from_sequences([[name for name in names if name is not None]])
-    numbers = {name: i for i, name in enumerate(labels)}
-    gold = np.array([-1 if name is None else numbers[name] for name in names])
-    weights = np.zeros((1 << max(bits - FEWER_BITS, 4), len(labels)), np.float32)
-    squares, changes, mean = np.zeros_like(weights), np.zeros_like(weights), weights.copy()
-    for epoch in range(1, epochs + 1):
-        order = np.random.default_rng((seed, 3, epoch)).permutation(len(tokens))
-        last, _ = compiled.train(
-            order, heads, gold, offsets, *_arguments(tokens, features, weights), weights, squares, changes,
-            np.float32(rate), -1,
+
+    def __init__(
+        self, tokens: ParseTokens, gold: Gold, features: FeatureSet, *, bits: int, rate: float, seed: int
+    ) -> None:
+        assert gold.labels is not None
+        self.labels = Vocabulary.from_sequences([[name for name in gold.labels if name is not None]])
+        numbers = {name: i for i, name in enumerate(self.labels)}
+        self._gold = np.array([-1 if name is None else numbers[name] for name in gold.labels])
+        self._tokens, self._trees, self._features = tokens, Trees(gold.heads, gold.offsets), features
+        self._rate, self._seed, self._epochs = np.float32(rate), seed, 0
+        shape = 1 << max(bits - FEWER_BITS, 4), len(self.labels)
+        self._state = AdaGrad(*(np.zeros(shape, np.float32) for _ in AdaGrad._fields))
+        self._mean = np.zeros(shape, np.float32)
+
+    def model(self, parameters: Mapping[str, Any]) -> LabelModel:
+        """Return the classifier with these parameters."""
+        return LabelModel(self.labels, parameters["weights"], self._features)
+
+    def epoch(self, number: int) -> float:
+        """Train epoch ``number``, counted from 1; return its loss."""
+        weights, _, changes = self._state
+        order = np.random.default_rng((self._seed, 3, number)).permutation(len(self._tokens))
+        last, loss = train(
+            order, self._trees, self._gold, self._tokens.arrays, self._features, _shift(weights), self._state,
+            self._rate, -1,
         )  # fmt: skip
-        share = np.float32((FORGET + 1) / (epoch + FORGET))
-        here = weights - changes / np.float32(max(last + 1, 1))
-        mean = ((1 - share) * mean + share * here).astype(np.float32)
+        self._epochs += 1
+        share = np.float32((FORGET + 1) / (self._epochs + FORGET))
+        mean = weights - changes / np.float32(max(last + 1, 1))
+        self._mean = ((1 - share) * self._mean + share * mean).astype(np.float32)
         changes[:] = 0
-        if note(f"labels, epoch {epoch} of {epochs}"):
-            break
-    return LabelModel(labels, mean, features)
+        return float(loss)
+
+    def parameters(self) -> dict[str, NDArray[Any]]:
+        """Return the averaged weights."""
+        return {"weights": self._mean}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the state between two epochs, for a checkpoint."""
+        weights, squares, _ = self._state
+        return {"weights": weights, "squares": squares, "mean": self._mean, "epochs": np.array([self._epochs])}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from ``state``'s result."""
+        weights, squares = np.array(arrays["weights"]), np.array(arrays["squares"])
+        self._state = AdaGrad(weights, squares, np.zeros_like(weights))
+        self._mean, self._epochs = arrays["mean"], int(arrays["epochs"][0])

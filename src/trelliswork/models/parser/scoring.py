@@ -1,45 +1,43 @@
-"""Weights to answers: beliefs of arcs, minimum-risk trees, and trees as a distribution."""
+"""Beliefs of arcs, minimum-risk trees and pruning, from sentences and weights."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trelliswork.errors import ImpossibleError
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import ArcFeatures, Doubles, Integers, TreeKind, Weights, only_given
+from trelliswork.models.parser.first_order import Doubles, Integers, TreeKind, Weights, only_given
 from trelliswork.models.parser.second_order import Candidates, Mask, Propagation, SecondOrderFeatures, add_tree, keep
-from trelliswork.models.parser.training import PrunedArcs
 
-BATCH_ARCS = 200_000  # scores of so many arcs at a time
+BATCH_ARCS = 200_000  # arcs that are scored at a time
 
 
 class NoTreeError(ImpossibleError):
-    """No tree of a sentence agrees with what is known of its heads."""
+    """No tree of a sentence agrees with the known heads."""
 
     def __init__(self, sentence: int) -> None:
-        super().__init__(f"sentence {sentence}: no tree agrees with what is known: check the heads in known.")
+        super().__init__(f"sentence {sentence}: no tree agrees with the evidence: check the heads in known.")
         self.sentence = sentence  # its number, from 0
 
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What the model thinks of the arcs of a batch.
+    """Probabilities of the arcs of a batch.
 
     Attributes
     ----------
     sentences : ndarray (B,)
-        Their numbers among the tokens.
+        Indices of the sentences among the tokens.
     lengths : ndarray (B,)
     tree_scores : ndarray (B, n+1, n+1)
-        Scores of arcs alone under which the marginals of trees are ``arcs``: those of first-order models, or what
-        belief propagation told the tree factor in the end; -inf for what evidence or pruning ruled out.
+        Arc scores whose tree marginals are ``arcs``: those of a first-order model, or the final messages of belief
+        propagation to the tree factor; -inf for arcs that evidence or pruning excludes.
     arcs : ndarray (B, n+1, n+1)
         Probabilities of arcs: exact for first-order models, beliefs for second-order ones.
     possible : ndarray of bool (B, n+1, n+1)
-        Arcs that evidence and pruning left.
+        Arcs that evidence and pruning allow.
     """
 
     sentences: Integers
@@ -50,8 +48,24 @@ class Beliefs:
 
 
 @dataclass(frozen=True)
+class PrunedArcs:
+    """Candidate arcs of all training sentences, flat; computed once, since the first-order model no longer changes."""
+
+    ends: Integers
+    heads: Integers
+    modifiers: Integers
+
+    def candidates(self, tokens: ParseTokens, sentences: Integers) -> Candidates:
+        """Return the parts of some sentences."""
+        sizes = self.ends[sentences + 1] - self.ends[sentences]
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        at = np.arange(ends[-1]) - np.repeat(ends[:-1], sizes) + np.repeat(self.ends[sentences], sizes)
+        return Candidates.from_arcs(sentences, tokens.lengths[sentences], ends, self.heads[at], self.modifiers[at])
+
+
+@dataclass(frozen=True)
 class TreeScorer:
-    """Everything that turns sentences into probabilities of arcs.
+    """A model of trees: features, weights and the settings of inference.
 
     Attributes
     ----------
@@ -73,16 +87,11 @@ class TreeScorer:
 
     @property
     def kind(self) -> TreeKind:
-        """Which trees there are."""
+        """Kind of the trees."""
         return self.propagation.kind
 
-    @property
-    def arc_features(self) -> ArcFeatures:
-        """Those of arcs."""
-        return self.features.arcs
-
     def batches(self, tokens: ParseTokens) -> Iterator[Integers]:
-        """Numbers of sentences of about one length, empty ones left out, that are computed together."""
+        """Yield the indices of sentences of similar length that are computed together; empty ones are left out."""
         order = np.argsort(tokens.lengths, kind="stable")
         order = order[tokens.lengths[order] > 0]
         at = 0
@@ -95,39 +104,43 @@ class TreeScorer:
             yield order[at : at + size]
             at += size
 
+    def _first_order(
+        self, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None] | None = None
+    ) -> tuple[Doubles, Doubles, Doubles]:
+        """Return arc scores (B, n+1, n+1), log Z (B,) and marginals (B, n+1, n+1) of the first-order model."""
+        log_arc = self.features.arcs.log_arcs(tokens, sentences, self.first)
+        if allowed is not None:
+            _rule_out(log_arc, tokens, sentences, allowed)
+        return log_arc, *self.kind.engine.expectations(self.kind.potentials(log_arc, tokens.lengths[sentences]))
+
     def beliefs(
         self, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None] | None = None
     ) -> Beliefs:
-        """Probabilities of the arcs of some sentences; ``allowed`` heads of all tokens, if something is known."""
+        """Return the arc probabilities of some sentences; ``allowed`` are the possible heads of all tokens."""
         lengths = tokens.lengths[sentences]
-        log_arc = self.arc_features.log_arcs(tokens, sentences, self.first)
-        if allowed is not None:
-            _rule_out(log_arc, tokens, sentences, allowed)
-        log_z, marginals = self.kind.engine.expectations(self.kind.potentials(log_arc, lengths))
+        log_arc, log_z, marginals = self._first_order(tokens, sentences, allowed)
         if not np.isfinite(log_z).all():
-            wrong = int(sentences[np.flatnonzero(~np.isfinite(log_z))[0]])
-            raise NoTreeError(wrong)
+            raise NoTreeError(int(sentences[np.flatnonzero(~np.isfinite(log_z))[0]]))
         if self.second is None:
             return Beliefs(sentences, lengths, log_arc, marginals, log_arc > -np.inf)
         mask = keep(self.kind, log_arc, marginals, lengths, self.threshold)
-        found = Candidates.from_mask(sentences, lengths, mask)
-        beliefs = self.propagation(found.parts, found.scores(self.features, tokens, self.second))
-        scores = found.dense(beliefs.tree_scores, -np.inf)
-        return Beliefs(sentences, lengths, scores, found.dense(beliefs.arcs, 0.0), mask)
+        candidates = Candidates.from_mask(sentences, lengths, mask)
+        result = self.propagation(candidates.parts, candidates.scores(self.features, tokens, self.second))
+        scores = candidates.dense(result.tree_scores, -np.inf)
+        return Beliefs(sentences, lengths, scores, candidates.dense(result.arcs, 0.0), mask)
 
     def heads(self, beliefs: Beliefs) -> Integers:
-        """Minimum-risk trees (B, n): those with most expected right arcs."""
-        hits = np.where(beliefs.possible, beliefs.arcs, -np.inf)
-        return self.kind.engine.best(self.kind.potentials(hits, beliefs.lengths))[0]
+        """Return the minimum-risk trees (B, n), with the largest expected number of correct arcs."""
+        gains = np.where(beliefs.possible, beliefs.arcs, -np.inf)
+        return self.kind.engine.best(self.kind.potentials(gains, beliefs.lengths))[0]
 
     def pruned(self, tokens: ParseTokens, gold: Gold) -> PrunedArcs:
-        """Candidate arcs of training sentences; the gold arcs are among them, and a tree that has all of these."""
+        """Return candidate arcs of training sentences, among them the gold arcs and a tree that has all of these."""
         sizes = np.zeros(len(tokens) + 1, np.int64)
-        found: list[tuple[Integers, Integers, Integers]] = []
+        kept: list[tuple[Integers, Integers, Integers]] = []
         for sentences in self.batches(tokens):
             lengths = tokens.lengths[sentences]
-            log_arc = self.arc_features.log_arcs(tokens, sentences, self.first)
-            _, marginals = self.kind.engine.expectations(self.kind.potentials(log_arc, lengths))
+            log_arc, _, marginals = self._first_order(tokens, sentences)
             mask = keep(self.kind, log_arc, marginals, lengths, self.threshold)
             heads = gold.rows(sentences, log_arc.shape[1] - 1)
             partial = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
@@ -136,9 +149,9 @@ class TreeScorer:
                 heads[partial] = self.kind.engine.best(given)[0]
             add_tree(mask, heads)
             rows, h, m = np.nonzero(mask)
-            found.append((sentences[rows], h, m))
+            kept.append((sentences[rows], h, m))
             sizes[sentences + 1] = np.bincount(rows, minlength=len(sentences))
-        owners, h, m = (np.concatenate(column) for column in zip(*found, strict=True))
+        owners, h, m = (np.concatenate(column) for column in zip(*kept, strict=True))
         order = np.argsort(owners, kind="stable")
         return PrunedArcs(np.cumsum(sizes), h[order], m[order])
 
@@ -149,6 +162,6 @@ def _rule_out(log_arc: Doubles, tokens: ParseTokens, sentences: Integers, allowe
     for row, b in enumerate(sentences.tolist()):
         for d, heads in enumerate(allowed[offsets[b] : offsets[b] + tokens.lengths[b]], start=1):
             if heads is not None:
-                out: NDArray[np.bool_] = np.ones(log_arc.shape[1], bool)
-                out[list(heads)] = False
-                log_arc[row, out, d] = -np.inf
+                excluded = np.ones(log_arc.shape[1], bool)
+                excluded[list(heads)] = False
+                log_arc[row, excluded, d] = -np.inf

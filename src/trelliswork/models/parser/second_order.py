@@ -1,7 +1,6 @@
-"""Second-order parsing: the arcs that pruning left, consecutive siblings and grandparents, by belief propagation."""
+"""Second-order parsing: unpruned arcs, consecutive siblings and grandparents, by belief propagation."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,67 +9,43 @@ from trelliswork.compute import threads
 from trelliswork.inference.tree.second_order import Parts, SecondOrderResult, infer, parts
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights
-from trelliswork.models.parser.kernels import parts as parsing_part_kernels
+from trelliswork.models.parser.kernels.parts import part_ids, part_scores
+from trelliswork.models.parser.kernels.records import PartList
 from trelliswork.models.parser.templates import Templates
 
-compiled: Any = parsing_part_kernels
 Mask = NDArray[np.bool_]
-PART_COST = 800  # of the features of one part, in multiplications
-
-
-@dataclass(frozen=True)
-class PartList:
-    """Siblings or grandparents of a batch: sentence, head, modifier, the third word (-1: none) and a side of each."""
-
-    owners: Integers
-    heads: Integers
-    modifiers: Integers
-    others: Integers
-    sides: Integers
-
-    def take(self, which: NDArray[np.integer]) -> "PartList":
-        """Some of them."""
-        rows = (self.owners, self.heads, self.modifiers, self.others, self.sides)
-        return PartList(*(row[which] for row in rows))
-
-    def columns(self) -> tuple[Integers, Integers, Integers, Integers, Integers]:
-        """As the kernels take them."""
-        return self.owners, self.heads, self.modifiers, self.others, self.sides
-
-    def ranges(self) -> list[tuple[int, int]]:
-        """Ranges for threads."""
-        return threads.cut(np.full(len(self.heads), PART_COST), least=threads.LEAST_WORK)
+PART_COST = 800  # multiplications that take as long as the features of one part
 
 
 @dataclass(frozen=True)
 class PartFeatures:
-    """The features of siblings or of grandparents, hashed to ``2**bits`` weights."""
+    """Features of siblings or of grandparents, hashed to ``2**bits`` weights."""
 
     templates: Templates
     bits: int
 
     def scores(self, tokens: ParseTokens, parts: PartList, weights: Weights) -> Doubles:
-        """Scores (P,)."""
+        """Return the scores (P,) of a list of parts."""
         scores, shift = np.empty(len(parts.heads)), np.uint64(64 - self.bits)
         threads.run(
-            lambda start, stop: compiled.part_scores(
-                start, stop, *parts.columns(), tokens.codes, tokens.starts, *self.templates, shift, weights, scores
-            ),
-            parts.ranges(),
+            lambda start, stop: part_scores(start, stop, parts, tokens.arrays, self.templates, shift, weights, scores),
+            _ranges(parts),
         )
         return scores
 
     def ids(self, tokens: ParseTokens, parts: PartList) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
-        """Feature ids (P, most) and how many of each row are in use (P,)."""
+        """Return feature ids (P, most) and the number in use of each row (P,)."""
         P, shift = len(parts.heads), np.uint64(64 - self.bits)
         ids, counts = np.empty((P, 2 * len(self.templates.keys)), np.uint32), np.empty(P, np.int32)
         threads.run(
-            lambda start, stop: compiled.part_ids(
-                start, stop, *parts.columns(), tokens.codes, tokens.starts, *self.templates, shift, ids, counts
-            ),
-            parts.ranges(),
+            lambda start, stop: part_ids(start, stop, parts, tokens.arrays, self.templates, shift, ids, counts),
+            _ranges(parts),
         )
         return ids, counts
+
+
+def _ranges(parts: PartList) -> list[tuple[int, int]]:
+    return threads.cut(np.full(len(parts.heads), PART_COST), least=threads.LEAST_WORK)
 
 
 @dataclass(frozen=True)
@@ -84,17 +59,17 @@ class SecondOrderFeatures:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The parts of a batch that pruning left.
+    """Unpruned parts of a batch.
 
     Attributes
     ----------
     sentences : ndarray (B,)
-        Their numbers among the tokens.
+        Sentence numbers among the tokens.
     parts : Parts
     arcs : ArcList
     siblings, grandparents : PartList
     rows : ndarray (A,)
-        The place of each arc's sentence in the batch.
+        Position of each arc's sentence in the batch.
     """
 
     sentences: Integers
@@ -106,7 +81,7 @@ class Candidates:
 
     @classmethod
     def from_mask(cls, sentences: Integers, lengths: Integers, mask: Mask) -> "Candidates":
-        """All parts made of the arcs in the mask (B, n+1, n+1)."""
+        """List all parts of the arcs in the mask (B, n+1, n+1)."""
         rows, heads, modifiers = np.nonzero(mask)
         ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(sentences)))])
         return cls.from_arcs(sentences, lengths, ends, heads, modifiers)
@@ -115,29 +90,29 @@ class Candidates:
     def from_arcs(
         cls, sentences: Integers, lengths: Integers, ends: Integers, heads: Integers, modifiers: Integers
     ) -> "Candidates":
-        """All parts made of the arcs of each sentence, ``ends[b]`` to ``ends[b + 1]``, by head, then modifier."""
+        """List all parts of the arcs ``ends[b]`` to ``ends[b + 1]`` of each sentence, sorted by head, then modifier."""
         rows = np.repeat(np.arange(len(sentences)), np.diff(ends))
-        found = parts(lengths, ends, heads, modifiers)
+        listed = parts(lengths, ends, heads, modifiers)
         owner = sentences[rows]
-        first, then = found.sibling_previous, found.sibling_next
-        # A part without children belongs to a sentence all the same.
-        owners = sentences[np.repeat(np.arange(len(sentences)), np.diff(found.sibling_ptr))]
+        first, then = listed.sibling_previous, listed.sibling_next
+        # From the offsets, since a part without children has no arc that belongs to a sentence.
+        owners = sentences[np.repeat(np.arange(len(sentences)), np.diff(listed.sibling_ptr))]
         siblings = PartList(
             owners,
-            found.sibling_heads.astype(np.int64),
+            listed.sibling_heads.astype(np.int64),
             np.where(then >= 0, modifiers[then], -1),
             np.where(first >= 0, modifiers[first], -1),
-            (found.sibling_sides > 0).astype(np.int64),
+            (listed.sibling_sides > 0).astype(np.int64),
         )
-        up, low = found.grandparent_upper, found.grandparent_lower
+        up, low = listed.grandparent_upper, listed.grandparent_lower
         g, h, m = heads[up], modifiers[up], modifiers[low]
         grandparents = PartList(owner[up], h, m, g, (g < h) + 2 * (h < m) + 4 * (g < m))
-        return cls(sentences, found, ArcList(owner, heads, modifiers), siblings, grandparents, rows)
+        return cls(sentences, listed, ArcList(owner, heads, modifiers), siblings, grandparents, rows)
 
     def scores(
         self, features: SecondOrderFeatures, tokens: ParseTokens, weights: tuple[Weights, Weights, Weights]
     ) -> tuple[Doubles, Doubles, Doubles]:
-        """Scores of arcs (A,), siblings (S,) and grandparents (G,)."""
+        """Return the scores of arcs (A,), siblings (S,) and grandparents (G,)."""
         return (
             features.arcs.scores(tokens, self.arcs, weights[0]),
             features.siblings.scores(tokens, self.siblings, weights[1]),
@@ -145,16 +120,16 @@ class Candidates:
         )
 
     def dense(self, values: Doubles, rest: float) -> Doubles:
-        """Values of arcs (A,) as a matrix (B, n+1, n+1), ``rest`` elsewhere."""
+        """Return values of arcs (A,) as a matrix (B, n+1, n+1), ``rest`` elsewhere."""
         N = int(self.parts.n_words.max()) + 1
-        found = np.full((len(self.sentences), N, N), rest)
-        found[self.rows, self.arcs.heads, self.arcs.modifiers] = values
-        return found
+        matrix = np.full((len(self.sentences), N, N), rest)
+        matrix[self.rows, self.arcs.heads, self.arcs.modifiers] = values
+        return matrix
 
 
 @dataclass(frozen=True)
 class Propagation:
-    """How belief propagation runs; the defaults of a parser stand here."""
+    """Settings of belief propagation; the defaults are those of the parser."""
 
     kind: TreeKind
     max_iter: int = 5
@@ -163,7 +138,7 @@ class Propagation:
     damping: float = 0.0
 
     def __call__(self, parts: Parts, scores: tuple[Doubles, Doubles, Doubles]) -> SecondOrderResult:
-        """Beliefs of all parts."""
+        """Compute the beliefs of all parts."""
         return infer(
             parts,
             *scores,
@@ -177,9 +152,10 @@ class Propagation:
 
 
 def keep(kind: TreeKind, log_arc: Doubles, marginals: Doubles, lengths: Integers, threshold: float) -> Mask:
-    """Pruning (B, n+1, n+1): arcs of at least ``threshold`` times the probability of the likeliest into their word.
+    """Return the mask of unpruned arcs (B, n+1, n+1).
 
-    The arcs of the best tree stay too, so that there always is one.
+    An arc is kept if it has at least ``threshold`` times the probability of the most probable arc into its word. The
+    arcs of the best tree are kept too, so that some tree is always possible.
     """
     N = log_arc.shape[1]
     top = marginals.max(axis=1, keepdims=True)
@@ -192,6 +168,6 @@ def keep(kind: TreeKind, log_arc: Doubles, marginals: Doubles, lengths: Integers
 
 
 def add_tree(mask: Mask, heads: Integers) -> None:
-    """Set the arcs of trees (B, n), -1 for none, in a mask (B, n+1, n+1)."""
+    """Add the arcs of trees (B, n), -1 for unknown heads, to a mask (B, n+1, n+1)."""
     rows, words = np.nonzero(heads >= 0)
     mask[rows, heads[rows, words], words + 1] = True

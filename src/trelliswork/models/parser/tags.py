@@ -1,36 +1,21 @@
-"""Taggers inside a parser: trained with it, saved with it, and jack-knifed for its training sentences."""
+"""Taggers inside a parser: trained with it, saved with it, and jackknifed for its training sentences."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from trelliswork.errors import ValueRangeError
 from trelliswork.models.base import Arrays
 from trelliswork.models.crf import CRF
 from trelliswork.models.hmm import HMM
 from trelliswork.models.parser.data import Columns
 
 TaggerKind = Literal["crf", "hmm"]
-Note = Callable[[str], bool]  # told what is going on; True if the caller wants to stop
+Announce = Callable[[str], bool]  # reports progress; returns whether training is to stop
 FOLDS = 5
 _CLASSES: dict[str, type[CRF] | type[HMM]] = {"crf": CRF, "hmm": HMM}
-
-
-def check_tagger(tagger: object) -> None:
-    """Refuse what is no kind of tagger."""
-    if tagger is not None and tagger not in _CLASSES:
-        raise ValueRangeError(f"tagger must be 'crf', 'hmm' or None (tags are given), got {tagger!r}.")
-
-
-def _new(kind: str) -> CRF | HMM:
-    return CRF("pos", tol=1e-4) if kind == "crf" else HMM(order=2)
-
-
-def _fit(kind: str, words: list[list[str]], tags: list[list[str]], about: str, note: Note) -> CRF | HMM:
-    """One tagger; the caller hears of it before it begins and in each iteration."""
-    note(about)
-    return _new(kind).fit(words, tags, callback=lambda step, *_: note(f"{about}, iteration {step.iteration}"))
 
 
 class Taggers:
@@ -39,70 +24,118 @@ class Taggers:
     def __init__(self, models: list[CRF | HMM]) -> None:
         self.models = models
 
-    @classmethod
-    def fit(cls, kind: str, columns: Columns, note: Note) -> "Taggers":
-        """Learn from all sentences; ``note`` is told what is going on, and may stop a tagger where it is."""
-        words = columns.sentences(columns.words)
-        kept = [n for n, sentence in enumerate(words) if sentence]
-        models: list[CRF | HMM] = []
-        for number, column in enumerate(columns.tags, start=1):
-            tags = columns.sentences(column)
-            about = f"tagger {number} of {len(columns.tags)}"
-            models.append(_fit(kind, [words[n] for n in kept], [tags[n] for n in kept], about, note))
-        return cls(models)
-
     def tag(self, columns: Columns) -> Columns:
-        """The same sentences with predicted tags."""
-        words = columns.sentences(columns.words)
-        kept = [sentence for sentence in words if sentence]
-        tags = [[tag for row in (model.predict(kept) if kept else []) for tag in row] for model in self.models]
-        return Columns(columns.words, tags, columns.offsets)
+        """Return the same sentences with predicted tags."""
+        words = [sentence for sentence in columns.sentences(columns.words) if sentence]
+        tags = [[tag for row in (model.predict(words) if words else []) for tag in row] for model in self.models]
+        return replace(columns, tags=tags)
 
     def state(self) -> tuple[list[dict[str, Any]], Arrays]:
-        """Plain data and arrays."""
+        """Return plain data and arrays to save."""
         plain: list[dict[str, Any]] = []
         arrays: Arrays = {}
         for k, model in enumerate(self.models):
-            own, found = model._state()
-            plain.append({"kind": model.kind, "state": own})
-            arrays |= {f"tagger.{k}.{name}": array for name, array in found.items()}
+            description, own = model._state()
+            plain.append({"kind": model.kind, "state": description})
+            arrays |= {f"tagger.{k}.{name}": array for name, array in own.items()}
         return plain, arrays
 
     @classmethod
     def from_state(cls, plain: list[dict[str, Any]], arrays: Arrays) -> "Taggers":
-        """Built again."""
+        """Build the taggers from ``state``'s result."""
         models: list[CRF | HMM] = []
         for k, one in enumerate(plain):
-            start = f"tagger.{k}."
-            own = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+            prefix = f"tagger.{k}."
+            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
             models.append(_CLASSES[one["kind"]]._from_state(one["state"], own))
         return cls(models)
 
 
-def jackknife(kind: str, columns: Columns, seed: int, taggers: Taggers, note: Note, folds: int = FOLDS) -> Columns:
-    """Tags of training sentences by taggers that have not seen them, as they will be in new sentences.
+class TaggerTrainer:
+    """Training of all taggers, one at a time.
 
-    If the caller stops, the sentences of the folds that are left get their tags from ``taggers``, who have seen all.
+    First one tagger per column of tags. Then, for each fold and column, one that is trained on the other folds and tags
+    this one: the parser is trained on tags with the errors that it will see in new sentences.
+
+    Parameters
+    ----------
+    kind : {"crf", "hmm"}
+    columns : Columns
+        Training sentences, none of them empty.
+    seed : int
+        Of the folds.
+    folds : int
+        Maximum number of folds.
     """
-    B = len(columns.offsets) - 1
-    if B < 2:
-        return taggers.tag(columns)
-    fold = np.random.default_rng((seed, 5)).permutation(B) % min(folds, B)
-    words = columns.sentences(columns.words)
-    gold = [columns.sentences(column) for column in columns.tags]
-    found: list[list[list[str]]] = [[[] for _ in range(B)] for _ in gold]
-    n_folds = int(fold.max()) + 1
-    for k in range(n_folds):
-        inside = [n for n in range(B) if fold[n] != k and words[n]]
-        outside = [n for n in range(B) if fold[n] == k and words[n]]
-        if not inside or not outside:
-            inside = outside = inside or outside
-        stopped = note(f"tags by others, fold {k + 1} of {n_folds}")
-        for column, tags, known in zip(found, gold, taggers.models, strict=True):
-            tagger = known
-            if not stopped:
-                about = f"tags by others, fold {k + 1} of {n_folds}"
-                tagger = _fit(kind, [words[n] for n in inside], [tags[n] for n in inside], about, note)
-            for n, row in zip(outside, tagger.predict([words[n] for n in outside]), strict=True):
-                column[n] = list(row)
-    return Columns(columns.words, [[tag for row in column for tag in row] for column in found], columns.offsets)
+
+    def __init__(self, kind: TaggerKind, columns: Columns, seed: int, folds: int = FOLDS) -> None:
+        self.kind, self.columns = kind, columns
+        self.models: list[CRF | HMM] = []  # finished, one per column
+        self.predicted: list[list[list[str]]] = []  # tags of the sentences of a fold, finished, by fold and column
+        n_sentences = len(columns.offsets) - 1
+        self.n_folds = min(folds, n_sentences) if n_sentences > 1 else 0
+        self._fold = np.random.default_rng((seed, 5)).permutation(n_sentences) % max(self.n_folds, 1)
+        self._words = columns.sentences(columns.words)
+        self._tags = [columns.sentences(column) for column in columns.tags]
+
+    @property
+    def n_done(self) -> int:
+        """Number of finished taggers."""
+        return len(self.models) + len(self.predicted)
+
+    @property
+    def n_taggers(self) -> int:
+        """Number of taggers."""
+        return (1 + self.n_folds) * len(self._tags)
+
+    def train_next(self, announce: Announce) -> CRF | HMM | list[list[str]]:
+        """Return the next tagger, or the tags of a fold; ``add`` takes it.
+
+        Each iteration is announced. If training is to stop, a tagger is returned as it is, and a fold that has not
+        started is tagged by the tagger of all sentences.
+        """
+        fold, column = divmod(self.n_done, len(self._tags))
+        everything = np.arange(len(self._words))
+        if fold == 0:
+            name = f"tagger {column + 1} of {len(self._tags)}"
+            announce(name)
+            return self._fit(name, everything, column, announce)
+        name = f"jackknifed tags, fold {fold} of {self.n_folds}"
+        inside, outside = everything[self._fold != fold - 1], everything[self._fold == fold - 1]
+        tagger = self.models[column] if announce(name) else self._fit(name, inside, column, announce)
+        return [list(row) for row in tagger.predict([self._words[n] for n in outside])]
+
+    def _fit(self, name: str, sentences: Any, column: int, announce: Announce) -> CRF | HMM:
+        model: CRF | HMM = CRF("pos", tol=1e-4) if self.kind == "crf" else HMM(order=2)
+        words, tags = ([rows[n] for n in sentences] for rows in (self._words, self._tags[column]))
+        return model.fit(words, tags, callback=lambda step: announce(f"{name}, iteration {step.iteration}"))
+
+    def add(self, result: Any) -> None:
+        """Store a finished tagger, or the tags of a fold."""
+        (self.models if len(self.models) < len(self._tags) else self.predicted).append(result)
+
+    def taggers(self) -> Taggers:
+        """Return the taggers of all sentences."""
+        return Taggers(self.models)
+
+    def tagged(self) -> Columns:
+        """Return the training sentences with jackknifed tags."""
+        if not self.n_folds:
+            return self.taggers().tag(self.columns)
+        columns: list[list[str]] = []
+        for column in range(len(self._tags)):
+            folds = [iter(self.predicted[k * len(self._tags) + column]) for k in range(self.n_folds)]
+            columns.append([tag for k in self._fold.tolist() for tag in next(folds[k])])
+        return replace(self.columns, tags=columns)
+
+    def state(self) -> Arrays:
+        """Return the finished work, for a checkpoint."""
+        plain, arrays = self.taggers().state()
+        text = json.dumps({"taggers": plain, "predicted": self.predicted}, default=lambda number: number.item())
+        return arrays | {"plain": np.frombuffer(text.encode(), np.uint8)}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Continue from ``state``'s result."""
+        plain = json.loads(arrays["plain"].tobytes())
+        self.models = Taggers.from_state(plain["taggers"], arrays).models
+        self.predicted = plain["predicted"]

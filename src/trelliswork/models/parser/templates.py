@@ -1,9 +1,9 @@
-"""The templates of a parser's features, in words, and as tables for the kernels.
+"""Feature templates of the parser, as text and as tables for the kernels.
 
-A template names slots. ``h`` is the head, ``m`` the modifier, ``o`` the other word of a pair of arcs (the sibling
-nearer to the head, or the grandparent); ``.w`` the word, ``.t`` the first tag, ``.u`` the second tag, ``.p`` and ``.s``
-prefix and suffix; ``h+`` and ``h-`` are the words beside it. Arcs after McDonald et al. (2005) and Koo et al. (2008),
-siblings and grandparents after McDonald and Pereira (2006) and Carreras (2007).
+A template is a list of slots. ``h`` is the head, ``m`` the modifier, ``o`` the other word of a pair of arcs (the
+sibling nearer to the head, or the grandparent); ``.w`` the word, ``.t`` the first tag, ``.u`` the second tag, ``.p``
+and ``.s`` prefix and suffix; ``h+`` and ``h-`` are the neighboring words. Arcs follow McDonald et al. (2005) and Koo et
+al. (2008), siblings and grandparents McDonald and Pereira (2006) and Carreras (2007).
 """
 
 from typing import NamedTuple
@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from trelliswork.features.hashed import hash_string
 
-NOTHING = 0  # a slot that always holds 0
+N_BITS = 64  # size of the sets of tags between two words
+NOTHING = 0  # a slot that is always 0
 ARC_SLOTS = (
     "", "h.w", "h.t", "h.u", "h.p", "h.s", "h-.w", "h-.t", "h-.u", "h+.w", "h+.t", "h+.u",
     "m.w", "m.t", "m.u", "m.p", "m.s", "m-.w", "m-.t", "m-.u", "m+.w", "m+.t", "m+.u", "between",
 )  # fmt: skip
-# Head, modifier and the third word: sibling or grandparent.
+# Head, modifier and third word: sibling or grandparent.
 PART_SLOTS = ("", "h.w", "h.t", "h.u", "m.w", "m.t", "m.u", "o.w", "o.t", "o.u")
-# Of labels: the head's head, the siblings beside the modifier, its children (all of them, one after the other), and how
-# many there are on either side.
+# Labels add the head's head, the siblings next to the modifier, the number of its children on either side, and each of
+# these children in turn.
 LABEL_SLOTS = (
     *ARC_SLOTS, "apart", "g.w", "g.t", "left.w", "left.t", "right.w", "right.t", "n.left", "n.right",
     "c.w", "c.t", "side",
@@ -65,9 +66,9 @@ class Templates(NamedTuple):
     Attributes
     ----------
     slots : ndarray of int64 (n, 4)
-        The slots that each template adds up; 0 where there are fewer.
+        Slots of each template; 0 where there are fewer than four.
     keys : ndarray of uint64 (n,)
-        The code of each template.
+        Code of each template.
     """
 
     slots: NDArray[np.int64]
@@ -75,7 +76,7 @@ class Templates(NamedTuple):
 
 
 class FeatureSet(NamedTuple):
-    """All templates of a parser; ``second`` says whether sentences have a second column of tags."""
+    """All templates of a parser."""
 
     arc: Templates
     sibling: Templates
@@ -85,7 +86,10 @@ class FeatureSet(NamedTuple):
 
 
 def names(kind: str, second: bool) -> list[str]:
-    """The templates of a kind ("arc", "sibling", "grandparent", "label", "child") as text."""
+    """Return the templates of a kind ("arc", "sibling", "grandparent", "label", "child") as text.
+
+    ``second`` adds those of a second column of tags.
+    """
     tags, words = {
         "arc": (_TAGS, _WORDS),
         "sibling": (_PART_TAGS, _PART_WORDS),
@@ -93,16 +97,18 @@ def names(kind: str, second: bool) -> list[str]:
         "label": (_LABEL_TAGS, _LABEL_WORDS),
         "child": ("", _CHILD),
     }[kind]
-    text = f"{tags};{words}".replace("\n", ";")
-    found = [" ".join(one.split()) for one in text.split(";") if one.strip()]
+    templates = _lines(f"{tags};{words}")
     if second:
-        both = [" ".join(one.split()) for one in tags.replace("\n", ";").split(";") if one.strip()]
-        found += [one.replace(".t", ".u") for one in both]
-    return found
+        templates += [one.replace(".t", ".u") for one in _lines(tags)]
+    return templates
+
+
+def _lines(text: str) -> list[str]:
+    return [" ".join(one.split()) for one in text.replace("\n", ";").split(";") if one.strip()]
 
 
 def feature_set(second: bool) -> FeatureSet:
-    """The tables of all templates."""
+    """Return the tables of all templates; ``second`` if sentences have a second column of tags."""
     slots = {"arc": ARC_SLOTS, "sibling": PART_SLOTS, "grandparent": PART_SLOTS, "label": LABEL_SLOTS}
     slots["child"] = LABEL_SLOTS
     return FeatureSet(*(_table(kind, names(kind, second), slots[kind]) for kind in FeatureSet._fields))
@@ -117,5 +123,5 @@ def _table(kind: str, templates: list[str], slots: tuple[str, ...]) -> Templates
 
 
 def slot_constants(n: int) -> NDArray[np.uint64]:
-    """An odd constant for each slot."""
+    """Return an odd constant for each slot."""
     return np.array([hash_string(f"slot {s}") | 1 for s in range(n)], np.uint64)

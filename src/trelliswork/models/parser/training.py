@@ -1,70 +1,113 @@
-r"""How a parser learns the scores of arcs and pairs of arcs: conditional likelihood, averaged AdaGrad.
+r"""Training of a parser in stages: taggers, first order, second order, labels.
+
+Trees are trained by conditional likelihood with averaged AdaGrad:
 
 .. math:: \ell(w) = \sum_n \log Z_n(w; \text{known heads}) - \log Z_n(w)
 
-With all heads known the first term is the score of a tree. Its gradient by the score of a part is the part's
-probability given what is known, minus its probability. For second-order models log Z is Bethe's estimate and
+With all heads known the first term is the score of a tree. The gradient by the score of a part is the part's
+probability given the known heads, minus its probability. For second-order models log Z is Bethe's estimate and
 probabilities are the beliefs of belief propagation.
 """
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.learning.lbfgs import FitReport, Step
+from trelliswork.learning.report import STOPPED, FitReport, Step
+from trelliswork.learning.watch import Development, Saved, Watch
+from trelliswork.models.base import Arrays
 from trelliswork.models.parser.data import Gold
+from trelliswork.models.parser.decoding import las, uas
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights, only_given
-from trelliswork.models.parser.kernels import parts as parsing_part_kernels
+from trelliswork.models.parser.kernels.parts import observed_siblings
+from trelliswork.models.parser.labels import LabelModel
+from trelliswork.models.parser.scoring import PrunedArcs, TreeScorer
 from trelliswork.models.parser.second_order import Candidates, PartList, Propagation, SecondOrderFeatures
+from trelliswork.models.parser.tags import TaggerTrainer
 from trelliswork.models.parser.updates import SparseAdaGrad
 
-ACTIVE = 1e-3  # parts whose gradient is smaller move nothing
-Callback = Callable[[Step, Any], bool | None]
-Learned = tuple[Weights, ...]
-
-
-@dataclass
-class ParserStep(Step):
-    """An epoch of a stage, as ``Step``; or, with a value of nan, what is going on before and after the stages."""
-
-    stage: str = ""
+TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels"
+PARTS = "arcs", "siblings", "grandparents"
+ACTIVE = 1e-3  # parts with a smaller gradient are left out of an update
 
 
 class Trainer(Protocol):
-    """One stage of training."""
+    """Training of one stage."""
+
+    def epoch(self, number: int) -> float:
+        """Train epoch ``number``, counted from 1; return its loss."""
+
+    def parameters(self) -> Arrays:
+        """Return the averaged parameters."""
+
+    def state(self) -> Arrays:
+        """Return the state between two epochs, for a checkpoint."""
+
+    def restore(self, arrays: Arrays) -> None:
+        """Continue from ``state``'s result."""
+
+
+@dataclass(kw_only=True)
+class TreeTrainer:
+    """Common part of both orders: mini-batches of sentences in random order, and one learner per kind of part."""
+
+    rate: float
+    batch_size: int = 32
+    seed: tuple[int, ...] = (0,)
+    active: float = ACTIVE
+    learners: dict[str, SparseAdaGrad] = field(default_factory=dict, init=False)
+
+    tokens: ParseTokens
 
     def step(self, sentences: Integers) -> float:
-        """Learn from a mini-batch; returns its loss."""
+        """Update the weights by a mini-batch; return its loss."""
+        raise AssertionError("each order defines its step")
 
-    def end_epoch(self) -> None:
-        """Take the epoch into the average."""
+    def epoch(self, number: int) -> float:
+        """Train epoch ``number``, counted from 1; return its loss."""
+        n, size = len(self.tokens), self.batch_size
+        order = np.random.default_rng((*self.seed, number)).permutation(n)
+        loss = sum(self.step(order[at : at + size]) for at in range(0, n, size))
+        for learner in self.learners.values():
+            learner.end_epoch()
+        return loss
 
-    def average(self) -> Learned:
-        """The averaged weights."""
+    def parameters(self) -> Arrays:
+        """Return the averaged weights by kind of part."""
+        return {name: learner.average() for name, learner in self.learners.items()}
+
+    def state(self) -> Arrays:
+        """Return the state between two epochs."""
+        states = {name: learner.state() for name, learner in self.learners.items()}
+        return {f"{name}.{key}": array for name, state in states.items() for key, array in state.items()}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Continue from ``state``'s result."""
+        for name, learner in self.learners.items():
+            prefix = f"{name}."
+            learner.restore({k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)})
 
 
 @dataclass
-class FirstOrder:
-    """Scores of arcs, exact sums over trees."""
+class FirstOrder(TreeTrainer):
+    """Scores of arcs, with exact sums over trees."""
 
     tokens: ParseTokens
     gold: Gold
     features: ArcFeatures
     kind: TreeKind
-    rate: float
-    active: float = ACTIVE
 
     def __post_init__(self) -> None:
-        self._learner = SparseAdaGrad(np.zeros(1 << self.features.bits, np.float32), self.rate)
+        self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.features.bits, np.float32), self.rate)
 
     def gradient(self, sentences: Integers, weights: NDArray[np.floating]) -> tuple[float, ArcList, Doubles]:
-        """The loss of some sentences, and its negative gradient (A,) by the scores of the arcs that move."""
+        """Return the loss of some sentences, and its negative gradient (A,) by the scores of the arcs that change."""
         tokens, kind, lengths = self.tokens, self.kind, self.tokens.lengths[sentences]
         log_arc = self.features.log_arcs(tokens, sentences, weights)
         log_z, marginals = kind.engine.expectations(kind.potentials(log_arc, lengths))
@@ -84,38 +127,15 @@ class FirstOrder:
         return loss, ArcList(sentences[rows], heads, words), gradient[rows, heads, words]
 
     def step(self, sentences: Integers) -> float:
-        """Learn from a mini-batch; returns its loss."""
-        loss, arcs, values = self.gradient(sentences, self._learner.weights)
-        self._learner.step(*self.features.ids(self.tokens, arcs), values.astype(np.float32))
+        """Update the weights by a mini-batch; return its loss."""
+        learner = self.learners["arcs"]
+        loss, arcs, values = self.gradient(sentences, learner.weights)
+        learner.step(*self.features.ids(self.tokens, arcs), values.astype(np.float32))
         return loss
-
-    def end_epoch(self) -> None:
-        """Take the epoch into the average."""
-        self._learner.end_epoch()
-
-    def average(self) -> Learned:
-        """The averaged weights."""
-        return (self._learner.average(),)
-
-
-@dataclass(frozen=True)
-class PrunedArcs:
-    """The candidate arcs of all training sentences: found once, since the first-order model stays as it is."""
-
-    ends: Integers
-    heads: Integers
-    modifiers: Integers
-
-    def candidates(self, tokens: ParseTokens, sentences: Integers) -> Candidates:
-        """The parts of some sentences."""
-        sizes = self.ends[sentences + 1] - self.ends[sentences]
-        ends = np.concatenate([[0], np.cumsum(sizes)])
-        at = np.arange(ends[-1]) - np.repeat(ends[:-1], sizes) + np.repeat(self.ends[sentences], sizes)
-        return Candidates.from_arcs(sentences, tokens.lengths[sentences], ends, self.heads[at], self.modifiers[at])
 
 
 @dataclass
-class SecondOrder:
+class SecondOrder(TreeTrainer):
     """Scores of arcs, siblings and grandparents together, by belief propagation."""
 
     tokens: ParseTokens
@@ -123,36 +143,34 @@ class SecondOrder:
     features: SecondOrderFeatures
     propagation: Propagation
     arcs: PrunedArcs
-    rate: float
-    start: Weights
-    active: float = ACTIVE
+    start: Weights  # of the arcs
 
     def __post_init__(self) -> None:
-        nothing = [np.zeros(1 << f.bits, np.float32) for f in (self.features.siblings, self.features.grandparents)]
-        self._learners = [SparseAdaGrad(weights, self.rate) for weights in (self.start, *nothing)]
+        zeros = [np.zeros(1 << f.bits, np.float32) for f in (self.features.siblings, self.features.grandparents)]
+        for name, weights in zip(PARTS, (self.start, *zeros), strict=True):
+            self.learners[name] = SparseAdaGrad(weights, self.rate)
 
     def gradient(
         self, sentences: Integers, weights: tuple[Any, Any, Any]
     ) -> tuple[float, Candidates, tuple[Doubles, Doubles, Doubles]]:
-        """Bethe's loss of some sentences, and its negative gradient by the scores of arcs, siblings, grandparents."""
+        """Return Bethe's loss of some sentences, and its negative gradient by the scores of the parts of each kind."""
         batch = self.arcs.candidates(self.tokens, sentences)
         scores = batch.scores(self.features, self.tokens, weights)
-        found = self.propagation(batch.parts, scores)
+        result = self.propagation(batch.parts, scores)
         heads = self.gold.rows(sentences, int(batch.parts.n_words.max()))
         observed = self._tree(batch, heads)
-        loss = found.log_partition.sum() - sum(s @ o for s, o in zip(scores, observed, strict=True))
+        loss = result.log_partition.sum() - sum(s @ o for s, o in zip(scores, observed, strict=True))
         partial = np.flatnonzero((heads >= 0).sum(axis=1) < batch.parts.n_words)
         if partial.size:
             loss += self._constrain(batch, partial, heads[partial], scores, observed)
-        beliefs = found.arcs, found.siblings, found.grandparents
+        beliefs = result.arcs, result.siblings, result.grandparents
         return float(loss), batch, tuple(o - b for o, b in zip(observed, beliefs, strict=True))  # type: ignore[return-value]
 
     def _tree(self, batch: Candidates, heads: Integers) -> tuple[Doubles, Doubles, Doubles]:
-        """1 for each part of the gold trees."""
-        kernels: Any = parsing_part_kernels
+        """Return 1 for each part of the gold trees, 0 for the others."""
         on = heads[batch.rows, batch.arcs.modifiers - 1] == batch.arcs.heads
         siblings = np.empty(len(batch.siblings.heads))
-        kernels.observed_siblings(on, batch.parts.sides, siblings)
+        observed_siblings(on, batch.parts.sides, siblings)
         above = on[batch.parts.grandparent_upper] & on[batch.parts.grandparent_lower]
         return on.astype(np.float64), siblings, above.astype(np.float64)
 
@@ -164,7 +182,7 @@ class SecondOrder:
         scores: tuple[Doubles, ...],
         observed: tuple[Doubles, ...],
     ) -> float:
-        """Put expectations given the known heads in place of a tree; returns what this changes of the loss."""
+        """Replace a tree by the expectations given the known heads; return the change of the loss."""
         some = self.arcs.candidates(self.tokens, batch.sentences[rows])
         parts = batch.parts
         places = [_ranges(ptr, rows) for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
@@ -172,111 +190,193 @@ class SecondOrder:
         before = sum(float(s @ o[at]) for s, o, at in zip(own, observed, places, strict=True))
         known = heads[some.rows, some.arcs.modifiers - 1]
         own[0] = np.where((known < 0) | (known == some.arcs.heads), own[0], -np.inf)
-        found = self.propagation(some.parts, (own[0], own[1], own[2]))
-        for o, at, belief in zip(observed, places, (found.arcs, found.siblings, found.grandparents), strict=True):
+        result = self.propagation(some.parts, (own[0], own[1], own[2]))
+        for o, at, belief in zip(observed, places, (result.arcs, result.siblings, result.grandparents), strict=True):
             o[at] = belief
-        return before - float(found.log_partition.sum())
+        return before - float(result.log_partition.sum())
 
     def step(self, sentences: Integers) -> float:
-        """Learn from a mini-batch; returns its loss."""
-        a, s, g = (learner.weights for learner in self._learners)
+        """Update the weights by a mini-batch; return its loss."""
+        a, s, g = (self.learners[name].weights for name in PARTS)
         loss, batch, gradients = self.gradient(sentences, (a, s, g))
         features: tuple[Any, ...] = (self.features.arcs, self.features.siblings, self.features.grandparents)
         lists: tuple[ArcList | PartList, ...] = (batch.arcs, batch.siblings, batch.grandparents)
-        for learner, one, parts, values in zip(self._learners, features, lists, gradients, strict=True):
+        for name, one, parts, values in zip(PARTS, features, lists, gradients, strict=True):
             which = np.flatnonzero(np.abs(values) > self.active)
             ids, counts = one.ids(self.tokens, parts.take(which))
-            learner.step(ids, counts, values[which].astype(np.float32))
+            self.learners[name].step(ids, counts, values[which].astype(np.float32))
         return loss
-
-    def end_epoch(self) -> None:
-        """Take the epoch into the average."""
-        for learner in self._learners:
-            learner.end_epoch()
-
-    def average(self) -> Learned:
-        """The averaged weights."""
-        return tuple(learner.average() for learner in self._learners)
 
 
 def _ranges(ptr: Integers, rows: Integers) -> Integers:
-    """The places ``ptr[b]:ptr[b + 1]`` of the rows, one behind the other."""
+    """Return the positions ``ptr[b]:ptr[b + 1]`` of the rows, concatenated."""
     return np.concatenate([np.arange(ptr[b], ptr[b + 1]) for b in rows.tolist()])
 
 
-@dataclass
-class Watch:
-    """What happens after each epoch, through all stages: measure, remember the best of the stage, tell the caller.
+@dataclass(frozen=True)
+class TreeDevelopment:
+    """UAS on development data."""
 
-    ``converged`` and ``dev`` are those of the last stage: whether patience ended it, and the best figure.
+    tokens: ParseTokens
+    gold: Gold
+    scorer: Callable[[Mapping[str, Any]], TreeScorer]
+    metric: str = "UAS"
+
+    def measure(self, parameters: Mapping[str, Any]) -> float:
+        """Return the metric, between 0 and 1."""
+        return uas(self.scorer(parameters), self.tokens, self.gold)
+
+
+@dataclass(frozen=True)
+class LabelDevelopment:
+    """LAS on development data, whose trees are parsed once."""
+
+    tokens: ParseTokens
+    gold: Gold
+    heads: Integers  # predicted, flat
+    model: Callable[[Mapping[str, Any]], LabelModel]
+    metric: str = "LAS"
+
+    def measure(self, parameters: Mapping[str, Any]) -> float:
+        """Return the metric, between 0 and 1."""
+        model = self.model(parameters)
+        best = model.probabilities(self.tokens, self.heads, self.gold.offsets).argmax(axis=1)
+        return las(self.heads, [model.labels[j] for j in best.tolist()], self.gold)
+
+
+class Stages:
+    """Stages of one training run under a watch; resumes within the stage that its checkpoint was written in.
+
+    After an interruption, by the caller or the time limit, the rest is cut short: taggers stop, the second order is
+    left to the caller, and the other stages train one epoch, so that there is a complete model. The checkpoint keeps
+    the state of the interruption.
+
+    Attributes
+    ----------
+    report : FitReport
+        ``value`` is the loss of the trees in their last epoch; ``dev`` and ``converged`` are those of the last stage
+        that was measured.
     """
 
-    callback: Callback | None
-    patience: int
-    history: list[Step] = field(default_factory=list)
-    stopped: bool = False
-    converged: bool = False
-    dev: float | None = None
-    reasons: list[str] = field(default_factory=list)
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.report = FitReport(False, "", math.nan)
+        self._reasons: list[str] = []
+        self._finished: dict[str, Arrays] = {}  # results by stage
+        self._resumed: tuple[str, Arrays] | None = None  # the stage of the checkpoint, and its state
+        seconds, saved = 0.0, watch.resume()
+        if saved is not None:
+            plain, arrays = saved
+            self.report = FitReport.from_dict(plain["report"])
+            self.report.history = [Step(**step) for step in plain["history"]]
+            self._reasons, seconds = plain["reasons"], plain["seconds"]
+            self._finished = {name: _select(arrays, name) for name in plain["finished"]}
+            self._resumed = plain["stage"], _select(arrays, plain["stage"])
+        self._started = time.perf_counter() - seconds
 
-    def __post_init__(self) -> None:
-        self._began = time.perf_counter()
+    @property
+    def seconds(self) -> float:
+        """Training time, including the time before the checkpoint."""
+        return time.perf_counter() - self._started
 
-    def note(self, what: str) -> bool:
-        """Tell the caller what is going on outside the stages; True if they want to stop, now or before."""
-        before = self.stopped
-        if self._tell(math.nan, 0, None, what, None) and not before:
-            self.reasons.append(f"{what}: stopped by the caller")
-        return self.stopped
+    def _state(self, stage: str, current: Arrays) -> Saved:
+        plain = {
+            "stage": stage,
+            "finished": list(self._finished),
+            "reasons": self._reasons,
+            "seconds": self.seconds,
+            "report": self.report.to_dict(),
+            "history": [asdict(step) for step in self.report.history],
+        }
+        groups = (self._finished | {stage: current}).items()
+        return plain, {f"{name}/{key}": array for name, group in groups for key, array in group.items()}
 
-    def _tell(self, value: float, active: int, dev: float | None, stage: str, weights: Any) -> bool:
-        number, seconds = len(self.history), time.perf_counter() - self._began
-        if not math.isnan(value):
-            number += 1
-        step = ParserStep(number, value, math.nan, active, number, seconds, dev, stage)
-        if not math.isnan(value):
-            self.history.append(step)
-        if self.callback is not None and self.callback(step, weights):
-            self.stopped = True
-        return self.stopped
+    def _enter(self, stage: str, trainer: Any, development: Development | None) -> None:
+        """Start a stage, or resume it."""
+        watch = self.watch
+        if watch.interrupted:
+            watch.checkpoint = None  # it has the state of the interruption
+        if self._resumed is not None and self._resumed[0] == stage:
+            trainer.restore(self._resumed[1])
+            watch.stage, watch.development = stage, development  # resume has restored the best parameters
+        else:
+            watch.start_stage(stage, development)
+        self._resumed = None
 
-    def run(
-        self,
-        name: str,
-        trainer: Trainer,
-        n_sentences: int,
-        *,
-        epochs: int,
-        batch_size: int,
-        seed: tuple[int, ...],
-        measure: Callable[[Learned], float] | None,
-    ) -> Learned:
-        """Train one stage; returns the averaged weights, those of the best epoch if there is something to measure."""
-        best, best_epoch, kept = -math.inf, 0, trainer.average()
-        self.converged = False
-        reason = f"{epochs} epochs done"
-        for epoch in range(1, epochs + 1):
-            order = np.random.default_rng((*seed, epoch)).permutation(n_sentences)
-            loss = sum(trainer.step(order[at : at + batch_size]) for at in range(0, n_sentences, batch_size))
-            trainer.end_epoch()
-            weights = trainer.average()
-            dev = measure(weights) if measure is not None else None
-            active = sum(int(np.count_nonzero(w)) for w in weights)
-            if dev is None or dev > best:
-                best, best_epoch, kept = -math.inf if dev is None else dev, epoch, weights
-            if self._tell(loss, active, dev, name, weights):
-                reason = "stopped by the caller"
-                break
-            if dev is not None and epoch - best_epoch >= self.patience:
-                self.converged, reason = True, f"no better on the development data for {self.patience} epochs"
-                break
-        if measure is not None:
-            self.dev = best
-            reason += f", kept epoch {best_epoch} with UAS {best:.4f}"
-        self.reasons.append(f"{name}: {reason}")
-        return kept
+    def train_taggers(self, trainer: TaggerTrainer) -> None:
+        """Train all taggers."""
+        watch, limit = self.watch, self.watch.max_minutes
+        if TAGGER in self._finished:
+            trainer.restore(self._finished[TAGGER])
+            return
+        self._enter(TAGGER, trainer, None)
+        reason: str | None = None
 
-    def report(self) -> FitReport:
-        """How training ended."""
-        value = self.history[-1].value if self.history else math.nan
-        return FitReport(self.converged, "; ".join(self.reasons), value, self.history)
+        def announce(text: str) -> bool:
+            nonlocal reason
+            if limit is not None and self.seconds >= 60 * limit:
+                watch.interrupted, reason = True, reason or f"time limit of {limit:g} minutes"
+            return watch.announce(text, self.seconds)
+
+        while trainer.n_done < trainer.n_taggers:
+            result = trainer.train_next(announce)
+            if watch.interrupted:  # this tagger may be incomplete: the checkpoint gets the ones before
+                if watch.checkpoint is not None:
+                    watch.save(lambda: self._state(TAGGER, trainer.state()))
+                    watch.checkpoint = None
+                trainer.add(result)
+            else:
+                trainer.add(result)
+                step = Step(0, math.nan, seconds=self.seconds, stage=f"{TAGGER}s: {trainer.n_done} trained")
+                reason = watch.after(step, {}, lambda: self._state(TAGGER, trainer.state()))
+        if watch.interrupted:
+            self._reasons.append(f"{TAGGER}: {reason or STOPPED}")
+        if watch.checkpoint is not None:
+            self._finished[TAGGER] = trainer.state()
+
+    def train(
+        self, stage: str, make: Callable[[], Trainer], max_iter: int, development: Development | None = None
+    ) -> Arrays:
+        """Return the averaged parameters of a stage; those of the best epoch if there is development data."""
+        if stage in self._finished:
+            return self._finished[stage]
+        watch, report, trainer = self.watch, self.report, make()
+        self._enter(stage, trainer, development)
+        before = sum(step.stage != stage for step in report.history)
+        epoch, parameters = len(report.history) - before, trainer.parameters()
+        reason: str | None = None
+        if development is not None and epoch and before + epoch - watch.best_iteration >= watch.patience:
+            reason = f"no better {development.metric} on the development data for {watch.patience} iterations"
+        while reason is None and epoch < max_iter:
+            epoch += 1
+            loss = trainer.epoch(epoch)
+            parameters = trainer.parameters()
+            n_active = sum(int(np.count_nonzero(one)) for one in parameters.values())
+            step = Step(before + epoch, loss, math.nan, n_active, before + epoch, self.seconds, stage=stage)
+            report.add(step)
+            reason = watch.after(step, parameters, lambda: self._state(stage, trainer.state()))
+            if reason is None and watch.interrupted:
+                reason = STOPPED
+        text = reason or f"{epoch} epochs"
+        if development is not None:
+            parameters = watch.best_parameters
+            report.metric, report.dev = development.metric, watch.best
+            report.converged = reason is not None and not watch.interrupted
+            text += f", kept epoch {watch.best_iteration - before} with {report.metric} {watch.best:.4f}"
+        self._reasons.append(f"{stage}: {text}")
+        self._finished[stage] = parameters
+        return parameters
+
+    def finish(self) -> FitReport:
+        """Return the report; remove the checkpoint unless training was interrupted."""
+        self.watch.start_stage("", None)  # each stage has returned its own best parameters
+        _, report = self.watch.finish({}, self.report)
+        report.reason = "; ".join(self._reasons)
+        report.value = next(step.value for step in reversed(report.history) if step.stage != LABELS)
+        return report
+
+
+def _select(arrays: Arrays, stage: str) -> Arrays:
+    """Return the arrays of one stage."""
+    prefix = f"{stage}/"
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,15 +1,16 @@
 r"""AdaGrad with averaging on sparse features that are given as lists of ids.
 
 A mini-batch has parts (arcs, siblings, ...), each with a value, the gradient of the objective by its score, and the ids
-of its features. The gradient of weight i is the sum g_i of the values of the parts that have it. Then, ascending,
+of its features. The gradient g_i of weight i is the sum of the values of the parts that have feature i. A step is
 
 .. math:: s_i \leftarrow s_i + g_i^2, \qquad w_i \leftarrow w_i + \eta g_i / (\epsilon + \sqrt{s_i})
 
-(Duchi et al., 2011). The mean of the weights over an epoch costs nothing more: :math:`\bar w = w - u / T`, where u sums
-t times the change of step t = 0, 1, ..., T - 1. Ids are cut into fixed ranges, one thread each, so that results do not
-depend on threads.
+(Duchi et al., 2011). The mean of the weights over an epoch needs no further pass: :math:`\bar w = w - u / T`, where u
+sums t times the change of step t = 0, 1, ..., T - 1. Ids are divided into fixed ranges, one thread each, so that
+results do not depend on the number of threads.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,23 +18,22 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.errors import ShapeError
-from trelliswork.models.parser.kernels import updates as parsing_update_kernels
+from trelliswork.models.parser.kernels import updates
 
 FORGET = 4  # polynomial-decay averaging over epochs, as in ``learning.online``
 _RANGES = 4
-compiled: Any = parsing_update_kernels
-_CHANGES = 2  # column of the memory
+_SQUARES, _CHANGES = 1, 2  # columns of the memory
 
 
 class SparseAdaGrad:
-    """Weights in training.
+    """Averaged AdaGrad on one vector of weights.
 
     Parameters
     ----------
     weights : ndarray of float32 (n,)
-        Where to begin; copied.
+        Initial weights; copied.
     rate : float
-        The learning rate.
+        Learning rate.
     """
 
     def __init__(self, weights: NDArray[np.float32], rate: float) -> None:
@@ -46,18 +46,18 @@ class SparseAdaGrad:
         self._steps = self._epochs = 0
 
     def step(self, ids: NDArray[np.uint32], counts: NDArray[np.int32], values: NDArray[np.float32]) -> None:
-        """Climb along the gradient of a mini-batch: ids (P, k), counts (P,) of ids in use and values (P,) of parts."""
+        """Take an ascent step on a mini-batch: ids (P, k), counts (P,) of ids in use and values (P,) of parts."""
         self._steps += 1
         size = -(-len(self.weights) // _RANGES)
         threads.run(
-            lambda low, high: compiled.step(
+            lambda low, high: updates.step(
                 low, high, ids, counts, values, self.weights, self._memory, self.rate, np.float32(self._steps - 1)
             ),
             [(low, min(low + size, len(self.weights))) for low in range(0, len(self.weights), size)],
         )
 
     def end_epoch(self) -> None:
-        """Take the mean of this epoch's weights into the average."""
+        """Include the mean of this epoch's weights in the average."""
         if not self._steps:
             return
         self._epochs += 1
@@ -70,5 +70,17 @@ class SparseAdaGrad:
         self._steps = 0
 
     def average(self) -> NDArray[np.float32]:
-        """The averaged weights of whole epochs; before the first one the weights themselves."""
+        """Return the averaged weights of all finished epochs; before the first one, the weights themselves."""
         return self.weights.copy() if self._mean is None else self._mean
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the state between two epochs, for a checkpoint."""
+        arrays = {"weights": self.weights, "squares": self._memory[:, _SQUARES], "epochs": np.array([self._epochs])}
+        return arrays if self._mean is None else arrays | {"mean": self._mean}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from ``state``'s result."""
+        self.weights, self._mean = np.array(arrays["weights"]), arrays.get("mean")
+        self._memory[:] = 0
+        self._memory[:, _SQUARES] = arrays["squares"]
+        self._steps, self._epochs = 0, int(arrays["epochs"][0])

@@ -1,4 +1,4 @@
-"""Beams: exact when nothing is lost, a restricted chain by enumeration when something is."""
+"""Beams: exact when they lose nothing, a chain restricted to fewer states otherwise."""
 
 import numpy as np
 import pytest
@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.inference.chain.cases import chains
-from tests.oracle.chain import enumerate_batch
+from tests.oracle.chain import enumerate_batch, enumerate_chain
 from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.inference.chain.beam import Beam, BeamSets, chosen_beam
-from trelliswork.inference.chain.beam.kernels import select as beam_select
+from trelliswork.inference.chain import reference as chain_reference
+from trelliswork.inference.chain.beam import Beam, chosen_beam, reference
+from trelliswork.inference.chain.beam.kernels.select import Rule, Selection, select
 from trelliswork.inference.chain.beam.passes import expectations, viterbi
 from trelliswork.inference.chain.beam.sparse import SparseTransitions, sparse_chain
 
@@ -22,7 +23,7 @@ beams = st.sampled_from(
 
 
 def dense_of(found, shape):
-    """Marginals (B, T, S) and membership of the beams."""
+    """Return the marginals (B, T, S) and a mask of the states in the beams."""
     B = shape[0]
     marginals, member = np.zeros(shape), np.zeros(shape, bool)
     for b in range(B):
@@ -39,7 +40,7 @@ def size_of(*arrays):
 
 
 @given(chains())
-def test_a_beam_that_loses_nothing_is_exact(case):
+def test_beam_without_loss_is_exact(case):
     potentials = chain.chain_potentials(*case)
     log_z, want = chain.expectations(potentials, counts=True)
     for refine in (False, True):
@@ -68,36 +69,46 @@ def test_exact_in_single_precision(layout, n_states, n_positions):
     assert not found.exact.any()
 
 
+@given(chains(possible=True), st.integers(0, 2**32 - 1))
+def test_reference_within_given_beams_matches_enumeration(case, seed):
+    S, rng = case.log_unary.shape[2], np.random.default_rng(seed)
+    tolerance = 1e-10 * size_of(*case[:2])
+    for unary, pairwise in by_sequence(case):
+        inside = rng.random(unary.shape) < 0.6
+        log_z, marginals, edges = reference.expectations(unary, pairwise, inside)
+        expected = enumerate_chain(np.where(inside, unary, -np.inf), pairwise)
+        assert_allclose(log_z, expected.log_z, rtol=1e-12, atol=tolerance)
+        assert_allclose(marginals, expected.marginals(S), atol=tolerance)
+        assert_allclose(edges, expected.edges(S), atol=tolerance)
+
+
+def by_sequence(case):
+    """Return the scores (T, S) and transitions (T-1, S, S) of each sequence."""
+    B, T, S = case.log_unary.shape
+    pairwise = np.broadcast_to(case.log_pairwise, (B, T - 1, S, S)) if T > 1 else np.zeros((B, 0, S, S))
+    return [(case.log_unary[b, :n], pairwise[b, : n - 1]) for b, n in enumerate(case.lengths)]
+
+
 @given(chains(possible=True), beams)
-def test_inference_inside_the_beams_matches_enumeration(case, text):
+def test_kernels_match_enumeration_and_reference_inside_their_beams(case, text):
     S = case.log_unary.shape[2]
     found = expectations(chain.chain_potentials(*case), Beam.parse(text), counts=True)
     marginals, member = dense_of(found, case.log_unary.shape)
     restricted = np.where(member, case.log_unary, -np.inf)
     counts = np.zeros((S, S))
     tolerance = 1e-10 * size_of(*case[:2])
-    for b, want in enumerate(enumerate_batch(restricted, case.log_pairwise, case.lengths)):
-        assert_allclose(found.log_z[b], want.log_z, rtol=1e-12, atol=tolerance)
-        assert_allclose(marginals[b, : case.lengths[b]], want.marginals(S), atol=tolerance)
+    enumerated = enumerate_batch(restricted, case.log_pairwise, case.lengths)
+    for b, ((unary, pairwise), want) in enumerate(zip(by_sequence(case), enumerated, strict=True)):
+        n = case.lengths[b]
+        log_z, nodes, _ = reference.expectations(unary, pairwise, member[b, :n])
+        for expected in (log_z, want.log_z):
+            assert_allclose(found.log_z[b], expected, rtol=1e-12, atol=tolerance)
+        for expected in (nodes, want.marginals(S)):
+            assert_allclose(marginals[b, :n], expected, atol=tolerance)
         counts += want.edges(S).sum(axis=0)
     assert_allclose(found.counts, counts, atol=10 * tolerance)
     exact = chain.log_partition(chain.chain_potentials(*case))
     assert (found.log_z <= exact + tolerance).all()
-    again = expectations(chain.chain_potentials(*case), Beam.parse(text), sets=found.sets, counts=True)
-    assert_allclose(again.log_z, found.log_z, rtol=1e-12, atol=tolerance)
-    assert_allclose(again.marginals, found.marginals, atol=tolerance)
-
-
-def naive(values, beam):
-    """The states that a rule keeps, by a full sort."""
-    order = np.argsort(-values, kind="stable")
-    n = beam.size
-    if beam.kind == "kl":
-        n = max(beam.min_size, int(np.searchsorted(np.cumsum(values[order]), np.exp(-beam.eps) * values.sum())) + 1)
-    elif beam.kind == "threshold":
-        n = max(beam.min_size, int((values >= values.max() * np.exp(-beam.threshold)).sum()))
-    chosen = order[:n]
-    return np.sort(chosen[values[chosen] > 0])
 
 
 @given(st.data())
@@ -122,53 +133,61 @@ def test_selection_matches_a_full_sort(data):
             )
         )
     )
-    chosen, work = np.empty(S, np.int32), np.empty(len(values))
     guess = np.full(1, data.draw(st.sampled_from([1.0, 0.03, 1e-9])))
-    arguments = (values, 0, S, len(values), float(values.sum()), *beam.rule)
-    n = beam_select.select(*arguments, -1, chosen, work, guess)
-    assert_array_equal(chosen[:n], naive(values[:S], beam))
+    selection = Selection(np.empty(S, np.int32), np.empty(len(values)), guess)
+    expected = np.flatnonzero(reference.keep(values[:S], beam))
+    arguments = (values, 0, S, len(values), float(values.sum()), beam.rule)
+    n = select(*arguments, -1, selection)
+    assert_array_equal(selection.chosen[:n], expected)
     forced = int(rng.integers(S))
-    n = beam_select.select(*arguments, forced, chosen, work, guess)
-    assert_array_equal(chosen[:n], np.union1d(naive(values[:S], beam), [forced]))
+    n = select(*arguments, forced, selection)
+    assert_array_equal(selection.chosen[:n], np.union1d(expected, [forced]))
 
 
-def test_of_equal_states_the_first_are_taken():
-    chosen, work = np.empty(50, np.int32), np.empty(56)
+def test_first_of_equal_states_are_chosen():
     values = np.zeros(56)
     values[:50] = 0.02
     for least in (1, 3, 8, 20, 49):
-        n = beam_select.select(values, 0, 50, 56, 1.0, least, 0.0, 2.0, -1, chosen, work, np.full(1, 0.03))
-        assert chosen[:n].tolist() == list(range(least))
-
-
-def forward_beliefs(log_unary, log_pairwise, member):
-    """The dense forward masses, compressed to ``member`` at every position."""
-    alpha, beliefs = None, []
-    for t, scores in enumerate(log_unary):
-        log_belief = scores if t == 0 else scores + np.logaddexp.reduce(alpha[:, None] + log_pairwise, axis=0)
-        beliefs.append(np.exp(log_belief - np.logaddexp.reduce(log_belief)))
-        alpha = np.where(member[t], log_belief, -np.inf)
-    return beliefs
+        selection = Selection(np.empty(50, np.int32), np.empty(56), np.full(1, 0.03))
+        n = select(values, 0, 50, 56, 1.0, Rule(least, 0.0, 2.0), -1, selection)
+        assert selection.chosen[:n].tolist() == list(range(least))
 
 
 @pytest.mark.parametrize("text", ["kl=0.05,min=2", "kl=0.3,min=1", "size=5", "threshold=2.0,min=2"])
-def test_beams_follow_the_forward_masses(text):
+@pytest.mark.parametrize("shape", [(30, 30), (3, 8, 30, 30)])
+def test_choice_of_beams_matches_reference(text, shape):
     rng = np.random.default_rng(4)
-    unary, pairwise = rng.normal(size=(3, 9, 30)) * 2, rng.normal(size=(30, 30))
+    unary, pairwise = rng.normal(size=(3, 9, 30)) * 2, rng.normal(size=shape)
     beam = Beam.parse(text)
     found = expectations(chain.chain_potentials(unary, pairwise), beam)
     _, member = dense_of(found, unary.shape)
     for b in range(3):
-        for t, belief in enumerate(forward_beliefs(unary[b], pairwise, member[b])):
-            assert_array_equal(np.flatnonzero(member[b, t]), naive(belief, beam))
-            kept = found.kept[found.offsets[b] + t]
-            assert_allclose(kept, belief[member[b, t]].sum(), rtol=1e-10)
-            if beam.kind == "kl":
-                assert -np.log(kept) <= beam.eps
+        inside, kept = reference.choose(unary[b], np.broadcast_to(pairwise, (3, 8, 30, 30))[b], beam)
+        assert_array_equal(member[b], inside)
+        assert_allclose(found.kept[found.offsets[b] : found.offsets[b + 1]], kept, rtol=1e-10)
+        if beam.kind == "kl":
+            assert (-np.log(kept) <= beam.eps).all()
 
 
-def test_the_gap_is_the_sum_of_the_divergences_if_nothing_follows_from_the_states():
-    # All rows of the transitions are equal: what follows cannot tell kept states from others.
+@pytest.mark.parametrize("text", ["kl=0.05,min=2", "size=3", "threshold=2.0,min=2"])
+def test_viterbi_within_beams_matches_reference(text):
+    rng = np.random.default_rng(5)
+    unary, pairwise = rng.normal(size=(3, 9, 30)) * 2, rng.normal(size=(30, 30))
+    beam = Beam.parse(text)
+    paths = viterbi(chain.chain_potentials(unary, pairwise), beam)
+    sizes = []
+    for b in range(3):
+        steps = np.broadcast_to(pairwise, (8, 30, 30))
+        inside, _ = reference.choose(unary[b], steps, beam, np.max)
+        restricted = np.where(inside, unary[b], -np.inf)
+        assert_allclose(paths.scores[b], chain_reference.forward(restricted, steps, np.max)[0], rtol=1e-12)
+        sizes.append(inside.sum(axis=1))
+    assert paths.mean_size == pytest.approx(np.mean(sizes))
+    assert paths.max_size == np.max(sizes)
+
+
+def test_gap_is_the_sum_of_divergences_if_later_positions_do_not_depend_on_the_state():
+    # All rows of the transitions are equal, so later positions do not distinguish kept states from others.
     rng = np.random.default_rng(0)
     unary, pairwise = rng.normal(size=(4, 8, 25)) * 2, np.tile(rng.normal(size=25), (25, 1))
     potentials = chain.chain_potentials(unary, pairwise)
@@ -177,8 +196,8 @@ def test_the_gap_is_the_sum_of_the_divergences_if_nothing_follows_from_the_state
     assert (found.gap_estimate > 0.1).all()
 
 
-def test_the_gap_can_be_larger_than_its_estimate():
-    # The second state looks bad until the last position needs it.
+def test_gap_can_exceed_its_estimate():
+    # The second state looks bad until the last position, which needs it.
     unary = np.array([[[0.0, -5.0], [-30.0, 0.0]]])
     pairwise = np.array([[0.0, -30.0], [-30.0, 0.0]])
     potentials = chain.chain_potentials(unary, pairwise)
@@ -188,7 +207,7 @@ def test_the_gap_can_be_larger_than_its_estimate():
     assert refined.log_z[0] > found.log_z[0] + 20
 
 
-def test_gold_states_are_inside():
+def test_gold_states_are_always_kept():
     rng = np.random.default_rng(1)
     unary, pairwise = rng.normal(size=(6, 7, 40)) * 4, rng.normal(size=(40, 40))
     lengths = np.array([7, 1, 3, 7, 5, 2])
@@ -200,7 +219,7 @@ def test_gold_states_are_inside():
             assert t >= lengths[b] or member[b, t, gold[b, t]]
 
 
-def test_a_beam_that_loses_every_path_is_told():
+def test_sequence_that_loses_every_path_is_computed_with_all_states():
     unary = np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]])
     pairwise = np.array([[-np.inf, -np.inf], [0.0, 0.0]])  # the better first state of sequence 0 is a dead end
     potentials = chain.chain_potentials(unary, pairwise)
@@ -234,8 +253,7 @@ def test_viterbi_with_a_full_beam(case):
 
 
 @given(chains(possible=True))
-def test_viterbi_within_refined_sets(case):
-    """It is the best path through the very sets that forward-backward chose."""
+def test_viterbi_finds_the_best_path_within_refined_sets(case):
     potentials = chain.chain_potentials(*case)
     beam = Beam("size", size=2, refine=True)
     sets = expectations(potentials, beam)
@@ -249,7 +267,7 @@ def test_viterbi_within_refined_sets(case):
     assert found.max_size <= 2 or found.exact.any() or sets.exact.any()
 
 
-def test_a_beam_by_name():
+def test_beam_from_user_argument():
     assert chosen_beam(None, 1000) is None
     assert chosen_beam("auto", 1000) == Beam()
     assert chosen_beam("auto", 50) is None
@@ -260,7 +278,7 @@ def test_a_beam_by_name():
 
 
 def second_order(rng, dtype=np.float64, n_labels=3, size=1.0, positions=4):
-    """Sparse pairs and the same as dense potentials."""
+    """Return a sparse second-order chain and the same chain as dense potentials."""
     structure = SparseTransitions.ngrams(n_labels, 2)
     S = structure.n_states
     unary = (rng.normal(size=(5, positions, n_labels)) * size).astype(dtype)
@@ -288,8 +306,6 @@ def test_sparse_transitions_equal_dense_ones(size, seed, text):
     assert_allclose(dense_of(found, shape)[0], dense_of(want, shape)[0], atol=1e-11 * size)
     s = sparse.transitions
     assert_allclose(found.counts, want.counts[s.sources, s.targets], atol=1e-11 * size)
-    again = expectations(sparse, beam, sets=found.sets, counts=True)
-    assert_allclose(again.counts, found.counts, atol=1e-11 * size)
     paths, best = viterbi(sparse, beam), viterbi(dense, beam)
     assert_allclose(paths.scores, best.scores, rtol=1e-12, atol=1e-9)
     if beam.kind == "kl" and beam.eps == 0:
@@ -303,7 +319,7 @@ def test_sparse_in_single_precision():
     assert_allclose(dense_of(found, dense.log_unary.shape)[0], want.marginals, atol=1e-5)
 
 
-def test_ngrams_count_their_own_states():
+def test_states_of_ngrams():
     for n_labels, order in ((2, 1), (2, 3), (3, 2)):
         s = SparseTransitions.ngrams(n_labels, order)
         assert s.n_states == sum(n_labels**k for k in range(1, order + 1))
@@ -317,7 +333,7 @@ def test_ngrams_count_their_own_states():
         assert states[:5].tolist() == codes
 
 
-def test_the_number_of_threads_changes_nothing():
+def test_results_do_not_depend_on_the_number_of_threads():
     rng = np.random.default_rng(0)
     potentials = chain.chain_potentials(
         rng.normal(size=(200, 30, 40)).astype(np.float32), rng.normal(size=(40, 40)).astype(np.float32),
@@ -336,7 +352,7 @@ def test_the_number_of_threads_changes_nothing():
 @pytest.mark.parametrize(
     "text", ["kl=0.005,min=10", "kl=auto,min=10", "size=20", "threshold=6.9,min=4", "kl=0.0,min=1,refine"]
 )
-def test_beams_are_written_as_they_are_read(text):
+def test_parse_and_str_are_inverse(text):
     assert str(Beam.parse(text)) == text
     assert Beam.parse(str(Beam.parse(text))) == Beam.parse(text)
 
@@ -346,7 +362,7 @@ def test_beams_are_written_as_they_are_read(text):
     ["", "kl", "kl=x", "kl=-1", "size=0", "size=2.5", "min=3", "size=3,min=2", "kl=1,size=2", "beam=3", "kl=nan",
      "kl=1,kl=2", "threshold=auto", "size=auto", "refine=1,size=2"],
 )  # fmt: skip
-def test_what_is_no_beam_is_refused(text):
+def test_invalid_beams_are_rejected(text):
     with pytest.raises(ValueRangeError, match="beam"):
         Beam.parse(text)
 
@@ -357,11 +373,8 @@ def test_tighter_beams():
     assert Beam("threshold", threshold=1.0).tighter().threshold > 3
 
 
-def test_wrong_sets_and_gold_are_refused():
+def test_invalid_gold_is_rejected():
     potentials = chain.chain_potentials(np.zeros((1, 2, 3)), np.zeros((3, 3)))
-    for ptr, states in (([0, 0, 1], [1]), ([0, 1, 3], [0, 1]), ([0, 1, 2], [0, 3])):
-        with pytest.raises(ValueRangeError, match="sets"):
-            expectations(potentials, Beam(), sets=BeamSets(np.array(ptr), np.array(states, np.int32)))
     with pytest.raises(ShapeError):
         expectations(potentials, Beam(), gold=np.zeros((2, 2), int))
     with pytest.raises(ValueRangeError, match="gold"):

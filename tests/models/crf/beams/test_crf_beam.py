@@ -1,4 +1,4 @@
-"""CRFs of higher order and within beams: against enumeration, against the exact model, saved, gone on with, refused."""
+"""CRFs of higher order and within beams: enumeration, the exact model, storage, checkpoints, invalid arguments."""
 
 from itertools import product
 
@@ -19,7 +19,7 @@ pytestmark = [
 
 
 def toy(n=60, n_labels=4, seed=0):
-    """Labels that depend on the two before them; words that tell little."""
+    """Return sentences whose labels depend on the two previous ones, with uninformative words."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(n):
@@ -33,7 +33,7 @@ def toy(n=60, n_labels=4, seed=0):
 
 
 def ngram_score(crf, words, labels):
-    """Score of a labelling from the weights themselves."""
+    """Return the score of a labeling, computed from the weights."""
     total = sum(
         w
         for name, label, w in crf.top_features(10**6)
@@ -52,7 +52,7 @@ def attributes(words, t):
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("beam", [None, "kl=0"])
-def test_every_order_against_enumeration(order, beam):
+def test_orders_match_enumeration(order, beam):
     X, y = toy()
     crf = CRF(TEMPLATE, order=order, beam=beam, l2=0.1, max_iter=15, scheme=None).fit(X, y)
     words, names = X[0][:4], list(crf.labels_)
@@ -72,7 +72,7 @@ def test_every_order_against_enumeration(order, beam):
     assert_allclose(posterior.log_partition().item(), np.logaddexp.reduce(scores), atol=1e-4)
 
 
-def test_the_second_order_sees_what_the_first_cannot():
+def test_second_order_fits_better_than_first_order():
     X, y = toy(150)
     test = toy(100, seed=1)
     first = CRF(TEMPLATE, l2=0.1, scheme=None).fit(X, y)
@@ -84,8 +84,8 @@ def test_the_second_order_sees_what_the_first_cannot():
     assert beamed.score(*test) == pytest.approx(second.score(*test), abs=0.02)
 
 
-def test_a_higher_order_finds_the_optimum_of_its_own_objective():
-    """The start from the first order changes the way, not the end: longer n-grams only lower the objective."""
+def test_start_from_the_first_order_does_not_change_the_optimum():
+    """Longer n-grams only lower the objective."""
     X, y = toy()
     values = [CRF(TEMPLATE, order=k, l2=0.1, tol=1e-8, scheme=None).fit(X, y).report_.value for k in (1, 2)]
     assert values[1] < values[0]
@@ -95,7 +95,7 @@ def test_a_higher_order_finds_the_optimum_of_its_own_objective():
     assert cold.fit(X, y, start=zero).report_.value == pytest.approx(values[1], rel=1e-4)
 
 
-def test_beams_learn_nearly_the_same():
+def test_training_within_beams_is_close_to_exact_training():
     train = bundled.load("train")[:120]
     X, y = [s.words for s in train], [s.tags for s in train]
     exact = CRF("pos", max_iter=40).fit(X, y)
@@ -112,15 +112,15 @@ def test_beams_learn_nearly_the_same():
         assert np.mean(same) > 0.99
 
 
-def test_a_beam_that_loses_much_says_so():
+def test_narrow_beam_warns():
     X, y = toy(n_labels=40)
-    with pytest.warns(ApproximationWarning, match=r"the beam size=1 lost .* nats a token"):
+    with pytest.warns(ApproximationWarning, match=r"the beam size=1 lost .* nats per token"):
         crf = CRF(TEMPLATE, beam="size=1", l2=1.0, max_iter=30, scheme=None).fit(X, y)
     assert crf.report_.beam.kept < 0.98
 
 
 def test_auto_eps_tightens_itself():
-    """A beam so wide open that its noise drowns the gain is tightened until the optimum is that of the exact model."""
+    """A beam that loses more than is gained is tightened until the optimum is that of the exact model."""
     X, y = toy(n_labels=8)
     exact = CRF(TEMPLATE, l2=0.5, scheme=None, tol=1e-6).fit(X, y)
     crf = CRF(TEMPLATE, l2=0.5, scheme=None, tol=1e-6, beam=Beam("kl", eps="auto", min_size=1)).fit(X, y)
@@ -144,7 +144,7 @@ def test_saved_and_loaded(tmp_path):
 
 
 @pytest.mark.parametrize("beam", ["kl=auto,min=2", "size=3"])
-def test_a_checkpoint_goes_on_to_the_same_weights(tmp_path, beam):
+def test_resumed_training_ends_at_the_same_weights(tmp_path, beam):
     X, y = toy()
     options = {"order": 2, "beam": beam, "l2": 0.3, "scheme": None}
     whole = CRF(TEMPLATE, max_iter=12, **options).fit(X, y)
@@ -156,7 +156,7 @@ def test_a_checkpoint_goes_on_to_the_same_weights(tmp_path, beam):
 
 
 class Stop:
-    """Stops at its n-th call: those of the first order come before."""
+    """Callback that stops at its n-th call, including the iterations of the first order."""
 
     def __init__(self, n):
         self.n = n
@@ -167,7 +167,7 @@ class Stop:
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_a_start_at_the_optimum_stays_there(order):
+def test_start_at_the_optimum_converges_at_once(order):
     X, y = toy(n_labels=8)
     options = {"order": order, "beam": "size=30", "l2": 1.0, "scheme": None}
     first = CRF(TEMPLATE, tol=1e-7, **options).fit(X, y)
@@ -186,7 +186,7 @@ def test_known_labels_and_development_data():
     assert all(labels[0] == "L3" for labels in crf.predict(X, known=given))
 
 
-def test_tokens_of_a_scheme_keep_it_in_every_order():
+def test_scheme_is_respected_in_higher_orders():
     train = bundled.load("train")[:60]
     X, y = [list(zip(s.words, s.tags, strict=True)) for s in train], [s.chunks for s in train]
     crf = CRF("chunking", order=2, beam="kl=0.01,min=3", max_iter=10).fit(X, y)
@@ -208,12 +208,12 @@ def test_tokens_of_a_scheme_keep_it_in_every_order():
         ({"beam": "size=3", "label_weight": {"L0": 2.0}}, "label weights"),
     ],
 )
-def test_refusals(options, match):
+def test_invalid_options(options, match):
     with pytest.raises(ValueRangeError, match=match):
         CRF(TEMPLATE, scheme=None, **options).fit(*toy(n_labels=8))
 
 
-def test_partial_labels_and_edges_are_refused():
+def test_partial_labels_and_edges_are_rejected():
     X, y = toy()
     holes = [[None, *labels[1:]] for labels in y]
     for options in ({"order": 2}, {"beam": "size=2"}):
@@ -233,6 +233,6 @@ def test_edge_features_within_a_beam():
     assert isinstance(beamed.posterior(X[0]).log_partition(), torch.Tensor)
 
 
-def test_convergence_is_told():
+def test_convergence_warning():
     with pytest.warns(ConvergenceWarning):
         CRF(TEMPLATE, scheme=None, beam="kl=0.01,min=2", max_iter=2).fit(*toy())

@@ -1,4 +1,4 @@
-"""What lies outside held beams: exact where it was chosen, smooth elsewhere, and a search that ends at the optimum."""
+"""States outside held beams: exact at the choice, smooth elsewhere, and a search that ends at the optimum."""
 
 import itertools
 import warnings
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from tests.models.crf.beams.test_objective import exact_of, objective_of, problem_of, slope
+from tests.models.crf.beams.test_objective import exact_of, fix, objective_of, problem_of, slope
 from trelliswork.experiments.beams import CRFProblem
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam
@@ -35,7 +35,7 @@ def held(case, beam="size=2", size=1.0):
 
 @pytest.mark.parametrize("beam", ["size=2", "kl=2,min=1"])
 @pytest.mark.parametrize("case", CASES)
-def test_value_and_gradient_are_exact_where_states_were_chosen(case, beam):
+def test_value_and_gradient_are_exact_at_the_choice(case, beam):
     problem, w, objective = held(case, beam)
     value, gradient = objective(w)
     expected = exact_of(problem)(w)
@@ -44,7 +44,7 @@ def test_value_and_gradient_are_exact_where_states_were_chosen(case, beam):
     assert objective.statistics.mean_size < problem.n_labels / 2
 
 
-def test_forbidden_transitions_stay_outside():
+def test_forbidden_transitions():
     problem, w = problem_of(14, "all_pairs", False, 0)
     gold, pairs = problem.labelling.gold, np.random.default_rng(0).random((14, 14)) < 0.5
     pairs[gold[:-1], gold[1:]] = True
@@ -58,7 +58,7 @@ def test_forbidden_transitions_stay_outside():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_gradient_elsewhere_is_the_slope_of_the_value(case):
+def test_gradient_matches_finite_differences_elsewhere(case):
     _, w, objective = held(case)
     rng = np.random.default_rng(3)
     w = w + 0.3 * rng.normal(size=len(w))
@@ -67,10 +67,10 @@ def test_gradient_elsewhere_is_the_slope_of_the_value(case):
     assert_allclose(objective(w)[1] @ direction, slope(objective, w, direction), rtol=2e-3, atol=3e-3)
 
 
-def test_close_by_it_is_closer_to_the_exact_objective_than_beams_alone():
+def test_closer_to_the_exact_objective_than_beams_alone():
     problem, w, objective = held((16, "all_pairs", False, 0))
     plain = objective_of(problem, "size=2", completes=False, full_first=False)
-    plain.fix(w)
+    fix(plain, w)
     exact = exact_of(problem)
     direction = np.random.default_rng(4).normal(size=len(w))
     for step in (0.01, 0.1):
@@ -80,7 +80,7 @@ def test_close_by_it_is_closer_to_the_exact_objective_than_beams_alone():
 
 
 def test_rests_are_sums_over_the_states_outside():
-    """By alpha and beta written out in float64."""
+    """Compare with alpha and beta in float64."""
     problem, w, objective = held((14, "all_pairs", False, 0))
     weights = objective._weights(w)
     found = ExactPass(objective._tokens, objective._gold, objective._alpha, objective.layout).run(
@@ -88,7 +88,7 @@ def test_rests_are_sums_over_the_states_outside():
     )
     A, S = np.exp(weights.log_transition.astype(float)), problem.n_labels
     scores = np.empty((len(objective._gold), weights.state.wide.shape[1]), np.float32)
-    crf_kernels.scores(0, len(scores), *objective._tokens.arrays, *weights.state.arrays, S, scores, 0)
+    crf_kernels.scores(0, len(scores), objective._tokens.arrays, weights.state.arrays, S, scores, 0)
     offsets, checked = objective._tokens.offsets, 0
     for first, last in itertools.pairwise(offsets):
         e = np.exp(scores[first:last, :S].astype(float))
@@ -118,8 +118,8 @@ def test_rests_are_sums_over_the_states_outside():
 
 
 @pytest.mark.parametrize("scale", [1.0, 60.0])
-def test_counts_by_one_product_are_those_of_the_kernels(scale):
-    """Weights of size 60 make some sentences underflow: they are counted one by one."""
+def test_pair_counts_match_the_kernels(scale):
+    """With scores of size 60 some sentences underflow and are counted one by one."""
     rng = np.random.default_rng(5)
     lengths = np.array([7, 5, 2, 1])
     unary = scale * rng.normal(size=(4, 7, 6)).astype(np.float32)
@@ -132,7 +132,7 @@ def test_counts_by_one_product_are_those_of_the_kernels(scale):
     assert_allclose(counts, found.counts, atol=1e-5)
 
 
-def test_sentences_that_underflow_have_no_rest_but_count():
+def test_sentences_that_underflow_have_no_rest():
     problem, w, objective = held((14, "all_pairs", False, 0), size=100.0)
     value, gradient = objective(w)
     exact = exact_of(problem)(w)
@@ -141,7 +141,7 @@ def test_sentences_that_underflow_have_no_rest_but_count():
 
 
 @pytest.mark.parametrize("kind", ["all_pairs", "observed"])
-def test_the_search_ends_at_the_exact_optimum(kind):
+def test_search_ends_at_the_exact_optimum(kind):
     problem = CRFProblem.draw(40, 1, 0, n_states=20, n_symbols=30, length=12)
     layout = problem.layout
     if kind == "observed":
@@ -162,7 +162,7 @@ def test_the_search_ends_at_the_exact_optimum(kind):
     assert exact(found)[0] < best * 1.001
 
 
-def test_a_choice_goes_on_from_its_plain_state():
+def test_choice_is_restored_from_plain_state():
     problem, w, objective = held((16, "observed", False, 0))
     again = objective_of(problem, "size=2", completes=True, full_first=False)
     again.hold_again(*objective.held())
@@ -173,7 +173,7 @@ def test_a_choice_goes_on_from_its_plain_state():
     assert again.statistics == objective.statistics
 
 
-def test_a_search_goes_on_where_it_stood():
+def test_resumed_search_ends_at_the_same_weights():
     problem = CRFProblem.draw(40, 1, 0, n_states=20, n_symbols=30, length=12)
     start = counted_start(problem.tokens, Labelling(problem.gold), problem.layout)
     saved = []
@@ -196,7 +196,7 @@ def test_a_search_goes_on_where_it_stood():
     assert_array_equal(again, whole)
 
 
-def test_it_is_for_many_states_with_shared_transitions():
+def test_default_requires_many_states_and_shared_transitions():
     for states, own, expected in ((MANY, False, True), (MANY - 1, False, False), (MANY, True, False)):
         problem = CRFProblem.draw(2, 1, 0, n_states=states, n_symbols=5, length=3, own=own)
         objective = BeamObjective(problem.tokens, problem.gold, problem.layout, beam=Beam("size", size=2))

@@ -1,4 +1,4 @@
-"""Chains in which few transitions exist, stored sparse: state spaces of pairs and n-grams of labels."""
+"""Chains with few possible transitions, stored sparse: state spaces of pairs and n-grams of labels."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,12 +11,12 @@ from trelliswork.compute.checks import check_count, check_lengths, check_scores,
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials, chain_potentials
 
-MOST_DENSE = 5000  # states whose transitions may be laid out as a table
+MOST_DENSE = 5000  # largest number of states for a dense table of transitions
 
 
 @dataclass(frozen=True)
 class SparseTransitions:
-    """Which state may follow which, and the label that each state emits.
+    """Possible transitions between states, and the label that each state emits.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class SparseTransitions:
         Label of each state; scores of positions are given for labels.
     n_labels : int
     first : ndarray of bool (S,)
-        States that a sequence may begin with.
+        States that a sequence may start with.
     """
 
     indptr: Integers
@@ -47,7 +47,7 @@ class SparseTransitions:
         ends = (int(self.indptr[0]), int(self.indptr[-1]))
         if ends != (0, len(self.targets)) or (np.diff(self.indptr) < 0).any():
             raise ValueRangeError(
-                f"indptr must rise from 0 to the number of entries, {len(self.targets)}, got ends {ends}."
+                f"indptr must increase from 0 to the number of entries, {len(self.targets)}, got ends {ends}."
             )
         for name, values, size in (("targets", self.targets, S), ("emits", self.emits, self.n_labels)):
             if len(values) and (values.min() < 0 or values.max() >= size):
@@ -57,12 +57,12 @@ class SparseTransitions:
 
     @property
     def n_states(self) -> int:
-        """S."""
+        """Number of states, S."""
         return len(self.emits)
 
     @cached_property
     def sources(self) -> NDArray[np.int32]:
-        """(n_entries,): the state that each entry leads from."""
+        """(n_entries,): source state of each entry."""
         return np.repeat(np.arange(self.n_states, dtype=np.int32), np.diff(self.indptr))
 
     @cached_property
@@ -72,18 +72,19 @@ class SparseTransitions:
         return keys[order], order
 
     def entries(self, before: NDArray[np.integer], after: NDArray[np.integer]) -> Integers:
-        """The entry of each pair of states, -1 where there is none."""
+        """Return the entry of each pair of states, -1 where there is none."""
         keys, order = self._keys
         wanted = before.astype(np.int64) * self.n_states + after
-        at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        found = keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
-        return np.where(found, order[at] if len(keys) else 0, -1)
+        if not len(keys):
+            return np.full(len(wanted), -1)
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[at] == wanted, order[at], -1)
 
     @classmethod
     def ngrams(cls, n_labels: int, order: int = 2) -> Self:
-        """States that remember the last ``order`` labels, fewer at the beginning of a sequence.
+        """Return states that hold the last ``order`` labels, fewer at the start of a sequence.
 
-        The first L states have seen one label, the next L^2 two, and so on; of k labels y_1 ... y_k the state is
+        The first L states hold one label, the next L^2 two, and so on; the state of k labels y_1 ... y_k is
         L + ... + L^(k-1) + (y_1 L^(k-1) + ... + y_k). An order of 2 is a second-order chain of L + L^2 states.
 
         Examples
@@ -106,7 +107,7 @@ class SparseTransitions:
         return cls(np.arange(S + 1) * L, np.concatenate(targets), emits, L, np.arange(S) < L)
 
     def states(self, labels: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int32]:
-        """The states that sequences of labels, one after the other, go through, if labels tell the next state.
+        """Return the states of sequences of labels, where each label determines the next state.
 
         Parameters
         ----------
@@ -114,7 +115,7 @@ class SparseTransitions:
         lengths : ndarray (B,)
         """
         L, S = self.n_labels, self.n_states
-        step = np.full((S + 1, L), -1, np.int32)  # the last row is the beginning
+        step = np.full((S + 1, L), -1, np.int32)  # the last row is the start
         step[self.sources, self.emits[self.targets]] = self.targets
         step[S, self.emits[self.first]] = np.flatnonzero(self.first)
         out = np.empty(len(labels), np.int32)
@@ -126,13 +127,13 @@ class SparseTransitions:
             out[at[live]] = state[live]
             if (state[live] < 0).any():
                 b = int(np.flatnonzero(live & (state < 0))[0])
-                raise ValueRangeError(f"labels: no state follows for sequence {b} at position {at[b]}.")
+                raise ValueRangeError(f"labels: sequence {b} has no next state at position {at[b]}.")
             at = at + live
         return out
 
 
 class SparseChain(NamedTuple):
-    """Log-potentials of a ragged batch of chains with sparse transitions; make it with ``sparse_chain``.
+    """Log-potentials of a ragged batch of chains with sparse transitions, made by ``sparse_chain``.
 
     Attributes
     ----------
@@ -151,12 +152,12 @@ class SparseChain(NamedTuple):
     lengths: Integers
 
     def dense(self) -> Potentials:
-        """The same with every state as a label and an (S, S) table of transitions; refused above 5,000 states."""
+        """Return the chain with states as labels and an (S, S) table of transitions, for at most 5,000 states."""
         s, S = self.transitions, self.transitions.n_states
         if S > MOST_DENSE:
             raise ValueRangeError(
                 f"this needs a table of {S} x {S} transitions: at most {MOST_DENSE} states are possible. Marginals and "
-                "the best labelling have no such limit."
+                "the best labeling have no such limit."
             )
         unary = self.log_unary[:, :, s.emits]
         unary[:, 0] += self.log_start
@@ -175,7 +176,7 @@ def sparse_chain(
     log_start: Floats | None = None,
     log_end: Floats | None = None,
 ) -> SparseChain:
-    """Check log-potentials of sparse chains; ``log_start`` and ``log_end`` (S,) score the first and last states."""
+    """Check log-potentials and return a chain; ``log_start`` and ``log_end`` (S,) score the first and last states."""
     unary = np.asarray(log_unary)
     if unary.dtype not in (np.float32, np.float64):
         raise ValueRangeError(f"log_unary must be float32 or float64, got dtype {unary.dtype}: convert it first.")

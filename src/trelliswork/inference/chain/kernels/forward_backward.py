@@ -7,32 +7,41 @@ e_t = exp(log_unary_t - max), P = exp(log_pairwise - max):
     w_t = e_t beta_t / c_t         beta_{t-1} = P w_t                                           (2)
     marginal_t = alpha_t beta_t    counts = sum_t alpha_{t-1} w_t^T * P                         (3)
 
-and log Z = sum_t log c_t + the maxima taken out. Equations (1) are Rabiner's (1989) eqs. 91-93 (scaling).
+and log Z = sum_t log c_t + the subtracted maxima. Equations (1) are Rabiner's (1989) eqs. 91-93 (scaling).
 
-A number too small for the type is lost as zero. A product prior_t(j) e_t(j) below ``tiny`` stands for paths of
-posterior mass below ``tiny * beta_t(j) / c_t``, and so do the other products here; hence a sequence whose beta / c
-stays below a limit is *safe*: it lost nothing that could be seen. The others (deep underflow, impossible sentences) are
-marked, and the caller gives them to ``log_kernels``.
+A number too small for the type is lost as zero. A product prior_t(j) e_t(j) below ``tiny`` is the mass of paths whose
+posterior probability is below ``tiny * beta_t(j) / c_t``, and likewise for the other products here; hence a sequence
+whose beta / c stays below a limit is *safe*: it lost nothing visible. The others (deep underflow, impossible
+sentences) are marked, and the caller recomputes them with ``log_space``.
 """
 
 import math
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
 from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.inference.chain.kernels.records import Lattice
 
 ROWS = 4  # sequences that advance together; the products below are written for four
-BLOCK = 64  # positions whose w is kept for one sweep of the transition counts
+BLOCK = 64  # positions whose w is kept for one pass over the transition counts
+# Numbers below the smallest normal one are lost; times the limit that is still far below the type's precision.
+LIMIT_32, LIMIT_64 = 1e25, 1e280
+
+
+@helper
+def largest_safe(like):
+    """Return the limit of beta / c for a safe sequence, in the precision of the array ``like``."""
+    return like.dtype.type(LIMIT_32 if like.itemsize == 4 else LIMIT_64)
 
 
 @kernel
 def _product(rows, panels, out):
-    """out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, S, 2W) is P cut into strips two vectors wide.
+    """Compute out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, S, 2W) is P cut into strips two vectors wide.
 
-    If Sp is an odd number of vectors, only the left half of the last strip counts.
+    If Sp is an odd number of vectors, only the left half of the last strip is used.
     """
     _, S, wide = panels.shape
     Sp, W = rows.shape[1], lanes(rows)
@@ -84,7 +93,7 @@ def _product(rows, panels, out):
 
 @kernel
 def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, counts):
-    """counts (S, S) += weight * transition * sum over n_steps of alpha_{t-1} w_t^T.
+    """Add weight * transition * sum over n_steps of alpha_{t-1} w_t^T to counts (S, S).
 
     ``left`` and ``right`` are the flat indices of the first alpha and the first w; rows are Sp apart.
     """
@@ -144,11 +153,11 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, cou
 
 
 @kernel
-def forward(start, stop, order, lengths, log_unary, panels, log_shift, place, emission, alpha, scale, log_z):
-    """Fill emission (e) and alpha (., T, Sp), scale (., T), all at place[b], and log_z (B,) for ``order[start:stop]``.
-
-    ``order`` lists the sequences longest first.
-    """
+def forward(start, stop, chains, transitions, lattice, log_z):
+    """Fill the lattice and log_z (B,) for the sequences ``order[start:stop]``."""
+    order, lengths, log_unary = chains
+    place, emission, alpha, scale = lattice
+    panels, log_shift = transitions.panels, transitions.log_shift
     T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
     rows = np.zeros((ROWS, Sp), alpha.dtype)
     prior = np.empty((ROWS, Sp), alpha.dtype)
@@ -192,15 +201,16 @@ def forward(start, stop, order, lengths, log_unary, panels, log_shift, place, em
 
 
 @kernel
-def backward(
-    start, stop, order, lengths, panels, transition, limit, weight, slot,
-    place, emission, alpha, scale, safe, marginals, counts,
-):  # fmt: skip
-    """Fill weighted marginals (B, T, S), add weighted counts to counts[slot[b]]; clear ``safe`` beyond the limit.
+def backward(start, stop, chains, transitions, lattice, safe, out):
+    """Fill the marginals, add to the counts, and clear ``safe`` (B,) of sequences beyond the limit.
 
-    ``panels`` holds the transpose of ``transition`` (Sp, Sp). Either output is left out when its axis 0 is empty.
-    Sequences already marked unsafe are passed over.
+    Sequences already marked unsafe are skipped.
     """
+    order, lengths, _ = chains
+    place, emission, alpha, scale = lattice
+    weight, slot, marginals, counts = out
+    panels, transition = transitions.panels_t, transitions.matrix
+    limit = largest_safe(alpha)
     T, S, Sp, W = alpha.shape[1], marginals.shape[2], alpha.shape[2], lanes(alpha)
     whole = S - S % W
     beta = np.zeros((ROWS, Sp), alpha.dtype)
@@ -230,10 +240,10 @@ def backward(
                 m = total(sums)
                 correction = 1 / m if m > 0 else m
                 if marginals.shape[0]:
-                    out, by = (b * T + t) * S, correction * weight[b]
+                    to_row, by = (b * T + t) * S, correction * weight[b]
                     for k in range(0, whole, W):
                         product = multiply(load(alpha, here + k), load(beta, row + k))
-                        store(marginals, out + k, multiply(product, spread(alpha, by)))
+                        store(marginals, to_row + k, multiply(product, spread(alpha, by)))
                     for j in range(whole, S):
                         marginals[b, t, j] = alpha[place[b], t, j] * beta[r, j] * by
                 if t == 0:
@@ -260,22 +270,15 @@ def backward(
 
 
 @kernel
-def forward_backward(
-    start, stop, order, lengths, log_unary, panels, panels_t, transition, log_shift, limit, weight, slot,
-    log_z, safe, marginals, counts,
-):  # fmt: skip
-    """Both passes, group by group: alpha is forgotten while it is still in the cache."""
-    T, Sp = log_unary.shape[1], transition.shape[0]
-    emission = np.empty((ROWS, T, Sp), log_unary.dtype)
-    alpha = np.empty((ROWS, T, Sp), log_unary.dtype)
-    scale = np.empty((ROWS, T), log_unary.dtype)
-    place = np.empty(len(lengths), np.int64)
+def forward_backward(start, stop, chains, transitions, log_z, safe, out):
+    """Run both passes group by group, so that alpha is used while it is in the cache."""
+    order, T, Sp = chains.order, chains.log_unary.shape[1], transitions.matrix.shape[0]
+    dtype = chains.log_unary.dtype
+    place = np.empty(len(chains.lengths), np.int64)
+    lattice = Lattice(place, np.empty((ROWS, T, Sp), dtype), np.empty((ROWS, T, Sp), dtype), np.empty((ROWS, T), dtype))
     for group in range(start, stop, ROWS):
         end = min(group + ROWS, stop)
         for r in range(end - group):
             place[order[group + r]] = r
-        forward(group, end, order, lengths, log_unary, panels, log_shift, place, emission, alpha, scale, log_z)
-        backward(
-            group, end, order, lengths, panels_t, transition, limit, weight, slot,
-            place, emission, alpha, scale, safe, marginals, counts,
-        )  # fmt: skip
+        forward(group, end, chains, transitions, lattice, log_z)
+        backward(group, end, chains, transitions, lattice, safe, out)

@@ -1,8 +1,6 @@
-"""Compiled chain inference in log space, float64: slower than ``kernels``, right for every input.
+"""Compiled chain inference in log space, float64: slower than probability space, correct for every input.
 
-Used for sequences that underflow in probability space, for impossible ones, and for k-best and sampling. Transition
-scores stand in ``log_pairwise`` (n, S, S); the step from t to t+1 of sequence b uses
-matrix ``b * batch_step + t * time_step`` (both steps 0: one matrix for all).
+Used for sequences that underflow in probability space, for impossible ones, and for k-best and sampling.
 """
 
 import math
@@ -14,7 +12,7 @@ from trelliswork.compute.jit import kernel
 
 @kernel
 def _sum_over_previous(previous, log_pairwise, out):
-    """out[j] = log sum_i exp(previous[i] + log_pairwise[i, j]); -inf where nothing leads to j."""
+    """Compute out[j] = log sum_i exp(previous[i] + log_pairwise[i, j]); -inf where nothing leads to j."""
     S = previous.size
     top = np.full(S, -np.inf)
     for i in range(S):
@@ -45,8 +43,9 @@ def _log_sum(values):
 
 
 @kernel
-def forward(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, log_alpha, log_z):
-    """Fill log_alpha (B, T, S) and log_z (B,). Paper 1, eqs. 8 and 9."""
+def forward(start, stop, lengths, log_unary, pairwise, log_alpha, log_z):
+    """Fill log_alpha (B, T, S) and log_z (B,); paper 1, eqs. 8 and 9."""
+    log_pairwise, batch_step, time_step = pairwise
     for b in range(start, stop):
         log_alpha[b, 0] = log_unary[b, 0]
         for t in range(1, lengths[b]):
@@ -57,13 +56,12 @@ def forward(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step
 
 
 @kernel
-def backward(
-    start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, log_alpha, log_z, marginals, edges, counts
-):
+def backward(start, stop, lengths, log_unary, pairwise, log_alpha, log_z, marginals, edges, counts):
     """Fill marginals (B, T, S), edges (B, T-1, S, S) and counts (B, S, S) from zero; paper 1, eqs. 17-21.
 
     ``edges`` and ``counts`` are left out when their axis 0 is empty. Impossible sequences stay zero.
     """
+    log_pairwise, batch_step, time_step = pairwise
     S = log_unary.shape[2]
     log_beta = np.empty(S)
     ahead = np.empty(S)
@@ -92,8 +90,9 @@ def backward(
 
 
 @kernel
-def sample(start, stop, lengths, log_pairwise, batch_step, time_step, log_alpha, uniforms, labels):
-    """Draw labels (n, B, T) from the last position to the first, one uniform number in [0, 1) a position."""
+def sample(start, stop, lengths, pairwise, log_alpha, uniforms, labels):
+    """Draw labels (n, B, T) from the last position to the first, with one uniform number in [0, 1) per position."""
+    log_pairwise, batch_step, time_step = pairwise
     S = log_alpha.shape[2]
     weights = np.empty(S)
     for b in range(start, stop):
@@ -114,7 +113,7 @@ def sample(start, stop, lengths, log_pairwise, batch_step, time_step, log_alpha,
                 j = -1
                 for i in range(S):
                     if weights[i] > 0:
-                        j = i  # the last possible label takes what rounding leaves over
+                        j = i  # the last possible label takes the remainder of rounding
                         left -= weights[i]
                         if left < 0:
                             break
@@ -122,12 +121,14 @@ def sample(start, stop, lengths, log_pairwise, batch_step, time_step, log_alpha,
 
 
 @kernel
-def topk(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, labels, scores):
-    """The k best labellings (B, k, T) and scores (B, k), best first; -1 and -inf when there are fewer.
+def topk(start, stop, lengths, log_unary, pairwise, labels, scores):
+    """Fill the k best labelings (B, k, T) and scores (B, k), best first; -1 and -inf when there are fewer.
 
     Each (position, label) keeps its k best prefixes, sorted, with a pointer ``previous label * k + rank``.
-    Time O(T S^2 k) at worst, mostly near O(T S (S + k)): a list is left as soon as it cannot enter.
+    Time O(T S^2 k) in the worst case, usually about O(T S (S + k)): a list is left at its first candidate that is too
+    small.
     """
+    log_pairwise, batch_step, time_step = pairwise
     S, K = log_unary.shape[2], scores.shape[1]
     longest = 0
     for b in range(start, stop):
@@ -172,8 +173,9 @@ def topk(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, l
 
 
 @kernel
-def score(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, labels, scores):
-    """scores (B,): the sum of the potentials along labels (B, T)."""
+def score(start, stop, lengths, log_unary, pairwise, labels, scores):
+    """Fill scores (B,): the sum of the potentials along labels (B, T)."""
+    log_pairwise, batch_step, time_step = pairwise
     for b in range(start, stop):
         value = np.float64(log_unary[b, 0, labels[b, 0]])
         for t in range(1, lengths[b]):

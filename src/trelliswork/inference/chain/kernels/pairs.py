@@ -1,25 +1,53 @@
-"""Compiled second-order chains: states are pairs of neighbouring labels, and only pairs of active labels are touched.
+"""Compiled second-order chains: states are pairs of neighboring labels, and only pairs of active labels are visited.
 
-Token i has the active labels ``tags[ptr[i] : ptr[i + 1]]`` with log-scores ``emission`` at the same places. Position t
-of a sentence has the states (i, j): active label i of token t-1 (label S, the begin, at t = 0) and active label j of
-token t. They lie row by row from ``base[t]`` on in the sentence's own arrays.
+Position t of a sentence has the states (i, j): active label i of token t-1 (label S, the start, at t = 0) and active
+label j of token t. They are stored row by row from ``base[t]`` on in the sentence's own arrays.
 
-Sums are taken in probability space relative to the best state; what comes out smaller than ``TINY`` is summed again in
-log space, so that nothing underflows.
+Sums are computed in probability space relative to the best state; a sum smaller than ``TINY`` is computed again in log
+space, so that nothing underflows.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.jit import kernel
 
-TINY = 1e-200  # a sum this large has lost terms below 1e-300 at most: nothing that a float64 would notice
+TINY = 1e-200  # a sum this large has lost terms below 1e-300 at most: too small to change a float64
+
+
+class Active(NamedTuple):
+    """Active (possible) labels: those of token i are ``tags[ptr[i] : ptr[i + 1]]``, with log-scores ``emission``."""
+
+    ptr: Any  # (n_tokens + 1,)
+    tags: Any
+    emission: Any
+
+
+class Trigrams(NamedTuple):
+    """Scores of label triples, and ``linear`` = exp(log - shift)."""
+
+    log: Any  # (S + 1, S + 1, S + 1)
+    linear: Any
+    shift: Any  # float
+
+
+class Space(NamedTuple):
+    """Working memory for one sentence at a time."""
+
+    base: Any  # (T + 1,) index of the first state of each position
+    log_alpha: Any  # (states of the sentence,)
+    log_beta: Any  # (states of a position,)
+    ahead: Any  # (states of a position,)
+    weights: Any  # (states of a position,)
+    mass: Any  # (labels of a token,)
+    terms: Any  # (labels of a token,)
 
 
 @kernel
 def _lay_out(first, T, ptr, base):
-    """Fill base (T + 1,): where the states of each position begin."""
+    """Fill base (T + 1,), the index of the first state of each position."""
     base[0] = 0
     before = 1
     for t in range(T):
@@ -30,7 +58,7 @@ def _lay_out(first, T, ptr, base):
 
 @kernel
 def _sizes(start, stop, offsets, ptr):
-    """Most positions, states of a sentence, states of a position, and active labels of a token in a range."""
+    """Return the maximum number of positions, states per sentence, states per position and active labels per token."""
     longest, most, widest, labels = 0, 0, 0, 0
     for n in range(start, stop):
         total, before = 0, 1
@@ -45,14 +73,15 @@ def _sizes(start, stop, offsets, ptr):
 
 
 @kernel
-def _label(t, i, first, ptr, tags, begin):
-    """Label of active label i of position t; position -1 holds the begin."""
-    return begin if t < 0 else tags[ptr[first + t] + i]
+def _label(t, i, first, active, start):
+    """Return the label of active label i of position t; position -1 has the start."""
+    return start if t < 0 else active.tags[active.ptr[first + t] + i]
 
 
 @kernel
-def _best_path(first, T, ptr, tags, emission, log_trigram, base, scores, back, labels):
-    """Fill labels of one sentence; return its best score, -inf if there is none."""
+def _best_path(first, T, active, log_trigram, base, scores, back, labels):
+    """Fill the labels of one sentence; return its best score, -inf if no labeling is possible."""
+    ptr, tags, emission = active
     S = log_trigram.shape[0] - 1
     if T == 0:
         return log_trigram[S, S, S]
@@ -63,12 +92,12 @@ def _best_path(first, T, ptr, tags, emission, log_trigram, base, scores, back, l
         K, n_before = ptr[first + t + 1] - p, (base[t] - base[t - 1]) // max(J, 1)
         scores[base[t] : base[t + 1]] = -np.inf
         for j in range(J):
-            b, out = _label(t - 1, j, first, ptr, tags, S), base[t] + j * K
+            b, out = _label(t - 1, j, first, active, S), base[t] + j * K
             for i in range(n_before):
                 score = scores[base[t - 1] + i * J + j]
                 if score == -np.inf:
                     continue
-                row = log_trigram[_label(t - 2, i, first, ptr, tags, S), b]
+                row = log_trigram[_label(t - 2, i, first, active, S), b]
                 for k in range(K):
                     value = score + row[tags[p + k]]
                     if value > scores[out + k]:
@@ -79,7 +108,7 @@ def _best_path(first, T, ptr, tags, emission, log_trigram, base, scores, back, l
     J, best, state = ptr[first + T] - ptr[first + T - 1], -np.inf, -1
     for s in range(base[T - 1], base[T]):
         i, j = (s - base[T - 1]) // J, (s - base[T - 1]) % J
-        a, b = _label(T - 2, i, first, ptr, tags, S), _label(T - 1, j, first, ptr, tags, S)
+        a, b = _label(T - 2, i, first, active, S), _label(T - 1, j, first, active, S)
         value = scores[s] + log_trigram[a, b, S]
         if value > best:
             best, state = value, s
@@ -88,26 +117,26 @@ def _best_path(first, T, ptr, tags, emission, log_trigram, base, scores, back, l
     for t in range(T - 1, -1, -1):
         J = ptr[first + t + 1] - ptr[first + t]
         i, j = (state - base[t]) // J, (state - base[t]) % J
-        labels[first + t] = _label(t, j, first, ptr, tags, S)
+        labels[first + t] = _label(t, j, first, active, S)
         if t > 0:
             state = base[t - 1] + back[state] * (ptr[first + t] - ptr[first + t - 1]) + i
     return best
 
 
 @kernel
-def viterbi(start, stop, offsets, ptr, tags, emission, log_trigram, labels, best):
+def viterbi(start, stop, offsets, active, log_trigram, labels, best):
     """Fill labels (n_tokens,) and best (N,) of the sentences of a range."""
-    longest, most, _, _ = _sizes(start, stop, offsets, ptr)
+    longest, most, _, _ = _sizes(start, stop, offsets, active.ptr)
     base, scores, back = np.empty(longest + 1, np.int64), np.empty(most), np.empty(most, np.int32)
     for n in range(start, stop):
         first, T = offsets[n], offsets[n + 1] - offsets[n]
-        _lay_out(first, T, ptr, base)
-        best[n] = _best_path(first, T, ptr, tags, emission, log_trigram, base, scores, back, labels)
+        _lay_out(first, T, active.ptr, base)
+        best[n] = _best_path(first, T, active, log_trigram, base, scores, back, labels)
 
 
 @kernel
 def _relative(log_values, start, stop, values):
-    """values = exp(log_values - their maximum), from index 0 on; return the maximum."""
+    """Compute values = exp(log_values - their maximum), from index 0 on; return the maximum."""
     top = -np.inf
     for s in range(start, stop):
         top = max(top, log_values[s])
@@ -118,7 +147,7 @@ def _relative(log_values, start, stop, values):
 
 @kernel
 def _log_sum_of_sums(left, left_step, right, right_step, n):
-    """log sum_i exp(left[i * left_step] + right[i * right_step]) over n terms."""
+    """Return log sum_i exp(left[i * left_step] + right[i * right_step]) over n terms."""
     top = -np.inf
     for i in range(n):
         top = max(top, left[i * left_step] + right[i * right_step])
@@ -131,8 +160,11 @@ def _log_sum_of_sums(left, left_step, right, right_step, n):
 
 
 @kernel
-def _forward(first, T, ptr, tags, emission, log_trigram, trigram, shift, base, log_alpha, weights, mass, terms):
-    """Fill log_alpha of one sentence; return its log evidence. trigram = exp(log_trigram - shift)."""
+def _forward(first, T, active, trigrams, space):
+    """Fill log_alpha of one sentence; return its log evidence."""
+    ptr, tags, emission = active
+    log_trigram, trigram, shift = trigrams
+    base, log_alpha, _, _, weights, mass, terms = space
     S = log_trigram.shape[0] - 1
     if T == 0:
         return log_trigram[S, S, S]
@@ -143,12 +175,12 @@ def _forward(first, T, ptr, tags, emission, log_trigram, trigram, shift, base, l
         K, n_before = ptr[first + t + 1] - p, (base[t] - base[t - 1]) // max(J, 1)
         top = _relative(log_alpha, base[t - 1], base[t], weights)
         for j in range(J):
-            b, out = _label(t - 1, j, first, ptr, tags, S), base[t] + j * K
+            b, out = _label(t - 1, j, first, active, S), base[t] + j * K
             mass[:K] = 0
             for i in range(n_before):
                 weight = weights[i * J + j]
                 if weight > 0:
-                    row = trigram[_label(t - 2, i, first, ptr, tags, S), b]
+                    row = trigram[_label(t - 2, i, first, active, S), b]
                     for k in range(K):
                         mass[k] += weight * row[tags[p + k]]
             for k in range(K):
@@ -156,33 +188,33 @@ def _forward(first, T, ptr, tags, emission, log_trigram, trigram, shift, base, l
                     value = math.log(mass[k]) + top + shift
                 else:
                     for i in range(n_before):
-                        terms[i] = log_trigram[_label(t - 2, i, first, ptr, tags, S), b, tags[p + k]]
+                        terms[i] = log_trigram[_label(t - 2, i, first, active, S), b, tags[p + k]]
                     value = _log_sum_of_sums(log_alpha[base[t - 1] + j :], J, terms, 1, n_before)
                 log_alpha[out + k] = value + emission[p + k]
     J = ptr[first + T] - ptr[first + T - 1]
     n_states = base[T] - base[T - 1]
-    _ends(first, T, ptr, tags, log_trigram, n_states, J, weights)
+    _ends(first, T, active, log_trigram, n_states, J, weights)
     return _log_sum_of_sums(log_alpha[base[T - 1] :], 1, weights, 1, n_states)
 
 
 @kernel
-def _ends(first, T, ptr, tags, log_trigram, n_states, J, out):
-    """Log-probability of the end after each state of the last position."""
+def _ends(first, T, active, log_trigram, n_states, J, out):
+    """Fill the log-probability of the end after each state of the last position."""
     S = log_trigram.shape[0] - 1
     for s in range(n_states):
-        a, b = _label(T - 2, s // J, first, ptr, tags, S), _label(T - 1, s % J, first, ptr, tags, S)
+        a, b = _label(T - 2, s // J, first, active, S), _label(T - 1, s % J, first, active, S)
         out[s] = log_trigram[a, b, S]
 
 
 @kernel
-def _backward(
-    first, T, ptr, tags, emission, log_trigram, trigram, shift, base, log_alpha, log_z, weights, log_beta, ahead, terms,
-    marginals,
-):  # fmt: skip
+def _backward(first, T, active, trigrams, log_z, space, marginals):
     """Add the marginals of one possible sentence to marginals (n_tokens, S)."""
+    ptr, tags, emission = active
+    log_trigram, trigram, shift = trigrams
+    base, log_alpha, log_beta, ahead, weights, _, terms = space
     S = log_trigram.shape[0] - 1
     J = ptr[first + T] - ptr[first + T - 1]
-    _ends(first, T, ptr, tags, log_trigram, base[T] - base[T - 1], J, log_beta)
+    _ends(first, T, active, log_trigram, base[T] - base[T - 1], J, log_beta)
     for t in range(T - 1, -1, -1):
         p, K = ptr[first + t], ptr[first + t + 1] - ptr[first + t]
         n_states = base[t + 1] - base[t]
@@ -201,7 +233,7 @@ def _backward(
             if log_alpha[base[t - 1] + s] == -np.inf:
                 continue
             j = s % J
-            a, b = _label(t - 2, s // J, first, ptr, tags, S), _label(t - 1, j, first, ptr, tags, S)
+            a, b = _label(t - 2, s // J, first, active, S), _label(t - 1, j, first, active, S)
             mass = 0.0
             for k in range(K):
                 mass += trigram[a, b, tags[p + k]] * weights[j * K + k]
@@ -214,24 +246,25 @@ def _backward(
 
 
 @kernel
-def forward_backward(start, stop, offsets, ptr, tags, emission, log_trigram, trigram, shift, log_evidence, marginals):
+def forward_backward(start, stop, offsets, active, trigrams, log_evidence, marginals):
     """Fill log_evidence (N,) and, unless its axis 0 is empty, marginals (n_tokens, S) from zero, over a range.
 
-    Impossible sentences keep marginals 0.
+    The marginals of impossible sentences stay 0.
     """
-    longest, most, widest, labels = _sizes(start, stop, offsets, ptr)
-    base, log_alpha = np.empty(longest + 1, np.int64), np.empty(most)
-    weights, log_beta, ahead = np.empty(widest), np.empty(widest), np.empty(widest)
-    mass, terms = np.empty(labels), np.empty(max(labels, 1))
+    longest, most, widest, labels = _sizes(start, stop, offsets, active.ptr)
+    space = Space(
+        np.empty(longest + 1, np.int64),
+        np.empty(most),
+        np.empty(widest),
+        np.empty(widest),
+        np.empty(widest),
+        np.empty(labels),
+        np.empty(max(labels, 1)),
+    )
     for n in range(start, stop):
         first, T = offsets[n], offsets[n + 1] - offsets[n]
-        _lay_out(first, T, ptr, base)
-        log_z = _forward(
-            first, T, ptr, tags, emission, log_trigram, trigram, shift, base, log_alpha, weights, mass, terms
-        )
+        _lay_out(first, T, active.ptr, space.base)
+        log_z = _forward(first, T, active, trigrams, space)
         log_evidence[n] = log_z
         if log_z > -np.inf and T > 0 and marginals.shape[0]:
-            _backward(
-                first, T, ptr, tags, emission, log_trigram, trigram, shift, base, log_alpha, log_z, weights, log_beta,
-                ahead, terms, marginals,
-            )  # fmt: skip
+            _backward(first, T, active, trigrams, log_z, space, marginals)

@@ -1,8 +1,8 @@
 """Compiled forward-backward for transitions that change with the position, in probability space.
 
-The equations and the safety mark are those of ``kernels``; here each step has a matrix P_t of its own, so there is no
-product to share between sequences: exponentiate, multiply, forget. Also serves edge marginals of
-shared transitions. Matrix ``b * batch_step + t * time_step`` of ``log_pairwise`` (n, S, S) leads from t to t+1.
+The equations and the safety mark are those of ``forward_backward``; here each step has its own matrix P_t, so there is
+no product to share between sequences: each matrix is exponentiated, used and dropped. Also computes edge marginals of
+shared transitions.
 """
 
 import math
@@ -25,11 +25,13 @@ from trelliswork.compute.simd import (
     total,
 )
 from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.inference.chain.kernels.forward_backward import largest_safe
+from trelliswork.inference.chain.kernels.records import Lattice
 
 
 @kernel
 def _exp_matrix(scores, matrix):
-    """matrix (S, Sp) = exp(scores - max), padded with zeros; return the maximum."""
+    """Compute matrix (S, Sp) = exp(scores - max), padded with zeros; return the maximum."""
     S, Sp, W = scores.shape[0], matrix.shape[1], lanes(matrix)
     for i in range(S):
         for j in range(S):
@@ -47,11 +49,11 @@ def _exp_matrix(scores, matrix):
 
 
 @kernel
-def forward(
-    start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step,
-    place, emission, alpha, scale, log_z,
-):  # fmt: skip
-    """Fill emission and alpha (., T, Sp), scale (., T), all at place[b], and log_z (B,) for ``order[start:stop]``."""
+def forward(start, stop, chains, pairwise, lattice, log_z):
+    """Fill the lattice and log_z (B,) for the sequences ``order[start:stop]``."""
+    order, lengths, log_unary = chains
+    log_pairwise, batch_step, time_step = pairwise
+    place, emission, alpha, scale = lattice
     T, S, Sp, W = log_unary.shape[1], log_unary.shape[2], alpha.shape[2], lanes(alpha)
     matrix = np.empty((S, Sp), alpha.dtype)
     prior = np.empty(Sp, alpha.dtype)
@@ -85,14 +87,16 @@ def forward(
 
 
 @kernel
-def backward(
-    start, stop, order, lengths, log_pairwise, batch_step, time_step, limit, weight, slot,
-    place, emission, alpha, scale, safe, marginals, edges, counts,
-):  # fmt: skip
-    """Fill weighted marginals (B, T, S) and edges (B, T-1, S, S), add to counts[slot[b]]; clear ``safe`` past limit.
+def backward(start, stop, chains, pairwise, lattice, safe, out, edges):
+    """Fill the marginals and edges (B, T-1, S, S), add to the counts, and clear ``safe`` (B,) beyond the limit.
 
-    An output whose axis 0 is empty is left out. Sequences already marked unsafe are passed over.
+    An output whose axis 0 is empty is left out. Sequences already marked unsafe are skipped.
     """
+    order, lengths, _ = chains
+    log_pairwise, batch_step, time_step = pairwise
+    place, emission, alpha, scale = lattice
+    weight, slot, marginals, counts = out
+    limit = largest_safe(alpha)
     T, S, Sp, W = alpha.shape[1], log_pairwise.shape[1], alpha.shape[2], lanes(alpha)
     matrix = np.empty((S, Sp), alpha.dtype)
     beta = np.empty(Sp, alpha.dtype)
@@ -148,22 +152,15 @@ def backward(
 
 
 @kernel
-def forward_backward(
-    start, stop, order, lengths, log_unary, log_pairwise, batch_step, time_step, n_padded, limit, weight, slot,
-    log_z, safe, marginals, edges, counts,
-):  # fmt: skip
-    """Both passes, sequence by sequence: alpha is forgotten while it is still in the cache."""
-    T = log_unary.shape[1]
-    emission = np.empty((1, T, n_padded), log_unary.dtype)
-    alpha = np.empty((1, T, n_padded), log_unary.dtype)
-    scale = np.empty((1, T), log_unary.dtype)
-    place = np.zeros(len(lengths), np.int64)
+def forward_backward(start, stop, chains, pairwise, n_padded, log_z, safe, out, edges):
+    """Run both passes sequence by sequence, so that alpha is used while it is in the cache."""
+    T, dtype = chains.log_unary.shape[1], chains.log_unary.dtype
+    lattice = Lattice(
+        np.zeros(len(chains.lengths), np.int64),
+        np.empty((1, T, n_padded), dtype),
+        np.empty((1, T, n_padded), dtype),
+        np.empty((1, T), dtype),
+    )
     for at in range(start, stop):
-        forward(
-            at, at + 1, order, lengths, log_unary, log_pairwise, batch_step, time_step,
-            place, emission, alpha, scale, log_z,
-        )  # fmt: skip
-        backward(
-            at, at + 1, order, lengths, log_pairwise, batch_step, time_step, limit, weight, slot,
-            place, emission, alpha, scale, safe, marginals, edges, counts,
-        )  # fmt: skip
+        forward(at, at + 1, chains, pairwise, lattice, log_z)
+        backward(at, at + 1, chains, pairwise, lattice, safe, out, edges)

@@ -1,25 +1,24 @@
-"""Compiled Viterbi for linear chains: best scores forward, then only the path's own maxima looked up again.
+"""Compiled Viterbi for linear chains: best scores forward, then the maxima of the best path alone looked up again.
 
     delta_t(j) = log_unary_t(j) + max_i (delta_{t-1}(i) + log_pairwise(i, j))
 
 No back-pointers are stored: the argmax is needed on the best path alone, O(T S) look-ups against O(T S^2) stores. The
-largest delta is taken out at every position, so that float32 keeps its digits on long sequences. Layouts are those of
-``kernels``: four sequences advance together over strips of the (shared) transition matrix.
+largest delta is subtracted at every position, so that float32 keeps its digits on long sequences. Layouts are those of
+``forward_backward``: four sequences advance together over strips of the (shared) transition matrix.
 """
 
 import numpy as np
 
 from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, first_equal, lanes, largest, load, maximum, spread, store, subtract
-
-ROWS = 4
+from trelliswork.inference.chain.kernels.forward_backward import ROWS
 
 
 @kernel
 def _max_product(rows, panels, out):
-    """out[r, j] = max_i rows[r, i] + P[i, j]; ``panels`` (Sp/2W, S, 2W) is log P in strips two vectors wide.
+    """Compute out[r, j] = max_i rows[r, i] + P[i, j]; ``panels`` (Sp/2W, S, 2W) is log P in strips two vectors wide.
 
-    If Sp is an odd number of vectors, only the left half of the last strip counts.
+    If Sp is an odd number of vectors, only the left half of the last strip is used.
     """
     _, S, wide = panels.shape
     Sp, W = rows.shape[1], lanes(rows)
@@ -67,7 +66,7 @@ def _max_product(rows, panels, out):
 
 @kernel
 def _finish(source, at, n, prior, rows, row, delta, to):
-    """Add the scores source[at : at + n] to a row of ``prior`` and take out the maximum; -inf beyond n.
+    """Add the scores source[at : at + n] to a row of ``prior`` and subtract the maximum; -inf beyond n.
 
     The result goes to the same row of ``rows`` and to ``delta``, all by flat indices.
     """
@@ -94,7 +93,7 @@ def _finish(source, at, n, prior, rows, row, delta, to):
 
 @kernel
 def _best_before(delta, at, into, to, Sp):
-    """The smallest i with the largest delta[at + i] + into[to + i], flat indices."""
+    """Return the smallest i with the largest delta[at + i] + into[to + i], flat indices."""
     W = lanes(delta)
     top = add(load(delta, at), load(into, to))
     for k in range(W, Sp, W):
@@ -108,12 +107,13 @@ def _best_before(delta, at, into, to, Sp):
 
 
 @kernel
-def viterbi(start, stop, order, lengths, log_unary, panels, into, labels, scores):
-    """Fill labels (B, T) and scores (B,) for ``order[start:stop]``, longest first.
+def viterbi(start, stop, chains, panels, into, labels, scores):
+    """Fill labels (B, T) and scores (B,) for the sequences ``order[start:stop]``.
 
     ``into`` (Sp, Sp) is the transposed log P, padded with -inf: row j holds the scores of stepping into j.
-    A sequence without any possible labelling gets the score -inf.
+    A sequence without any possible labeling gets the score -inf.
     """
+    order, lengths, log_unary = chains
     T, S, Sp = log_unary.shape[1], log_unary.shape[2], into.shape[0]
     rows = np.full((ROWS, Sp), -np.inf, log_unary.dtype)
     prior = np.empty((ROWS, Sp), log_unary.dtype)
@@ -131,7 +131,7 @@ def viterbi(start, stop, order, lengths, log_unary, panels, into, labels, scores
                 if t >= lengths[b]:
                     break
                 _finish(log_unary, (b * T + t) * S, S, prior, rows, r * Sp, delta, (r * longest + t) * Sp)
-        # Back through the positions of all sequences at once: their chains of look-ups do not wait for each other.
+        # All sequences go back through their positions together: their look-ups do not depend on each other.
         for t in range(lengths[order[group]] - 1, -1, -1):
             for r in range(n):
                 b = order[group + r]
@@ -150,8 +150,9 @@ def viterbi(start, stop, order, lengths, log_unary, panels, into, labels, scores
 
 
 @kernel
-def viterbi_positions(start, stop, lengths, log_unary, log_pairwise, batch_step, time_step, labels, scores):
-    """The same for transitions that change with the position (see ``position_kernels``)."""
+def viterbi_positions(start, stop, lengths, log_unary, pairwise, labels, scores):
+    """Fill labels (B, T) and scores (B,) for transitions that change with the position."""
+    log_pairwise, batch_step, time_step = pairwise
     T, S = log_unary.shape[1:]
     delta = np.empty((T, S), log_unary.dtype)
     best = np.empty(S, log_unary.dtype)

@@ -1,23 +1,23 @@
-"""Compiled messages between the layers of factorial chains: what one label says about another label of the same token.
+"""Compiled messages between the layers of factorial chains, token by token.
 
-Rows of labels lie padded to whole vectors (``chain.layout``): -inf where they are scores, 0 where they are
-probabilities. ``chosen`` (n,) lists the sequences to work on. Tables (S_source, Sp_target) are padded with zeros.
+Rows of labels are padded to whole vectors: with -inf if they are scores, 0 if they are probabilities. ``chosen`` (n,)
+lists the sequences to process. Tables (S_source, Sp_target) are padded with zeros.
 """
 
 import math
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
 from trelliswork.compute.simd import multiply_add as fma
 
 ROWS = 4  # tokens whose rows are multiplied together
 
 
-@kernel
+@helper
 def _product(rows, table, out):
-    """out (4, Sp_target) = rows (4, Sp_source) @ table."""
+    """Compute out (4, Sp_target) = rows (4, Sp_source) @ table."""
     S, Sp, width, W = table.shape[0], table.shape[1], rows.shape[1], lanes(rows)
     for k in range(0, Sp, W):
         zero = spread(rows, 0.0)
@@ -36,14 +36,14 @@ def _product(rows, table, out):
         store(out, 3 * Sp + k, d)
 
 
-@kernel
+@helper
 def _cavity(belief, back, at, Sp, rows, to):
-    """rows[to:to+Sp] = belief / back at flat index ``at``, divided by its largest; return the logarithm of that.
+    """Compute rows[to:to+Sp] = belief / back at flat index ``at``, divided by its maximum; return the log maximum.
 
-    Where a message is zero so is the belief, and the cavity is taken as zero: such a label is impossible anyway.
+    Where a message is zero so is the belief, and the cavity is set to zero: such a label is impossible.
     """
     W = lanes(rows)
-    # Only zeros lie below: messages have a floor, or count as zero.
+    # Messages have a floor, so smaller ones are zero.
     least = rows.dtype.type(1e-37 if rows.itemsize == 4 else 1e-300)
     flat, source, message = rows.reshape(-1), belief.reshape(-1), back.reshape(-1)
     for j in range(Sp):
@@ -62,7 +62,7 @@ def _cavity(belief, back, at, Sp, rows, to):
 
 @kernel
 def mean_messages(chosen, lengths, marginals, table, log_message):
-    """log_message (B, T, Sp_target) += marginals (B, T, Sp_source) @ table: the expected score of the pair."""
+    """Add marginals (B, T, Sp_source) @ table, the expected pair score, to log_message (B, T, Sp_target)."""
     T, Sp, width, W = marginals.shape[1], table.shape[1], marginals.shape[2], lanes(marginals)
     rows = np.zeros((ROWS, width), marginals.dtype)
     out = np.empty((ROWS, Sp), marginals.dtype)
@@ -79,10 +79,10 @@ def mean_messages(chosen, lengths, marginals, table, log_message):
 
 @kernel
 def belief_messages(chosen, lengths, marginals, back, table, floor, damping, message):
-    """Fill message (B, T, Sp_target), largest entry 1: sum over the source of cavity times exp(score).
+    """Fill message (B, T, Sp_target), scaled to a maximum of 1: the sum over the source of cavity times exp(score).
 
-    ``back`` (B, T, Sp_source) is what the source has heard from the target: it is divided out. ``floor`` is the least
-    value (0 if pairs may be impossible); ``damping`` the part that is kept of what ``message`` held.
+    ``back`` (B, T, Sp_source) is the message from the target to the source, which is divided out. ``floor`` is the
+    minimum value (0 if pairs may be impossible), ``damping`` the weight of the old message.
     """
     T, Sp, width, W = marginals.shape[1], table.shape[1], marginals.shape[2], lanes(marginals)
     rows = np.zeros((ROWS, width), marginals.dtype)
@@ -111,7 +111,7 @@ def belief_messages(chosen, lengths, marginals, back, table, floor, damping, mes
 
 @kernel
 def add_logarithms(chosen, lengths, message, n_labels, log_message):
-    """log_message (B, T, Sp) += log(message); -inf for 0."""
+    """Add log(message) to log_message (B, T, Sp); -inf for 0."""
     for b in chosen:
         for t in range(lengths[b]):
             source, to = message[b, t], log_message[b, t]
@@ -121,7 +121,7 @@ def add_logarithms(chosen, lengths, message, n_labels, log_message):
 
 @kernel
 def add_scores(chosen, lengths, log_unary, log_message, out):
-    """Out = log_unary + log_message, (B, T, Sp) each."""
+    """Compute out = log_unary + log_message, (B, T, Sp) each."""
     T, Sp, W = out.shape[1], out.shape[2], lanes(out)
     for b in chosen:
         at = b * T * Sp
@@ -131,7 +131,7 @@ def add_scores(chosen, lengths, log_unary, log_message, out):
 
 @kernel
 def settle(chosen, lengths, fresh, marginals, residual):
-    """Copy fresh to marginals, (B, T, Sp); raise residual (B,) to the largest change."""
+    """Copy fresh to marginals, (B, T, Sp), and raise residual (B,) to the largest change."""
     for b in chosen:
         most = residual[b]
         for t in range(lengths[b]):
@@ -145,7 +145,7 @@ def settle(chosen, lengths, fresh, marginals, residual):
 
 @kernel
 def add_inner(chosen, lengths, left, right, sign, value):
-    """Value (B,) += sign * sum of left * right, (B, T, Sp) each; 0 times anything is 0."""
+    """Add sign * sum of left * right, (B, T, Sp) each, to value (B,); 0 times anything is 0."""
     for b in chosen:
         mass = 0.0
         for t in range(lengths[b]):
@@ -156,9 +156,9 @@ def add_inner(chosen, lengths, left, right, sign, value):
         value[b] += sign * mass
 
 
-@kernel
+@helper
 def _add_outer(left, at, right, to, weight, out):
-    """Out (S, Sp_right) += weight * left[at : at + S] x right[to : to + Sp_right]."""
+    """Add weight * outer(left[at : at + S], right[to : to + Sp_right]) to out (S, Sp_right)."""
     S, Sp, W = out.shape[0], out.shape[1], lanes(out)
     flat = left.reshape(-1)
     for i in range(S):
@@ -170,9 +170,10 @@ def _add_outer(left, at, right, to, weight, out):
 
 
 @kernel
-def mean_pairs(chosen, lengths, weight, left, right, sums, counts):
-    """counts (S_left, Sp_right) float64 += weight * sum over tokens of left x right; ``sums`` is a float scratch."""
+def mean_pairs(chosen, lengths, weight, left, right, counts):
+    """Add weight * sum over tokens of outer(left, right) to counts (S_left, Sp_right), float64."""
     T, width, Sp = left.shape[1], left.shape[2], right.shape[2]
+    sums = np.empty(counts.shape, left.dtype)
     for b in chosen:
         sums[:] = 0
         for t in range(lengths[b]):
@@ -181,15 +182,15 @@ def mean_pairs(chosen, lengths, weight, left, right, sums, counts):
 
 
 @kernel
-def belief_pairs(chosen, lengths, weight, left, to_left, right, to_right, table, sums, value, counts):
-    """Value (B,) += log Z of each token's pair factor; counts (S_left, Sp_right) += weight * pair beliefs / table.
+def belief_pairs(chosen, lengths, weight, left, to_left, right, to_right, table, value, counts):
+    """Add log Z of each token's pair factor to value (B,), and weight * pair beliefs / table to counts.
 
-    ``left`` and ``right`` are the layers' beliefs, ``to_left`` and ``to_right`` the messages that they have heard from
-    each other. ``counts`` may have an empty axis 0: not wanted.
+    ``left`` and ``right`` are the beliefs of the layers, ``to_left`` and ``to_right`` the messages between them.
+    ``counts`` (S_left, Sp_right) is skipped if its axis 0 is empty.
     """
     T, width, Sp, W = left.shape[1], left.shape[2], right.shape[2], lanes(right)
     one, other = np.zeros((ROWS, width), left.dtype), np.zeros((1, Sp), left.dtype)
-    out = np.empty((ROWS, Sp), left.dtype)
+    out, sums = np.empty((ROWS, Sp), left.dtype), np.empty(table.shape, left.dtype)
     for b in chosen:
         sums[:] = 0
         for t in range(0, lengths[b], ROWS):

@@ -1,27 +1,55 @@
-"""Compiled product chain of factorial chains, float64: exact, without ever building its transition matrix.
+"""Compiled product chain of factorial chains, float64: exact, without building its transition matrix.
 
-A state is one label of every layer; the last layer's labels are padded to whole vectors. Transitions factor over the
-layers, so a step multiplies by one small matrix after the other, along the axis of each layer: N (S_1 + ... + S_D)
-products instead of N^2, N being the number of states. The recursions are those of ``chain.kernels``.
-
-``matrices`` holds the layers' exp transitions one behind the other, the last one with padded rows (S, Sp); ``sizes``
-(D,) are the S_d, ``starts`` (D,) where each begins.
+A state is one label of every layer; the labels of the last layer are padded to whole vectors. Transitions factor over
+the layers, so a step multiplies by one small matrix after the other, along the axis of each layer: N (S_1 + ... + S_D)
+products instead of N^2, where N is the number of states. The recursions are those of ``chain.kernels``.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
 from trelliswork.compute.simd import multiply_add as fma
 
-LIMIT = 1e280  # times the smallest normal number that is still far below the precision
+LIMIT = 1e280  # times the smallest normal number, still far below the precision
 
 
-@kernel
+class Layout(NamedTuple):
+    """Layers of the product chain, and the places of their arrays."""
+
+    sizes: Any  # (D,) labels S_d of each layer
+    places: Any  # (D,) first column of each layer's unary scores
+    starts: Any  # (D,) first element of each layer's matrix
+    width: Any  # int: labels of the last layer, padded to whole vectors
+
+
+class Factors(NamedTuple):
+    """Potentials of the product chain in probability space."""
+
+    matrices: Any  # transitions of all layers, concatenated; the last matrix has padded rows
+    transposed: Any  # the same of their transposes
+    log_shift: Any  # float: subtracted from the scores of a transition
+    ties: Any  # (N,) scores of label combinations
+    tie_shift: Any  # float: subtracted from them
+
+
+class Outputs(NamedTuple):
+    """Outputs of ``forward_backward``."""
+
+    weight: Any  # (B,) weights of sequences in the counts
+    log_z: Any  # (B,)
+    safe: Any  # (B,) False for impossible sequences and those that may have underflowed
+    marginals: Any  # (B, T, sum of S_d)
+    states: Any  # (N,) weighted counts of states, added to
+    steps: Any  # like ``matrices``: counts of transitions divided by them, added to; empty if not required
+
+
+@helper
 def _along(x, out, left, S, right, matrices, at):
-    """out[l, j, r] = sum_i x[l, i, r] M[i, j]; ``right`` is a whole number of vectors."""
+    """Compute out[l, j, r] = sum_i x[l, i, r] M[i, j]; ``right`` is a multiple of the vector length."""
     W = lanes(x)
     for block in range(left):
         base = block * S * right
@@ -33,9 +61,9 @@ def _along(x, out, left, S, right, matrices, at):
                 store(out, base + j * right + k, mass)
 
 
-@kernel
+@helper
 def _along_last(x, out, rows, S, Sp, matrices, at):
-    """out[l, j] = sum_i x[l, i] M[i, j], rows of Sp."""
+    """Compute out[l, j] = sum_i x[l, i] M[i, j], rows of Sp."""
     W = lanes(x)
     for row in range(rows):
         base = row * Sp
@@ -46,9 +74,10 @@ def _along_last(x, out, rows, S, Sp, matrices, at):
             store(out, base + k, mass)
 
 
-@kernel
-def _step(x, scratch, out, sizes, starts, Sp, matrices, without):
-    """out = x times the matrices of all layers but ``without`` (-1: of all); scratch is spoiled."""
+@helper
+def _step(x, scratch, out, layout, matrices, without):
+    """Multiply x by the matrices of all layers except ``without`` (-1: none); overwrites ``scratch``."""
+    sizes, _, starts, Sp = layout
     D, N = sizes.size, x.size
     source, target = scratch, out
     for k in range(N):
@@ -69,12 +98,13 @@ def _step(x, scratch, out, sizes, starts, Sp, matrices, without):
         out[k] = value
 
 
-@kernel
-def _emissions(t, scores, places, sizes, Sp, ties, row, out):
-    """Fill out (N,) with exp(unary) of token t times the ties; return the logarithm taken out, -inf if impossible.
+@helper
+def _emissions(scores, layout, ties, row, out):
+    """Fill out (N,) with exp(unary - shift) of one token times the ties; return the shift, -inf if impossible.
 
-    ``scores`` (T, sum of S_d) holds the layers' unary scores side by side, layer d from ``places[d]``.
+    ``scores`` (sum of S_d,) are the unary scores of all layers.
     """
+    sizes, places, _, Sp = layout
     D, N = sizes.size, out.size
     shift = 0.0
     for k in range(N):
@@ -84,12 +114,12 @@ def _emissions(t, scores, places, sizes, Sp, ties, row, out):
         S = sizes[d]
         top = -np.inf
         for i in range(S):
-            top = max(top, scores[t, places[d] + i])
+            top = max(top, scores[places[d] + i])
         if top == -np.inf:
             return top
         shift += top
         for i in range(S):
-            row[i] = math.exp(scores[t, places[d] + i] - top)
+            row[i] = math.exp(scores[places[d] + i] - top)
         width = Sp if d == D - 1 else S
         right = N // (left * width)
         for block in range(left):
@@ -101,9 +131,10 @@ def _emissions(t, scores, places, sizes, Sp, ties, row, out):
     return shift
 
 
-@kernel
-def _spread_marginals(posterior, sizes, places, Sp, out):
-    """Out (sum of S_d,) = the layers' marginals of a posterior (N,)."""
+@helper
+def _spread_marginals(posterior, layout, out):
+    """Fill out (sum of S_d,) with the marginals of all layers of a posterior (N,)."""
+    sizes, places, _, Sp = layout
     D, N = sizes.size, posterior.size
     out[:] = 0
     left = 1
@@ -121,9 +152,9 @@ def _spread_marginals(posterior, sizes, places, Sp, out):
         left *= width
 
 
-@kernel
+@helper
 def _add_transitions(before, after, left, S, right, weight, sums, at):
-    """sums[i, j] += weight * sum over the other layers of before[l, i, r] after[l, j, r]."""
+    """Add weight * sum over the other layers of before[l, i, r] after[l, j, r] to sums[i, j]."""
     for block in range(left):
         for i in range(S):
             x = before[(block * S + i) * right : (block * S + i + 1) * right]
@@ -136,9 +167,9 @@ def _add_transitions(before, after, left, S, right, weight, sums, at):
                 sums[at + i * S + j] += weight * total(mass)
 
 
-@kernel
+@helper
 def _add_last(before, after, rows, S, Sp, weight, sums, at):
-    """The same for the last layer, whose labels lie side by side."""
+    """Add the transitions of the last layer, whose labels are contiguous."""
     W = lanes(before)
     for row in range(rows):
         base = row * Sp
@@ -150,16 +181,15 @@ def _add_last(before, after, rows, S, Sp, weight, sums, at):
 
 
 @kernel
-def forward_backward(
-    start, stop, lengths, scores, places, sizes, starts, Sp, matrices, matrices_t, log_shift, ties, log_ties, weight,
-    log_z, safe, marginals, joint, sums,
-):  # fmt: skip
-    """Fill log_z (B,) and marginals (B, T, sum of S_d) of sequences ``start`` to ``stop``.
+def forward_backward(start, stop, lengths, scores, layout, factors, out):
+    """Fill log_z and marginals of sequences ``start`` to ``stop``, and add weighted counts of states and transitions.
 
-    ``joint`` (N,) and ``sums`` (like ``matrices``; to be multiplied by them) receive weighted counts of states and of
-    transitions, unless ``sums`` is empty. ``log_ties`` is what was taken out of ``ties`` (N,). A sequence that is
-    impossible or may have lost something to underflow (beta / c beyond LIMIT) is marked not ``safe`` and adds nothing.
+    ``scores`` (B, T, sum of S_d) are the unary scores of all layers. A sequence that is impossible or may have
+    underflowed (beta / c beyond LIMIT) is marked as not ``safe`` and adds no counts.
     """
+    sizes, _, starts, Sp = layout
+    matrices, matrices_t, log_shift, ties, tie_shift = factors
+    weight, log_z, safe, marginals, joint, sums = out
     N, D = ties.size, sizes.size
     states, steps = np.zeros(joint.size), np.zeros(sums.size)
     longest = 0
@@ -172,13 +202,13 @@ def forward_backward(
     W = lanes(one)
     for b in range(start, stop):
         n = lengths[b]
-        log_z[b] = (n - 1) * log_shift + n * log_ties
+        log_z[b] = (n - 1) * log_shift + n * tie_shift
         for t in range(n):
-            log_z[b] += _emissions(t, scores[b], places, sizes, Sp, ties, row, emission[t])
+            log_z[b] += _emissions(scores[b, t], layout, ties, row, emission[t])
             if log_z[b] == -np.inf:
                 break
             if t > 0:
-                _step(alpha[t - 1], two, one, sizes, starts, Sp, matrices, -1)
+                _step(alpha[t - 1], two, one, layout, matrices, -1)
             else:
                 one[:] = 1
             sums_here = spread(one, 0.0)
@@ -188,7 +218,7 @@ def forward_backward(
                 sums_here = add(sums_here, value)
             c = total(sums_here)
             scale[t] = c
-            log_z[b] += math.log(c) if c * LIMIT >= 1 else -np.inf  # too small a number has lost its digits
+            log_z[b] += math.log(c) if c * LIMIT >= 1 else -np.inf  # a smaller number has lost its digits
             if log_z[b] == -np.inf:
                 break
             by = spread(one, 1 / c)
@@ -205,7 +235,7 @@ def forward_backward(
                 value = multiply(load(alpha, t * N + k), load(one, k))
                 store(two, k, value)
                 mass = add(mass, value)
-            m = total(mass)  # 1 but for rounding
+            m = total(mass)  # 1 except for rounding
             by = 1 / m if m > 0 else 0.0
             top, ahead = spread(one, 0.0), spread(one, by / scale[t])
             for k in range(0, N, W):
@@ -217,7 +247,7 @@ def forward_backward(
                 break
             for k in range(N):
                 two[k] *= by
-            _spread_marginals(two, sizes, places, Sp, marginals[b, t])
+            _spread_marginals(two, layout, marginals[b, t])
             if sums.size:
                 for k in range(N):
                     states[k] += weight[b] * two[k]
@@ -227,21 +257,22 @@ def forward_backward(
                 left = 1
                 for d in range(D):
                     S = sizes[d]
-                    _step(alpha[t - 1], two, one, sizes, starts, Sp, matrices, d)
+                    _step(alpha[t - 1], two, one, layout, matrices, d)
                     if d == D - 1:
                         _add_last(one, three, N // Sp, S, Sp, weight[b], steps, starts[d])
                     else:
                         _add_transitions(one, three, left, S, N // (left * S), weight[b], steps, starts[d])
                         left *= S
-            _step(three, two, one, sizes, starts, Sp, matrices_t, -1)
+            _step(three, two, one, layout, matrices_t, -1)
         if safe[b] and sums.size:
             joint += states
             sums += steps
 
 
-@kernel
-def _best_step(x, scratch, out, sizes, starts, Sp, matrices):
-    """The same as ``_step`` with maxima of sums of logarithms."""
+@helper
+def _best_step(x, scratch, out, layout, matrices):
+    """Apply ``_step`` in the max-plus semiring."""
+    sizes, _, starts, Sp = layout
     D, N, W = sizes.size, x.size, lanes(x)
     source, target = scratch, out
     for k in range(N):
@@ -276,11 +307,12 @@ def _best_step(x, scratch, out, sizes, starts, Sp, matrices):
 
 
 @kernel
-def viterbi(start, stop, lengths, scores, digits, places, sizes, starts, Sp, log_matrices, log_ties, states, best):
+def viterbi(start, stop, lengths, scores, layout, digits, log_matrices, log_ties, states, best):
     """Fill the best states (B, T), numbers below N, and their scores (B,); -inf if all are impossible.
 
     ``digits`` (N, D) are the labels of each state (0 for padding, whose ``log_ties`` (N,) are -inf).
     """
+    sizes, places, starts, Sp = layout
     N, D = log_ties.size, sizes.size
     longest = 0
     for b in range(start, stop):
@@ -291,7 +323,7 @@ def viterbi(start, stop, lengths, scores, digits, places, sizes, starts, Sp, log
         n = lengths[b]
         for t in range(n):
             if t > 0:
-                _best_step(delta[t - 1], scratch, prior, sizes, starts, Sp, log_matrices)
+                _best_step(delta[t - 1], scratch, prior, layout, log_matrices)
             else:
                 prior[:] = 0
             for k in range(N):

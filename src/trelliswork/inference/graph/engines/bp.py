@@ -6,8 +6,8 @@ r"""Belief propagation (sum-product): exact on forests, an estimate elsewhere.
     \log Z &\approx \sum_v (1 - d_v) \log \sum_{x_v} e^{u_v} \prod_f r_{f \to v}
     + \sum_f \log \sum_{x_f} e^{\theta_f} \prod_v q_{v \to f}
 
-The last line is Bethe's approximation at a fixed point. Its gradient in the log-potentials is the beliefs, because its
-derivatives in the messages are zero there. Yedidia, Freeman and Weiss (2005).
+The last line is the Bethe approximation at a fixed point. Its gradient in the log-potentials is the beliefs, because
+its derivatives in the messages are zero there. Yedidia, Freeman and Weiss (2005).
 """
 
 from functools import partial
@@ -16,20 +16,20 @@ import numpy as np
 
 from trelliswork.compute import threads
 from trelliswork.inference.graph.engines.passing import (
-    Messages,
+    Prepared,
     Progress,
     check_options,
-    fresh_messages,
     pass_messages,
+    prepare,
     sweep_forest,
 )
-from trelliswork.inference.graph.kernels import bethe as bethe_kernels
-from trelliswork.inference.graph.kernels import flooding as bp_kernels
+from trelliswork.inference.graph.kernels import beliefs as belief_kernels
+from trelliswork.inference.graph.kernels import flooding
 from trelliswork.inference.graph.layout import unpad_states
+from trelliswork.inference.graph.potentials import Doubles, Wiring
 from trelliswork.inference.graph.result import Result
-from trelliswork.inference.graph.wiring import Doubles, Wiring
 
-COARSEST = 1e-10  # a threshold of underflow beyond this would send too many graphs to the slower road for nothing
+COARSEST = 1e-10  # a larger threshold of underflow would send too many graphs to log space needlessly
 
 
 def run(
@@ -40,28 +40,28 @@ def run(
     tolerance: float = 1e-8,
     max_iter: int = 500,
 ) -> Result:
-    """Pass messages to a fixed point and read off beliefs and Bethe's log Z.
+    """Pass messages to a fixed point; return beliefs and the Bethe value.
 
     Parameters
     ----------
     wiring : Wiring
     schedule : {"auto", "flooding", "sequential", "residual"}
-        ``flooding`` computes all messages from the last ones; ``sequential`` sweeps over the variables, there and
-        back, and uses each new message at once; ``residual`` always takes the message that changes most. ``auto`` is
+        ``flooding`` computes all messages from the previous ones; ``sequential`` sweeps over the variables, forth and
+        back, and uses each new message at once; ``residual`` always updates the message that changes most. ``auto`` is
         one iteration of sweeps on a forest of tables without damping, and flooding elsewhere.
     damping : float
-        Share of the old message in the new one, 0 to below 1: helps where messages swing.
+        Fraction of the old message in the new one, in [0, 1): helps where messages oscillate.
     tolerance : float
-        Converged when no entry of a message would change by more: as a probability where flooding can compute with
-        these, else as a logarithm (relative to it beyond 1).
+        Converged when no entry of a message would change by more: a probability where flooding works in probability
+        space, else a logarithm (relative beyond 1).
     max_iter : int
-        At most so many iterations; one of ``residual`` is as many messages as there are.
+        Maximum number of iterations; one iteration of ``residual`` updates as many messages as there are edges.
 
     Returns
     -------
     Result
         ``kind`` is "exact" if the graph is a forest and all graphs converged, else "estimate". A graph whose messages
-        vanish has no possible assignment: log Z is -inf and its marginals are zero.
+        are all zero has no possible assignment: log Z is -inf and its marginals are zero.
 
     Notes
     -----
@@ -69,53 +69,52 @@ def run(
     """
     check_options(schedule, damping, tolerance, max_iter)
     damping, tolerance = float(damping), float(tolerance)
-    messages = fresh_messages(wiring)
-    if schedule == "auto" and messages.layout.is_forest and not wiring.structured and damping == 0:
-        progress = sweep_forest(messages, maximise=False)
+    graph = prepare(wiring)
+    if schedule == "auto" and graph.layout.is_forest and not wiring.structured and damping == 0:
+        progress = sweep_forest(graph, maximize=False)
     elif schedule in ("auto", "flooding"):
-        progress = _flood(messages, damping, tolerance, max_iter)
+        progress = _flood(graph, damping, tolerance, max_iter)
     else:
         progress = pass_messages(
-            messages, schedule=schedule, damping=damping, tolerance=tolerance, max_iter=max_iter, maximise=False
+            graph, schedule=schedule, damping=damping, tolerance=tolerance, max_iter=max_iter, maximize=False
         )
-    return _result(messages, progress)
+    return _result(graph, progress)
 
 
-def _flood(messages: Messages, damping: float, tolerance: float, max_iter: int) -> Progress:
-    """In probability space where nothing can be lost, in log space where something might be."""
-    B = messages.wiring.n_graphs
-    n_iter, residual, status = np.zeros(B, np.int64), np.zeros(B), np.full(B, bp_kernels.UNDERFLOW)
-    unary = _weights_of_states(messages)
-    threshold = _threshold(messages)
-    # Padding and impossible states have weight zero, and so has what was lost: the logarithms tell them apart.
+def _flood(graph: Prepared, damping: float, tolerance: float, max_iter: int) -> Progress:
+    """Iterate in probability space where nothing can underflow, in log space elsewhere."""
+    B, messages = graph.wiring.n_graphs, graph.messages
+    n_iter, residual, status = np.zeros(B, np.int64), np.zeros(B), np.full(B, flooding.UNDERFLOW)
+    unary = _weights_of_states(graph)
+    threshold = _threshold(graph)
+    # Padding and impossible states have weight zero like underflowed ones: the logarithms distinguish them.
     possible = messages.log_unary > -np.inf
-    lowest = min(messages.data.lowest, float(unary.min(where=possible, initial=1.0)))
-    if not messages.wiring.structured and threshold <= COARSEST and lowest >= threshold:
-        status[:] = bp_kernels.RUNNING
-        data = messages.data
-        r = np.broadcast_to(_uniform(messages), messages.log_r.shape).copy()
+    lowest = min(graph.data.lowest, float(unary.min(where=possible, initial=1.0)))
+    if not graph.wiring.structured and threshold <= COARSEST and lowest >= threshold:
+        status[:] = flooding.RUNNING
+        r = np.broadcast_to(_uniform(graph), messages.log_r.shape).copy()
+        state = flooding.Probabilities(unary, r, messages.log_q, messages.rows)
+        options = flooding.Options(damping, tolerance, int(max_iter), threshold)
+        outcome = flooding.Outcome(n_iter, residual, status)
 
         def work(start: int, stop: int) -> None:
-            bp_kernels.flood(
-                start, stop, messages.net, data.weights, unary, r, messages.log_q, messages.rows, damping, tolerance,
-                max_iter, threshold, n_iter, residual, status,
-            )  # fmt: skip
+            flooding.flood(start, stop, graph.layout, graph.data, state, options, outcome)
 
-        threads.run(work, messages.ranges)
-        keep = status != bp_kernels.UNDERFLOW
+        threads.run(work, graph.ranges)
+        keep = status != flooding.UNDERFLOW
         with np.errstate(divide="ignore"):
             messages.log_r[keep] = np.log(r[keep])
-        messages.log_r[status == bp_kernels.IMPOSSIBLE] = -np.inf
-    skip = status != bp_kernels.UNDERFLOW
-    converged = (status == bp_kernels.CONVERGED) | (status == bp_kernels.IMPOSSIBLE)
+        messages.log_r[status == flooding.IMPOSSIBLE] = -np.inf
+    skip = status != flooding.UNDERFLOW
+    converged = (status == flooding.CONVERGED) | (status == flooding.IMPOSSIBLE)
     if not skip.all():
         rest = pass_messages(
-            messages,
+            graph,
             schedule="flooding",
             damping=damping,
             tolerance=tolerance,
             max_iter=max_iter,
-            maximise=False,
+            maximize=False,
             skip=skip,
         )
         n_iter, residual = np.where(skip, n_iter, rest.n_iter), np.where(skip, residual, rest.residual)
@@ -123,9 +122,9 @@ def _flood(messages: Messages, damping: float, tolerance: float, max_iter: int) 
     return Progress(n_iter, residual, converged)
 
 
-def _weights_of_states(messages: Messages) -> Doubles:
-    """exp(log_unary) with largest entry 1 for each variable, zero in the padding and for an impossible variable."""
-    layout, log_unary = messages.layout, messages.log_unary
+def _weights_of_states(graph: Prepared) -> Doubles:
+    """Return exp(log_unary) with largest entry 1 for each variable; 0 in the padding and for impossible variables."""
+    layout, log_unary = graph.layout, graph.messages.log_unary
     if not log_unary.shape[1]:
         return np.zeros_like(log_unary)
     top = np.maximum.reduceat(log_unary, layout.state_at[:-1], axis=1)
@@ -133,40 +132,37 @@ def _weights_of_states(messages: Messages) -> Doubles:
     return np.exp(log_unary - np.repeat(top, layout.widths, axis=1))
 
 
-def _threshold(messages: Messages) -> float:
-    """The smallest t so that a product of as many numbers >= t as an iteration ever multiplies is a normal number."""
-    degree = np.diff(messages.layout.var_start)
+def _threshold(graph: Prepared) -> float:
+    """Return the smallest t for which no product of numbers >= t in an iteration underflows."""
+    degree = np.diff(graph.layout.var_start)
     longest = 1
-    for group in messages.wiring.groups:
+    for group in graph.wiring.groups:
         of_slots = degree[group.variables]
         longest = max(longest, 1 + int((of_slots.sum(axis=1) - of_slots.min(axis=1)).max()))
     return 10.0 ** (-300.0 / longest)
 
 
-def _uniform(messages: Messages) -> Doubles:
-    """Messages (M,) that sum to one, zero in the padding."""
-    layout = messages.layout
+def _uniform(graph: Prepared) -> Doubles:
+    """Return messages (M,) that sum to one, zero in the padding."""
+    layout = graph.layout
     at = layout.edge_variable
     share = np.repeat(1.0 / layout.n_states[at], layout.widths[at])
     place = np.arange(layout.edge_at[-1]) - np.repeat(layout.edge_at[:-1], layout.widths[at])
     return np.where(place < np.repeat(layout.n_states[at], layout.widths[at]), share, 0.0)
 
 
-def _result(messages: Messages, progress: Progress) -> Result:
-    """Beliefs and Bethe's value of the messages as they are."""
-    wiring, layout, data = messages.wiring, messages.layout, messages.data
+def _result(graph: Prepared, progress: Progress) -> Result:
+    """Compute beliefs and the Bethe value from the messages."""
+    wiring, layout, messages = graph.wiring, graph.layout, graph.messages
     log_z = np.zeros(wiring.n_graphs)
     log_beliefs = np.full_like(messages.log_unary, -np.inf)
 
     def work(start: int, stop: int) -> None:
-        bethe_kernels.finish(
-            start, stop, messages.net, data.weights, data.log_weights, data.shifts, messages.log_unary, messages.log_r,
-            messages.log_q, messages.rows, log_beliefs, log_z,
-        )  # fmt: skip
+        belief_kernels.bethe(start, stop, layout, graph.data, messages, log_beliefs, log_z)
 
-    threads.run(work, messages.ranges)
+    threads.run(work, graph.ranges)
     for f, factor in enumerate(wiring.structured, layout.n_tables):
-        value = factor.propagate(messages.log_q[:, messages.states_of(f)]).log_value
+        value = factor.propagate(messages.log_q[:, graph.states_of(f)]).log_value
         log_z = np.where((log_z == -np.inf) | (value == -np.inf), -np.inf, log_z + value)
     marginals = np.exp(unpad_states(layout, log_beliefs))
     marginals[log_z == -np.inf] = 0
@@ -176,21 +172,22 @@ def _result(messages: Messages, progress: Progress) -> Result:
         "exact" if exact else "estimate",
         marginals,
         *progress,
-        compute_factor_marginals=partial(factor_beliefs, messages, log_z),
+        compute_factor_marginals=partial(_factor_beliefs, graph, log_z),
     )
 
 
-def factor_beliefs(messages: Messages, log_z: Doubles) -> tuple[Doubles, ...]:
-    """Normalised beliefs of the table factors, one array (B, F, s1, .., sk) a group, zero for impossible graphs."""
-    found = []
+def _factor_beliefs(graph: Prepared, log_z: Doubles) -> tuple[Doubles, ...]:
+    """Return normalized beliefs (B, F, s1, .., sk) of each group of table factors, zero for impossible graphs."""
+    layout, log_q = graph.layout, graph.messages.log_q
+    by_group = []
     first = 0
-    for group in messages.wiring.groups:
-        slots = messages.layout.fac_start[first : first + len(group)]
-        beliefs = np.array(np.broadcast_to(group.dense(), (messages.wiring.n_graphs, len(group), *group.shape)))
+    for group in graph.wiring.groups:
+        slots = layout.fac_start[first : first + len(group)]
+        beliefs = np.array(np.broadcast_to(group.dense(), (graph.wiring.n_graphs, len(group), *group.shape)))
         for k, size in enumerate(group.shape):
-            at = messages.layout.edge_at[messages.layout.fac_edge[slots + k]][:, None] + np.arange(size)
+            at = layout.edge_at[layout.fac_edge[slots + k]][:, None] + np.arange(size)
             axes = (1,) * k + (size,) + (1,) * (len(group.shape) - 1 - k)
-            beliefs += messages.log_q[:, at].reshape(*beliefs.shape[:2], *axes)
+            beliefs += log_q[:, at].reshape(*beliefs.shape[:2], *axes)
         every = tuple(range(2, beliefs.ndim))
         top = beliefs.max(axis=every, keepdims=True)
         beliefs -= np.where(top > -np.inf, top, 0)
@@ -198,6 +195,6 @@ def factor_beliefs(messages: Messages, log_z: Doubles) -> tuple[Doubles, ...]:
         totals = beliefs.sum(axis=every, keepdims=True)
         beliefs /= np.where(totals > 0, totals, 1)
         beliefs[log_z == -np.inf] = 0
-        found.append(beliefs)
+        by_group.append(beliefs)
         first += len(group)
-    return tuple(found)
+    return tuple(by_group)

@@ -1,46 +1,21 @@
-"""Which variables a structured mean field keeps together: components inside which the factors form a forest."""
+"""Components of variables for structured mean field: the factors inside each form a forest."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.graph.flat import Flat, fixed_variables
-from trelliswork.inference.graph.wiring import Integers, Wiring
+from trelliswork.inference.graph.kernels.mean_field import Parts
+from trelliswork.inference.graph.kernels.records import Flat
+from trelliswork.inference.graph.layout import fixed_variables
+from trelliswork.inference.graph.potentials import Integers, Wiring, starts
 
-_HARD = 1e3  # how strongly a pair counts that a factor forbids outright
-
-
-class Parts(NamedTuple):
-    """Components, and what each factor sees of them, as compiled code reads it.
-
-    Members of component d are ``members[member_ptr[d]:member_ptr[d + 1]]``, parents before children; ``parent`` is -1
-    for roots. Beliefs of the edge (parent, v) begin at ``edge[v]`` of the flat vector of beliefs (length ``size``),
-    its upward message at ``message[v]``. For each axis of a factor, in the order of `Flat`: ``part`` is the first axis
-    of the same component, ``place`` where that part's beliefs begin, and ``move`` how far a state of the axis moves in
-    them. A factor has ``n_parts``. Those that touch component d are ``factors[factor_ptr[d]:factor_ptr[d + 1]]``, by
-    the part that begins at axis ``axes``.
-    """
-
-    member_ptr: Integers
-    members: Integers
-    parent: Integers
-    edge: Integers
-    message: Integers
-    part: Integers
-    place: Integers
-    move: Integers
-    n_parts: Integers
-    factor_ptr: Integers
-    factors: Integers
-    axes: Integers
-    size: Integers  # (2,) length of all beliefs, of all messages
+_HARD = 1e3  # strength of a factor that forbids some states
 
 
 def split(wiring: Wiring, flat: Flat, components: Iterable[Sequence[int]]) -> Parts:
-    """Lay out components that the caller names.
+    """Lay out given components.
 
     Parameters
     ----------
@@ -50,7 +25,7 @@ def split(wiring: Wiring, flat: Flat, components: Iterable[Sequence[int]]) -> Pa
     Raises
     ------
     ValueRangeError
-        If a variable is missing or named twice, a factor touches three or more variables of a component, or the pairs
+        If a variable is missing or repeated, a factor touches three or more variables of a component, or the pairs
         that factors touch in a component form a cycle.
     """
     V = wiring.n_variables
@@ -59,14 +34,14 @@ def split(wiring: Wiring, flat: Flat, components: Iterable[Sequence[int]]) -> Pa
     for d, component in enumerate(lists):
         for v in component:
             if not 0 <= v < V:
-                raise ValueRangeError(f"components must name variables from 0 to {V - 1}, got {v} in component {d}.")
+                raise ValueRangeError(f"components must contain variables from 0 to {V - 1}, got {v} in component {d}.")
             if of[v] >= 0:
                 raise ValueRangeError(f"components must share no variable, got {v} in components {of[v]} and {d}.")
             of[v] = d
     if (of < 0).any():
         raise ValueRangeError(
-            f"components must name every variable, got none with {np.flatnonzero(of < 0)[0]}. "
-            "A variable on its own is a component too."
+            f"components must contain every variable, got none with {np.flatnonzero(of < 0)[0]}. "
+            "A single variable is a component too."
         )
     return _lay_out(wiring, flat, lists, of, _couples(flat, of))
 
@@ -78,7 +53,7 @@ def singles(wiring: Wiring, flat: Flat) -> Parts:
 
 
 def _couples(flat: Flat, of: Integers) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
-    """Pairs of one component that factors touch: (factor, axis, axis) by (u, v), u < v."""
+    """Return pairs of one component that factors touch: (factor, axis, axis) by (u, v), u < v."""
     factor = np.repeat(np.arange(len(flat.base)), np.diff(flat.ptr))
     order = np.lexsort((of[flat.variables], factor))
     same = (factor[order][1:] == factor[order][:-1]) & (of[flat.variables][order][1:] == of[flat.variables][order][:-1])
@@ -104,7 +79,7 @@ def _lay_out(
     of: Integers,
     couples: dict[tuple[int, int], list[tuple[int, int, int]]],
 ) -> Parts:
-    """Orient the edges of each component away from its first variables and number everything."""
+    """Orient the edges of each component away from its first variables, and compute the offsets."""
     V = wiring.n_variables
     near: dict[int, list[int]] = {}
     for u, v in couples:
@@ -128,7 +103,7 @@ def _lay_out(
                     if seen[u]:
                         raise ValueRangeError(
                             f"the factors inside component {d} form a cycle through variables {u} and {v}: only "
-                            "forests have exact inference here. Put one variable of the cycle into another component."
+                            "forests are supported. Put one variable of the cycle into another component."
                         )
                     seen[u], parent[u] = True, v
                     queue.append(u)
@@ -159,7 +134,7 @@ def _lay_out(
     order = np.argsort(touched_by, kind="stable")
     D = len(components)
     return Parts(
-        _ends(np.array([len(component) for component in components], np.int64)),
+        starts([len(component) for component in components]),
         np.array(members, np.int64),
         parent,
         edge,
@@ -168,26 +143,21 @@ def _lay_out(
         place,
         move,
         np.bincount(factor[own], minlength=len(flat.base)),
-        _ends(np.bincount(touched_by, minlength=D)),
+        starts(np.bincount(touched_by, minlength=D)),
         factor[own][order],
         part[own][order],
         np.array([wiring.offsets[-1] + sizes.sum(), rows.sum()], np.int64),
     )
 
 
-def _ends(lengths: Integers) -> Integers:
-    """Where pieces of these lengths begin, and the end of the last."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-
-
 def find(wiring: Wiring, flat: Flat) -> list[list[int]]:
     """Find components: chains and trees of strongly coupled variables.
 
-    Two ways are tried, and the one that keeps more coupling inside its components is taken: join components along
-    the strongest pairs first, as long as a forest remains; or follow paths from neighbour to neighbour, as in chains.
-    Variables that evidence fixes in all graphs stay alone, which costs nothing and cuts cycles.
-    How strongly a factor couples is the standard deviation of its finite log-scores, and more where it forbids; a
-    batch goes by its first graph.
+    Two methods are tried, and the result with more coupling inside its components is used: join components along the
+    strongest pairs first, as long as a forest remains; or follow paths from neighbor to neighbor, as in chains.
+    Variables that evidence fixes in all graphs are components of their own, which costs nothing and cuts cycles.
+    The strength of a factor is the standard deviation of its finite log-scores, plus a constant if some are -inf; a
+    batch uses its first graph.
 
     Notes
     -----
@@ -195,18 +165,18 @@ def find(wiring: Wiring, flat: Flat) -> list[list[int]]:
     """
     fixed = set(np.flatnonzero(fixed_variables(wiring).all(axis=0)).tolist())
     strength = {pair: s for pair, s in _strengths(flat).items() if fixed.isdisjoint(pair)}
-    found = [_joined(wiring.n_variables, strength), _paths(wiring.n_variables, strength)]
+    candidates = [_joined(wiring.n_variables, strength), _paths(wiring.n_variables, strength)]
 
     def kept(components: list[list[int]]) -> float:
         of = {v: d for d, component in enumerate(components) for v in component}
         return sum(s for (u, v), s in strength.items() if of[u] == of[v])
 
-    return max(found, key=kept)
+    return max(candidates, key=kept)
 
 
 def _strengths(flat: Flat) -> dict[tuple[int, int], float]:
-    """How strongly factors couple pairs of variables (u, v), u < v."""
-    known: dict[int, float] = {}  # by table
+    """Return the total strength of the factors over each pair of variables (u, v), u < v."""
+    known: dict[int, float] = {}  # strength by table
     strength: dict[tuple[int, int], float] = {}
     ptr, variables = flat.ptr.tolist(), flat.variables.tolist()
     for f, (base, n) in enumerate(zip(flat.base.tolist(), flat.n_entries.tolist(), strict=True)):
@@ -222,7 +192,7 @@ def _strengths(flat: Flat) -> dict[tuple[int, int], float]:
 
 
 def _joined(V: int, strength: dict[tuple[int, int], float]) -> list[list[int]]:
-    """Join components along the strongest pairs first, where one pair alone connects them."""
+    """Join components along the strongest pairs first, where a single pair connects them."""
     of = list(range(V))
     groups: dict[int, list[int]] = {v: [v] for v in range(V)}
     links: dict[int, dict[int, int]] = {v: {} for v in range(V)}  # pairs between components
@@ -246,7 +216,7 @@ def _joined(V: int, strength: dict[tuple[int, int], float]) -> list[list[int]]:
 
 
 def _paths(V: int, strength: dict[tuple[int, int], float]) -> list[list[int]]:
-    """Follow paths from the lowest free variable: on to the lowest neighbour that touches the end of the path alone."""
+    """Follow paths from the lowest free variable to the lowest neighbor that touches only the end of the path."""
     near: list[list[int]] = [[] for _ in range(V)]
     for u, v in strength:
         near[u].append(v)

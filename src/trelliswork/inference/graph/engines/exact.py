@@ -1,72 +1,46 @@
-r"""Exact inference in factor graphs: variables are eliminated one by one, a junction tree without a name.
+r"""Exact inference in factor graphs: variables are eliminated one by one, as in a junction tree.
 
-Eliminating v from the product of the factors that touch it leaves a message over the neighbours N it then has:
+Eliminating v from the product of the factors that touch it leaves a message over its neighbors N at that time:
 
 .. math:: m_v(x_N) = \log \sum_{x_v} \exp \Big( u_v(x_v) + \sum_f \theta_f(x_f) + \sum_{w} m_w \Big)
 
-On the way back p(x_v, x_N) = p(x_v | x_N) p(x_N) gives all marginals, the best states, or exact draws.
+In reverse order, p(x_v, x_N) = p(x_v | x_N) p(x_N) gives all marginals, the best states, or exact draws.
 Lauritzen and Spiegelhalter (1988); Koller and Friedman (2009), chapters 9 and 10.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from trelliswork.compute import threads
-from trelliswork.compute.checks import check_count
-from trelliswork.errors import ImpossibleError, ShapeError
+from trelliswork.compute.checks import check_count, check_possible
+from trelliswork.errors import ShapeError
 from trelliswork.inference.graph.engines.elimination import elimination_order
-from trelliswork.inference.graph.flat import Flat, flatten, split_entries, tidy
 from trelliswork.inference.graph.kernels import exact as kernels
+from trelliswork.inference.graph.kernels.exact import Plan, Scratch
+from trelliswork.inference.graph.kernels.records import Flat
+from trelliswork.inference.graph.layout import flatten, split_entries, tidy
+from trelliswork.inference.graph.potentials import GRAPHS, Doubles, Integers, Wiring, starts
 from trelliswork.inference.graph.result import Result
-from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
 
 MAX_SIZE = 1 << 26  # entries: half a gigabyte
-_SHARED = 1 << 22  # entries up to which each thread has tables of its own
-_EXP = 10  # multiplications that an entry costs
-
-
-class Plan(NamedTuple):
-    """Cliques in the order of elimination, as compiled code reads them; see `plan`.
-
-    Clique i eliminates ``variable[i]``, whose first unary score is ``unary[i]``. Its axes are
-    ``axis_ptr[i]:axis_ptr[i+1]`` of ``variables`` and ``sizes``, its table is ``table_ptr[i]:table_ptr[i+1]``, and its
-    message begins at ``message_ptr[i]``. What is added to its table are the inputs ``input_ptr[i]:input_ptr[i+1]``:
-    tables of factors (``factor`` >= 0, at ``base + b * step``) or messages (-1, at ``base``), with one stride an axis
-    from ``stride_ptr`` on. ``place`` is where a factor's marginals go. ``lowest`` is the state of a variable fixed by
-    evidence, else 0.
-    """
-
-    variable: Integers
-    unary: Integers
-    axis_ptr: Integers
-    variables: Integers
-    sizes: Integers
-    table_ptr: Integers
-    message_ptr: Integers
-    input_ptr: Integers
-    factor: Integers
-    base: Integers
-    step: Integers
-    place: Integers
-    stride_ptr: Integers
-    strides: Integers
-    lowest: Integers
+_SHARED = 1 << 22  # maximum number of entries for which each thread has tables of its own
+_EXP = 10  # cost of an entry, in multiplications
 
 
 def plan(wiring: Wiring, *, max_size: int = MAX_SIZE) -> Plan:
     """Choose the order of elimination (min-fill) and lay out the cliques.
 
-    A variable with one allowed state, the same in all graphs of the batch, costs nothing: it is no axis of any table.
+    A variable with one allowed state, the same in all graphs of the batch, costs nothing: it is not an axis of any
+    table.
 
     Raises
     ------
     ValueRangeError
-        If the tables would have more than ``max_size`` entries together; the message names the largest. Or if a
-        structured factor is too large for a table.
+        If the tables would have more than ``max_size`` entries together, or a structured factor is too large for a
+        table.
 
     Notes
     -----
@@ -132,34 +106,29 @@ def _lay_out(
     return Plan(
         order,
         wiring.offsets[order] + lowest[order],
-        _ends([len(clique) for clique in cliques]),
+        starts([len(clique) for clique in cliques]),
         axes_of,
         np.array(states, np.int64)[axes_of],
         np.array(tables, np.int64),
         np.array(messages, np.int64),
-        _ends([len(row) for row in inputs]),
+        starts([len(row) for row in inputs]),
         columns[0],
         columns[1],
         columns[2],
         columns[3],
-        _ends(per_input),
+        starts(per_input),
         np.array(strides, np.int64),
         lowest,
     )
 
 
-def _ends(lengths: Sequence[int] | Integers) -> Integers:
-    """Where pieces of these lengths begin, and the end of the last."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int64)
-
-
-def _over_graphs(plan: Plan, n_graphs: int, work: Callable[[int, int, Doubles, Doubles, Integers], object]) -> None:
-    """Call ``work(start, stop, table, messages, digits)`` for ranges of graphs, each with room of its own."""
-    size = int(plan.table_ptr[-1])
+def _over_graphs(plan: Plan, n_graphs: int, work: Callable[[int, int, Scratch], object]) -> None:
+    """Call ``work(start, stop, scratch)`` for ranges of graphs, each with scratch memory of its own."""
+    size, n_messages = int(plan.table_ptr[-1]), int(plan.message_ptr[-1])
 
     def piece(start: int, stop: int) -> None:
         digits = np.zeros(1 + int(np.diff(plan.axis_ptr).max(initial=1)), np.int64)
-        work(start, stop, np.empty(size), np.empty(int(plan.message_ptr[-1])), digits)
+        work(start, stop, Scratch(np.empty(size), np.empty(n_messages), np.empty(n_messages), digits))
 
     costs = np.full(n_graphs, max(1, _EXP * size))
     most = threads.MAX_RANGES if size <= _SHARED else 1
@@ -172,11 +141,11 @@ def run(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) 
     Parameters
     ----------
     wiring : Wiring
-        B graphs. A `ChainFactor` costs what its steps cost; other structured factors take part by their dense tables.
+        B graphs. A `ChainFactor` costs as much as its steps; other structured factors are used as dense tables.
     max_size : int
-        Entries of all clique tables together that are allowed, 8 bytes each.
+        Maximum number of entries of all clique tables together, 8 bytes each.
     ready : Plan, optional
-        From `plan`, made for graphs of the same shape with the same variables fixed; scores may differ.
+        From `plan`, for graphs of the same shape with the same variables fixed; scores may differ.
 
     Returns
     -------
@@ -186,7 +155,7 @@ def run(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) 
     Raises
     ------
     ValueRangeError
-        If the graph is too large, naming its size.
+        If the graph is too large.
 
     Notes
     -----
@@ -214,15 +183,12 @@ def run(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) 
 
 
 def _marginals(wiring: Wiring, prepared: Plan, max_size: int, entries: Doubles) -> tuple[Doubles, Doubles]:
-    """log Z (B,) and flat marginals (B, N); fill ``entries`` of factors, if it has columns."""
+    """Return log Z (B,) and flat marginals (B, N); fill ``entries`` of factors, if it has columns."""
     tables = flatten(wiring, max_table=max_size).tables
     log_z, beliefs = np.empty(wiring.n_graphs), np.zeros_like(wiring.log_unary)
 
-    def work(start: int, stop: int, table: Doubles, messages: Doubles, digits: Integers) -> None:
-        shares = np.empty_like(messages)
-        kernels.marginals(
-            start, stop, prepared, tables, wiring.log_unary, table, messages, shares, digits, log_z, beliefs, entries
-        )
+    def work(start: int, stop: int, scratch: Scratch) -> None:
+        kernels.marginals(start, stop, prepared, tables, wiring.log_unary, scratch, log_z, beliefs, entries)
 
     _over_graphs(prepared, wiring.n_graphs, work)
     return log_z, beliefs
@@ -231,7 +197,7 @@ def _marginals(wiring: Wiring, prepared: Plan, max_size: int, entries: Doubles) 
 def best(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) -> Result:
     """Return the most probable states of each graph, exactly (max-product elimination).
 
-    Parameters are those of `run`. Ties go to the lower state.
+    The parameters are those of `run`. Ties go to the lower state.
 
     Returns
     -------
@@ -244,8 +210,8 @@ def best(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None)
     tables = flatten(wiring, max_table=max_size).tables
     value, assignment = np.empty(B), np.zeros((B, V), np.int64)
 
-    def work(start: int, stop: int, table: Doubles, messages: Doubles, digits: Integers) -> None:
-        kernels.best(start, stop, prepared, tables, wiring.log_unary, table, messages, digits, value, assignment)
+    def work(start: int, stop: int, scratch: Scratch) -> None:
+        kernels.best(start, stop, prepared, tables, wiring.log_unary, scratch, value, assignment)
 
     _over_graphs(prepared, B, work)
     marginals = np.zeros_like(wiring.log_unary)
@@ -287,7 +253,7 @@ def sample(wiring: Wiring, uniform: Doubles, *, max_size: int = MAX_SIZE, ready:
 
     Notes
     -----
-    One elimination, then O(V S) a draw.
+    One elimination, then O(V S) per draw.
     """
     B, V = wiring.n_graphs, wiring.n_variables
     uniform = np.ascontiguousarray(uniform, np.float64)
@@ -298,15 +264,9 @@ def sample(wiring: Wiring, uniform: Doubles, *, max_size: int = MAX_SIZE, ready:
     tables = flatten(wiring, max_table=max_size).tables
     log_z, draws = np.empty(B), np.zeros((len(uniform), B, V), np.int64)
 
-    def work(start: int, stop: int, table: Doubles, messages: Doubles, digits: Integers) -> None:
-        kernels.samples(start, stop, prepared, tables, wiring.log_unary, table, messages, digits, uniform, log_z, draws)
+    def work(start: int, stop: int, scratch: Scratch) -> None:
+        kernels.samples(start, stop, prepared, tables, wiring.log_unary, scratch, uniform, log_z, draws)
 
     _over_graphs(prepared, B, work)
-    bad = np.flatnonzero(log_z == -np.inf)
-    if bad.size:
-        raise ImpossibleError(
-            f"sample: every assignment of graph {bad[0]} has probability zero"
-            + (f" (and of {bad.size - 1} more)" if bad.size > 1 else "")
-            + ". Loosen the evidence or the zeros of its factors, or leave it out of the batch."
-        )
+    check_possible(log_z, "nothing to sample", **GRAPHS)
     return draws

@@ -1,31 +1,24 @@
 r"""Gibbs sampling: each variable in turn is drawn given all others. An independent check of the other engines.
 
-Marginals are averages of the conditional probabilities met on the way (Rao-Blackwell), so they vary less than counts.
-Where factors hold zeros, single steps may never leave a region: then the pairs of variables that such a factor touches
-are drawn together too. That mends exactly-one constraints and the like, not every graph; zeros can still cut the
-assignments into islands, and the walk stays on the one where it began.
+Marginals are averages of conditional probabilities (Rao-Blackwell), so they vary less than counts. Where factors have
+zeros, single steps may never leave a region: pairs of variables that such a factor touches are then drawn together too.
+This solves exactly-one constraints and the like, but not every graph; zeros can still separate the assignments into
+regions, and the walk stays in the one where it started.
 Geman and Geman (1984).
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.checks import check_count
-from trelliswork.errors import ImpossibleError, ValueRangeError
+from trelliswork.compute.checks import check_count, check_possible
+from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph.engines.feasible import checked_assignment, counters, possible_assignment
-from trelliswork.inference.graph.flat import Flat, flatten, split_entries, tidy, touching
 from trelliswork.inference.graph.kernels import gibbs as kernels
+from trelliswork.inference.graph.kernels.gibbs import Averages, Schedule, Walk
+from trelliswork.inference.graph.kernels.records import Flat
+from trelliswork.inference.graph.layout import flatten, neighbors, split_entries, tidy, variables
+from trelliswork.inference.graph.potentials import GRAPHS, Doubles, Integers, Wiring
 from trelliswork.inference.graph.result import Result
-from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
-
-
-class _Walk(NamedTuple):
-    marginals: Doubles
-    entries: Doubles
-    draws: Integers
 
 
 def run(
@@ -42,43 +35,42 @@ def run(
     Parameters
     ----------
     wiring : Wiring
-        B graphs. A `ChainFactor` takes part step by step; other structured factors by their dense tables, and are
-        refused when these are large.
+        B graphs. A `ChainFactor` is used step by step; other structured factors are used as dense tables, which must
+        not be large.
     n_samples : int
-        Sweeps over all variables that count.
+        Number of sweeps over all variables that are averaged.
     burn_in : int
-        Sweeps before them.
+        Number of sweeps before them.
     seed : int
         The same seed gives the same walk, on any number of threads.
     pairs : bool, optional
-        Draw pairs of variables that share a factor together. By default where the factor holds -inf.
+        Draw pairs of variables that share a factor together. By default only if the factor contains -inf.
     start : ndarray of int (B, V), optional
-        A possible assignment to begin from; found by default.
+        A possible assignment to start from; searched by default.
 
     Returns
     -------
     Result
-        ``kind`` "estimate". ``log_z`` is nan: a walk does not tell it. ``residual`` is the largest difference between
-        the marginals of the first and the second half of the walk. ``converged`` is False: nothing can say so.
+        ``kind`` "estimate". ``log_z`` is nan: sampling does not estimate it. ``residual`` is the largest difference
+        between the marginals of the first and the second half of the walk. ``converged`` is False: it cannot be known.
 
     Raises
     ------
     ImpossibleError
-        If a graph has no possible assignment, or none was found to begin with.
+        If a graph has no possible assignment, or none was found to start from.
 
     Notes
     -----
-    A sweep takes O(sum over variables of states times factors), with pairs times the states of the partner.
+    A sweep takes O(sum over variables of states times factors); with pairs, times the states of the partner.
     """
     check_count("n_samples", n_samples)
     wiring = tidy(wiring)
     flat = flatten(wiring)
     half = (n_samples + 1) // 2
-    states = _begin(wiring, flat, seed, start)
-    numbers = counters(seed, 2 * wiring.n_graphs)[wiring.n_graphs :].copy()
+    walk = _start(wiring, flat, seed, start)
     touched = _pairs(wiring, flat, pairs)
-    first = _walk(wiring, flat, touched, states, numbers, half, burn_in, 1, entries=True)
-    second = _walk(wiring, flat, touched, states, numbers, max(1, n_samples - half), 0, 1, entries=True)
+    first = _continue(wiring, flat, touched, walk, _schedule(burn_in, half), entries=True)
+    second = _continue(wiring, flat, touched, walk, _schedule(0, max(1, n_samples - half)), entries=True)
     share = half / (half + max(1, n_samples - half))
 
     def factor_marginals() -> tuple[Doubles, ...]:
@@ -106,81 +98,69 @@ def sample(
     pairs: bool | None = None,
     start: Integers | None = None,
 ) -> Integers:
-    """Draw dependent samples (n_samples, B, V) from one walk in each graph, keeping each ``thin``-th sweep.
+    """Draw dependent samples (n_samples, B, V) from one walk in each graph, keeping every ``thin``-th sweep.
 
-    Other parameters and errors are those of `run`.
+    The other parameters and errors are those of `run`.
     """
     check_count("n_samples", n_samples)
     check_count("thin", thin)
     wiring = tidy(wiring)
     flat = flatten(wiring)
-    states = _begin(wiring, flat, seed, start)
-    numbers = counters(seed, 2 * wiring.n_graphs)[wiring.n_graphs :].copy()
-    return _walk(
-        wiring, flat, _pairs(wiring, flat, pairs), states, numbers, n_samples, burn_in, thin, entries=False
-    ).draws
+    walk = _start(wiring, flat, seed, start)
+    touched = _pairs(wiring, flat, pairs)
+    return _continue(wiring, flat, touched, walk, _schedule(burn_in, n_samples, thin), entries=False).draws
 
 
-def _begin(wiring: Wiring, flat: Flat, seed: int, start: Integers | None) -> Integers:
-    """Return possible assignments (B, V), or raise."""
+def _schedule(burn_in: int, n_samples: int, thin: int = 1) -> Schedule:
+    if not isinstance(burn_in, (int, np.integer)) or burn_in < 0:
+        raise ValueRangeError(f"burn_in must be a nonnegative integer, got {burn_in!r}.")
+    return Schedule(int(burn_in), int(n_samples), int(thin))
+
+
+def _start(wiring: Wiring, flat: Flat, seed: int, start: Integers | None) -> Walk:
+    """Return walks at possible assignments, or raise an error."""
+    B, S = wiring.n_graphs, int(wiring.n_states.max(initial=1))
     if start is not None:
-        return checked_assignment(wiring, start).copy()
-    states = possible_assignment(wiring, flat, np.arange(wiring.n_graphs), seed=seed)
-    bad = np.flatnonzero((states < 0).any(axis=1))
-    if bad.size:
-        raise ImpossibleError(
-            f"Gibbs sampling: every assignment of graph {bad[0]} has probability zero"
-            + (f" (and of {bad.size - 1} more)" if bad.size > 1 else "")
-            + ". Loosen the evidence or the zeros of its factors, or leave it out of the batch."
-        )
-    return states
+        states = checked_assignment(wiring, start).copy()
+    else:
+        states = possible_assignment(wiring, flat, np.arange(B), seed=seed)
+        impossible = (states < 0).any(axis=1)
+        check_possible(np.where(impossible, -np.inf, 0.0), "Gibbs sampling", **GRAPHS)
+    return Walk(counters(seed, 2 * B)[B:].copy(), states, np.zeros(S), np.zeros(S * S))
 
 
 def _pairs(wiring: Wiring, flat: Flat, pairs: bool | None) -> Integers:
-    """Pairs of variables (n, 2) that are drawn together."""
+    """Return pairs of variables (n, 2) that are drawn together."""
     if pairs is None:
         zeros = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.isneginf(flat.tables))])
         at = flat.base[:, None] + flat.step[:, None] * np.arange(wiring.n_graphs)
         chosen = np.flatnonzero((zeros[at + flat.n_entries[:, None]] > zeros[at]).any(axis=1))
     else:
         chosen = np.arange(len(flat.base) if pairs else 0)
-    found: set[tuple[int, int]] = set()
+    drawn: set[tuple[int, int]] = set()
     for f in chosen.tolist():
         scope = np.sort(flat.variables[flat.ptr[f] : flat.ptr[f + 1]]).tolist()
-        found.update((u, v) for i, u in enumerate(scope) for v in scope[i + 1 :])
-    return np.array(sorted(found), np.int64).reshape(-1, 2)
+        drawn.update((u, v) for i, u in enumerate(scope) for v in scope[i + 1 :])
+    return np.array(sorted(drawn), np.int64).reshape(-1, 2)
 
 
-def _walk(
-    wiring: Wiring,
-    flat: Flat,
-    pairs: Integers,
-    states: Integers,
-    numbers: NDArray[np.uint64],
-    n_samples: int,
-    burn_in: int,
-    thin: int,
-    *,
-    entries: bool,
-) -> _Walk:
-    """Walk on from ``states`` (B, V) and ``numbers`` (B,), moving them along; keep ``entries`` of factors, or draws."""
-    if not isinstance(burn_in, (int, np.integer)) or burn_in < 0:
-        raise ValueRangeError(f"burn_in must be a whole number from 0 up, got {burn_in!r}.")
-    B, V, S = wiring.n_graphs, wiring.n_variables, int(wiring.n_states.max(initial=1))
-    near = touching(flat, V)
-    walk = _Walk(
+def _continue(
+    wiring: Wiring, flat: Flat, pairs: Integers, walk: Walk, schedule: Schedule, *, entries: bool
+) -> Averages:
+    """Continue walks in place; average the entries of the factors if ``entries``, else keep the draws."""
+    B, V, S = wiring.n_graphs, wiring.n_variables, len(walk.scores)
+    near, given = neighbors(flat, V), variables(wiring)
+    averages = Averages(
         np.zeros_like(wiring.log_unary),
         np.zeros((B, int(flat.n_entries.sum()) if entries else 0)),
-        np.zeros((0 if entries else n_samples, B, V), np.int64),
+        np.zeros((0 if entries else schedule.n_kept, B, V), np.int64),
     )
 
     def work(start: int, stop: int) -> None:
-        kernels.sample(
-            start, stop, flat, near.ptr, near.factors, near.axes, wiring.n_states, wiring.offsets, wiring.log_unary,
-            pairs, burn_in, n_samples, thin, numbers, states, np.zeros(S), np.zeros(S * S), *walk,
-        )  # fmt: skip
+        own = walk._replace(scores=np.zeros(S), joint=np.zeros(S * S))  # scratch of this thread
+        kernels.sample(start, stop, given, flat, near, pairs, schedule, own, averages)
 
-    sweeps = burn_in + n_samples * thin
+    sweeps = schedule.burn_in + schedule.n_kept * schedule.thin
     costs = np.full(B, sweeps * (int(wiring.n_states.sum()) + S * len(flat.variables)))
     threads.run(work, threads.cut(costs, least=threads.LEAST_WORK))
-    return walk
+    return averages

@@ -1,12 +1,12 @@
-r"""Naive mean field: every variable on its own, a lower bound of log Z.
+r"""Naive mean field: independent variables, a lower bound of log Z.
 
 .. math:: \log Z \ge E_q\Big[\sum_f \theta_f\Big] + H(q), \qquad q(x) = \prod_v q_v(x_v)
 
-Each update q_v ~ exp E[sum of the factors of v] maximises the bound over q_v, so the bound never falls.
+Each update q_v ~ exp E[sum of the factors of v] maximizes the bound over q_v, so the bound never decreases.
 
-Zeros: a factor's -inf counts when q reaches it and not otherwise (0 times -inf is 0 here), so the bound is finite as
-long as q stays inside what is possible; updates never leave it. The start is what each variable would be without
-the factors; where that reaches something impossible, it is one possible assignment, found by local search.
+Zeros: -inf in a factor counts only where q is positive (0 times -inf is 0 here), so the bound is finite as long as q is
+zero on everything impossible; updates preserve this. The start is the distribution of each variable without the
+factors; where that includes something impossible, it is one possible assignment, found by local search.
 """
 
 import numpy as np
@@ -14,14 +14,16 @@ import numpy as np
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.graph.engines.components import Parts, singles
+from trelliswork.inference.graph.engines.components import singles
 from trelliswork.inference.graph.engines.feasible import checked_assignment, possible_assignment
-from trelliswork.inference.graph.flat import Flat, flatten, split_entries, tidy
 from trelliswork.inference.graph.kernels import mean_field as kernels
+from trelliswork.inference.graph.kernels.mean_field import Parts, Progress, Scratch, State
+from trelliswork.inference.graph.kernels.records import Flat
+from trelliswork.inference.graph.layout import flatten, split_entries, tidy, variables
+from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring
 from trelliswork.inference.graph.result import Result
-from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
 
-_WORK = 50  # multiplications an entry costs in a run
+_WORK = 50  # cost of an entry in a run, in multiplications
 
 
 def run(
@@ -38,31 +40,31 @@ def run(
     Parameters
     ----------
     wiring : Wiring
-        B graphs. A `ChainFactor` takes part step by step; other structured factors by their dense tables, and are
-        refused when these are large.
+        B graphs. A `ChainFactor` is used step by step; other structured factors are used as dense tables, which must
+        not be large.
     max_iter : int
-        Sweeps over all variables.
+        Maximum number of sweeps over all variables.
     tolerance : float
         Stop when no belief changes by more in a sweep.
     start : ndarray of int (B, V), optional
-        An assignment to begin from. By default q begins as the softmax of the unary scores.
+        An assignment to start from. By default q starts as the softmax of the unary scores.
     noise : float
-        Standard deviation of what is added to the unary scores for the start, to leave symmetric points: there the
-        updates stand still though the bound can grow.
+        Standard deviation of the noise added to the unary scores for the start. It breaks symmetries, at which the
+        updates stop although the bound can increase.
     seed : int
-        Of the noise, and of the search for a possible assignment.
+        Seed of the noise and of the search for a possible assignment.
 
     Returns
     -------
     Result
-        ``kind`` "lower"; ``log_z`` is the bound. ``trace`` (B, 1 + iterations) has it at the start and after each
-        sweep. Where nothing is possible it is -inf and the marginals are 0.
+        ``kind`` "lower"; ``log_z`` is the bound. ``trace`` (B, 1 + iterations) has the bound at the start and after
+        each sweep. Where nothing is possible it is -inf and the marginals are 0.
 
     Raises
     ------
     ImpossibleError
-        If factors hold -inf, local search finds no possible assignment, and the graph is too large to know that there
-        is none.
+        If factors contain -inf, local search finds no possible assignment, and the graph is too large to decide
+        whether there is one.
 
     Notes
     -----
@@ -83,50 +85,49 @@ def solve(
     noise: float,
     seed: int,
 ) -> Result:
-    """Mean field with any components; see `run`."""
+    """Run mean field with any components; see `run`."""
     check_count("max_iter", max_iter)
     for name, value in (("tolerance", tolerance), ("noise", noise)):
         if not 0 <= value < np.inf:
-            raise ValueRangeError(f"{name} must be a finite number from 0 up, got {value!r}.")
+            raise ValueRangeError(f"{name} must be finite and nonnegative, got {value!r}.")
     B, N = wiring.log_unary.shape
     n_beliefs, n_messages = parts.size.tolist()
-    beliefs, entropy = np.zeros((B, n_beliefs)), np.zeros((B, len(parts.member_ptr) - 1))
+    state = State(np.zeros((B, n_beliefs)), np.zeros((B, len(parts.member_ptr) - 1)))
     trace = np.full((B, 1 + max_iter), -np.inf)
     n_iter, residual = np.zeros(B, np.int64), np.zeros(B)
-    shape = (wiring.n_states, wiring.offsets, wiring.log_unary)
-    most_axes = int(np.diff(flat.ptr).max(initial=1))
+    given, progress = variables(wiring), Progress(trace, n_iter, residual)
     ranges = threads.cut(np.full(B, 1 + _WORK * int(flat.n_entries.sum() + N)), least=threads.LEAST_WORK)
 
-    def room() -> tuple[Doubles, Integers]:
-        return np.zeros((3, max(n_beliefs, n_messages))), np.zeros((2, most_axes), np.int64)
+    def scratch() -> Scratch:
+        most_axes = int(np.diff(flat.ptr).max(initial=1))
+        room = np.zeros((3, max(n_beliefs, n_messages)))
+        return Scratch(room[0], room[1], room[2], np.zeros(most_axes, np.int64), np.zeros(most_axes, np.int64))
 
     if start is not None:
-        trace[:, 0] = _fix(wiring, parts, np.arange(B), checked_assignment(wiring, start), beliefs, entropy)
+        trace[:, 0] = _fix(wiring, parts, np.arange(B), checked_assignment(wiring, start), state)
     else:
         jitter, bounds = noise * np.random.default_rng(seed).normal(size=N), np.zeros(B)
 
-        def begin(first: int, last: int) -> None:
-            kernels.begin(first, last, flat, parts, *shape, jitter, *room(), beliefs, entropy, bounds)
+        def initialize(first: int, last: int) -> None:
+            kernels.initialize(first, last, given, flat, parts, jitter, scratch(), state, bounds)
 
-        threads.run(begin, ranges)
+        threads.run(initialize, ranges)
         stuck = np.flatnonzero(bounds == -np.inf)
         if stuck.size:
-            found = possible_assignment(wiring, flat, stuck, seed=seed)
-            bounds[stuck] = _fix(wiring, parts, stuck, found, beliefs, entropy)
+            assignment = possible_assignment(wiring, flat, stuck, seed=seed)
+            bounds[stuck] = _fix(wiring, parts, stuck, assignment, state)
         trace[:, 0] = bounds
 
     def climb(first: int, last: int) -> None:
-        kernels.solve(
-            first, last, flat, parts, *shape, tolerance, *room(), beliefs, entropy, trace, n_iter, residual
-        )  # fmt: skip
+        kernels.solve(first, last, given, flat, parts, float(tolerance), scratch(), state, progress)
 
     threads.run(climb, ranges)
+    beliefs = state.beliefs
     beliefs[trace[:, 0] == -np.inf] = 0
 
     def factor_marginals() -> tuple[Doubles, ...]:
         entries = np.zeros((B, int(flat.n_entries.sum())))
-        digits, place = np.zeros((2, most_axes), np.int64)
-        kernels.factor_beliefs(0, B, flat, parts, wiring.n_states, beliefs, digits, place, entries)
+        kernels.factor_beliefs(given, flat, parts, scratch(), beliefs, entries)
         return split_entries(wiring, entries)
 
     last = int(n_iter.max(initial=0))
@@ -142,10 +143,9 @@ def solve(
     )
 
 
-def _fix(
-    wiring: Wiring, parts: Parts, graphs: Integers, assignment: Integers, beliefs: Doubles, entropy: Doubles
-) -> Doubles:
+def _fix(wiring: Wiring, parts: Parts, graphs: Integers, assignment: Integers, state: State) -> Doubles:
     """Put all belief of ``graphs`` (n,) on one assignment (n, V) each; return its score (n,), -inf where it is -1."""
+    beliefs, entropy = state
     states = np.maximum(assignment, 0)
     beliefs[graphs], entropy[graphs] = 0, 0
     beliefs[graphs[:, None], wiring.offsets[:-1] + states] = 1

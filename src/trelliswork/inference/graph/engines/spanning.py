@@ -1,36 +1,36 @@
-"""How often an edge appears in the spanning trees of a graph: the weights of tree-reweighted belief propagation."""
+"""Probabilities of edges in spanning trees: the weights of tree-reweighted belief propagation."""
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components, maximum_flow, minimum_spanning_tree
 
-from trelliswork.inference.graph.wiring import Doubles, Integers
+from trelliswork.inference.graph.potentials import Doubles, Integers
 
-_DENSE = 1000  # variables of a connected part up to which the matrix-tree theorem is used
-CHECKED = 1000  # edges up to which given weights are checked
-_TREES = 10  # spanning trees that are drawn at least
+_DENSE = 1000  # maximum number of variables of a connected part for the matrix-tree theorem
+CHECKED = 1000  # maximum number of edges for which given weights are checked
+_TREES = 10  # minimum number of sampled spanning trees
 
 
 def uniform_weights(n_variables: int, ends: Integers, seed: int = 0) -> Doubles:
-    """Share of all spanning trees (forests, if there are several parts) that hold each edge (E,).
+    """Return the fraction of all spanning trees (forests, if there are several parts) with each edge (E,).
 
-    By the matrix-tree theorem: the effective resistance of the edge, each edge being a unit resistor. Parts of more
-    than 1,000 variables take trees drawn as in `sampled_weights`: O(n^3) would be slow.
+    By the matrix-tree theorem this is the effective resistance of the edge if each edge is a unit resistor. Parts of
+    more than 1,000 variables use trees drawn as in `sampled_weights`, since O(n^3) would be slow.
     """
     weights = np.ones(len(ends))
     n_parts, part = _parts(n_variables, ends)
     sizes = np.bincount(part, minlength=n_parts)
     edge_part = part[ends[:, 0]] if len(ends) else np.zeros(0, np.int64)
     n_edges = np.bincount(edge_part, minlength=n_parts)
-    loopy = n_edges >= sizes  # a tree has one edge less than variables, and each has weight 1
+    loopy = n_edges >= sizes  # a tree has one edge fewer than variables, and each has weight 1
     small = loopy & (sizes <= _DENSE)
     for p in np.flatnonzero(small).tolist():
         here = np.flatnonzero(edge_part == p)
         names, local = np.unique(ends[here], return_inverse=True)
         local = local.reshape(-1, 2)
         n = len(names)
-        laplacian = np.full((n, n), 1 / n)  # J/n makes it invertible and leaves resistances as they are
+        laplacian = np.full((n, n), 1 / n)  # J/n makes it invertible and does not change resistances
         np.add.at(laplacian, (local, local), 1)
         laplacian[local[:, 0], local[:, 1]] -= 1
         laplacian[local[:, 1], local[:, 0]] -= 1
@@ -44,7 +44,7 @@ def uniform_weights(n_variables: int, ends: Integers, seed: int = 0) -> Doubles:
 
 
 def sampled_weights(n_variables: int, ends: Integers, seed: int = 0) -> Doubles:
-    """Average of random spanning forests (E,), drawn until each edge was in one; edges used little come first."""
+    """Return the average of random spanning forests (E,) that cover all edges; rarely used edges come first."""
     rng = np.random.default_rng(seed)
     used = np.zeros(len(ends))
     n = 0
@@ -55,8 +55,8 @@ def sampled_weights(n_variables: int, ends: Integers, seed: int = 0) -> Doubles:
 
 
 def spanning_forest(n_variables: int, ends: Integers, values: Doubles) -> NDArray[np.bool_]:
-    """Edges (E,) of a spanning forest with the largest sum of ``values`` (E,); time O(E log E)."""
-    costs = values.max(initial=0) - values + 1  # positive: zeros would be no edges
+    """Return the edges (E,) of a spanning forest with the largest sum of ``values`` (E,); time O(E log E)."""
+    costs = values.max(initial=0) - values + 1  # positive: zeros would not be edges
     graph = csr_array(coo_array((costs, (ends[:, 0], ends[:, 1])), shape=(n_variables, n_variables)))
     tree = coo_array(minimum_spanning_tree(graph))
     keys = ends[:, 0] * n_variables + ends[:, 1]
@@ -64,14 +64,15 @@ def spanning_forest(n_variables: int, ends: Integers, values: Doubles) -> NDArra
 
 
 def excess(n_variables: int, ends: Integers, weights: Doubles) -> float:
-    r"""By how much weights (E,) miss being those of spanning forests: 0, up to rounding of 1e-6 an edge, if they are.
+    r"""Return the largest violation of the constraints on weights (E,) of spanning forests, rounded to 1e-6 per edge.
 
-    They are if the edges inside every set S of variables weigh at most \|S\| - 1 (Edmonds). The largest violation among
-    sets that hold one given variable is a minimum cut: edges pay their weight, and each needs both its ends, at 1 each.
+    The weights of the edges inside every set S of variables must sum to at most \|S\| - 1 (Edmonds). The largest
+    violation among sets with one given variable is a minimum cut: edges pay their weight, and each needs both its ends,
+    at 1 each.
 
     Notes
     -----
-    One maximum flow for each variable; for at most `CHECKED` edges, so that whole numbers of 32 bits suffice.
+    One maximum flow per variable; for at most `CHECKED` edges, so that 32-bit integers suffice.
     """
     E, unit = len(ends), 1_000_000
     names, local = np.unique(ends, return_inverse=True)
@@ -92,7 +93,7 @@ def excess(n_variables: int, ends: Integers, weights: Doubles) -> float:
 
 
 def _parts(n_variables: int, ends: Integers) -> tuple[int, Integers]:
-    """Number of connected parts, and the part of each variable."""
+    """Return the number of connected parts, and the part of each variable."""
     graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n_variables, n_variables))
     n_parts, part = connected_components(graph, directed=False)
     return int(n_parts), part.astype(np.int64)

@@ -4,8 +4,8 @@ r"""Structured mean field: components of variables with exact inference inside e
           q_d(x_d) \propto \exp \sum_f E_{\prod_{d' \ne d} q_{d'}} [\theta_f(x_f)]
 
 A component is a forest: a factor may touch one of its variables, or two, which it then couples. Each update is one
-sum-product pass over the component, maximises the bound over q_d, and so never lowers it. With one component the result
-is exact. Zeros are treated as in `mean_field`; those inside a component do no harm.
+sum-product pass over the component, maximizes the bound over q_d, and so never lowers it. With one component the result
+is exact. Zeros are treated as in `mean_field`; those inside a component are handled exactly.
 Burkett and Klein, Variational Inference for Structured NLP Models (ACL 2013 tutorial), structured mean field.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 
 from trelliswork.inference.graph.engines import mean_field
 from trelliswork.inference.graph.engines.components import find, split
-from trelliswork.inference.graph.flat import flatten, tidy
+from trelliswork.inference.graph.layout import flatten, tidy
+from trelliswork.inference.graph.potentials import Integers, Wiring
 from trelliswork.inference.graph.result import Result
-from trelliswork.inference.graph.wiring import Integers, Wiring
 
 
 def run(
@@ -33,13 +33,13 @@ def run(
     Parameters
     ----------
     wiring : Wiring
-        B graphs. A `ChainFactor` takes part step by step; other structured factors by their dense tables, and are
-        refused when these are large.
+        B graphs. A `ChainFactor` is used step by step; other structured factors are used as dense tables, which must
+        not be large.
     components : iterable of sequences of int, optional
-        Variables that stay together, each variable in one component. By default chains and trees are found
+        Variables of each component, each variable in one of them. By default chains and trees are found
         (`find_components`).
     max_iter, tolerance, start, noise, seed
-        As in `mean_field.run`. A component begins as it would be without the factors between components.
+        As in `mean_field.run`. A component starts as its distribution without the factors between components.
 
     Returns
     -------
@@ -64,5 +64,5 @@ def run(
 
 
 def find_components(wiring: Wiring) -> list[list[int]]:
-    """Find components for `run`: each variable in one of them, and no cycle inside any."""
+    """Find components for `run`: each variable in one of them, without a cycle inside any."""
     return find(wiring, flatten(wiring))

@@ -1,6 +1,6 @@
 r"""Tree-reweighted belief propagation: an upper bound of log Z.
 
-For any distribution over spanning trees in which edge e appears with probability rho_e, convexity gives
+For any distribution over spanning trees in which edge e has probability rho_e, convexity gives
 
 .. math:: \log Z \le \max_b \sum_v \langle b_v, u_v \rangle + \sum_e \langle b_e, \theta_e \rangle
           + \sum_v H(b_v) - \sum_e \rho_e I(b_e)
@@ -23,31 +23,19 @@ from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.graph.engines import spanning
-from trelliswork.inference.graph.flat import Flat, fixed_variables, flatten, tidy, touching
 from trelliswork.inference.graph.kernels import trw as kernels
+from trelliswork.inference.graph.kernels.records import Flat
+from trelliswork.inference.graph.kernels.trw import Beliefs, Edges, Options
+from trelliswork.inference.graph.layout import fixed_variables, flatten, neighbors, tidy, variables
+from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring
 from trelliswork.inference.graph.result import Result
-from trelliswork.inference.graph.wiring import Doubles, Integers, Wiring
 
-_WORK = 500  # multiplications an entry costs in a run
+_WORK = 500  # cost of an entry in a run, in multiplications
 _LEAST_STEP = 1e-3  # of the weights
 
 
-class Edges(NamedTuple):
-    """Pairs of variables that factors join, as compiled code reads them; see `trw_kernels`."""
-
-    ends: Integers  # (E, 2) lower variable first
-    base: Integers
-    step: Integers
-    strides: Integers  # (E, 2)
-    place: Integers  # (E, 2)
-    entry: Integers  # where beliefs (s_u, s_v) of an edge begin
-    near_ptr: Integers
-    near: Integers
-    side: Integers
-
-
 class _State(NamedTuple):
-    """What a run has reached."""
+    """Messages and results for one choice of weights."""
 
     messages: Doubles
     weights: Doubles
@@ -59,14 +47,14 @@ class _State(NamedTuple):
 
 
 def edge_ends(wiring: Wiring) -> Integers:
-    """Pairs of variables (E, 2) that factors join, in the order in which `run` takes ``weights``."""
+    """Return pairs of variables (E, 2) that factors join, in the order of the ``weights`` of `run`."""
     return _edges(wiring, flatten(wiring))[0].ends
 
 
 def run(
     wiring: Wiring,
     *,
-    weights: Literal["uniform", "sampled", "optimised"] | NDArray[np.floating] = "uniform",
+    weights: Literal["uniform", "sampled", "optimized"] | NDArray[np.floating] = "uniform",
     max_iter: int = 1000,
     tolerance: float = 1e-8,
     damping: float = 0.0,
@@ -79,29 +67,30 @@ def run(
     Parameters
     ----------
     wiring : Wiring
-        B graphs with factors over two variables; a `ChainFactor` counts as such. Factors over the same two are summed.
-    weights : {"uniform", "sampled", "optimised"} or ndarray (E,) or (B, E)
+        B graphs with factors over two variables; a `ChainFactor` is used step by step. Factors over the same two
+        variables are summed.
+    weights : {"uniform", "sampled", "optimized"} or ndarray (E,) or (B, E)
         rho, the probability of each edge in a random spanning tree; edges in the order of `edge_ends`. "uniform": all
-        spanning trees alike (beyond 1,000 connected variables some of them); "sampled": the average of a few that cover
-        the graph; "optimised": beginning there, the weights of the least bound, for each graph, by conditional
-        gradient: towards the spanning tree with the largest mutual information, as far as the bound falls. An edge to a
-        variable that evidence fixes has weight 1 and belongs to no cycle. Given weights must be those of a
-        distribution over spanning forests; beyond 1,000 edges this is not checked, and the result is an "estimate".
+        spanning trees have the same probability (beyond 1,000 connected variables, a sample of them); "sampled": the
+        average of a few trees that cover the graph; "optimized": the weights of the least bound for each graph, by
+        conditional gradient from "uniform" toward the spanning tree with the largest mutual information. An edge to a
+        variable that evidence fixes has weight 1 and belongs to no cycle. Given weights must be those of a distribution
+        over spanning forests; beyond 1,000 edges this is not checked, and the result is an "estimate".
     max_iter : int
-        Sweeps forth and back over all variables, for each choice of weights.
+        Maximum number of sweeps forth and back over all variables, for each choice of weights.
     tolerance : float
         Stop when no message (as a probability) changes by more.
     damping : float
-        Share of the old message that is kept, in logarithms, from 0 to below 1.
+        Fraction of the old message that is kept, in logarithms, in [0, 1).
     max_updates, gap : int, float
-        Of "optimised": most updates, and how close to the optimum is enough: the duality gap, in nats.
+        For "optimized": maximum number of updates, and the duality gap in nats at which to stop.
     seed : int
-        Of sampled trees.
+        Seed of sampled trees.
 
     Returns
     -------
     Result
-        ``kind`` is "upper" if all graphs converged, else "estimate": before, the value is no bound.
+        ``kind`` is "upper" if all graphs converged, else "estimate": before convergence the value is not a bound.
 
     Raises
     ------
@@ -111,28 +100,26 @@ def run(
     Notes
     -----
     A sweep takes O(B sum over edges of the size of their tables). "uniform" takes O(n^3) for connected parts of n
-    variables that are no trees.
+    variables that are not trees.
     """
     check_count("max_iter", max_iter)
     check_count("max_updates", max_updates)
     if not 0 <= damping < 1:
-        raise ValueRangeError(f"damping must lie from 0 to below 1, got {damping!r}.")
+        raise ValueRangeError(f"damping must be in [0, 1), got {damping!r}.")
     for name, value in (("tolerance", tolerance), ("gap", gap)):
         if not 0 <= value < np.inf:
-            raise ValueRangeError(f"{name} must be a finite number from 0 up, got {value!r}.")
+            raise ValueRangeError(f"{name} must be finite and nonnegative, got {value!r}.")
     wiring = tidy(wiring)
     flat = flatten(wiring)
-    edges, tables, owner = _edges(wiring, flat)
+    edges, owner = _edges(wiring, flat)
     fixed = fixed_variables(wiring)
     free = ~(fixed[:, edges.ends[:, 0]] | fixed[:, edges.ends[:, 1]])  # (B, E); evidence cuts the other edges
     rho = _weights(wiring, edges, free, weights, seed)
 
-    def solve(start: Doubles, shares: Doubles) -> _State:
-        return _solve(wiring, edges, tables, start, shares, max_iter, tolerance, damping)
-
-    state = solve(_even(wiring, edges), rho)
+    options = Options(float(damping), float(tolerance), int(max_iter))
+    state = _solve(wiring, edges, _uniform(wiring, edges), rho, options)
     trace = [state.log_z]
-    if isinstance(weights, str) and weights == "optimised":
+    if isinstance(weights, str) and weights == "optimized":
         step = np.full(wiring.n_graphs, 0.5)
         for _ in range(max_updates):
             toward = np.zeros_like(rho)
@@ -142,8 +129,9 @@ def run(
             open_gap = (state.information * toward).sum(axis=1) > gap
             if not (open_gap & (step > _LEAST_STEP)).any():
                 break
-            tried = solve(state.messages, state.weights + np.where(open_gap, step, 0)[:, None] * toward)
-            lower = (tried.log_z < state.log_z) | (state.residual > tolerance)  # what has not converged is no bound
+            moved = state.weights + np.where(open_gap, step, 0)[:, None] * toward
+            tried = _solve(wiring, edges, state.messages, moved, options)
+            lower = (tried.log_z < state.log_z) | (state.residual > tolerance)  # without convergence it is not a bound
             better = open_gap & (tried.residual <= tolerance) & lower
             step[open_gap & ~better] /= 2
             state = _State(*(np.where(_rows(better, new), new, old) for new, old in zip(tried, state, strict=True)))
@@ -152,8 +140,9 @@ def run(
     known = isinstance(weights, str) or len(edges.ends) <= spanning.CHECKED
 
     def factor_marginals() -> tuple[Doubles, ...]:
-        entries = _finish(wiring, edges, tables, state.messages, state.weights, entries=True)[3]
-        return _by_group(wiring, edges, owner, entries)
+        return _by_group(
+            wiring, edges, owner, _finish(wiring, edges, state.messages, state.weights, entries=True).entries
+        )
 
     return Result(
         log_z=state.log_z,
@@ -172,14 +161,14 @@ def _rows(mask: NDArray[np.bool_], like: NDArray[np.generic]) -> NDArray[np.bool
     return mask.reshape(-1, *(1,) * (like.ndim - 1))
 
 
-def _edges(wiring: Wiring, flat: Flat) -> tuple[Edges, Doubles, Integers]:
-    """Edges, all tables, and the edge of each factor (F,); factors over the same pair are summed."""
+def _edges(wiring: Wiring, flat: Flat) -> tuple[Edges, Integers]:
+    """Return the edges, and the edge of each factor (F,); factors over the same pair are summed."""
     arity = np.diff(flat.ptr)
     if (arity != 2).any():
         f = int(np.flatnonzero(arity != 2)[0])
         scope = flat.variables[flat.ptr[f] : flat.ptr[f + 1]].tolist()
         raise ValueRangeError(
-            f"tree-reweighted propagation takes factors over two variables, but factor {f} is over {scope}. "
+            f"tree-reweighted propagation supports factors over two variables, but factor {f} is over {scope}. "
             "Use 'bp', 'mean_field' or 'exact'."
         )
     V = wiring.n_variables
@@ -210,8 +199,9 @@ def _edges(wiring: Wiring, flat: Flat) -> tuple[Edges, Doubles, Integers]:
     as_flat = flat._replace(
         base=base, n_entries=n_entries, ptr=2 * np.arange(E + 1), variables=ends.ravel(), strides=strides.ravel()
     )
-    near = touching(as_flat, V)
+    near = neighbors(as_flat, V)
     edges = Edges(
+        np.concatenate(merged),
         np.ascontiguousarray(ends),
         base,
         step,
@@ -222,18 +212,18 @@ def _edges(wiring: Wiring, flat: Flat) -> tuple[Edges, Doubles, Integers]:
         near.factors,
         near.axes,
     )
-    return edges, np.concatenate(merged), owner.reshape(-1)
+    return edges, owner.reshape(-1)
 
 
 def _weights(
     wiring: Wiring, edges: Edges, free: NDArray[np.bool_], weights: str | NDArray[np.floating], seed: int
 ) -> Doubles:
-    """Weights (B, E), checked unless there are very many; those of edges (B, E) that are not ``free`` do not matter."""
+    """Return weights (B, E), checked unless there are very many; only those of ``free`` edges (B, E) matter."""
     B, E, V = wiring.n_graphs, len(edges.ends), wiring.n_variables
     if isinstance(weights, str):
-        if weights not in ("uniform", "sampled", "optimised"):
+        if weights not in ("uniform", "sampled", "optimized"):
             raise ValueRangeError(
-                "weights must be 'uniform', 'sampled', 'optimised' or an array with one for each edge, "
+                "weights must be 'uniform', 'sampled', 'optimized' or an array with one for each edge, "
                 f"got {weights!r}."
             )
         make = spanning.sampled_weights if weights == "sampled" else spanning.uniform_weights
@@ -246,68 +236,56 @@ def _weights(
         raise ShapeError(f"weights must have shape (E,) or (B, E) with E={E} and B={B}, got {given.shape}.")
     given = np.array(np.broadcast_to(given, (B, E)), order="C")
     if given.size and not ((given > 0) & (given <= 1)).all():
-        raise ValueRangeError("weights must lie above 0 and not above 1: probabilities of edges in spanning trees.")
+        raise ValueRangeError("weights must be in (0, 1]: they are probabilities of edges in spanning trees.")
     for row, kept in zip(given, free, strict=True) if E <= spanning.CHECKED else ():
         over = spanning.excess(V, edges.ends[kept], row[kept])
         if over > 1e-5:
             raise ValueRangeError(
-                "weights must be those of spanning trees: at most n-1 in sum inside any n variables, got "
-                f"{over:.3g} more. With such weights the value is no bound: use 'bp' for all weights 1."
+                "weights must be those of spanning trees: their sum inside any n variables is at most n-1, got "
+                f"{over:.3g} more. With such weights the value is not a bound: use 'bp' for weights of 1."
             )
     return given
 
 
-def _even(wiring: Wiring, edges: Edges) -> Doubles:
-    """Messages to start with: all states alike."""
+def _uniform(wiring: Wiring, edges: Edges) -> Doubles:
+    """Return uniform messages."""
     sizes = wiring.n_states[edges.ends].ravel()
     return np.tile(-np.log(np.repeat(sizes, sizes)), (wiring.n_graphs, 1))
 
 
-def _solve(
-    wiring: Wiring, edges: Edges, tables: Doubles, start: Doubles, weights: Doubles, max_iter: int, tolerance: float,
-    damping: float,
-) -> _State:  # fmt: skip
-    """Pass messages until they stand still, or for ``max_iter`` sweeps."""
-    B = wiring.n_graphs
+def _solve(wiring: Wiring, edges: Edges, start: Doubles, weights: Doubles, options: Options) -> _State:
+    """Pass messages until they converge, or for ``max_iter`` sweeps."""
+    B, given = wiring.n_graphs, variables(wiring)
     messages, n_iter, residual = start.copy(), np.zeros(B, np.int64), np.zeros(B)
 
     def work(first: int, last: int) -> None:
         room = np.zeros((3, int(wiring.n_states.max(initial=1))))
-        kernels.solve(
-            first, last, edges, tables, wiring.offsets, wiring.log_unary, weights, damping, tolerance, max_iter, room,
-            messages, n_iter, residual,
-        )  # fmt: skip
+        kernels.solve(first, last, edges, given, weights, options, room, messages, n_iter, residual)
 
     costs = np.full(B, 1 + _WORK * int(wiring.n_states[edges.ends].prod(axis=1).sum()))
     threads.run(work, threads.cut(costs, least=threads.LEAST_WORK))
-    log_z, beliefs, information, _ = _finish(wiring, edges, tables, messages, weights, entries=False)
-    return _State(messages, weights, log_z, information, beliefs, n_iter, residual)
+    out = _finish(wiring, edges, messages, weights, entries=False)
+    return _State(messages, weights, out.log_z, out.information, out.beliefs, n_iter, residual)
 
 
-def _finish(
-    wiring: Wiring, edges: Edges, tables: Doubles, messages: Doubles, weights: Doubles, *, entries: bool
-) -> tuple[Doubles, Doubles, Doubles, Doubles]:
-    """Value (B,), beliefs (B, N), information (B, E) and beliefs of edges (B, n)."""
+def _finish(wiring: Wiring, edges: Edges, messages: Doubles, weights: Doubles, *, entries: bool) -> Beliefs:
+    """Compute value and beliefs, those of edges only if ``entries``."""
     B, E = weights.shape
+    n_entries = int(wiring.n_states[edges.ends].prod(axis=1).sum()) if entries else 0
     scores, beliefs = np.zeros_like(wiring.log_unary), np.zeros_like(wiring.log_unary)
-    sizes = wiring.n_states[edges.ends].prod(axis=1)
-    joint = np.zeros((B, int(sizes.sum()) if entries else 0))
-    log_z, information = np.zeros(B), np.zeros((B, E))
-    kernels.finish(
-        0, B, edges, tables, wiring.offsets, wiring.log_unary, weights, messages, scores, beliefs, joint, log_z,
-        information,
-    )  # fmt: skip
-    return log_z, beliefs, information, joint
+    out = Beliefs(scores, beliefs, np.zeros((B, n_entries)), np.zeros(B), np.zeros((B, E)))
+    kernels.finish(0, B, edges, variables(wiring), weights, messages, out)
+    return out
 
 
 def _by_group(wiring: Wiring, edges: Edges, owner: Integers, entries: Doubles) -> tuple[Doubles, ...]:
-    """Beliefs of edges (B, n) as those of factors, one array (B, F, s1, s2) for each group."""
-    found, f = [], 0
+    """Return the beliefs of edges (B, n) as those of factors, one array (B, F, s1, s2) for each group."""
+    beliefs, f = [], 0
     for group in wiring.groups:
         n, m = group.shape
         start = edges.entry[owner[f : f + len(group)]][:, None, None]
         x, y = np.arange(n)[:, None], np.arange(m)
         turned = (group.variables[:, 0] > group.variables[:, 1])[:, None, None]
-        found.append(entries[:, start + np.where(turned, y * n + x, x * m + y)])
+        beliefs.append(entries[:, start + np.where(turned, y * n + x, x * m + y)])
         f += len(group)
-    return tuple(found)
+    return tuple(beliefs)

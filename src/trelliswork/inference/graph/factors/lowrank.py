@@ -1,4 +1,4 @@
-"""A factor over two variables whose table is a product of thin matrices: kernelised belief propagation (paper 4)."""
+"""A factor over two variables whose table is a product of thin matrices: kernelized belief propagation (paper 4)."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import numpy as np
 
 from trelliswork.compute.checks import check_scores
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.graph.factors import _dense, _propagation, _variables
-from trelliswork.inference.graph.wiring import BestPropagation, Doubles, Integers, Propagation
+from trelliswork.inference.graph.factors.common import dense, integers, propagation
+from trelliswork.inference.graph.potentials import BestPropagation, Doubles, Integers, Propagation
 
 SAFE_RANGE = 600.0  # of logarithms: exp(-600) is a normal number
-BLOCK = 1 << 22  # entries of the dense table that max-product looks at together
+BLOCK = 1 << 22  # entries of the dense table that max-product computes at a time
 
 
 class LowRankFactor:
@@ -20,17 +20,17 @@ class LowRankFactor:
     ----------
     variables : (int, int)
     left : array (S_i, R) or (B, S_i, R)
-        Nonnegative factors of the first variable's states; their logarithms if ``log``.
+        Nonnegative factors of the states of the first variable; their logarithms if ``log``.
     right : array (S_j, R) or (B, S_j, R)
-        Of the second variable's.
+        The same for the second variable.
     log : bool
-        Whether ``left`` and ``right`` are logarithms, -inf being impossible.
+        Whether ``left`` and ``right`` are logarithms; -inf is impossible.
 
     Notes
     -----
-    A propagation takes time and memory O((S_i + S_j) R) a graph, where a table takes O(S_i S_j): in a chain or tree of
-    such factors belief propagation is exact, and each message costs O(S R). Max-product is not cheaper than with the
-    table, since a maximum does not pass through the sum over r: ``best`` takes O(S_i S_j R), in blocks of rows. The
+    A propagation takes time and memory O((S_i + S_j) R) per graph, where a table takes O(S_i S_j): in a chain or tree
+    of such factors belief propagation is exact, and each message costs O(S R). Max-product is not cheaper than with the
+    table, since a maximum does not distribute over the sum over r: ``best`` takes O(S_i S_j R), in blocks of rows. The
     parameters are plain arrays; ``expected_uses`` is the gradient of log Z by their logarithms.
 
     Examples
@@ -41,7 +41,7 @@ class LowRankFactor:
     """
 
     def __init__(self, variables: Any, left: Any, right: Any, *, log: bool = False) -> None:
-        self.variables = _variables(variables, 2)
+        self.variables = integers("variables", variables, 2)
         if len(self.variables) != 2:
             raise ShapeError(f"a low-rank factor has two variables, got {len(self.variables)}.")
         self.log_left, self.log_right = _logarithms("left", left, log), _logarithms("right", right, log)
@@ -53,23 +53,23 @@ class LowRankFactor:
         batches = {len(self.log_left), len(self.log_right)}
         self.n_graphs = max(batches)
         if not batches <= {1, self.n_graphs}:
-            raise ShapeError(f"left and right are for {sorted(batches)} graphs: each must be for 1 or for all.")
+            raise ShapeError(f"left and right are for {sorted(batches)} graphs: each must be for 1 or for all of them.")
         self.n_states = np.array([self.log_left.shape[1], self.log_right.shape[1]])
         self._left, self._right = _Projection(self.log_left), _Projection(self.log_right)
 
     def propagate(self, log_messages: Doubles) -> Propagation:
-        """Through the rank and out again; see `Propagator`."""
+        """Propagate messages through the rank; see `Propagator`."""
         out, _, _ = self._messages(log_messages)
-        return _propagation(log_messages, out, int(self.n_states[0]), np.zeros(1))
+        return propagation(log_messages, out, int(self.n_states[0]), np.zeros(1))
 
     def expected_uses(self, log_messages: Doubles) -> tuple[Doubles, Doubles]:
-        """p(x, r) (B, S_i, R) and p(y, r) (B, S_j, R) given messages (B, S_i + S_j).
+        """Return p(x, r) (B, S_i, R) and p(y, r) (B, S_j, R) given messages (B, S_i + S_j).
 
-        They are the gradients of log Z by ``log_left`` and ``log_right`` when the messages are those of a converged,
+        They are the gradients of log Z by ``log_left`` and ``log_right`` if the messages are those of a converged,
         exact run.
         """
         out, from_left, from_right = self._messages(log_messages)
-        value = _propagation(log_messages, out, int(self.n_states[0]), np.zeros(1)).log_value
+        value = propagation(log_messages, out, int(self.n_states[0]), np.zeros(1)).log_value
         shift = np.where(value > -np.inf, value, 0)[:, None, None]
         first, second = self._split(log_messages)
         return (
@@ -78,7 +78,7 @@ class LowRankFactor:
         )
 
     def best(self, log_messages: Doubles) -> BestPropagation:
-        """Maxima over rows and columns of the table; see `Propagator`."""
+        """Maximize over rows and columns of the table; see `Propagator`."""
         first, second = self._split(log_messages)
         B, (Si, Sj) = len(first), self.n_states
         to_first, to_second = np.empty((B, Si)), np.full((B, Sj), -np.inf)
@@ -107,23 +107,23 @@ class LowRankFactor:
         return _log_sum(left + right)
 
     def table(self, max_size: int = 1_000_000) -> Doubles:
-        """The dense log-table (n_graphs, S_i, S_j)."""
-        return _dense(self, max_size)
+        """Return the dense log-table (n_graphs, S_i, S_j)."""
+        return dense(self, max_size)
 
     def _split(self, log_messages: Doubles) -> tuple[Doubles, Doubles]:
         return log_messages[:, : self.n_states[0]], log_messages[:, self.n_states[0] :]
 
     def _messages(self, log_messages: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-        """Messages to both variables (B, S_i + S_j), and what each variable sends to the rank (B, R)."""
+        """Return messages to both variables (B, S_i + S_j), and from each variable to the rank (B, R)."""
         first, second = self._split(log_messages)
         from_left, from_right = self._left.down(first), self._right.down(second)
         return np.concatenate([self._left.up(from_right), self._right.up(from_left)], axis=1), from_left, from_right
 
 
 class _Projection:
-    """Products with a matrix exp(log_matrix) (1 or B, S, R), of vectors of logarithms (B, S) or (B, R).
+    """Products of a matrix exp(log_matrix) (1 or B, S, R) with vectors of logarithms (B, S) or (B, R).
 
-    By matrix products where no number can underflow, and by log-sum-exp of each term elsewhere.
+    Matrix products where no number can underflow, log-sum-exp of all terms elsewhere.
     """
 
     def __init__(self, log_matrix: Doubles) -> None:
@@ -135,14 +135,14 @@ class _Projection:
         self.range = _range(shifted) + _range(self.top)
 
     def down(self, vectors: Doubles) -> Doubles:
-        """log sum_x exp(matrix[x, r] + vector[x])."""
+        """Return log sum_x exp(matrix[x, r] + vector[x])."""
         if self.range + _range(vectors) > SAFE_RANGE:
             return _log_sum(self.log_matrix.swapaxes(1, 2) + vectors[:, None])
         scale = _finite_max(vectors)
         return _log(_times(np.exp(vectors - scale), self.matrix)) + scale + self.top
 
     def up(self, vectors: Doubles) -> Doubles:
-        """log sum_r exp(matrix[x, r] + vector[r])."""
+        """Return log sum_r exp(matrix[x, r] + vector[r])."""
         if self.range + _range(vectors) > SAFE_RANGE:
             return _log_sum(self.log_matrix + vectors[:, None])
         shifted = vectors + self.top
@@ -151,12 +151,12 @@ class _Projection:
 
 
 def _times(vectors: Doubles, matrices: Doubles) -> Doubles:
-    """Row by row times its matrix, or all times the one there is."""
+    """Multiply each row by its matrix, or all rows by the only one."""
     return vectors @ matrices[0] if len(matrices) == 1 else (vectors[:, None] @ matrices)[:, 0]
 
 
 def _logarithms(name: str, values: Any, log: bool) -> Doubles:
-    """Checked logarithms (1 or B, S, R)."""
+    """Return checked logarithms (1 or B, S, R)."""
     array = np.asarray(values, np.float64)
     if array.ndim not in (2, 3) or 0 in array.shape:
         raise ShapeError(f"{name} must have shape (S, R) or (B, S, R), got {array.shape}.")
@@ -165,7 +165,7 @@ def _logarithms(name: str, values: Any, log: bool) -> Doubles:
         check_scores(name, array)
         return np.array(array, order="C")
     if not (np.isfinite(array) & (array >= 0)).all():
-        raise ValueRangeError(f"{name} must hold finite numbers of 0 or more; give logarithms with log=True.")
+        raise ValueRangeError(f"{name} must be finite and nonnegative; pass logarithms with log=True.")
     return _log(array)
 
 
@@ -175,18 +175,18 @@ def _log(values: Doubles) -> Doubles:
 
 
 def _log_sum(values: Doubles) -> Doubles:
-    """log sum exp over the last axis."""
+    """Return log sum exp over the last axis."""
     top = values.max(axis=-1)
     safe = np.where(top > -np.inf, top, 0)
     return _log(np.exp(values - safe[..., None]).sum(axis=-1)) + safe
 
 
 def _log_product(left: Doubles, right: Doubles) -> Doubles:
-    """log sum_r exp(left[x, r] + right[y, r]) (S_i, S_j), one rank after the other, so that nothing underflows."""
-    found = np.full((len(left), len(right)), -np.inf)
+    """Return log sum_r exp(left[x, r] + right[y, r]) (S_i, S_j), adding one rank at a time to avoid underflow."""
+    total = np.full((len(left), len(right)), -np.inf)
     for r in range(left.shape[1]):
-        np.logaddexp(found, left[:, r, None] + right[:, r], out=found)
-    return found
+        np.logaddexp(total, left[:, r, None] + right[:, r], out=total)
+    return total
 
 
 def _finite_max(values: Doubles) -> Doubles:
@@ -195,6 +195,6 @@ def _finite_max(values: Doubles) -> Doubles:
 
 
 def _range(values: Doubles) -> float:
-    """Largest minus smallest of the finite entries."""
+    """Return the largest minus the smallest of the finite entries."""
     finite = values[values > -np.inf]
     return float(finite.max() - finite.min()) if finite.size else 0.0

@@ -1,17 +1,56 @@
-"""Compiled elimination of variables in log space: tables up, marginals, best states or samples down.
+"""Variable elimination in log space: tables up, then marginals, best states or samples down.
 
-Clique i has a table over the neighbours of its variable and, as last axis, the variable itself: rows of a table are
-states of the neighbours. ``add`` and ``collect`` walk over a table and, beside it, over something with fewer axes.
+Clique i has a table over the neighbors of its variable and, as last axis, the variable itself: rows of a table are
+states of the neighbors. ``_add`` and ``_collect`` iterate over a table and an array with fewer axes together.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.inference.graph.kernels.records import Doubles, Integers
 
 
-@kernel
+class Plan(NamedTuple):
+    """Cliques in the order of elimination.
+
+    Clique i eliminates ``variable[i]``, whose first unary score is ``unary[i]``. Its axes are
+    ``axis_ptr[i]:axis_ptr[i+1]`` of ``variables`` and ``sizes``, its table is ``table_ptr[i]:table_ptr[i+1]``, and its
+    message starts at ``message_ptr[i]``. Its table is the sum of the inputs ``input_ptr[i]:input_ptr[i+1]``: tables of
+    factors (``factor`` >= 0, at ``base + b * step``) or messages (-1, at ``base``), with one stride per axis from
+    ``stride_ptr`` on. ``place`` is where a factor's marginals are stored. ``lowest`` is the state of a variable fixed
+    by evidence, else 0.
+    """
+
+    variable: Integers
+    unary: Integers
+    axis_ptr: Integers
+    variables: Integers
+    sizes: Integers
+    table_ptr: Integers
+    message_ptr: Integers
+    input_ptr: Integers
+    factor: Integers
+    base: Integers
+    step: Integers
+    place: Integers
+    stride_ptr: Integers
+    strides: Integers
+    lowest: Integers
+
+
+class Scratch(NamedTuple):
+    """Clique tables and messages of one graph."""
+
+    table: Doubles
+    messages: Doubles
+    shares: Doubles  # p(neighbors), as messages
+    digits: Integers  # counter of `_add` and `_collect`
+
+
+@helper
 def _add(table, sizes, source, base, strides, digits):
     """table[x] += source[base + sum_a strides[a] x_a] for all x."""
     k = sizes.size
@@ -32,7 +71,7 @@ def _add(table, sizes, source, base, strides, digits):
             a -= 1
 
 
-@kernel
+@helper
 def _collect(table, sizes, target, base, strides, digits):
     """target[base + sum_a strides[a] x_a] += table[x] for all x."""
     k = sizes.size
@@ -53,12 +92,13 @@ def _collect(table, sizes, target, base, strides, digits):
             a -= 1
 
 
-@kernel
-def _up(b, plan, tables, log_unary, best, table, messages, digits):
-    """Fill the tables, and the messages: log-sum (or, with ``best``, maximum) over each row. Return log Z.
+@helper
+def _up(b, plan, tables, log_unary, best, scratch):
+    """Fill the tables and the messages: log-sum (or, with ``best``, maximum) over each row. Return log Z.
 
-    Without ``best`` the tables end as conditional probabilities of the variable given its neighbours.
+    Without ``best`` the tables end as conditional probabilities of the variable given its neighbors.
     """
+    table, messages, digits = scratch.table, scratch.messages, scratch.digits
     log_z = 0.0
     for i in range(plan.variable.size):
         sizes = plan.sizes[plan.axis_ptr[i] : plan.axis_ptr[i + 1]]
@@ -95,13 +135,14 @@ def _up(b, plan, tables, log_unary, best, table, messages, digits):
 
 
 @kernel
-def marginals(start, stop, plan, tables, log_unary, table, messages, shares, digits, log_z, beliefs, entries):
-    """Fill log_z (B,), beliefs (B, N) and, where it has columns, entries (B, sum of n_entries) of the factors.
+def marginals(start, stop, plan: Plan, tables, log_unary, scratch: Scratch, log_z, beliefs, entries):
+    """Fill log_z (B,), beliefs (B, N) and, if it has columns, entries (B, sum of n_entries) of the factors.
 
-    p(clique) = p(variable | neighbours) p(neighbours): nothing is divided by what may be zero.
+    p(clique) = p(variable | neighbors) p(neighbors): there is no division by a number that may be zero.
     """
+    table, shares, digits = scratch.table, scratch.shares, scratch.digits
     for b in range(start, stop):
-        log_z[b] = _up(b, plan, tables, log_unary, False, table, messages, digits)
+        log_z[b] = _up(b, plan, tables, log_unary, False, scratch)
         shares[:] = 0
         for i in range(plan.variable.size - 1, -1, -1):
             sizes = plan.sizes[plan.axis_ptr[i] : plan.axis_ptr[i + 1]]
@@ -122,9 +163,9 @@ def marginals(start, stop, plan, tables, log_unary, table, messages, shares, dig
                     _collect(here, sizes, entries[b], plan.place[e], strides, digits)
 
 
-@kernel
+@helper
 def _row(i, plan, states):
-    """Which row of clique i belongs to the states of its neighbours; fixed variables are nobody's neighbours."""
+    """Row of clique i for the states of its neighbors; fixed variables are not neighbors."""
     row = 0
     for a in range(plan.axis_ptr[i], plan.axis_ptr[i + 1] - 1):
         row = row * plan.sizes[a] + states[plan.variables[a]]
@@ -132,10 +173,11 @@ def _row(i, plan, states):
 
 
 @kernel
-def best(start, stop, plan, tables, log_unary, table, messages, digits, value, assignment):
+def best(start, stop, plan: Plan, tables, log_unary, scratch: Scratch, value, assignment):
     """Fill value (B,) and assignment (B, V): the best states, -1 where nothing is possible."""
+    table = scratch.table
     for b in range(start, stop):
-        value[b] = _up(b, plan, tables, log_unary, True, table, messages, digits)
+        value[b] = _up(b, plan, tables, log_unary, True, scratch)
         if value[b] == -np.inf:
             assignment[b] = -1
             continue
@@ -150,10 +192,11 @@ def best(start, stop, plan, tables, log_unary, table, messages, digits, value, a
 
 
 @kernel
-def samples(start, stop, plan, tables, log_unary, table, messages, digits, uniform, log_z, draws):
+def samples(start, stop, plan: Plan, tables, log_unary, scratch: Scratch, uniform, log_z, draws):
     """Fill log_z (B,) and draws (n, B, V) from uniform numbers (n, B, V); -1 where nothing is possible."""
+    table = scratch.table
     for b in range(start, stop):
-        log_z[b] = _up(b, plan, tables, log_unary, False, table, messages, digits)
+        log_z[b] = _up(b, plan, tables, log_unary, False, scratch)
         if log_z[b] == -np.inf:
             draws[:, b] = -1
             continue

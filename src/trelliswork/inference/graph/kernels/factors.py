@@ -1,20 +1,14 @@
-"""The dynamic programs of structured factors: whole chains, and counts of variables that are "on"."""
+"""Dynamic programs of structured factors: whole chains, and the number of variables that are on."""
 
 import math
 
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.logspace import log_add
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.inference.graph.kernels.flooding import weighted_rows
 from trelliswork.inference.graph.kernels.log_space import TINY
-
-
-@helper
-def _log_add(a, b):
-    """log(exp(a) + exp(b))."""
-    top, low = (a, b) if a > b else (b, a)
-    return top if low == -np.inf else top + math.log1p(math.exp(low - top))
 
 
 @helper
@@ -26,16 +20,16 @@ def _step(weights, log_table, scores, out, w, acc):
     for j in range(S):
         if acc[j] >= TINY:
             out[j] = math.log(acc[j]) + shift
-        else:  # terms may have been lost: one by one
+        else:  # terms may have underflowed: add one by one
             value = -np.inf
             for i in range(S):
-                value = _log_add(value, scores[i] + log_table[i, j])
+                value = log_add(value, scores[i] + log_table[i, j])
             out[j] = value
 
 
 @kernel
 def chain_sums(weights, log_tables, weights_back, log_tables_back, scores, before, after, rows):
-    """Sums over all labels before (B, T, S) and after (B, T, S) each position, its own scores left out.
+    """Fill sums over all labels before (B, T, S) and after (B, T, S) each position, without its own scores.
 
     ``weights`` (1 or B, 1 or T-1, S * width), ``log_tables`` (1 or B, 1 or T-1, S, S); ``*_back`` transposed; ``rows``
     (3, width) is scratch.
@@ -60,7 +54,7 @@ def chain_sums(weights, log_tables, weights_back, log_tables_back, scores, befor
 
 @kernel
 def chain_maxima(log_tables, scores, before, after, best):
-    """The same with maxima, and the best labels (B, T); -1 where nothing is possible."""
+    """Fill the same with maxima, and the best labels (B, T); -1 where nothing is possible."""
     B, T, S = scores.shape
     for b in range(B):
         g = b if len(log_tables) > 1 else 0
@@ -98,16 +92,16 @@ def chain_maxima(log_tables, scores, before, after, best):
 
 
 @helper
-def _join(a, b, maximise):
-    return max(a, b) if maximise else _log_add(a, b)
+def _join(a, b, maximize):
+    return max(a, b) if maximize else log_add(a, b)
 
 
 @kernel
-def counts(log_counts, scores, before, after, messages, maximise):
-    """Messages (B, k, 2) of a factor that scores how many of k variables are on, from their messages (B, k, 2).
+def counts(log_counts, scores, before, after, messages, maximize):
+    """Messages (B, k, 2) of a factor that scores the number of variables that are on, from their messages (B, k, 2).
 
-    before[b, i, c]: the first i variables with c of them on; after[b, i, c]: what may follow when c are on already,
-    the score of the count included. Both (B, k + 1, K + 2), for counts up to K. All terms are positive: nothing is
+    before[b, i, c]: the first i variables with c of them on; after[b, i, c]: the remaining variables when c are on
+    already, with the score of the count. Both (B, k + 1, K + 2), for counts up to K. All terms are positive: nothing is
     subtracted.
     """
     B, k, _ = scores.shape
@@ -121,29 +115,29 @@ def counts(log_counts, scores, before, after, messages, maximise):
             for c in range(K + 1):
                 value = before[b, i, c] + scores[b, i, 0]
                 if c > 0:
-                    value = _join(value, before[b, i, c - 1] + scores[b, i, 1], maximise)
+                    value = _join(value, before[b, i, c - 1] + scores[b, i, 1], maximize)
                 before[b, i + 1, c] = value
         after[b, k] = -np.inf
         for c in range(K + 1):
             after[b, k, c] = row[c]
         for i in range(k - 1, -1, -1):
-            after[b, i, K + 1] = -np.inf  # more than K can not be on
+            after[b, i, K + 1] = -np.inf  # more than K cannot be on
             for c in range(K + 1):
                 after[b, i, c] = _join(
-                    after[b, i + 1, c] + scores[b, i, 0], after[b, i + 1, c + 1] + scores[b, i, 1], maximise
+                    after[b, i + 1, c] + scores[b, i, 0], after[b, i + 1, c + 1] + scores[b, i, 1], maximize
                 )
         for i in range(k):
             off = on = -np.inf
             for c in range(K + 1):
-                off = _join(off, before[b, i, c] + after[b, i + 1, c], maximise)
-                on = _join(on, before[b, i, c] + after[b, i + 1, c + 1], maximise)
+                off = _join(off, before[b, i, c] + after[b, i + 1, c], maximize)
+                on = _join(on, before[b, i, c] + after[b, i + 1, c + 1], maximize)
             messages[b, i, 0] = off
             messages[b, i, 1] = on
 
 
 @kernel
 def best_counts(scores, after, best):
-    """Which variables are on (B, k) in the best assignment, from the ``after`` of maxima; -1 if nothing is possible."""
+    """Fill 1 for variables (B, k) on in the best assignment, from ``after`` of maxima; -1 if nothing is possible."""
     B, k, _ = scores.shape
     for b in range(B):
         if after[b, 0, 0] == -np.inf:

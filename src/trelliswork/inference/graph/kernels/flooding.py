@@ -1,13 +1,11 @@
-"""Flooding belief propagation in probability space: the fast road.
+"""Flooding belief propagation in probability space: the fast path.
 
-Messages sum to one; tables are exponentiated once. A value that may have been lost to underflow is noticed, not
-tolerated: while every positive number is at least ``threshold``, no product of them in an iteration can vanish, so that
-a zero is a true zero. If one is smaller, the kernel stops and the caller takes the logarithmic road.
+Messages sum to one; tables are exponentiated once. Underflow is detected: while every positive number is at least
+``threshold``, no product of them in an iteration can underflow, so that a zero is a true zero. If one is smaller, the
+kernel stops and the caller falls back to log space.
 """
 
 from typing import NamedTuple
-
-import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import (
@@ -25,23 +23,35 @@ from trelliswork.compute.simd import (
     subtract,
     total,
 )
+from trelliswork.inference.graph.kernels.records import Doubles, Integers, Layout, TableData
 
 RUNNING, CONVERGED, IMPOSSIBLE, UNDERFLOW = 0, 1, 2, 3
 
 
-class Net(NamedTuple):
-    """The arrays of `Layout` and `TableData` that kernels read."""
+class Probabilities(NamedTuple):
+    """Weights of states and messages in probability space."""
 
-    n_states: np.ndarray
-    state_at: np.ndarray
-    var_start: np.ndarray
-    edge_at: np.ndarray
-    edge_variable: np.ndarray
-    edge_factor: np.ndarray
-    fac_start: np.ndarray
-    fac_edge: np.ndarray
-    weight_at: np.ndarray
-    log_at: np.ndarray
+    unary: Doubles  # (B, N)
+    r: Doubles  # (B, M) to variables
+    q: Doubles  # (B, M) to factors
+    rows: Doubles  # (B, 3, 4 * widest) scratch
+
+
+class Options(NamedTuple):
+    """Stopping rules of `flood`."""
+
+    damping: float
+    tolerance: float
+    max_iter: int
+    threshold: float
+
+
+class Outcome(NamedTuple):
+    """Iterations, last residual and status of each graph, (B,)."""
+
+    n_iter: Integers
+    residual: Doubles
+    status: Integers
 
 
 @helper
@@ -90,42 +100,37 @@ def weighted_rows(table, at, n_rows, width, by, by_at, out, out_at):
 
 
 @helper
-def many_rows(table, at, n0, n1, n2, width, w, w0, w1, w2, w3, out, o0, o1, o2, o3):
+def many_rows(table, at, n0, n1, n2, width, w, out, widest):
     """All messages of a table (n0, n1, n2, width): each is the sum of table times the other three vectors of ``w``.
 
-    ``w0`` .. ``w3`` and ``o0`` .. ``o3`` are where the vectors begin in ``w`` and ``out``. Tables over fewer variables
-    have leading axes of length 1.
+    The four vectors of ``w`` and ``out`` start at multiples of ``widest``. Tables over fewer variables have leading
+    axes of length 1.
     """
     W = lanes(out)
-    for i in range(n0):
-        out[o0 + i] = 0.0
-    for i in range(n1):
-        out[o1 + i] = 0.0
-    for i in range(n2):
-        out[o2 + i] = 0.0
-    for i in range(width):
-        out[o3 + i] = 0.0
+    a1, a2, a3 = widest, 2 * widest, 3 * widest
+    for i in range(4 * widest):
+        out[i] = 0.0
     row = at
     for h in range(n0):
         for i in range(n1):
             for j in range(n2):
-                x, y, z = get(w, w0 + h), get(w, w1 + i), get(w, w2 + j)
+                x, y, z = get(w, h), get(w, a1 + i), get(w, a2 + j)
                 scale = spread(out, x * y * z)
                 dot = spread(out, 0.0)
                 for k in range(0, width, W):
                     entry = load(table, row + k)
-                    dot = multiply_add(entry, load(w, w3 + k), dot)
-                    store(out, o3 + k, multiply_add(entry, scale, load(out, o3 + k)))
+                    dot = multiply_add(entry, load(w, a3 + k), dot)
+                    store(out, a3 + k, multiply_add(entry, scale, load(out, a3 + k)))
                 value = total(dot)
-                out[o0 + h] += y * z * value
-                out[o1 + i] += x * z * value
-                out[o2 + j] += x * y * value
+                out[h] += y * z * value
+                out[a1 + i] += x * z * value
+                out[a2 + j] += x * y * value
                 row += width
 
 
 @helper
 def _commit(out, out_at, width, r, at, damping, worst):
-    """Normalise a new message, damp it and put it in place; return (its sum, the largest changes so far)."""
+    """Normalize a new message, damp it and store it; return its sum and the largest changes so far."""
     W = lanes(out)
     acc = spread(out, 0.0)
     for k in range(0, width, W):
@@ -141,7 +146,7 @@ def _commit(out, out_at, width, r, at, damping, worst):
         new = multiply(load(out, out_at + k), scale)
         worst = maximum(worst, maximum(subtract(new, old), subtract(old, new)))
         store(r, at + k, multiply_add(old, stale, multiply(new, fresh)))
-    if damping > 0.0:  # what is impossible is so at once: a zero that came in small steps would never be one
+    if damping > 0.0:  # zeros are stored at once: a zero approached in small steps would never be reached
         for i in range(width):
             if out[out_at + i] == 0.0:
                 r[at + i] = 0.0
@@ -149,16 +154,15 @@ def _commit(out, out_at, width, r, at, damping, worst):
 
 
 @helper
-def _gather(net, unary, r, q, start, stop):
-    """q of variables ``start:stop``: the product of the unary weights and all messages but the edge's own."""
+def _gather(layout, unary, r, q):
+    """q: the product of the unary weights and all messages but the edge's own."""
     W = lanes(q)
-    for v in range(start, stop):
-        first, last = net.var_start[v], net.var_start[v + 1]
+    for v in range(len(layout.n_states)):
+        first, last = layout.var_start[v], layout.var_start[v + 1]
         if first == last:
             continue
-        state = net.state_at[v]
-        width = net.state_at[v + 1] - state
-        base = net.edge_at[first]
+        state, width = layout.state_at[v], layout.widths[v]
+        base = layout.edge_at[first]
         end = base + (last - first) * width
         for k in range(0, width, W):
             product = load(unary, state + k)
@@ -172,73 +176,54 @@ def _gather(net, unary, r, q, start, stop):
 
 
 @helper
-def _scatter(net, weights, r, q, w, out, damping, start, stop):
-    """r of table factors ``start:stop``; return (whether all is possible, the largest change)."""
+def table_shape(layout, f):
+    """Arity of table factor f and the shape of its table, with leading axes of length 1."""
+    slot = layout.fac_start[f]
+    arity = layout.fac_start[f + 1] - slot
+    n0 = n1 = 1
+    if arity == 4:
+        n0 = layout.n_states[layout.edge_variable[layout.fac_edge[slot]]]
+    if arity >= 3:
+        n1 = layout.n_states[layout.edge_variable[layout.fac_edge[slot + arity - 3]]]
+    n2 = layout.n_states[layout.edge_variable[layout.fac_edge[slot + arity - 2]]]
+    n3 = layout.n_states[layout.edge_variable[layout.fac_edge[slot + arity - 1]]]
+    return arity, n0, n1, n2, n3
+
+
+@helper
+def _scatter(layout, weights, weight_at, r, q, w, out, damping):
+    """r of all table factors; return whether all messages are possible, and the largest change."""
     widest = len(out) // 4
     worst = spread(out, 0.0)
-    for f in range(start, stop):
-        slot = net.fac_start[f]
-        arity = net.fac_start[f + 1] - slot
-        table = net.weight_at[f]
+    for f in range(layout.n_tables):
+        slot = layout.fac_start[f]
+        table = weight_at[f]
+        arity, n0, n1, n2, n3 = table_shape(layout, f)
+        last = layout.widths[layout.edge_variable[layout.fac_edge[slot + arity - 1]]]
         if arity == 2:
-            e0, e1 = net.fac_edge[slot], net.fac_edge[slot + 1]
-            v0, v1 = net.edge_variable[e0], net.edge_variable[e1]
-            n0, n1 = net.n_states[v0], net.n_states[v1]
-            width0 = net.state_at[v0 + 1] - net.state_at[v0]
-            width1 = net.state_at[v1 + 1] - net.state_at[v1]
-            at0, at1 = net.edge_at[e0], net.edge_at[e1]
-            weighted_rows(weights, table, n0, width1, q, at0, out, 0)
-            weighted_rows(weights, table + n0 * width1, n1, width0, q, at1, out, widest)
-            s, worst = _commit(out, 0, width1, r, at1, damping, worst)
+            e0, e1 = layout.fac_edge[slot], layout.fac_edge[slot + 1]
+            width = layout.widths[layout.edge_variable[e0]]
+            at0, at1 = layout.edge_at[e0], layout.edge_at[e1]
+            weighted_rows(weights, table, n2, last, q, at0, out, 3 * widest)
+            weighted_rows(weights, table + n2 * last, n3, width, q, at1, out, 2 * widest)
+            s, worst = _commit(out, 3 * widest, last, r, at1, damping, worst)
             if s == 0.0:
                 return False, 0.0
-            s, worst = _commit(out, widest, width0, r, at0, damping, worst)
+            s, worst = _commit(out, 2 * widest, width, r, at0, damping, worst)
             if s == 0.0:
                 return False, 0.0
         else:
             w[0] = 1.0
-            n0, at0 = 1, 0
-            if arity == 4:
-                e = net.fac_edge[slot]
-                n0, at0 = net.n_states[net.edge_variable[e]], net.edge_at[e]
-                for i in range(n0):
-                    w[i] = q[at0 + i]
-            e1, e2, e3 = net.fac_edge[slot + arity - 3], net.fac_edge[slot + arity - 2], net.fac_edge[slot + arity - 1]
-            n1, n2, n3 = net.n_states[net.edge_variable[e1]], net.n_states[net.edge_variable[e2]], 0
-            v3 = net.edge_variable[e3]
-            n3 = net.state_at[v3 + 1] - net.state_at[v3]
-            at1, at2, at3 = net.edge_at[e1], net.edge_at[e2], net.edge_at[e3]
-            for i in range(n1):
-                w[widest + i] = q[at1 + i]
-            for i in range(n2):
-                w[2 * widest + i] = q[at2 + i]
-            for i in range(n3):
-                w[3 * widest + i] = q[at3 + i]
-            for i in range(4 * widest):
-                out[i] = 0.0
-            many_rows(
-                weights,
-                table,
-                n0,
-                n1,
-                n2,
-                n3,
-                w,
-                0,
-                widest,
-                2 * widest,
-                3 * widest,
-                out,
-                0,
-                widest,
-                2 * widest,
-                3 * widest,
-            )
             for k in range(arity):
-                e = net.fac_edge[slot + k]
-                v = net.edge_variable[e]
-                width = net.state_at[v + 1] - net.state_at[v]
-                s, worst = _commit(out, (4 - arity + k) * widest, width, r, net.edge_at[e], damping, worst)
+                e = layout.fac_edge[slot + k]
+                at, to = layout.edge_at[e], (4 - arity + k) * widest
+                for i in range(layout.widths[layout.edge_variable[e]]):
+                    w[to + i] = q[at + i]
+            many_rows(weights, table, n0, n1, n2, last, w, out, widest)
+            for k in range(arity):
+                e = layout.fac_edge[slot + k]
+                width = layout.widths[layout.edge_variable[e]]
+                s, worst = _commit(out, (4 - arity + k) * widest, width, r, layout.edge_at[e], damping, worst)
                 if s == 0.0:
                     return False, 0.0
     return True, largest(worst)
@@ -253,28 +238,24 @@ def _smallest_positive(values):
 
 
 @kernel
-def flood(
-    start, stop, net, weights, unary, r, q, rows, damping, tolerance, max_iter, threshold, n_iter, residual, status
-):
-    """Iterate graphs ``start:stop``: all messages to factors, then all messages to variables.
-
-    ``r`` and ``q`` (B, M) are the messages to variables and to factors; ``unary`` (B, N), ``weights`` (1 or B, W);
-    ``rows`` (B, 3, 4 * widest) is scratch. ``n_iter``, ``residual`` and ``status`` (B,) tell how it ended.
-    """
-    V = len(net.n_states)
-    F = len(net.weight_at)
+def flood(start, stop, layout: Layout, data: TableData, state: Probabilities, options: Options, outcome: Outcome):
+    """Iterate graphs ``start:stop``: all messages to factors, then all messages to variables."""
+    n_iter, residual, status = outcome
     for b in range(start, stop):
-        table = weights[b if len(weights) > 1 else 0]
-        for n in range(max_iter):
-            _gather(net, unary[b], r[b], q[b], 0, V)
-            possible, residual[b] = _scatter(net, table, r[b], q[b], rows[b, 0], rows[b, 1], damping, 0, F)
+        table = data.weights[b if len(data.weights) > 1 else 0]
+        unary, r, q = state.unary[b], state.r[b], state.q[b]
+        for n in range(options.max_iter):
+            _gather(layout, unary, r, q)
+            possible, residual[b] = _scatter(
+                layout, table, data.weight_at, r, q, state.rows[b, 0], state.rows[b, 1], options.damping
+            )
             n_iter[b] = n + 1
             if not possible:
                 status[b] = IMPOSSIBLE
                 break
-            if _smallest_positive(r[b]) < threshold:
+            if _smallest_positive(r) < options.threshold:
                 status[b] = UNDERFLOW
                 break
-            if residual[b] <= tolerance:
+            if residual[b] <= options.tolerance:
                 status[b] = CONVERGED
                 break

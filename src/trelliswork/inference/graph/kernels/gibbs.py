@@ -1,47 +1,81 @@
-"""Compiled walks over assignments: Gibbs sampling, and a local search for an assignment that is possible.
+"""Gibbs sampling, and a local search for a possible assignment.
 
-``flat`` is a `flat.Flat`; the factors of variable v are ``near_ptr[v]:near_ptr[v + 1]`` of ``near``, its axes in them
-stand in ``near_axis``. Random numbers come from a counter (splitmix64), one for each graph: the same on any number of
-threads.
+Random numbers come from a counter (splitmix64) for each graph, so that they do not depend on the number of threads.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.random import uniform
+from trelliswork.inference.graph.kernels.records import Doubles, Flat, Integers, Neighbors, Variables
 
 
-@kernel
+class Schedule(NamedTuple):
+    """Sweeps of a walk: after ``burn_in`` of them, every ``thin``-th is kept until there are ``n_kept``."""
+
+    burn_in: int
+    n_kept: int
+    thin: int
+
+
+class Walk(NamedTuple):
+    """Position of each walk, and scratch."""
+
+    counters: np.ndarray  # (B,) of uint64
+    states: Integers  # (B, V)
+    scores: Doubles  # (S,)
+    joint: Doubles  # (S * S,)
+
+
+class Averages(NamedTuple):
+    """Results of a walk; the last two may be empty."""
+
+    marginals: Doubles  # (B, N) averages of the conditional probabilities
+    entries: Doubles  # (B, sum of n_entries) relative frequencies of the states of each factor
+    draws: Integers  # (n_kept, B, V)
+
+
+class Conflicts(NamedTuple):
+    """Scratch of `search`: factors per state (S,), violated factors (F,) and their places in that list (F,)."""
+
+    count: Integers
+    waiting: Integers
+    position: Integers
+
+
+@helper
 def _place(b, f, flat, states):
-    """Where the entry of factor f for these states lies in the tables."""
+    """Index in the tables of the entry of factor f for these states."""
     at = flat.base[f] + b * flat.step[f]
     for a in range(flat.ptr[f], flat.ptr[f + 1]):
         at += flat.strides[a] * states[flat.variables[a]]
     return at
 
 
-@kernel
-def _score(b, v, skipped, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, states, scores):
-    """scores[x] = all that depends on variable v when its state is x, but for factors that touch ``skipped`` too."""
-    for x in range(n_states[v]):
-        scores[x] = log_unary[b, offsets[v] + x]
-    for e in range(near_ptr[v], near_ptr[v + 1]):
-        f = near[e]
+@helper
+def _score(b, v, skipped, variables, flat, near, states, scores):
+    """scores[x] = score of state x of variable v given the others, without factors that touch ``skipped`` too."""
+    n = variables.n_states[v]
+    for x in range(n):
+        scores[x] = variables.log_unary[b, variables.offsets[v] + x]
+    for e in range(near.ptr[v], near.ptr[v + 1]):
+        f = near.factors[e]
         both = False
         if skipped >= 0:
             for a in range(flat.ptr[f], flat.ptr[f + 1]):
                 both = both or flat.variables[a] == skipped
         if not both:
-            move = flat.strides[flat.ptr[f] + near_axis[e]]
+            move = flat.strides[flat.ptr[f] + near.axes[e]]
             at = _place(b, f, flat, states) - move * states[v]
-            for x in range(n_states[v]):
+            for x in range(n):
                 scores[x] += flat.tables[at + x * move]
 
 
-@kernel
-def _normalise(scores, n):
+@helper
+def _normalize(scores, n):
     """Replace n scores by probabilities; at least one is finite."""
     top = -np.inf
     for x in range(n):
@@ -54,7 +88,7 @@ def _normalise(scores, n):
         scores[x] /= total
 
 
-@kernel
+@helper
 def _draw(probabilities, n, counter):
     """Draw one of n; never one with probability zero."""
     left, chosen = uniform(counter), 0
@@ -69,39 +103,37 @@ def _draw(probabilities, n, counter):
 
 @kernel
 def sample(
-    start, stop, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, pairs, burn_in, n_kept, thin, counters,
-    states, scores, joint, marginals, entries, draws,
+    start, stop, variables: Variables, flat: Flat, near: Neighbors, pairs, schedule: Schedule, walk: Walk,
+    averages: Averages,
 ):  # fmt: skip
-    """Sweep over variables and ``pairs`` (n, 2); after ``burn_in`` sweeps keep ``n_kept``, each ``thin``-th one.
-
-    Adds to marginals (B, N) the average of the conditional probabilities met; to entries (B, sum of n_entries) how
-    often the factors were in each state; fills draws (n_kept, B, V). The last two may be empty. Scratch: scores (S,),
-    joint (S * S,).
-    """
-    V = n_states.size
+    """Sweep over variables and ``pairs`` (n, 2) of graphs ``start:stop``; add to the averages, fill the draws."""
+    n_states, offsets = variables.n_states, variables.offsets
+    burn_in, n_kept, thin = schedule
+    scores, joint = walk.scores, walk.joint
+    marginals, entries, draws = averages
     for b in range(start, stop):
-        here, counter = states[b], counters[b : b + 1]
+        here, counter = walk.states[b], walk.counters[b : b + 1]
         for sweep in range(burn_in + n_kept * thin):
             kept = sweep >= burn_in and (sweep - burn_in + 1) % thin == 0
             for i in range(pairs.shape[0]):
                 u, v = pairs[i, 0], pairs[i, 1]
-                _score(b, u, v, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, here, scores)
+                _score(b, u, v, variables, flat, near, here, scores)
                 n = n_states[v]
                 for x in range(n_states[u]):
+                    row = joint[x * n : x * n + n]
                     if scores[x] == -np.inf:
-                        joint[x * n : x * n + n] = -np.inf
+                        row[:] = -np.inf
                         continue
                     here[u] = x
-                    row = joint[x * n : x * n + n]
-                    _score(b, v, -1, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, here, row)
+                    _score(b, v, -1, variables, flat, near, here, row)
                     for y in range(n):
                         row[y] += scores[x]
-                _normalise(joint, n_states[u] * n)
+                _normalize(joint, n_states[u] * n)
                 chosen = _draw(joint, n_states[u] * n, counter)
                 here[u], here[v] = chosen // n, chosen % n
-            for v in range(V):
-                _score(b, v, -1, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, here, scores)
-                _normalise(scores, n_states[v])
+            for v in range(n_states.size):
+                _score(b, v, -1, variables, flat, near, here, scores)
+                _normalize(scores, n_states[v])
                 here[v] = _draw(scores, n_states[v], counter)
                 if kept:
                     for x in range(n_states[v]):
@@ -116,44 +148,48 @@ def sample(
                         at += flat.n_entries[f]
 
 
-@kernel
-def _broken(b, v, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, states, count):
-    """count[x] = factors of v that forbid its state x; more than there are where its own scores do."""
-    for x in range(n_states[v]):
-        count[x] = 0 if log_unary[b, offsets[v] + x] > -np.inf else near.size + 1
-    for e in range(near_ptr[v], near_ptr[v + 1]):
-        f = near[e]
-        move = flat.strides[flat.ptr[f] + near_axis[e]]
+@helper
+def _violated(b, v, variables, flat, near, states, count):
+    """count[x] = factors of v that forbid its state x; more than the number of factors where its unary score does."""
+    n = variables.n_states[v]
+    for x in range(n):
+        possible = variables.log_unary[b, variables.offsets[v] + x] > -np.inf
+        count[x] = 0 if possible else near.factors.size + 1
+    for e in range(near.ptr[v], near.ptr[v + 1]):
+        f = near.factors[e]
+        move = flat.strides[flat.ptr[f] + near.axes[e]]
         at = _place(b, f, flat, states) - move * states[v]
-        for x in range(n_states[v]):
+        for x in range(n):
             if flat.tables[at + x * move] == -np.inf:
                 count[x] += 1
 
 
 @kernel
 def search(
-    graphs, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, max_steps, counters, states, count, waiting,
-    position, found,
+    graphs, variables: Variables, flat: Flat, near: Neighbors, max_steps, counters, states, conflicts: Conflicts,
+    possible,
 ):  # fmt: skip
-    """Look for assignments states (n, V) of ``graphs`` (n,) that no factor forbids: min-conflicts with noise.
+    """Search assignments states (n, V) of ``graphs`` (n,) that no factor forbids: min-conflicts with noise.
 
-    Begins at the best unary scores. Scratch: count (S,), waiting and position (F,). found (n,) says whether it did.
+    Starts at the best unary scores. ``possible`` (n,) reports success.
     """
-    F = flat.base.size
+    n_states, offsets, log_unary = variables
+    count, waiting, position = conflicts
+    most = near.factors.size
     for g in range(graphs.size):
         b, here, counter = graphs[g], states[g], counters[g : g + 1]
-        found[g] = True
+        possible[g] = True
         for v in range(n_states.size):
             top = 0
             for x in range(1, n_states[v]):
                 if log_unary[b, offsets[v] + x] > log_unary[b, offsets[v] + top]:
                     top = x
             here[v] = top
-            found[g] = found[g] and log_unary[b, offsets[v] + top] > -np.inf
-        if not found[g]:
+            possible[g] = possible[g] and log_unary[b, offsets[v] + top] > -np.inf
+        if not possible[g]:
             continue
         n_waiting = 0
-        for f in range(F):
+        for f in range(flat.base.size):
             position[f] = -1
             if flat.tables[_place(b, f, flat, here)] == -np.inf:
                 position[f], waiting[n_waiting] = n_waiting, f
@@ -165,14 +201,14 @@ def search(
             first, k = flat.ptr[f], flat.ptr[f + 1] - flat.ptr[f]
             noisy = uniform(counter) < 0.1
             only = flat.variables[first + int(uniform(counter) * k)]
-            chosen, state, least, ties = -1, -1, near.size + 1, 0
+            chosen, state, least, ties = -1, -1, most + 1, 0
             for a in range(k):
                 v = flat.variables[first + a]
                 if noisy and v != only:
                     continue
-                _broken(b, v, flat, near_ptr, near, near_axis, n_states, offsets, log_unary, here, count)
+                _violated(b, v, variables, flat, near, here, count)
                 for x in range(n_states[v]):
-                    if x == here[v] or count[x] > near.size:
+                    if x == here[v] or count[x] > most:
                         continue
                     value = 0 if noisy else count[x]
                     if value < least:
@@ -184,15 +220,15 @@ def search(
             if chosen < 0:
                 continue
             here[chosen] = state
-            for e in range(near_ptr[chosen], near_ptr[chosen + 1]):
-                f = near[e]
-                broken = flat.tables[_place(b, f, flat, here)] == -np.inf
-                if broken and position[f] < 0:
+            for e in range(near.ptr[chosen], near.ptr[chosen + 1]):
+                f = near.factors[e]
+                violated = flat.tables[_place(b, f, flat, here)] == -np.inf
+                if violated and position[f] < 0:
                     position[f], waiting[n_waiting] = n_waiting, f
                     n_waiting += 1
-                elif not broken and position[f] >= 0:
+                elif not violated and position[f] >= 0:
                     n_waiting -= 1
                     moved = waiting[n_waiting]
                     waiting[position[f]], position[moved] = moved, position[f]
                     position[f] = -1
-        found[g] = n_waiting == 0
+        possible[g] = n_waiting == 0

@@ -1,7 +1,7 @@
 """Messages in log space: any schedule, any range of scores, sums or maxima.
 
-A message is held as logarithms with largest entry 0. A sum-product message is still computed from exponentials, which
-are cheap: entries that come out so small that terms may have been lost are computed again, one by one, in log space.
+A message is a vector of logarithms with largest entry 0. Sum-product messages are still computed from exponentials,
+which is cheap; entries so small that terms may have underflowed are recomputed one by one in log space.
 """
 
 import math
@@ -11,60 +11,61 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.inference.graph.kernels.flooding import many_rows, weighted_rows
+from trelliswork.inference.graph.kernels.flooding import many_rows, table_shape, weighted_rows
+from trelliswork.inference.graph.kernels.records import Integers, Layout, Messages, TableData
 
-TINY = 1e-200  # what was lost to underflow is less than 1e-100 of a larger sum
-
-
-class GraphTables(NamedTuple):
-    """The tables of one graph: ``weights`` (W,) = exp(``log_weights`` (W',) - ``shifts`` (F,))."""
-
-    weights: np.ndarray
-    log_weights: np.ndarray
-    shifts: np.ndarray
+TINY = 1e-200  # terms lost to underflow are below 1e-100 of a larger sum
 
 
-@helper
-def of_graph(weights, log_weights, shifts, b):
-    """The tables of graph b, or those that all graphs share."""
-    row = b if len(weights) > 1 else 0
-    return GraphTables(weights[row], log_weights[row], shifts[row])
+class Rule(NamedTuple):
+    """How messages are updated: fraction of the old message, floor of `change`, and maxima or sums."""
+
+    damping: float
+    floor: float
+    maximize: bool
 
 
-@helper
-def _sizes(net, f):
-    """Arity of table factor f and the shape of its table with leading axes of length 1."""
-    slot = net.fac_start[f]
-    arity = net.fac_start[f + 1] - slot
-    n0 = n1 = 1
-    if arity == 4:
-        n0 = net.n_states[net.edge_variable[net.fac_edge[slot]]]
-    if arity >= 3:
-        n1 = net.n_states[net.edge_variable[net.fac_edge[slot + arity - 3]]]
-    n2 = net.n_states[net.edge_variable[net.fac_edge[slot + arity - 2]]]
-    n3 = net.n_states[net.edge_variable[net.fac_edge[slot + arity - 1]]]
-    return arity, n0, n1, n2, n3
+class Sweep(NamedTuple):
+    """Order of the variables (V,), and its inverse."""
+
+    order: Integers
+    rank: Integers
 
 
 @helper
-def _spread_messages(net, f, log_q, w, widest, arity):
-    """Copy the log-messages of the variables of f to the four rows of ``w``, zeros for the axes it does not have."""
-    slot = net.fac_start[f]
+def tables_of(data, b):
+    """Tables of graph b, or those that all graphs share."""
+    row = b if len(data.weights) > 1 else 0
+    return TableData(
+        data.weights[row], data.log_weights[row], data.shifts[row], data.weight_at, data.log_at, data.lowest
+    )
+
+
+@helper
+def messages_of(messages, b):
+    """Messages of graph b."""
+    return Messages(messages.log_unary[b], messages.log_r[b], messages.log_q[b], messages.rows[b])
+
+
+@helper
+def _spread_messages(layout, f, log_q, w, widest, arity):
+    """Copy the log-messages of the variables of f to the four rows of ``w``, zeros for missing axes."""
+    slot = layout.fac_start[f]
     for k in range(4):
         to = k * widest
         if k < 4 - arity:
             w[to] = 0.0
             continue
-        e = net.fac_edge[slot + k - (4 - arity)]
-        at = net.edge_at[e]
-        for i in range(net.n_states[net.edge_variable[e]]):
+        e = layout.fac_edge[slot + k - (4 - arity)]
+        at = layout.edge_at[e]
+        for i in range(layout.n_states[layout.edge_variable[e]]):
             w[to + i] = log_q[at + i]
 
 
 @helper
-def _exact_entry(net, f, tables, w, widest, axis, state):
-    """log of the sum of table less its shift times the other messages (rows of ``w``), with ``state`` on one axis."""
-    _, n0, n1, n2, n3 = _sizes(net, f)
+def _exact_entry(layout, f, tables, w, widest, axis, state):
+    """Log of the sum of table less its shift times the other messages (rows of ``w``), with ``state`` on one axis."""
+    _, n0, n1, n2, n3 = table_shape(layout, f)
     own = w[axis * widest + state]
     w[axis * widest + state] = 0.0
     first = (state if axis == 0 else 0, state if axis == 1 else 0, state if axis == 2 else 0, state if axis == 3 else 0)
@@ -79,7 +80,7 @@ def _exact_entry(net, f, tables, w, widest, axis, state):
     for h in range(first[0], last[0]):
         for i in range(first[1], last[1]):
             for j in range(first[2], last[2]):
-                row = net.log_at[f] + ((h * n1 + i) * n2 + j) * n3
+                row = tables.log_at[f] + ((h * n1 + i) * n2 + j) * n3
                 scale = w[h] + w[widest + i] + w[2 * widest + j]
                 for k in range(first[3], last[3]):
                     x = tables.log_weights[row + k] + scale + w[3 * widest + k]
@@ -93,11 +94,11 @@ def _exact_entry(net, f, tables, w, widest, axis, state):
 
 
 @helper
-def _sum_messages(net, f, skip, log_q, tables, w, out, scratch):
-    """Rows of ``out``: the sum-product messages of f; that to slot ``skip`` is not wanted."""
+def _sum_messages(layout, f, skip, log_q, tables, w, out, scratch):
+    """Rows of ``out``: the sum-product messages of f, except that to slot ``skip``."""
     widest = len(out) // 4
-    arity, n0, n1, n2, n3 = _sizes(net, f)
-    slot = net.fac_start[f]
+    arity, n0, n1, n2, n3 = table_shape(layout, f)
+    slot = layout.fac_start[f]
     s0 = s1 = s2 = s3 = 0.0
     for k in range(4):
         to = k * widest
@@ -106,10 +107,9 @@ def _sum_messages(net, f, skip, log_q, tables, w, out, scratch):
             continue
         if arity == 2 and skip >= 0 and k - 2 != skip:
             continue
-        e = net.fac_edge[slot + k - (4 - arity)]
-        v = net.edge_variable[e]
-        width = net.state_at[v + 1] - net.state_at[v]
-        shift = exp_row(log_q, net.edge_at[e], net.n_states[v], scratch, to, width)
+        e = layout.fac_edge[slot + k - (4 - arity)]
+        v = layout.edge_variable[e]
+        shift = exp_row(log_q, layout.edge_at[e], layout.n_states[v], scratch, to, layout.widths[v])
         shift = shift if shift > -np.inf else 0.0
         if k == 0:
             s0 = shift
@@ -119,35 +119,16 @@ def _sum_messages(net, f, skip, log_q, tables, w, out, scratch):
             s2 = shift
         else:
             s3 = shift
-    v2, v3 = net.edge_variable[net.fac_edge[slot + arity - 2]], net.edge_variable[net.fac_edge[slot + arity - 1]]
-    width2 = net.state_at[v2 + 1] - net.state_at[v2]
-    width3 = net.state_at[v3 + 1] - net.state_at[v3]
-    table = net.weight_at[f]
+    width2 = layout.widths[layout.edge_variable[layout.fac_edge[slot + arity - 2]]]
+    width3 = layout.widths[layout.edge_variable[layout.fac_edge[slot + arity - 1]]]
+    table = tables.weight_at[f]
     if arity == 2:
         if skip != 1:
             weighted_rows(tables.weights, table, n2, width3, scratch, 2 * widest, out, 3 * widest)
         if skip != 0:
             weighted_rows(tables.weights, table + n2 * width3, n3, width2, scratch, 3 * widest, out, 2 * widest)
     else:
-        at = (0, widest, 2 * widest, 3 * widest)
-        many_rows(
-            tables.weights,
-            table,
-            n0,
-            n1,
-            n2,
-            width3,
-            scratch,
-            at[0],
-            at[1],
-            at[2],
-            at[3],
-            out,
-            at[0],
-            at[1],
-            at[2],
-            at[3],
-        )
+        many_rows(tables.weights, table, n0, n1, n2, width3, scratch, out, widest)
     shifts = (s1 + s2 + s3, s0 + s2 + s3, s0 + s1 + s3, s0 + s1 + s2)
     n = (n0, n1, n2, n3)
     copied = False
@@ -160,20 +141,20 @@ def _sum_messages(net, f, skip, log_q, tables, w, out, scratch):
                 out[k * widest + i] = math.log(x) + shifts[k]
             else:
                 if not copied:
-                    _spread_messages(net, f, log_q, w, widest, arity)
+                    _spread_messages(layout, f, log_q, w, widest, arity)
                     copied = True
-                out[k * widest + i] = _exact_entry(net, f, tables, w, widest, k, i)
+                out[k * widest + i] = _exact_entry(layout, f, tables, w, widest, k, i)
 
 
 @helper
-def _max_messages(net, f, log_q, tables, w, out):
+def _max_messages(layout, f, log_q, tables, w, out):
     """Rows of ``out``: the max-product messages of f."""
     widest = len(out) // 4
-    arity, n0, n1, n2, n3 = _sizes(net, f)
-    _spread_messages(net, f, log_q, w, widest, arity)
+    arity, n0, n1, n2, n3 = table_shape(layout, f)
+    _spread_messages(layout, f, log_q, w, widest, arity)
     for i in range(len(out)):
         out[i] = -np.inf
-    row = net.log_at[f]
+    row = tables.log_at[f]
     for h in range(n0):
         for i in range(n1):
             for j in range(n2):
@@ -191,19 +172,21 @@ def _max_messages(net, f, log_q, tables, w, out):
 
 
 @helper
-def _messages(net, f, skip, log_q, tables, maximise, w, out, scratch):
-    if maximise:
-        _max_messages(net, f, log_q, tables, w, out)
+def factor_messages(layout, f, skip, tables, messages, maximize):
+    """``messages.rows[1]``: new messages of table factor f, in four rows, except that to slot ``skip``."""
+    w, out, scratch = messages.rows[0], messages.rows[1], messages.rows[2]
+    if maximize:
+        _max_messages(layout, f, messages.log_q, tables, w, out)
     else:
-        _sum_messages(net, f, skip, log_q, tables, w, out, scratch)
+        _sum_messages(layout, f, skip, messages.log_q, tables, w, out, scratch)
 
 
 @helper
 def change(new, old, floor):
-    """How far apart two log-values are: absolutely up to 1, relatively beyond. Below ``floor`` all are alike.
+    """Difference of two log-values: absolute up to 1, relative beyond. Values below ``floor`` are all equal.
 
-    Differences of probabilities would not do: what is 1e-100 or 1e-200 here may decide elsewhere, where a zero forbids
-    the likely state. On a forest there is no floor; in a cycle with zeros some entries sink without end.
+    Differences of probabilities would not do: whether an entry is 1e-100 or 1e-200 may decide elsewhere, where a zero
+    forbids the likely state. Forests need no floor; in a cycle with zeros some entries decrease without end.
     """
     new, old = max(new, floor), max(old, floor)
     return 0.0 if new == old else abs(new - old) / max(1.0, abs(new)) if new > -np.inf else np.inf
@@ -211,7 +194,7 @@ def change(new, old, floor):
 
 @helper
 def commit(out, out_at, n, log_r, at, damping, floor):
-    """Normalise a new message, damp it (geometrically) and put it in place; return the largest change of an entry."""
+    """Normalize a new message, damp it (geometrically) and store it; return the largest change of an entry."""
     top = -np.inf
     for i in range(n):
         top = max(top, out[out_at + i])
@@ -226,124 +209,121 @@ def commit(out, out_at, n, log_r, at, damping, floor):
 
 
 @helper
-def gather(net, v, log_unary, log_r, log_q):
-    """log_q of variable v: unary scores and all messages but the edge's own, summed from both sides."""
-    first, last = net.var_start[v], net.var_start[v + 1]
-    n = net.n_states[v]
-    for i in range(n):
-        acc = log_unary[net.state_at[v] + i]
+def gather(layout, v, messages):
+    """``log_q`` of variable v: unary scores and all messages but the edge's own, summed from both sides."""
+    log_unary, log_r, log_q = messages.log_unary, messages.log_r, messages.log_q
+    first, last = layout.var_start[v], layout.var_start[v + 1]
+    for i in range(layout.n_states[v]):
+        acc = log_unary[layout.state_at[v] + i]
         for e in range(first, last):
-            at = net.edge_at[e] + i
+            at = layout.edge_at[e] + i
             log_q[at] = acc
             acc += log_r[at]
         acc = 0.0
         for e in range(last - 1, first - 1, -1):
-            at = net.edge_at[e] + i
+            at = layout.edge_at[e] + i
             log_q[at] += acc
             acc += log_r[at]
 
 
 @helper
-def _send(net, f, rank, low, high, log_r, log_q, tables, maximise, damping, floor, rows):
+def _send(layout, f, rank, low, high, tables, messages, rule):
     """New messages from table factor f to its variables with low <= rank < high; return the largest change."""
-    w, out, scratch = rows[0], rows[1], rows[2]
+    out = messages.rows[1]
     widest = len(out) // 4
-    slot = net.fac_start[f]
-    arity = net.fac_start[f + 1] - slot
+    slot = layout.fac_start[f]
+    arity = layout.fac_start[f + 1] - slot
     n_wanted = 0
     skip = -1
     for k in range(arity):
-        wanted = low <= rank[net.edge_variable[net.fac_edge[slot + k]]] < high
+        wanted = low <= rank[layout.edge_variable[layout.fac_edge[slot + k]]] < high
         n_wanted += wanted
         if not wanted:
             skip = k
     if n_wanted == 0:
         return 0.0
-    _messages(net, f, skip if n_wanted == arity - 1 else -1, log_q, tables, maximise, w, out, scratch)
+    factor_messages(layout, f, skip if n_wanted == arity - 1 else -1, tables, messages, rule.maximize)
     worst = 0.0
     for k in range(arity):
-        e = net.fac_edge[slot + k]
-        v = net.edge_variable[e]
+        e = layout.fac_edge[slot + k]
+        v = layout.edge_variable[e]
         if low <= rank[v] < high:
-            got = commit(out, (4 - arity + k) * widest, net.n_states[v], log_r, net.edge_at[e], damping, floor)
-            worst = max(worst, got)
+            row, at = (4 - arity + k) * widest, layout.edge_at[e]
+            changed = commit(out, row, layout.n_states[v], messages.log_r, at, rule.damping, rule.floor)
+            worst = max(worst, changed)
     return worst
 
 
 @helper
-def _flood_once(net, tables, log_unary, log_r, log_q, rows, damping, floor, maximise, rank):
+def _flood_once(layout, tables, messages, rule, rank):
     """One flooding iteration of one graph; return the residual."""
     V = len(rank)
     for v in range(V):
-        gather(net, v, log_unary, log_r, log_q)
+        gather(layout, v, messages)
     worst = 0.0
-    for f in range(len(net.weight_at)):
-        worst = max(worst, _send(net, f, rank, 0, V, log_r, log_q, tables, maximise, damping, floor, rows))
+    for f in range(layout.n_tables):
+        worst = max(worst, _send(layout, f, rank, 0, V, tables, messages, rule))
     return worst
 
 
 @helper
-def _sweep_once(net, tables, log_unary, log_r, log_q, rows, damping, floor, maximise, order, rank):
-    """Variable by variable, from the last to the first and back; return the residual.
+def _sweep_once(layout, tables, messages, rule, sweep):
+    """Update variable by variable, from the last to the first and back; return the residual.
 
-    Each tells the variables that come after it in the sweep what it has heard so far. On a forest in breadth-first
-    order this is from the leaves to the roots and back, and all there is to do.
+    Each variable sends to the variables that follow it in the sweep. On a forest in breadth-first order this goes from
+    the leaves to the roots and back, and all messages are final.
     """
+    order, rank = sweep
     V = len(order)
     worst = 0.0
     for n in range(2 * V):
         v = order[V - 1 - n if n < V else n - V]
         low, high = (0, rank[v]) if n < V else (rank[v] + 1, V)
-        gather(net, v, log_unary, log_r, log_q)
-        for e in range(net.var_start[v], net.var_start[v + 1]):
-            f = net.edge_factor[e]
-            if f < len(net.weight_at):
-                got = _send(net, f, rank, low, high, log_r, log_q, tables, maximise, damping, floor, rows)
-                worst = max(worst, got)
+        gather(layout, v, messages)
+        for e in range(layout.var_start[v], layout.var_start[v + 1]):
+            f = layout.edge_factor[e]
+            if f < layout.n_tables:
+                worst = max(worst, _send(layout, f, rank, low, high, tables, messages, rule))
     return worst
 
 
 @kernel
 def iterate(
-    start, stop, net, weights, log_weights, shifts, log_unary, log_r, log_q, rows, damping, floor, maximise, order,
-    rank, sequential, done, residual,
+    start, stop, layout: Layout, data: TableData, messages: Messages, rule: Rule, sweep: Sweep, sequential, done,
+    residual,
 ):  # fmt: skip
-    """One iteration, flooding or sweeps, of those graphs of ``start:stop`` that are not done.
-
-    ``log_r`` and ``log_q`` (B, M) are the messages to variables and to factors; ``rows`` (B, 3, 4 * widest) is scratch;
-    ``order`` (V,) and ``rank`` (V,) are inverse to each other.
-    """
+    """Run one iteration, flooding or sweeps, of those graphs of ``start:stop`` that are not done."""
     for b in range(start, stop):
         if done[b]:
             continue
-        tables = of_graph(weights, log_weights, shifts, b)
-        unary, r, q, own = log_unary[b], log_r[b], log_q[b], rows[b]
+        tables, own = tables_of(data, b), messages_of(messages, b)
         if sequential:
-            residual[b] = _sweep_once(net, tables, unary, r, q, own, damping, floor, maximise, order, rank)
+            residual[b] = _sweep_once(layout, tables, own, rule, sweep)
         else:
-            residual[b] = _flood_once(net, tables, unary, r, q, own, damping, floor, maximise, rank)
+            residual[b] = _flood_once(layout, tables, own, rule, sweep.rank)
 
 
 @kernel
-def gather_for(variables, net, log_unary, log_r, log_q):
-    """log_q of some variables of all graphs."""
-    for b in range(len(log_r)):
+def gather_for(variables, layout: Layout, messages: Messages):
+    """Update ``log_q`` of some variables of all graphs."""
+    for b in range(len(messages.log_r)):
+        own = messages_of(messages, b)
         for v in variables:
-            gather(net, v, log_unary[b], log_r[b], log_q[b])
+            gather(layout, v, own)
 
 
 @kernel
-def commit_factor(net, f, values, log_r, damping, floor, done, residual):
-    """Put messages ``values`` (B, N) of a structured factor f in place; raise ``residual`` (B,) to their changes."""
-    slot = net.fac_start[f]
-    arity = net.fac_start[f + 1] - slot
+def commit_factor(layout: Layout, f, values, log_r, rule: Rule, done, residual):
+    """Store messages ``values`` (B, N) of a structured factor f; raise ``residual`` (B,) to their changes."""
+    slot = layout.fac_start[f]
+    arity = layout.fac_start[f + 1] - slot
     for b in range(len(values)):
         if done[b]:
             continue
         at = 0
         for k in range(arity):
-            e = net.fac_edge[slot + k]
-            n = net.n_states[net.edge_variable[e]]
-            got = commit(values[b], at, n, log_r[b], net.edge_at[e], damping, floor)
-            residual[b] = max(residual[b], got)
+            e = layout.fac_edge[slot + k]
+            n = layout.n_states[layout.edge_variable[e]]
+            changed = commit(values[b], at, n, log_r[b], layout.edge_at[e], rule.damping, rule.floor)
+            residual[b] = max(residual[b], changed)
             at += n

@@ -1,23 +1,76 @@
-"""Compiled mean field: components of variables, each a forest with exact inference inside, updated one after the other.
+"""Mean field: components of variables, each a forest with exact inference inside, updated one after the other.
 
-Beliefs and their logits lie in one flat vector: the states of all variables, then a table (parent, child) for each edge
-of a component. A factor sees *parts* of components: one variable, or the two ends of an edge. ``parts`` is a
-`mean_field.Parts`, ``flat`` a `flat.Flat`.
+Beliefs and their logits are stored in one flat vector: the states of all variables, then a table (parent, child) for
+each edge of a component. A factor touches *parts* of components: one variable, or the two ends of an edge.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.jit import kernel
+from trelliswork.inference.graph.kernels.records import Doubles, Flat, Integers, Variables
+
+
+class Parts(NamedTuple):
+    """Components, and the parts of them that each factor touches.
+
+    Members of component d are ``members[member_ptr[d]:member_ptr[d + 1]]``, parents before children; ``parent`` is -1
+    for roots. Beliefs of the edge (parent, v) start at ``edge[v]`` of the flat vector of beliefs, its upward message at
+    ``message[v]``; ``size`` has the lengths of both vectors. For each axis of a factor, in the order of `Flat`,
+    ``part`` is the first axis of the same component, ``place`` the start of that part's beliefs, and ``move`` the
+    distance in them between two states of the axis. A factor has ``n_parts``. Those that touch component d are
+    ``factors[factor_ptr[d]:factor_ptr[d + 1]]``, by the part that starts at axis ``axes``.
+    """
+
+    member_ptr: Integers
+    members: Integers
+    parent: Integers
+    edge: Integers
+    message: Integers
+    part: Integers
+    place: Integers
+    move: Integers
+    n_parts: Integers
+    factor_ptr: Integers
+    factors: Integers
+    axes: Integers
+    size: Integers
+
+
+class Scratch(NamedTuple):
+    """Working memory for one graph."""
+
+    logits: Doubles
+    up: Doubles
+    messages: Doubles
+    digits: Integers
+    place: Integers
+
+
+class State(NamedTuple):
+    """Beliefs (B, size[0]) and entropies (B, D) of the components."""
+
+    beliefs: Doubles
+    entropy: Doubles
+
+
+class Progress(NamedTuple):
+    """Bounds (B, 1 + max_iter), iterations (B,) and last residuals (B,)."""
+
+    trace: Doubles
+    n_iter: Integers
+    residual: Doubles
 
 
 @kernel
-def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, digits, place):
+def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, scratch):
     """Add E[log f] given each value of the part ``target`` to its logits; with target -1 return E[log f].
 
-    A weight of zero makes any entry count nothing, -inf too.
+    Entries of weight zero do not count, not even -inf.
     """
+    digits, place = scratch.digits, scratch.place
     tables, variables, places, part, moves = flat.tables, flat.variables, parts.place, parts.part, parts.move
     first, last = flat.ptr[f], flat.ptr[f + 1]
     k = last - first
@@ -47,7 +100,7 @@ def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, digits, place):
         place[a] = places[first + a]
     n, move, own = n_states[variables[last - 1]], moves[last - 1], part[last - 1]
     for _ in range(flat.n_entries[f] // n):
-        weight = 1.0  # of all parts but the last axis's and the target
+        weight = 1.0  # of all parts but the target and that of the last axis
         for a in range(k):
             if part[first + a] == a and a != own and a != target:
                 weight *= beliefs[place[a]]
@@ -81,8 +134,9 @@ def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, digits, place):
 
 
 @kernel
-def _infer(d, parts, n_states, offsets, logits, up, messages, beliefs):
+def _infer(d, parts, n_states, offsets, scratch, beliefs):
     """Exact inference in component d; replace its beliefs. Return log Z, entropy, largest change of a belief."""
+    logits, up, messages = scratch.logits, scratch.up, scratch.messages
     members, parents, edge, message = parts.members, parts.parent, parts.edge, parts.message
     log_z, mean, change = 0.0, 0.0, 0.0
     first, last = parts.member_ptr[d], parts.member_ptr[d + 1]
@@ -90,7 +144,7 @@ def _infer(d, parts, n_states, offsets, logits, up, messages, beliefs):
         v = members[i]
         for x in range(offsets[v], offsets[v + 1]):
             up[x] = logits[x]
-    for i in range(last - 1, first - 1, -1):  # parents stand before their children
+    for i in range(last - 1, first - 1, -1):  # parents precede their children
         v, p = members[i], parents[members[i]]
         S, own = n_states[v], offsets[v]
         rows = 1 if p < 0 else n_states[p]
@@ -142,11 +196,12 @@ def _infer(d, parts, n_states, offsets, logits, up, messages, beliefs):
 
 
 @kernel
-def _update(b, d, inside, flat, parts, n_states, offsets, unary, logits, up, messages, digits, place, beliefs, entropy):
-    """Give component d its best distribution, the others being fixed; return log Z of it and the largest change.
+def _update(b, d, inside, variables, unary, flat, parts, scratch, beliefs, entropy):
+    """Give component d its best distribution for fixed others; return its log Z and the largest change.
 
-    ``unary`` is flat (N,). With ``inside`` only the factors inside the component count: where to begin.
+    ``unary`` is flat (N,). With ``inside`` only the factors inside the component count, for the first update.
     """
+    n_states, offsets, logits = variables.n_states, variables.offsets, scratch.logits
     for i in range(parts.member_ptr[d], parts.member_ptr[d + 1]):
         v = parts.members[i]
         for x in range(offsets[v], offsets[v + 1]):
@@ -157,59 +212,55 @@ def _update(b, d, inside, flat, parts, n_states, offsets, unary, logits, up, mes
     for e in range(parts.factor_ptr[d], parts.factor_ptr[d + 1]):
         f = parts.factors[e]
         if not inside or parts.n_parts[f] == 1:
-            _weigh(b, f, parts.axes[e], flat, parts, n_states, beliefs, logits, digits, place)
-    log_z, entropy[d], change = _infer(d, parts, n_states, offsets, logits, up, messages, beliefs)
+            _weigh(b, f, parts.axes[e], flat, parts, n_states, beliefs, logits, scratch)
+    log_z, entropy[d], change = _infer(d, parts, n_states, offsets, scratch, beliefs)
     return log_z, change
 
 
 @kernel
-def _bound(b, flat, parts, n_states, unary, digits, place, beliefs, entropy):
+def _bound(b, variables, flat, parts, scratch, beliefs, entropy):
     """E_q[log of all factors] + entropy of q: a lower bound of log Z."""
+    unary = variables.log_unary[b]
     total = entropy.sum()
     for x in range(unary.size):
         if beliefs[x] > 0:
             total += beliefs[x] * unary[x]
     for f in range(flat.base.size):
-        total += _weigh(b, f, -1, flat, parts, n_states, beliefs, beliefs, digits, place)
+        total += _weigh(b, f, -1, flat, parts, variables.n_states, beliefs, beliefs, scratch)
     return total
 
 
 @kernel
-def begin(start, stop, flat, parts, n_states, offsets, log_unary, noise, room, place, beliefs, entropy, bounds):
-    """Give every component the distribution it has without the factors between components; fill bounds (B,)."""
-    logits, up, messages = room[0], room[1], room[2]
+def initialize(
+    start, stop, variables: Variables, flat: Flat, parts: Parts, noise, scratch: Scratch, state: State, bounds
+):
+    """Give every component its distribution without the factors between components; fill bounds (B,)."""
     for b in range(start, stop):
-        possible, unary = True, log_unary[b] + noise
+        beliefs, entropy = state.beliefs[b], state.entropy[b]
+        possible, unary = True, variables.log_unary[b] + noise
         for d in range(parts.member_ptr.size - 1):
-            log_z, _ = _update(
-                b, d, True, flat, parts, n_states, offsets, unary, logits, up, messages, place[0], place[1],
-                beliefs[b], entropy[b],
-            )  # fmt: skip
+            log_z, _ = _update(b, d, True, variables, unary, flat, parts, scratch, beliefs, entropy)
             possible = possible and log_z > -np.inf
-        bounds[b] = -np.inf
-        if possible:
-            bounds[b] = _bound(b, flat, parts, n_states, log_unary[b], place[0], place[1], beliefs[b], entropy[b])
+        bounds[b] = _bound(b, variables, flat, parts, scratch, beliefs, entropy) if possible else -np.inf
 
 
 @kernel
 def solve(
-    start, stop, flat, parts, n_states, offsets, log_unary, tolerance, room, place, beliefs, entropy, trace, n_iter,
-    residual,
+    start, stop, variables: Variables, flat: Flat, parts: Parts, tolerance, scratch: Scratch, state: State,
+    progress: Progress,
 ):  # fmt: skip
-    """Sweep over the components until no belief changes by more than ``tolerance``; trace (B, 1 + max_iter)."""
-    logits, up, messages = room[0], room[1], room[2]
+    """Sweep over the components until no belief changes by more than ``tolerance``."""
+    trace, n_iter, residual = progress
     for b in range(start, stop):
         if trace[b, 0] == -np.inf:
             continue
+        beliefs, entropy, unary = state.beliefs[b], state.entropy[b], variables.log_unary[b]
         for t in range(1, trace.shape[1]):
             residual[b] = 0.0
             for d in range(parts.member_ptr.size - 1):
-                _, change = _update(
-                    b, d, False, flat, parts, n_states, offsets, log_unary[b], logits, up, messages, place[0],
-                    place[1], beliefs[b], entropy[b],
-                )  # fmt: skip
+                _, change = _update(b, d, False, variables, unary, flat, parts, scratch, beliefs, entropy)
                 residual[b] = max(residual[b], change)
-            trace[b, t] = _bound(b, flat, parts, n_states, log_unary[b], place[0], place[1], beliefs[b], entropy[b])
+            trace[b, t] = _bound(b, variables, flat, parts, scratch, beliefs, entropy)
             n_iter[b] = t
             if residual[b] <= tolerance:
                 break
@@ -218,9 +269,10 @@ def solve(
 
 
 @kernel
-def factor_beliefs(start, stop, flat, parts, n_states, beliefs, digits, place, entries):
+def factor_beliefs(variables: Variables, flat: Flat, parts: Parts, scratch: Scratch, beliefs, entries):
     """Fill entries (B, sum of n_entries): the product of the beliefs of a factor's parts."""
-    for b in range(start, stop):
+    n_states, digits, place = variables.n_states, scratch.digits, scratch.place
+    for b in range(len(entries)):
         at = 0
         for f in range(flat.base.size):
             first, last = flat.ptr[f], flat.ptr[f + 1]

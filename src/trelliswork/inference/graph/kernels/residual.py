@@ -1,17 +1,37 @@
-"""Residual belief propagation: always the message that would change most.
+"""Residual belief propagation: always update the message that would change most.
 
-A heap holds the edges by the change of their pending messages. Elidan, McGraw and Koller (2006).
+A heap orders the edges by the change of their pending messages. Elidan, McGraw and Koller (2006).
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.inference.graph.kernels.log_space import _messages, change, gather, of_graph
+from trelliswork.inference.graph.kernels.log_space import (
+    Rule,
+    change,
+    factor_messages,
+    gather,
+    messages_of,
+    tables_of,
+)
+from trelliswork.inference.graph.kernels.records import Doubles, Integers, Layout, Messages, TableData
+
+
+class Queue(NamedTuple):
+    """Pending messages and a heap of edges, of all graphs or (in kernels) of one, without the first axis."""
+
+    pending: Doubles  # (B, M)
+    heap: Integers  # (B, E) edges
+    place: Integers  # (B, E) of each edge in the heap
+    key: Doubles  # (B, E) change of its pending message
 
 
 @helper
-def _sift(heap, place, key, at, n):
-    """Put the edge at ``at`` where its key belongs."""
+def _sift(queue, at, n):
+    """Move the edge at ``at`` to where its key belongs."""
+    heap, place, key = queue.heap, queue.place, queue.key
     e = heap[at]
     while at > 0:
         parent = (at - 1) // 2
@@ -36,82 +56,85 @@ def _sift(heap, place, key, at, n):
 
 
 @helper
-def _distance(net, e, pending, log_r, floor):
+def _distance(layout, e, pending, log_r, floor):
     worst = 0.0
-    at = net.edge_at[e]
-    for i in range(net.n_states[net.edge_variable[e]]):
+    at = layout.edge_at[e]
+    for i in range(layout.n_states[layout.edge_variable[e]]):
         worst = max(worst, change(pending[at + i], log_r[at + i], floor))
     return worst
 
 
 @helper
-def _prepare(net, f, skip, log_r, log_q, pending, key, tables, maximise, floor, rows):
-    """Pending messages of f to all slots but ``skip``, and their keys."""
-    widest = rows.shape[1] // 4
-    _messages(net, f, skip, log_q, tables, maximise, rows[0], rows[1], rows[2])
-    slot = net.fac_start[f]
-    arity = net.fac_start[f + 1] - slot
+def _prepare(layout, f, skip, tables, messages, queue, rule):
+    """Compute pending messages of f to all slots but ``skip``, and their keys."""
+    out, pending = messages.rows[1], queue.pending
+    widest = len(out) // 4
+    factor_messages(layout, f, skip, tables, messages, rule.maximize)
+    slot = layout.fac_start[f]
+    arity = layout.fac_start[f + 1] - slot
     for k in range(arity):
         if k == skip:
             continue
-        e = net.fac_edge[slot + k]
-        at, n, row = net.edge_at[e], net.n_states[net.edge_variable[e]], (4 - arity + k) * widest
+        e = layout.fac_edge[slot + k]
+        at, n, row = layout.edge_at[e], layout.n_states[layout.edge_variable[e]], (4 - arity + k) * widest
         top = -np.inf
         for i in range(n):
-            top = max(top, rows[1, row + i])
+            top = max(top, out[row + i])
         for i in range(n):
-            pending[at + i] = rows[1, row + i] - top if top > -np.inf else -np.inf
-        key[e] = _distance(net, e, pending, log_r, floor)
+            pending[at + i] = out[row + i] - top if top > -np.inf else -np.inf
+        queue.key[e] = _distance(layout, e, pending, messages.log_r, rule.floor)
 
 
 @kernel
 def residual_round(
-    start, stop, net, weights, log_weights, shifts, log_unary, log_r, log_q, pending, heap, place, key, rows, damping,
-    floor, maximise, tolerance, n_updates, done, residual,
+    start, stop, layout: Layout, data: TableData, messages: Messages, queue: Queue, rule: Rule, tolerance, done,
+    residual,
 ):  # fmt: skip
-    """At most ``n_updates`` messages of each graph of ``start:stop`` that is not done.
+    """Update at most E messages of each graph of ``start:stop`` that is not done, E being the number of edges.
 
-    ``pending`` (B, M), ``heap``, ``place`` and ``key`` (B, E) are scratch; ``residual`` gets the largest change left.
+    ``queue`` is scratch; ``residual`` gets the largest remaining change.
     """
-    F = len(net.weight_at)
+    F, E = layout.n_tables, len(layout.edge_factor)
     for b in range(start, stop):
         if done[b]:
             continue
-        tables = of_graph(weights, log_weights, shifts, b)
-        for v in range(len(net.n_states)):
-            gather(net, v, log_unary[b], log_r[b], log_q[b])
+        tables, own = tables_of(data, b), messages_of(messages, b)
+        mine = Queue(queue.pending[b], queue.heap[b], queue.place[b], queue.key[b])
+        heap, log_r = mine.heap, own.log_r
+        for v in range(len(layout.n_states)):
+            gather(layout, v, own)
         for f in range(F):
-            _prepare(net, f, -1, log_r[b], log_q[b], pending[b], key[b], tables, maximise, floor, rows[b])
+            _prepare(layout, f, -1, tables, own, mine, rule)
         n = 0
-        for e in range(len(net.edge_factor)):
-            if net.edge_factor[e] < F:
-                heap[b, n] = e
-                place[b, e] = n
+        for e in range(E):
+            if layout.edge_factor[e] < F:
+                heap[n] = e
+                mine.place[e] = n
                 n += 1
-                _sift(heap[b], place[b], key[b], n - 1, n)
-        for _ in range(n_updates):
-            if n == 0 or key[b, heap[b, 0]] <= tolerance:
+                _sift(mine, n - 1, n)
+        for _ in range(E):
+            if n == 0 or mine.key[heap[0]] <= tolerance:
                 break
-            e = heap[b, 0]
-            v = net.edge_variable[e]
-            at = net.edge_at[e]
-            for i in range(net.n_states[v]):
-                new, old = pending[b, at + i], log_r[b, at + i]
+            e = heap[0]
+            v = layout.edge_variable[e]
+            at = layout.edge_at[e]
+            for i in range(layout.n_states[v]):
+                new, old = mine.pending[at + i], log_r[at + i]
                 finite = new > -np.inf and old > -np.inf
-                log_r[b, at + i] = (1.0 - damping) * new + damping * old if finite else new
-            key[b, e] = _distance(net, e, pending[b], log_r[b], floor)
-            _sift(heap[b], place[b], key[b], place[b, e], n)
-            gather(net, v, log_unary[b], log_r[b], log_q[b])
-            for other in range(net.var_start[v], net.var_start[v + 1]):
-                f = net.edge_factor[other]
+                log_r[at + i] = (1.0 - rule.damping) * new + rule.damping * old if finite else new
+            mine.key[e] = _distance(layout, e, mine.pending, log_r, rule.floor)
+            _sift(mine, mine.place[e], n)
+            gather(layout, v, own)
+            for other in range(layout.var_start[v], layout.var_start[v + 1]):
+                f = layout.edge_factor[other]
                 if other == e or f >= F:
                     continue
-                slot = net.fac_start[f]
+                slot = layout.fac_start[f]
                 skip = 0
-                while net.fac_edge[slot + skip] != other:
+                while layout.fac_edge[slot + skip] != other:
                     skip += 1
-                _prepare(net, f, skip, log_r[b], log_q[b], pending[b], key[b], tables, maximise, floor, rows[b])
-                for k in range(slot, net.fac_start[f + 1]):
-                    if net.fac_edge[k] != other:
-                        _sift(heap[b], place[b], key[b], place[b, net.fac_edge[k]], n)
-        residual[b] = key[b, heap[b, 0]] if n > 0 else 0.0
+                _prepare(layout, f, skip, tables, own, mine, rule)
+                for k in range(slot, layout.fac_start[f + 1]):
+                    if layout.fac_edge[k] != other:
+                        _sift(mine, mine.place[layout.fac_edge[k]], n)
+        residual[b] = mine.key[heap[0]] if n > 0 else 0.0

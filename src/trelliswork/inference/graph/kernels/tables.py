@@ -1,4 +1,4 @@
-"""Preparing a graph for message passing: exponentials of tables, and the order of its nodes."""
+"""Preparation of a graph for message passing: exponentials of tables, and the order of its nodes."""
 
 import numpy as np
 

@@ -1,19 +1,54 @@
-"""Compiled tree-reweighted belief propagation in log space.
-
-Edge e joins the variables ``ends[e, 0]`` and ``ends[e, 1]``; its log-table for graph b is at
-``base[e] + b * step[e] + x * strides[e, 0] + y * strides[e, 1]``. The message to end i of edge e begins at
-``place[e, i]``. The edges of variable v are ``near_ptr[v]:near_ptr[v + 1]`` of ``near``, and v is end ``side`` of them.
-``edges`` is a `trw.Edges` of these arrays.
-"""
+"""Tree-reweighted belief propagation in log space."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.inference.graph.kernels.records import Doubles, Integers, Variables
 
 
-@kernel
+class Edges(NamedTuple):
+    """Pairs of variables that factors join, and their tables.
+
+    Edge e joins the variables ``ends[e, 0]`` < ``ends[e, 1]``; its log-table for graph b is at
+    ``base[e] + b * step[e] + x * strides[e, 0] + y * strides[e, 1]`` of ``tables``. The message to end i of edge e
+    starts at ``place[e, i]``, its beliefs start at ``entry[e]``. The edges of variable v are
+    ``near_ptr[v]:near_ptr[v + 1]`` of ``near``, and v is end ``side`` of them.
+    """
+
+    tables: Doubles
+    ends: Integers
+    base: Integers
+    step: Integers
+    strides: Integers
+    place: Integers
+    entry: Integers
+    near_ptr: Integers
+    near: Integers
+    side: Integers
+
+
+class Options(NamedTuple):
+    """Stopping rules of `solve`."""
+
+    damping: float
+    tolerance: float
+    max_iter: int
+
+
+class Beliefs(NamedTuple):
+    """Results for B graphs."""
+
+    scores: Doubles  # (B, N) unary scores and weighted messages
+    beliefs: Doubles  # (B, N)
+    entries: Doubles  # (B, n) beliefs of edges; may be empty
+    log_z: Doubles  # (B,)
+    information: Doubles  # (B, E) mutual information of the ends of each edge
+
+
+@helper
 def _gather(v, edges, offsets, unary, weights, messages, own):
     """own[x] = unary score + weighted messages to variable v."""
     n = offsets[v + 1] - offsets[v]
@@ -25,15 +60,16 @@ def _gather(v, edges, offsets, unary, weights, messages, own):
             own[x] += weights[e] * messages[at + x]
 
 
-@kernel
+@helper
 def _less(score, message):
-    """Return score - message; what a message forbids stays forbidden."""
+    """Return score - message, or -inf where the message is -inf."""
     return score - message if message > -np.inf else -np.inf
 
 
-@kernel
-def _send(b, v, edges, tables, offsets, unary, weights, damping, messages, own, rest, new):
+@helper
+def _send(b, v, edges, offsets, unary, weights, damping, messages, room):
     """Send messages from variable v along all its edges; return the largest change, as probabilities."""
+    tables, own, rest, new = edges.tables, room[0], room[1], room[2]
     _gather(v, edges, offsets, unary, weights, messages, own)
     n = offsets[v + 1] - offsets[v]
     change = 0.0
@@ -74,38 +110,32 @@ def _send(b, v, edges, tables, offsets, unary, weights, damping, messages, own, 
 
 
 @kernel
-def solve(
-    start, stop, edges, tables, offsets, log_unary, weights, damping, tolerance, max_iter, room, messages, n_iter,
-    residual,
-):  # fmt: skip
-    """Sweep forth and back over the variables until no message changes by more than ``tolerance``."""
-    V = offsets.size - 1
-    own, rest, new = room[0], room[1], room[2]
+def solve(start, stop, edges: Edges, variables: Variables, weights, options: Options, room, messages, n_iter, residual):
+    """Sweep forth and back over the variables until no message changes by more than the tolerance."""
+    V = variables.n_states.size
     for b in range(start, stop):
+        unary, rho, here = variables.log_unary[b], weights[b], messages[b]
         n_iter[b] = 0
-        for _ in range(max_iter):
+        for _ in range(options.max_iter):
             n_iter[b] += 1
             residual[b] = 0.0
             for i in range(2 * V):
                 v = i if i < V else 2 * V - 1 - i
-                here = messages[b]
-                change = _send(
-                    b, v, edges, tables, offsets, log_unary[b], weights[b], damping, here, own, rest, new
-                )  # fmt: skip
+                change = _send(b, v, edges, variables.offsets, unary, rho, options.damping, here, room)
                 residual[b] = max(residual[b], change)
-            if residual[b] <= tolerance:
+            if residual[b] <= options.tolerance:
                 break
 
 
 @kernel
-def finish(
-    start, stop, edges, tables, offsets, log_unary, weights, messages, scores, beliefs, entries, log_z, information
-):
-    """Fill scores and beliefs (B, N), entries (B, n) of the edges, log_z (B,) and information (B, E).
+def finish(start, stop, edges: Edges, variables: Variables, weights, messages, out: Beliefs):
+    """Fill ``out`` from the messages.
 
     The value is sum_v (1 - sum of weights at v) log Z_v + sum_e weight_e log Z_e: its gradient by the messages vanishes
-    at a fixed point, so that it is right to second order before. Entries may be empty.
+    at a fixed point, so that it has no first-order error before.
     """
+    offsets, log_unary, tables = variables.offsets, variables.log_unary, edges.tables
+    scores, beliefs, entries, log_z, information = out
     V, E = offsets.size - 1, edges.base.size
     for b in range(start, stop):
         rho, value, possible = weights[b], 0.0, True

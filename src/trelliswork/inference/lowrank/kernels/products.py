@@ -1,11 +1,11 @@
-"""Matrix products of the fused sweep: tiles of 4 rows by 3 vectors that stay in registers, operands laid out for them.
+"""Matrix products of the fused sweep, in tiles of 4 rows by 3 vectors that stay in registers.
 
-A *panel* is ``width(array)`` columns, three vectors: (panels, rows, width), so that a product reads it from one end to
-the other. A tile reaches about nine tenths of the machine's arithmetic; a library that lays its operands out at each
-call reaches a third to two thirds on products as thin as these.
+A *panel* is ``width(array)`` columns, three vectors: (panels, rows, width), so that a product reads it sequentially. A
+tile reaches about nine tenths of the peak arithmetic rate; a library that copies its operands into panels at each call
+reaches a third to two thirds on products as thin as these.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -17,9 +17,18 @@ from trelliswork.compute.simd import lanes, load, multiply_add, spread, spread_a
 ROWS = 4
 
 
+class Strided(NamedTuple):
+    """A matrix inside an array: element (i, k) has flat index ``at + i * row + k * step``."""
+
+    array: Any
+    at: Any
+    row: Any
+    step: Any
+
+
 @intrinsic
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """``prefetch(array, k)``: have the cache line of flat index k at hand soon; any index will do."""
+    """``prefetch(array, k)``: request the cache line of flat index k, which may be out of range."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -35,16 +44,17 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 @kernel
 def width(array):
-    """Numbers of a panel's row."""
+    """Return the number of columns of a panel."""
     return 3 * lanes(array)
 
 
 @helper
-def multiply(a, q, row, step, x, p, n, out, o, to, fresh):
-    """out[o + i to + j] (+)= sum over k < n of a[q + i row + k step] * x[p + k width + j], for i < 4, j < width.
+def multiply(matrix, x, p, n, out, o, to, fresh):
+    """Add the sum over k < n of matrix[i, k] * x[p + k width + j] to out[o + i to + j], for i < 4 and j < width.
 
-    All indices are flat; ``fresh`` sums begin at zero instead of what ``out`` holds.
+    Indices of ``x`` and ``out`` are flat; ``fresh`` overwrites ``out`` instead of adding to it.
     """
+    a, q, row, step = matrix
     v = lanes(out)
     w = 3 * v
     o1, o2, o3 = o + to, o + 2 * to, o + 3 * to
@@ -72,9 +82,9 @@ def multiply(a, q, row, step, x, p, n, out, o, to, fresh):
     _store_row(out, o3, c30, c31, c32)
 
 
-@kernel
+@helper
 def _store_row(out, o, x0, x1, x2):
-    """Three vectors from flat index o on."""
+    """Store three vectors from flat index o on."""
     v = lanes(out)
     store(out, o, x0)
     store(out, o + v, x1)
@@ -83,7 +93,7 @@ def _store_row(out, o, x0, x1, x2):
 
 @helper
 def lay_columns(matrix, z, n, panels):
-    """panels[(p n + k) width + j] = matrix[z + k, p width + j] for k < n; zeros beyond the last column."""
+    """Set panels[(p n + k) width + j] = matrix[z + k, p width + j] for k < n; zeros beyond the last column."""
     R = matrix.shape[1]
     v = lanes(panels)
     w = 3 * v
@@ -102,7 +112,7 @@ def lay_columns(matrix, z, n, panels):
 
 @kernel
 def lay_rows(first, last, matrix, panels):
-    """panels[p, r, j] = matrix[p width + j, r] for panels ``first`` to ``last``; zeros beyond the last row."""
+    """Set panels[p, r, j] = matrix[p width + j, r] for panels ``first`` to ``last``; zeros beyond the last row."""
     S, R = matrix.shape
     w = panels.shape[2]
     for p in range(first, last):

@@ -1,7 +1,7 @@
-"""What happens to messages between two matrix products: one pass over each row.
+"""Compiled operations on messages between two matrix products, with one pass over each row.
 
-Arrays of states are (rows, S); a row belongs to a sentence. ``words[b]`` is the row of ``emission`` (W, S) of the word
-at this position. Kernels are serial; groups of sentences go to threads (``sweep.py``).
+Arrays of states are (rows, S), one row per sentence. ``words[b]`` is the row of ``emission`` (W, S) of the word at this
+position. Kernels are serial; groups of sentences are distributed to threads (``sweep.py``).
 """
 
 from trelliswork.compute.jit import kernel
@@ -9,7 +9,7 @@ from trelliswork.compute.jit import kernel
 
 @kernel(fast=True)
 def observe(alpha, emission, words, norms):
-    """alpha *= emission[words], each row normalised; norms (rows,) are the sums before."""
+    """Multiply alpha by emission[words] and normalize each row; norms (rows,) are the sums before."""
     S = alpha.shape[1]
     for b in range(len(words)):
         row = emission[words[b]]
@@ -26,7 +26,7 @@ def observe(alpha, emission, words, norms):
 
 @kernel(fast=True)
 def absorb(beta, alpha, emission, words, norms, counts, out):
-    """counts[words] += alpha * beta, and out = emission[words] * beta / norms: the message to the position before."""
+    """Add alpha * beta to counts[words]; out = emission[words] * beta / norms is the message to the position before."""
     S = alpha.shape[1]
     for b in range(len(words)):
         w = words[b]
@@ -40,7 +40,7 @@ def absorb(beta, alpha, emission, words, norms, counts, out):
 
 @kernel(fast=True)
 def add_band(alpha, band, out):
-    """out[b, z + k - K] += alpha[b, z] * band[z, k]: transitions to neighbours, band (S, 2 K + 1)."""
+    """Add alpha[b, z] * band[z, k] to out[b, z + k - K]: transitions to neighbors, band (S, 2 K + 1)."""
     S, width = band.shape
     K = width // 2
     for b in range(len(alpha)):
@@ -52,7 +52,7 @@ def add_band(alpha, band, out):
 
 @kernel(fast=True)
 def add_band_back(message, band, out):
-    """out[b, z] += message[b, z + k - K] * band[z, k]."""
+    """Add message[b, z + k - K] * band[z, k] to out[b, z]."""
     S, width = band.shape
     K = width // 2
     for b in range(len(message)):
@@ -64,7 +64,7 @@ def add_band_back(message, band, out):
 
 @kernel(fast=True)
 def band_counts(alpha, message, counts):
-    """counts[z, k] += sum over rows of alpha[b, z] * message[b, z + k - K]."""
+    """Add the sum over rows of alpha[b, z] * message[b, z + k - K] to counts[z, k]."""
     S, width = counts.shape
     K = width // 2
     for b in range(len(alpha)):
@@ -76,7 +76,7 @@ def band_counts(alpha, message, counts):
 
 @kernel(fast=True)
 def apply_operators(features, operators, which, out):
-    """out[b] = features[b] @ operators[which[b]]: a step in rank space, operators (W, R, R)."""
+    """Compute out[b] = features[b] @ operators[which[b]]: a step in rank space, operators (W, R, R)."""
     R = features.shape[1]
     for b in range(len(which)):
         operator = operators[which[b]]
@@ -90,7 +90,7 @@ def apply_operators(features, operators, which, out):
 
 @kernel
 def best_before(score, log_transition, best, back):
-    """best[z'] = max over z of score[z] + log_transition[z, z'], and back[z'] the first z that reaches it."""
+    """Compute best[z'] = max over z of score[z] + log_transition[z, z'], and back[z'], the first z that attains it."""
     S = len(best)
     for j in range(S):
         best[j] = -float("inf")

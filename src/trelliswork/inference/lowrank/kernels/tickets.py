@@ -1,7 +1,7 @@
-"""Threads that do one list of jobs in order: each draws the next ticket, and waits for what its job needs.
+"""Tickets for threads that share an ordered list of jobs: each draws the next ticket and waits until its job can run.
 
-A thread that is alone draws all tickets, so nothing ever waits for a thread that does not come. Counters are elements
-of an int64 array; what is written before a counter is raised can be seen by who reads the raised counter.
+A single thread draws all tickets, so a job never waits for a thread that has not started. Counters are elements of an
+int64 array; whatever is written before a counter is raised is visible to a thread that reads the raised counter.
 """
 
 import os
@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 from trelliswork.compute.jit import helper
 
-COUNTERS = 24  # numbers of the array: three counters, each on a cache line of its own
+COUNTERS = 24  # length of the array: three counters, each on its own cache line
 DRAWN, DONE, READY = 0, 8, 16
 
 
@@ -23,7 +23,7 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any
 
 @intrinsic
 def fetch_add(typingctx: Any, array: Any, index: Any) -> Any:
-    """``fetch_add(counters, k)``: raise counter k by one; the number before."""
+    """``fetch_add(counters, k)``: raise counter k by one and return its value before."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         one = ir.Constant(ir.IntType(64), 1)
@@ -34,7 +34,7 @@ def fetch_add(typingctx: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def read(typingctx: Any, array: Any, index: Any) -> Any:
-    """``read(counters, k)``: counter k as it is now."""
+    """``read(counters, k)``: the current value of counter k."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load_atomic(_pointer(context, builder, signature.args[0], *args), "seq_cst", 8)
@@ -44,7 +44,7 @@ def read(typingctx: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def give_way(typingctx: Any) -> Any:
-    """``give_way()``: let another thread run, where the system can be asked."""
+    """``give_way()``: let another thread run, if the system supports it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if os.name == "posix":

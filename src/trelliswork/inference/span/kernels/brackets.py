@@ -1,7 +1,7 @@
-"""Binary bracketings in log space, float64, one sentence at a time: right for every input.
+"""Binary bracketings in log space, float64, one sentence at a time: accurate for every input.
 
-Positions are 0..n-1 and a span i..j holds both its ends. A bracketing of n positions has n spans of one position and
-n-1 longer ones, each made of two neighbours:
+Positions are 0..n-1 and a span i..j includes both ends. A bracketing of n positions has n spans of one position and n-1
+longer ones, each composed of two neighbors:
 
     I[i, j] = s[i, j] + log sum_r exp(I[i, r] + I[r+1, j]),    I[i, i] = s[i, i],    log Z = I[0, n-1]
 """
@@ -10,18 +10,13 @@ import math
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.logspace import log_add
 from trelliswork.compute.kernels.merge import merge
 from trelliswork.compute.kernels.random import uniform
 
 
-@kernel(inline="always")
-def _log_add(a, b):
-    top = max(a, b)
-    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
-
-
-@kernel
+@helper
 def _inside(log_span, n, chart):
     """Fill chart (n, n) of one sentence; return log Z."""
     for i in range(n):
@@ -43,7 +38,7 @@ def _inside(log_span, n, chart):
 
 @kernel
 def expectations(start, stop, lengths, log_span, log_z, marginals):
-    """Fill log_z (B,) and marginals (B, n, n), zeros where nothing is possible."""
+    """Fill log_z (B,) and marginals (B, n, n), zeros where no bracketing is possible."""
     n = log_span.shape[1]
     chart, out = np.empty((n, n)), np.empty((n, n))
     for b in range(start, stop):
@@ -62,13 +57,13 @@ def expectations(start, stop, lengths, log_span, log_z, marginals):
                 marginals[b, i, j] = math.exp(out[i, j] + chart[i, j])
                 above = out[i, j] + score[i, j]
                 for r in range(i, j):
-                    out[i, r] = _log_add(out[i, r], above + chart[r + 1, j])
-                    out[r + 1, j] = _log_add(out[r + 1, j], above + chart[i, r])
+                    out[i, r] = log_add(out[i, r], above + chart[r + 1, j])
+                    out[r + 1, j] = log_add(out[r + 1, j], above + chart[i, r])
 
 
 @kernel
 def sample(start, stop, lengths, log_span, seeds, log_z, charts):
-    """Draw bracketings (k, B, n, n) top down, 0 at their spans; one seed (k, B) each."""
+    """Draw bracketings (k, B, n, n) top down, 0 at their spans; one seed (k, B) per draw."""
     n = log_span.shape[1]
     chart, stack, state = np.empty((n, n)), np.empty((2 * n, 2), np.int64), np.empty(1, np.uint64)
     for b in range(start, stop):
@@ -90,7 +85,7 @@ def sample(start, stop, lengths, log_span, seeds, log_z, charts):
                 for r in range(i, j):
                     p = math.exp(chart[i, r] + chart[r + 1, j] + score[i, j] - chart[i, j])
                     if p > 0:
-                        split = r  # the last possible one takes what rounding leaves over
+                        split = r  # the last possible one absorbs rounding errors
                         left -= p
                         if left < 0:
                             break
@@ -101,9 +96,9 @@ def sample(start, stop, lengths, log_span, seeds, log_z, charts):
 
 @kernel
 def topk(start, stop, lengths, log_span, charts, scores):
-    """The k best bracketings (B, k, n, n), holding the rank of each span's label, and scores (B, k), best first.
+    """Fill charts (B, k, n, n) of the k best bracketings, with the rank of each span's label, and scores (B, k).
 
-    ``log_span`` (B, n, n, R) holds the R best labels of each span, sorted.
+    ``log_span`` (B, n, n, R) holds the scores of the R best labels of each span, sorted.
     """
     n, K = log_span.shape[1], scores.shape[1]
     inner, value = np.empty((n, n, K)), np.empty((n, n, K))
@@ -139,7 +134,7 @@ def topk(start, stop, lengths, log_span, charts, scores):
 
 @kernel
 def read(lengths, charts, splits, good):
-    """Read charts (B, n, n), at least 0 at the spans of a tree: splits (B, n, n); good (B,): it is a tree."""
+    """Fill splits (B, n, n) of charts (B, n, n), at least 0 at the spans of a tree; good (B,): whether it is one."""
     n = charts.shape[1]
     stack = np.empty((2 * n, 2), np.int64)
     for b in range(charts.shape[0]):

@@ -1,77 +1,80 @@
-"""Inside-outside of dense grammars in scaled probability space, one sentence at a time; equations in ``grammar``.
+"""Inside-outside of dense grammars in scaled probability space, one sentence at a time; equations in ``span.grammar``.
 
-Charts lie by first position and width, row ``i * (n + 1) + width``. Every span's numbers are divided by their largest,
-whose logarithm is ``scale``. Matrix products are our own (explicit SIMD), so that the threads are ours too.
+Row ``i * (n + 1) + width`` of a chart is the span of ``width`` positions from i on. The inside numbers of each span are
+divided by their maximum, whose logarithm is ``scale``. Matrix products are single-threaded (``products``): parallelism
+is over sentences.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
-from trelliswork.compute.simd import get, lanes, load, multiply_add, put, spread_at, store
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.inference.span.kernels.products import add_product
+
+LIMIT = 1e270  # of derivatives: a subnormal number times this is negligible
 
 
-@kernel
-def _add_product(A, at, row, column, B, C, to, m, K, L):
-    """C[to + i * L + j] += sum_k A[at + i * row + k * column] * B[k * L + j] for i < m, j < L; flat arrays.
+class Rules(NamedTuple):
+    """Exponentials of root and rule scores; the rules in the layouts of the matrix products and their transposes."""
 
-    Four rows by two vectors of C stay in registers while k runs.
-    """
-    W = lanes(A)
-    i = 0
-    while i < m:
-        rows = 4 if i + 4 <= m else 1
-        a0, c0 = at + i * row, to + i * L
-        j = 0
-        while j + 2 * W <= L:
-            if rows == 4:
-                c00, c01 = load(C, c0 + j), load(C, c0 + j + W)
-                c10, c11 = load(C, c0 + L + j), load(C, c0 + L + j + W)
-                c20, c21 = load(C, c0 + 2 * L + j), load(C, c0 + 2 * L + j + W)
-                c30, c31 = load(C, c0 + 3 * L + j), load(C, c0 + 3 * L + j + W)
-                a, b = a0, j
-                for _ in range(K):
-                    b0, b1 = load(B, b), load(B, b + W)
-                    x = spread_at(A, a)
-                    c00, c01 = multiply_add(x, b0, c00), multiply_add(x, b1, c01)
-                    x = spread_at(A, a + row)
-                    c10, c11 = multiply_add(x, b0, c10), multiply_add(x, b1, c11)
-                    x = spread_at(A, a + 2 * row)
-                    c20, c21 = multiply_add(x, b0, c20), multiply_add(x, b1, c21)
-                    x = spread_at(A, a + 3 * row)
-                    c30, c31 = multiply_add(x, b0, c30), multiply_add(x, b1, c31)
-                    a += column
-                    b += L
-                store(C, c0 + j, c00)
-                store(C, c0 + j + W, c01)
-                store(C, c0 + L + j, c10)
-                store(C, c0 + L + j + W, c11)
-                store(C, c0 + 2 * L + j, c20)
-                store(C, c0 + 2 * L + j + W, c21)
-                store(C, c0 + 3 * L + j, c30)
-                store(C, c0 + 3 * L + j + W, c31)
-            else:
-                c00, c01 = load(C, c0 + j), load(C, c0 + j + W)
-                for k in range(K):
-                    x = spread_at(A, a0 + k * column)
-                    c00 = multiply_add(x, load(B, k * L + j), c00)
-                    c01 = multiply_add(x, load(B, k * L + j + W), c01)
-                store(C, c0 + j, c00)
-                store(C, c0 + j + W, c01)
-            j += 2 * W
-        for r in range(rows):
-            for rest in range(j, L):
-                value = get(C, c0 + r * L + rest)
-                for k in range(K):
-                    value += get(A, a0 + r * row + k * column) * get(B, k * L + rest)
-                put(C, c0 + r * L + rest, value)
-        i += rows
+    root: Any  # (N,)
+    shift: Any  # (N,) maximum of the log rules of each nonterminal, subtracted from them
+    rules: Any  # (N, S, S)
+    pairs: Any  # (N N, N) both children nonterminals: xy by A
+    pairs_t: Any
+    left: Any  # (P, N S) left child a preterminal: x by Ay
+    left_t: Any
+    right: Any  # (P, N N) right child a preterminal, left child a nonterminal: y by Ax
+    right_t: Any
 
 
-@kernel
+class Sentences(NamedTuple):
+    """Scores of a batch of sentences."""
+
+    lengths: Any  # (B,)
+    leaves: Any  # (B, n, P) exponentials of terminal scores
+    leaf_scale: Any  # (B, n) maxima of the log scores, subtracted from them
+    log_symbols: Any  # (B, n, n, S), or with an empty axis 0
+
+
+class Output(NamedTuple):
+    """Results; ``safe`` is False where underflow may matter. ``charts`` gets log beta if its axis 0 is not empty."""
+
+    log_z: Any  # (B,) without the root's shift
+    safe: Any  # (B,)
+    roots: Any  # (B, N), zero at first, as the next two
+    rules: Any  # (B, N, S, S)
+    symbols: Any  # (B, n, n, S)
+    charts: Any  # (B, n, n, S)
+
+
+class Inside(NamedTuple):
+    """Inside charts of one sentence, rows by first position and width."""
+
+    left: Any  # (n, N, S) rules whose left child is the preterminal at a position, summed over preterminals
+    right: Any  # (n, N, N) the same for right children
+    beta: Any  # (rows, N)
+    scale: Any  # (rows,)
+    factor: Any  # (rows, N) derivatives of beta by its sum over rules
+    products: Any  # (spans of width 4 or more, N N) sums over splits of products of nonterminals
+
+
+class Derivatives(NamedTuple):
+    """Derivatives of log Z by the inside charts."""
+
+    outer: Any  # (rows, N) by beta
+    by_leaf: Any  # (n, P)
+    by_left: Any  # (n, N, S)
+    by_right: Any  # (n, N, N)
+    by_sum: Any  # (spans of width 4 or more, and n, N) by the sums over rules
+    by_pair: Any  # (n, N N) by ``products``, of one width
+
+
+@helper
 def _splits(scale, n, i, width, weights):
-    """Fill the weights of the splits after 1..width-1 positions; return the largest logarithm."""
+    """Fill the weights of the splits after 1..width-1 positions; return their maximum logarithm."""
     top = -np.inf
     for k in range(1, width):
         weights[k] = scale[i * (n + 1) + k] + scale[(i + k) * (n + 1) + width - k]
@@ -81,38 +84,40 @@ def _splits(scale, n, i, width, weights):
     return top
 
 
-@kernel(fast=True)
+@helper(fast=True)
 def _add_apply(matrix, offset, vector, by, out):
-    """out[a] += by * sum_y matrix[a, offset + y] * vector[y]."""
+    """Add by * sum_y matrix[a, offset + y] * vector[y] to out[a]."""
     for a in range(out.size):
-        row = matrix[a, offset : offset + vector.size]  # a slice, since an index that might be negative is slow
+        row = matrix[a, offset : offset + vector.size]  # a slice: indices that might be negative are slow
         total = 0.0
         for y in range(vector.size):
             total += row[y] * vector[y]
         out[a] += by * total
 
 
-@kernel(fast=True)
+@helper(fast=True)
 def _add_back(matrix, offset, vector, by, out):
-    """out[y] += by * sum_a vector[a] * matrix[a, offset + y]."""
+    """Add by * sum_a vector[a] * matrix[a, offset + y] to out[y]."""
     for a in range(vector.size):
         row, x = matrix[a, offset : offset + out.size], by * vector[a]
         for y in range(out.size):
             out[y] += x * row[y]
 
 
-@kernel(fast=True)
+@helper(fast=True)
 def _add_outer(matrix, offset, left, right, by):
-    """matrix[a, offset + y] += by * left[a] * right[y]."""
+    """Add by * left[a] * right[y] to matrix[a, offset + y]."""
     for a in range(left.size):
         row, x = matrix[a, offset : offset + right.size], by * left[a]
         for y in range(right.size):
             row[y] += x * right[y]
 
 
-@kernel(fast=True)
-def _inside(n, N, shift, symbols, pairs, leaves, left, right, beta, scale, factor, products, sums, weights):
-    """Fill beta, factor (rows, N), scale (rows,) and the products of both sides' numbers, (spans, N * N)."""
+@helper(fast=True)
+def _inside(n, N, grammar: Rules, leaves, symbols, charts: Inside, sums, weights):
+    """Fill beta, scale, factor and products; ``sums`` (n, N) and ``weights`` (n + 1,) are scratch space."""
+    shift, pairs = grammar.shift, grammar.pairs
+    left, right, beta, scale, factor, products = charts
     rows = 0  # of products: spans by width, from 4 on
     for width in range(2, n + 1):
         m = n - width + 1
@@ -124,7 +129,7 @@ def _inside(n, N, shift, symbols, pairs, leaves, left, right, beta, scale, facto
                 product[:] = 0.0
                 for k in range(2, width - 1):
                     _add_outer(product, 0, beta[i * (n + 1) + k], beta[(i + k) * (n + 1) + width - k], weights[k])
-            _add_product(
+            add_product(
                 products.reshape(-1), rows * N * N, N * N, 1, pairs.reshape(-1), sums.reshape(-1), 0, m, N * N, N
             )
             rows += m
@@ -150,15 +155,16 @@ def _inside(n, N, shift, symbols, pairs, leaves, left, right, beta, scale, facto
                 factor[at, a] = math.exp(factor[at, a] - largest) if largest > -np.inf else 0.0
 
 
-@kernel(fast=True)
-def _outside(n, N, pairs_t, leaves, left, right, beta, scale, factor, n_rows, outer, by_leaf, by_left, by_right,
-             by_sum, by_pair, weights):  # fmt: skip
+@helper(fast=True)
+def _outside(n, N, n_rows, pairs_t, leaves, charts: Inside, derivatives: Derivatives, weights):
     """Fill the derivatives of log Z from that of the whole sentence in ``outer``; return the largest."""
+    left, right, beta, scale, factor, _ = charts
+    outer, by_leaf, by_left, by_right, by_sum, by_pair = derivatives
     rows, worst = n_rows, 0.0
     for width in range(n, 1, -1):
         m = n - width + 1
         rows = rows - m if width > 3 else 0
-        # The spans of 4 and more positions keep their rows of by_sum: expected rules are made of them at the end.
+        # The spans of 4 or more positions keep their rows of by_sum: expected rules are computed from them at the end.
         at_sum = rows if width > 3 else n_rows
         for i in range(m):
             at = i * (n + 1) + width
@@ -170,7 +176,7 @@ def _outside(n, N, pairs_t, leaves, left, right, beta, scale, factor, n_rows, ou
                         return np.inf
         if width > 3:
             by_pair[:m] = 0.0
-            _add_product(by_sum.reshape(-1), at_sum * N, N, 1, pairs_t.reshape(-1), by_pair.reshape(-1), 0, m, N, N * N)
+            add_product(by_sum.reshape(-1), at_sum * N, N, 1, pairs_t.reshape(-1), by_pair.reshape(-1), 0, m, N, N * N)
         for i in range(m):
             at, here = i * (n + 1) + width, by_sum[at_sum + i]
             if width == 2:
@@ -193,14 +199,11 @@ def _outside(n, N, pairs_t, leaves, left, right, beta, scale, factor, n_rows, ou
 
 
 @kernel
-def expectations(
-    start, stop, lengths, root, shift, rules, pairs, pairs_t, left_rules, left_rules_t, right_rules, right_rules_t,
-    leaves, leaf_scale, log_symbols, limit, log_z, safe, roots, counts, symbols, charts,
-):  # fmt: skip
-    """Fill log_z (B,) without the root's shift and, from zero, roots (B, N), counts (B, N, S, S), symbols (B, n, n, S).
-
-    ``charts`` (B, n, n, S), if axis 0 is not empty, gets log beta. ``safe`` (B,) is False where underflow may count.
-    """
+def expectations(start, stop, grammar: Rules, sentences: Sentences, out: Output):
+    """Fill the results of sentences start..stop."""
+    root, rules = grammar.root, grammar.rules
+    lengths, leaves, leaf_scale, log_symbols = sentences
+    log_z, safe, roots, counts, symbols, charts = out
     N, S = rules.shape[:2]
     P, n = S - N, leaves.shape[1]
     size = n * (n + 1)
@@ -210,12 +213,10 @@ def expectations(
     sums, by_pair, weights = np.empty((n, N)), np.empty((n, N * N)), np.empty(n + 1)
     left, by_left = np.empty((n, N, S)), np.empty((n, N, S))
     right, by_right = np.empty((n, N, N)), np.empty((n, N, N))
-    by_leaf, by_start, by_end, middle = (
-        np.empty((n, P)),
-        np.empty((P, N * S)),
-        np.empty((P, N * N)),
-        np.empty((N, N * N)),
-    )
+    by_leaf, by_start = np.empty((n, P)), np.empty((P, N * S))
+    by_end, middle = np.empty((P, N * N)), np.empty((N, N * N))
+    inside = Inside(left, right, beta, scale, factor, products)
+    derivatives = Derivatives(outer, by_leaf, by_left, by_right, by_sum, by_pair)
     for b in range(start, stop):
         n, leaf = lengths[b], leaves[b]
         n_rows = max((n - 3) * (n - 2) // 2, 0)
@@ -224,10 +225,10 @@ def expectations(
         by_leaf[:], outer[:], beta[:], scale[:] = 0.0, 0.0, 0.0, -np.inf
         for i in range(n):
             scale[i * (n + 1) + 1] = leaf_scale[b, i]
-        _add_product(leaf.reshape(-1), 0, P, 1, left_rules.reshape(-1), left.reshape(-1), 0, n, P, N * S)
-        _add_product(leaf.reshape(-1), 0, P, 1, right_rules.reshape(-1), right.reshape(-1), 0, n, P, N * N)
+        add_product(leaf.reshape(-1), 0, P, 1, grammar.left.reshape(-1), left.reshape(-1), 0, n, P, N * S)
+        add_product(leaf.reshape(-1), 0, P, 1, grammar.right.reshape(-1), right.reshape(-1), 0, n, P, N * N)
         evidence = log_symbols[b] if log_symbols.shape[0] else log_symbols.reshape(0, 0, 0)
-        _inside(n, N, shift, evidence, pairs, leaf, left, right, beta, scale, factor, products, sums, weights)
+        _inside(n, N, grammar, leaf, evidence, inside, sums, weights)
         if charts.shape[0]:
             for i in range(n):
                 for x in range(P):
@@ -245,12 +246,9 @@ def expectations(
         for a in range(N):
             outer[n, a] = root[a] / mass
             roots[b, a] = root[a] * beta[n, a] / mass
-        worst = _outside(
-            n, N, pairs_t, leaf, left, right, beta, scale, factor, n_rows, outer, by_leaf, by_left, by_right, by_sum,
-            by_pair, weights,
-        )  # fmt: skip
-        _add_product(by_left.reshape(-1), 0, N * S, 1, left_rules_t.reshape(-1), by_leaf.reshape(-1), 0, n, N * S, P)
-        _add_product(by_right.reshape(-1), 0, N * N, 1, right_rules_t.reshape(-1), by_leaf.reshape(-1), 0, n, N * N, P)
+        worst = _outside(n, N, n_rows, grammar.pairs_t, leaf, inside, derivatives, weights)
+        add_product(by_left.reshape(-1), 0, N * S, 1, grammar.left_t.reshape(-1), by_leaf.reshape(-1), 0, n, N * S, P)
+        add_product(by_right.reshape(-1), 0, N * N, 1, grammar.right_t.reshape(-1), by_leaf.reshape(-1), 0, n, N * N, P)
         for i in range(n):
             for x in range(P):
                 symbols[b, i, i, N + x] = by_leaf[i, x] * leaf[i, x]
@@ -259,13 +257,11 @@ def expectations(
             for width in range(2, n - i + 1):
                 for a in range(N):
                     symbols[b, i, i + width - 1, a] = outer[i * (n + 1) + width, a] * beta[i * (n + 1) + width, a]
-        safe[b] = worst < limit and log_z[b] < np.inf
-        if counts.shape[0] == 0:
-            continue
+        safe[b] = worst < LIMIT and log_z[b] < np.inf
         by_start[:], by_end[:], middle[:] = 0.0, 0.0, 0.0
-        _add_product(leaf.reshape(-1), 0, 1, P, by_left.reshape(-1), by_start.reshape(-1), 0, P, n, N * S)
-        _add_product(leaf.reshape(-1), 0, 1, P, by_right.reshape(-1), by_end.reshape(-1), 0, P, n, N * N)
-        _add_product(by_sum.reshape(-1), 0, 1, N, products.reshape(-1), middle.reshape(-1), 0, N, n_rows, N * N)
+        add_product(leaf.reshape(-1), 0, 1, P, by_left.reshape(-1), by_start.reshape(-1), 0, P, n, N * S)
+        add_product(leaf.reshape(-1), 0, 1, P, by_right.reshape(-1), by_end.reshape(-1), 0, P, n, N * N)
+        add_product(by_sum.reshape(-1), 0, 1, N, products.reshape(-1), middle.reshape(-1), 0, N, n_rows, N * N)
         for a in range(N):
             for x in range(N):
                 for y in range(N):

@@ -1,42 +1,48 @@
 """Dense grammars in log space, one sentence at a time: inside-outside for every input, k best trees, samples.
 
-Recursion and names as in ``grammar``; charts (n, n, S) hold spans i..j with both ends, nonterminals first.
+Recursion and names as in ``span.grammar``; charts (n, n, S) contain spans i..j with both ends, nonterminals first.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.logspace import log_add
 from trelliswork.compute.kernels.random import uniform
 
 
-@kernel(inline="always")
-def _log_add(a, b):
-    top = max(a, b)
-    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
+class Scores(NamedTuple):
+    """The arrays of ``Grammar``, with zeros if symbols over spans have no scores."""
+
+    log_root: Any  # (N,)
+    log_rules: Any  # (N, S, S)
+    log_terminals: Any  # (B, n, P)
+    log_symbols: Any  # (B, n, n, S)
+    lengths: Any  # (B,)
 
 
-@kernel(inline="always")
-def _reach(width, N, S):
-    """The range of symbols over spans of so many positions."""
+@helper(inline="always")
+def _symbols_over(width, N, S):
+    """Return the range of symbols over spans of ``width`` positions."""
     return (N, S) if width == 1 else (0, N)
 
 
-@kernel
+@helper
 def _pair_sums(chart, i, j, N, S, sums):
-    """sums[x, y] = log sum over splits of beta(x) beta(y); -inf for pairs that cannot be."""
+    """Fill sums[x, y], the log sum over splits of beta(x) beta(y); -inf for impossible pairs."""
     sums[:] = -np.inf
     for r in range(i, j):
-        x0, x1 = _reach(r - i + 1, N, S)
-        y0, y1 = _reach(j - r, N, S)
+        x0, x1 = _symbols_over(r - i + 1, N, S)
+        y0, y1 = _symbols_over(j - r, N, S)
         for x in range(x0, x1):
             if chart[i, r, x] > -np.inf:
                 for y in range(y0, y1):
-                    sums[x, y] = _log_add(sums[x, y], chart[i, r, x] + chart[r + 1, j, y])
+                    sums[x, y] = log_add(sums[x, y], chart[i, r, x] + chart[r + 1, j, y])
 
 
-@kernel
+@helper
 def _inside(log_root, log_rules, log_terminals, log_symbols, n, chart, sums):
     """Fill chart (n, n, S) of one sentence; return log Z."""
     N, S = log_rules.shape[:2]
@@ -62,15 +68,14 @@ def _inside(log_root, log_rules, log_terminals, log_symbols, n, chart, sums):
     log_z = -np.inf
     if n > 1:
         for a in range(N):
-            log_z = _log_add(log_z, log_root[a] + chart[0, n - 1, a])
+            log_z = log_add(log_z, log_root[a] + chart[0, n - 1, a])
     return log_z
 
 
 @kernel
-def expectations(
-    start, stop, lengths, log_root, log_rules, log_terminals, log_symbols, charts, log_z, roots, rules, symbols
-):
+def expectations(start, stop, scores: Scores, charts, log_z, roots, rules, symbols):
     """Fill charts (B, n, n, S), log_z (B,) and, from zero, the expectations (B, N), (B, N, S, S), (B, n, n, S)."""
+    log_root, log_rules, log_terminals, log_symbols, lengths = scores
     N, S = log_rules.shape[:2]
     n = log_terminals.shape[1]
     out, sums, by_pair = np.empty((n, n, S)), np.empty((S, S)), np.empty((S, S))
@@ -86,7 +91,7 @@ def expectations(
         for width in range(n, 0, -1):
             for i in range(n + 1 - width):
                 j = i + width - 1
-                x0, x1 = _reach(width, N, S)
+                x0, x1 = _symbols_over(width, N, S)
                 for x in range(x0, x1):
                     symbols[b, i, j, x] = math.exp(out[i, j, x] + chart[i, j, x])
                 if width == 1:
@@ -101,22 +106,23 @@ def expectations(
                         for y in range(S):
                             if sums[x, y] > -np.inf and log_rules[a, x, y] > -np.inf:
                                 value = above + log_rules[a, x, y]
-                                by_pair[x, y] = _log_add(by_pair[x, y], value)
+                                by_pair[x, y] = log_add(by_pair[x, y], value)
                                 rules[b, a, x, y] += math.exp(value + sums[x, y])
                 for r in range(i, j):
-                    x0, x1 = _reach(r - i + 1, N, S)
-                    y0, y1 = _reach(j - r, N, S)
+                    x0, x1 = _symbols_over(r - i + 1, N, S)
+                    y0, y1 = _symbols_over(j - r, N, S)
                     for x in range(x0, x1):
                         for y in range(y0, y1):
                             value = by_pair[x, y]
                             if value > -np.inf:
-                                out[i, r, x] = _log_add(out[i, r, x], value + chart[r + 1, j, y])
-                                out[r + 1, j, y] = _log_add(out[r + 1, j, y], value + chart[i, r, x])
+                                out[i, r, x] = log_add(out[i, r, x], value + chart[r + 1, j, y])
+                                out[r + 1, j, y] = log_add(out[r + 1, j, y], value + chart[i, r, x])
 
 
 @kernel
-def sample(start, stop, lengths, log_root, log_rules, log_symbols, charts, log_z, seeds, trees):
+def sample(start, stop, scores: Scores, charts, log_z, seeds, trees):
     """Draw trees (k, B, n, n), symbols at their spans, top down from inside charts (B, n, n, S)."""
+    log_root, log_rules, log_symbols, lengths = scores.log_root, scores.log_rules, scores.log_symbols, scores.lengths
     N, S = log_rules.shape[:2]
     n = charts.shape[1]
     stack, state = np.empty((2 * n, 3), np.int64), np.empty(1, np.uint64)
@@ -128,7 +134,7 @@ def sample(start, stop, lengths, log_root, log_rules, log_symbols, charts, log_z
             for a in range(N):
                 p = math.exp(log_root[a] + chart[0, n - 1, a] - log_z[b])
                 if p > 0:
-                    symbol = a  # the last possible one takes what rounding leaves over
+                    symbol = a  # the last possible one absorbs rounding errors
                     left -= p
                     if left < 0:
                         break
@@ -144,8 +150,8 @@ def sample(start, stop, lengths, log_root, log_rules, log_symbols, charts, log_z
                 total = chart[i, j, a] - log_symbols[b, i, j, a]
                 split, first, second = -1, -1, -1
                 for r in range(i, j):
-                    x0, x1 = _reach(r - i + 1, N, S)
-                    y0, y1 = _reach(j - r, N, S)
+                    x0, x1 = _symbols_over(r - i + 1, N, S)
+                    y0, y1 = _symbols_over(j - r, N, S)
                     for x in range(x0, x1):
                         if left < 0 and split >= 0:
                             break
@@ -164,10 +170,14 @@ def sample(start, stop, lengths, log_root, log_rules, log_symbols, charts, log_z
 
 
 @kernel
-def topk(start, stop, lengths, log_root, log_rules, log_terminals, log_symbols, trees, scores):
-    """The k best trees (B, k, n, n), symbols at their spans, and scores (B, k), best first; -1 and -inf at the end."""
+def topk(start, stop, scores: Scores, trees, values):
+    """Fill trees (B, k, n, n), symbols at their spans, and values (B, k) of the k best trees, best first.
+
+    -1 and -inf mark missing trees.
+    """
+    log_root, log_rules, log_terminals, log_symbols, lengths = scores
     N, S = log_rules.shape[:2]
-    n, K = log_terminals.shape[1], scores.shape[1]
+    n, K = log_terminals.shape[1], values.shape[1]
     value, pointers = np.empty((n, n, S, K)), np.empty((n, n, N, K, 5), np.int64)
     final, origin = np.empty(K), np.empty((K, 2), np.int64)
     stack = np.empty((2 * n, 4), np.int64)
@@ -185,8 +195,8 @@ def topk(start, stop, lengths, log_root, log_rules, log_terminals, log_symbols, 
                     if log_symbols[b, i, j, a] == -np.inf:
                         continue
                     for r in range(i, j):
-                        x0, x1 = _reach(r - i + 1, N, S)
-                        y0, y1 = _reach(j - r, N, S)
+                        x0, x1 = _symbols_over(r - i + 1, N, S)
+                        y0, y1 = _symbols_over(j - r, N, S)
                         for x in range(x0, x1):
                             left = value[i, r, x, 0]
                             if left == -np.inf:
@@ -224,7 +234,7 @@ def topk(start, stop, lengths, log_root, log_rules, log_terminals, log_symbols, 
                     final[at] = score
                     origin[at, 0], origin[at, 1] = a, p
         for k in range(K):
-            scores[b, k] = final[k]
+            values[b, k] = final[k]
             if final[k] == -np.inf:
                 break
             stack[0] = 0, n - 1, origin[k, 0], origin[k, 1]

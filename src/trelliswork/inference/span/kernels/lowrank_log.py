@@ -1,37 +1,63 @@
-"""Inside-outside of low-rank grammars in log space, for what underflows or is impossible; equations in ``lowrank``."""
+"""Inside-outside of low-rank grammars in log space, for sentences that underflow; equations in ``span.lowrank``."""
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.logspace import log_add
 
 
-@kernel(inline="always")
-def _log_add(a, b):
-    top = max(a, b)
-    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
+class Scores(NamedTuple):
+    """The arrays of ``LowRankGrammar``, and the weights of the sentences in the sums."""
+
+    log_root: Any  # (N,)
+    log_up: Any  # (N, R)
+    log_left: Any  # (R, S)
+    log_right: Any  # (R, S)
+    log_terminals: Any  # (B, n, P)
+    lengths: Any  # (B,)
+    weights: Any  # (B,)
 
 
-@kernel
+class Sums(NamedTuple):
+    """Expected uses of the factors' entries, weighted; one row per range of sentences."""
+
+    roots: Any  # (ranges, N)
+    ups: Any  # (ranges, N, R)
+    lefts: Any  # (ranges, R, S)
+    rights: Any  # (ranges, R, S)
+
+
+class Output(NamedTuple):
+    """Results of each sentence."""
+
+    log_z: Any  # (B,)
+    spans: Any  # (B, n, n)
+    terminals: Any  # (B, n, P)
+    symbols: Any  # (B, n, n, S), or with an empty axis 0
+
+
+@helper
 def _add_project(matrix, vector, out):
-    """out[r] = log(exp(out[r]) + sum_x exp(matrix[r, x] + vector[x]))."""
+    """Add sum_x exp(matrix[r, x] + vector[x]) to exp(out[r]), in logarithms."""
     for r in range(out.size):
         for x in range(vector.size):
-            out[r] = _log_add(out[r], matrix[r, x] + vector[x])
+            out[r] = log_add(out[r], matrix[r, x] + vector[x])
 
 
-@kernel
+@helper
 def _add_back(matrix, vector, out):
-    """out[x] = log(exp(out[x]) + sum_r exp(matrix[r, x] + vector[r]))."""
+    """Add sum_r exp(matrix[r, x] + vector[r]) to exp(out[x]), in logarithms."""
     for r in range(vector.size):
         for x in range(out.size):
-            out[x] = _log_add(out[x], matrix[r, x] + vector[r])
+            out[x] = log_add(out[x], matrix[r, x] + vector[r])
 
 
-@kernel
+@helper
 def _add_counts(matrix, by, values, weight, counts):
-    """counts[r, x] += weight * exp(by[r] + matrix[r, x] + values[x])."""
+    """Add weight * exp(by[r] + matrix[r, x] + values[x]) to counts[r, x]."""
     for r in range(by.size):
         if by[r] > -np.inf:
             for x in range(values.size):
@@ -39,14 +65,11 @@ def _add_counts(matrix, by, values, weight, counts):
 
 
 @kernel
-def expectations(
-    start, stop, number, lengths, weights, log_root, log_up, log_left, log_right, log_terminals,
-    log_z, roots, ups, lefts, rights, spans, terminals, symbols,
-):  # fmt: skip
-    """Fill log_z, spans, terminals; add weighted counts of a range at ``number``: roots, ups, lefts, rights.
-
-    ``symbols`` (B, n, n, S), if axis 0 is not empty, gets p(symbol over span).
-    """
+def expectations(start, stop, number, scores: Scores, sums: Sums, out: Output):
+    """Fill the results of sentences start..stop; add their weighted counts to row ``number`` of the sums."""
+    log_root, log_up, log_left, log_right, log_terminals, lengths, weights = scores
+    roots, ups, lefts, rights = sums
+    log_z, spans, terminals, symbols = out
     N, R = log_up.shape
     P, n = log_terminals.shape[2], log_terminals.shape[1]
     up_t = np.ascontiguousarray(log_up.T)
@@ -64,14 +87,14 @@ def expectations(
                 j = i + width - 1
                 for k in range(i, j):
                     for r in range(R):
-                        mix[i, j, r] = _log_add(mix[i, j, r], left[i, k, r] + right[k + 1, j, r])
+                        mix[i, j, r] = log_add(mix[i, j, r], left[i, k, r] + right[k + 1, j, r])
                 _add_project(log_up, mix[i, j], beta[i, j])
                 _add_project(log_left[:, :N], beta[i, j], left[i, j])
                 _add_project(log_right[:, :N], beta[i, j], right[i, j])
         log_z[b] = -np.inf
         if n > 1:
             for a in range(N):
-                log_z[b] = _log_add(log_z[b], log_root[a] + beta[0, n - 1, a])
+                log_z[b] = log_add(log_z[b], log_root[a] + beta[0, n - 1, a])
         if log_z[b] == -np.inf:
             continue
         by_left[:], by_right[:], by_beta[:] = -np.inf, -np.inf, -np.inf
@@ -108,5 +131,5 @@ def expectations(
                 _add_project(up_t, by_beta[i, j], by_mix)
                 for k in range(i, j):
                     for r in range(R):
-                        by_left[i, k, r] = _log_add(by_left[i, k, r], by_mix[r] + right[k + 1, j, r])
-                        by_right[k + 1, j, r] = _log_add(by_right[k + 1, j, r], by_mix[r] + left[i, k, r])
+                        by_left[i, k, r] = log_add(by_left[i, k, r], by_mix[r] + right[k + 1, j, r])
+                        by_right[k + 1, j, r] = log_add(by_right[k + 1, j, r], by_mix[r] + left[i, k, r])

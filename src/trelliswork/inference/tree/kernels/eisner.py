@@ -1,29 +1,51 @@
 r"""Projective trees in probability space: Eisner's recursions, sentences in the lanes of SIMD vectors.
 
-Weights are :math:`w_{hd} = \exp(s_{hd} - c_d)`: a word has one head, so a shift :math:`c_d` a column takes nothing
-away. For nodes i < j, with :math:`C_{he}` the sum over trees with head h that reach from h to e (all its words on that
-side), and :math:`I_{hd}` the same of trees whose outermost arc is h -> d and that are open at d:
+Weights are :math:`w_{hd} = \exp(s_{hd} - c_d)`: a word has one head, so one shift :math:`c_d` per column loses nothing.
+For nodes i < j, :math:`C_{he}` is the sum over trees with head h that reach from h to e (all its words on that side),
+and :math:`I_{hd}` the sum over those whose outermost arc is h -> d and that are open at d:
 
 .. math::
     S_{ij} &= \sum_{i \le r < j} C_{ir} C_{j,r+1}, \quad I_{ij} = w_{ij} S_{ij}, \quad I_{ji} = w_{ji} S_{ij} \\
     C_{ij} &= \sum_{i < r \le j} I_{ir} C_{rj}, \quad C_{ji} = \sum_{i \le r < j} I_{jr} C_{ri}, \quad Z = C_{0n}
 
-With a single root, node 0 has one arc: :math:`C_{0j} = 0` for 0 < j < n. The outside pass is the derivative of log Z,
-each number gathered by dot products, so that nothing is read, changed and written again. Every matrix is kept with its
-transpose where a sum runs down a column: all sums run over memory that lies together.
+With a single root, node 0 has one arc: :math:`C_{0j} = 0` for 0 < j < n. The outside pass is the derivative of log Z;
+each entry is one dot product, so nothing is updated in place. Matrices whose columns are summed are also stored
+transposed: all sums run over contiguous memory.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, exponential, get, lanes, load, multiply, multiply_add, put, spread, store
+from trelliswork.inference.tree.kernels.records import LIMIT, Batch
 
 
-@kernel(inline="always")
+class Inside(NamedTuple):
+    """Weights and inside charts, flat (M, M, W); ``CT`` and ``IT`` are transposes, ``IT`` is filled for `_outside`."""
+
+    w: Any
+    C: Any
+    CT: Any
+    I: Any  # noqa: E741
+    IT: Any
+    S: Any
+
+
+class Outside(NamedTuple):
+    """Derivatives of log Z by C, I and S (symmetric), flat (M, M, W); ``OCT`` is the transpose of ``OC``."""
+
+    OC: Any
+    OCT: Any
+    OI: Any
+    OS: Any
+
+
+@helper(inline="always")
 def _dot(a, at, b, bt, n, zero):
-    """Sum over k < n of a[at + k] * b[bt + k], in numbers of vectors; two chains of additions, so none waits."""
+    """Return the sum over k < n of a[at + k] * b[bt + k], counted in vectors; two independent chains of additions."""
     W = lanes(a)
     first, second = zero, zero
     p, q = at * W, bt * W
@@ -37,7 +59,7 @@ def _dot(a, at, b, bt, n, zero):
     return add(first, second)
 
 
-@kernel
+@helper
 def _weigh(log_arc, b, n, M, tops, lane, W, w):
     """Fill lane ``lane`` of the log weights w (M, M, W), -inf outside the sentence; return the sum of the shifts."""
     for d in range(M):
@@ -58,9 +80,10 @@ def _weigh(log_arc, b, n, M, tops, lane, W, w):
     return total
 
 
-@kernel
-def _inside(M, single_root, w, C, CT, I, S, Z, zero, one):  # noqa: E741
-    """Fill the charts (M, M, W); Z[e] (M, W) is C[0, e], which a single root then takes out of the chart."""
+@helper
+def _inside(M, single_root, charts: Inside, Z, zero, one):
+    """Fill the charts; Z[e] (M, W) is C[0, e], which a single root then removes from the chart."""
+    w, C, CT, I, _, S = charts  # noqa: E741
     W = lanes(w)
     for i in range(M):
         store(C, (i * M + i) * W, one)
@@ -86,9 +109,11 @@ def _inside(M, single_root, w, C, CT, I, S, Z, zero, one):  # noqa: E741
             store(CT, (i * M + j) * W, left)
 
 
-@kernel
-def _outside(M, single_root, w, C, CT, I, IT, seed, OC, OCT, OI, OS, zero):  # noqa: E741
-    """Fill the derivatives of log Z by C, I and S (OS, symmetric); seed[e] (M, W) is that by C[0, e]."""
+@helper
+def _outside(M, single_root, charts: Inside, seed, derivatives: Outside, zero):
+    """Fill the derivatives of log Z; seed[e] (M, W) is the one by C[0, e]."""
+    w, C, CT, _, IT, _ = charts
+    OC, OCT, OI, OS = derivatives
     W = lanes(w)
     for i in range(M):
         for array in (OC, OCT, OI, OS):
@@ -123,8 +148,8 @@ def _outside(M, single_root, w, C, CT, I, IT, seed, OC, OCT, OI, OS, zero):  # n
             store(OS, (j * M + i) * W, s)
 
 
-@kernel
-def _turn(M, source, target):
+@helper
+def _transpose(M, source, target):
     """Copy the transpose of a chart (M, M, W)."""
     W = lanes(source)
     for i in range(M):
@@ -132,9 +157,9 @@ def _turn(M, source, target):
             store(target, (j * M + i) * W, load(source, (i * M + j) * W))
 
 
-@kernel
+@helper
 def _sum(M, chart, total):
-    """Add all numbers of a chart (M, M, W) to a vector."""
+    """Add all entries of a chart (M, M, W) to a vector."""
     W = lanes(chart)
     for p in range(0, M * M * W, W):
         total = add(total, load(chart, p))
@@ -142,13 +167,14 @@ def _sum(M, chart, total):
 
 
 @kernel
-def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z, safe, marginals):
+def expectations(start, stop, batch: Batch, log_z, safe, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1) of sentences ``order[start:stop]``, zeros in the padding.
 
-    ``safe`` (B,) becomes False where underflow may have taken mass that counts: a product that falls below the smallest
-    normal number loses no more than that number times the derivative of log Z, which must not exceed ``limit``.
-    ``marginals`` with an empty axis 0: log Z alone, and safety is not looked at.
+    ``safe`` (B,) becomes False where underflow may have lost significant mass: a product below the smallest normal
+    number loses at most that number times the derivative of log Z, which must not exceed ``LIMIT``. If axis 0 of
+    ``marginals`` is empty, only log Z is computed, and safety is not checked.
     """
+    order, lengths, log_arc, single_root = batch
     W = lanes(log_arc)
     N = log_arc.shape[1]
     M = 0
@@ -159,6 +185,7 @@ def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z
     w, C, CT, I, S = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)  # noqa: E741
     size = size if wanted else 0
     IT, OC, OCT, OI, OS = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    charts, derivatives = Inside(w, C, CT, I, IT, S), Outside(OC, OCT, OI, OS)
     Z, seed, tops = np.empty(M * W), np.empty(M * W), np.empty(M)
     shifts, inner, outer = np.empty(W), np.empty(W), np.empty(W)
     zero, one = spread(w, 0.0), spread(w, 1.0)
@@ -170,7 +197,7 @@ def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z
             shifts[lane] = _weigh(log_arc, b, lengths[b], M, tops, lane, W, w)
         for p in range(0, M * M * W, W):
             store(w, p, exponential(load(w, p)))
-        _inside(M, single_root, w, C, CT, I, S, Z, zero, one)
+        _inside(M, single_root, charts, Z, zero, one)
         for k in range(M * W):
             seed[k] = 0.0
         for lane in range(count):
@@ -182,9 +209,9 @@ def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z
                 seed[lengths[b] * W + lane] = 1 / z
         if not wanted:
             continue
-        _turn(M, I, IT)
-        _outside(M, single_root, w, C, CT, I, IT, seed, OC, OCT, OI, OS, zero)
-        # Sums of all numbers that must stay below the limit; nan if one is.
+        _transpose(M, I, IT)
+        _outside(M, single_root, charts, seed, derivatives, zero)
+        # Sums of all entries that must stay below the limit; nan if one of them is nan.
         store(inner, 0, _sum(M, C, _sum(M, I, zero)))
         store(outer, 0, _sum(M, OC, _sum(M, OI, _sum(M, OS, zero))))
         for p in range(0, M * M * W, W):
@@ -194,7 +221,7 @@ def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z
             n = lengths[b]
             if not safe[b]:
                 continue
-            safe[b] = inner[lane] / Z[n * W + lane] < limit and outer[lane] < limit
+            safe[b] = inner[lane] / Z[n * W + lane] < LIMIT and outer[lane] < LIMIT
             if n + 1 < N:
                 marginals[b] = 0.0
             for h in range(n + 1):

@@ -1,19 +1,21 @@
-"""Projective trees in log space, float64, one sentence at a time: right for every input.
+"""Projective trees in log space, float64, one sentence at a time: accurate for every input.
 
-The recursions and the names are those of ``eisner_kernels``. Used where probability space underflows, and for samples.
+Recursions and names are those of ``eisner``. Used where probability space underflows, and for samples.
 """
 
 import math
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.logspace import log_add
 from trelliswork.compute.kernels.random import uniform
+from trelliswork.inference.tree.kernels.records import Batch
 
 
-@kernel(inline="always")
+@helper(inline="always")
 def _log_dot(a, b, n):
-    """log sum over k < n of exp(a[k] + b[k])."""
+    """Return the log of the sum over k < n of exp(a[k] + b[k])."""
     top = -np.inf
     for k in range(n):
         top = max(top, a[k] + b[k])
@@ -25,13 +27,7 @@ def _log_dot(a, b, n):
     return top + math.log(mass)
 
 
-@kernel(inline="always")
-def _log_add(a, b):
-    top = max(a, b)
-    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
-
-
-@kernel
+@helper
 def _inside(log_arc, n, single_root, C, I):  # noqa: E741
     """Fill the charts (n+1, n+1) of one sentence; return log Z. A single root leaves -inf in C[0, j], 0 < j < n."""
     for i in range(n + 1):
@@ -49,7 +45,7 @@ def _inside(log_arc, n, single_root, C, I):  # noqa: E741
     return C[0, n]
 
 
-@kernel
+@helper
 def _outside(log_arc, n, single_root, C, I, OC, OI, OS):  # noqa: E741
     """Fill the logarithms of the derivatives of Z by C, I and S (OS, symmetric)."""
     for i in range(n + 1):
@@ -61,25 +57,26 @@ def _outside(log_arc, n, single_root, C, I, OC, OI, OS):  # noqa: E741
             if i > 0 or not single_root:
                 OC[i, j] = _log_dot(OC[:i, j], I[:i, i], i)
                 if j < n:
-                    OC[i, j] = _log_add(OC[i, j], _log_dot(OS[i, j + 1 :], C[j + 1 :, j + 1], n - j))
+                    OC[i, j] = log_add(OC[i, j], _log_dot(OS[i, j + 1 :], C[j + 1 :, j + 1], n - j))
             if width == n:
                 OC[i, j] = 0.0
             OC[j, i] = _log_dot(OC[j + 1 :, i], I[j + 1 :, j], n - j)
             if i > 0:
-                OC[j, i] = _log_add(OC[j, i], _log_dot(OS[j], C[:, i - 1], i))
+                OC[j, i] = log_add(OC[j, i], _log_dot(OS[j], C[:, i - 1], i))
         for i in range(n + 1 - width):
             j = i + width
             OI[i, j] = _log_dot(OC[i, j:], C[j, j:], n + 1 - j)
             OI[j, i] = _log_dot(OC[j], C[i], i + 1)
             OS[i, j] = OI[i, j] + log_arc[i, j]
             if i > 0:
-                OS[i, j] = _log_add(OS[i, j], OI[j, i] + log_arc[j, i])
+                OS[i, j] = log_add(OS[i, j], OI[j, i] + log_arc[j, i])
             OS[j, i] = OS[i, j]
 
 
 @kernel
-def expectations(start, stop, order, lengths, log_arc, single_root, log_z, marginals):
-    """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where nothing is possible; an empty axis 0: log Z alone."""
+def expectations(start, stop, batch: Batch, log_z, marginals):
+    """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where no tree is possible; log Z alone if axis 0 is empty."""
+    order, lengths, log_arc, single_root = batch
     N = log_arc.shape[1]
     C, I, OC = np.empty((N, N)), np.empty((N, N)), np.empty((N, N))  # noqa: E741
     OI, OS = np.empty((N, N)), np.empty((N, N))
@@ -100,16 +97,16 @@ def expectations(start, stop, order, lengths, log_arc, single_root, log_z, margi
                     marginals[b, h, d] = min(math.exp(OI[h, d] + I[h, d] - z), 1.0)
 
 
-@kernel(inline="always")
+@helper(inline="always")
 def _draw(a, b, n, state):
-    """The index k < n with probability proportional to exp(a[k] + b[k]); ``state`` is the generator's."""
+    """Return k < n with probability proportional to exp(a[k] + b[k]); ``state`` belongs to the random generator."""
     total = _log_dot(a, b, n)
     left = uniform(state)
     chosen = -1
     for k in range(n):
         p = math.exp(a[k] + b[k] - total)
         if p > 0:
-            chosen = k  # the last possible one takes what rounding leaves over
+            chosen = k  # the last possible one absorbs rounding errors
             left -= p
             if left < 0:
                 break
@@ -117,8 +114,9 @@ def _draw(a, b, n, state):
 
 
 @kernel
-def sample(start, stop, order, lengths, log_arc, single_root, seeds, log_z, heads):
-    """Draw heads (k, B, n) top down, from the whole to its parts; one seed (k, B) a tree."""
+def sample(start, stop, batch: Batch, seeds, log_z, heads):
+    """Draw heads (k, B, n) top down, from the whole to its parts; one seed (k, B) per tree."""
+    order, lengths, log_arc, single_root = batch
     N = log_arc.shape[1]
     C, I = np.empty((N, N)), np.empty((N, N))  # noqa: E741
     stack = np.empty((2 * N, 3), np.int64)

@@ -1,14 +1,16 @@
-"""The best and the k best projective trees, one sentence at a time; charts as in ``eisner_kernels``."""
+"""The best and the k best projective trees, one sentence at a time; charts as in ``eisner``."""
 
 import numpy as np
 
 from trelliswork.compute.jit import kernel
 from trelliswork.compute.kernels.merge import merge
+from trelliswork.inference.tree.kernels.records import Batch
 
 
 @kernel
-def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
-    """Fill heads (B, n) and scores (B,): Eisner's algorithm; -inf and untouched heads where nothing is possible."""
+def best(start, stop, batch: Batch, heads, scores):
+    """Fill heads (B, n) and scores (B,): Eisner's algorithm; -inf and unchanged heads where no tree is possible."""
+    order, lengths, log_arc, single_root = batch
     N = log_arc.shape[1]
     C, I = np.empty((N, N)), np.empty((N, N))  # noqa: E741
     split_c, split_i = np.empty((N, N), np.int64), np.empty((N, N), np.int64)
@@ -62,12 +64,13 @@ def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
 
 
 @kernel
-def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores):
-    """The k best trees: heads (B, k, n) and scores (B, k), best first; -1 and -inf when there are fewer.
+def topk(start, stop, batch: Batch, heads, ranks, scores):
+    """Fill heads (B, k, n) and scores (B, k) of the k best trees, best first; -1 and -inf if there are fewer.
 
-    ``log_arc`` (B, n+1, n+1, R) holds each arc's R best labels, sorted; ``ranks`` (B, k, n) tells which was taken.
-    Every tree has one derivation, so all of them are different. Time O(n^3 k log k) at worst.
+    ``log_arc`` (B, n+1, n+1, R) holds the scores of the R best labels of each arc, sorted; ``ranks`` (B, k, n) are the
+    indices of the chosen ones. Every tree has one derivation, so all trees differ. Time O(n^3 k log k) at worst.
     """
+    order, lengths, log_arc, single_root = batch
     N, K = log_arc.shape[1], scores.shape[1]
     S, C, I = np.empty((N, N, K)), np.empty((N, N, K)), np.empty((N, N, K))  # noqa: E741
     to_s, to_c = np.empty((N, N, K, 3), np.int64), np.empty((N, N, K, 3), np.int64)

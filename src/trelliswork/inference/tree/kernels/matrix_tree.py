@@ -1,27 +1,28 @@
 r"""Spanning trees by elimination of nodes, in probability space: sentences in the lanes of SIMD vectors.
 
 By the matrix-tree theorem Z is the determinant of a Laplacian (Tutte 1984; Koo et al. 2007; Smith and Smith 2007). Its
-LU decomposition without subtraction takes words away one by one (Grassmann, Taksar and Heyman 1985). With
-:math:`a_{hd}` the weight of arc h -> d, taking away word k leaves a graph with
+LU decomposition without subtraction eliminates words one by one (Grassmann, Taksar and Heyman 1985). With
+:math:`a_{hd}` the weight of arc h -> d, eliminating word k leaves a graph with
 
 .. math:: a_{hd} \leftarrow a_{hd} + a_{hk} a_{kd} / D_k, \quad D_k = \sum_h a_{hk}, \quad Z = \prod_k D_k .
 
 Nothing cancels, whatever the scores. Single root: the coefficient of :math:`t` in Z when root arcs weigh
-:math:`t a_{0d}`. Then the root has no part in :math:`D_k`, except for the last word, which has no other head left.
+:math:`t a_{0d}`. Then the root is left out of :math:`D_k`, except for the last word, which has no other head left.
 
-The way back gives the derivatives :math:`g_{hd} = \partial \log Z / \partial a_{hd}`, with :math:`q_h = a_{hk} / D_k`:
+The backward pass gives the derivatives :math:`g_{hd} = \partial \log Z / \partial a_{hd}`; with
+:math:`q_h = a_{hk} / D_k`,
 
 .. math:: g_{kd} = \sum_h q_h g_{hd}, \quad t_h = \sum_d g_{hd} a_{kd}, \quad g_{hk} = (1 + t_h - \sum_i q_i t_i) / D_k
 
-(single root: :math:`g_{0k} = t_0 / D_k`). Words are taken away from the last position to the first. Row d of ``A`` (M,
-M, W) holds the heads of d: ``A[d, h]``, and ``A[d, d]`` the root; the diagonal is free, as no word is its own head.
+(single root: :math:`g_{0k} = t_0 / D_k`). Words are eliminated from the last position to the first. Row d of ``A``
+(M, M, W) holds the heads of d: ``A[d, h]``, and ``A[d, d]`` the root; the diagonal is free, as no word is its own head.
 """
 
 import math
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import (
     add,
     exponential,
@@ -36,13 +37,14 @@ from trelliswork.compute.simd import (
     store,
     subtract,
 )
+from trelliswork.inference.tree.kernels.records import LIMIT, Batch
 
 
-@kernel
+@helper
 def _place(log_arc, b, n, M, single_root, words):
-    """words[position]: the word there, 0 for padding. First stands the word that most prefers the root.
+    """Fill words[position], 0 in the padding; the word that most prefers the root comes first.
 
-    With a single root it is taken away last, so that all others have heads among the words.
+    With a single root it is eliminated last, so that all others have heads among the words.
     """
     first, top = 1, -np.inf
     if single_root:
@@ -65,11 +67,11 @@ def _place(log_arc, b, n, M, single_root, words):
         words[k] = 0
 
 
-@kernel
+@helper
 def _weigh(log_arc, b, n, M, words, place, tops, lane, W, A):
-    """Fill lane ``lane`` of the log weights A (M, M, W) by position; return the sum of the shifts, one a column.
+    """Fill lane ``lane`` of the log weights A (M, M, W) by position; return the sum of the shifts of all columns.
 
-    Padding hangs from the word at position 0 with weight 1, so it changes nothing.
+    The padding depends on the word at position 0 with weight 1, so it changes nothing.
     """
     for d in range(n + 1):
         tops[d] = -np.inf
@@ -82,7 +84,7 @@ def _weigh(log_arc, b, n, M, words, place, tops, lane, W, A):
         if tops[d] == -np.inf:
             tops[d] = 0.0
     for k in range(M):
-        place[words[k]] = k  # that of 0 is not read
+        place[words[k]] = k  # place[0] is never read
     for h in range(n + 1):
         for d in range(1, n + 1):
             if h != d:
@@ -96,9 +98,9 @@ def _weigh(log_arc, b, n, M, words, place, tops, lane, W, A):
     return total
 
 
-@kernel
+@helper
 def _eliminate(M, single_root, A, D, zero):
-    """Take the words away from the last position to the first; fill D (M, W) and what A holds at each step."""
+    """Eliminate the words from the last position to the first; fill D (M, W) and leave each step's weights in A."""
     W = lanes(A)
     inverse = np.empty(W)
     for k in range(M - 1, -1, -1):
@@ -114,7 +116,7 @@ def _eliminate(M, single_root, A, D, zero):
         for d in range(k):
             at = d * M * W
             share = multiply(load(A, at + k * W), by)
-            # The entry of d itself is a root's arc, and gets what comes from the root.
+            # The diagonal entry of d is its arc from the root, and is updated by the root's share.
             own = multiply_add(share, root, load(A, at + d * W))
             p = at
             for q in range(row, row + k * W, W):
@@ -123,9 +125,9 @@ def _eliminate(M, single_root, A, D, zero):
             store(A, at + d * W, own)
 
 
-@kernel
+@helper
 def _derive(M, single_root, A, D, G, t, q, zero, one):
-    """Fill the derivatives G (M, M, W), the root's on the diagonal, from the first position to the last."""
+    """Fill the derivatives G (M, M, W), the root arcs' on the diagonal, from the first position to the last."""
     W = lanes(A)
     inverse, g_root = np.empty(W), np.empty(M * W)
     for k in range(M):
@@ -174,12 +176,13 @@ def _derive(M, single_root, A, D, G, t, q, zero, one):
 
 
 @kernel
-def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z, safe, marginals):
+def expectations(start, stop, batch: Batch, log_z, safe, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1) of sentences ``order[start:stop]``, zeros in the padding.
 
-    ``safe`` (B,) becomes False where underflow may have taken mass that counts: a number lost is below the smallest
-    normal one and counts by its derivative, which must not exceed ``limit``.
+    ``safe`` (B,) becomes False where underflow may have lost significant mass: a lost number is below the smallest
+    normal one and is multiplied by its derivative, which must not exceed ``LIMIT``.
     """
+    order, lengths, log_arc, single_root = batch
     W = lanes(log_arc)
     N = log_arc.shape[1]
     M = 0
@@ -203,7 +206,7 @@ def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z
             store(weights, p, value)
         _eliminate(M, single_root, A, D, zero)
         _derive(M, single_root, A, D, G, t, q, zero, one)
-        total = zero  # of all numbers that must stay below the limit; nan if one is
+        total = zero  # of all entries that must stay below the limit; nan if one of them is nan
         for p in range(0, M * M * W, W):
             g = load(G, p)
             total = add(total, add(load(A, p), maximum(g, subtract(zero, g))))
@@ -211,7 +214,7 @@ def expectations(start, stop, order, lengths, log_arc, single_root, limit, log_z
         store(mass, 0, total)
         for lane in range(count):
             b = order[first + lane]
-            value, product, good = shifts[lane], 1.0, mass[lane] < limit
+            value, product, good = shifts[lane], 1.0, mass[lane] < LIMIT
             for k in range(M):
                 x = get(D, k * W + lane)
                 good = good and x > 1e-290 and x < 1e290

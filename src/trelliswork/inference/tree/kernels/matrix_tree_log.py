@@ -1,28 +1,23 @@
-"""Spanning trees by elimination of nodes in log space, one sentence at a time: right for every input.
+"""Spanning trees by elimination of nodes in log space, one sentence at a time: accurate for every input.
 
-The recursions and the names are those of ``matrix_tree_kernels``. Used where probability space underflows, and for
-samples. Here nodes keep their numbers, ``A[d, h]`` with the root as h = 0, and ``turn`` tells the order in which words
-are taken away: with a single root, always the word that has the most weight from other words, since one without any
-must stay.
+Recursions and names are those of ``matrix_tree``. Used where probability space underflows, and for samples. Here nodes
+keep their numbers, ``A[d, h]`` with the root as h = 0, and ``turn`` is the order of elimination, from its end: with a
+single root, always the word that has the most weight from other words, since one without any must stay.
 """
 
 import math
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.logspace import log_add
 from trelliswork.compute.kernels.random import uniform
+from trelliswork.inference.tree.kernels.records import Batch
 
 
-@kernel(inline="always")
-def _log_add(a, b):
-    top = max(a, b)
-    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
-
-
-@kernel
+@helper
 def _log_degree(A, k, turn, m, single_root):
-    """Log weight of all heads of k among the words turn[:m], and the root if it counts."""
+    """Return the log weight of all heads of k among the words turn[:m], and of the root unless it is single."""
     top = -np.inf if single_root else A[k, 0]
     for j in range(m):
         if turn[j] != k:
@@ -36,9 +31,9 @@ def _log_degree(A, k, turn, m, single_root):
     return top + math.log(mass)
 
 
-@kernel
+@helper
 def _eliminate(log_arc, n, single_root, A, D, turn):
-    """Fill A (n+1, n+1), D (n+1,) and turn (n,), whose last word goes first; return log Z."""
+    """Fill A (n+1, n+1), D (n+1,) and turn (n,), whose last word is eliminated first; return log Z."""
     for d in range(1, n + 1):
         turn[d - 1] = d
         for h in range(n + 1):
@@ -62,15 +57,15 @@ def _eliminate(log_arc, n, single_root, A, D, turn):
             share = A[d, k] - D[k]
             if share == -np.inf:
                 continue
-            A[d, 0] = _log_add(A[d, 0], share + A[k, 0])
+            A[d, 0] = log_add(A[d, 0], share + A[k, 0])
             for j in range(m):
                 if i != j:
-                    A[d, turn[j]] = _log_add(A[d, turn[j]], share + A[k, turn[j]])
+                    A[d, turn[j]] = log_add(A[d, turn[j]], share + A[k, turn[j]])
     D[turn[0]] = A[turn[0], 0]
     return total + D[turn[0]]
 
 
-@kernel
+@helper
 def _derive(n, single_root, A, D, turn, G):
     """Fill the log derivatives G[d, h] of log Z by the weights."""
     t = np.empty(n + 1)
@@ -120,8 +115,9 @@ def _derive(n, single_root, A, D, turn, G):
 
 
 @kernel
-def expectations(start, stop, order, lengths, log_arc, single_root, log_z, marginals):
-    """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where nothing is possible."""
+def expectations(start, stop, batch: Batch, log_z, marginals):
+    """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where no tree is possible."""
+    order, lengths, log_arc, single_root = batch
     N = log_arc.shape[1]
     A, G, D, turn = np.empty((N, N)), np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
     for at in range(start, stop):
@@ -138,9 +134,9 @@ def expectations(start, stop, order, lengths, log_arc, single_root, log_z, margi
                     marginals[b, h, d] = min(math.exp(log_arc[b, h, d] + G[d, h]), 1.0)
 
 
-@kernel
+@helper
 def _draw(log_weights, n, state):
-    """The index k < n with probability proportional to exp(log_weights[k])."""
+    """Return k < n with probability proportional to exp(log_weights[k])."""
     top = -np.inf
     for k in range(n):
         top = max(top, log_weights[k])
@@ -152,18 +148,18 @@ def _draw(log_weights, n, state):
     for k in range(n):
         p = math.exp(log_weights[k] - top)
         if p > 0:
-            chosen = k  # the last possible one takes what rounding leaves over
+            chosen = k  # the last possible one absorbs rounding errors
             left -= p
             if left < 0:
                 break
     return chosen
 
 
-@kernel
-def _way(A, D, turn, place, n, log_arc, h, d, log_weights, state):
-    """Which word the arc h -> d of a graph without some words stands for: through turn[place], or 0: the arc itself.
+@helper
+def _draw_through(A, D, turn, place, n, log_arc, h, d, log_weights, state):
+    """Draw the eliminated word that arc h -> d of a reduced graph goes through; 0 is the arc itself.
 
-    The weight of an arc is the sum of its own and of those through each word taken away before both its ends.
+    The weight of an arc is the sum of its own and of those through each word eliminated before both its ends.
     """
     first = max(place[h], place[d]) + 1
     log_weights[0] = log_arc[h, d]
@@ -175,22 +171,19 @@ def _way(A, D, turn, place, n, log_arc, h, d, log_weights, state):
 
 
 @kernel
-def sample(start, stop, order, lengths, log_arc, single_root, seeds, log_z, heads):
-    """Draw heads (k, B, n) by putting the words back, the last taken away first; one seed (k, B) a tree.
+def sample(start, stop, batch: Batch, seeds, log_z, heads):
+    """Draw heads (k, B, n) by restoring the words, the last eliminated first; one seed (k, B) per tree.
 
-    Let the arcs to d in S go through the word k that comes back. They become arcs from k, and k's head is drawn by the
-    weights a[h, k] among the nodes that still hang from the root. For given S and the rest, the weights of the trees
-    before sum to those after (Cayley's formula for the ways in which the parts can hang together), so draws are exact.
-    With a single root, k's head is the root if the root's arc went through k, and else a word.
+    Let the arcs to d in S go through the restored word k. They become arcs from k, and k's head is drawn by the
+    weights a[h, k] among the nodes that are still connected to the root. For given S and the rest, the weights of the
+    trees before sum to those after (Cayley's formula for the ways to connect the parts), so draws are exact. With a
+    single root, k's head is the root if the root's arc went through k, and else a word.
     """
+    order, lengths, log_arc, single_root = batch
     N = log_arc.shape[1]
     A, D, turn = np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
-    head, way, place, hangs = (
-        np.empty(N, np.int64),
-        np.empty(N, np.int64),
-        np.empty(N, np.int64),
-        np.empty(N, np.int8),
-    )
+    head, through, place = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N, np.int64)
+    connected = np.empty(N, np.int8)
     log_weights = np.empty(N + 1)
     state = np.empty(1, np.uint64)
     for at in range(start, stop):
@@ -205,37 +198,37 @@ def sample(start, stop, order, lengths, log_arc, single_root, seeds, log_z, head
         for draw in range(heads.shape[0]):
             state[0] = seeds[draw, b]
             head[turn[0]] = 0
-            way[turn[0]] = _way(A, D, turn, place, n, arc, 0, turn[0], log_weights, state)
+            through[turn[0]] = _draw_through(A, D, turn, place, n, arc, 0, turn[0], log_weights, state)
             for m in range(1, n):
                 k = turn[m]
                 from_root = False
-                for i in range(m):  # 1: hangs from the root, 0: from a word in S, 2: not known yet
+                for i in range(m):  # 1: connected to the root, 0: below a word in S, 2: not known yet
                     d = turn[i]
-                    hangs[d] = 0 if way[d] == k else 2
-                    if way[d] == k and head[d] == 0:
+                    connected[d] = 0 if through[d] == k else 2
+                    if through[d] == k and head[d] == 0:
                         from_root = True
-                hangs[0] = 1
+                connected[0] = 1
                 for i in range(m):
                     d = turn[i]
-                    while hangs[d] == 2:
+                    while connected[d] == 2:
                         d = head[d]
-                    found, d = hangs[d], turn[i]
-                    while hangs[d] == 2:
-                        hangs[d] = found
+                    above, d = connected[d], turn[i]
+                    while connected[d] == 2:
+                        connected[d] = above
                         d = head[d]
                 if single_root and from_root:
                     head[k] = 0
                 else:
                     log_weights[m] = -np.inf if single_root else A[k, 0]
                     for j in range(m):
-                        log_weights[j] = A[k, turn[j]] if hangs[turn[j]] == 1 else -np.inf
+                        log_weights[j] = A[k, turn[j]] if connected[turn[j]] == 1 else -np.inf
                     j = _draw(log_weights, m + 1, state)
                     head[k] = turn[j] if j < m else 0
-                way[k] = _way(A, D, turn, place, n, arc, head[k], k, log_weights, state)
+                through[k] = _draw_through(A, D, turn, place, n, arc, head[k], k, log_weights, state)
                 for i in range(m):
                     d = turn[i]
-                    if way[d] == k:
+                    if through[d] == k:
                         head[d] = k
-                        way[d] = _way(A, D, turn, place, n, arc, k, d, log_weights, state)
+                        through[d] = _draw_through(A, D, turn, place, n, arc, k, d, log_weights, state)
             for d in range(1, n + 1):
                 heads[draw, b, d - 1] = head[d]

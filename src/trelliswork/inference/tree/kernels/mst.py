@@ -1,41 +1,69 @@
-"""The best and the k best spanning trees: Chu-Liu-Edmonds on dense graphs, in Tarjan's order, O(n^2) a tree.
+"""The best and the k best spanning trees: Chu-Liu-Edmonds on dense graphs, in Tarjan's order, O(n^2) per tree.
 
 With a single root, arcs are compared by two numbers: first the number of root arcs (fewer is better), then the score.
-Both go through the contraction of cycles as sums and differences, so the result is the best tree among those with the
-fewest root arcs, exactly: no large constant takes digits from the scores.
+Both are added and subtracted when cycles are contracted, so the result is exactly the best tree among those with the
+fewest root arcs: no large constant costs digits of the scores.
 """
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.inference.tree.kernels.records import Batch
 
 
-@kernel
-def _find(parent, v):
-    """The outermost contracted node that holds v."""
+class Workspace(NamedTuple):
+    """Scratch arrays of `best_tree`, for words and contracted cycles: at most 2N nodes for N words and root."""
+
+    gain: Any  # (2N, N) score of the best arc from a source into a node
+    roots: Any  # (2N, N) its number of root arcs
+    into: Any  # (2N, N) the word it leads to
+    parent: Any  # (2N,) contracted node around a node, or -1
+    state: Any  # (2N,) 0: not visited, 1: on the path, 2: connected to the root
+    path: Any  # (2N,)
+    enter: Any  # (2N, 2) source and word of the chosen arc
+    heads: Any  # (N,) result: the head of word d at d - 1
+
+
+@helper
+def workspace(N):
+    """Allocate the scratch arrays for N nodes, the root included."""
+    return Workspace(
+        np.empty((2 * N, N)),
+        np.empty((2 * N, N), np.int64),
+        np.empty((2 * N, N), np.int64),
+        np.empty(2 * N, np.int64),
+        np.empty(2 * N, np.int64),
+        np.empty(2 * N, np.int64),
+        np.empty((2 * N, 2), np.int64),
+        np.empty(N, np.int64),
+    )
+
+
+@helper
+def _outermost(parent, v):
+    """Return the outermost contracted node that contains v."""
     while parent[v] >= 0:
         v = parent[v]
     return v
 
 
 @helper
-def best_tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, path, heads):
-    """Fill heads (n,) of the best tree of one sentence; False if there is none.
-
-    Work space, with 2n nodes (words and contracted cycles): gain, roots, into (2N, N): score, number of root arcs and
-    word of the best arc from a source into a node; parent, state, path (2N,), enter (2N, 2): the chosen arc.
-    """
+def best_tree(log_arc, n, single_root, work: Workspace):
+    """Fill the heads of the best tree of one sentence; return False if there is none."""
+    gain, roots, into, parent, state, path, enter, heads = work
     for d in range(1, n + 1):
         for h in range(n + 1):
             gain[d, h] = log_arc[h, d] if h != d else -np.inf
             roots[d, h] = 1 if single_root and h == 0 else 0
             into[d, h] = d
     for v in range(2 * n + 1):
-        parent[v], state[v] = -1, 0  # 0: not visited, 1: on the path, 2: hangs from the root
+        parent[v], state[v] = -1, 0
     state[0] = 2
     last = n
-    for begin in range(1, n + 1):
-        v = _find(parent, begin)
+    for word in range(1, n + 1):
+        v = _outermost(parent, word)
         if state[v] == 2:
             continue
         length = 0
@@ -47,7 +75,7 @@ def best_tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, 
             for h in range(n + 1):
                 if (
                     gain[v, h] > -np.inf
-                    and _find(parent, h) != v
+                    and _outermost(parent, h) != v
                     and (
                         source < 0
                         or roots[v, h] < roots[v, source]
@@ -58,7 +86,7 @@ def best_tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, 
             if source < 0:
                 return False
             enter[v, 0], enter[v, 1] = source, into[v, source]
-            u = _find(parent, source)
+            u = _outermost(parent, source)
             if state[u] == 2:
                 for i in range(length):
                     state[path[i]] = 2
@@ -87,7 +115,7 @@ def best_tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, 
                 if x == u:
                     break
             v = last
-    for v in range(last, n, -1):  # the arc into a cycle takes the place of one of its arcs
+    for v in range(last, n, -1):  # the arc into a cycle replaces one of its arcs
         x = enter[v, 1]
         while parent[x] != v:
             x = parent[x]
@@ -100,39 +128,36 @@ def best_tree(log_arc, n, single_root, gain, roots, into, parent, state, enter, 
 
 
 @kernel
-def best(start, stop, order, lengths, log_arc, single_root, heads, scores):
+def best(start, stop, batch: Batch, heads, scores):
     """Fill heads (B, n) and scores (B,); -inf where there is no tree."""
-    N = log_arc.shape[1]
-    gain, roots, into = np.empty((2 * N, N)), np.empty((2 * N, N), np.int64), np.empty((2 * N, N), np.int64)
-    parent, state, path = np.empty(2 * N, np.int64), np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
-    enter, found = np.empty((2 * N, 2), np.int64), np.empty(N, np.int64)
+    order, lengths, log_arc, single_root = batch
+    work = workspace(log_arc.shape[1])
     for at in range(start, stop):
         b = order[at]
         n = lengths[b]
         scores[b] = -np.inf
-        if best_tree(log_arc[b], n, single_root, gain, roots, into, parent, state, enter, path, found):
+        if best_tree(log_arc[b], n, single_root, work):
             scores[b] = 0.0
             for d in range(1, n + 1):
-                heads[b, d - 1] = found[d - 1]
-                scores[b] += log_arc[b, found[d - 1], d]
+                heads[b, d - 1] = work.heads[d - 1]
+                scores[b] += log_arc[b, work.heads[d - 1], d]
 
 
 @kernel
-def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores):
-    """The k best trees: heads (B, k, n), ranks of labels (B, k, n) and scores (B, k), best first, then -1 and -inf.
+def topk(start, stop, batch: Batch, heads, ranks, scores):
+    """Fill heads (B, k, n), ranks of labels (B, k, n) and scores (B, k) of the k best trees; then -1 and -inf.
 
-    ``log_arc`` (B, n+1, n+1, R) holds each arc's R best labels, sorted. Lawler's partition: a tree that is taken leaves
-    n smaller problems; in the d-th, the words before d keep their arcs and d must not have the one it had. Together
-    they hold all other trees, each once. Time O(k n^3): a best tree for each problem.
+    ``log_arc`` (B, n+1, n+1, R) holds the scores of the R best labels of each arc, sorted. Lawler's partition: each
+    chosen tree leaves n smaller problems; in the d-th, the words before d keep their arcs and d must not have its
+    current one. Together they contain every other tree exactly once. Time O(k n^3): a best tree for each problem.
     """
+    order, lengths, log_arc, single_root = batch
     N, R, K = log_arc.shape[1], log_arc.shape[3], scores.shape[1]
-    gain, roots, into = np.empty((2 * N, N)), np.empty((2 * N, N), np.int64), np.empty((2 * N, N), np.int64)
-    parent, state, path = np.empty(2 * N, np.int64), np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
-    enter, found = np.empty((2 * N, 2), np.int64), np.empty(N, np.int64)
+    work = workspace(N)
     size = 1 + (K - 1) * (N - 1)
     value, first = np.empty(size), np.empty(size, np.int64)  # of each problem: its best score, its first free word
     head, rank = np.empty((size, N), np.int64), np.empty((size, N), np.int64)
-    barred = np.empty((size, N, R), np.bool_)  # the arcs and labels that the first free word must not have
+    barred = np.empty((size, N, R), np.bool_)  # arcs and labels forbidden to the first free word
     allowed, label = np.empty((N, N)), np.empty((N, N), np.int64)
     for at in range(start, stop):
         b = order[at]
@@ -140,13 +165,13 @@ def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores
         count, k, origin, d0 = 0, 0, -1, 1
         while True:
             if origin >= 0:  # the problems that tree k - 1 leaves
-                begin, end = first[origin], n
+                low, high = first[origin], n
             else:
-                begin, end = 1, 1
-            for d0 in range(begin, end + 1):
+                low, high = 1, 1
+            for d0 in range(low, high + 1):
                 barred[count] = False
                 if origin >= 0:
-                    if d0 == begin:
+                    if d0 == low:
                         barred[count] = barred[origin]
                     barred[count, head[origin, d0], rank[origin, d0]] = True
                 for d in range(1, n + 1):
@@ -162,10 +187,10 @@ def topk(start, stop, order, lengths, log_arc, single_root, heads, ranks, scores
                                 allowed[h, d] = -np.inf
                         h = head[origin, d]
                         allowed[h, d], label[h, d] = arc[h, d, rank[origin, d]], rank[origin, d]
-                if best_tree(allowed, n, single_root, gain, roots, into, parent, state, enter, path, found):
+                if best_tree(allowed, n, single_root, work):
                     value[count], first[count] = 0.0, d0
                     for d in range(1, n + 1):
-                        h = found[d - 1]
+                        h = work.heads[d - 1]
                         head[count, d], rank[count, d] = h, label[h, d]
                         value[count] += allowed[h, d]
                     count += 1

@@ -1,4 +1,4 @@
-"""What the weights of a CRF trained within beams stand for, and how they lie in memory for the kernels."""
+"""Meaning of the weights of a CRF trained within beams, and their layout in memory for the kernels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,27 +8,32 @@ from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.inference.chain.beam.passes import exp_rows, scaled, scaled_weights
+from trelliswork.inference.chain.beam.passes import exp_rows, scaled_entries
 from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats
+from trelliswork.models.crf.kernels.beams import ChainScores, EntryScores
+from trelliswork.models.crf.kernels.edges import EdgeFeatures
+from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, ScoredTokens
 
 Codes = NDArray[np.int64]
-MOST_STATES = 1 << 20  # of n-grams: each has as many transitions as there are labels
+MOST_STATES = 1 << 20  # of n-grams: each has one transition per label
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Sparse transitions with weights, the first ``n_weights`` numbers of the weight vector; the state features of the
-    layout follow, which has no transitions of its own.
+    """Sparse transitions and their weights.
+
+    They are the first ``n_weights`` numbers of the weight vector; the state features of the layout, which has no
+    transitions of its own, follow.
 
     Attributes
     ----------
     transitions : SparseTransitions
     weight_ids : ndarray (K, n_entries)
-        The score of an entry is the sum of K weights; -1 is none. Entries may share a weight.
+        The score of an entry is the sum of K weights; -1 stands for none. Entries may share a weight.
     n_weights : int
     grams : tuple of ndarray
-        Of n-grams: the codes of pairs, triples, ... whose weights these are, one after the other.
+        For n-grams: codes of the pairs, triples, ... that have a weight, in the order of the weights.
     """
 
     transitions: SparseTransitions
@@ -38,32 +43,32 @@ class Structure:
 
     @classmethod
     def free(cls, transitions: SparseTransitions) -> "Structure":
-        """A weight for each entry."""
+        """Return a structure with one weight per entry."""
         n = len(transitions.targets)
         return cls(transitions, np.arange(n)[None], n)
 
     @classmethod
     def ngrams(cls, n_labels: int, grams: Sequence[NDArray[np.int64]]) -> "Structure":
-        """States that remember as many labels as the longest n-gram but one has; a weight for each of the n-grams.
+        """Return a structure with one weight per n-gram; states hold one label less than the longest n-gram.
 
         Parameters
         ----------
         n_labels : int
         grams : list of ndarray
-            Of pairs of labels, triples, and so on the codes (``observed_ngrams``), ascending. A transition is scored by
-            all n-grams that end with it.
+            Codes of pairs of labels, triples, and so on (``observed_ngrams``), ascending. A transition is scored by all
+            n-grams that end with it.
         """
         L, order = n_labels, len(grams)
         if L**order > MOST_STATES:
             raise ValueRangeError(
-                f"order={order} with {L} labels has {L**order:,} states, more than the {MOST_STATES:,} that are "
-                "possible: use a lower order."
+                f"order={order} with {L} labels has {L**order:,} states, more than the limit of {MOST_STATES:,}: "
+                "use a lower order."
             )
         for n, codes in enumerate(grams, start=2):
             if len(codes) and (codes[0] < 0 or codes[-1] >= L**n or (np.diff(codes) <= 0).any()):
-                raise ValueRangeError(f"codes of {n}-grams must ascend from 0 to at most {L**n - 1}.")
+                raise ValueRangeError(f"codes of {n}-grams must be ascending and between 0 and {L**n - 1}.")
         transitions = SparseTransitions.ngrams(L, order)
-        # A state that has seen k labels is their code plus the states of fewer labels.
+        # The number of a state that holds k labels is their code plus the number of states with fewer labels.
         begin = np.cumsum([0] + [L**k for k in range(1, order + 1)])
         seen = np.searchsorted(begin, transitions.sources, side="right")
         history = transitions.sources - begin[seen - 1]
@@ -77,39 +82,42 @@ class Structure:
         return cls(transitions, ids, first, tuple(grams))
 
     def scores(self, weights: Floats) -> NDArray[np.float32]:
-        """(n_entries,): the scores of the transitions."""
-        padded = np.append(weights, 0).astype(np.float32)  # -1 finds the last
+        """Return the scores (n_entries,) of the transitions."""
+        padded = np.append(weights, 0).astype(np.float32)  # index -1 is the last
         total = padded[self.weight_ids[0]]
         for ids in self.weight_ids[1:]:
             total += padded[ids]
         return total
 
     def gather(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n_weights,): counts of the entries, summed for each weight."""
-        found = np.zeros(self.n_weights + 1)
+        """Return the counts of the entries summed by weight, (n_weights,)."""
+        total = np.zeros(self.n_weights + 1)
         for ids in self.weight_ids:
-            found += np.bincount(ids + 1, counts, minlength=self.n_weights + 1)
-        return found[1:]
+            total += np.bincount(ids + 1, counts, minlength=self.n_weights + 1)
+        return total[1:]
 
 
 def observed_ngrams(gold: NDArray[np.integer], offsets: NDArray[np.integer], n_labels: int, order: int) -> list[Codes]:
-    """The pairs, triples, ... of neighbouring labels that occur, up to ``order + 1``.
+    """Return the codes of the pairs, triples, ... of neighboring labels that occur, up to ``order + 1`` labels.
 
-    Their codes are y_1 L^(n-1) + ... + y_n, ascending.
+    A code is y_1 L^(n-1) + ... + y_n; codes are ascending.
     """
     position = np.arange(len(gold)) - np.repeat(offsets[:-1], np.diff(offsets))
     codes = gold.astype(np.int64)
-    found = []
+    grams = []
     for n in range(2, order + 2):
         longer = codes.copy()
         longer[1:] = codes[:-1] * n_labels + gold[1:]
         codes = longer
-        found.append(np.unique(codes[position >= n - 1]))
-    return found
+        grams.append(np.unique(codes[position >= n - 1]))
+    return grams
 
 
 class StateWeights:
-    """Weights of state and edge features laid out for the kernels, in float32; ``complete``: all labels in all rows."""
+    """Weights of state and edge features as the kernels take them, in float32.
+
+    ``complete``: every attribute has a weight with every label.
+    """
 
     def __init__(self, weights: Floats, layout: FeatureLayout, complete: bool, allowed: Allowed | None) -> None:
         L, n = layout.n_labels, len(layout.attributes)
@@ -127,12 +135,12 @@ class StateWeights:
         if allowed is not None:
             self.start[:L][~allowed.start] = -np.inf
             self.end[:L][~allowed.end] = -np.inf
-        self.arrays = self.wide, self.narrow, self.narrow_labels
+        self.arrays = FeatureWeights(self.wide, self.narrow, self.narrow_labels)
         self.edge_arrays = layout.edge_ptr, layout.edge_pairs, self.edge
 
 
 class BeamWeights:
-    """A weight vector laid out for the kernels of beams."""
+    """A weight vector as the kernels of beams take it."""
 
     def __init__(
         self,
@@ -153,10 +161,10 @@ class BeamWeights:
             if allowed is not None:
                 self.log_transition[~allowed.pairs] = -np.inf
             p = chain.chain_potentials(np.zeros((1, 1, S), np.float32), self.log_transition)
-            matrix, log_shift = exp_rows(p)
-            self.check = not p.mixing
-            edges = layout.n_edge_attributes > 0
-            self.dense = (matrix, 0.0 if edges else log_shift, self.log_transition)
+            self._use_edges = layout.n_edge_attributes > 0
+            self._matrix, log_shift = exp_rows(p)
+            self._log_shift = 0.0 if self._use_edges else log_shift
+            self.check = self._use_edges or not p.mixing
             return
         s = structure.transitions
         self.log_weights = structure.scores(transitions)
@@ -169,11 +177,15 @@ class BeamWeights:
         sparse = SparseChain(
             np.zeros((1, 1, 1), np.float32), s, self.log_weights, self.log_start, self.log_end, np.ones(1, int)
         )
-        indptr, targets, transition, log_shift = scaled_weights(sparse)
-        ends = scaled(self.log_start, self.log_end)
-        self.sparse = (
-            s.emits, *ends, self.log_start, self.log_end, indptr, targets, transition, log_shift, self.log_weights,
-        )  # fmt: skip
+        self.entry_scores = EntryScores(
+            state.arrays, scaled_entries(sparse), self.log_start, self.log_end, self.log_weights, layout.n_labels
+        )
+
+    def chain_scores(self, tokens: ScoredTokens) -> ChainScores:
+        """Return the weights with dense transitions; edge features are those of ``tokens``."""
+        labels = LabelScores(self.state.start, self.state.end, self.log_transition)
+        edges = EdgeFeatures(*tokens.edge_arrays, *self.state.edge_arrays)
+        return ChainScores(self.state.arrays, labels, self._matrix, self._log_shift, edges, self._use_edges)
 
 
 def gradient_vector(
@@ -185,7 +197,7 @@ def gradient_vector(
     complete: bool,
     structure: Structure | None,
 ) -> NDArray[np.float64]:
-    """What the kernels summed, as one vector in the order of the weights; ``counts`` are those of transitions."""
+    """Return the sums of the kernels as one vector in the order of the weights; ``counts`` are of transitions."""
     n = len(layout.transitions) if structure is None else structure.n_weights
     n_states = len(layout.attributes)
     gradient = np.empty(n + n_states + len(edges))

@@ -1,9 +1,9 @@
-"""Weights to begin a search within beams with: those that a sample of the sentences teaches, or counts.
+"""Initial weights for a search within beams: by training on a sample of the sentences, or by counting.
 
-At zero weights all states look alike, so a search within beams has to begin with exact evaluations, and states that
-are chosen too early must be chosen again. Some iterations on every eighth sentence cost as much as two or three exact
-evaluations and tell which states matter. Counts cost nothing, but what never is inside is never pushed down, unless
-what is outside counts, too (``beam_rest``).
+At zero weights all states are equal, so a search within beams has to start with exact evaluations, and states that are
+chosen too early must be chosen again. Some iterations on every eighth sentence cost as much as two or three exact
+evaluations and show which states matter. Counts cost nothing, but the score of a state that is never inside is never
+lowered, unless the states outside are included (``rest``).
 """
 
 import warnings
@@ -17,10 +17,10 @@ from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens, counting
 from trelliswork.models.crf.objective import ChainObjective
 
-EVERY = 8  # of so many sentences one is in the sample
-FEWEST = 30  # sentences that tell something
+EVERY = 8  # one in EVERY sentences is in the sample
+FEWEST = 30  # sentences of a useful sample
 ITERATIONS = 15
-PRIOR = 5.0  # events that a count is compared with
+PRIOR = 5.0  # pseudo-count that counts are compared with
 
 
 def first_weights(
@@ -32,7 +32,7 @@ def first_weights(
     weights: NDArray[np.floating] | None = None,
     max_iter: int = 100,
 ) -> tuple[Weights, int]:
-    """Weights to begin with, and the iterations that they took: counts where what is outside counts, else a sample.
+    """Return initial weights and the iterations they took: by counts if the objective ``completes``, else by a sample.
 
     ``l1``, ``weights`` and ``max_iter`` are those of the training, as for ``sampled_start``.
     """
@@ -61,10 +61,10 @@ def sampled_start(
     allowed: Allowed | None = None,
     max_iter: int = 100,
 ) -> tuple[Weights, int]:
-    """Weights (n_features,) after some iterations of exact training on a sample, and how many these were.
+    """Return weights (n_features,) after some iterations of exact training on a sample, and their number.
 
-    At most half of ``max_iter``; with few sentences none, and zero weights. Each sentence of the sample counts
-    ``EVERY`` times, so that the penalties weigh as much as they will with all.
+    There are at most ``max_iter / 2`` iterations, and none if there are too few sentences. Each sentence of the sample
+    counts ``EVERY`` times, so that the penalties have the same relative weight as with all sentences.
     """
     lengths = np.diff(tokens.offsets)
     which = np.arange(EVERY // 2, len(lengths), EVERY)
@@ -79,39 +79,39 @@ def sampled_start(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found, report = lbfgs(objective, start, l1=l1, max_iter=min(ITERATIONS, max_iter // 2))
-    return found, report.n_iter
+        sampled, report = lbfgs(objective, start, l1=l1, max_iter=min(ITERATIONS, max_iter // 2))
+    return sampled, report.n_iter
 
 
 def counted_start(
     tokens: Tokens, labelling: Labelling, layout: FeatureLayout, weights: NDArray[np.floating] | None = None
 ) -> Weights:
-    r"""Weights (n_features,) by counting, without training; not negative, zero where nothing was seen.
+    r"""Return weights (n_features,) from counts, without training: not negative, 0 for what was never seen.
 
     .. math:: w_{a,y} = \log(1 + c(a, y) / (5 p(a))) / m \qquad w_{x,y} = \log(1 + c(x, y) / (5 p(y)))
 
-    with counts c of attribute or label x and label y together, frequencies p (of a: events a token) and m attributes a
-    token: the ratio of a smoothed hidden Markov model's probabilities to those of what it has not seen.
+    with counts c of attribute or label x together with label y, frequencies p (of a: events per token) and m attributes
+    per token: the ratio of the probabilities of a smoothed hidden Markov model to those of unseen events.
     """
     L, n = layout.n_labels, len(layout.transitions)
     gold, lengths = labelling.gold.astype(np.int64), np.diff(tokens.offsets)
     alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights, np.float64)
     by = np.repeat(alpha, lengths)
-    at = np.flatnonzero(counting(lengths))  # tokens with one before them
+    at = np.flatnonzero(counting(lengths))  # tokens that are not the first of their sentence
     pairs = np.bincount(gold[at - 1] * L + gold[at], by[at], minlength=L * L).reshape(L, L)
     start = np.zeros(layout.n_features)
     expected = PRIOR * (pairs.sum(axis=0) + 0.5) / (pairs.sum() + 0.5 * L)
     start[:n] = np.log1p(pairs / expected).reshape(-1)[layout.transitions]
-    a_token = np.diff(tokens.token_ptr)
-    event = np.repeat(by, a_token)
+    per_token = np.diff(tokens.token_ptr)
+    event = np.repeat(by, per_token)
     if tokens.values is not None:
         event = event * np.maximum(tokens.values, 0)
-    codes, place = np.unique(tokens.ids * np.int64(L) + np.repeat(gold, a_token), return_inverse=True)
+    codes, place = np.unique(tokens.ids * np.int64(L) + np.repeat(gold, per_token), return_inverse=True)
     together = np.bincount(place, event, minlength=len(codes))
     often = np.bincount(tokens.ids, event, minlength=layout.n_attributes) / max(by.sum(), 1e-300)
     features = layout.attributes * np.int64(L) + layout.labels
     where = np.minimum(np.searchsorted(features, codes), max(len(features) - 1, 0))
     known = features[where] == codes if len(features) else np.zeros(len(codes), bool)
     ratio = together[known] / (PRIOR * np.maximum(often[codes[known] // L], 1e-300))
-    start[n + where[known]] = np.log1p(ratio) / max(1.0, float(a_token.mean()))
+    start[n + where[known]] = np.log1p(ratio) / max(1.0, float(per_token.mean()))
     return start

@@ -1,4 +1,4 @@
-"""Compiled sums of ``beam_response``: one pass over the features for the factors, one for the gradient."""
+"""Compiled sums of ``beams.response``: one pass over the features for the factors, one for the gradient."""
 
 import math
 
@@ -7,12 +7,12 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import exponential, lanes, load, store
 
-STEEPEST = 30.0  # of an exponent: further steps are refused anyway, being that much worse
+STEEPEST = 30.0  # largest exponent: the line search rejects longer steps anyway
 
 
 @kernel
 def grow(expected, weights, anchor, grown):
-    """grown = expected * exp(weights - anchor); ``grown`` has whole vectors."""
+    """Set grown = expected * exp(weights - anchor); ``grown`` has whole vectors."""
     n, W = len(expected), lanes(grown)
     for k in range(n):
         grown[k] = min(weights[k] - anchor[k], STEEPEST)
@@ -25,7 +25,7 @@ def grow(expected, weights, anchor, grown):
 
 @kernel
 def state_factors(ptr, wide_rows, expected, grown, mass, log_factor):
-    """log D of the attributes with dense rows; attribute a has features ptr[a] to ptr[a + 1]."""
+    """Fill log D of the attributes with dense rows; attribute a has features ptr[a] to ptr[a + 1]."""
     for a in range(len(ptr) - 1):
         row = wide_rows[a]
         if row < 0 or not mass[row] > 0:
@@ -39,7 +39,7 @@ def state_factors(ptr, wide_rows, expected, grown, mass, log_factor):
 
 @kernel
 def pair_sums(expected, grown, sums):
-    """Of rows and columns of what is expected, then of what that has become."""
+    """Add up the rows and columns of ``expected``, then of ``grown``, to ``sums`` (4, S)."""
     S = sums.shape[1]
     for i in range(S):
         before, now = 0.0, 0.0
@@ -54,9 +54,9 @@ def pair_sums(expected, grown, sums):
 
 @kernel
 def add_states(ptr, wide_rows, expected, grown, mass, mass_now, log_factor, gradient):
-    """Add the gradient of state features; return the value of those that no factor answers for, or not wholly.
+    """Add the gradient of state features; return the value of the part that no factor covers.
 
-    These are the features of attributes without a dense row, and what real-valued attributes have too much.
+    These are the features of attributes without a dense row, and the excess of real-valued attributes.
     """
     value = 0.0
     for a in range(len(ptr) - 1):
@@ -75,7 +75,7 @@ def add_states(ptr, wide_rows, expected, grown, mass, mass_now, log_factor, grad
 
 @kernel
 def add_alone(expected, grown, gradient):
-    """Add the gradient of features that no factor answers for; return their value."""
+    """Add the gradient of features that no factor covers; return their value."""
     value = 0.0
     for k in range(len(expected)):
         value += np.float64(grown[k]) - expected[k]
@@ -89,11 +89,16 @@ def _share(part, whole):
 
 
 @kernel
-def add_pairs(expected, grown, weights, anchor, sums, row, column, both, row_now, column_now, both_now, gradient):
-    """Add the gradient of all pairs of labels; return the value of what the factors do not make up."""
+def add_pairs(expected, grown, weights, anchor, sums, masses, masses_now, gradient):
+    """Add the gradient of all pairs of labels; return the value of the part that the factors do not cover.
+
+    ``masses`` and ``masses_now`` are ``Masses`` at the weights ``anchor`` and ``weights``.
+    """
+    _, row, column, both = masses
+    _, row_now, column_now, both_now = masses_now
     S = sums.shape[1]
     value = 0.0
-    by_both, held = _share(both_now, sums[2].sum()), _share(both, sums[0].sum())
+    by_both, held = _share(both_now[0], sums[2].sum()), _share(both[0], sums[0].sum())
     by_column, held_column = np.empty(S), np.empty(S)
     for j in range(S):
         by_column[j], held_column[j] = _share(column_now[j], sums[3, j]), _share(column[j], sums[1, j])

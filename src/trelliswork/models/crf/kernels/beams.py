@@ -1,88 +1,176 @@
-"""Compiled objective of linear-chain CRFs within beams: as ``crf_kernels`` and ``edge_kernels``, on few states a token.
+"""Compiled objective of linear-chain CRFs within beams: as ``objective`` and ``edges``, on few states per token.
 
     loss = log Z_I - score(gold)       gradient of a row += p_I(y_t = . | x) - [y_t = .]
 
-with the beams I of ``beam_kernels`` (or ``beam_sparse_kernels``) and the gold states always inside.
+The beams I are chosen as in ``inference.chain.beam.kernels``, with the gold states always inside.
 """
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import get, put
-from trelliswork.inference.chain.beam.kernels import forward_backward as beam_kernels
-from trelliswork.inference.chain.beam.kernels import sparse as beam_sparse_kernels
-from trelliswork.inference.chain.beam.kernels.space import Edges, make_space
+from trelliswork.inference.chain.beam.kernels.forward_backward import (
+    Steps,
+    advance,
+    finish_forward,
+    make_space,
+    marginals,
+    start_forward,
+)
+from trelliswork.inference.chain.beam.kernels.records import Sequence
+from trelliswork.inference.chain.beam.kernels.sparse import forward as sparse_forward
+from trelliswork.inference.chain.beam.kernels.sparse import make_space as make_sparse_space
+from trelliswork.inference.chain.beam.kernels.sparse import marginals as sparse_marginals
+from trelliswork.inference.chain.beam.kernels.sparse import within as sparse_within
 from trelliswork.models.crf.kernels.objective import scores
-from trelliswork.models.crf.kernels.residuals import add_pairs, add_row
+from trelliswork.models.crf.kernels.residuals import PairBlock, add_pairs, add_row
 
-_one = beam_kernels.one
-_sparse_one, _sparse_space = beam_sparse_kernels.one, beam_sparse_kernels.make_space
+
+class BeamSentences(NamedTuple):
+    """Fully labeled sentences, longest first."""
+
+    offsets: Any  # (n_sentences + 1,)
+    gold: Any  # (n_tokens,) states
+    weight: Any  # (n_sentences,)
+    entry: Any  # (n_tokens,) sparse transition into each gold state, -1 at the start of a sentence; else empty
+
+
+class ChainScores(NamedTuple):
+    """Weights of a CRF with dense transitions."""
+
+    state: Any  # FeatureWeights
+    labels: Any  # LabelScores
+    matrix: Any  # (S, Sp) scaled probabilities of the transitions
+    log_shift: float  # taken out of their logarithms; 0 with edge features
+    edges: Any  # EdgeFeatures
+    use_edges: bool
+
+
+class EntryScores(NamedTuple):
+    """Weights of a CRF with sparse transitions."""
+
+    state: Any  # FeatureWeights
+    entries: Any  # Entries: scaled probabilities
+    log_start: Any  # (S,)
+    log_end: Any  # (S,)
+    log_values: Any  # (n_entries,)
+    n_labels: int
+
+
+class BeamGradient(NamedTuple):
+    """Sums of expected minus observed features."""
+
+    state: Any  # FeatureWeights
+    edges: Any  # (n_edge_features,)
+    counts: Any  # (S, S) or (n_entries,) float64: transitions
+
+
+class BeamSums(NamedTuple):
+    """Outputs besides the gradient."""
+
+    loss: Any  # (n_sentences,)
+    safe: Any  # (n_sentences,) False for sentences that underflow: they add nothing
+    sizes: Any  # (n_tokens,) of the beams
+    kept: Any  # (n_tokens,) share of the mass that was kept
+    rows: Any  # BeamRows: the beams and their weighted marginals, unless empty; those of token i start at ptr[i]
+
+
+@helper
+def edge_row(edges, log_transition, token, i, matrix, to):
+    """Set matrix[to : to + S] to the scores of the transitions from state i into a token, flat."""
+    S = log_transition.shape[0]
+    for j in range(S):
+        put(matrix, to + j, get(log_transition, i * S + j))
+    for at in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
+        begin, end = edges.ptr[edges.ids[at]], edges.ptr[edges.ids[at] + 1]
+        if end - begin == S * S:  # a weight for every pair, stored in order
+            for j in range(S):
+                put(matrix, to + j, get(matrix, to + j) + get(edges.weights, begin + i * S + j))
+            continue
+        while begin < end:  # the first feature of row i; pairs are sorted
+            middle = (begin + end) // 2
+            if edges.pairs[middle] < i * S:
+                begin = middle + 1
+            else:
+                end = middle
+        while begin < edges.ptr[edges.ids[at] + 1] and edges.pairs[begin] < (i + 1) * S:
+            matrix_at = to + edges.pairs[begin] - i * S
+            put(matrix, matrix_at, get(matrix, matrix_at) + edges.weights[begin])
+            begin += 1
+
+
+@helper
+def _forward(sequence, steps, weights, gold, rule, s):
+    """Choose the beams of a sentence and fill its alpha; return log Z of the restricted chain, -inf if it is lost.
+
+    With edge features only the rows of states in the beam are computed.
+    """
+    ptr, states, log_transition = s.ptr, s.states, weights.labels.log_transition
+    start_forward(sequence.n_positions, steps, s)
+    for t in range(sequence.n_positions):
+        if t > 0 and weights.use_edges:
+            base = steps.first + (t - 1) * steps.time_step
+            for a in range(ptr[t - 1], ptr[t]):
+                to = base + states[a] * steps.stride
+                edge_row(weights.edges, log_transition, sequence.first + t, states[a], steps.matrix, to)
+        if not advance(t, sequence, steps, gold, rule, s):
+            return -np.inf
+    return finish_forward(s)
+
+
+@helper
+def _copy_beam(i, t, s, sums):
+    """Copy the beam of token i, position t of its sentence, to the outputs."""
+    here, size, rows = s.ptr[t], s.ptr[t + 1] - s.ptr[t], sums.rows
+    sums.sizes[i], sums.kept[i] = size, s.kept[t]
+    if rows.ptr.size:
+        for k in range(size):
+            rows.states[rows.ptr[i] + k] = s.states[here + k]
+            rows.masses[rows.ptr[i] + k] = s.alpha[here + k]
 
 
 @kernel
-def dense(
-    start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-    wide, narrow, narrow_labels, start_scores, end_scores, n_labels,
-    edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, use_edges, matrix, log_shift, log_transition,
-    least, keep, ratio, refined, given_ptr, given_states, limit, check,
-    wide_gradient, narrow_gradient, edge_gradient, counts, loss, safe, sizes, kept, out_ptr, out_states, out_masses,
-):  # fmt: skip
-    """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that are not safe.
-
-    ``counts`` (S, S) float64 receives expected minus observed transitions. ``sizes`` and ``kept`` (n_tokens,) tell the
-    size of each beam and the share of the mass in it. Unless ``out_ptr`` is empty, ``out_states`` takes the beams and
-    ``out_masses`` their weighted marginals, those of token i from ``out_ptr[i]`` on.
-    """
-    S, Sw = n_labels, wide.shape[1]
+def dense(start, stop, sentences, tokens, weights, rule, safety, gradient, sums):
+    """Add loss and gradient of the sentences ``start`` to ``stop``; mark those that are not safe."""
+    offsets, gold, weight, _ = sentences
+    labels, use_edges, counts = weights.labels, weights.use_edges, gradient.counts
+    log_transition, wide = labels.log_transition, weights.state.wide
+    S, Sw, dtype = log_transition.shape[0], wide.shape[1], wide.dtype
     longest = offsets[start + 1] - offsets[start]
-    dtype = wide.dtype
     log_unary = np.empty((longest, Sw), dtype)
-    s = make_space(longest, S, Sw, refined, use_edges, wide)
+    s = make_space(longest, S, Sw, False, use_edges, wide)
     n_steps = longest - 1 if use_edges else 0
     log_pairwise = np.empty((n_steps * S, S), dtype)
-    edges = Edges(use_edges, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, log_transition)
-    source = log_pairwise if use_edges else matrix
-    stride, step = source.shape[1], S * S if use_edges else 0
+    matrix = log_pairwise if use_edges else weights.matrix
+    steps = Steps(matrix, 0, matrix.shape[1], S * S if use_edges else 0, use_edges, weights.log_shift)
     pairs = np.empty(n_steps * S * S, dtype)
     residual, square = np.zeros(Sw, dtype), np.zeros(S * S if use_edges else 0, dtype)
-    no_counts = np.empty((0, S))
-    spare = np.empty(longest * S if refined else 0, np.int32)
-    ptr, states, alpha, share = s.ptr, s.states, s.alpha, s.kept
+    pass_counts = np.empty((0, S)) if use_edges else counts
+    ptr, states, alpha = s.ptr, s.states, s.alpha
     for n in range(start, stop):
         first, T = offsets[n], offsets[n + 1] - offsets[n]
-        scores(
-            first, first + T, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-            wide, narrow, narrow_labels, S, log_unary, 0,
-        )  # fmt: skip
-        log_unary[0] += start_scores
-        log_unary[T - 1] += end_scores
-        log_z = _one(
-            T, S, log_unary, 0, Sw, source, 0, stride, step, use_edges, log_shift, gold, first,
-            least, keep, ratio, refined, given_ptr, given_states, first, limit, check or use_edges, weight[n],
-            no_counts if use_edges else counts, pairs, spare, edges, s,
-        )  # fmt: skip
-        safe[n] = log_z > -np.inf
-        if not safe[n]:
+        scores(first, first + T, tokens, weights.state, S, log_unary, 0)
+        log_unary[0] += labels.start
+        log_unary[T - 1] += labels.end
+        log_z = _forward(Sequence(T, S, first, log_unary, 0, Sw), steps, weights, gold, rule, s)
+        safe = log_z > -np.inf and marginals(T, steps, safety, weight[n], pass_counts, pairs, s)
+        sums.safe[n] = safe
+        if not safe:
             continue
         score, at_pair = 0.0, 0
         for t in range(T):
             i, y = first + t, gold[first + t]
             here, size = ptr[t], ptr[t + 1] - ptr[t]
-            sizes[i], kept[i] = size, share[t]
             for k in range(here, here + size):
                 put(residual, get(states, k), get(alpha, k))
             residual[y] -= weight[n]
             score += log_unary[t, y]
-            add_row(
-                i, residual, states, here, size, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-                narrow_labels, wide_gradient, narrow_gradient,
-            )  # fmt: skip
+            add_row(i, residual, states, here, size, tokens, gradient.state)
             for k in range(here, here + size):
                 put(residual, get(states, k), dtype.type(0))
-            if out_ptr.size:
-                for k in range(size):
-                    out_states[out_ptr[i] + k] = states[here + k]
-                    out_masses[out_ptr[i] + k] = alpha[here + k]
+            _copy_beam(i, t, s, sums)
             if t == 0:
                 continue
             before = gold[i - 1]
@@ -91,68 +179,48 @@ def dense(
                 counts[before, y] -= weight[n]
                 continue
             score += log_pairwise[(t - 1) * S + before, y]
-            add_pairs(
-                i, S, states, ptr[t - 1], here, ptr[t + 1], pairs, at_pair, size, before * S + y, weight[n], square,
-                edges, edge_gradient, counts,
-            )  # fmt: skip
+            block = PairBlock(states, ptr[t - 1], here, ptr[t + 1], pairs, at_pair, size)
+            add_pairs(i, S, block, before * S + y, weight[n], square, weights.edges, gradient.edges, counts)
             at_pair += (here - ptr[t - 1]) * size
-        loss[n] = weight[n] * (log_z - score)
+        sums.loss[n] = weight[n] * (log_z - score)
 
 
 @kernel
-def sparse(
-    start, stop, offsets, gold, gold_entry, weight,
-    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, wide, narrow, narrow_labels, n_labels,
-    emits, start_mass, end_mass, log_ends, log_start, log_end, indptr, targets, transition, log_shift, log_weights,
-    least, keep, ratio, refined, given_ptr, given_states, limit,
-    wide_gradient, narrow_gradient, counts, loss, safe, sizes, kept, out_ptr, out_states, out_masses,
-):  # fmt: skip
-    """The same for sparse transitions: ``gold`` are states, ``gold_entry`` the entries into them (-1 at the beginning),
-    ``counts`` (n_entries,) receives expected minus observed transitions.
-    """
-    S, L, Sw = emits.size, n_labels, wide.shape[1]
+def sparse(start, stop, sentences, tokens, weights, sets, rule, limit, gradient, sums):
+    """Add loss and gradient for sparse transitions, within ``sets`` (a ``BeamSets``) unless it is empty."""
+    offsets, gold, weight, entry = sentences
+    entries, emits, counts, wide = weights.entries, weights.entries.emits, gradient.counts, weights.state.wide
+    S, L, Sw, dtype = emits.size, weights.n_labels, wide.shape[1], wide.dtype
     longest = offsets[start + 1] - offsets[start]
-    dtype = wide.dtype
     log_unary = np.empty((longest, Sw), dtype)
-    s = _sparse_space(longest, S, Sw, refined, wide)
+    s = make_sparse_space(longest, S, Sw, False, wide)
     residual, labels = np.zeros(Sw, dtype), np.arange(L, dtype=np.int32)
-    spare = np.empty(longest * S if refined else 0, np.int32)
-    ptr, states, alpha, share = s.ptr, s.states, s.alpha, s.kept
+    ptr, states, alpha = s.ptr, s.states, s.alpha
     for n in range(start, stop):
         first, T = offsets[n], offsets[n + 1] - offsets[n]
-        scores(
-            first, first + T, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-            wide, narrow, narrow_labels, L, log_unary, 0,
-        )  # fmt: skip
-        log_z = _sparse_one(
-            T, L, log_unary, 0, Sw, emits, start_mass, end_mass, log_ends, indptr, targets, transition, log_shift,
-            gold, first, least, keep, ratio, refined, given_ptr, given_states, first, limit, weight[n],
-            counts, spare, s,
-        )  # fmt: skip
-        safe[n] = log_z > -np.inf
-        if not safe[n]:
+        scores(first, first + T, tokens, weights.state, L, log_unary, 0)
+        sequence = Sequence(T, L, first, log_unary, 0, Sw)
+        if sets.ptr.size:
+            log_z = sparse_within(sequence, entries, sets, s)
+        else:
+            log_z = sparse_forward(sequence, entries, gold, rule, s)
+        safe = log_z > -np.inf and sparse_marginals(T, entries, limit, weight[n], counts, s)
+        sums.safe[n] = safe
+        if not safe:
             continue
-        score = np.float64(log_start[gold[first]]) + np.float64(log_end[gold[first + T - 1]])
+        score = np.float64(weights.log_start[gold[first]]) + np.float64(weights.log_end[gold[first + T - 1]])
         for t in range(T):
             i, y = first + t, gold[first + t]
-            here, size = ptr[t], ptr[t + 1] - ptr[t]
-            sizes[i], kept[i] = size, share[t]
             for k in range(Sw):
                 put(residual, k, dtype.type(0))
-            for k in range(here, ptr[t + 1]):
+            for k in range(ptr[t], ptr[t + 1]):
                 j = get(emits, get(states, k))
                 put(residual, j, get(residual, j) + get(alpha, k))
             residual[emits[y]] -= weight[n]
             score += log_unary[t, emits[y]]
-            add_row(
-                i, residual, labels, 0, L, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-                narrow_labels, wide_gradient, narrow_gradient,
-            )  # fmt: skip
+            add_row(i, residual, labels, 0, L, tokens, gradient.state)
             if t > 0:
-                score += log_weights[gold_entry[i]]
-                counts[gold_entry[i]] -= weight[n]
-            if out_ptr.size:
-                for k in range(size):
-                    out_states[out_ptr[i] + k] = states[here + k]
-                    out_masses[out_ptr[i] + k] = alpha[here + k]
-        loss[n] = weight[n] * (log_z - score)
+                score += weights.log_values[entry[i]]
+                counts[entry[i]] -= weight[n]
+            _copy_beam(i, t, s, sums)
+        sums.loss[n] = weight[n] * (log_z - score)

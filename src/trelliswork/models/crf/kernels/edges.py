@@ -1,93 +1,99 @@
 """Compiled objective of linear-chain CRFs whose transitions depend on the observations.
 
-Token i has the edge attributes ``edge_ids[edge_token_ptr[i]:edge_token_ptr[i+1]]``, which score the pair of labels
-(y_{i-1}, y_i); attribute a has the weights ``edge[edge_ptr[a]:edge_ptr[a+1]]`` for the pairs ``edge_pairs`` beside
-them, flat indices into (S, S). Everything else is as in ``crf_kernels``.
-
     log_pairwise_t(i, j) = log_transition(i, j) + sum of edge weights
     gradient of an edge weight += p(y_{t-1} = i, y_t = j | x) - [y_{t-1} = i, y_t = j]               (paper 1, eq. 20)
+
+Everything else is as in ``objective``.
 """
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.jit import kernel
 from trelliswork.inference.chain.kernels.positions import backward, forward
+from trelliswork.inference.chain.kernels.records import Chains, Lattice, Outputs, Pairwise
 from trelliswork.models.crf.kernels.objective import scatter, scores
 
 
+class EdgeFeatures(NamedTuple):
+    """Edge attributes of tokens and their weights.
+
+    Token i has the attributes ``ids[token_ptr[i] : token_ptr[i + 1]]``, which score the pair of labels
+    (y_{i-1}, y_i); attribute a has the weights ``weights[ptr[a] : ptr[a + 1]]``, and ``pairs`` at the same indices are
+    their label pairs, flat indices into (S, S).
+    """
+
+    token_ptr: Any
+    ids: Any
+    ptr: Any
+    pairs: Any
+    weights: Any
+
+
 @kernel
-def edge_scores(start, stop, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, log_transition, out):
-    """Transition scores into tokens ``start + 1`` to ``stop - 1`` of one sentence: out (stop - start - 1, S, S)."""
+def edge_scores(start, stop, edges, log_transition, out):
+    """Fill out (stop - start - 1, S, S), the transition scores into all tokens of a sentence but the first."""
     for t in range(stop - start - 1):
         out[t] = log_transition
         flat = out[t].reshape(-1)
         i = start + t + 1
-        for at in range(edge_token_ptr[i], edge_token_ptr[i + 1]):
-            for f in range(edge_ptr[edge_ids[at]], edge_ptr[edge_ids[at] + 1]):
-                flat[edge_pairs[f]] += edge[f]
+        for at in range(edges.token_ptr[i], edges.token_ptr[i + 1]):
+            for f in range(edges.ptr[edges.ids[at]], edges.ptr[edges.ids[at] + 1]):
+                flat[edges.pairs[f]] += edges.weights[f]
 
 
 @kernel
-def edge_scatter(start, stop, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, residual, edge_gradient, counts):
+def edge_scatter(start, stop, edges, residual, edge_gradient, counts):
     """Add the residuals (stop - start - 1, S, S) of a sentence's edges to the gradients of edges and transitions."""
     for t in range(stop - start - 1):
         flat = residual[t].reshape(-1)
         i = start + t + 1
-        for at in range(edge_token_ptr[i], edge_token_ptr[i + 1]):
-            for f in range(edge_ptr[edge_ids[at]], edge_ptr[edge_ids[at] + 1]):
-                edge_gradient[f] += flat[edge_pairs[f]]
+        for at in range(edges.token_ptr[i], edges.token_ptr[i + 1]):
+            for f in range(edges.ptr[edges.ids[at]], edges.ptr[edges.ids[at] + 1]):
+                edge_gradient[f] += flat[edges.pairs[f]]
         counts += residual[t]
 
 
 @kernel
-def loss_gradient(
-    start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-    edge_token_ptr, edge_ids, wide, narrow, narrow_labels, edge_ptr, edge_pairs, edge, start_scores, end_scores,
-    extra, extra_ids, n_labels, limit, log_transition,
-    wide_gradient, narrow_gradient, edge_gradient, counts, loss, safe,
-):  # fmt: skip
-    """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that underflow.
-
-    As ``crf_kernels.loss_gradient``, with an ``edge_gradient`` besides; ``counts`` is (S, S).
-    """
-    S, Sw = n_labels, wide.shape[1]
+def loss_gradient(start, stop, sentences, tokens, weights, edges, labels, gradient, edge_gradient, sums):
+    """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that underflow."""
+    offsets, gold, weight, extra, extra_ids = sentences
+    counts, loss, safe = sums
+    log_transition = labels.log_transition
+    S, Sw = log_transition.shape[0], weights.wide.shape[1]
     longest = offsets[start + 1] - offsets[start]
-    dtype = wide.dtype
+    dtype = weights.wide.dtype
     padded = np.empty((longest, Sw), dtype)
     log_unary = np.empty((1, longest, S), dtype)
     log_pairwise = np.empty((max(1, longest - 1), S, S), dtype)
-    emission = np.empty((1, longest, Sw), dtype)
-    alpha = np.empty((1, longest, Sw), dtype)
-    scale = np.empty((1, longest), dtype)
     marginals = np.empty((1, longest, S), dtype)
-    edges = np.empty((1, max(1, longest - 1), S, S), dtype)
+    pairs = np.empty((1, max(1, longest - 1), S, S), dtype)
     lengths = np.empty(1, np.int64)
     here = np.zeros(1, np.int64)
-    weights = np.empty(1, dtype)
+    one_weight = np.empty(1, dtype)
     log_z = np.empty(1)
     good = np.empty(1, np.bool_)
-    no_counts = np.empty((0, S, S), dtype)
+    chains, pairwise = Chains(here, lengths, log_unary), Pairwise(log_pairwise, 0, 1)
+    lattice = Lattice(
+        here, np.empty((1, longest, Sw), dtype), np.empty((1, longest, Sw), dtype), np.empty((1, longest), dtype)
+    )
+    out = Outputs(one_weight, here, marginals, np.empty((0, S, S), dtype))
     for s in range(start, stop):
         first, last = offsets[s], offsets[s + 1]
         T = last - first
-        lengths[0], weights[0], good[0] = T, weight[s], True
-        scores(
-            first, last, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-            wide, narrow, narrow_labels, n_labels, padded, 0,
-        )  # fmt: skip
-        padded[0] += start_scores
-        padded[T - 1] += end_scores
+        lengths[0], one_weight[0], good[0] = T, weight[s], True
+        scores(first, last, tokens, weights, S, padded, 0)
+        padded[0] += labels.start
+        padded[T - 1] += labels.end
         for t in range(T):
             log_unary[0, t] = padded[t, :S]
             if extra_ids.size:
                 log_unary[0, t] += extra[extra_ids[first + t], :S]
-        edge_scores(first, last, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, log_transition, log_pairwise)
-        forward(0, 1, here, lengths, log_unary, log_pairwise, 0, 1, here, emission, alpha, scale, log_z)
+        edge_scores(first, last, edges, log_transition, log_pairwise)
+        forward(0, 1, chains, pairwise, lattice, log_z)
         good[0] = log_z[0] > -np.inf
-        backward(
-            0, 1, here, lengths, log_pairwise, 0, 1, limit, weights, here, here, emission, alpha, scale, good,
-            marginals, edges, no_counts,
-        )  # fmt: skip
+        backward(0, 1, chains, pairwise, lattice, good, out, pairs)
         safe[s] = good[0]
         if not good[0]:
             continue
@@ -98,14 +104,11 @@ def loss_gradient(
             y = gold[first + t]
             if y >= 0:
                 score += log_unary[0, t, y]
-                padded[t, y] -= weights[0]
+                padded[t, y] -= one_weight[0]
                 if t > 0:
                     before = gold[first + t - 1]
                     score += log_pairwise[t - 1, before, y]
-                    edges[0, t - 1, before, y] -= weights[0]
-        scatter(
-            first, last, padded, 0, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-            narrow_labels, wide_gradient, narrow_gradient,
-        )  # fmt: skip
-        edge_scatter(first, last, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edges[0], edge_gradient, counts)
+                    pairs[0, t - 1, before, y] -= one_weight[0]
+        scatter(first, last, padded, 0, tokens, gradient)
+        edge_scatter(first, last, edges, pairs[0], edge_gradient, counts[0])
         loss[s] = weight[s] * (log_z[0] - score)

@@ -1,19 +1,21 @@
-"""Compiled objective of linear-chain CRFs within sets of states that are given: training while beams are held.
+"""Compiled objective of linear-chain CRFs within given sets of states: training while beams are held.
 
-With I_t the set at token t, P_t the block of transitions I_{t-1} x I_t, e_t the scores and the rest as in ``kernels``:
+With I_t the set at token t, P_t the block of transitions I_{t-1} x I_t, e_t the scores, and the scaling of
+``inference.chain.kernels.forward_backward``:
 
     alpha_t = (alpha_{t-1} P_t) e_t / c_t        ahead_t = e_t beta_t / c_t        beta_{t-1} = P_t ahead_t
     expected transitions into t: alpha_{t-1}(i) P_t(i, j) ahead_t(j)
 
-A block is picked out of the matrix once (or made of edge features), with rows of whole vectors, and serves all three.
-Time O(sum of |I_{t-1}| |I_t|) and the features; no sum touches a state outside the sets.
+A block is copied from the matrix (or computed from edge features) once, with rows of whole vectors, and used by all
+three. Time O(sum of |I_{t-1}| |I_t|) plus the features; no sum reads a state outside the sets.
 
-If a rest is given (``beam_rest_kernels``), each set has one more state, its last, that stands for all states outside:
-what it scores is fixed, but for transitions out of it into a state of a set, which have that state's score. It has no
-features, so the gradient is that of the states inside.
+With a rest (``beam_rest``) each set has one more state, its last, that represents all states outside. Its scores are
+fixed, except that transitions from it into a state of a set get that state's score. It has no features, so the gradient
+is that of the states inside.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,13 +37,73 @@ from trelliswork.compute.simd import (
     total,
 )
 from trelliswork.compute.simd import multiply_add as fma
-from trelliswork.inference.chain.beam.kernels.space import Edges, edge_row
-from trelliswork.models.crf.kernels.residuals import add_pairs, add_row
+from trelliswork.models.crf.kernels.beams import edge_row
+from trelliswork.models.crf.kernels.residuals import PairBlock, add_pairs, add_row
+
+
+class Rest(NamedTuple):
+    """Scores of the states outside the sets, as one state per token; all empty: left out."""
+
+    into: Any  # for each state of the sets: from it into the rest of the next token
+    out_of: Any  # for each state of the sets: from the rest of the previous token into it
+    stay: Any  # (n_tokens,) from rest to rest
+    log_scale: Any  # (n_tokens,) score of the rest itself
+
+
+class Factors(NamedTuple):
+    """Factors of the scores of rests at the current weights."""
+
+    log_state: Any  # (n_wide_rows,) logarithms, for each attribute with a dense row
+    row: Any  # (S,) transitions from a state into a rest
+    column: Any  # (S,) transitions from a rest into a state
+    both: float  # transitions from rest to rest
+
+
+class Masses(NamedTuple):
+    """Weighted probability of rests, summed by what each factor multiplies."""
+
+    state: Any  # (n_wide_rows,)
+    row: Any  # (S,)
+    column: Any  # (S,)
+    both: Any  # (1,)
+
+
+class Held(NamedTuple):
+    """Sets that are held; the gold label of each token is inside."""
+
+    sets: Any  # BeamSets
+    rest: Any  # Rest
+    factors: Any  # Factors
+
+
+class Space(NamedTuple):
+    """Working memory for one sentence at a time; position t is place[t] : place[t + 1], whole vectors."""
+
+    place: Any
+    block_at: Any  # start of the block into position t
+    block: Any
+    emission: Any
+    alpha: Any
+    scale: Any  # (T,) c_t
+    marginals: Any
+    ahead: Any
+
+
+class Step(NamedTuple):
+    """Indices of two neighboring positions."""
+
+    before: int  # of the first state of the earlier set
+    here: int  # of the first state of the later set
+    n: int  # states of the later set
+    width: int  # the same in whole vectors, with the rest
+    at: int  # of the block
+    earlier: int  # of the first alpha of the earlier position
+    later: int  # of the first ahead of the later position
 
 
 @helper
 def _pick(source, first, states, at, n, width, out, to, padding):
-    """out[to : to + width] = source[first + state] of n states, then the padding."""
+    """Set out[to : to + width] to source[first + state] of n states, then to the padding."""
     for k in range(n):
         put(out, to + k, get(source, first + get(states, at + k)))
     for k in range(n, width):
@@ -50,17 +112,16 @@ def _pick(source, first, states, at, n, width, out, to, padding):
 
 @helper
 def _add_picked(source, states, at, n, out, to):
-    """out[to : to + n] += source[states[at : at + n]]."""
+    """Add source[states[at : at + n]] to out[to : to + n]."""
     for k in range(n):
         put(out, to + k, get(out, to + k) + get(source, get(states, at + k)))
 
 
 @helper
-def _set_scores(
-    i, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, wide, narrow, narrow_labels,
-    states, at, n, width, out, to,
-):  # fmt: skip
-    """out[to : to + width] = scores of the n states of token i's set, which ascend, then -inf."""
+def _set_scores(i, tokens, weights, states, at, n, width, out, to):
+    """Set out[to : to + width] to the scores of the n ascending states of token i, then to -inf."""
+    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
+    wide, narrow, narrow_labels = weights
     flat, Sw = wide.reshape(-1), wide.shape[1]
     for k in range(width):
         put(out, to + k, out.dtype.type(0) if k < n else out.dtype.type(-np.inf))
@@ -79,7 +140,7 @@ def _set_scores(
 
 @helper
 def _exponentiate(values, at, n):
-    """values[at : at + n] = exp(values - top), n whole vectors; return the top (0 if all are -inf)."""
+    """Replace values[at : at + n], whole vectors, by exp(values - top); return the top (0 if all are -inf)."""
     W = lanes(values)
     tops = spread(values, -np.inf)
     for k in range(at, at + n, W):
@@ -94,22 +155,25 @@ def _exponentiate(values, at, n):
 
 
 @helper
-def _edge_block(edges, token, S, states, before, here, n, width, block, at, row):
-    """The block of transitions into a token whose scores are made of edge features; return what was taken out."""
+def _edge_block(weights, token, states, step, block, row):
+    """Fill the block of transitions into a token from edge features; return what was taken out."""
+    before, here, n, width, at, _, _ = step
+    edges, log_transition = weights.edges, weights.labels.log_transition
+    S = log_transition.shape[0]
     complete = True
     for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
         complete &= edges.ptr[edges.ids[e] + 1] - edges.ptr[edges.ids[e]] == S * S
     to = at
     for a in range(before, here):
         i = np.int64(get(states, a))
-        if complete:  # weights lie in order: only those of pairs in the block are read
-            _pick(edges.log_transition, i * S, states, here, n, width, block, to, -np.inf)
+        if complete:  # weights are stored in order: only those of pairs in the block are read
+            _pick(log_transition, i * S, states, here, n, width, block, to, -np.inf)
             for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
                 begin = edges.ptr[edges.ids[e]] + i * S
                 for k in range(n):
                     put(block, to + k, get(block, to + k) + get(edges.weights, begin + get(states, here + k)))
         else:
-            edge_row(edges, token, i, S, row, 0)
+            edge_row(edges, log_transition, token, i, row, 0)
             _pick(row, 0, states, here, n, width, block, to, -np.inf)
         to += width
     return _exponentiate(block, at, to - at)
@@ -117,11 +181,11 @@ def _edge_block(edges, token, S, states, before, here, n, width, block, at, row)
 
 @helper
 def _advance(alpha, before, n, block, at, width, emission, here):
-    """alpha[here : here + width] = (alpha[before : before + n] @ block) * emission; return the sum."""
+    """Set alpha[here : here + width] = (alpha[before : before + n] @ block) * emission; return the sum."""
     W = lanes(alpha)
     sums = spread(alpha, 0.0)
     for k in range(0, width, W):
-        left, right = spread(alpha, 0.0), spread(alpha, 0.0)  # two sums that do not wait for each other
+        left, right = spread(alpha, 0.0), spread(alpha, 0.0)  # two independent sums
         row = at + k
         for a in range(0, n - 1, 2):
             left = fma(spread_at(alpha, before + a), load(block, row), left)
@@ -137,7 +201,7 @@ def _advance(alpha, before, n, block, at, width, emission, here):
 
 @helper
 def _scale(values, at, width, by):
-    """values[at : at + width] *= by."""
+    """Multiply values[at : at + width] by a number."""
     W = lanes(values)
     factor = spread(values, by)
     for k in range(at, at + width, W):
@@ -145,11 +209,9 @@ def _scale(values, at, width, by):
 
 
 @helper
-def _forward(T, place, block_at, block, emission, alpha, scale):
-    """Fill alpha and its scales c_t; return the sum of their logarithms, -inf if no path is left.
-
-    Position t lies at place[t] : place[t + 1], whole vectors; the block into it at ``block_at[t]``.
-    """
+def _forward(T, s):
+    """Fill alpha and its scales c_t; return the sum of their logarithms, -inf if no path is left."""
+    place, block_at, block, emission, alpha = s.place, s.block_at, s.block, s.emission, s.alpha
     log_c = 0.0
     for t in range(T):
         here, width = place[t], place[t + 1] - place[t]
@@ -162,16 +224,18 @@ def _forward(T, place, block_at, block, emission, alpha, scale):
         if not 0 < c < np.inf:
             return -np.inf
         _scale(alpha, here, width, alpha.dtype.type(1 / c))
-        scale[t] = c
+        s.scale[t] = c
         log_c += math.log(c)
     return log_c
 
 
 @helper
-def _backward(T, place, block_at, block, emission, alpha, scale, limit, weight, marginals, ahead):
-    """Fill the weighted marginals and ahead_t; False if it is not safe (see ``kernels``)."""
+def _backward(T, s, limit, weight):
+    """Fill the weighted marginals and ahead_t; return False if the sentence is not safe."""
+    place, block_at, block, emission, alpha = s.place, s.block_at, s.block, s.emission, s.alpha
+    scale, marginals, ahead = s.scale, s.marginals, s.ahead
     W = lanes(alpha)
-    beta = ahead  # beta_t stands where ahead_t will
+    beta = ahead  # beta_t is replaced by ahead_t
     for k in range(place[T - 1], place[T]):
         beta[k] = 1
     for t in range(T - 1, -1, -1):
@@ -209,12 +273,12 @@ def _backward(T, place, block_at, block, emission, alpha, scale, limit, weight, 
 
 
 @helper
-def _pair_score(edges, token, S, pair):
-    """The score of one pair of labels into a token."""
-    score = np.float64(get(edges.log_transition, pair))
+def _pair_score(edges, log_transition, token, pair):
+    """Return the score of one pair of labels into a token."""
+    score = np.float64(get(log_transition, pair))
     for e in range(edges.token_ptr[token], edges.token_ptr[token + 1]):
         begin, end = edges.ptr[edges.ids[e]], edges.ptr[edges.ids[e] + 1]
-        if end - begin == S * S:
+        if end - begin == log_transition.size:
             score += edges.weights[begin + pair]
             continue
         k = begin + np.searchsorted(edges.pairs[begin:end], pair)
@@ -224,92 +288,123 @@ def _pair_score(edges, token, S, pair):
 
 
 @helper
-def _add_transitions(states, before, here, n, width, block, at, alpha, first, ahead, ahead_at, weight, S, counts):
-    """counts (S, S) += weighted expected transitions between two sets."""
+def _add_transitions(step, states, s, weight, counts):
+    """Add the weighted expected transitions between two sets to ``counts`` (S, S)."""
+    before, here, n, width, at, earlier, later = step
+    block, alpha, ahead, S = s.block, s.alpha, s.ahead, counts.shape[1]
     for a in range(before, here):
-        row, x = np.int64(get(states, a)) * S, get(alpha, first + a - before) * weight
+        row, x = np.int64(get(states, a)) * S, get(alpha, earlier + a - before) * weight
         for k in range(n):
             j = row + get(states, here + k)
-            put(counts, j, get(counts, j) + x * get(block, at + k) * get(ahead, ahead_at + k))
+            put(counts, j, get(counts, j) + x * get(block, at + k) * get(ahead, later + k))
         at += width
 
 
 @helper
-def _add_rests(
-    states, before, here, n, width, block, at, alpha, first, ahead, ahead_at, weight, row_mass, column_mass
-):  # fmt: skip
-    """Weighted expected transitions into and out of a rest, the last of its set; return those from rest to rest."""
-    into = np.float64(get(ahead, ahead_at + n)) * weight
+def _add_rests(step, states, s, weight, masses):
+    """Add the weighted expected transitions into and out of a rest, the last state of its set."""
+    before, here, n, width, at, earlier, later = step
+    block, alpha, ahead = s.block, s.alpha, s.ahead
+    into = np.float64(get(ahead, later + n)) * weight
     for a in range(before, here):
-        row_mass[get(states, a)] += get(alpha, first + a - before) * get(block, at + n) * into
+        masses.row[get(states, a)] += get(alpha, earlier + a - before) * get(block, at + n) * into
         at += width
-    rest = np.float64(get(alpha, first + here - before))
+    rest = np.float64(get(alpha, earlier + here - before))
     for k in range(n):
-        column_mass[get(states, here + k)] += rest * weight * get(block, at + k) * get(ahead, ahead_at + k)
-    return rest * get(block, at + n) * into
+        masses.column[get(states, here + k)] += rest * weight * get(block, at + k) * get(ahead, later + k)
+    masses.both[0] += rest * get(block, at + n) * into
 
 
 @helper
-def _weigh(n_rows, n, width, block, at, alpha, first, ahead, ahead_at, weight):
-    """The block becomes the weighted expected transitions themselves."""
-    for a in range(n_rows):
-        x = get(alpha, first + a) * weight
+def _weigh(step, s, weight):
+    """Replace the block by the weighted expected transitions."""
+    before, here, n, width, at, earlier, later = step
+    block, alpha, ahead = s.block, s.alpha, s.ahead
+    for a in range(here - before):
+        x = get(alpha, earlier + a) * weight
         for k in range(n):
-            put(block, at + k, x * get(block, at + k) * get(ahead, ahead_at + k))
+            put(block, at + k, x * get(block, at + k) * get(ahead, later + k))
         at += width
+
+
+@helper
+def _fill_block(weights, token, states, held, step, block, row):
+    """Fill the block of transitions into a token, with the rest if there is one; return what was taken out."""
+    before, here, n, width, at, _, _ = step
+    if weights.use_edges:
+        return _edge_block(weights, token, states, step, block, row)
+    matrix, rest, factors = weights.matrix, held.rest, held.factors
+    dtype = matrix.dtype
+    for a in range(before, here):
+        _pick(matrix, np.int64(get(states, a)) * matrix.shape[1], states, here, n, width, block, at, 0)
+        if rest.stay.size:
+            put(block, at + n, get(rest.into, a) * get(factors.row, get(states, a)))
+        at += width
+    if rest.stay.size:
+        unshifted = dtype.type(math.exp(-weights.log_shift))
+        for k in range(n):
+            by = get(factors.column, get(states, here + k)) * unshifted
+            put(block, at + k, get(rest.out_of, here + k) * by)
+        put(block, at + n, rest.stay[token] * dtype.type(factors.both))
+        for k in range(n + 1, width):
+            put(block, at + k, dtype.type(0))
+    return 0.0
+
+
+@helper
+def _make_space(start, stop, offsets, ptr, n_rest, like):
+    """Allocate a ``Space`` for the largest sentence in the precision of the array ``like``."""
+    W, dtype, longest = lanes(like), like.dtype, offsets[start + 1] - offsets[start]
+    most, most_pairs = 0, 0
+    for s in range(start, stop):
+        numbers, pairs, before = 0, 0, 0
+        for i in range(offsets[s], offsets[s + 1]):
+            n = ptr[i + 1] - ptr[i] + n_rest
+            width = -(-n // W) * W
+            numbers += width
+            pairs += before * width
+            before = n
+        most, most_pairs = max(most, numbers), max(most_pairs, pairs)
+    return Space(
+        np.zeros(longest + 1, np.int64), np.zeros(longest + 1, np.int64), np.empty(most_pairs, dtype),
+        np.empty(most, dtype), np.empty(most, dtype), np.empty(longest, dtype),
+        np.empty(most, dtype), np.empty(most, dtype),
+    )  # fmt: skip
 
 
 @kernel
-def loss_gradient(
-    start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-    wide, narrow, narrow_labels, start_scores, end_scores, n_labels,
-    edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, use_edges, matrix, log_shift, log_transition,
-    set_ptr, states, into_rest, out_of_rest, stay, log_rest, log_state, rest_row, rest_column, rest_both, limit,
-    wide_gradient, narrow_gradient, edge_gradient, counts, state_mass, row_mass, column_mass, both_mass, loss, safe,
-):  # fmt: skip
-    """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that are not safe.
+def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient, masses, sums):
+    """Add loss and gradient of the sentences ``start`` to ``stop``; mark those that are not safe.
 
-    The states of token i are states[set_ptr[i] : set_ptr[i + 1]], its label ``gold[i]`` among them. ``counts`` (S, S)
-    float64 receives expected minus observed transitions. ``matrix`` has the scaled probabilities, if ``use_edges`` is
-    False. Of the rest (all empty: none): ``into_rest`` and ``out_of_rest`` for each of ``states``, from it into the
-    rest of the next token, and from the rest of the token before into it; ``stay`` and ``log_rest``, its score, of
-    tokens; factors of these by dense row, by the state before and the state after, and of ``stay``. The masses receive
-    the weighted probability of what each factor multiplies.
+    With a rest, ``masses`` (a ``Masses``) receives the weighted probability of what each factor multiplies.
     """
-    S, Sw, W = n_labels, wide.shape[1], lanes(wide)
-    longest, dtype = offsets[start + 1] - offsets[start], wide.dtype
-    n_rest = 1 if stay.size else 0
-    unshifted = dtype.type(math.exp(-log_shift))
-    most, most_pairs = _room(start, stop, offsets, set_ptr, n_rest, W)
-    place, block_at = np.zeros(longest + 1, np.int64), np.zeros(longest + 1, np.int64)
-    emission, alpha, marginals, ahead = (
-        np.empty(most, dtype),
-        np.empty(most, dtype),
-        np.empty(most, dtype),
-        np.empty(most, dtype),
-    )
-    block, scale = np.empty(most_pairs, dtype), np.empty(longest, dtype)
+    offsets, gold, weight, _ = sentences
+    ptr, states = held.sets
+    rest, log_state = held.rest, held.factors.log_state
+    wide_ptr, wide_ids, wide_values, counts = tokens.wide_ptr, tokens.wide_ids, tokens.wide_values, gradient.counts
+    labels, log_shift, use_edges, wide = weights.labels, weights.log_shift, weights.use_edges, weights.state.wide
+    S, Sw, W, dtype = labels.log_transition.shape[0], wide.shape[1], lanes(wide), wide.dtype
+    n_rest = 1 if rest.stay.size else 0
+    s = _make_space(start, stop, offsets, ptr, n_rest, wide)
+    place, block_at, emission, marginals = s.place, s.block_at, s.emission, s.marginals
     residual, square, row = np.zeros(Sw, dtype), np.zeros(S * S if use_edges else 0, dtype), np.empty(Sw, dtype)
-    edges = Edges(use_edges, edge_token_ptr, edge_ids, edge_ptr, edge_pairs, edge, log_transition)
-    for s in range(start, stop):
-        first, T = offsets[s], offsets[s + 1] - offsets[s]
+    for sentence in range(start, stop):
+        first, T, by_sentence = offsets[sentence], offsets[sentence + 1] - offsets[sentence], weight[sentence]
         log_z, score = (T - 1) * log_shift, 0.0
         for t in range(T):
-            here, n = set_ptr[first + t], set_ptr[first + t + 1] - set_ptr[first + t]
+            i = first + t
+            here, n = ptr[i], ptr[i + 1] - ptr[i]
             width = -(-(n + n_rest) // W) * W
             place[t + 1] = place[t] + width
-            _set_scores(
-                first + t, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-                wide, narrow, narrow_labels, states, here, n, width, emission, place[t],
-            )  # fmt: skip
+            _set_scores(i, tokens, weights.state, states, here, n, width, emission, place[t])
             if t == 0:
-                _add_picked(start_scores, states, here, n, emission, place[t])
+                _add_picked(labels.start, states, here, n, emission, place[t])
             if t == T - 1:
-                _add_picked(end_scores, states, here, n, emission, place[t])
-            score += emission[place[t] + np.searchsorted(states[here : here + n], gold[first + t])]
+                _add_picked(labels.end, states, here, n, emission, place[t])
+            score += emission[place[t] + np.searchsorted(states[here : here + n], gold[i])]
             if n_rest:
-                fixed = np.float64(log_rest[first + t]) - (log_shift if t else 0.0)
-                for at in range(wide_ptr[first + t], wide_ptr[first + t + 1]):
+                fixed = np.float64(rest.log_scale[i]) - (log_shift if t else 0.0)
+                for at in range(wide_ptr[i], wide_ptr[i + 1]):
                     by = np.float64(wide_values[at]) if wide_values.size else 1.0
                     fixed += by * log_state[wide_ids[at]]
                 put(emission, place[t] + n, dtype.type(fixed))
@@ -317,81 +412,41 @@ def loss_gradient(
             if t == 0:
                 block_at[1] = 0
                 continue
-            before, to = set_ptr[first + t - 1], block_at[t]
-            block_at[t + 1] = to + (here - before + n_rest) * width
-            if use_edges:
-                log_z += _edge_block(edges, first + t, S, states, before, here, n, width, block, to, row)
-                continue
-            for a in range(before, here):
-                _pick(matrix, np.int64(get(states, a)) * matrix.shape[1], states, here, n, width, block, to, 0)
-                if n_rest:
-                    put(block, to + n, get(into_rest, a) * get(rest_row, get(states, a)))
-                to += width
-            if n_rest:
-                for k in range(n):
-                    by = get(rest_column, get(states, here + k)) * unshifted
-                    put(block, to + k, get(out_of_rest, here + k) * by)
-                put(block, to + n, stay[first + t] * dtype.type(rest_both))
-                for k in range(n + 1, width):
-                    put(block, to + k, dtype.type(0))
-        log_z += _forward(T, place, block_at, block, emission, alpha, scale)
-        safe[s] = log_z > -np.inf and _backward(
-            T, place, block_at, block, emission, alpha, scale, limit, weight[s], marginals, ahead
-        )
-        if not safe[s]:
+            before = ptr[i - 1]
+            block_at[t + 1] = block_at[t] + (here - before + n_rest) * width
+            step = Step(before, here, n, width, block_at[t], place[t - 1], place[t])
+            log_z += _fill_block(weights, i, states, held, step, s.block, row)
+        log_z += _forward(T, s)
+        safe = log_z > -np.inf and _backward(T, s, limit, by_sentence)
+        sums.safe[sentence] = safe
+        if not safe:
             continue
         for t in range(T):
             i, y = first + t, gold[first + t]
-            here, n = set_ptr[i], set_ptr[i + 1] - set_ptr[i]
+            here, n = ptr[i], ptr[i + 1] - ptr[i]
             for k in range(n):
                 put(residual, get(states, here + k), get(marginals, place[t] + k))
-            residual[y] -= weight[s]
-            add_row(
-                i, residual, states, here, n, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-                narrow_labels, wide_gradient, narrow_gradient,
-            )  # fmt: skip
+            residual[y] -= by_sentence
+            add_row(i, residual, states, here, n, tokens, gradient.state)
             for k in range(n):
                 put(residual, get(states, here + k), dtype.type(0))
             if n_rest:
                 mass = np.float64(get(marginals, place[t] + n))
                 for at in range(wide_ptr[i], wide_ptr[i + 1]):
-                    state_mass[wide_ids[at]] += mass * wide_values[at] if wide_values.size else mass
+                    masses.state[wide_ids[at]] += mass * wide_values[at] if wide_values.size else mass
             if t == 0:
                 continue
-            before, pair, width = set_ptr[i - 1], gold[i - 1] * S + y, place[t + 1] - place[t]
-            at, earlier = block_at[t], place[t - 1]
+            before, pair, width = ptr[i - 1], gold[i - 1] * S + y, place[t + 1] - place[t]
+            step = Step(before, here, n, width, block_at[t], place[t - 1], place[t])
             if n_rest:
-                both_mass[0] += _add_rests(
-                    states, before, here, n, width, block, at, alpha, earlier, ahead, place[t], weight[s],
-                    row_mass, column_mass,
-                )  # fmt: skip
+                _add_rests(step, states, s, by_sentence, masses)
             if use_edges:
-                score += _pair_score(edges, i, S, pair)
-                _weigh(here - before, n, width, block, at, alpha, earlier, ahead, place[t], weight[s])
-                add_pairs(
-                    i, S, states, before, here, here + n, block, at, width, pair, weight[s], square, edges,
-                    edge_gradient, counts,
-                )  # fmt: skip
+                score += _pair_score(weights.edges, labels.log_transition, i, pair)
+                _weigh(step, s, by_sentence)
+                block = PairBlock(states, before, here, here + n, s.block, block_at[t], width)
+                add_pairs(i, S, block, pair, by_sentence, square, weights.edges, gradient.edges, counts)
                 continue
-            score += get(log_transition, pair)
-            put(counts, pair, get(counts, pair) - weight[s])
-            _add_transitions(
-                states, before, here, n, width, block, at, alpha, earlier, ahead, place[t], weight[s], S, counts
-            )
-        loss[s] = weight[s] * (log_z - score)
-
-
-@helper
-def _room(start, stop, offsets, set_ptr, n_rest, W):
-    """The most numbers that the sets of one sentence take in whole vectors, and the most that its blocks take."""
-    most, most_pairs = 0, 0
-    for s in range(start, stop):
-        numbers, pairs, before = 0, 0, 0
-        for i in range(offsets[s], offsets[s + 1]):
-            n = set_ptr[i + 1] - set_ptr[i] + n_rest
-            width = -(-n // W) * W
-            numbers += width
-            pairs += before * width
-            before = n
-        most, most_pairs = max(most, numbers), max(most_pairs, pairs)
-    return most, most_pairs
+            score += get(labels.log_transition, pair)
+            put(counts, pair, get(counts, pair) - by_sentence)
+            _add_transitions(step, states, s, by_sentence, counts)
+        sums.loss[sentence] = by_sentence * (log_z - score)

@@ -1,4 +1,4 @@
-"""Compiled passes over the attributes of all tokens, which make no arrays but those they fill.
+"""Compiled passes over the attributes of all tokens; they allocate nothing.
 
 Token i has the attributes ``ids[token_ptr[i]:token_ptr[i+1]]``.
 """
@@ -18,7 +18,7 @@ def mark(token_ptr, ids, labels, n_labels, marks):
 
 @kernel
 def split_sizes(token_ptr, ids, wide_rows, attribute_ptr, wide_ptr, narrow_ptr):
-    """Fill where each token's dense rows and single weights begin, (n_tokens + 1,) each."""
+    """Fill the index of each token's first dense row and first single weight, (n_tokens + 1,) each."""
     n_wide = n_narrow = 0
     wide_ptr[0] = narrow_ptr[0] = 0
     for i in range(len(token_ptr) - 1):
@@ -33,12 +33,10 @@ def split_sizes(token_ptr, ids, wide_rows, attribute_ptr, wide_ptr, narrow_ptr):
 
 
 @kernel
-def split(
-    token_ptr, ids, values, wide_rows, attribute_ptr, number, wide_ids, wide_values, narrow_ids, narrow_values
-):  # fmt: skip
-    """Fill the dense rows and the single weights of all tokens, one token behind the other.
+def split(ids, values, wide_rows, attribute_ptr, number, wide_ids, wide_values, narrow_ids, narrow_values):
+    """Fill the dense rows and the single weights of all tokens, token after token.
 
-    ``number`` gives the place of a feature among the single weights. Values are passed on if there are any.
+    ``number`` is the index of a feature among the single weights. Values, if any, are copied.
     """
     w = n = 0
     for at in range(len(ids)):
@@ -58,7 +56,7 @@ def split(
 
 @kernel
 def take(token_ptr, ids, values, which, out_ids, out_values):
-    """Fill attributes (and values, if there are any) of the tokens ``which``, one behind the other."""
+    """Fill attributes (and values, if any) of the tokens ``which``, token after token."""
     to = 0
     for i in which:
         for at in range(token_ptr[i], token_ptr[i + 1]):

@@ -1,9 +1,7 @@
-"""Compiled objective of linear-chain CRFs with sparse features: scores, forward-backward and gradient in one sweep.
+"""Compiled objective of linear-chain CRFs with sparse features: scores, forward-backward and gradient in one pass.
 
-Weights of attributes seen with several labels stand in dense rows ``wide`` (n, Sw), those of attributes seen with few
-labels one by one in ``narrow`` with their label beside them. Token i has the rows
-``wide_ids[wide_ptr[i]:wide_ptr[i+1]]`` and the single weights ``narrow_ids[narrow_ptr[i]:narrow_ptr[i+1]]``; values
-(empty: all 1) multiply them.
+Attributes seen with several labels have a dense row of weights in ``wide`` (n, Sw); those seen with few labels have
+single weights in ``narrow``, whose labels are ``narrow_labels``.
 
     score_t(j) = sum of rows + single weights       loss = log Z - score(gold)
     gradient of a row += p(y_t = . | x) - [y_t = .]                                  (paper 1, eq. 20 and before)
@@ -11,20 +9,75 @@ labels one by one in ``narrow`` with their label beside them. Token i has the ro
 Rows are padded to whole vectors, Sw labels; the padding scores -inf.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, get, lanes, load, put, spread, store
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
+from trelliswork.inference.chain.kernels.records import Chains, Lattice, Outputs
+
+
+class TokenRows(NamedTuple):
+    """Features of tokens in compressed rows.
+
+    Token i has the dense rows ``wide_ids[wide_ptr[i] : wide_ptr[i + 1]]`` and the single weights
+    ``narrow_ids[narrow_ptr[i] : narrow_ptr[i + 1]]``, multiplied by the values (empty: all 1).
+    """
+
+    wide_ptr: Any
+    wide_ids: Any
+    wide_values: Any
+    narrow_ptr: Any
+    narrow_ids: Any
+    narrow_values: Any
+
+
+class FeatureWeights(NamedTuple):
+    """Weights of state features, or their gradient."""
+
+    wide: Any  # (n_wide, Sw)
+    narrow: Any  # (n_narrow,)
+    narrow_labels: Any  # (n_narrow,)
+
+
+class LabelScores(NamedTuple):
+    """Scores of first labels, last labels and label pairs; -inf for those that are not allowed."""
+
+    start: Any  # (Sw,)
+    end: Any  # (Sw,)
+    log_transition: Any  # (S, S)
+
+
+class Sentences(NamedTuple):
+    """Labeled sentences, longest first.
+
+    ``extra[extra_ids[i]]`` (Sw,) is added to the scores of token i: label sets, label weights; ``extra_ids`` may be
+    empty. A sentence whose gold label is -1 has no labeling to be compared with: its loss is log Z alone.
+    """
+
+    offsets: Any  # (n_sentences + 1,)
+    gold: Any  # (n_tokens,)
+    weight: Any  # (n_sentences,)
+    extra: Any  # (n, Sw)
+    extra_ids: Any  # (n_tokens,) or empty
+
+
+class Sums(NamedTuple):
+    """Outputs of an objective besides the gradient of the state features; an unsafe sentence adds nothing."""
+
+    counts: Any  # (1, S, S) float64: receives expected minus observed transitions
+    loss: Any  # (n_sentences,)
+    safe: Any  # (n_sentences,) False for sentences that underflow
 
 
 @kernel
-def scores(
-    start, stop, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, wide, narrow, narrow_labels,
-    n_labels, out, to,
-):  # fmt: skip
-    """Scores of the labels at tokens ``start`` to ``stop``, Sw numbers each, into ``out`` from flat index ``to``."""
+def scores(start, stop, tokens, weights, n_labels, out, to):
+    """Store the label scores of tokens ``start`` to ``stop``, Sw numbers each, in ``out`` from flat index ``to``."""
+    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
+    wide, narrow, narrow_labels = weights
     Sw, W = wide.shape[1], lanes(wide)
     flat = out.reshape(-1)
     for i in range(start, stop):
@@ -59,91 +112,79 @@ def scores(
 
 
 @kernel
-def scatter(
-    start, stop, residual, to, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, narrow_labels,
-    wide_gradient, narrow_gradient,
-):  # fmt: skip
-    """Add the residuals of tokens ``start`` to ``stop``, Sw numbers each from flat index ``to``, to the gradients."""
-    Sw, W = wide_gradient.shape[1], lanes(wide_gradient)
+def scatter(start, stop, residual, to, tokens, gradient):
+    """Add the residuals of tokens ``start`` to ``stop``, Sw numbers each from flat index ``to``, to the gradient."""
+    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
+    wide, narrow, narrow_labels = gradient
+    Sw, W = wide.shape[1], lanes(wide)
     flat = residual.reshape(-1)
     for i in range(start, stop):
         for at in range(wide_ptr[i], wide_ptr[i + 1]):
             row = np.int64(get(wide_ids, at)) * Sw
             if wide_values.size:
-                by = spread(wide_gradient, wide_values[at])
+                by = spread(wide, wide_values[at])
                 for k in range(0, Sw, W):
-                    value = fma(load(flat, to + k), by, load(wide_gradient, row + k))
-                    store(wide_gradient, row + k, value)
+                    store(wide, row + k, fma(load(flat, to + k), by, load(wide, row + k)))
             else:
                 for k in range(0, Sw, W):
-                    store(wide_gradient, row + k, add(load(flat, to + k), load(wide_gradient, row + k)))
+                    store(wide, row + k, add(load(flat, to + k), load(wide, row + k)))
         for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
             f = get(narrow_ids, at)
-            value = narrow_values[at] if narrow_values.size else narrow_gradient.dtype.type(1)
-            put(narrow_gradient, f, get(narrow_gradient, f) + get(flat, to + get(narrow_labels, f)) * value)
+            value = narrow_values[at] if narrow_values.size else narrow.dtype.type(1)
+            put(narrow, f, get(narrow, f) + get(flat, to + get(narrow_labels, f)) * value)
         to += Sw
 
 
 @kernel
-def loss_gradient(
-    start, stop, offsets, gold, weight, wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-    wide, narrow, narrow_labels, start_scores, end_scores, extra, extra_ids, n_labels, transition, panels, panels_t,
-    log_shift, limit, check, log_transition,
-    wide_gradient, narrow_gradient, counts, loss, safe,
-):  # fmt: skip
+def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, check, gradient, sums):
     """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that underflow.
 
-    ``counts`` (1, S, S) float64 receives expected minus observed transitions, ``loss`` (n_sentences,) the values; an
-    unsafe sentence adds nothing. ``start_scores`` and ``end_scores`` (Sw,) are added at the ends: -inf for labels that
-    may not stand there. ``extra[extra_ids[i]]`` (Sw,) is added at token i: the labels it may have, label weights;
-    ``extra_ids`` may be empty. A sentence whose ``gold`` is -1 has no labelling to be compared with: its loss is
-    log Z alone. ``check`` is False if nothing can underflow (``Potentials.mixing``).
+    ``labels`` are the LabelScores, ``transitions`` the exponentiated transitions of the chain kernels. ``check`` is
+    False if nothing can underflow (``Potentials.mixing``).
     """
-    Sp, Sw = transition.shape[0], wide.shape[1]
+    offsets, gold, weight, extra, extra_ids = sentences
+    counts, loss, safe = sums
+    log_transition = labels.log_transition
+    S, Sp, Sw = log_transition.shape[0], transitions.matrix.shape[0], weights.wide.shape[1]
     longest = offsets[start + 1] - offsets[start]
-    dtype = wide.dtype
+    dtype = weights.wide.dtype
     log_unary = np.empty((ROWS, longest, Sw), dtype)
-    emission = np.empty((ROWS, longest, Sp), dtype)
-    alpha = np.empty((ROWS, longest, Sp), dtype)
-    scale = np.empty((ROWS, longest), dtype)
     marginals = np.empty((ROWS, longest, Sw), dtype)
     lengths = np.empty(ROWS, np.int64)
     rows = np.arange(ROWS)
     slot = np.zeros(ROWS, np.int64)
-    weights = np.empty(ROWS, dtype)
+    row_weight = np.empty(ROWS, dtype)
     log_z = np.empty(ROWS)
     good = np.empty(ROWS, np.bool_)
-    no_marginals = np.empty((0, longest, Sw), dtype)
-    no_counts = np.empty((0, n_labels, n_labels))
+    chains = Chains(rows, lengths, log_unary)
+    lattice = Lattice(
+        rows,
+        np.empty((ROWS, longest, Sp), dtype),
+        np.empty((ROWS, longest, Sp), dtype),
+        np.empty((ROWS, longest), dtype),
+    )
+    out = Outputs(row_weight, slot, marginals, counts)
+    nothing = Outputs(row_weight, slot, np.empty((0, longest, Sw), dtype), np.empty((0, S, S)))
     for group in range(start, stop, ROWS):
         n = min(ROWS, stop - group)
         for r in range(n):
             s = group + r
             first = offsets[s]
             lengths[r] = offsets[s + 1] - first
-            weights[r] = weight[s]
+            row_weight[r] = weight[s]
             good[r] = True
-            scores(
-                first, first + lengths[r], wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values,
-                wide, narrow, narrow_labels, n_labels, log_unary, r * longest * Sw,
-            )  # fmt: skip
-            log_unary[r, 0] += start_scores
-            log_unary[r, lengths[r] - 1] += end_scores
+            scores(first, first + lengths[r], tokens, weights, S, log_unary, r * longest * Sw)
+            log_unary[r, 0] += labels.start
+            log_unary[r, lengths[r] - 1] += labels.end
             if extra_ids.size:
                 for t in range(lengths[r]):
                     log_unary[r, t] += extra[extra_ids[first + t]]
-        forward(0, n, rows, lengths, log_unary, panels, log_shift, rows, emission, alpha, scale, log_z)
+        forward(0, n, chains, transitions, lattice, log_z)
         for r in range(n):
             good[r] = log_z[r] > -np.inf
-        if check:  # a first look without outputs: what is unsafe must not reach the sums that sentences share
-            backward(
-                0, n, rows, lengths, panels_t, transition, limit, weights, slot, rows, emission, alpha, scale, good,
-                no_marginals, no_counts,
-            )  # fmt: skip
-        backward(
-            0, n, rows, lengths, panels_t, transition, limit, weights, slot, rows, emission, alpha, scale, good,
-            marginals, counts,
-        )  # fmt: skip
+        if check:  # first without outputs: an unsafe sentence must not reach the sums that sentences share
+            backward(0, n, chains, transitions, lattice, good, nothing)
+        backward(0, n, chains, transitions, lattice, good, out)
         for r in range(n):
             s = group + r
             safe[s] = good[r]
@@ -154,12 +195,9 @@ def loss_gradient(
             for t in range(lengths[r] if gold[first] >= 0 else 0):
                 y = gold[first + t]
                 score += log_unary[r, t, y]
-                marginals[r, t, y] -= weights[r]
+                marginals[r, t, y] -= row_weight[r]
                 if t > 0:
                     score += log_transition[gold[first + t - 1], y]
-                    counts[0, gold[first + t - 1], y] -= weights[r]
-            scatter(
-                first, first + lengths[r], marginals, r * longest * Sw, wide_ptr, wide_ids, wide_values,
-                narrow_ptr, narrow_ids, narrow_values, narrow_labels, wide_gradient, narrow_gradient,
-            )  # fmt: skip
+                    counts[0, gold[first + t - 1], y] -= row_weight[r]
+            scatter(first, first + lengths[r], marginals, r * longest * Sw, tokens, gradient)
             loss[s] = weight[s] * (log_z[r] - score)

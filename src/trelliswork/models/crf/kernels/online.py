@@ -1,6 +1,6 @@
-r"""Compiled stochastic training of linear-chain CRFs: whole ranges of mini-batches, sparse updates, exact averages.
+r"""Compiled stochastic training of linear-chain CRFs: ranges of mini-batches, sparse updates, exact averages.
 
-The state weights are w = s v with a scalar s, so that decay is one multiplication. Step k makes
+The state weights are w = s v with a scalar s, so that decay is one multiplication. Step k computes
 
     s_k = (1 - eta_k lambda) s_{k-1}       v_k = v_{k-1} + d_k       d_k = -(eta_k / s_k) * mean gradient        (1)
 
@@ -8,12 +8,13 @@ with d_k sparse. The sum of all weights so far needs no dense work either: with 
 
     w_1 + ... + w_n = sum_k s_k v_k = c_n v_n - u_n                  u_k = u_{k-1} + c_{k-1} d_k                 (2)
 
-because v_k lacks what was added after k (the two vectors of Xu, 2011, and Bottou, 2012). So every update is added
-twice, with two factors. The perceptron is the same with s = 1. Transitions are few: they are stored and summed plainly.
+because v_k lacks the updates after k (the two vectors of Xu, 2011, and Bottou, 2012). So every update is added twice,
+with two factors. The perceptron is the same with s = 1. Transitions are few: they are stored and summed directly.
 
-v and u stand side by side, since they are touched together: ``wide`` (3 n, Sw) holds for each dense row its v, its u
-and its mask (1 where the layout has a weight), ``narrow`` (2 n,) pairs of v and u. The ids of the tokens are multiples
-of 3 and 2. Everything else is laid out as in ``crf_kernels``. Steps depend on each other, hence one thread.
+v and u are stored next to each other, since they are updated together: ``wide`` (3 n, Sw) has for each dense row its v,
+its u and its mask (1 where the layout has a weight), ``narrow`` (2 n,) pairs of v and u. The ids of the tokens are
+multiples of 3 and 2. The remaining layout is that of ``objective``. Each step depends on the one before, hence one
+thread.
 """
 
 import math
@@ -24,55 +25,61 @@ import numpy as np
 from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, lanes, load, maximum, multiply, spread, store
 from trelliswork.compute.simd import multiply_add as fma
-from trelliswork.inference.chain.kernels import log_space as log_kernels
+from trelliswork.inference.chain.kernels import log_space
 from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
+from trelliswork.inference.chain.kernels.records import Chains, Lattice, Outputs, Pairwise, Transitions
 from trelliswork.models.crf.kernels.objective import scores
 
-SMALLEST = 0.1  # of s: c v and u of (2) grow as 1 / s, and their difference would lose digits
-LIMIT = np.float32(1e25)  # of beta / c in float32 (see ``layout.limit``)
+SMALLEST = 0.1  # smallest s: c v and u of (2) grow as 1 / s, and their difference would lose digits
 
 
 class Data(NamedTuple):
-    """Sentences: sparse tokens, gold labels, weights; ``sets`` (n_sets, Sw) of 0 and -inf for partial labels."""
+    """Labeled sentences."""
 
-    offsets: Any
-    wide_ptr: Any
-    wide_ids: Any
-    wide_values: Any
-    narrow_ptr: Any
-    narrow_ids: Any
-    narrow_values: Any
-    narrow_labels: Any
-    gold: Any
-    weight: Any
-    partial: Any
-    sets: Any
-    set_ids: Any
+    offsets: Any  # (n_sentences + 1,)
+    tokens: Any  # TokenRows
+    gold: Any  # (n_tokens,)
+    weight: Any  # (n_sentences,)
+    partial: Any  # (n_sentences,) True for partially labeled sentences
+    sets: Any  # (n_sets, Sw) label sets of their tokens: 0 and -inf
+    set_ids: Any  # (n_tokens,)
 
 
 class Model(NamedTuple):
-    """What is learned, and what is possible: ``forbidden`` (S, Sw), ``start`` and ``end`` (Sw,) hold 0 and -inf."""
+    """Learned weights, and constraints: ``forbidden`` (S, Sw), ``start`` and ``end`` (Sw,) are 0 or -inf."""
 
-    wide: Any
-    narrow: Any
-    transition: Any
-    transition_sum: Any
-    transition_mask: Any
+    weights: Any  # FeatureWeights
+    transition: Any  # (S, S)
+    transition_sum: Any  # (S, S)
+    transition_mask: Any  # (S, S)
     forbidden: Any
     start: Any
     end: Any
 
 
+class Batches(NamedTuple):
+    """Mini-batches of ``size`` sentences in the order of training, longest sentence first in each."""
+
+    order: Any  # (n_sentences,)
+    size: Any  # int
+    longest: Any  # int: number of tokens of the longest sentence
+    residual: Any  # (tokens of the largest batch, Sw): workspace
+
+
+class Schedule(NamedTuple):
+    """Learning rates eta_k = rate / (1 + decay rate k)^0.75, k from ``step``."""
+
+    step: Any  # int
+    rate: Any  # float
+    decay: Any  # float: lambda
+
+
 @kernel
 def _score(s, constrained, scale, data, model, log_unary, r):
-    """Fill log_unary[r]: the scores of sentence s, within its label sets if ``constrained``."""
-    n_labels, Sw = len(model.forbidden), model.wide.shape[1]
+    """Fill log_unary[r] with the scores of sentence s, within its label sets if ``constrained``."""
+    n_labels, Sw = len(model.forbidden), model.weights.wide.shape[1]
     first, stop = data.offsets[s], data.offsets[s + 1]
-    scores(
-        first, stop, data.wide_ptr, data.wide_ids, data.wide_values, data.narrow_ptr, data.narrow_ids,
-        data.narrow_values, model.wide, model.narrow, data.narrow_labels, n_labels, log_unary,
-        r * log_unary.shape[1] * Sw,
-    )  # fmt: skip
+    scores(first, stop, data.tokens, model.weights, n_labels, log_unary, r * log_unary.shape[1] * Sw)
     if scale != 1:
         by = np.float32(scale)
         for t in range(stop - first):
@@ -87,7 +94,7 @@ def _score(s, constrained, scale, data, model, log_unary, r):
 
 @kernel
 def _exponentiate(model, log_transition, transition, panels, panels_t):
-    """Transition scores, their exponentials less the maximum, and strips of these; returns the maximum."""
+    """Fill transition scores, their exponentials relative to the maximum, and strips of these; return the maximum."""
     S, wide = len(log_transition), panels.shape[2]
     shift = np.float32(-np.inf)
     for i in range(S):
@@ -107,30 +114,29 @@ def _exponentiate(model, log_transition, transition, panels, panels_t):
 
 @kernel
 def _in_log_space(log_unary, log_transition, weight, marginals, counts):
-    """Fill weighted marginals (T, Sw) and counts (S, S) of a sentence that underflows; returns log Z."""
+    """Fill weighted marginals (T, Sw) and counts (S, S) of a sentence that underflows; return log Z."""
     T, S = len(log_unary), len(log_transition)
     unary = np.empty((1, T, S))
     unary[0] = log_unary[:, :S]
-    pairwise = np.empty((1, S, S))
-    pairwise[0] = log_transition
+    matrix = np.empty((1, S, S))
+    matrix[0] = log_transition
+    pairwise = Pairwise(matrix, 0, 0)
     lengths, log_z = np.full(1, T), np.empty(1)
-    log_alpha, found = np.empty((1, T, S)), np.zeros((1, T, S))
-    no_edges, found_counts = np.empty((0, T, S, S)), np.zeros((1, S, S))
-    log_kernels.forward(0, 1, lengths, unary, pairwise, 0, 0, log_alpha, log_z)
-    log_kernels.backward(
-        0, 1, lengths, unary, pairwise, 0, 0, log_alpha, log_z, found, no_edges, found_counts,
-    )  # fmt: skip
+    log_alpha, nodes = np.empty((1, T, S)), np.zeros((1, T, S))
+    no_edges, sums = np.empty((0, T, S, S)), np.zeros((1, S, S))
+    log_space.forward(0, 1, lengths, unary, pairwise, log_alpha, log_z)
+    log_space.backward(0, 1, lengths, unary, pairwise, log_alpha, log_z, nodes, no_edges, sums)
     marginals[:] = 0
     for t in range(T):
         for j in range(S):
-            marginals[t, j] = weight * found[0, t, j]
-    counts[:] = weight * found_counts[0]
+            marginals[t, j] = weight * nodes[0, t, j]
+    counts[:] = weight * sums[0]
     return log_z[0]
 
 
 @kernel
 def _subtract_gold(s, place, data, log_unary, log_transition, residual, counts):
-    """Take the gold labels of a sentence off the expectations; returns their score."""
+    """Subtract the gold labels of a sentence from the expectations; return their score."""
     first, weight, score = data.offsets[s], data.weight[s], 0.0
     for t in range(data.offsets[s + 1] - first):
         y = data.gold[first + t]
@@ -146,61 +152,72 @@ def _subtract_gold(s, place, data, log_unary, log_transition, residual, counts):
 @kernel
 def _apply(start, stop, place, residual, data, model, by, passed):
     """Add ``by`` times the residuals of tokens ``start`` to ``stop`` to v, ``passed`` (c) times that to u."""
-    Sw, W, wide, narrow = model.wide.shape[1], lanes(model.wide), model.wide, model.narrow
+    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = data.tokens
+    wide, narrow, narrow_labels = model.weights
+    Sw, W = wide.shape[1], lanes(wide)
     flat = residual.reshape(-1)
     to = place * Sw
     later = spread(wide, np.float32(passed))
     for i in range(start, stop):
-        for at in range(data.wide_ptr[i], data.wide_ptr[i + 1]):
-            row = np.int64(data.wide_ids[at]) * Sw
-            factor = spread(wide, np.float32(by * data.wide_values[at] if data.wide_values.size else by))
+        for at in range(wide_ptr[i], wide_ptr[i + 1]):
+            row = np.int64(wide_ids[at]) * Sw
+            factor = spread(wide, np.float32(by * wide_values[at] if wide_values.size else by))
             for k in range(row, row + Sw, W):
                 change = multiply(multiply(load(flat, to + k - row), factor), load(wide, k + 2 * Sw))
                 store(wide, k, add(load(wide, k), change))
                 store(wide, k + Sw, fma(change, later, load(wide, k + Sw)))
-        for at in range(data.narrow_ptr[i], data.narrow_ptr[i + 1]):
-            f = data.narrow_ids[at]
-            one = np.float32(by * data.narrow_values[at] if data.narrow_values.size else by)
-            one *= flat[to + data.narrow_labels[f]]
+        for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
+            f = narrow_ids[at]
+            one = np.float32(by * narrow_values[at] if narrow_values.size else by)
+            one *= flat[to + narrow_labels[f]]
             narrow[f] += one
             narrow[f + 1] += np.float32(passed) * one
         to += Sw
 
 
 @kernel
-def sgd(first, stop, order, batch_size, longest, step, rate, decay, data, model, scalars, residual):
-    """Steps (1) for the mini-batches ``first`` to ``stop`` of ``order``, longest sentence first in each.
+def sgd(first, stop, batches, schedule, data, model, scalars):
+    """Run steps (1) for the mini-batches ``first`` to ``stop``.
 
-    eta_k = rate / (1 + decay rate k)^0.75, k from ``step``. ``scalars`` holds s, c and the sum of losses; ``residual``
-    (tokens of the largest batch, Sw) is workspace. Returns the next batch: ``stop``, or earlier when s has become too
-    small and the caller must fold it into v.
+    ``scalars`` has s, c and the sum of losses. Returns the next batch: ``stop``, or earlier when s has become too small
+    and the caller must fold it into v.
     """
-    S, Sw, wide = len(model.forbidden), model.wide.shape[1], 2 * lanes(model.wide)
+    order, batch_size, longest, residual = batches
+    step, rate, decay = schedule
+    S, Sw, wide = len(model.forbidden), model.weights.wide.shape[1], 2 * lanes(model.weights.wide)
     log_transition, transition = np.empty((S, S), np.float32), np.zeros((Sw, Sw), np.float32)
-    panels = np.zeros((-(-Sw // wide), S, wide), np.float32)  # see ``layout.panels``
+    panels = np.zeros((-(-Sw // wide), S, wide), np.float32)  # see ``chain.potentials.panels``
     panels_t = np.zeros((-(-Sw // wide), S, wide), np.float32)
     log_unary = np.empty((ROWS, longest, Sw), np.float32)
-    emission = np.empty((ROWS, longest, Sw), np.float32)
-    alpha = np.empty((ROWS, longest, Sw), np.float32)
-    scale = np.empty((ROWS, longest), np.float32)
     marginals = np.empty((ROWS, longest, Sw), np.float32)
-    row_counts, counts = np.empty((ROWS, S, S)), np.empty((S, S))  # by row: what is unsafe must not reach the sum
+    row_counts, counts = np.empty((ROWS, S, S)), np.empty((S, S))  # by row: unsafe counts must not reach the sum
     rows, lengths, weights = np.arange(ROWS), np.empty(ROWS, np.int64), np.empty(ROWS, np.float32)
     log_z, good = np.empty(ROWS), np.empty(ROWS, np.bool_)
+    chains, out = Chains(rows, lengths, log_unary), Outputs(weights, rows, marginals, row_counts)
+    lattice = Lattice(
+        rows,
+        np.empty((ROWS, longest, Sw), np.float32),
+        np.empty((ROWS, longest, Sw), np.float32),
+        np.empty((ROWS, longest), np.float32),
+    )
     members, places = np.empty(batch_size, np.int64), np.empty(batch_size, np.int64)
     for batch in range(first, stop):
         if scalars[0] < SMALLEST:
             return batch
-        begin, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
+        first_sentence, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
         shift = _exponentiate(model, log_transition, transition, panels, panels_t)
+        transitions = Transitions(transition, panels, panels_t, shift)
         n_tokens = 0
-        for b in range(begin, end):
+        for b in range(first_sentence, end):
             n_tokens += data.offsets[order[b] + 1] - data.offsets[order[b]]
         residual[:n_tokens] = 0
         counts[:] = 0
-        for constrained in (False, True):  # log Z of all sentences, then less the one within the sets of the partial
+        for constrained in (
+            False,
+            True,
+        ):  # log Z of all sentences, minus log Z within the label sets of the partial ones
             n, place = 0, 0
-            for b in range(begin, end):
+            for b in range(first_sentence, end):
                 s = order[b]
                 if data.partial[s] or not constrained:
                     members[n], places[n] = s, place
@@ -213,14 +230,11 @@ def sgd(first, stop, order, batch_size, longest, step, rate, decay, data, model,
                     lengths[r] = data.offsets[s + 1] - data.offsets[s]
                     weights[r] = -data.weight[s] if constrained else data.weight[s]
                     _score(s, constrained, scalars[0], data, model, log_unary, r)
-                forward(0, m, rows, lengths, log_unary, panels, shift, rows, emission, alpha, scale, log_z)
+                forward(0, m, chains, transitions, lattice, log_z)
                 for r in range(m):
                     good[r] = log_z[r] > -np.inf
                 row_counts[:m] = 0
-                backward(
-                    0, m, rows, lengths, panels_t, transition, LIMIT, weights, rows, rows, emission, alpha, scale,
-                    good, marginals, row_counts,
-                )  # fmt: skip
+                backward(0, m, chains, transitions, lattice, good, out)
                 for r in range(m):
                     s, place, T = members[group + r], places[group + r], lengths[r]
                     if not good[r]:
@@ -236,10 +250,10 @@ def sgd(first, stop, order, batch_size, longest, step, rate, decay, data, model,
                         score = _subtract_gold(s, place, data, log_unary[r], log_transition, residual, counts)
                         scalars[2] -= weights[r] * score
         eta = rate / (1 + decay * rate * step) ** 0.75
-        kept, mean = 1 - eta * decay, -eta / (end - begin)
+        kept, mean = 1 - eta * decay, -eta / (end - first_sentence)
         scalars[0] *= kept
         place = 0
-        for b in range(begin, end):
+        for b in range(first_sentence, end):
             start, after = data.offsets[order[b]], data.offsets[order[b] + 1]
             _apply(start, after, place, residual, data, model, mean / scalars[0], scalars[1])
             place += after - start
@@ -256,10 +270,10 @@ def sgd(first, stop, order, batch_size, longest, step, rate, decay, data, model,
 
 @kernel
 def best_path(log_unary, log_transition, delta, path):
-    """Fill ``path`` (T,) with the best labels; returns False if there are none.
+    """Fill ``path`` (T,) with the best labels; return False if no labeling is possible.
 
     ``log_unary`` and the workspace ``delta`` are (., Sw), ``log_transition`` (S, Sw), padded with -inf. Of labels with
-    equal scores the smallest is taken, from the last position to the first.
+    equal scores the smallest is chosen, from the last position to the first.
     """
     T, (S, Sw), W = len(path), log_transition.shape, lanes(delta)
     delta[0] = log_unary[0]
@@ -268,7 +282,7 @@ def best_path(log_unary, log_transition, delta, path):
         top = before.max()
         if not top > -np.inf:
             return False
-        before -= top  # keeps the digits of long sentences; the argmax stays
+        before -= top  # keeps the digits of long sentences; the argmax does not change
         for k in range(0, Sw, W):
             best = spread(delta, -np.inf)
             for i in range(S):
@@ -288,52 +302,53 @@ def best_path(log_unary, log_transition, delta, path):
 
 
 @kernel
-def perceptron(first, stop, order, batch_size, longest, data, model, scalars, residual):
-    """Updates gold - predicted for the mini-batches ``first`` to ``stop``; all of a batch at the same weights.
+def perceptron(first, stop, batches, data, model, scalars):
+    """Run updates gold - predicted for the mini-batches ``first`` to ``stop``, each at the same weights.
 
-    Layouts as in ``sgd``; ``scalars[2]`` counts wrong tokens. A partially labelled sentence is wrong where a label is
-    outside its set; its gold path is then the best one within the sets.
+    ``scalars[2]`` counts wrong tokens. A token of a partially labeled sentence is wrong if its label is outside its
+    set; the gold path is then the best one within the sets.
     """
-    S, Sw = len(model.forbidden), model.wide.shape[1]
+    order, batch_size, longest, residual = batches
+    S, Sw = len(model.forbidden), model.weights.wide.shape[1]
     log_unary, delta = np.empty((1, longest, Sw), np.float32), np.empty((longest, Sw), np.float32)
     log_transition, counts = np.full((S, Sw), -np.inf, np.float32), np.zeros((S, S))
-    found, wanted = np.empty(longest, np.int32), np.empty(longest, np.int32)
+    predicted, target = np.empty(longest, np.int32), np.empty(longest, np.int32)
     for batch in range(first, stop):
-        begin, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
+        first_sentence, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
         for i in range(S):
             for j in range(S):
                 log_transition[i, j] = np.float32(model.transition[i, j]) + model.forbidden[i, j]
         n_tokens, n_wrong = 0, 0
-        for b in range(begin, end):
+        for b in range(first_sentence, end):
             s = order[b]
             start, T = data.offsets[s], data.offsets[s + 1] - data.offsets[s]
             residual[n_tokens : n_tokens + T] = 0
             _score(s, False, 1.0, data, model, log_unary, 0)
-            best_path(log_unary[0], log_transition, delta, found[:T])
+            best_path(log_unary[0], log_transition, delta, predicted[:T])
             wrong = 0
             for t in range(T):
                 if data.partial[s]:
-                    wrong += data.sets[data.set_ids[start + t], found[t]] != 0
+                    wrong += data.sets[data.set_ids[start + t], predicted[t]] != 0
                 else:
-                    wanted[t] = data.gold[start + t]
-                    wrong += wanted[t] != found[t]
+                    target[t] = data.gold[start + t]
+                    wrong += target[t] != predicted[t]
             if wrong and data.partial[s]:
                 for t in range(T):
                     log_unary[0, t] += data.sets[data.set_ids[start + t]]
-                best_path(log_unary[0], log_transition, delta, wanted[:T])
+                best_path(log_unary[0], log_transition, delta, target[:T])
             if wrong:
                 weight = data.weight[s]
                 for t in range(T):
-                    residual[n_tokens + t, wanted[t]] += weight
-                    residual[n_tokens + t, found[t]] -= weight
+                    residual[n_tokens + t, target[t]] += weight
+                    residual[n_tokens + t, predicted[t]] -= weight
                     if t > 0:
-                        counts[wanted[t - 1], wanted[t]] += weight
-                        counts[found[t - 1], found[t]] -= weight
+                        counts[target[t - 1], target[t]] += weight
+                        counts[predicted[t - 1], predicted[t]] -= weight
             n_wrong += wrong
             n_tokens += T
         if n_wrong:
             place = 0
-            for b in range(begin, end):
+            for b in range(first_sentence, end):
                 for i in range(data.offsets[order[b]], data.offsets[order[b] + 1]):
                     if residual[place].any():
                         _apply(i, i + 1, place, residual, data, model, 1.0, scalars[1])

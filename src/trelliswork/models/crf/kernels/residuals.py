@@ -1,7 +1,6 @@
-"""Residuals of tokens (probability minus what was observed) added to gradients, where few states have any.
+"""Residuals of tokens (expected minus observed) added to gradients, where few states have any."""
 
-Numba's disk cache does not notice edits here in the kernels that call it: ``make clean-kernels`` after a change.
-"""
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,49 +9,63 @@ from trelliswork.compute.simd import add, get, lanes, load, put, spread, store
 from trelliswork.compute.simd import multiply_add as fma
 
 
+class PairBlock(NamedTuple):
+    """Expected pairs of the states of two neighboring tokens.
+
+    ``states[before:here]`` are those of the earlier token, ``states[here:end]`` those of the later one; their pairs
+    start at ``pairs[at]``, one row of ``width`` numbers per earlier state.
+    """
+
+    states: Any
+    before: Any
+    here: Any
+    end: Any
+    pairs: Any
+    at: Any
+    width: Any
+
+
 @helper
-def add_row(
-    i, residual, labels, first, n,
-    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values, narrow_labels,
-    wide_gradient, narrow_gradient,
-):  # fmt: skip
-    """Add the residual (Sw,) of token i to the gradients; only labels[first : first + n] of it are not zero."""
-    Sw, W = wide_gradient.shape[1], lanes(wide_gradient)
+def add_row(i, residual, labels, first, n, tokens, gradient):
+    """Add the residual (Sw,) of token i to the gradient; only labels[first : first + n] of it are not zero."""
+    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
+    wide, narrow, narrow_labels = gradient
+    Sw, W = wide.shape[1], lanes(wide)
     few = 2 * n < Sw // W  # then single numbers cost less than whole rows
     for at in range(wide_ptr[i], wide_ptr[i + 1]):
         row = np.int64(wide_ids[at]) * Sw
-        value = wide_values[at] if wide_values.size else wide_gradient.dtype.type(1)
+        value = wide_values[at] if wide_values.size else wide.dtype.type(1)
         if few:
             for k in range(n):
                 j = get(labels, first + k)
-                put(wide_gradient, row + j, get(wide_gradient, row + j) + value * get(residual, j))
+                put(wide, row + j, get(wide, row + j) + value * get(residual, j))
         elif wide_values.size:
-            by = spread(wide_gradient, value)
+            by = spread(wide, value)
             for k in range(0, Sw, W):
-                store(wide_gradient, row + k, fma(load(residual, k), by, load(wide_gradient, row + k)))
+                store(wide, row + k, fma(load(residual, k), by, load(wide, row + k)))
         else:
             for k in range(0, Sw, W):
-                store(wide_gradient, row + k, add(load(residual, k), load(wide_gradient, row + k)))
+                store(wide, row + k, add(load(residual, k), load(wide, row + k)))
     for at in range(narrow_ptr[i], narrow_ptr[i + 1]):
         f = narrow_ids[at]
-        value = narrow_values[at] if narrow_values.size else narrow_gradient.dtype.type(1)
-        narrow_gradient[f] += residual[narrow_labels[f]] * value
+        value = narrow_values[at] if narrow_values.size else narrow.dtype.type(1)
+        narrow[f] += residual[narrow_labels[f]] * value
 
 
 @helper
-def add_pairs(i, S, states, earlier, here, end, pairs, at, width, gold, weight, square, edges, edge_gradient, counts):
+def add_pairs(i, S, block, gold, weight, square, edges, edge_gradient, counts):
     """Add the expected pairs of states into token i, less the observed one ``gold``, to the gradients.
 
-    They stand in ``pairs`` from ``at`` on, a row of ``width`` numbers for each state of earlier : here, the states of
-    here : end in it. ``square`` (S S) is zero and is left so.
+    ``square`` (S S) must be zero and is zero again on return.
     """
+    states, before, here, end, pairs, at, width = block
     first, last = edges.token_ptr[i], edges.token_ptr[i + 1]
     complete = True
     for e in range(first, last):
         complete &= edges.ptr[edges.ids[e] + 1] - edges.ptr[edges.ids[e]] == S * S
-    if complete:  # a weight for every pair: they lie in order
-        for a in range(earlier, here):
-            row, from_ = np.int64(get(states, a)) * S, at + (a - earlier) * width - here
+    if complete:  # a weight for every pair, stored in order
+        for a in range(before, here):
+            row, from_ = np.int64(get(states, a)) * S, at + (a - before) * width - here
             for k in range(here, end):
                 j, p = row + get(states, k), get(pairs, from_ + k)
                 put(counts, j, get(counts, j) + p)
@@ -63,14 +76,14 @@ def add_pairs(i, S, states, earlier, here, end, pairs, at, width, gold, weight, 
         for e in range(first, last):
             edge_gradient[edges.ptr[edges.ids[e]] + gold] -= weight
         return
-    for a in range(earlier, here):
+    for a in range(before, here):
         for k in range(here, end):
-            square[states[a] * S + states[k]] = pairs[at + (a - earlier) * width + k - here]
+            square[states[a] * S + states[k]] = pairs[at + (a - before) * width + k - here]
     square[gold] -= weight
     for e in range(first, last):
         for f in range(edges.ptr[edges.ids[e]], edges.ptr[edges.ids[e] + 1]):
             edge_gradient[f] += square[edges.pairs[f]]
-    for a in range(earlier, here):
+    for a in range(before, here):
         for k in range(here, end):
             j = states[a] * S + states[k]
             counts[states[a], states[k]] += square[j]

@@ -1,35 +1,77 @@
 """Compiled E-step of categorical hidden Markov models, in probability space.
 
-A group of sequences advances together, so that one step is a small matrix product. Emissions stand in a table with one
-row a symbol, e_t = table[x_t], each row divided by its largest entry; P is the transition matrix, likewise.
+A group of sequences advances together, so that one step is a small matrix product. Emissions are a table with one row
+per symbol, e_t = table[x_t], each row divided by its largest entry; P is the transition matrix, divided likewise.
 
     prior_0 = start      prior_t = alpha_{t-1} P      c_t = sum prior_t e_t      alpha_t = prior_t e_t / c_t      (1)
     beta_{T-1} = end / sum alpha_{T-1} end      w_t = e_t beta_t / c_t      beta_{t-1} = P w_t                   (2)
     marginal_t = alpha_t beta_t      transition counts = P * sum_t alpha_{t-1} w_t^T                             (3)
 
-A known state y makes all other entries of e_t zero. As in ``kernels``, a sequence whose beta / c stays below a limit is
-*safe*: what it lost to underflow has no posterior mass that could be seen. The others are marked and add nothing.
+A known state y makes all other entries of e_t zero. As in ``inference.chain.kernels.forward_backward``, a sequence
+whose beta / c stays below a limit is *safe*: what it lost to underflow has no visible posterior mass. The others are
+marked and add nothing.
 
 The passes run over positions ``t0`` to ``t1`` and can be resumed, so that a long sequence needs alpha at the block
-borders only. Rows of alpha lie position by position: row (t - t0 + 1) * n + r is sequence r at position t, and rows
-0 to n-1 hold alpha_{t0-1} (zero before the beginning).
+borders only. Rows of alpha are stored position by position: row (t - t0 + 1) * n + r is sequence r at position t, and
+rows 0 to n-1 are alpha_{t0-1} (zero before the first position).
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.inference.chain.kernels.forward_backward import largest_safe
 
 ROWS = 6  # rows of one register block: with two vectors each, twelve sums that never leave the registers
-KEPT = 96  # rows of w kept for one sweep of the transition counts: a strip of them fits the first-level cache
+KEPT = 96  # rows of w kept for one pass over the transition counts: a strip of them fits the first-level cache
+
+
+class Observed(NamedTuple):
+    """Observed sequences, longest first."""
+
+    offsets: Any  # (n_sequences + 1,)
+    symbols: Any  # (n_tokens,) rows of the emission table
+    labels: Any  # (n_tokens,) known states, -1: unknown; or empty
+    weights: Any  # (n_sequences,)
+
+
+class Tables(NamedTuple):
+    """Scaled parameters. Rows of the vectors and of the emission table are ``step`` numbers apart."""
+
+    start: Any  # (step,)
+    end: Any  # (step,)
+    emission: Any  # (n_symbols, step)
+    log_emission: Any  # (n_symbols,) logarithms of the scales of the rows
+    transition: Any  # (S, S) P
+    panels: Any  # (Sp/2W, S, 2W) P cut into strips two vectors wide
+    panels_t: Any  # the same of its transpose
+    log_shift: Any  # float: logarithm of the scale of P
+
+
+class Space(NamedTuple):
+    """Working memory of a group of n sequences."""
+
+    rows: Any  # (n rounded up to ROWS, step): alpha or w at a block border
+    alpha: Any  # ((T + 1) n, step)
+    scale: Any  # (T, n) c_t
+    ending: Any  # (n,) sum of alpha_{T-1} end
+
+
+class Expected(NamedTuple):
+    """Outputs of the backward pass: weighted marginals (row: token minus ``origin``) and sums of alpha_{t-1} w_t^T."""
+
+    marginals: Any  # (n_tokens, Sp)
+    origin: Any  # int
+    outer: Any  # (S rounded up to ROWS, Sp)
 
 
 @kernel
 def _product(rows, n_rows, panels, out):
-    """out = rows @ P for ``n_rows`` rounded up to ROWS; ``panels`` (Sp/2W, S, 2W) is P cut into strips."""
+    """Compute out = rows @ P for ``n_rows`` rounded up to ROWS; ``panels`` (Sp/2W, S, 2W) is P cut into strips."""
     n_panels, S, wide = panels.shape
     step, W = rows.shape[1], lanes(rows)
     for p in range(n_panels):
@@ -77,9 +119,9 @@ def _add_to(out, k, left, right):
 
 @kernel
 def _add_outer(alpha, kept, n_rows, out):
-    """out (S rounded up to ROWS, Sp) += alpha[:n_rows].T @ kept[:n_rows].
+    """Add alpha[:n_rows].T @ kept[:n_rows] to out (S rounded up to ROWS, Sp).
 
-    Indices that come straight from ``range`` spare Numba the test for negative ones: a quarter of the time.
+    Indices taken directly from ``range`` spare Numba the test for negative ones: a quarter of the time.
     """
     step, width, W = kept.shape[1], out.shape[1], lanes(kept)
     for j in range(0, width, 2 * W):
@@ -112,15 +154,16 @@ def _add_outer(alpha, kept, n_rows, out):
 
 
 @kernel
-def forward(
-    first, n, t0, t1, offsets, symbols, labels, start, end, table, log_table, log_shift, panels, limit,
-    rows, alpha, scale, ending, log_evidence, safe,
-):  # fmt: skip
-    """Equations (1) for sequences ``first`` to ``first + n`` (longest first) at positions ``t0`` to ``t1``.
+def forward(first, n, t0, t1, observed, tables, space, log_evidence, safe):
+    """Compute equations (1) for sequences ``first`` to ``first + n`` at positions ``t0`` to ``t1``.
 
-    ``rows`` (n rounded up to ROWS, step) is alpha_{t0-1} before and alpha_{t1-1} after. Fills ``alpha`` (see above),
-    ``scale`` (T, n) and ``ending`` (n,), the sum of alpha end; adds to ``log_evidence``; clears ``safe`` on underflow.
+    ``space.rows`` is alpha_{t0-1} before and alpha_{t1-1} after. Fills the rest of ``space``, adds to
+    ``log_evidence``, and clears ``safe`` on underflow.
     """
+    offsets, symbols, labels, _ = observed
+    rows, alpha, scale, ending = space
+    end, table, panels = tables.end, tables.emission, tables.panels
+    limit = largest_safe(rows)
     Sp, step, W = panels.shape[0] * panels.shape[2], alpha.shape[1], lanes(alpha)
     prior = np.empty(rows.shape, rows.dtype)
     mass = np.ones(n)  # product of the scales since the last logarithm
@@ -128,13 +171,13 @@ def forward(
     if t0 == 0:
         alpha[:n] = 0
         for r in range(n):
-            log_evidence[first + r] = (offsets[first + r + 1] - offsets[first + r] - 1) * log_shift
+            log_evidence[first + r] = (offsets[first + r + 1] - offsets[first + r] - 1) * tables.log_shift
     active = n
     for t in range(t0, t1):
         while active and offsets[first + active] - offsets[first + active - 1] <= t:
             active -= 1
         if t == 0:
-            prior[:] = start
+            prior[:] = tables.start
         else:
             _product(rows, active, panels, prior)
         for r in range(active):
@@ -167,7 +210,7 @@ def forward(
                     store(rows, row + k, value)
                     store(alpha, here + k, value)
             scale[t, r] = c
-            log_evidence[s] += log_table[x]
+            log_evidence[s] += tables.log_emission[x]
             mass[r] *= c
             if not 1e-20 < mass[r] < 1e20:  # a logarithm now and then, not at every position
                 log_evidence[s] += math.log(mass[r]) if mass[r] > 0 else -np.inf
@@ -185,16 +228,17 @@ def forward(
 
 
 @kernel
-def backward(
-    first, n, t0, t1, offsets, symbols, labels, weights, end, table, panels, limit,
-    rows, alpha, scale, ending, safe, marginals, origin, outer,
-):  # fmt: skip
-    """Equations (2) and (3) at positions ``t1`` - 1 down to ``t0``; True if no sequence turned out unsafe.
+def backward(first, n, t0, t1, observed, tables, space, safe, out):
+    """Compute equations (2) and (3) at positions ``t1`` - 1 down to ``t0``; return True if all sequences stay safe.
 
-    ``rows`` is w_{t1} before (zero at the end) and w_{t0} after. Fills the weighted ``marginals`` (rows: token minus
-    ``origin``) and adds sum alpha_{t-1} w_t^T to ``outer`` (S rounded up, Sp). If the answer is False, the outputs are
-    of no use: repeat from the end, and the sequences now marked add nothing.
+    ``space.rows`` is w_{t1} before (zero at the end) and w_{t0} after. If the result is False, the outputs are invalid:
+    repeat from the end, and the sequences now marked add nothing.
     """
+    offsets, symbols, labels, weights = observed
+    rows, alpha, scale, ending = space
+    marginals, origin, outer = out
+    end, table, panels = tables.end, tables.emission, tables.panels_t
+    limit = largest_safe(rows)
     Sp, step, W = panels.shape[0] * panels.shape[2], alpha.shape[1], lanes(alpha)
     width = marginals.shape[1]
     beta = np.zeros(rows.shape, rows.dtype)
@@ -212,7 +256,7 @@ def backward(
             s = first + r
             token = offsets[s] + t
             row, here, to = r * step, ((t - t0 + 1) * n + r) * step, (at_kept + r) * step
-            out = (token - origin) * width
+            to_row = (token - origin) * width
             weight = weights[s]
             if token + 1 == offsets[s + 1]:
                 # The weight enters here and everything after it is linear.
@@ -231,7 +275,7 @@ def backward(
                 x, y = np.int64(symbols[token]), labels[token] if labels.size else -1
                 for k in range(0, Sp, W):
                     b = load(beta, row + k)
-                    store(marginals, out + k, multiply(multiply(load(alpha, here + k), b), correction))
+                    store(marginals, to_row + k, multiply(multiply(load(alpha, here + k), b), correction))
                     ahead = multiply(b, by_scale)
                     highest = maximum(ahead, highest)
                     value = multiply(load(table, x * step + k), ahead)
@@ -257,39 +301,31 @@ def backward(
 
 
 @kernel
-def forward_backward(
-    start, stop, group, offsets, symbols, labels, weights, start_row, end_row, table, log_table, log_shift,
-    panels, panels_t, transition, limit, marginals, origin, counts, log_evidence, safe,
-):  # fmt: skip
-    """Both passes for sequences ``start`` to ``stop``, ``group`` at a time, while alpha is in the cache.
+def forward_backward(start, stop, group, observed, tables, marginals, origin, counts, log_evidence, safe):
+    """Run both passes for sequences ``start`` to ``stop``, ``group`` at a time, while alpha is in the cache.
 
-    Adds transition counts to ``counts`` (S, S) float64; ``transition`` (S, S) is P.
+    Adds transition counts to ``counts`` (S, S) float64.
     """
-    S, step, Sp = transition.shape[0], table.shape[1], panels.shape[0] * panels.shape[2]
+    offsets, table, transition = observed.offsets, tables.emission, tables.transition
+    S, step, Sp = transition.shape[0], table.shape[1], tables.panels.shape[0] * tables.panels.shape[2]
     T = offsets[start + 1] - offsets[start]
     padded = -(-group // ROWS) * ROWS
     rows = np.empty((padded, step), table.dtype)
-    memory = np.empty((T + 1) * group * step + ROWS, table.dtype)  # the counts look at up to ROWS numbers beyond
-    scale = np.empty((T, group), table.dtype)
-    ending = np.empty(group, table.dtype)
-    outer = np.empty((-(-S // ROWS) * ROWS, Sp), table.dtype)
+    memory = np.empty((T + 1) * group * step + ROWS, table.dtype)  # the counts read up to ROWS numbers beyond
     alpha = memory[: (T + 1) * group * step].reshape((T + 1) * group, step)
+    space = Space(rows, alpha, np.empty((T, group), table.dtype), np.empty(group, table.dtype))
+    outer = np.empty((-(-S // ROWS) * ROWS, Sp), table.dtype)
+    out = Expected(marginals, origin, outer)
     for first in range(start, stop, group):
         n = min(group, stop - first)
         T = offsets[first + 1] - offsets[first]
         rows[:] = 0
-        forward(
-            first, n, 0, T, offsets, symbols, labels, start_row, end_row, table, log_table, log_shift, panels, limit,
-            rows, alpha, scale, ending, log_evidence, safe,
-        )  # fmt: skip
+        forward(first, n, 0, T, observed, tables, space, log_evidence, safe)
         fine = False
-        while not fine:  # hardly ever more than once
+        while not fine:  # rarely more than once
             rows[:] = 0
             outer[:] = 0
-            fine = backward(
-                first, n, 0, T, offsets, symbols, labels, weights, end_row, table, panels_t, limit,
-                rows, alpha, scale, ending, safe, marginals, origin, outer,
-            )  # fmt: skip
+            fine = backward(first, n, 0, T, observed, tables, space, safe, out)
         for i in range(S):
             for j in range(S):
                 counts[i, j] += transition[i, j] * outer[i, j]
@@ -297,17 +333,17 @@ def forward_backward(
 
 @kernel
 def sort_symbols(symbols, n_symbols, ends, order):
-    """Counting sort: ``order`` lists the tokens by symbol, in their own order; those of x end at ``ends[x]``.
+    """Sort tokens by symbol: ``order`` lists them in their own order for each symbol; those of x end at ``ends[x]``.
 
-    Symbols at or beyond ``n_symbols`` are left out.
+    Symbols from ``n_symbols`` on are left out.
     """
     ends[:] = 0
     for x in symbols:
         if x < n_symbols:
             ends[x] += 1
-    begin = 0
+    first = 0
     for x in range(n_symbols):
-        begin, ends[x] = begin + ends[x], begin
+        first, ends[x] = first + ends[x], first
     for k in range(symbols.size):
         x = symbols[k]
         if x < n_symbols:
@@ -317,7 +353,7 @@ def sort_symbols(symbols, n_symbols, ends, order):
 
 @kernel
 def add_rows(start, stop, ends, order, marginals, counts):
-    """counts[x] (V, S) float64 += the marginals of the tokens with symbol x, for symbols ``start`` to ``stop``."""
+    """Add the marginals of the tokens with symbol x to counts[x] (V, S) float64, for symbols ``start`` to ``stop``."""
     S = counts.shape[1]
     for x in range(start, stop):
         out = counts[x]

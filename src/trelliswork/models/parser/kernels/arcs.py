@@ -1,10 +1,10 @@
-"""Compiled features of arcs: ids on the fly, the same for scores and for gradients; see ``parsing``."""
+"""Compiled features of arcs: ids computed on the fly, the same for scores and gradients; see ``parser.features``."""
 
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.models.parser.features import N_BITS
-from trelliswork.models.parser.templates import ARC_SLOTS, slot_constants
+from trelliswork.models.parser.kernels.records import ArcList, Tokens
+from trelliswork.models.parser.templates import ARC_SLOTS, N_BITS, Templates, slot_constants
 
 CONSTANTS = slot_constants(64)
 BETWEEN = np.uint64(0x8CB92BA72F3D8DD7)
@@ -12,19 +12,19 @@ DIRECTION = np.uint64(0xD6E8FEB86659FD93)
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 HEAD_AT, MODIFIER_AT, SET_AT = ARC_SLOTS.index("h.w"), ARC_SLOTS.index("m.w"), ARC_SLOTS.index("between")
 N_SLOTS = len(ARC_SLOTS)
-NOBODY = np.uint64(0xA0761D6478BD642F)  # stands where there is no word
+NOBODY = np.uint64(0xA0761D6478BD642F)  # code of a missing word
 
 
 @helper(inline="always")
 def feature_id(key, shift):
-    """The upper bits of a mixed key."""
+    """Return the upper bits of a mixed key."""
     key ^= key >> np.uint64(32)
     return np.uint32((key * MULTIPLIER) >> shift)
 
 
 @helper(inline="always")
 def bucket(distance):
-    """1 to 5, up to 10, up to 20, more: 1 to 8."""
+    """Return the bucket, 1 to 8, of a distance: 1 to 5, up to 10, up to 20, more."""
     if distance <= 5:
         return distance
     return 6 if distance <= 10 else 7 if distance <= 20 else 8
@@ -32,14 +32,14 @@ def bucket(distance):
 
 @helper(inline="always")
 def direction_codes(h, m):
-    """Codes of the direction, and of direction and distance."""
+    """Return the codes of the direction, and of direction and distance."""
     right = 1 if h < m else 0
     return DIRECTION * np.uint64(1 + right), DIRECTION * np.uint64(4 + 2 * bucket(abs(h - m)) + right)
 
 
 @helper
 def set_end(values, at, codes, row, first):
-    """Fill the eleven slots of a head or modifier; ``first`` if there is nothing on its left."""
+    """Fill the eleven slots of a head or modifier; ``first`` if it has no left neighbor."""
     for k in range(5):
         values[at + k] = codes[row, k] * CONSTANTS[at + k]
     for k in range(3):
@@ -51,14 +51,15 @@ def set_end(values, at, codes, row, first):
 
 @helper
 def set_word(values, at, codes, start, word, n):
-    """Fill n slots with the first codes of a word; -1 is nobody."""
+    """Fill n slots with the first codes of a word; -1 is a missing word."""
     for k in range(n):
         values[at + k] = (NOBODY if word < 0 else codes[start + word, k]) * CONSTANTS[at + k]
 
 
 @helper
-def template_ids(values, slots, keys, plain, far, shift, out, at):
-    """Two ids for each template: with the code ``plain``, and with ``far``; returns the place behind them."""
+def template_ids(values, templates: Templates, plain, far, shift, out, at):
+    """Fill two ids for each template, with the codes ``plain`` and ``far``, from index ``at`` on; return their end."""
+    slots, keys = templates
     for k in range(len(keys)):
         key = keys[k] + values[slots[k, 0]] + values[slots[k, 1]] + values[slots[k, 2]] + values[slots[k, 3]]
         out[at] = feature_id(key + plain, shift)
@@ -67,12 +68,12 @@ def template_ids(values, slots, keys, plain, far, shift, out, at):
     return at
 
 
-@kernel
-def _arc_ids(values, h, m, between, slots, keys, shift, out):
-    """All ids of an arc whose ends are set; returns their number."""
+@helper
+def _arc_ids(values, h, m, between, templates: Templates, shift, out):
+    """Fill all ids of an arc whose ends are set; return their number."""
     plain, far = direction_codes(h, m)
     values[SET_AT] = between * CONSTANTS[SET_AT]
-    n = template_ids(values, slots, keys, plain, far, shift, out, 0)
+    n = template_ids(values, templates, plain, far, shift, out, 0)
     key = BETWEEN + values[HEAD_AT + 1] + values[MODIFIER_AT + 1] + plain
     while between:
         low = between & (~between + np.uint64(1))
@@ -84,14 +85,14 @@ def _arc_ids(values, h, m, between, slots, keys, shift, out):
 
 @helper
 def tags_between(bits, start, h, m):
-    """The set of tags of the words between two words."""
-    found = np.uint64(0)
+    """Return the set of tags of the words between two words."""
+    tags = np.uint64(0)
     for i in range(start + min(h, m) + 1, start + max(h, m)):
-        found |= bits[i]
-    return found
+        tags |= bits[i]
+    return tags
 
 
-@kernel
+@helper
 def _total(weights, ids, n):
     total = np.float32(0)
     for k in range(n):
@@ -100,9 +101,10 @@ def _total(weights, ids, n):
 
 
 @kernel
-def score_all(first, last, sentences, codes, bits, starts, lengths, slots, keys, shift, weights, log_arc):
-    """Fill log_arc (B, n+1, n+1) for the sentences number ``first`` to ``last`` of the list ``sentences``."""
-    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(keys) + N_BITS, np.uint32)
+def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shift, weights, log_arc):
+    """Fill log_arc (B, n+1, n+1) for ``sentences[first:last]``."""
+    codes, bits, starts, lengths = tokens
+    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys) + N_BITS, np.uint32)
     for b in range(first, last):
         start, n = starts[sentences[b]], lengths[sentences[b]]
         for h in range(n + 1):
@@ -112,16 +114,18 @@ def score_all(first, last, sentences, codes, bits, starts, lengths, slots, keys,
                 m = h + 1 if side else h - 1
                 while 0 < m <= n:
                     set_end(values, MODIFIER_AT, codes, start + m, False)
-                    n_ids = _arc_ids(values, h, m, between, slots, keys, shift, ids)
+                    n_ids = _arc_ids(values, h, m, between, templates, shift, ids)
                     log_arc[b, h, m] = _total(weights, ids, n_ids)
                     between |= bits[start + m]
                     m += 1 if side else -1
 
 
 @kernel
-def arc_scores(first, last, owners, heads, modifiers, codes, bits, starts, slots, keys, shift, weights, scores):
-    """Scores of the arcs number ``first`` to ``last`` of a list; ``owners`` are their sentences."""
-    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(keys) + N_BITS, np.uint32)
+def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, shift, weights, scores):
+    """Fill the scores of the arcs ``first`` to ``last`` of a list."""
+    owners, heads, modifiers = arcs
+    codes, bits, starts, _ = tokens
+    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys) + N_BITS, np.uint32)
     head = -1
     for a in range(first, last):
         start, h, m = starts[owners[a]], heads[a], modifiers[a]
@@ -129,16 +133,18 @@ def arc_scores(first, last, owners, heads, modifiers, codes, bits, starts, slots
             head = start + h
             set_end(values, HEAD_AT, codes, head, h == 0)
         set_end(values, MODIFIER_AT, codes, start + m, False)
-        n_ids = _arc_ids(values, h, m, tags_between(bits, start, h, m), slots, keys, shift, ids)
+        n_ids = _arc_ids(values, h, m, tags_between(bits, start, h, m), templates, shift, ids)
         scores[a] = _total(weights, ids, n_ids)
 
 
 @kernel
-def arc_ids(first, last, owners, heads, modifiers, codes, bits, starts, slots, keys, shift, ids, counts):
-    """The ids of the same arcs: ids (A, 2 templates + 64), counts (A,) of how many are used."""
+def arc_ids(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, shift, ids, counts):
+    """Fill the ids of the same arcs: ids (A, 2 templates + 64), counts (A,) of those in use."""
+    owners, heads, modifiers = arcs
+    codes, bits, starts, _ = tokens
     values = np.zeros(N_SLOTS, np.uint64)
     for a in range(first, last):
         start, h, m = starts[owners[a]], heads[a], modifiers[a]
         set_end(values, HEAD_AT, codes, start + h, h == 0)
         set_end(values, MODIFIER_AT, codes, start + m, False)
-        counts[a] = _arc_ids(values, h, m, tags_between(bits, start, h, m), slots, keys, shift, ids[a])
+        counts[a] = _arc_ids(values, h, m, tags_between(bits, start, h, m), templates, shift, ids[a])

@@ -1,6 +1,6 @@
-"""Compiled labels of arcs: features that see the tree around an arc, softmax over labels, stochastic gradient.
+"""Compiled labels of arcs: features of the tree around an arc, softmax over labels, stochastic gradient.
 
-Each feature has a row of weights, one for each label.
+Each feature has a row of weights, one per label.
 """
 
 import numpy as np
@@ -18,7 +18,8 @@ from trelliswork.models.parser.kernels.arcs import (
     set_word,
     tags_between,
 )
-from trelliswork.models.parser.templates import LABEL_SLOTS
+from trelliswork.models.parser.kernels.records import AdaGrad, Tokens, Trees
+from trelliswork.models.parser.templates import LABEL_SLOTS, FeatureSet, Templates
 
 APART, ABOVE, LEFT, RIGHT, N_LEFT, CHILD, SIDE = (
     LABEL_SLOTS.index(name) for name in ("apart", "g.w", "left.w", "right.w", "n.left", "c.w", "side")
@@ -26,8 +27,9 @@ APART, ABOVE, LEFT, RIGHT, N_LEFT, CHILD, SIDE = (
 N_SLOTS = len(LABEL_SLOTS)
 
 
-@kernel
-def _ids(values, slots, keys, direction, shift, out, at):
+@helper
+def _ids(values, templates: Templates, direction, shift, out, at):
+    slots, keys = templates
     for k in range(len(keys)):
         key = keys[k] + values[slots[k, 0]] + values[slots[k, 1]] + values[slots[k, 2]] + values[slots[k, 3]]
         out[at] = feature_id(key + direction, shift)
@@ -35,9 +37,10 @@ def _ids(values, slots, keys, direction, shift, out, at):
     return at
 
 
-@kernel
-def _arc_ids(values, heads, n, m, codes, bits, start, slots, keys, child_slots, child_keys, shift, out):
-    """The ids of the arc into word m of a sentence with the heads (n,); returns their number."""
+@helper
+def _arc_ids(values, heads, m, tokens: Tokens, start, features: FeatureSet, shift, out):
+    """Fill the ids of the arc into word m of a sentence with the given heads (n,); return their number."""
+    codes, bits, n = tokens.codes, tokens.bits, len(heads)
     h = heads[m - 1]
     set_end(values, HEAD_AT, codes, start + h, h == 0)
     set_end(values, MODIFIER_AT, codes, start + m, False)
@@ -59,18 +62,18 @@ def _arc_ids(values, heads, n, m, codes, bits, start, slots, keys, child_slots, 
     values[N_LEFT] = np.uint64(min(n_left, 3) + 1) * CONSTANTS[N_LEFT]
     values[N_LEFT + 1] = np.uint64(min(n_right, 3) + 1) * CONSTANTS[N_LEFT + 1]
     direction, _ = direction_codes(h, m)
-    at = _ids(values, slots, keys, direction, shift, out, 0)
+    at = _ids(values, features.label, direction, shift, out, 0)
     for w in range(1, n + 1):
         if heads[w - 1] == m:
             set_word(values, CHILD, codes, start, w, 2)
             values[SIDE] = np.uint64(1 + (w < m)) * CONSTANTS[SIDE]
-            at = _ids(values, child_slots, child_keys, direction, shift, out, at)
+            at = _ids(values, features.child, direction, shift, out, at)
     return at
 
 
-@kernel(fast=True)
+@helper(fast=True)
 def _softmax(ids, n_ids, weights, probabilities):
-    """Fill the probabilities (L,) of labels: the exponentials of the sums of their weights, over their total."""
+    """Fill the probabilities (L,) of labels: the exponentials of the sums of their weights, normalized."""
     L = weights.shape[1]
     for j in range(L):
         probabilities[j] = 0
@@ -90,57 +93,50 @@ def _softmax(ids, n_ids, weights, probabilities):
 
 
 @helper
-def label_ids(heads, codes, bits, start, n, m, slots, keys, child_slots, child_keys, shift, ids):
-    """The ids of one arc, for tests and for looking inside; returns their number."""
-    values = np.zeros(N_SLOTS, np.uint64)
-    return _arc_ids(values, heads, n, m, codes, bits, start, slots, keys, child_slots, child_keys, shift, ids)
+def label_ids(heads, m, tokens: Tokens, start, features: FeatureSet, shift, ids):
+    """Fill the ids of the arc into word m, for tests and inspection; return their number."""
+    return _arc_ids(np.zeros(N_SLOTS, np.uint64), heads, m, tokens, start, features, shift, ids)
 
 
 @kernel
-def probabilities(
-    first, last, heads, offsets, codes, bits, starts, lengths, slots, keys, child_slots, child_keys, shift, weights, out
-):
-    """Fill out (n_tokens, L) for the sentences number ``first`` to ``last``; heads are flat, cut by offsets."""
+def probabilities(first, last, trees: Trees, tokens: Tokens, features: FeatureSet, shift, weights, out):
+    """Fill out (n_tokens, L) for the sentences ``first`` to ``last``."""
+    heads, offsets = trees
     values = np.zeros(N_SLOTS, np.uint64)
     for b in range(first, last):
-        n = lengths[b]
-        ids = np.empty(len(keys) + len(child_keys) * n, np.uint32)
+        n, start = tokens.lengths[b], tokens.starts[b]
+        ids = np.empty(len(features.label.keys) + len(features.child.keys) * n, np.uint32)
         tree = heads[offsets[b] : offsets[b + 1]]
         for m in range(1, n + 1):
-            n_ids = _arc_ids(
-                values, tree, n, m, codes, bits, starts[b], slots, keys, child_slots, child_keys, shift, ids
-            )
+            n_ids = _arc_ids(values, tree, m, tokens, start, features, shift, ids)
             _softmax(ids, n_ids, weights, out[offsets[b] + m - 1])
 
 
 @kernel(fast=True)
-def train(
-    order, heads, labels, offsets, codes, bits, starts, lengths, slots, keys, child_slots, child_keys, shift, weights,
-    squares, changes, rate, step,
-):  # fmt: skip
-    """One pass of AdaGrad over sentences in this order, a step for each arc with a label; returns steps and loss.
+def train(order, trees: Trees, labels, tokens: Tokens, features: FeatureSet, shift, state: AdaGrad, rate, step):
+    """Run one epoch of AdaGrad over sentences in this order, a step per labeled arc; return step number and loss.
 
-    A label of -1 is unknown, and so is a head of -1: such sentences have arcs without features.
+    Labels and heads of -1 are unknown; arcs with an unknown label or head are skipped.
     """
+    heads, offsets = trees
+    weights, squares, changes = state
     L = weights.shape[1]
     values, p = np.zeros(N_SLOTS, np.uint64), np.empty(L, np.float32)
     loss = 0.0
     for b in order:
-        n = lengths[b]
-        ids = np.empty(len(keys) + len(child_keys) * n, np.uint32)
+        n, start = tokens.lengths[b], tokens.starts[b]
+        ids = np.empty(len(features.label.keys) + len(features.child.keys) * n, np.uint32)
         tree = heads[offsets[b] : offsets[b + 1]]
         for m in range(1, n + 1):
             label = labels[offsets[b] + m - 1]
             if label < 0 or tree[m - 1] < 0:
                 continue
-            n_ids = _arc_ids(
-                values, tree, n, m, codes, bits, starts[b], slots, keys, child_slots, child_keys, shift, ids
-            )
+            n_ids = _arc_ids(values, tree, m, tokens, start, features, shift, ids)
             _softmax(ids, n_ids, weights, p)
             loss -= np.log(max(p[label], np.float32(1e-30)))
             step += 1
             if p[label] > 0.999:
-                continue  # nothing to learn here, and most arcs are like this in the end
+                continue  # nothing to learn; most arcs are like this in later epochs
             p[label] -= 1
             for k in range(n_ids):
                 w, s, u = weights[ids[k]], squares[ids[k]], changes[ids[k]]

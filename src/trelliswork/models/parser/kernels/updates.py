@@ -1,4 +1,4 @@
-"""Compiled steps of AdaGrad on sparse features; see ``parsing_updates``."""
+"""Compiled steps of AdaGrad on sparse features; see ``parser.updates``."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from trelliswork.compute.jit import kernel
 
 @kernel
 def step(low, high, ids, counts, values, weights, memory, rate, number):
-    """One step on the weights ``low`` to ``high``. memory (n, 3): gradient (0 between steps), squares, changes."""
+    """Update the weights ``low`` to ``high``; memory (n, 3): gradient (0 between steps), squares, changes."""
     for p in range(len(values)):
         for k in range(counts[p]):
             i = ids[p, k]

@@ -1,33 +1,47 @@
-"""Compiled forward-backward with beams in log space, float64: slower than ``beam_kernels``, right for every input.
+"""Compiled forward-backward with beams in log space, float64: slow, but correct for every input.
 
-One kernel for all transitions. Those out of state i are the entries ``indptr[i]`` to ``indptr[i+1]`` of ``weights``,
-leading to ``targets``; or, with empty ``targets``, the S numbers from ``first + (t - 1) * time_step + i S`` on, leading
-to all states. State j scores ``log_unary[at + t * unary_stride + emits[j]]``, and ``log_start[j]`` and ``log_end[j]``
-at the ends.
+One kernel for all transitions. Those from state i are the entries ``indptr[i]`` to ``indptr[i+1]`` of ``values``, which
+lead to ``targets``; or, with empty ``targets``, the S numbers from ``(t - 1) * time_step + i S`` on, which lead to all
+states.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import lanes
-from trelliswork.inference.chain.beam.kernels.select import select
+from trelliswork.inference.chain.beam.kernels.select import make_selection, select
 
 
-@kernel
-def _entries(i, t, S, indptr, targets, first, time_step):
-    """First and last entry of the transitions from state i into position t."""
-    if targets.size:
-        return indptr[i], indptr[i + 1]
-    begin = first + (t - 1) * time_step + i * S
+class LogChain(NamedTuple):
+    """One sequence with dense or sparse transitions."""
+
+    log_unary: Any  # (T, L) scores of labels
+    emits: Any  # (S,) label of each state
+    log_start: Any  # (S,)
+    log_end: Any  # (S,)
+    indptr: Any
+    targets: Any
+    values: Any
+    time_step: int
+
+
+@helper
+def _entries(i, t, chain):
+    """Return the first entry of the transitions from state i into position t, and the end of them."""
+    if chain.targets.size:
+        return chain.indptr[i], chain.indptr[i + 1]
+    S = chain.emits.size
+    begin = (t - 1) * chain.time_step + i * S
     return begin, begin + S
 
 
-@kernel
-def _step(before, t, indptr, targets, weights, first, time_step, out):
-    """out[j] = log sum_i exp(before[i] + weight(i, j)); -inf where nothing leads to j."""
-    S = before.size
+@helper
+def _step(before, t, chain, out):
+    """Set out[j] = log sum_i exp(before[i] + value(i, j)); -inf where nothing leads to j."""
+    S, targets, values = before.size, chain.targets, chain.values
     top = np.full(S, -np.inf)
     for sweep in range(2):
         if sweep == 1:
@@ -35,10 +49,10 @@ def _step(before, t, indptr, targets, weights, first, time_step, out):
         for i in range(S):
             if not before[i] > -np.inf:
                 continue
-            begin, end = _entries(i, t, S, indptr, targets, first, time_step)
+            begin, end = _entries(i, t, chain)
             for k in range(begin, end):
                 j = targets[k] if targets.size else k - begin
-                value = before[i] + weights[k]
+                value = before[i] + values[k]
                 if sweep == 0:
                     top[j] = max(top[j], value)
                 elif top[j] > -np.inf:
@@ -47,24 +61,25 @@ def _step(before, t, indptr, targets, weights, first, time_step, out):
         out[j] = math.log(out[j]) + top[j] if top[j] > -np.inf else -np.inf
 
 
-@kernel
-def _ahead_sum(i, ahead, t, indptr, targets, weights, first, time_step):
-    """log sum_j exp(weight(i, j) + ahead[j])."""
-    begin, end = _entries(i, t, ahead.size, indptr, targets, first, time_step)
+@helper
+def _ahead_sum(i, ahead, t, chain):
+    """Return log sum_j exp(value(i, j) + ahead[j])."""
+    targets, values = chain.targets, chain.values
+    begin, end = _entries(i, t, chain)
     top = -np.inf
     for k in range(begin, end):
-        top = max(top, weights[k] + ahead[targets[k] if targets.size else k - begin])
+        top = max(top, values[k] + ahead[targets[k] if targets.size else k - begin])
     if top == -np.inf:
         return top
     mass = 0.0
     for k in range(begin, end):
-        mass += math.exp(weights[k] + ahead[targets[k] if targets.size else k - begin] - top)
+        mass += math.exp(values[k] + ahead[targets[k] if targets.size else k - begin] - top)
     return top + math.log(mass)
 
 
-@kernel
-def _choose(scores, least, keep, ratio, forced, member, values, chosen, work):
-    """Mark the beam of log masses ``scores`` (S,) in ``member``; return the share kept, nan if none."""
+@helper
+def _choose(scores, rule, forced, member, values, selection):
+    """Mark the beam of log masses ``scores`` (S,) in ``member``; return the share kept, nan if there is none."""
     S = scores.size
     member[:] = False
     top = scores.max()
@@ -75,85 +90,81 @@ def _choose(scores, least, keep, ratio, forced, member, values, chosen, work):
     for j in range(S):
         values[j] = math.exp(scores[j] - top)
         mass += values[j]
-    if keep >= 1:
+    if rule.keep >= 1:
         for j in range(S):
             member[j] = scores[j] > -np.inf or j == forced
         return 1.0
-    n = select(values, 0, S, values.size, mass, least, keep, ratio, forced, chosen, work, np.full(1, 0.03))
+    selection.guess[0] = 0.03
+    n = select(values, 0, S, values.size, mass, rule, forced, selection)
     mass_kept = 0.0
     for k in range(n):
-        member[chosen[k]] = True
-        mass_kept += values[chosen[k]]
+        member[selection.chosen[k]] = True
+        mass_kept += values[selection.chosen[k]]
     return min(1.0, mass_kept / mass)
 
 
 @kernel
-def choose(
-    T, log_unary, at, unary_stride, emits, log_start, log_end, indptr, targets, weights, first, time_step,
-    gold, first_gold, least, keep, ratio, refined, member, kept,
-):  # fmt: skip
-    """Fill ``member`` (T, S), the beams of one sequence; False if they lose every path."""
-    S = emits.size
+def choose(chain, choice, member, kept):
+    """Fill ``member`` (T, S), the beams of one sequence; return False if they lose every path."""
+    T, S = member.shape
+    gold, rule = choice.gold, choice.rule
     width = -(-S // lanes(kept)) * lanes(kept)
-    values, work, chosen = np.zeros(width), np.empty(width), np.empty(S, np.int32)
+    values, selection = np.zeros(width), make_selection(S, width, kept)
     belief = np.empty((T, S))
     alpha, unary = np.full(S, -np.inf), np.empty((T, S))
     for t in range(T):
         for j in range(S):
-            unary[t, j] = log_unary[at + t * unary_stride + emits[j]]
+            unary[t, j] = chain.log_unary[t, chain.emits[j]]
         if t == 0:
-            unary[t] += log_start
+            unary[t] += chain.log_start
             belief[t] = 0
         else:
-            _step(alpha, t, indptr, targets, weights, first, time_step, belief[t])
+            _step(alpha, t, chain, belief[t])
         if t == T - 1:
-            unary[t] += log_end
+            unary[t] += chain.log_end
         belief[t] += unary[t]
-        forced = gold[first_gold + t] if gold.size else -1
-        kept[t] = _choose(belief[t], least, keep, ratio, forced, member[t], values, chosen, work)
+        kept[t] = _choose(belief[t], rule, gold[t] if gold.size else -1, member[t], values, selection)
         if not kept[t] > 0:
             return False
         for j in range(S):
             alpha[j] = belief[t, j] if member[t, j] else -np.inf
-    if not refined:
+    if not choice.refine:
         return True
     log_beta, ahead = np.zeros(S), np.empty(S)
     for t in range(T - 1, -1, -1):
-        forced = gold[first_gold + t] if gold.size else -1
-        kept[t] = _choose(belief[t] + log_beta, least, keep, ratio, forced, member[t], values, chosen, work)
+        forced = gold[t] if gold.size else -1
+        kept[t] = _choose(belief[t] + log_beta, rule, forced, member[t], values, selection)
         if not kept[t] > 0:
             return False
         if t > 0:
             for j in range(S):
                 ahead[j] = unary[t, j] + log_beta[j] if member[t, j] else -np.inf
             for i in range(S):
-                log_beta[i] = _ahead_sum(i, ahead, t, indptr, targets, weights, first, time_step)
+                log_beta[i] = _ahead_sum(i, ahead, t, chain)
     return True
 
 
 @kernel
-def masked(
-    T, log_unary, at, unary_stride, emits, log_start, log_end, indptr, targets, weights, first, time_step,
-    weight, member, marginals, counts, edges,
-):  # fmt: skip
-    """log Z of one sequence inside ``member`` (T, S), weighted marginals (T, S), and weighted transitions added up:
+def masked(chain, weight, member, marginals, counts, edges):
+    """Return log Z of one sequence inside ``member`` (T, S); fill the weighted marginals (T, S), add the transitions.
 
-    ``counts`` has a number for each entry, or (S, S) flat; ``edges`` (T-1, S, S) flat takes them one by one. Either may
-    be empty. An impossible sequence adds nothing.
+    ``counts`` has one number per entry, or is (S, S) flat; ``edges`` (T-1, S, S) flat takes the transitions of each
+    position. Either may be empty. An impossible sequence adds nothing.
     """
-    S = emits.size
+    T, S = member.shape
+    targets, values = chain.targets, chain.values
     alpha, unary = np.empty((T, S)), np.empty((T, S))
     marginals[:] = 0
     for t in range(T):
         for j in range(S):
-            unary[t, j] = log_unary[at + t * unary_stride + emits[j]] if member[t, j] else -np.inf
+            unary[t, j] = chain.log_unary[t, chain.emits[j]] if member[t, j] else -np.inf
         if t == 0:
-            unary[t] += log_start
+            unary[t] += chain.log_start
             alpha[t] = 0
         else:
-            _step(alpha[t - 1], t, indptr, targets, weights, first, time_step, alpha[t])
+            _step(alpha[t - 1], t, chain, alpha[t])
         if t == T - 1:
-            unary[t] += log_end
+            unary[t] += chain.log_end
         alpha[t] += unary[t]
     top = alpha[T - 1].max()
     if not top > -np.inf:
@@ -169,14 +180,14 @@ def masked(
         for i in range(S):
             if not member[t - 1, i]:
                 continue
-            log_beta[i] = _ahead_sum(i, ahead, t, indptr, targets, weights, first, time_step)
+            log_beta[i] = _ahead_sum(i, ahead, t, chain)
             x = alpha[t - 1, i] - log_z
             if not x > -np.inf or not (counts.size or edges.size):
                 continue
-            begin, end = _entries(i, t, S, indptr, targets, first, time_step)
+            begin, end = _entries(i, t, chain)
             for k in range(begin, end):
                 j = targets[k] if targets.size else k - begin
-                p = weight * math.exp(x + weights[k] + ahead[j])
+                p = weight * math.exp(x + values[k] + ahead[j])
                 if counts.size:
                     counts[k if targets.size else i * S + j] += p
                 if edges.size:

@@ -1,34 +1,63 @@
-"""How a beam is chosen from the masses of states: by partial selection, in linear time, never a full sort.
+"""Choice of a beam from the masses of states, by partial selection in linear time without sorting.
 
-A rule keeps the smallest number of states that is at least ``least`` and has a share ``keep`` of the mass; a share of 1
-keeps all. Or else, with a ``ratio`` of at most 1, all whose value is at least ``ratio`` times the
-largest, and at least ``least``. Of equal values those that stand first are taken. Sums are as
+How many values reach a threshold, and their sum, takes one sweep over whole vectors. So the threshold is bisected until
+few values are undecided, and only these are compared one by one. Of equal values the first ones are taken. Sums are as
 precise as the values.
-
-Which values a threshold keeps, how many and how much, is a quick sweep over whole vectors. So the threshold is bisected
-until few values are undecided, and only these are looked at one by one.
-
-Numba's disk cache does not notice edits here in the kernels that call it: ``make clean-kernels`` after a change.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from trelliswork.compute.jit import helper
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, put, spread, total
 
-UNDECIDED = 8  # so few values are settled one by one
+UNDECIDED = 8  # at most so many values are compared one by one
 PROBES = 40
-FEW = 32  # vectors; a loop over their values that never branches is the faster one
+FEW = 32  # vectors, up to which a loop over single values without branches is faster
+
+
+class Rule(NamedTuple):
+    """Keep the smallest number of states that is at least ``least`` and has a share ``keep`` of the mass (1: all).
+
+    With a ``ratio`` of at most 1: all states whose value is at least ``ratio`` times the largest, and at least
+    ``least`` states.
+    """
+
+    least: int
+    keep: float
+    ratio: float
+
+
+class Selection(NamedTuple):
+    """Result and working memory of ``select``."""
+
+    chosen: Any  # (n,) the result, ascending
+    work: Any  # (n,) or more
+    guess: Any  # (1,) where the search starts, as a share of the best: it changes the time, not the result
+
+
+class BeamRows(NamedTuple):
+    """States of all positions in compressed rows, with their masses; those of position i are ptr[i]:ptr[i + 1]."""
+
+    ptr: Any
+    states: Any  # empty if every position has all states, 0 to S-1
+    masses: Any
+
+
+@helper
+def make_selection(n, width, like):
+    """Allocate a ``Selection`` among n values in the precision of the array ``like``."""
+    return Selection(np.empty(n, np.int32), np.empty(width, like.dtype), np.full(1, 0.03, like.dtype))
 
 
 @intrinsic
 def lanes_from(typingctx, vector, low):
-    """``lanes_from(v, low)``: one bit a lane, set where v >= low."""
+    """``lanes_from(v, low)``: one bit per lane, set where v >= low."""
 
     def codegen(context, builder, signature, args):
         reached = builder.fcmp_ordered(">=", *args)
@@ -50,7 +79,7 @@ def part_from(typingctx, vector, low):
 
 @intrinsic
 def n_bits(typingctx, bits):
-    """``n_bits(m)``: how many bits are set."""
+    """``n_bits(m)``: number of bits that are set."""
 
     def codegen(context, builder, signature, args):
         return builder.ctpop(args[0])
@@ -70,7 +99,7 @@ def first_bit(typingctx, bits):
 
 @intrinsic
 def add_to_doubles(typingctx, array, index, vector):
-    """``add_to_doubles(array, k, v)``: add the vector to float64 numbers from flat index k on."""
+    """``add_to_doubles(array, k, v)``: add the vector to float64 numbers that start at flat index k."""
 
     def codegen(context, builder, signature, args):
         wide = ir.VectorType(ir.DoubleType(), vector.width)
@@ -85,7 +114,7 @@ def add_to_doubles(typingctx, array, index, vector):
 
 @helper
 def _tally(values, at, width, low):
-    """How many of values[at : at + width] reach ``low``, and their sum."""
+    """Return the number of values[at : at + width] that reach ``low``, and their sum."""
     W = lanes(values)
     by = spread(values, low)
     count, mass = 0, spread(values, 0.0)
@@ -98,7 +127,7 @@ def _tally(values, at, width, low):
 
 @helper
 def _boundary(work, n, least, target):
-    """How many of work[:n] are needed, largest first, for ``least`` of them and a sum ``target``; and the last value.
+    """Return how many of work[:n], largest first, give ``least`` values and a sum of ``target``, and the last of them.
 
     Weighted quickselect; ``work`` is reordered. Expected time O(n).
     """
@@ -108,7 +137,7 @@ def _boundary(work, n, least, target):
         a, b, c = work[low], work[(low + high) // 2], work[high - 1]
         pivot = max(min(a, b), min(max(a, b), c))
         middle, sums = low, 0.0
-        for k in range(low, high):  # larger ones to the front, without branches
+        for k in range(low, high):  # move larger ones to the front, without branches
             v = work[k]
             work[k] = work[middle]
             work[middle] = v
@@ -141,10 +170,10 @@ def _boundary(work, n, least, target):
 
 @helper
 def _bracket(values, at, n, width, best, least, target, guess):
-    """Thresholds low < high with few values between: what reaches ``low`` is enough, what reaches ``high`` is not.
+    """Find thresholds low < high with few values between them; values >= low are enough, values >= high are not.
 
-    Returns both (a low of 0 means all positive values), and how many values reach ``high`` and their sum. ``guess``
-    (1,) is where to begin, as a share of the best; it is left where the next search does well to begin.
+    Return both (a low of 0 means all positive values), the number of values that reach ``high``, and their sum.
+    ``guess`` is updated for the next search.
     """
     dtype = values.dtype.type
     low, high = dtype(0), dtype(2) * best
@@ -171,7 +200,7 @@ def _bracket(values, at, n, width, best, least, target, guess):
 
 @helper
 def _settle(work, n, least, target):
-    """As ``_boundary`` for at most UNDECIDED values: each is tried as the last one, without branches."""
+    """Return the same as ``_boundary`` for at most UNDECIDED values: try each as the last one, without branches."""
     for k in range(n, UNDECIDED):
         put(work, k, work.dtype.type(0))
     needed, last = n + 1, work.dtype.type(0)
@@ -193,7 +222,7 @@ def _settle(work, n, least, target):
 
 @helper
 def _collect(values, at, n, width, low, chosen):
-    """Fill ``chosen`` with the places of values that reach ``low`` (0: all positive ones); return how many."""
+    """Fill ``chosen`` with the indices of values that reach ``low`` (0: all positive ones); return their number."""
     count = 0
     W = lanes(values)
     if low > 0 and width > FEW * W:
@@ -213,14 +242,15 @@ def _collect(values, at, n, width, low, chosen):
 
 
 @helper
-def select(values, at, n, width, mass, least, keep, ratio, forced, chosen, work, guess):
-    """Choose among values[at : at + n] (flat, zeros up to ``width``) by a rule; fill ``chosen``, return how many.
+def select(values, at, n, width, mass, rule, forced, selection):
+    """Choose among values[at : at + n] (flat, zeros up to ``width``) by a rule; fill ``chosen``, return their number.
 
-    ``mass`` is their sum. Zeros are not chosen, but ``forced`` (-1: none) always is. ``guess`` (1,) of the values'
-    type is between 0 and 1 and carries over from one choice to the next; it changes the time, not the result.
+    ``mass`` is the sum of the values. Zeros are not chosen, but ``forced`` (-1: none) always is.
     """
+    least, keep, ratio = rule
+    chosen, work, guess = selection
     best = largest_of(values, at, width)
-    if keep >= 1:  # zeros too: one that underflowed must not escape the check for safety
+    if keep >= 1:  # zeros too: the check for underflow must see them
         for j in range(n):
             put(chosen, j, j)
         return n
@@ -249,7 +279,7 @@ def select(values, at, n, width, mass, least, keep, ratio, forced, chosen, work,
         j = get(chosen, k)
         put(chosen, count, j)
         count += get(values, at + j) >= last
-    if count > n_high + needed:  # of those equal to the last one some are too many
+    if count > n_high + needed:  # too many are equal to the last one
         surplus, kept = count - n_high - needed, count
         for k in range(count - 1, -1, -1):
             if surplus > 0 and get(values, at + get(chosen, k)) == last:
@@ -263,7 +293,7 @@ def select(values, at, n, width, mass, least, keep, ratio, forced, chosen, work,
 
 @helper
 def _force(forced, count, chosen):
-    """Put ``forced`` (-1: none) among the chosen, in its place; return how many there are now."""
+    """Insert ``forced`` (-1: none) into the ascending ``chosen``; return their number."""
     if forced < 0:
         return count
     place = count
@@ -279,9 +309,37 @@ def _force(forced, count, chosen):
 
 @helper
 def largest_of(values, at, width):
-    """The largest of values[at : at + width], whole vectors."""
+    """Return the largest of values[at : at + width], whole vectors."""
     W = lanes(values)
     top = load(values, at)
     for k in range(W, width, W):
         top = maximum(load(values, at + k), top)
     return largest(top)
+
+
+@kernel
+def choose(start, stop, rows, forced, rule, width, inside, kept, sizes):
+    """Choose the beams of positions ``start`` to ``stop`` from the masses in ``rows`` (a ``BeamRows``).
+
+    ``inside`` marks the masses that are chosen, ``kept`` gets their share and ``sizes`` their number. ``forced[i]``,
+    one of the states of position i, is always chosen. ``width`` is the largest number of states in whole vectors.
+    """
+    ptr, states, masses = rows
+    row, selection = np.zeros(width, masses.dtype), make_selection(width, width, masses)
+    for i in range(start, stop):
+        first, n = ptr[i], ptr[i + 1] - ptr[i]
+        mass, gold = 0.0, -1
+        for k in range(n):
+            row[k] = masses[first + k]
+            mass += row[k]
+            if states.size and states[first + k] == forced[i]:
+                gold = k
+        row[n:] = 0
+        if not states.size:
+            gold = forced[i]
+        m = select(row, 0, n, width, mass, rule, gold, selection)
+        share = 0.0
+        for k in range(m):
+            inside[first + selection.chosen[k]] = True
+            share += row[selection.chosen[k]]
+        kept[i], sizes[i] = min(1.0, share / mass), m

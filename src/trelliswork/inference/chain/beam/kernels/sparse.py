@@ -1,9 +1,9 @@
-"""Compiled sparse forward-backward with beams where only few transitions exist, in probability space.
+"""Compiled sparse forward-backward with beams and sparse transitions, in probability space.
 
-As ``beam_kernels``, for state spaces such as pairs or n-grams of labels: state i leads to ``targets[indptr[i]:
-indptr[i+1]]`` alone, with weights beside them. State j emits label ``emits[j]``, which is what scores are given for, L
-of them a position. Only states that some state of the beam leads to are ever looked at (*reached*), and only entries of
-states in the beam: time O(L + sum of the entries of the beam) a position, whatever S is.
+The equations are those of ``forward_backward``, for state spaces such as pairs or n-grams of labels: transitions are
+``Entries``, and state j emits the label ``emits[j]``. Scores are given for labels, L per position. Only states that
+some state of the beam leads to are computed (*reached*), and only entries of states in the beam are read: time
+O(L + sum of the entries of the beam) per position, independent of S.
 """
 
 import math
@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import helper
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import lanes
-from trelliswork.inference.chain.beam.kernels.select import select
+from trelliswork.inference.chain.beam.kernels.records import Sequence, copy_beams
+from trelliswork.inference.chain.beam.kernels.select import Selection, make_selection, select
 
 
 class SparseSpace(NamedTuple):
@@ -23,36 +24,36 @@ class SparseSpace(NamedTuple):
     emission: np.ndarray  # (T, Lp)
     reached_ptr: np.ndarray  # (T + 1,)
     reached: np.ndarray  # (T S,) when refining, else (S,)
-    belief: np.ndarray  # the same size, and a vector more
-    mark: np.ndarray  # (S,) the last position, counted over all sequences, that reached a state
-    clock: np.ndarray  # (1,)
+    belief: np.ndarray  # as long as ``reached``, plus one vector
+    mark: np.ndarray  # (S,) value of the clock when the state was last reached
+    clock: np.ndarray  # (1,) counts positions, over all sequences
     dense: np.ndarray  # (S,) sums by state
     ptr: np.ndarray  # (T + 1,)
     states: np.ndarray  # (T S,)
     alpha: np.ndarray  # (T S,) then the marginals
     scale: np.ndarray  # (T,)
     kept: np.ndarray  # (T,)
-    chosen: np.ndarray  # (S,)
-    work: np.ndarray  # (S,) and a vector more
+    selection: Selection
     beta: np.ndarray  # (S,)
-    guess: np.ndarray  # (1,) of ``select``
+    spare: np.ndarray  # (T S,) when refining, else (0,)
 
 
 @helper
-def make_space(T, S, Lp, refine, like):
+def make_space(T, S, Lp, refining, like):
     """Allocate a ``SparseSpace`` in the precision of the array ``like``."""
-    dtype, n = like.dtype, T * S if refine else S
+    dtype, n = like.dtype, T * S if refining else S
     return SparseSpace(
         np.empty((T, Lp), dtype), np.zeros(T + 1, np.int64), np.empty(n, np.int32), np.zeros(n + lanes(like), dtype),
         np.zeros(S, np.int64), np.zeros(1, np.int64), np.zeros(S, dtype),
         np.zeros(T + 1, np.int64), np.empty(T * S, np.int32), np.empty(T * S, dtype), np.empty(T, dtype), np.zeros(T),
-        np.empty(S, np.int32), np.empty(S + lanes(like), dtype), np.empty(S, dtype), np.full(1, 0.03, dtype),
+        make_selection(S, S + lanes(like), like), np.empty(S, dtype), np.empty(T * S if refining else 0, np.int32),
     )  # fmt: skip
 
 
 @helper
-def _spread_out(t, indptr, targets, weights, to, s):
-    """Reach the successors of beam t-1; their sums go to ``dense``, they to ``reached[to:]``; return how many."""
+def _spread_out(t, entries, to, s):
+    """Store the successors of beam t-1 in ``reached[to:]`` and their sums in ``dense``; return their number."""
+    indptr, targets, values = entries.indptr, entries.targets, entries.values
     clock, ptr, states, alpha, mark = s.clock, s.ptr, s.states, s.alpha, s.mark
     dense, reached = s.dense, s.reached
     clock[0] += 1
@@ -66,57 +67,55 @@ def _spread_out(t, indptr, targets, weights, to, s):
                 dense[j] = 0
                 reached[to + n] = j
                 n += 1
-            dense[j] += x * weights[k]
+            dense[j] += x * values[k]
     return n
 
 
 @helper
-def _end_factor(t, T, j, start, end):
-    """What the ends of the sequence multiply to state j at position t."""
-    f = start[j] if t == 0 else start.dtype.type(1)
-    return f * end[j] if t == T - 1 else f
+def _end_factor(t, T, j, entries):
+    """Return the factor of the ends of the sequence for state j at position t."""
+    f = entries.start[j] if t == 0 else entries.start.dtype.type(1)
+    return f * entries.end[j] if t == T - 1 else f
 
 
 @helper
-def forward(
-    T, L, log_unary, at, unary_stride, emits, start, end, log_ends, indptr, targets, weights, log_shift,
-    gold, first_gold, least, keep, ratio, s,
-):  # fmt: skip
+def forward(sequence, entries, gold, rule, s):
     """Choose the beams of a sequence and fill its alpha; return log Z of the chain restricted to them, -inf if lost.
 
-    ``start``, ``end`` (S,) multiply the masses at the ends; ``log_ends`` was taken out of both together.
+    ``gold[sequence.first + t]`` is always in the beam of position t, unless ``gold`` is empty.
     """
-    guess = s.guess
+    T, emits = sequence.n_positions, entries.emits
     emission, ptr, reached_ptr, belief, reached = s.emission, s.ptr, s.reached_ptr, s.belief, s.reached
-    dense, chosen, work = s.dense, s.chosen, s.work
+    dense = s.dense
     S, Lp, W = emits.size, emission.shape[1], lanes(emission)
-    log_z = (T - 1) * log_shift + log_ends
+    log_z = (T - 1) * entries.log_shift + entries.log_ends
     ptr[0], reached_ptr[0] = 0, 0
     for t in range(T):
-        log_z += exp_row(log_unary, at + t * unary_stride, L, emission, t * Lp, Lp)
+        at = sequence.at + t * sequence.stride
+        log_z += exp_row(sequence.log_unary, at, sequence.n_labels, emission, t * Lp, Lp)
         to = reached_ptr[t] if belief.size > S + W else 0
         if t == 0:
             n = S
             for j in range(S):
                 reached[j], dense[j] = j, 1
         else:
-            n = _spread_out(t, indptr, targets, weights, to, s)
+            n = _spread_out(t, entries, to, s)
         reached_ptr[t + 1] = to + n
         mass, place = 0.0, -1
-        wanted = gold[first_gold + t] if gold.size else -1
+        wanted = gold[sequence.first + t] if gold.size else -1
         ends = t == 0 or t == T - 1
         for r in range(to, to + n):
             j = reached[r]
             v = dense[j] * emission[t, emits[j]]
             if ends:
-                v *= _end_factor(t, T, j, start, end)
+                v *= _end_factor(t, T, j, entries)
             belief[r] = v
             mass += v
             place = r - to if j == wanted else place
         width = -(-n // W) * W
         for r in range(to + n, to + width):
             belief[r] = 0
-        size = select(belief, to, n, width, mass, least, keep, ratio, place, chosen, work, guess)
+        size = select(belief, to, n, width, mass, rule, place, s.selection)
         log_z += _keep(t, size, mass, to, s)
         if not log_z > -np.inf:
             return -np.inf
@@ -125,8 +124,8 @@ def forward(
 
 @helper
 def _keep(t, n, mass, to, s):
-    """Compress: states and alpha of position t from ``chosen``; return the logarithm of c_t."""
-    ptr, chosen, states, reached, alpha = s.ptr, s.chosen, s.states, s.reached, s.alpha
+    """Store the states and alpha of position t from ``chosen``; return the logarithm of c_t."""
+    ptr, chosen, states, reached, alpha = s.ptr, s.selection.chosen, s.states, s.reached, s.alpha
     belief, scale, kept = s.belief, s.scale, s.kept
     first, c = ptr[t], 0.0
     for a in range(n):
@@ -144,16 +143,17 @@ def _keep(t, n, mass, to, s):
 
 
 @helper
-def inside(T, L, log_unary, at, unary_stride, emits, start, end, log_ends, indptr, targets, weights, log_shift, s):
-    """Forward within the sets that stand in ``s``; ``emission`` is filled; return log Z, -inf if no path is left."""
+def _inside(sequence, entries, s):
+    """Run the forward pass inside the sets in ``s``; ``emission`` is filled. Return log Z, -inf if no path is left."""
+    T, emits = sequence.n_positions, entries.emits
+    indptr, targets, values = entries.indptr, entries.targets, entries.values
     ptr, dense, states, alpha, emission = s.ptr, s.dense, s.states, s.alpha, s.emission
-    scale = s.scale
-    log_z = (T - 1) * log_shift + log_ends
-    scores = log_unary.reshape(-1)
+    log_z = (T - 1) * entries.log_shift + entries.log_ends
+    scores = sequence.log_unary.reshape(-1)
     for t in range(T):
         top = -np.inf
-        for j in range(L):
-            top = max(top, np.float64(scores[at + t * unary_stride + j]))
+        for j in range(sequence.n_labels):
+            top = max(top, np.float64(scores[sequence.at + t * sequence.stride + j]))
         log_z += top
         here, c = ptr[t], 0.0
         if t > 0:
@@ -162,13 +162,13 @@ def inside(T, L, log_unary, at, unary_stride, emits, start, end, log_ends, indpt
             for a in range(ptr[t - 1], here):
                 i = states[a]
                 for k in range(indptr[i], indptr[i + 1]):
-                    dense[targets[k]] += alpha[a] * weights[k]
+                    dense[targets[k]] += alpha[a] * values[k]
         for a in range(here, ptr[t + 1]):
             j = states[a]
             v = dense[j] if t > 0 else dense.dtype.type(1)
-            alpha[a] = v * emission[t, emits[j]] * _end_factor(t, T, j, start, end)
+            alpha[a] = v * emission[t, emits[j]] * _end_factor(t, T, j, entries)
             c += alpha[a]
-        scale[t] = c
+        s.scale[t] = c
         log_z += math.log(c) if c > 0 else -np.inf
         if not log_z > -np.inf:
             return -np.inf
@@ -179,53 +179,67 @@ def inside(T, L, log_unary, at, unary_stride, emits, start, end, log_ends, indpt
 
 
 @helper
-def refine(T, emits, start, end, indptr, targets, weights, gold, first_gold, least, keep, ratio, spare, s):
-    """Choose the sets anew from the end by belief times beta, among the states reached; False if it underflows.
+def within(sequence, entries, sets, s):
+    """Run the forward pass inside given ``sets`` (a ``BeamSets``); return log Z, -inf if no path is left."""
+    Lp = s.emission.shape[1]
+    begin = sets.ptr[sequence.first]
+    for t in range(sequence.n_positions):
+        at = sequence.at + t * sequence.stride
+        exp_row(sequence.log_unary, at, sequence.n_labels, s.emission, t * Lp, Lp)
+        s.ptr[t + 1] = sets.ptr[sequence.first + t + 1] - begin
+    s.ptr[0] = 0
+    n = s.ptr[sequence.n_positions]
+    s.states[:n] = sets.states[begin : begin + n]
+    return _inside(sequence, entries, s)
 
-    ``spare`` (T S,) takes the new states, last position first.
+
+@helper
+def _refine(sequence, entries, gold, rule, s):
+    """Choose the sets again from the end by belief times beta, among the states reached; return the new log Z.
+
+    Return nan if this underflows, -inf if no path is left.
     """
-    guess = s.guess
+    T, emits = sequence.n_positions, entries.emits
+    indptr, targets, transition = entries.indptr, entries.targets, entries.values
     emission, dense, reached_ptr, reached, beta = s.emission, s.dense, s.reached_ptr, s.reached, s.beta
-    work, belief, chosen, kept, ptr = s.work, s.belief, s.chosen, s.kept, s.ptr
-    states = s.states
+    belief, chosen, ptr, states, spare = s.belief, s.selection.chosen, s.ptr, s.states, s.spare
     W = lanes(emission)
     sizes = np.empty(T, np.int64)
-    used = 0
+    used = 0  # of ``spare``, which takes the new states, last position first
     dense[:] = 0
     for t in range(T - 1, -1, -1):
         to, n = reached_ptr[t], reached_ptr[t + 1] - reached_ptr[t]
-        wanted = gold[first_gold + t] if gold.size else -1
+        wanted = gold[sequence.first + t] if gold.size else -1
         mass, place, highest = 0.0, -1, 0.0
         for r in range(n):
             j = reached[to + r]
             b = beta.dtype.type(1 if t == T - 1 else 0)
             if t < T - 1:
                 for k in range(indptr[j], indptr[j + 1]):
-                    b += weights[k] * dense[targets[k]]
+                    b += transition[k] * dense[targets[k]]
             beta[r] = b
             highest = max(highest, np.float64(b))
             place = r if j == wanted else place
         if not 0 < highest < np.inf:
-            return False
+            return np.nan
         for a in range(used - sizes[t + 1] if t < T - 1 else used, used):
             dense[spare[a]] = 0
         width = -(-n // W) * W
-        work[:] = 0
-        values = np.zeros(width, work.dtype)
+        values = np.zeros(width, beta.dtype)
         for r in range(n):
             beta[r] /= beta.dtype.type(highest)
             values[r] = belief[to + r] * beta[r]
             mass += values[r]
-        size = select(values, 0, n, width, mass, least, keep, ratio, place, chosen, work, guess)
+        size = select(values, 0, n, width, mass, rule, place, s.selection)
         mass_kept = 0.0
         for a in range(size):
             j = reached[to + chosen[a]]
             spare[used + size - 1 - a] = j
             mass_kept += values[chosen[a]]
-            dense[j] = beta[chosen[a]] * emission[t, emits[j]] * _end_factor(t, T, j, start, end)
+            dense[j] = beta[chosen[a]] * emission[t, emits[j]] * _end_factor(t, T, j, entries)
         if not mass_kept > 0:
-            return False
-        kept[t] = min(1.0, mass_kept / mass)
+            return np.nan
+        s.kept[t] = min(1.0, mass_kept / mass)
         used += size
         sizes[t] = size
     to = 0
@@ -236,14 +250,13 @@ def refine(T, emits, start, end, indptr, targets, weights, gold, first_gold, lea
             states[to + a] = spare[used]
         to += sizes[t]
     ptr[T] = to
-    return True
+    return _inside(sequence, entries, s)
 
 
 @helper
-def backward(T, emits, start, end, indptr, targets, weights, limit, weight, final, counts, s):
-    """Beta inside the beams; False if it is not safe. If ``final``: alpha becomes the weighted marginals, and
-    ``counts`` (entries,), unless empty, grow by the weighted expected transitions.
-    """
+def _backward(T, entries, limit, weight, final, counts, s):
+    """Compute beta inside the beams; if ``final``, produce the outputs of ``marginals``. Return False if not safe."""
+    emits, indptr, targets, values = entries.emits, entries.indptr, entries.targets, entries.values
     beta, ptr, dense, alpha, scale = s.beta, s.ptr, s.dense, s.alpha, s.scale
     states, emission = s.states, s.emission
     beta[: ptr[T] - ptr[T - 1]] = 1
@@ -269,7 +282,7 @@ def backward(T, emits, start, end, indptr, targets, weights, limit, weight, fina
             j = states[here + k]
             dense[j] = b * emission[t, emits[j]]
             if t == T - 1:
-                dense[j] *= end[j]
+                dense[j] *= entries.end[j]
         if not top <= limit:
             return False
         before = ptr[t - 1]
@@ -280,7 +293,7 @@ def backward(T, emits, start, end, indptr, targets, weights, limit, weight, fina
             for k in range(indptr[i], indptr[i + 1]):
                 w = dense[targets[k]]
                 if w != 0:
-                    p = weights[k] * w
+                    p = values[k] * w
                     b += p
                     if final and counts.size:
                         counts[k] += x * p
@@ -291,36 +304,37 @@ def backward(T, emits, start, end, indptr, targets, weights, limit, weight, fina
 
 
 @helper
-def one(
-    T, L, log_unary, at, unary_stride, emits, start, end, log_ends, indptr, targets, weights, log_shift,
-    gold, first_gold, least, keep, ratio, refined, given_ptr, given_states, first_given, limit, weight,
-    counts, spare, s,
-):  # fmt: skip
-    """All of it for one sequence: log Z of the restricted chain, marginals in ``s.alpha``; nan if not safe."""
-    emission, ptr, kept, states = s.emission, s.ptr, s.kept, s.states
-    scores = (T, L, log_unary, at, unary_stride, emits, start, end, log_ends, indptr, targets, weights, log_shift)
-    if given_ptr.size:
-        Lp = emission.shape[1]
-        begin = given_ptr[first_given]
-        for t in range(T):
-            exp_row(log_unary, at + t * unary_stride, L, emission, t * Lp, Lp)
-            ptr[t + 1] = given_ptr[first_given + t + 1] - begin
-            kept[t] = np.nan
-        ptr[0] = 0
-        states[: ptr[T]] = given_states[begin : begin + ptr[T]]
-        log_z = inside(*scores, s)
-    else:
-        log_z = forward(*scores, gold, first_gold, least, keep, ratio, s)
-        if refined and log_z > -np.inf:
-            if not refine(
-                T, emits, start, end, indptr, targets, weights, gold, first_gold, least, keep, ratio, spare, s
-            ):
-                return np.nan
-            log_z = inside(*scores, s)
-    if not log_z > -np.inf:
-        return np.nan
-    # Few transitions exist: nothing is safe beforehand, so a first look without outputs.
-    if not backward(T, emits, start, end, indptr, targets, weights, limit, weight, False, counts, s):
-        return np.nan
-    backward(T, emits, start, end, indptr, targets, weights, limit, weight, True, counts, s)
-    return log_z
+def marginals(T, entries, limit, weight, counts, s):
+    """Turn ``s.alpha`` into the weighted marginals; return False if the sequence is not safe: then nothing is added.
+
+    ``counts`` (n_entries,) grows by the weighted expected transitions, unless empty.
+    """
+    # With few transitions nothing is safe beforehand, so there is a first pass without outputs.
+    return _backward(T, entries, limit, weight, False, counts, s) and _backward(
+        T, entries, limit, weight, True, counts, s
+    )
+
+
+@kernel
+def sparse(start, stop, batch, entries, choice, limit, counts, results, buffer):
+    """Run sparse forward-backward on the sequences ``start`` to ``stop``, with the outputs of ``dense``."""
+    lengths, offsets, log_unary = batch
+    T, L = log_unary.shape[1:]
+    S, W = entries.emits.size, lanes(log_unary)
+    s = make_space(T, S, -(-L // W) * W, choice.refine, log_unary)
+    one = log_unary.dtype.type(1)
+    used = 0
+    for b in range(start, stop):
+        n = lengths[b]
+        if used + n * S > len(buffer.states):
+            return b, used
+        sequence = Sequence(n, L, offsets[b], log_unary, b * T * L, L)
+        log_z = forward(sequence, entries, choice.gold, choice.rule, s)
+        if choice.refine and log_z > -np.inf:
+            log_z = _refine(sequence, entries, choice.gold, choice.rule, s)
+        if log_z > -np.inf and marginals(n, entries, limit, one, counts, s):
+            results.log_z[b] = log_z
+            used += copy_beams(sequence, used, s, results, buffer)
+        else:
+            results.log_z[b] = np.nan
+    return stop, used

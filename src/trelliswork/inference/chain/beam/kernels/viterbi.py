@@ -1,20 +1,31 @@
 """Compiled Viterbi within beams, in log space: delta_t(j) = log_unary_t(j) + max over i in I_{t-1} of delta(i) + score.
 
-The best scores of prefixes are turned into masses exp(delta) and the beam I_t is chosen from these by the rules of
-``beam_select`` (Pal, Sutton and McCallum, 2006, section 4.1). Work a position as in ``beam_kernels``.
+The masses exp(delta) of the best prefixes take the place of the forward masses, and the beam I_t is chosen from them by
+the rules of ``select`` (Pal, Sutton and McCallum, 2006, section 4.1). Time per position as in ``forward_backward``.
 """
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import add, lanes, load, maximum, spread, store
-from trelliswork.inference.chain.beam.kernels.select import select
+from trelliswork.inference.chain.beam.kernels.select import make_selection, select
 
 
-@kernel
+class Paths(NamedTuple):
+    """Best labelings of a batch, and the sizes of the beams."""
+
+    labels: Any  # (B, T) labels, or states if transitions are sparse
+    scores: Any  # (B,) -inf if every path is lost
+    sizes: Any  # (B,) sum of the sizes of the beams
+    most: Any  # (B,) largest of them
+
+
+@helper
 def _push(matrix, base, stride, states, delta, first, n, S, out):
-    """out[j] = max over the n states from ``first`` on of delta + their row of the matrix."""
+    """Set out[j] to the maximum over the n states from ``first`` on of delta + their row of the matrix."""
     W = lanes(out)
     flat = matrix.reshape(-1)
     whole = S - S % W
@@ -44,55 +55,34 @@ def _push(matrix, base, stride, states, delta, first, n, S, out):
         out[j] = best
 
 
-@kernel
-def _choose(scores, n, values, width, least, keep, ratio, chosen, work, guess):
-    """Beam of log scores[:n] into ``chosen``; return its size and the largest score."""
+@helper
+def _choose(scores, n, values, width, rule, selection):
+    """Choose the beam of log scores[:n]; return its size and the largest score."""
     top = exp_row(scores, 0, n, values, 0, width)
     count = 0
-    if keep >= 1:  # all that is possible, even what underflows
+    if rule.keep >= 1:  # all that is possible, even what underflows
         for j in range(n):
-            chosen[count] = j
+            selection.chosen[count] = j
             count += scores[j] > -np.inf
         return count, top
     mass = 0.0
     for j in range(n):
         mass += values[j]
-    return select(values, 0, n, width, mass, least, keep, ratio, -1, chosen, work, guess), top
+    return select(values, 0, n, width, mass, rule, -1, selection), top
 
 
 @kernel
-def dense(
-    start,
-    stop,
-    lengths,
-    log_unary,
-    matrix,
-    batch_step,
-    time_step,
-    width,
-    least,
-    keep,
-    ratio,
-    labels,
-    scores,
-    sizes,
-    most,
-):
-    """Fill labels (B, T), scores (B,), summed and largest beam sizes (B,); the score is -inf if every path is lost.
-
-    ``matrix`` (n S, S) holds the logarithms of all transition matrices, one below the other.
-    """
+def dense(start, stop, batch, matrices, rule, paths):
+    """Fill ``paths`` (a ``Paths``) for the sequences ``start`` to ``stop``; ``matrices`` are logarithms."""
+    lengths, _, log_unary = batch
+    labels, scores, sizes, most = paths
     T, S = log_unary.shape[1:]
-    dtype = log_unary.dtype
-    flat = matrix.reshape(-1)
+    dtype, W = log_unary.dtype, lanes(log_unary)
+    matrix, batch_step, time_step = matrices.rows, matrices.batch_step, matrices.time_step
+    flat, width = matrix.reshape(-1), -(-S // W) * W
     ptr, states, delta = np.zeros(T + 1, np.int64), np.empty(T * S, np.int32), np.empty(T * S, dtype)
-    out, values, work, chosen = (
-        np.empty(S, dtype),
-        np.empty(width, dtype),
-        np.empty(width, dtype),
-        np.empty(S, np.int32),
-    )
-    guess = np.full(1, 0.03, dtype)
+    out, values, selection = np.empty(S, dtype), np.empty(width, dtype), make_selection(S, width, log_unary)
+    chosen = selection.chosen
     for b in range(start, stop):
         scores[b], sizes[b], most[b] = -np.inf, 0, 0
         first = b * batch_step * S * S
@@ -104,7 +94,7 @@ def dense(
                 base = first + (t - 1) * time_step * S * S
                 _push(matrix, base, S, states, delta, ptr[t - 1], here - ptr[t - 1], S, out)
             out += log_unary[b, t]
-            n, top = _choose(out, S, values, width, least, keep, ratio, chosen, work, guess)
+            n, top = _choose(out, S, values, width, rule, selection)
             for a in range(n):
                 states[here + a] = chosen[a]
                 delta[here + a] = out[chosen[a]] - top
@@ -135,26 +125,24 @@ def dense(
 
 
 @kernel
-def sparse(
-    start, stop, lengths, log_unary, emits, log_start, log_end, indptr, targets, weights,
-    given_ptr, given_states, offsets, least, keep, ratio,
-    labels, scores, sizes, most,
-):  # fmt: skip
-    """The same for transitions stored by source state; ``weights`` are logarithms, labels are states.
+def sparse(start, stop, batch, entries, sets, rule, paths):
+    """Fill ``paths`` for sparse transitions (``Entries`` of logarithms); labels are states.
 
-    States other than those given for a position (``given_ptr`` empty: none are) are impossible.
+    Other states than those of ``sets`` (a ``BeamSets``) are impossible, unless it is empty.
     """
+    lengths, offsets, log_unary = batch
+    labels, scores, sizes, most = paths
+    emits, log_start, log_end, transition = entries.emits, entries.start, entries.end, entries.values
+    indptr, targets = entries.indptr, entries.targets
     T, S = log_unary.shape[1], emits.size
-    dtype = log_unary.dtype
-    W = lanes(log_unary)
+    dtype, W = log_unary.dtype, lanes(log_unary)
     ptr, states, delta = np.zeros(T + 1, np.int64), np.empty(T * S, np.int32), np.empty(T * S, dtype)
     entry, source = np.empty(T * S, np.int64), np.empty(T * S, np.int64)
     from_entry, from_source = np.empty(S, np.int64), np.empty(S, np.int64)
     mark, best, reached = np.full(S, -1), np.empty(S, dtype), np.empty(S, np.int32)
-    inside, given = np.full(S, -1), given_ptr.size > 0
-    out, values, work, chosen = np.empty(S, dtype), np.empty(S + W, dtype), np.empty(S, dtype), np.empty(S, np.int32)
-    clock = 0
-    guess = np.full(1, 0.03, dtype)
+    inside, given = np.full(S, -1), sets.ptr.size > 0
+    out, values, selection = np.empty(S, dtype), np.empty(S + W, dtype), make_selection(S, S, log_unary)
+    chosen, clock = selection.chosen, 0
     for b in range(start, stop):
         scores[b], sizes[b], most[b] = -np.inf, 0, 0
         lost = False
@@ -162,8 +150,8 @@ def sparse(
             here, n = ptr[t], 0
             clock += 1
             if given:
-                for k in range(given_ptr[offsets[b] + t], given_ptr[offsets[b] + t + 1]):
-                    inside[given_states[k]] = clock
+                for k in range(sets.ptr[offsets[b] + t], sets.ptr[offsets[b] + t + 1]):
+                    inside[sets.states[k]] = clock
             if t == 0:
                 n = S
                 for j in range(S):
@@ -172,7 +160,7 @@ def sparse(
                 for a in range(ptr[t - 1], here):
                     for k in range(indptr[states[a]], indptr[states[a] + 1]):
                         j = targets[k]
-                        value = delta[a] + weights[k]
+                        value = delta[a] + transition[k]
                         if mark[j] != clock:
                             mark[j] = clock
                             reached[n] = j
@@ -187,7 +175,7 @@ def sparse(
                     out[r] += log_end[j]
                 if given and inside[j] != clock:
                     out[r] = -np.inf
-            size, top = _choose(out, n, values, -(-n // W) * W, least, keep, ratio, chosen, work, guess)
+            size, top = _choose(out, n, values, -(-n // W) * W, rule, selection)
             for c in range(size):
                 j = reached[chosen[c]]
                 states[here + c] = j
@@ -210,6 +198,6 @@ def sparse(
             if t == 0:
                 score += log_start[states[a]]
             else:
-                score += weights[entry[a]]
+                score += transition[entry[a]]
                 a = source[a]
         scores[b] = score

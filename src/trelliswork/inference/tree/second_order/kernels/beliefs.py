@@ -1,31 +1,33 @@
 r"""Second-order belief propagation in probability space, one sentence at a time; see ``second_order``.
 
-A message is the odds on : off. Of an arc a: :math:`w_a` its own, shifted so that the largest into a word is 1 (a shift
-of all arcs into a word only moves the tree factor's messages); :math:`t_a, s_a` from the tree and from the automaton of
-its side; :math:`g_{ak}` from pair k, their product :math:`G_a`; and :math:`T_a = w_a t_a s_a G_a`. A pair of arcs u, l
-with :math:`E = e^{score}` sends
+A message is the odds on : off. An arc a has its own weight :math:`w_a`, shifted so that the largest into a word is 1
+(shifting all arcs into a word only moves the tree factor's messages); messages :math:`t_a, s_a` from the tree and from
+the automaton of its side; :math:`g_{ak}` from pair k, with product :math:`G_a`; and :math:`T_a = w_a t_a s_a G_a`. A
+pair of arcs u, l with :math:`E = e^{score}` sends
 
 .. math:: g_{lk} = \frac{g_{uk} + T_u E}{g_{uk} + T_u}, \quad g_{uk} = \frac{g_{lk} + T_l E}{g_{lk} + T_l},
 
-the old odds on the right. The pairs of a word h are a block: arcs into h times arcs out of h, which lie together; rows
-are padded with pairs that have E = 1 and hence say nothing.
+with the old odds on the right. The pairs of a word h form a block: arcs into h times arcs out of h, which are
+contiguous; rows are padded with pairs that have E = 1 and hence no effect.
 
-An arc that every tree needs has infinite odds from the tree: ``FORCED`` stands for them, so far above all other odds
-that nothing is lost by rounding. Sentences for which that is not so, or whose odds leave the range of numbers, are
-marked, for ``second_order_log_kernels``.
+An arc that every tree needs has infinite odds from the tree. They are represented by ``FORCED``, which is so far above
+all other odds that rounding loses nothing. Sentences where this fails, or whose odds leave the range of numbers, are
+marked for ``log_space``.
 """
 
 import math
-from collections import namedtuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import exponential, get, lanes, largest, load, maximum, put, store
-from trelliswork.inference.tree.passes import LIMIT
+from trelliswork.inference.tree.kernels.records import LIMIT
 from trelliswork.inference.tree.second_order.kernels.eisner import inside, outside
 from trelliswork.inference.tree.second_order.kernels.messages import (
     FORCED,
+    Automata,
+    Pairs,
     collect,
     pair_values,
     pairs,
@@ -33,23 +35,35 @@ from trelliswork.inference.tree.second_order.kernels.messages import (
     side_beliefs,
     tree_odds,
 )
+from trelliswork.inference.tree.second_order.kernels.records import (
+    Arcs,
+    Charts,
+    Elimination,
+    Net,
+    Options,
+    Results,
+    Scores,
+)
 from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
 
 WEAKEST = 1e-20  # odds against which FORCED still rounds to infinity
 RANGE = 1e100
 LARGEST_SCORE = 34.0  # of a part
 
-Net = namedtuple(
-    "Net",
-    "n_words arc_ptr heads modifiers sibling_ptr grandparent_ptr node_ptr out_start in_start in_arcs side_ptr sides",
-)
-Options = namedtuple("Options", "projective single_root max_iter tree_every tolerance damping")
-Found = namedtuple("Found", "log_z arcs siblings grandparents converged n_iter residual tree_scores")
+
+class Odds(NamedTuple):
+    """Odds of the arcs (A,) around the tree factor."""
+
+    w: Any  # own weights
+    s: Any  # messages of automata
+    G: Any  # products of the messages of pairs
+    x: Any  # product of the three, scaled
+    D: Any  # derivatives of log Z by x
 
 
-@kernel(error_model="numpy")
+@helper(error_model="numpy")
 def _exponentials(values, n):
-    """Replace values[:n] (and up to a full vector) by their exponentials; False if one is too large."""
+    """Replace values[:n] (and up to a full vector) by their exponentials; return False if one is too large."""
     top = load(values, 0)
     for k in range(0, n, lanes(values)):
         value = load(values, k)
@@ -58,16 +72,14 @@ def _exponentials(values, n):
     return largest(top) <= LARGEST_SCORE
 
 
-@kernel(error_model="numpy")
-def _tree(n, net_arcs, layout, charts, single_root, projective, work, tops):
-    """Weights x = w s G, scaled to a largest of 1 a word, and the derivatives D of log Z by them.
+@helper(error_model="numpy")
+def _tree(n, arcs: Arcs, charts: Charts, odds: Odds, tops, options: Options):
+    """Fill the weights x = w s G, scaled to a maximum of 1 per word, and the derivatives D of log Z by them.
 
     Return log Z of the unscaled weights; nan if numbers may have been lost.
     """
-    heads, modifiers = net_arcs
-    out, middle, into, after, in_arcs = layout
-    R, L, S, I, low, OR, OL, OI = charts  # noqa: E741
-    w, s, G, x, D = work
+    heads, modifiers, out, _, into, _, in_arcs = arcs
+    w, s, G, x, D = odds
     A = out[n + 1]
     log_z = 0.0
     for d in range(1, n + 1):
@@ -82,22 +94,21 @@ def _tree(n, net_arcs, layout, charts, single_root, projective, work, tops):
         log_z += math.log(top)
     for a in range(A):
         x[a] /= tops[modifiers[a]]
-    if not projective:
-        return log_z + derivatives(n, single_root, x, heads, modifiers, A, R, L, OR, OL, D, OI)
+    if not options.projective:
+        work = Elimination(charts.R, charts.L, charts.OR, charts.OL)
+        return log_z + derivatives(n, options.single_root, x, heads, modifiers, A, work, D, charts.OI)
     stride = (n + 1 + lanes(x) - 1) // lanes(x) * lanes(x) + lanes(x)
-    z = inside(n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low)
+    z = inside(n, stride, options.single_root, x, arcs, charts)
     if not (z > 1e-290 and z < 1e290):
         return np.nan
-    derivative = outside(
-        n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low, z, OR, OL, OI,
-        D,
-    )  # fmt: skip
+    derivative = outside(n, stride, options.single_root, x, z, arcs, charts, D)
     return log_z + math.log(z) if derivative < LIMIT else np.nan
 
 
-@kernel(error_model="numpy")
-def _lay_out(net, b, heads, modifiers, out, middle, into, after, in_arcs):
-    """Number the arcs of a sentence from 0: where those out of and into each node begin."""
+@helper(error_model="numpy")
+def _number_arcs(net: Net, b, arcs: Arcs):
+    """Number the arcs of a sentence from 0."""
+    heads, modifiers, out, middle, into, after, in_arcs = arcs
     node, n, first = net.node_ptr[b], net.n_words[b], net.arc_ptr[b]
     for a in range(net.arc_ptr[b + 1] - first):
         heads[a], modifiers[a] = net.heads[first + a], net.modifiers[first + a]
@@ -115,9 +126,10 @@ def _lay_out(net, b, heads, modifiers, out, middle, into, after, in_arcs):
         after[i] = p
 
 
-@kernel(error_model="numpy")
-def _weigh(n, scores, first, into, in_arcs, w, A):
+@helper(error_model="numpy")
+def _weigh(n, scores, first, arcs: Arcs, w, A):
     """Fill w (A,), the largest into each word 1; return the sum of the shifts, -inf if a word has no arc."""
+    into, in_arcs = arcs.into, arcs.in_arcs
     shift = 0.0
     for d in range(1, n + 1):
         top = -np.inf
@@ -133,15 +145,16 @@ def _weigh(n, scores, first, into, in_arcs, w, A):
     return shift
 
 
-@kernel(error_model="numpy")
-def _copy_pairs(n, heads, modifiers, out, into, in_arcs, values, at, blocks, to_blocks):
-    """Copy the flat values of pairs from ``at`` on to the padded blocks, or back; what is no pair gets 0."""
+@helper(error_model="numpy")
+def _copy_pairs(n, arcs: Arcs, values, at, blocks, to_blocks):
+    """Copy the flat values of pairs from ``at`` on to the padded blocks, or back; entries without a pair are 0."""
+    heads, modifiers, out, _, into, _, in_arcs = arcs
     W = lanes(blocks)
     to = 0
     for h in range(1, n + 1):
         c = out[h + 1] - out[h]
         size = (c + W - 1) // W * W
-        skip = 0  # the child that is the grandparent itself: the heads of h rise, and so do its children
+        skip = 0  # position of the grandparent among the children: both are sorted
         for p in range(into[h], into[h + 1]):
             g = heads[in_arcs[p]]
             while skip < c and modifiers[out[h] + skip] < g:
@@ -168,8 +181,9 @@ def _copy_pairs(n, heads, modifiers, out, into, in_arcs, values, at, blocks, to_
 
 
 @kernel(error_model="numpy")
-def infer(start, stop, net, arc_scores, sibling_scores, grandparent_scores, options, found, safe):
-    """Fill what is ``found`` of sentences start..stop; ``safe`` (B,): False where it must be done in log space."""
+def infer(start, stop, net: Net, scores: Scores, options: Options, results: Results, safe):
+    """Fill the results of sentences start..stop; ``safe`` (B,) is False where log space is needed."""
+    arc_scores, sibling_scores, grandparent_scores = scores
     W = lanes(arc_scores)
     A, N, S, wide, size = 0, 0, 0, 0, 0
     for b in range(start, stop):
@@ -189,18 +203,19 @@ def infer(start, stop, net, arc_scores, sibling_scores, grandparent_scores, opti
     heads, modifiers, in_arcs = np.empty(A, np.int64), np.empty(A, np.int64), np.empty(A, np.int64)
     out, middle, into = np.empty(N + 1, np.int64), np.empty(N, np.int64), np.empty(N + 1, np.int64)
     after, low, tops, before = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(N), np.empty(A)
-    charts = (np.empty(C), np.empty(C), np.empty(A), np.empty(A), low, np.empty(C), np.empty(C), np.empty(A))
+    charts = Charts(np.empty(C), np.empty(C), np.empty(A), np.empty(A), low, np.empty(C), np.empty(C), np.empty(A))
     ES, beta, gamma = np.empty(S), np.empty((wide + 2) * (wide + 1)), np.empty(2 * wide + 2)
     E, gu, gl, products, bethe = np.empty(size), np.empty(size), np.empty(size), np.empty(wide + 3 * W), np.empty(2)
-    layout, work = (out, middle, into, after, in_arcs), (w, s, G, x, D)
+    arcs, tree = Arcs(heads, modifiers, out, middle, into, after, in_arcs), Odds(w, s, G, x, D)
+    automata, pair_arrays = Automata(ES, odds, off, beta, gamma, s), Pairs(E, gu, gl, T, G, products)
     for b in range(start, stop):
         n, first = net.n_words[b], net.arc_ptr[b]
         A = net.arc_ptr[b + 1] - first
         s0, s1 = net.sibling_ptr[b], net.sibling_ptr[b + 1]
         k0, k1 = net.grandparent_ptr[b], net.grandparent_ptr[b + 1]
         safe[b] = False
-        _lay_out(net, b, heads, modifiers, out, middle, into, after, in_arcs)
-        shift = _weigh(n, arc_scores, first, into, in_arcs, w, A)
+        _number_arcs(net, b, arcs)
+        shift = _weigh(n, arc_scores, first, arcs, w, A)
         for k in range(s1, s1 + W):
             ES[k - s0] = 0.0
         for k in range(s0, s1):
@@ -209,7 +224,7 @@ def infer(start, stop, net, arc_scores, sibling_scores, grandparent_scores, opti
             continue
         size = 0
         if k1 > k0:
-            size = _copy_pairs(n, heads, modifiers, out, into, in_arcs, grandparent_scores, k0, E, True)
+            size = _copy_pairs(n, arcs, grandparent_scores, k0, E, True)
             if not _exponentials(E, size):
                 continue
         for k in range(size):
@@ -220,14 +235,12 @@ def infer(start, stop, net, arc_scores, sibling_scores, grandparent_scores, opti
         for k in range(W):
             T[A + k] = 1.0  # read by the padding of the last block
         exact = s1 == s0 and k1 == k0
-        found.converged[b], found.n_iter[b], found.residual[b] = exact, 0, 0.0
+        results.converged[b], results.n_iter[b], results.residual[b] = exact, 0, 0.0
         good = True
         for n_done in range(0 if exact else options.max_iter):
             mix = options.damping if n_done > 0 else 0.0
             if n_done % options.tree_every == 0:
-                value = _tree(
-                    n, (heads, modifiers), layout, charts, options.single_root, options.projective, work, tops
-                )
+                value = _tree(n, arcs, charts, tree, tops, options)
                 if not value > -np.inf:
                     good = False
                     break
@@ -236,8 +249,8 @@ def infer(start, stop, net, arc_scores, sibling_scores, grandparent_scores, opti
                 odds[a] = w[a] * t[a] * G[a]
                 off[a] = 1 / (1 + odds[a])
             for which in range(net.side_ptr[b], net.side_ptr[b + 1]):
-                begin, step, c, part = net.sides[which]
-                side(begin - first, step, c, ES, part - s0, odds, off, beta, gamma, s, mix)
+                arc, step, c, part = net.sides[which]
+                side(arc - first, step, c, part - s0, automata, mix)
             if k1 > k0:
                 for a in range(A):
                     T[a] = odds[a] * s[a]
@@ -245,9 +258,8 @@ def infer(start, stop, net, arc_scores, sibling_scores, grandparent_scores, opti
                 at = 0
                 for h in range(1, n + 1):
                     c = out[h + 1] - out[h]
-                    at = pairs(
-                        in_arcs, into[h], into[h + 1], out[h], (c + W - 1) // W * W, at, E, gu, gl, T, G, products, mix
-                    )
+                    width = (c + W - 1) // W * W
+                    at = pairs(in_arcs, into[h], into[h + 1], out[h], width, at, pair_arrays, mix)
                     if into[h] < into[h + 1]:
                         for k in range(c):
                             G[out[h] + k] *= products[k]
@@ -257,40 +269,40 @@ def infer(start, stop, net, arc_scores, sibling_scores, grandparent_scores, opti
                 belief = o / (1 + o)
                 change = max(change, abs(belief - before[a]))
                 before[a] = belief
-            found.n_iter[b], found.residual[b] = n_done + 1, change
+            results.n_iter[b], results.residual[b] = n_done + 1, change
             if change <= options.tolerance and n_done % options.tree_every == 0:  # all factors took part
-                found.converged[b] = True
+                results.converged[b] = True
                 break
         if good:
-            value = _tree(n, (heads, modifiers), layout, charts, options.single_root, options.projective, work, tops)
+            value = _tree(n, arcs, charts, tree, tops, options)
         if not good or not value > -np.inf:
             continue
         tree_odds(n, x, D, into, in_arcs, tops, t, 0.0)
         for a in range(A):
-            found.arcs[first + a] = min(x[a] * D[a], 1.0)
+            results.arcs[first + a] = min(x[a] * D[a], 1.0)
             odds[a] = w[a] * t[a] * G[a]
             off[a] = 1 / (1 + odds[a])
             T[a] = odds[a] * s[a]
             good = good and T[a] < RANGE and s[a] > 1 / RANGE and s[a] < RANGE and G[a] > 1 / RANGE and G[a] < RANGE
             good = good and (t[a] < FORCED or w[a] * s[a] * G[a] > WEAKEST)
-            found.tree_scores[first + a] = s[a] * G[a]  # the caller takes logarithms, all at once
+            results.tree_scores[first + a] = s[a] * G[a]  # the caller takes the logarithms of all at once
         if not good:
             continue
         bethe[0], bethe[1] = 0.0, 1.0
         for which in range(net.side_ptr[b], net.side_ptr[b + 1]):
-            begin, step, c, part = net.sides[which]
+            arc, step, c, part = net.sides[which]
             for j in range(c):
-                a = begin - first + step * j
+                a = arc - first + step * j
                 collect(bethe, (1 + odds[a]) / (1 + T[a]))
-            z = side(begin - first, step, c, ES, part - s0, odds, off, beta, gamma, s, 0.0)
-            side_beliefs(begin - first, step, c, ES, part - s0, odds, off, beta, gamma, z, found.siblings, part)
+            z = side(arc - first, step, c, part - s0, automata, 0.0)
+            side_beliefs(arc - first, step, c, part - s0, automata, z, results.siblings, part)
             collect(bethe, z)
         if k1 > k0:
             at = 0
             for h in range(1, n + 1):
                 c = (out[h + 1] - out[h] + W - 1) // W * W
-                at = pair_values(in_arcs, into[h], into[h + 1], out[h], c, at, E, gu, gl, T, products, bethe)
-            _copy_pairs(n, heads, modifiers, out, into, in_arcs, found.grandparents, k0, E, False)
+                at = pair_values(in_arcs, into[h], into[h + 1], out[h], c, at, pair_arrays, bethe)
+            _copy_pairs(n, arcs, results.grandparents, k0, E, False)
         log_z = shift + value + bethe[0] + math.log(bethe[1])
-        found.log_z[b] = log_z
+        results.log_z[b] = log_z
         safe[b] = log_z > -np.inf and log_z < np.inf

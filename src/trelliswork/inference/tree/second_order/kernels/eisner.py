@@ -1,24 +1,26 @@
 r"""Projective trees over few candidate arcs, in probability space: Eisner's recursions, one sentence at a time.
 
-Charts as in ``eisner_kernels``, but only what candidate arcs reach is computed. ``R[i, e]``: trees with head i that
-reach from i to e on its right; ``L[j, k]``: from k to j on its left. With :math:`x_a` the weight of an arc:
+Charts as in ``tree.kernels.eisner``, but only entries that candidate arcs can reach are computed. ``R[i, e]``: trees
+with head i that reach from i to e on its right; ``L[j, k]``: from k to j on its left. With :math:`x_a` the weight of an
+arc:
 
 .. math::
     S_{ij} = \sum_{i \le k < j} R_{ik} L_{j,k+1}, \quad I_a = x_a S_{ij}, \quad
     R_{ie} = \sum_{a: i \to r} I_a R_{re}, \quad L_{jk} = \sum_{a: j \to r} I_a L_{rk}
 
-Node i goes from the last to the first, so that all of its right arcs can add whole rows; the way back is the
-derivative, in the opposite order. Rows are padded: L[j, k] is zero for k > j and R[i, e] for e > n, so no loop has a
-rest.
+Node i runs from the last to the first, so that all of its right arcs can add whole rows; the backward pass computes
+derivatives in the opposite order. Rows are padded: L[j, k] is zero for k > j and R[i, e] for e > n, so no loop has a
+remainder.
 """
 
-from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.jit import helper
 from trelliswork.compute.simd import add, get, lanes, load, multiply_add, put, spread, store, total
+from trelliswork.inference.tree.second_order.kernels.records import Arcs, Charts
 
 
-@kernel(error_model="numpy", inline="always")
+@helper(error_model="numpy", inline="always")
 def _dot(a, at, b, bt, n, zero):
-    """Sum over k < n of a[at + k] * b[bt + k]; one of both is zero behind its end."""
+    """Return the sum over k < n of a[at + k] * b[bt + k]; one of them is zero after its end."""
     W = lanes(a)
     sums = zero
     for k in range(0, n, W):
@@ -26,7 +28,7 @@ def _dot(a, at, b, bt, n, zero):
     return total(sums)
 
 
-@kernel(error_model="numpy", inline="always")
+@helper(error_model="numpy", inline="always")
 def _add_row(target, at, source, bt, n, weight):
     """target[at + k] += weight * source[bt + k] for k < n and up to the next full vector."""
     W = lanes(target)
@@ -36,12 +38,10 @@ def _add_row(target, at, source, bt, n, weight):
 
 
 @helper(error_model="numpy")
-def inside(n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low):  # noqa: E741
-    """Fill R, L (n+1, stride), S and I (A,); return Z. All arcs are numbered within the sentence.
-
-    ``out`` (n+2,): arcs out of i begin at out[i], those to the right at middle[i]. ``into`` (n+2,): arcs into i are
-    in_arcs[into[i]:into[i + 1]], those from the right begin at after[i]. ``low`` (n+1,): scratch.
-    """
+def inside(n, stride, single_root, x, arcs: Arcs, charts: Charts):
+    """Fill R, L, S and I from the weights x (A,); return Z."""
+    heads, modifiers, out, middle, into, after, in_arcs = arcs
+    R, L, S, I, low, _, _, _ = charts  # noqa: E741
     zero = spread(R, 0.0)
     for k in range((n + 1) * stride):
         R[k] = 0.0
@@ -83,10 +83,10 @@ def inside(n, stride, single_root, x, heads, modifiers, out, middle, into, after
 
 
 @helper(error_model="numpy")
-def outside(
-    n, stride, single_root, x, heads, modifiers, out, middle, into, after, in_arcs, R, L, S, I, low, z, OR, OL, OI, D  # noqa: E741
-):  # fmt: skip
+def outside(n, stride, single_root, x, z, arcs: Arcs, charts: Charts, D):
     """Fill D (A,), the derivatives of log Z by the weights; return the sum of the derivatives by the charts."""
+    heads, modifiers, out, middle, into, after, in_arcs = arcs
+    R, L, S, I, low, OR, OL, OI = charts  # noqa: E741
     zero = spread(R, 0.0)
     for k in range((n + 1) * stride):
         OR[k] = 0.0
@@ -130,7 +130,7 @@ def outside(
             _add_row(OR, j * stride + j, OR, row + j, n + 1 - j, get(I, a))
             _add_row(OR, row + i, L, j * stride + i + 1, j - i, by_s)
             _add_row(OL, j * stride + i + 1, R, row + i, j - i, by_s)
-    sums = zero  # of all derivatives, and of what lies beside them; none is negative
+    sums = zero  # of all derivatives and of the padding; none is negative
     for k in range(0, (n + 1) * stride, lanes(OR)):
         sums = add(sums, add(load(OR, k), load(OL, k)))
     return total(sums)

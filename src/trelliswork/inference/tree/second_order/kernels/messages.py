@@ -1,34 +1,58 @@
-"""The messages of each kind of factor in ``second_order_kernels``, as odds; the equations are there."""
+"""Messages of each kind of factor as odds; ``beliefs`` has the equations."""
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.jit import helper
 from trelliswork.compute.simd import add, divide, get, lanes, load, multiply, multiply_add, put, spread, store
 
-FORCED = 1e40  # stands for infinite odds
+FORCED = 1e40  # represents infinite odds
+
+
+class Automata(NamedTuple):
+    """Arrays of the automata over the children of one side."""
+
+    E: Any  # exponentials of the scores of sibling parts
+    odds: Any  # (A,) of arcs, without the automaton's own message
+    off_shares: Any  # (A,) 1 / (1 + odds)
+    beta: Any  # scratch, (size + 2, size + 1) flat; meaning as in ``log_space``
+    gamma: Any  # scratch, 2 (size + 1)
+    s: Any  # (A,) messages to the arcs
+
+
+class Pairs(NamedTuple):
+    """Arrays of the pairs of arcs, in padded blocks: one block per word, one row per arc into it."""
+
+    E: Any  # exponentials of the scores
+    gu: Any  # messages to upper arcs
+    gl: Any  # messages to lower arcs
+    T: Any  # (A,) product of all messages to an arc
+    G: Any  # (A,) product of the messages of pairs
+    products: Any  # scratch, one row and three vectors
 
 
 @helper(error_model="numpy")
 def mix(old, new, damping):
-    """New odds, their logarithm mixed with that of the old ones where both are finite."""
+    """Return the new odds, their logarithm damped towards that of the old ones where both are finite."""
     if damping == 0 or new <= 0 or old <= 0 or new >= FORCED or old >= FORCED:
         return new
     return new ** (1 - damping) * old**damping
 
 
 @helper(error_model="numpy")
-def side(begin, step, size, E, at, odds, off_shares, beta, gamma, s, damping):
-    """Send the messages of one side's automaton (see ``second_order_log_kernels``); E[at..] its parts; return Z.
+def side(first, step, size, at, arrays: Automata, damping):
+    """Send the messages of one side's automaton, whose parts start at E[at]; return Z.
 
-    Odds come as probabilities into the sums, ``off_shares`` being 1 / (1 + odds), so that no product exceeds 1. Beta
-    lies at ``beta[j * (size + 1) + i]``.
+    The children's arcs are ``first``, ``first + step``, ... Sums use probabilities instead of odds, so that no product
+    exceeds 1. ``beta[j, i]`` is stored at ``beta[j * (size + 1) + i]``.
     """
+    E, odds, off_shares, beta, gamma, s = arrays
     width = size + 1
     put(beta, width, 1.0)
     for j in range(1, size + 1):
-        a, on, row = begin + step * (j - 1), 0.0, j * width
+        a, on, row = first + step * (j - 1), 0.0, j * width
         o = get(odds, a)
         off_share = get(off_shares, a)
         part = at + j * (j - 1) // 2
@@ -43,7 +67,7 @@ def side(begin, step, size, E, at, odds, off_shares, beta, gamma, s, damping):
         put(gamma, i, get(E, part + i))
         z += get(beta, width * width + i) * get(E, part + i)
     for j in range(size, 0, -1):
-        a, off, row = begin + step * (j - 1), 0.0, j * width
+        a, off, row = first + step * (j - 1), 0.0, j * width
         o = get(odds, a)
         off_share = get(off_shares, a)
         part = at + j * (j - 1) // 2
@@ -57,8 +81,9 @@ def side(begin, step, size, E, at, odds, off_shares, beta, gamma, s, damping):
 
 
 @helper(error_model="numpy")
-def side_beliefs(begin, step, size, E, at, odds, off_shares, beta, gamma, z, beliefs, to):
-    """Fill the beliefs of the parts of a side, after `_side`."""
+def side_beliefs(first, step, size, at, arrays: Automata, z, beliefs, to):
+    """Fill the beliefs of the parts of a side from index ``to`` on, after `side` returned ``z``."""
+    E, odds, off_shares, beta, gamma, _ = arrays
     width, to = size + 1, to - at
     part = at + width * size // 2
     inverse = 1 / z
@@ -66,7 +91,7 @@ def side_beliefs(begin, step, size, E, at, odds, off_shares, beta, gamma, z, bel
         put(gamma, i, get(E, part + i))
         put(beliefs, to + part + i, get(beta, width * width + i) * get(E, part + i) * inverse)
     for j in range(size, 0, -1):
-        a, row = begin + step * (j - 1), j * width
+        a, row = first + step * (j - 1), j * width
         o = get(odds, a)
         off_share = get(off_shares, a)
         part = at + j * (j - 1) // 2
@@ -78,8 +103,12 @@ def side_beliefs(begin, step, size, E, at, odds, off_shares, beta, gamma, z, bel
 
 
 @helper(error_model="numpy")
-def pairs(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, G, products, damping):
-    """Send the messages of the block of one word: uppers[first_upper:last_upper] times ``size`` arcs from ``begin``."""
+def pairs(uppers, first_upper, last_upper, first_lower, size, at, arrays: Pairs, damping):
+    """Send the messages of one word's block: uppers[first_upper:last_upper] by ``size`` arcs from ``first_lower`` on.
+
+    The block starts at ``at``; return its end.
+    """
+    E, gu, gl, T, G, products = arrays
     W = lanes(E)
     one, mixed = spread(E, 1.0), products[size + W :]
     for k in range(0, size, W):
@@ -89,7 +118,7 @@ def pairs(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, G, pro
         odds_u, product = spread(E, get(T, u)), one
         for k in range(0, size, W):
             e, by_u, by_l = load(E, at + k), load(gu, at + k), load(gl, at + k)
-            odds_l = load(T, begin + k)
+            odds_l = load(T, first_lower + k)
             new_l = divide(multiply_add(odds_u, e, by_u), add(odds_u, by_u))
             new_u = divide(multiply_add(odds_l, e, by_l), add(odds_l, by_l))
             if damping > 0:
@@ -111,14 +140,15 @@ def pairs(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, G, pro
 
 
 @helper(error_model="numpy")
-def pair_values(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, products, bethe):
-    """Turn E of a block into beliefs; multiply ``bethe`` [log, product] by each pair's value over its variables'."""
+def pair_values(uppers, first_upper, last_upper, first_lower, size, at, arrays: Pairs, bethe):
+    """Replace E of a block by beliefs; multiply ``bethe`` [log, product] by each pair's value over its variables'."""
+    E, gu, gl, T, _, products = arrays
     W = lanes(E)
     one = spread(E, 1.0)
     for p in range(first_upper, last_upper):
         odds_u, product = spread(E, get(T, get(uppers, p))), one
         for k in range(0, size, W):
-            by_u, by_l, odds_l = load(gu, at + k), load(gl, at + k), load(T, begin + k)
+            by_u, by_l, odds_l = load(gu, at + k), load(gl, at + k), load(T, first_lower + k)
             both = multiply(multiply(odds_u, odds_l), load(E, at + k))
             mass = add(both, multiply_add(by_u, add(by_l, odds_l), multiply(odds_u, by_l)))
             store(E, at + k, divide(both, mass))
@@ -133,7 +163,7 @@ def pair_values(uppers, first_upper, last_upper, begin, size, at, E, gu, gl, T, 
 
 @helper(error_model="numpy")
 def collect(bethe, value):
-    """Multiply by a value; few logarithms."""
+    """Multiply ``bethe`` [log, product] by a value; logarithms are taken only when the product leaves its range."""
     bethe[1] *= value
     if not (bethe[1] > 1e-100 and bethe[1] < 1e100):
         bethe[0] += math.log(bethe[1]) if bethe[1] > 0 else -np.inf
@@ -142,7 +172,7 @@ def collect(bethe, value):
 
 @helper(error_model="numpy")
 def tree_odds(n, x, D, into, in_arcs, tops, t, damping):
-    """Odds t (A,) of the tree factor from weights x and derivatives D, both shifted by ``tops``."""
+    """Fill the odds t (A,) of the tree factor from weights x and derivatives D, both shifted by ``tops``."""
     for d in range(1, n + 1):
         mass = 0.0
         for p in range(into[d], into[d + 1]):
@@ -150,7 +180,7 @@ def tree_odds(n, x, D, into, in_arcs, tops, t, damping):
         for p in range(into[d], into[d + 1]):
             a = in_arcs[p]
             others = mass - x[a] * D[a]
-            if others < 0.5 * mass:  # or digits are lost
+            if others < 0.5 * mass:  # the difference would lose digits
                 others = 0.0
                 for q in range(into[d], into[d + 1]):
                     if q != p:

@@ -1,11 +1,11 @@
-"""Listing the parts of second-order trees; see ``second_order_parts``."""
+"""Enumeration of the parts of second-order trees; see ``second_order.parts``."""
 
 from trelliswork.compute.jit import kernel
 
 
 @kernel
 def find_sides(node_ptr, out_start, modifiers, side_ptr, sides, sibling_ptr):
-    """Fill the sides that have candidates, left before right, and where each sentence's begin."""
+    """Fill the sides that have candidates, left before right, and the offsets of each sentence."""
     at, part = 0, 0
     for b in range(len(node_ptr) - 1):
         for node in range(node_ptr[b], node_ptr[b + 1]):
@@ -13,9 +13,9 @@ def find_sides(node_ptr, out_start, modifiers, side_ptr, sides, sibling_ptr):
             middle = first
             while middle < last and modifiers[middle] < h:
                 middle += 1
-            for begin, step, size in ((middle - 1, -1, middle - first), (middle, 1, last - middle)):
+            for arc, step, size in ((middle - 1, -1, middle - first), (middle, 1, last - middle)):
                 if size > 0:
-                    sides[at] = begin, step, size, part
+                    sides[at] = arc, step, size, part
                     at += 1
                     part += (size + 1) * (size + 2) // 2
         side_ptr[b + 1], sibling_ptr[b + 1] = at, part
@@ -25,18 +25,18 @@ def find_sides(node_ptr, out_start, modifiers, side_ptr, sides, sibling_ptr):
 def fill_siblings(sides, heads, sibling_heads, previous, following, which):
     """Fill the parts of all sides, in the order of `Parts`."""
     for s in range(len(sides)):
-        begin, step, size, k = sides[s]
+        first, step, size, k = sides[s]
         for j in range(1, size + 2):
             for i in range(j):
-                sibling_heads[k], which[k] = heads[begin], step
-                previous[k] = begin + step * (i - 1) if i > 0 else -1
-                following[k] = begin + step * (j - 1) if j <= size else -1
+                sibling_heads[k], which[k] = heads[first], step
+                previous[k] = first + step * (i - 1) if i > 0 else -1
+                following[k] = first + step * (j - 1) if j <= size else -1
                 k += 1
 
 
 @kernel
 def count_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers, ptr):
-    """Fill where the grandparents of each sentence begin."""
+    """Fill the offsets (B + 1,) of the grandparents of each sentence."""
     count = 0
     for b in range(len(node_ptr) - 1):
         for node in range(node_ptr[b] + 1, node_ptr[b + 1]):
@@ -48,7 +48,7 @@ def count_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers,
 
 @kernel
 def fill_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers, upper, lower):
-    """Fill the pairs of arcs word by word: each arc into it with all arcs out of it but the one back."""
+    """Fill the pairs of arcs word by word: each arc into it with all arcs out of it except the reverse one."""
     k = 0
     for b in range(len(node_ptr) - 1):
         for node in range(node_ptr[b] + 1, node_ptr[b + 1]):

@@ -1,6 +1,6 @@
 """All spanning trees over few candidate arcs, in probability space: elimination of words, one sentence at a time.
 
-The recursions are those of ``matrix_tree_kernels``, with rows of a matrix in place of lanes.
+The recursions are those of ``tree.kernels.matrix_tree``, vectorized along the rows of the matrix instead of sentences.
 """
 
 import math
@@ -8,18 +8,18 @@ import math
 import numpy as np
 
 from trelliswork.compute.jit import helper
-from trelliswork.inference.tree.passes import LIMIT
+from trelliswork.inference.tree.kernels.records import LIMIT
+from trelliswork.inference.tree.second_order.kernels.records import Elimination
 
 
 @helper(fast=True, error_model="numpy")
-def derivatives(n, single_root, x, heads, modifiers, n_arcs, A, G, place, scratch, D, scales):
+def derivatives(n, single_root, x, heads, modifiers, n_arcs, work: Elimination, D, scales):
     """Fill D (n_arcs,), the derivatives of log Z by the weights x; return log Z, nan if numbers may have been lost.
 
-    ``A``, ``G``, ``place`` and ``scratch`` are room for (n+1)^2, (n+1)^2, n+1 and 3 (n+1) numbers or more. Row k of A
-    holds the weights of the heads of the word at position k, the root's on the diagonal; the word that most prefers the
-    root stands first and goes last. ``scales`` (n+1,) bounds for each word, up to roundings, how much larger than
-    their last digit the errors of its derivatives are, which are differences.
+    The word that most prefers the root is at position 0 and is eliminated last. ``scales`` (n+1,) bounds for each word,
+    up to rounding, the errors of its derivatives, which are differences, in units of their last digit.
     """
+    A, G, place, scratch = work
     first, top = 1, -1.0
     t, q, g_root = scratch[: n + 1], scratch[n + 1 : 2 * n + 2], scratch[2 * n + 2 :]
     if single_root:
@@ -61,7 +61,7 @@ def derivatives(n, single_root, x, heads, modifiers, n_arcs, A, G, place, scratc
             to = d * n
             share = A[to + k] / mass
             if share > 0:
-                own = A[to + d] + share * A[row + k]  # a root's arc
+                own = A[to + d] + share * A[row + k]  # an arc from the root
                 for h in range(k):
                     A[to + h] += share * A[row + h]
                 A[to + d] = own

@@ -1,4 +1,4 @@
-r"""Messages of a tree factor in log space, one sentence at a time: right for every input.
+r"""Messages of a tree factor in log space, one sentence at a time: accurate for every input.
 
 A tree factor is 1 where the arcs that are on form a tree. Its K variables are arcs, each with messages
 :math:`q_a(0), q_a(1)` (off, on). Every tree has one arc into each word, so with :math:`w_a = q_a(1) / q_a(0)` the sum
@@ -7,28 +7,41 @@ that do not depend on these weights. The messages to arc a are, up to a constant
 
 .. math:: r_a(1) = D_a, \quad r_a(0) = \sum_{b \ne a, \text{ into the same word}} w_b D_b .
 
-No message is divided by another: zeros in messages do no harm, and an arc that is forced on (:math:`q_a(0) = 0`) only
-takes the other arcs into its word away. With maxima in place of sums the same gives max-product.
+No message is divided by another: zeros in messages are harmless, and an arc that is forced on (:math:`q_a(0) = 0`) only
+excludes the other arcs into its word. With maxima instead of sums the same equations give max-product.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.inference.tree.kernels.mst import best_tree
+from trelliswork.compute.kernels.logspace import log_add
+from trelliswork.inference.tree.kernels.mst import best_tree, workspace
+from trelliswork.inference.tree.second_order.kernels.records import Elimination
 from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
 
-SURE = 1e-6  # a derivative of at least so much of the terms it is the difference of has nine digits left
+ACCURATE = 1e-6  # a difference of at least this fraction of its terms has nine digits left
 
 
-@kernel
-def _fold(a, b, n, maximise):
-    """log sum (or max) over k < n of exp(a[k] + b[k])."""
+class TreeArcs(NamedTuple):
+    """The arcs that are variables of a tree factor, and its kind."""
+
+    n_words: Any
+    heads: Any  # (K,)
+    modifiers: Any  # (K,)
+    single_root: Any
+    projective: Any
+
+
+@helper
+def _fold(a, b, n, maximize):
+    """Return the log sum (or the maximum) over k < n of exp(a[k] + b[k])."""
     top = -np.inf
     for k in range(n):
         top = max(top, a[k] + b[k])
-    if maximise or top == -np.inf:
+    if maximize or top == -np.inf:
         return top
     mass = 0.0
     for k in range(n):
@@ -37,19 +50,12 @@ def _fold(a, b, n, maximise):
 
 
 @helper
-def join(a, b):
-    """log(exp a + exp b)."""
-    top = max(a, b)
-    return top if top == -np.inf else top + math.log1p(math.exp(min(a, b) - top))
-
-
-@kernel
-def _either(a, b, maximise):
-    return max(a, b) if maximise else join(a, b)
+def _either(a, b, maximize):
+    return max(a, b) if maximize else log_add(a, b)
 
 
 @helper
-def projective(w, n, single_root, maximise, D):
+def projective(w, n, single_root, maximize, D):
     """Fill D (n+1, n+1), head before word, from log weights w; return log Z. Eisner's charts, O(n^3)."""
     N = n + 1
     C, S, I = np.full((N, N), -np.inf), np.full((N, N), -np.inf), np.full((N, N), -np.inf)  # noqa: E741
@@ -59,54 +65,54 @@ def projective(w, n, single_root, maximise, D):
     for width in range(1, N):
         for i in range(N - width):
             j = i + width
-            S[i, j] = _fold(C[i, i:], C[j, i + 1 :], width, maximise)
+            S[i, j] = _fold(C[i, i:], C[j, i + 1 :], width, maximize)
             I[i, j] = S[i, j] + w[i, j]
             I[j, i] = S[i, j] + w[j, i] if i > 0 else -np.inf
-            C[i, j] = _fold(I[i, i + 1 :], C[i + 1 :, j], width, maximise)
-            C[j, i] = _fold(I[j, i:], C[i:, i], width, maximise)
+            C[i, j] = _fold(I[i, i + 1 :], C[i + 1 :, j], width, maximize)
+            C[j, i] = _fold(I[j, i:], C[i:, i], width, maximize)
             if i == 0 and single_root and j < n:
                 C[i, j] = -np.inf
     for width in range(n, 0, -1):
         for i in range(N - width):
             j = i + width
             if i > 0 or not single_root:
-                OC[i, j] = _fold(OC[:i, j], I[:i, i], i, maximise)
+                OC[i, j] = _fold(OC[:i, j], I[:i, i], i, maximize)
                 if j < n:
-                    OC[i, j] = _either(OC[i, j], _fold(OS[i, j + 1 :], C[j + 1 :, j + 1], n - j, maximise), maximise)
+                    OC[i, j] = _either(OC[i, j], _fold(OS[i, j + 1 :], C[j + 1 :, j + 1], n - j, maximize), maximize)
             if width == n:
                 OC[i, j] = 0.0
-            OC[j, i] = _fold(OC[j + 1 :, i], I[j + 1 :, j], n - j, maximise)
+            OC[j, i] = _fold(OC[j + 1 :, i], I[j + 1 :, j], n - j, maximize)
             if i > 0:
-                OC[j, i] = _either(OC[j, i], _fold(OS[j], C[:, i - 1], i, maximise), maximise)
+                OC[j, i] = _either(OC[j, i], _fold(OS[j], C[:, i - 1], i, maximize), maximize)
         for i in range(N - width):
             j = i + width
-            OI[i, j] = _fold(OC[i, j:], C[j, j:], N - j, maximise)
-            OI[j, i] = _fold(OC[j], C[i], i + 1, maximise)
+            OI[i, j] = _fold(OC[i, j:], C[j, j:], N - j, maximize)
+            OI[j, i] = _fold(OC[j], C[i], i + 1, maximize)
             OS[i, j] = OI[i, j] + w[i, j]
             if i > 0:
-                OS[i, j] = _either(OS[i, j], OI[j, i] + w[j, i], maximise)
+                OS[i, j] = _either(OS[i, j], OI[j, i] + w[j, i], maximize)
             OS[j, i] = OS[i, j]
             D[i, j], D[j, i] = OI[i, j] + S[i, j], OI[j, i] + S[i, j]
     return C[0, n]
 
 
-@kernel
+@helper
 def _log_degree(A, k, turn, m, d):
-    """Log weight of the heads of word k among the words turn[:m] and d."""
+    """Return the log weight of the heads of word k among the words turn[:m] and d."""
     total = A[k, d]
     for j in range(m):
         if turn[j] != k:
-            total = join(total, A[k, turn[j]])
+            total = log_add(total, A[k, turn[j]])
     return total
 
 
-@kernel
+@helper
 def _into_word(w, n, d, single_root, A, degree, turn, D):
-    """Fill column d of D: take all other words away, then go back with c[h], the mass of ways from h to the root.
+    """Fill column d of D: eliminate all other words, then restore them with the mass of paths from each to the root.
 
-    The elimination is that of ``matrix_tree_log_kernels``; d is a second root, and nothing reads the arcs into it. With
-    a single root the arcs from node 0 count to first order only: a word that has no other head left is kept to the
-    end, and then its arc is the one.
+    The elimination is that of ``tree.kernels.matrix_tree_log``; d is a second root, and the arcs into it are not read.
+    With a single root the arcs from node 0 count to first order only: a word that has no other head left is eliminated
+    last, and its arc is the one from the root.
     """
     m = 0
     for k in range(1, n + 1):
@@ -117,7 +123,7 @@ def _into_word(w, n, d, single_root, A, degree, turn, D):
             for h in range(n + 1):
                 A[k, h] = w[h, k] if h != k else -np.inf
     D[0, d] = -np.inf
-    count, total, first = m, 0.0, False  # first: the root's one arc has been taken
+    count, total, first = m, 0.0, False  # first: the single arc from the root has been used
     for m in range(count - 1, -1, -1):
         if single_root:
             at, top = m, -np.inf
@@ -129,7 +135,7 @@ def _into_word(w, n, d, single_root, A, degree, turn, D):
         k = turn[m]
         degree[k] = _log_degree(A, k, turn, m, d)
         if not single_root:
-            degree[k] = join(degree[k], A[k, 0])
+            degree[k] = log_add(degree[k], A[k, 0])
         elif m == 0 and degree[k] == -np.inf:
             degree[k], first = A[k, 0], True
         total += degree[k]
@@ -139,11 +145,11 @@ def _into_word(w, n, d, single_root, A, degree, turn, D):
             x = turn[i]
             share = A[x, k] - degree[k]
             if share > -np.inf:
-                A[x, 0] = join(A[x, 0], share + A[k, 0])
-                A[x, d] = join(A[x, d], share + A[k, d])
+                A[x, 0] = log_add(A[x, 0], share + A[k, 0])
+                A[x, d] = log_add(A[x, d], share + A[k, d])
                 for j in range(m):
                     if i != j:
-                        A[x, turn[j]] = join(A[x, turn[j]], share + A[k, turn[j]])
+                        A[x, turn[j]] = log_add(A[x, turn[j]], share + A[k, turn[j]])
     D[0, d] = -np.inf if first else total
     for m in range(count):
         k = turn[m]
@@ -152,13 +158,13 @@ def _into_word(w, n, d, single_root, A, degree, turn, D):
             continue
         value = -np.inf if first else A[k, 0] - degree[k] + total
         for j in range(m):
-            value = join(value, A[k, turn[j]] - degree[k] + D[turn[j], d])
+            value = log_add(value, A[k, turn[j]] - degree[k] + D[turn[j], d])
         D[k, d] = value
 
 
 @helper
 def spanning_sums(w, n, single_root, heads, modifiers, D):
-    """Fill D (n+1, n+1) for the arcs (K,) from log weights w; return log Z, and for how many words once was not enough.
+    """Fill D (n+1, n+1) for the arcs (K,) from log weights w; return log Z and the number of words done separately.
 
     One elimination for all words, O(n^3), in probability space. Its derivatives are differences: where one is so small
     that digits are lost, its word gets an elimination of its own without subtraction, O(n^3) each; so do all words
@@ -173,10 +179,8 @@ def spanning_sums(w, n, single_root, heads, modifiers, D):
     if tops[1:].min() > -np.inf:
         for a in range(K):
             x[a] = math.exp(w[heads[a], modifiers[a]] - tops[modifiers[a]])
-        log_z = tops[1:].sum() + derivatives(
-            n, single_root, x, heads, modifiers, K, np.empty(N * N), np.empty(N * N), np.empty(N), np.empty(3 * N),
-            by_arc, scales,
-        )  # fmt: skip
+        work = Elimination(np.empty(N * N), np.empty(N * N), np.empty(N), np.empty(3 * N))
+        log_z = tops[1:].sum() + derivatives(n, single_root, x, heads, modifiers, K, work, by_arc, scales)
     good = log_z > -np.inf and log_z < np.inf
     if good:
         for a in range(K):
@@ -186,23 +190,21 @@ def spanning_sums(w, n, single_root, heads, modifiers, D):
     A, degree, turn = np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
     n_again = 0
     for d in range(1, N):
-        if not good or smallest[d] < SURE:
+        if not good or smallest[d] < ACCURATE:
             _into_word(w, n, d, single_root, A, degree, turn, D)
             n_again += 1
     return log_z if good else _fold(w[:, 1], D[:, 1], N, False), n_again
 
 
 @helper
-def spanning(w, n, single_root, maximise, D):
+def spanning(w, n, single_root, maximize, D):
     """Fill D (n+1, n+1), head before word, from log weights w; return log Z.
 
     Sums: an elimination for each word, O(n^4), without subtraction. Maxima: a best tree for each arc, O(n^4).
     """
     N = n + 1
-    if maximise:
-        gain, roots, into = np.empty((2 * N, N)), np.empty((2 * N, N), np.int64), np.empty((2 * N, N), np.int64)
-        parent, state, path = np.empty(2 * N, np.int64), np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
-        enter, heads, column = np.empty((2 * N, 2), np.int64), np.empty(N, np.int64), np.empty(N)
+    if maximize:
+        work, column = workspace(N), np.empty(N)
         weights = w.copy()
         for d in range(1, N):
             column[:] = weights[:, d]
@@ -210,28 +212,29 @@ def spanning(w, n, single_root, maximise, D):
                 D[h, d] = -np.inf
                 weights[:, d] = -np.inf
                 weights[h, d] = 0.0
-                if h != d and best_tree(weights, n, single_root, gain, roots, into, parent, state, enter, path, heads):
+                if h != d and best_tree(weights, n, single_root, work):
                     D[h, d] = 0.0
                     for k in range(1, N):
-                        D[h, d] += weights[heads[k - 1], k]
+                        D[h, d] += weights[work.heads[k - 1], k]
             weights[:, d] = column
     else:
         A, degree, turn = np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
         for d in range(1, N):
             _into_word(w, n, d, single_root, A, degree, turn, D)
-    return _fold(w[:, 1], D[:, 1], N, maximise)
+    return _fold(w[:, 1], D[:, 1], N, maximize)
 
 
 @helper
-def tree_messages(n, heads, modifiers, q, single_root, is_projective, maximise, out, beliefs):
-    """Answer messages q (K, 2) of one sentence by ``out`` and log beliefs (K, 2); return the log value.
+def tree_messages(arcs: TreeArcs, q, maximize, out, beliefs):
+    """Fill the messages ``out`` and log beliefs (K, 2) from messages q (K, 2) of one sentence; return the log value.
 
-    Beliefs are max-marginals less the value when ``maximise``. An arc that is no variable is off.
+    With ``maximize`` beliefs are max-marginals minus the value. Arcs that are not variables are off.
     """
+    n, heads, modifiers, single_root, is_projective = arcs
     K = len(heads)
     ratios, forced_ratios = np.full((n + 1, n + 1), -np.inf), np.full((n + 1, n + 1), -np.inf)
     D = np.full((n + 1, n + 1), -np.inf)
-    forced = np.zeros(n + 1, np.int64)  # arcs into a word that must be on
+    forced = np.zeros(n + 1, np.int64)  # number of arcs into each word that must be on
     base = 0.0
     for a in range(K):
         h, d = heads[a], modifiers[a]
@@ -248,19 +251,19 @@ def tree_messages(n, heads, modifiers, q, single_root, is_projective, maximise, 
         elif forced[d] > 1:
             w[:, d] = -np.inf
     if is_projective:
-        log_z = projective(w, n, single_root, maximise, D)
-    elif maximise or forced.any():
-        log_z = spanning(w, n, single_root, maximise, D)
+        log_z = projective(w, n, single_root, maximize, D)
+    elif maximize or forced.any():
+        log_z = spanning(w, n, single_root, maximize, D)
     else:
         log_z, _ = spanning_sums(w, n, single_root, heads, modifiers, D)
     for a in range(K):
         h, d = heads[a], modifiers[a]
-        others = forced[d] - (q[a, 0] == -np.inf)  # that must be on
+        others = forced[d] - (q[a, 0] == -np.inf)  # number of other arcs into d that must be on
         out[a, 1] = D[h, d] if others == 0 else -np.inf
         off = -np.inf
         for k in range(n + 1):
             if k != h and others <= 1:
-                off = _either(off, (ratios[k, d] if others == 0 else forced_ratios[k, d]) + D[k, d], maximise)
+                off = _either(off, (ratios[k, d] if others == 0 else forced_ratios[k, d]) + D[k, d], maximize)
         out[a, 0] = off
         beliefs[a] = -np.inf
         if log_z > -np.inf:
@@ -271,9 +274,13 @@ def tree_messages(n, heads, modifiers, q, single_root, is_projective, maximise, 
 
 
 @kernel
-def tree_batch(start, stop, n, heads, modifiers, q, single_root, is_projective, maximise, out, beliefs, values):
-    """`tree_messages` for graphs start..stop that share their arcs: q, out, beliefs (B, K, 2), values (B,)."""
+def batch_messages(start, stop, arcs: TreeArcs, q, maximize, out, beliefs, values):
+    """Run `tree_messages` for graphs start..stop that share their arcs: q, out, beliefs (B, K, 2), values (B,)."""
     for b in range(start, stop):
-        values[b] = tree_messages(
-            n, heads, modifiers, q[b], single_root, is_projective, maximise, out[b], beliefs[b]
-        )  # fmt: skip
+        values[b] = tree_messages(arcs, q[b], maximize, out[b], beliefs[b])
+
+
+def tree_batch(start, stop, n, heads, modifiers, q, single_root, is_projective, maximize, out, beliefs, values):
+    """Call `batch_messages` with separate arguments."""
+    arcs = TreeArcs(n, heads, modifiers, single_root, is_projective)
+    batch_messages(start, stop, arcs, q, maximize, out, beliefs, values)

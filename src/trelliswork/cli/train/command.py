@@ -1,0 +1,264 @@
+"""``train`` commands made from estimators: their parameters are the options, and one `Job` saves and reports.
+
+A command is a function ``run(job, model, ...)``: ``model`` is the estimator with the parameters of the command line,
+the other arguments are options that concern files. It reads the files, calls ``job.fit`` and returns facts about the
+data. Estimators are imported when a command is run or its help is shown, so that ``trelliswork --help`` is fast.
+"""
+
+import importlib
+import inspect
+import json as json_module
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+
+from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.cli.progress import training_progress
+from trelliswork.cli.reporting import ReportOption, report_training
+from trelliswork.cli.running import report_errors
+
+if TYPE_CHECKING:
+    from trelliswork.models.parameters import Declared
+    from trelliswork.report import Sample
+
+INPUT, OUTPUT, TRAINING = "Input", "Output", "Training"
+Run = Callable[..., dict[str, Any]]
+
+
+@dataclass
+class Job:
+    """One run of a ``train`` command: options of all commands, and the steps after reading.
+
+    Attributes
+    ----------
+    out : str
+        Directory for the model.
+    dev : str, optional
+        Development file.
+    start : str, optional
+        Model to start from.
+    checkpoint : str, optional
+        File for the state of training.
+    page : str, optional
+        File for the report.
+    quiet, json : bool
+        No progress; the outcome as JSON.
+    given : frozenset of str
+        Names of the options that the user has given.
+    """
+
+    out: str
+    dev: str | None = None
+    start: str | None = None
+    checkpoint: str | None = None
+    page: str | None = None
+    quiet: bool = False
+    json: bool = False
+    given: frozenset[str] = frozenset()
+    sample: "Callable[[], Sample | None] | None" = None  # sentences that the report shows
+    started: float = field(default_factory=time.perf_counter)
+
+    def fit(self, model: Any, *data: Any, n_tokens: int, total: int, **options: Any) -> None:
+        """Train a model with progress, checkpoint and the model to start from.
+
+        Parameters
+        ----------
+        model : Estimator
+        *data
+            Positional arguments of ``model.fit``.
+        n_tokens : int
+            Tokens of the training data, for the progress bar.
+        total : int
+            Maximum number of iterations, for the progress bar.
+        **options
+            Further keyword arguments of ``model.fit``, such as ``dev``.
+        """
+        if self.start is not None:
+            options["start"] = type(model).load(self.start)
+        if self.checkpoint is not None:
+            options["checkpoint"] = self.checkpoint
+        with training_progress(n_tokens, total, self.quiet) as callback:
+            model.fit(*data, callback=callback, **options)
+
+    def finish(self, model: Any, facts: dict[str, Any]) -> None:
+        """Save the model, write the report, and print the outcome."""
+        model.save(self.out)
+        report = getattr(model, "report_", None)
+        outcome: dict[str, Any] = {"model": self.out, "kind": model.kind, **facts}
+        if report is not None:
+            outcome |= {
+                "objective": report.value,
+                "iterations": report.n_iter,
+                "converged": report.converged,
+                "reason": report.reason,
+                "dev": report.dev,
+                "dev_metric": report.metric or None,
+                "beam": None if report.beam is None else vars(report.beam) | {"kept": report.beam.kept},
+            }
+        outcome["seconds"] = round(time.perf_counter() - self.started, 3)
+        report_training(self.page, model, outcome, self.sample)
+        if self.json:
+            print(json_module.dumps(outcome))
+            return
+        parts = [f"{value:,} {name.replace('_', ' ')}" for name, value in facts.items() if type(value) is int]
+        text = ", ".join(parts)
+        if report is not None:
+            text += f"; objective {report.value:.4f} after {report.n_iter} iterations ({report.reason})"
+        print(f"{text}; {outcome['seconds']:.1f} s. Saved in {self.out}")
+        if report is not None and report.beam is not None:
+            print(f"beam {model.beam}: {report.beam}")
+
+
+class TrainCommand(TyperCommand):
+    """A ``train`` command whose options are completed from an estimator when they are first needed."""
+
+    def __init__(
+        self, name: str, module: str, estimator: str, summary: str, example: str, *, function: str | None = None
+    ) -> None:
+        super().__init__(name=name, help=summary, epilog=f"Example: {example}", callback=lambda: None)
+        self._place = module, function or "run"
+        self._estimator = estimator
+        self._inner: Any = None
+
+    @property
+    def inner(self) -> Any:
+        """The complete command."""
+        if self._inner is None:
+            module, function = self._place
+            run = getattr(importlib.import_module(module), function)
+            home, _, name = self._estimator.rpartition(":")
+            app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
+            app.command(self.name, help=inspect.getdoc(run), epilog=self.epilog)(
+                _function(run, getattr(importlib.import_module(home), name), self.name or "")
+            )
+            self._inner = typer.main.get_command(app)
+        return self._inner
+
+    @property
+    def params(self) -> Any:  # type: ignore[override]
+        """Options and arguments."""
+        return self.inner.params if getattr(self, "_place", None) else []
+
+    @params.setter
+    def params(self, value: Any) -> None:
+        """Ignore the empty list of the base class."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show the help of the complete command."""
+        self.inner.format_help(ctx, formatter)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the complete command."""
+        return self.inner.invoke(ctx)
+
+
+def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
+    """Return the function behind a command, with a signature for Typer."""
+    from trelliswork.models.parameters import declared
+
+    without = getattr(run, "without", frozenset())
+    parameters = {k: d for k, d in declared(estimator).items() if d.parameter.option and k not in without}
+    files = list(inspect.signature(run).parameters.values())[2:]
+    fit = inspect.signature(estimator.fit).parameters
+    overlap = {f.name for f in files} & set(parameters)
+    assert not overlap, f"{name}: {overlap} are parameters of {estimator.__name__}: declare them in `without`"
+    signature = [_in_panel(f, INPUT) for f in files]
+    if "dev" in fit:
+        signature.append(_option("dev", str | None, None, "Development file: stop early, keep the best.", INPUT))
+    signature += [_from_declaration(d) for d in parameters.values()]
+    if "start" in fit:
+        signature.append(_option("start", str | None, None, "Model to start from.", TRAINING))
+    if "checkpoint" in fit:
+        text = "File for the state of training; if it exists, training resumes from it."
+        signature.append(_option("checkpoint", str | None, None, text, TRAINING))
+    signature.append(_option("out", str, f"{name}-model", "Directory for the model.", OUTPUT, "--out", "-o"))
+    for own, kind, default in (
+        ("page", ReportOption, None),
+        ("quiet", QuietOption, False),
+        ("json", JsonOption, False),
+    ):
+        argument = inspect.Parameter(own, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        signature.append(_in_panel(argument, OUTPUT))
+
+    def call(context: typer.Context, **values: Any) -> None:
+        given = frozenset(k for k in values if _was_given(context, k))
+        model = estimator(**{k: _value(d, values.pop(k)) for k, d in parameters.items()})
+        own = {f.name: values.pop(f.name) for f in files}
+        job = Job(**values, given=given)
+        job.finish(model, run(job, model, **own))
+
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    keyword = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in signature)]
+    call.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in keyword}
+    call.__name__, call.__doc__ = f"train_{name}", run.__doc__
+    return report_errors(call)
+
+
+def _was_given(context: Any, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
+
+
+def _in_panel(argument: inspect.Parameter, panel: str) -> inspect.Parameter:
+    """Put an option into a group of the help text."""
+    kind, *metadata = argument.annotation.__origin__, *argument.annotation.__metadata__
+    for option in metadata:
+        if not isinstance(option, str) and option.rich_help_panel is None and hasattr(option, "param_decls"):
+            option.rich_help_panel = panel
+    return argument.replace(annotation=Annotated[kind, *metadata])
+
+
+def _option(name: str, kind: Any, default: Any, text: str, panel: str, *decls: str, **more: Any) -> inspect.Parameter:
+    option = typer.Option(*decls, help=text, rich_help_panel=panel, **more)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+def _from_declaration(d: "Declared") -> inspect.Parameter:
+    """Return the option of an estimator's parameter."""
+    p, text = d.parameter, d.parameter.text
+    more: dict[str, Any] = {"show_default": p.unset} if d.default is None and p.unset else {}
+    limits = {k: v for k, v in (("min", p.minimum), ("max", p.maximum)) if v is not None}
+    plain = [t for t in d.types if t in (bool, int, float, str)]
+    if p.parse is not None:
+        shown = d.default if isinstance(d.default, str) else None
+        return _option(d.name, str | None, shown, text, p.panel, **more)
+    if d.choices:
+        choices = (*d.choices, "none") if d.optional and d.default is not None else d.choices
+        kind: Any = Literal[choices]  # type: ignore[valid-type]
+        return _option(d.name, kind | None if d.default is None else kind, d.default, text, p.panel, **more)
+    assert len(plain) == 1, f"{d.name}: give its Parameter a `parse` function, or option=False"
+    kind = plain[0]
+    if kind in (int, float):
+        more |= {k: kind(v) for k, v in limits.items()}
+    return _option(d.name, kind | None if d.optional else kind, d.default, text, p.panel, **more)
+
+
+def _value(d: "Declared", value: Any) -> Any:
+    """Return the value of a parameter from that of its option."""
+    if value is None:
+        return d.default
+    if d.parameter.parse is not None and isinstance(value, str):
+        from trelliswork.errors import ValueRangeError
+
+        try:
+            return d.parameter.parse(value)
+        except ValueRangeError as error:
+            raise typer.BadParameter(str(error), param_hint=f"--{d.name.replace('_', '-')}") from None
+    if d.choices and value == "none" and d.optional:
+        return None
+    return value
+
+
+def without(*names: str) -> Callable[[Run], Run]:
+    """Leave parameters of the estimator out of the options, because the command sets them itself."""
+
+    def mark(run: Run) -> Run:
+        run.without = frozenset(names)  # type: ignore[attr-defined]
+        return run
+
+    return mark

@@ -1,0 +1,544 @@
+r"""Text to ids: the one way from sentences, corpora and text files to a vocabulary and arrays of word ids.
+
+`read_ids` returns arrays in memory, `stream_ids` blocks of ids for text larger than memory. Both follow the same rules:
+
+Source
+    A path, a list of paths or a directory of text files (UTF-8, plain or gzip, one sentence per line, ASCII white space
+    between words; blank lines are ignored), a `Corpus` (its first column), or an iterable of sentences, each a list of
+    words. A list of strings is a list of files.
+Vocabulary
+    Without ``vocabulary`` it is chosen from the text: most frequent words first, ties in order of appearance. Words
+    seen fewer than ``min_count`` times, and all but the ``max_words`` most frequent ones, are left out.
+Unknown words
+    Words that were left out are ``<unk>``, which is listed if words were left out or if it occurs in the text. With a
+    given ``vocabulary``, unlisted words are its unknown word (or stand-in); if it has none, they are an error that
+    names file and line, or sentence and token.
+Sentence edges
+    With ``edges``, id 0 is ``<s>``, and ``<s>`` and ``</s>`` cannot be words of the text. `TextIds.with_edges` inserts
+    ids before and after each sentence.
+Case
+    With ``lower``, words are converted to lower case before anything else.
+
+A model chooses its vocabulary from the training text and uses it for all other text:
+
+>>> train = read_ids([["the", "dog", "runs"], ["the", "cat", "runs"]], min_count=2, edges=True)
+>>> train.vocabulary.items, train.ids.tolist(), train.offsets.tolist()
+(['<s>', 'the', 'runs', '<unk>'], [1, 3, 2, 1, 3, 2], [0, 3, 6])
+>>> test = read_ids([["the", "mouse"], []], vocabulary=train.vocabulary, edges=True, keep_empty=True)
+>>> test.ids.tolist(), test.offsets.tolist()
+([1, 3], [0, 2, 2])
+>>> test.with_edges(start=0, end=0).ids.tolist()
+[0, 1, 3, 0, 0, 0]
+
+A model that always lists ``<unk>`` passes ``vocabulary=Vocabulary.from_sequences(sentences, min_count=2,
+unknown=UNKNOWN)``; `read_sentences` returns the sentences of any source. A vocabulary read from a file comes from
+`Vocabulary.restored`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.compute import threads
+from trelliswork.data.corpus import Corpus
+from trelliswork.data.files import BOM, GZIP, gzip_errors, nul_byte
+from trelliswork.data.kernels.ids import BREAK, DONE, FULL, count_ids, longest, renumber, tokenize
+from trelliswork.data.text import read_text
+from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
+from trelliswork.errors import DataError, ValueRangeError
+
+Source = str | os.PathLike[str] | Corpus | Iterable[Any]
+Ids = NDArray[np.int32]
+Place = Callable[[int], str]
+
+MEMORY = 1 << 30  # bytes
+BLOCK = 1 << 21  # bytes of text that are tokenized at a time
+TOKENS = 1 << 18  # tokens per block of sentences in memory
+BATCH = 8  # blocks that are processed in parallel
+
+
+@dataclass
+class CountStep:
+    """Progress of reading and counting.
+
+    ``done`` of ``total`` bytes have been read (of sentences in memory: sentences; ``total`` is 0 if it is unknown), and
+    the pairs of ``n_tokens`` words counted.
+    """
+
+    done: int = 0
+    total: int = 0
+    n_tokens: int = 0
+    seconds: float = 0.0
+
+
+Callback = Callable[[CountStep], object]
+
+
+@dataclass(frozen=True, eq=False)
+class TextIds:
+    """Sentences as arrays of word ids.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    ids : ndarray of int64 (n_tokens,)
+        The words of all sentences, one sentence after another.
+    offsets : ndarray of int64 (n_sentences + 1,)
+        Sentence n is ``ids[offsets[n] : offsets[n + 1]]``.
+    """
+
+    vocabulary: Vocabulary
+    ids: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def sentences(self) -> list[NDArray[np.int64]]:
+        """Return the ids of each sentence."""
+        return np.split(self.ids, self.offsets[1:-1]) if len(self) else []
+
+    def with_edges(self, *, start: int | None = None, end: int | None = None) -> TextIds:
+        """Return the text with the id ``start`` before and the id ``end`` after each sentence."""
+        added = (start is not None) + (end is not None)
+        offsets = self.offsets + added * np.arange(len(self.offsets))
+        ids = np.empty(int(offsets[-1]), np.int64)
+        inside = np.ones(len(ids), bool)
+        for edge, at in ((start, offsets[:-1]), (end, offsets[1:] - 1)):
+            if edge is not None:
+                ids[at] = edge
+                inside[at] = False
+        ids[inside] = self.ids
+        return TextIds(self.vocabulary, ids, offsets)
+
+
+@dataclass
+class IdStream:
+    """A text as a vocabulary and blocks of ids.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    blocks : iterator of ndarray of int32
+        Whole sentences, one after another, with ``BREAK`` (-1) after each. Can be iterated once.
+    step : CountStep
+        Progress.
+    """
+
+    vocabulary: Vocabulary
+    blocks: Iterator[Ids]
+    step: CountStep = field(default_factory=CountStep)
+
+
+def read_ids(
+    source: Source,
+    *,
+    vocabulary: Vocabulary | None = None,
+    min_count: int = 1,
+    max_words: int | None = None,
+    unknown: str | None = UNKNOWN,
+    edges: bool = False,
+    lower: bool = False,
+    keep_empty: bool = False,
+    callback: Callback | None = None,
+) -> TextIds:
+    """Read a text into memory as ids.
+
+    Parameters
+    ----------
+    source, vocabulary, min_count, max_words, unknown, edges, lower, keep_empty, callback : as in `stream_ids`
+
+    Returns
+    -------
+    TextIds
+    """
+    stream = stream_ids(
+        source,
+        vocabulary=vocabulary,
+        min_count=min_count,
+        max_words=max_words,
+        unknown=unknown,
+        edges=edges,
+        lower=lower,
+        keep_empty=keep_empty,
+        callback=callback,
+    )
+    blocks = list(stream.blocks)
+    flat = np.concatenate(blocks).astype(np.int64) if blocks else np.zeros(0, np.int64)
+    ends = np.flatnonzero(flat < 0)
+    offsets = np.concatenate([[0], ends - np.arange(len(ends))])
+    return TextIds(stream.vocabulary, flat[flat >= 0], offsets)
+
+
+def stream_ids(
+    source: Source,
+    *,
+    vocabulary: Vocabulary | None = None,
+    min_count: int = 1,
+    max_words: int | None = None,
+    unknown: str | None = UNKNOWN,
+    edges: bool = False,
+    lower: bool = False,
+    keep_empty: bool = False,
+    callback: Callback | None = None,
+    memory_limit: int = MEMORY,
+) -> IdStream:
+    """Read a text once, as blocks of ids.
+
+    Parameters
+    ----------
+    source : path, sequence of paths, iterator of ``Path``, Corpus or iterable of sentences
+    vocabulary : Vocabulary, optional
+        The words and their ids; by default chosen from the text.
+    min_count, max_words : int
+        Minimum count of a listed word, and maximum number of listed words (the unknown word not counted).
+    unknown : str or None
+        Symbol of words that are left out; None if leaving out words is an error.
+    edges : bool
+        Whether id 0 is the sentence edge ``<s>``. A given vocabulary must list it first.
+    lower : bool
+        Whether to convert words to lower case.
+    keep_empty : bool
+        Whether an empty list among sentences in memory is a sentence. Blank lines of files never are.
+    callback : callable, optional
+        Called with a `CountStep` after each block.
+    memory_limit : int
+        Bytes of ids kept in memory until the vocabulary is known (a fourth of it); more go to a temporary file.
+
+    Returns
+    -------
+    IdStream
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read, is not UTF-8 text, or contains a word that is not allowed; if there is no sentence to
+        choose a vocabulary from.
+    """
+    if min_count < 1 or (max_words is not None and max_words < 1):
+        raise ValueRangeError(f"min_count and max_words must be positive, got {min_count} and {max_words}.")
+    if vocabulary is not None and edges and (not len(vocabulary) or vocabulary[0] != START):
+        raise ValueRangeError(f"vocabulary must list {START} first, such as the vocabulary of other counts.")
+    begin, step = time.perf_counter(), CountStep()
+    source = paths_listed(source)
+    files = files_of(source)
+    if files is not None:
+        step.total = sum(path.stat().st_size for path in files)
+    elif isinstance(source, Sized):
+        step.total = len(source)
+
+    def progress(n: int) -> None:
+        step.done += n
+        step.seconds = time.perf_counter() - begin
+        if callback is not None:
+            callback(step)
+
+    numbering = Numbering(vocabulary, edges=edges, lower=lower)
+    if files is not None:
+        blocks = _file_blocks(files, numbering, progress)
+    else:
+        blocks = _sentence_blocks(source, numbering, progress, keep_empty)  # type: ignore[arg-type]
+    if vocabulary is not None:
+        return IdStream(vocabulary, blocks, step)
+    counts = np.zeros(0, np.int64)
+    spool = Spool(memory_limit // 4)
+    for block in blocks:
+        if len(counts) < len(numbering.ids):
+            counts = np.concatenate([counts, np.zeros(2 * len(numbering.ids) - len(counts), np.int64)])
+        count_ids(block, counts, np.zeros(longest(block) + 1, np.int64))
+        spool.append(block)
+    words = list(numbering.ids)
+    vocabulary, new = _choose(words, counts[: len(words)], min_count, max_words, unknown, edges)
+    return IdStream(vocabulary, _renumbered(spool, new), step)
+
+
+def read_sentences(source: Source) -> list[Sequence[Any]]:
+    """Return the sentences of a source as lists of words; sentences in memory are returned as they are."""
+    source = paths_listed(source)
+    files = files_of(source)
+    if files is not None:
+        return [sentence for file in files for sentence in read_text(file).sentences()]
+    return list(source.sentences()) if isinstance(source, Corpus) else list(source)  # type: ignore[arg-type]
+
+
+def paths_listed(source: Any) -> Any:
+    """Return an iterator of paths, such as ``folder.glob("*.txt")``, as a list, and any other source unchanged."""
+    if isinstance(source, Corpus | Sequence | os.PathLike) or not isinstance(source, Iterable):
+        return source
+    items = iter(source)
+    first = list(islice(items, 1))
+    if first and isinstance(first[0], os.PathLike):
+        return [*first, *items]
+    return chain(first, items) if items is source else source
+
+
+def files_of(source: Source) -> list[Path] | None:
+    """Return the files of a source, those of directories sorted by name without hidden ones; None for sentences."""
+    if isinstance(source, Corpus):
+        return None
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    elif not isinstance(source, Sequence) or not source or not isinstance(source[0], str | os.PathLike):
+        return None
+    files: list[Path] = []
+    for name in source:
+        path = Path(name)
+        if path.is_dir():
+            inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+            if not inside:
+                raise DataError(f"{path}: expected a directory with text files, but it has none.")
+            files += inside
+        elif path.exists():
+            files.append(path)
+        else:
+            raise DataError(f"{path}: no such file or directory. Check the path.")
+    return files
+
+
+class Numbering:
+    """Ids of words, given as UTF-8 bytes: those of a vocabulary, or new ones in order of appearance.
+
+    Attributes
+    ----------
+    ids : dict
+        Id of each word.
+    """
+
+    def __init__(self, vocabulary: Vocabulary | None, *, edges: bool, lower: bool) -> None:
+        self.vocabulary, self.lower = vocabulary, lower
+        self.refused = {START.encode(), END.encode()} if edges else set()
+        self.ids: dict[bytes, int] = {}
+        if vocabulary is not None:
+            self.ids = {word.encode(): k for k, word in enumerate(vocabulary) if k > 0 or not edges}
+        self._spellings: dict[bytes, int] = {} if lower else self.ids  # ids of words as they are written
+
+    def number(self, words: list[bytes], where: Place) -> Ids:
+        """Return the ids of words; ``where(k)`` is the place of word k for messages."""
+        known, out = self._spellings, np.empty(len(words), np.int32)
+        for k, word in enumerate(words):
+            number = known.get(word)
+            out[k] = self._find(word, partial(where, k)) if number is None else number
+        return out
+
+    def _find(self, word: bytes, where: Callable[[], str]) -> int:
+        """Return the id of a word that is not in ``_spellings`` yet."""
+        try:
+            text = word.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{where()}: expected UTF-8, but a word has the byte 0x{word[error.start]:02x}: "
+                f"{word.decode(errors='backslashreplace')!r}. Convert the file to UTF-8."
+            ) from None
+        key = text.lower().encode() if self.lower else word
+        if key in self.refused:
+            raise DataError(
+                f"{where()}: {key.decode()} marks sentence edges and cannot be a word. Rename it in the text."
+            )
+        number = self.ids.get(key)
+        if number is None and self.vocabulary is None:
+            number = self.ids[key] = len(self.ids)
+        if number is not None:
+            self._spellings[word] = number
+            return number
+        assert self.vocabulary is not None
+        try:
+            return self.vocabulary.id(key.decode())  # not stored: there is no limit to the number of unknown words
+        except KeyError:
+            raise DataError(
+                f"{where()}: {key.decode()!r} is not in the vocabulary, which has no unknown word. Choose the "
+                "vocabulary with min_count=2 or max_words, or remove the word from the text."
+            ) from None
+
+
+def _file_blocks(files: list[Path], numbering: Numbering, progress: Callable[[int], None]) -> Iterator[Ids]:
+    """Yield the ids of text files in blocks; ``progress`` receives the number of bytes read since the last call."""
+    blocks = chain.from_iterable(_bytes_of(path, progress) for path in files)
+    while batch := list(islice(blocks, BATCH)):
+        tokenized: list[tuple[Ids, list[bytes], NDArray[np.int64]] | None] = [None] * len(batch)
+
+        def work(start: int, stop: int, batch: list = batch, tokenized: list = tokenized) -> None:
+            for k in range(start, stop):
+                tokenized[k] = tokenized_block(*batch[k])
+
+        threads.run(work, [(k, k + 1) for k in range(len(batch))])
+        for (text, path, line), block in zip(batch, tokenized, strict=True):
+            assert block is not None
+            ids, words, starts = block
+
+            def where(k: int, text: bytes = text, path: Path = path, line: int = line, at: Any = starts) -> str:
+                number = line + text.count(b"\n", 0, int(at[k]))
+                return f"{path}:{number}"
+
+            new = numbering.number(words, where)
+            ids[ids >= 0] = new[ids[ids >= 0]]
+            if len(ids):
+                yield ids
+
+
+def tokenized_block(text: bytes, path: Path, line: int) -> tuple[Ids, list[bytes], NDArray[np.int64]]:
+    """Return a stream of ids of the words of a block, the words, and the position of the first token of each."""
+    array = np.frombuffer(text, np.uint8)
+    size = 1 << 16
+    while True:
+        table = np.full(size, -1, np.int32)
+        hashes = np.empty(size // 2, np.uint64)
+        starts, stops = np.empty(size // 2, np.int64), np.empty(size // 2, np.int64)
+        out = np.empty(len(text) + 2, np.int32)
+        n, n_words, status = tokenize(array, table, hashes, starts, stops, out)
+        if status != FULL:
+            break
+        size *= 4
+    if status != DONE:
+        raise nul_byte(str(path), line + text.count(b"\n", 0, status))
+    words = [text[a:b] for a, b in zip(starts[:n_words].tolist(), stops[:n_words].tolist(), strict=True)]
+    return out[:n].copy(), words, starts
+
+
+def _bytes_of(path: Path, progress: Callable[[int], None]) -> Iterator[tuple[bytes, Path, int]]:
+    """Yield blocks of whole lines of a plain or gzip file, with the number of their first line."""
+    line, done = 1, 0
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(len(GZIP)) == GZIP
+            raw.seek(0)
+            file: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if packed else raw
+            while True:
+                with gzip_errors(str(path), line):
+                    block = file.read(BLOCK) + file.readline()
+                if not block:
+                    return
+                if line == 1:
+                    block = block.removeprefix(BOM)
+                yield block, path, line
+                line += block.count(b"\n")
+                progress(raw.tell() - done)
+                done = raw.tell()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}.") from None
+
+
+def _sentence_blocks(
+    sentences: Iterable[Sequence[str]], numbering: Numbering, progress: Callable[[int], None], keep_empty: bool
+) -> Iterator[Ids]:
+    """Yield the ids of sentences in memory in blocks; ``progress`` receives the number of sentences of each."""
+    source = ""
+    if isinstance(sentences, Corpus):
+        source = f"{sentences.source}, " if sentences.source else ""
+        sentences = sentences.sentences()
+    flat: list[int] = []
+    known: dict[str, int] = {}
+    n_read = 0
+    for n, sentence in enumerate(sentences):
+        if isinstance(sentence, str):
+            raise ValueRangeError(
+                f"{source}sentence {n} must be a list of words, got the string {sentence[:40]!r}: split it "
+                "(or, if it is a file, give files as a list)."
+            )
+        for t, word in enumerate(sentence):
+            number = known.get(word)
+            if number is None:
+                place = f"{source}sentence {n}, token {t}"
+                number = known[word] = int(numbering.number([_encoded(word, place)], [place].__getitem__)[0])
+            flat.append(number)
+        if len(sentence) or keep_empty:
+            flat.append(BREAK)
+        n_read += 1
+        if len(flat) >= TOKENS:
+            yield np.array(flat, np.int32)
+            progress(n_read)
+            flat, n_read = [], 0
+    if flat:
+        yield np.array(flat, np.int32)
+    progress(n_read)
+
+
+def _encoded(word: str, place: str) -> bytes:
+    try:
+        return word.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise DataError(f"{place}: expected a word of Unicode text (str), got {word!r}.") from None
+
+
+class Spool:
+    """Blocks of ids that are read again: in memory up to a limit, beyond it in a temporary file."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.sizes: list[int] = []
+        self.blocks: list[Ids] = []
+        self.file: IO[bytes] | None = None
+
+    def append(self, block: Ids) -> None:
+        """Store a block."""
+        self.sizes.append(len(block))
+        if self.file is None:
+            self.blocks.append(block)
+            if 4 * sum(self.sizes) > self.limit:
+                self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
+                for held in self.blocks:
+                    held.tofile(self.file)
+                self.blocks = []
+        else:
+            block.tofile(self.file)
+
+    def __iter__(self) -> Iterator[Ids]:
+        if self.file is None:
+            yield from (block.copy() for block in self.blocks)
+            return
+        self.file.seek(0)
+        for size in self.sizes:
+            yield np.frombuffer(self.file.read(4 * size), np.int32).copy()
+
+    def close(self) -> None:
+        """Delete the temporary file."""
+        if self.file is not None:
+            self.file.close()
+
+
+def _renumbered(spool: Spool, new: Ids) -> Iterator[Ids]:
+    """Yield the stored blocks with their ids in the vocabulary."""
+    try:
+        for block in spool:
+            renumber(block, new)
+            yield block
+    finally:
+        spool.close()
+
+
+def _choose(
+    words: list[bytes],
+    counts: NDArray[np.int64],
+    min_count: int,
+    max_words: int | None,
+    unknown: str | None,
+    edges: bool,
+) -> tuple[Vocabulary, Ids]:
+    """Return the vocabulary, and the id of each word in it."""
+    if not words:
+        raise DataError("expected at least one sentence, but the text has none. Is it the right file?")
+    special = -1 if unknown is None else next((k for k, word in enumerate(words) if word == unknown.encode()), -1)
+    order = np.argsort(-counts, kind="stable")
+    order = order[(counts[order] >= min_count) | (order == special)]
+    if max_words is not None:
+        kept = order[order != special][:max_words]
+        order = order[np.isin(order, kept) | (order == special)]
+    n_cut = len(words) - len(order)
+    if n_cut and unknown is None:
+        raise ValueRangeError(f"min_count or max_words leaves out {n_cut:,} words: give their symbol with unknown=.")
+    listed = [*([START] if edges else []), *(words[k].decode() for k in order.tolist())]
+    vocabulary = Vocabulary(listed, unknown=unknown if n_cut or special >= 0 else None)
+    new = np.full(len(words), vocabulary.id(unknown) if n_cut and unknown else 0, np.int32)
+    new[order] = np.arange(len(order)) + int(edges)
+    return vocabulary, new

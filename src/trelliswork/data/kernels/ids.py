@@ -1,0 +1,94 @@
+"""Compiled tokenizer: bytes of text to streams of ids.
+
+A *stream* of ids has the sentences one after another, with a ``BREAK`` after each.
+"""
+
+import numpy as np
+
+from trelliswork.compute.jit import kernel
+
+BREAK = -1  # ends a sentence in a stream of ids
+DONE, FULL = -1, -2  # status of `tokenize`; otherwise the position of a NUL byte
+_PRIME = np.uint64(0x100000001B3)  # FNV-1a
+_BASIS = np.uint64(0xCBF29CE484222325)
+_SHIFT = np.uint64(29)
+
+
+@kernel
+def tokenize(text, table, hashes, starts, stops, out):
+    """Number the words of a text (n,) of bytes by first appearance; each line that is not blank is a sentence.
+
+    ``table`` (its size a power of two) must be filled with -1; ``hashes, starts, stops`` (half as long) receive the
+    words, ``out`` (n + 2,) the stream of ids. Returns ``(length of the stream, number of words, status)``.
+    """
+    n, n_words, n_out, t = len(text), 0, 0, 0
+    mask = len(table) - 1
+    filled = False  # whether this line has words
+    while t <= n:
+        byte = text[t] if t < n else np.uint8(10)
+        if byte == 0:
+            return n_out, n_words, t
+        if byte <= 32 and (byte >= 28 or 9 <= byte <= 13):  # ASCII white space
+            if byte == 10 and filled:
+                out[n_out] = BREAK
+                n_out += 1
+                filled = False
+            t += 1
+            continue
+        start, mixed = t, _BASIS
+        while t < n and not (text[t] <= 32 and (text[t] >= 28 or 9 <= text[t] <= 13 or text[t] == 0)):
+            mixed = (mixed ^ np.uint64(text[t])) * _PRIME
+            t += 1
+        mixed ^= mixed >> _SHIFT
+        at = np.int64(mixed) & mask
+        while True:
+            word = table[at]
+            if word < 0:
+                if n_words == len(starts):
+                    return n_out, n_words, FULL
+                table[at] = word = n_words
+                hashes[word], starts[word], stops[word] = mixed, start, t
+                n_words += 1
+                break
+            if hashes[word] == mixed and stops[word] - starts[word] == t - start:
+                k = 0
+                while k < t - start and text[start + k] == text[starts[word] + k]:
+                    k += 1
+                if k == t - start:
+                    break
+            at = (at + 1) & mask
+        out[n_out] = word
+        n_out += 1
+        filled = True
+    return n_out, n_words, DONE
+
+
+@kernel
+def renumber(ids, new):
+    """Replace the ids of a stream by ``new[id]``."""
+    for i in range(len(ids)):
+        if ids[i] >= 0:
+            ids[i] = new[ids[i]]
+
+
+@kernel
+def count_ids(ids, counts, lengths):
+    """Add the ids of a stream to ``counts`` and the lengths of its sentences to ``lengths``; both are long enough."""
+    length = 0
+    for i in range(len(ids)):
+        if ids[i] >= 0:
+            counts[ids[i]] += 1
+            length += 1
+        else:
+            lengths[length] += 1
+            length = 0
+
+
+@kernel
+def longest(ids):
+    """Return the length of the longest sentence of a stream."""
+    best = length = 0
+    for i in range(len(ids)):
+        length = length + 1 if ids[i] >= 0 else 0
+        best = max(best, length)
+    return best

@@ -1,0 +1,303 @@
+r"""Variables and factors of a graph as flat arrays: the input of every engine.
+
+.. math:: p(x) = \frac1Z \exp\Big(\sum_v u_v(x_v) + \sum_f \theta_f(x_f)\Big)
+
+A graph has V variables with any number of states each. The states of all variables are concatenated on one flat axis:
+those of variable v are ``offsets[v]:offsets[v + 1]``. Factors over one variable, and evidence, are summed into
+``log_unary``; table factors over 2 to 4 variables form groups with equal numbers of states; a structured factor has its
+own dynamic program. A batch holds B graphs of the same shape.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.compute.checks import check_scores
+from trelliswork.errors import ShapeError, ValueRangeError
+
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+MAX_ARITY = 4
+GRAPHS = {"noun": "assignment of graph", "parts": "states of factors"}  # for error messages
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Table factors over variables with the same numbers of states.
+
+    Parameters
+    ----------
+    variables : ndarray of int (F, k)
+        Variables of each factor, all different; k = 1 to 4.
+    which : ndarray of int (F,)
+        Table of each factor: tables may be shared.
+    log_tables : ndarray (1 or B, U, s1, .., sk)
+        U tables; axis 0 has length 1 when all graphs share them. -inf is impossible.
+    """
+
+    variables: Integers
+    which: Integers
+    log_tables: Doubles
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the numbers of states (s1, .., sk) of the variables of a factor."""
+        return self.log_tables.shape[2:]
+
+    def __len__(self) -> int:
+        return len(self.variables)
+
+    def dense(self, start: int = 0, stop: int | None = None) -> Doubles:
+        """Return the tables of factors ``start:stop``, one per factor: (1 or B, F, s1, .., sk)."""
+        return self.log_tables[:, self.which[start:stop]]
+
+
+class Propagation(NamedTuple):
+    """Response of a structured factor to messages from its variables.
+
+    Parameters
+    ----------
+    log_value : ndarray (B,)
+        Log of the sum over all x of f(x) times the messages; -inf if nothing is possible.
+    log_beliefs : ndarray (B, N)
+        Log of the normalized belief of each variable, flat; all -inf where nothing is possible.
+    log_messages : ndarray (B, N)
+        Message to each variable, flat: its belief without its own message, up to a constant. It is never computed by
+        dividing by the variable's message, which may be zero.
+    """
+
+    log_value: Doubles
+    log_beliefs: Doubles
+    log_messages: Doubles
+
+
+class BestPropagation(NamedTuple):
+    """Response of a structured factor in max-product.
+
+    Parameters
+    ----------
+    value : ndarray (B,)
+        Largest log f(x) plus the messages; -inf if nothing is possible.
+    log_messages : ndarray (B, N)
+        Message to each variable, flat: the best score with each of its states, without its own message; up to a
+        constant.
+    assignment : ndarray of int (B, k)
+        States that reach ``value``; -1 where nothing is possible.
+    """
+
+    value: Doubles
+    log_messages: Doubles
+    assignment: Integers
+
+
+@runtime_checkable
+class Propagator(Protocol):
+    """A factor with its own dynamic program ("structured factor").
+
+    ``N`` is the sum of ``n_states``: the states of the factor's variables, concatenated in the order of ``variables``.
+    Engines may call the methods with any number of rows B when the factor's ``n_graphs`` is 1. The expected score and
+    the entropy of its belief follow from a propagation:
+    E[log f] + H = log_value - sum_i <belief_i, log m_i>.
+    """
+
+    variables: Integers  # (k,) all different
+    n_states: Integers  # (k,)
+    n_graphs: int  # 1 if its parameters are shared by all graphs, else B
+
+    def propagate(self, log_messages: Doubles) -> Propagation:
+        """Return value, beliefs and messages for messages (B, N): sum-product."""
+
+    def best(self, log_messages: Doubles) -> BestPropagation:
+        """Return value, messages and the best states for messages (B, N): max-product."""
+
+    def score(self, assignment: Integers) -> Doubles:
+        """Return log f (B,) of states (B, k)."""
+
+    def table(self, max_size: int = 1_000_000) -> Doubles:
+        """Return the dense log-table (n_graphs, s1, .., sk); raise an error beyond ``max_size`` entries."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """B factor graphs of one shape, as flat arrays; created by `wire`.
+
+    Parameters
+    ----------
+    n_graphs : int
+        B.
+    n_states : ndarray of int (V,)
+    offsets : ndarray of int (V + 1,)
+        The states of variable v are ``offsets[v]:offsets[v + 1]`` of any flat vector of states.
+    log_unary : ndarray (B, offsets[-1])
+        All factors over one variable and the evidence, summed.
+    groups : tuple of Tables
+        Factors over 2 to 4 variables.
+    structured : tuple of Propagator
+    """
+
+    n_graphs: int
+    n_states: Integers
+    offsets: Integers
+    log_unary: Doubles
+    groups: tuple[Tables, ...]
+    structured: tuple[Propagator, ...]
+
+    @property
+    def n_variables(self) -> int:
+        """Return V."""
+        return len(self.n_states)
+
+    @property
+    def n_factors(self) -> int:
+        """Return the number of table factors over two or more variables and of structured factors."""
+        return sum(len(group) for group in self.groups) + len(self.structured)
+
+    def score(self, assignment: Integers) -> Doubles:
+        """Return the sum of all log-potentials (B,) of states (B, V); time O(V + number of factors)."""
+        rows = np.arange(self.n_graphs)
+        total = self.log_unary[rows[:, None], self.offsets[:-1] + assignment].sum(axis=1)
+        for group in self.groups:
+            states = assignment[:, group.variables]  # (B, F, k)
+            first = rows[:, None] if len(group.log_tables) > 1 else np.zeros((1, 1), np.int64)
+            total = total + group.log_tables[(first, group.which, *np.moveaxis(states, 2, 0))].sum(axis=1)
+        for factor in self.structured:
+            total = total + factor.score(assignment[:, factor.variables])
+        return total
+
+    def indicators(self, assignment: Integers) -> tuple[Doubles, ...]:
+        """Return (B, F, s1, .., sk) for each group: 1 at the states (B, V) of each factor; all 0 where one is -1."""
+        indicators = []
+        rows, graphs = np.flatnonzero((assignment >= 0).all(axis=1)), self.n_graphs
+        for group in self.groups:
+            beliefs = np.zeros((graphs, len(group), *group.shape))
+            states = assignment[rows][:, group.variables]  # (possible graphs, F, k)
+            beliefs[(rows[:, None], np.arange(len(group)), *np.moveaxis(states, 2, 0))] = 1
+            indicators.append(beliefs)
+        return tuple(indicators)
+
+    def with_unary(self, log_unary: Doubles) -> "Wiring":
+        """Return the same graphs with other unary scores (B, offsets[-1])."""
+        return replace(self, log_unary=log_unary)
+
+    def select(self, graphs: Integers) -> "Wiring":
+        """Return some graphs of the batch; structured factors must have the same parameters for all graphs."""
+        groups = tuple(
+            group if len(group.log_tables) == 1 else replace(group, log_tables=group.log_tables[graphs])
+            for group in self.groups
+        )
+        return replace(self, n_graphs=len(graphs), log_unary=self.log_unary[graphs], groups=groups)
+
+
+def starts(lengths: Any) -> Integers:
+    """Return the starts of consecutive pieces of these lengths, and the end of the last."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int64, copy=False)
+
+
+def wire(
+    n_states: Any,
+    tables: Sequence[Tables] = (),
+    *,
+    structured: Sequence[Propagator] = (),
+    log_unary: Any = None,
+    n_graphs: int | None = None,
+) -> Wiring:
+    """Check a graph and convert it to flat arrays.
+
+    Parameters
+    ----------
+    n_states : array of int (V,)
+    tables : sequence of Tables
+        Over 1 to 4 variables; those over one variable are summed into ``log_unary``.
+    structured : sequence of Propagator
+    log_unary : ndarray (sum of n_states,) or (B, sum of n_states), optional
+    n_graphs : int, optional
+        B; inferred from the arrays by default.
+
+    Notes
+    -----
+    Time O(total size of variables, factors and tables).
+    """
+    sizes = np.asarray(n_states)
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes.size and sizes.min() < 1):
+        raise ValueRangeError("n_states must be a list of positive integers, one for each variable.")
+    sizes = sizes.astype(np.int64)
+    offsets = starts(sizes)
+    batches = {1 if n_graphs is None else int(n_graphs)} | {len(group.log_tables) for group in tables}
+    batches |= {factor.n_graphs for factor in structured}
+    unary = np.zeros((1, offsets[-1])) if log_unary is None else np.asarray(log_unary, np.float64)
+    unary = unary[None] if unary.ndim == 1 else unary
+    if unary.ndim != 2 or unary.shape[1] != offsets[-1]:
+        raise ShapeError(
+            f"log_unary must have shape (B, N) with N={offsets[-1]} states in total, got {np.shape(log_unary)}."
+        )
+    B = max(batches | {len(unary)})
+    if not batches | {len(unary)} <= {1, B}:
+        raise ShapeError(
+            f"arrays for different numbers of graphs: {sorted(batches | {len(unary)})}. "
+            "Each array must be for 1 or B graphs."
+        )
+    unary = np.array(np.broadcast_to(unary, (B, offsets[-1])))
+    groups = []
+    for group in tables:
+        _check_tables(group, sizes)
+        if group.variables.shape[1] > 1:
+            if len(group):
+                groups.append(group)
+            continue
+        at = offsets[group.variables[:, 0], None] + np.arange(group.shape[0])  # (F, s)
+        scores = np.broadcast_to(group.dense(), (B, *at.shape))
+        for b in range(B):
+            np.add.at(unary[b], at, scores[b])
+    for factor in structured:
+        _check_variables(np.asarray(factor.variables)[None], sizes, tuple(factor.n_states), "structured factor")
+    check_scores("log_unary", unary)
+    return Wiring(B, sizes, offsets, unary, tuple(groups), tuple(structured))
+
+
+def _check_tables(group: Tables, sizes: Integers) -> None:
+    """Raise an error for shapes, values or variables that do not match."""
+    if group.variables.ndim != 2 or not 1 <= group.variables.shape[1] <= MAX_ARITY:
+        raise ShapeError(
+            f"variables must have shape (F, k) with k from 1 to {MAX_ARITY}, got {group.variables.shape}: "
+            "split larger factors, or use a structured factor."
+        )
+    F, k = group.variables.shape
+    if group.log_tables.ndim != k + 2:
+        raise ShapeError(f"log_tables must have {k + 2} axes, (1 or B, U, s1, .., s{k}), got {group.log_tables.shape}.")
+    if group.which.shape != (F,):
+        raise ShapeError(f"which must have shape (F,), got {group.which.shape}: axis 0 should be F={F}.")
+    U = group.log_tables.shape[1]
+    if F and (group.which.min() < 0 or group.which.max() >= U):
+        raise ValueRangeError(f"which must be between 0 and U-1={U - 1}, got {group.which.min()}..{group.which.max()}.")
+    check_scores("log_tables", group.log_tables)
+    _check_variables(group.variables, sizes, group.shape, "factor")
+
+
+def _check_variables(variables: Integers, sizes: Integers, shape: tuple[int, ...], what: str) -> None:
+    """Check that variables (F, k) exist, differ within a factor, and match the shape of the table."""
+    if variables.size == 0:
+        return
+    if variables.dtype.kind not in "iu":
+        raise ValueRangeError(f"variables must be integers, got dtype {variables.dtype}.")
+    if variables.min() < 0 or variables.max() >= len(sizes):
+        bad = int(np.flatnonzero(((variables < 0) | (variables >= len(sizes))).any(axis=1))[0])
+        raise ValueRangeError(
+            f"{what} {bad} has variables {variables[bad].tolist()}, but there are {len(sizes)}, numbered from 0."
+        )
+    ordered = np.sort(variables, axis=1)
+    twice = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    if twice.size:
+        raise ValueRangeError(
+            f"{what} {twice[0]} has a variable twice: {variables[twice[0]].tolist()}. "
+            "Use the diagonal of its table as a factor over fewer variables."
+        )
+    wrong = np.flatnonzero((sizes[variables] != np.asarray(shape)).any(axis=1))
+    if wrong.size:
+        got = sizes[variables[wrong[0]]].tolist()
+        raise ShapeError(
+            f"{what} {wrong[0]} over variables {variables[wrong[0]].tolist()} has a table of shape {tuple(shape)}, "
+            f"but they have {got} states."
+        )

@@ -1,0 +1,211 @@
+"""Tables of scores of word pairs: low rank, sparse, dense or biased."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trelliswork.errors import ShapeError
+
+Ids = NDArray[np.int64]
+Scores = NDArray[np.float64]
+
+
+class Table(Protocol):
+    """Scores theta(x, y) of a word x and a word y at some distance after it."""
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary, C."""
+
+    def rows(self, ids: Any) -> torch.Tensor:
+        """Return the scores (n, C) of some left words (ids or a slice) with every right word."""
+
+    def columns(self, ids: Ids) -> torch.Tensor:
+        """Return the scores (n, C) of some right words with every left word."""
+
+    def pairs(self, left: Ids, right: Ids) -> Scores:
+        """Return the scores (n,) of some pairs."""
+
+    def scaled(self, factor: float) -> "Table":
+        """Return the table with all scores multiplied by a number."""
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankTable:
+    """theta(x, y) = left[x] . right[y].
+
+    Parameters
+    ----------
+    left, right : ndarray (C, D)
+        float32 or float64.
+    """
+
+    left: NDArray[Any]
+    right: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        if self.left.ndim != 2 or self.left.shape != self.right.shape:
+            raise ShapeError(f"left and right must have one shape (C, D), got {self.left.shape}, {self.right.shape}.")
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary, C."""
+        return len(self.left)
+
+    def rows(self, ids: Any) -> torch.Tensor:
+        """Return the scores (n, C) of some left words with every right word."""
+        return torch.from_numpy(self.left[ids]) @ torch.from_numpy(self.right).T
+
+    def columns(self, ids: Ids) -> torch.Tensor:
+        """Return the scores (n, C) of some right words with every left word."""
+        return torch.from_numpy(self.right[ids]) @ torch.from_numpy(self.left).T
+
+    def pairs(self, left: Ids, right: Ids) -> Scores:
+        """Return the scores (n,) of some pairs."""
+        return np.einsum("nd,nd->n", self.left[left].astype(np.float64), self.right[right].astype(np.float64))
+
+    def scaled(self, factor: float) -> "LowRankTable":
+        """Return the table with all scores multiplied by a number."""
+        return LowRankTable(self.left, (self.right * factor).astype(self.right.dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTable:
+    """Scores of some pairs; all others are zero.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse.csr_matrix (C, C)
+    transposed : scipy.sparse.csr_matrix (C, C), optional
+        Its transpose, if already known.
+    """
+
+    matrix: Any
+    transposed: Any = None
+
+    def __post_init__(self) -> None:
+        if self.matrix.shape[0] != self.matrix.shape[1]:
+            raise ShapeError(f"the table must have shape (C, C), got {self.matrix.shape}.")
+        if self.transposed is None:
+            object.__setattr__(self, "transposed", self.matrix.T.tocsr())
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary, C."""
+        return int(self.matrix.shape[0])
+
+    def rows(self, ids: Any) -> torch.Tensor:
+        """Return the scores (n, C) of some left words with every right word."""
+        return torch.from_numpy(self.matrix[ids].toarray())
+
+    def columns(self, ids: Ids) -> torch.Tensor:
+        """Return the scores (n, C) of some right words with every left word."""
+        return torch.from_numpy(self.transposed[ids].toarray())
+
+    def pairs(self, left: Ids, right: Ids) -> Scores:
+        """Return the scores (n,) of some pairs."""
+        if not len(left):
+            return np.zeros(0)
+        return np.asarray(self.matrix[left, right], np.float64).ravel()
+
+    def scaled(self, factor: float) -> "SparseTable":
+        """Return the table with all scores multiplied by a number."""
+        return SparseTable(self.matrix * factor, self.transposed * factor)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseTable:
+    """All scores, as an array.
+
+    Parameters
+    ----------
+    scores : ndarray (C, C)
+    """
+
+    scores: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        if self.scores.ndim != 2 or self.scores.shape[0] != self.scores.shape[1]:
+            raise ShapeError(f"the table must have shape (C, C), got {self.scores.shape}.")
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary, C."""
+        return len(self.scores)
+
+    def rows(self, ids: Any) -> torch.Tensor:
+        """Return the scores (n, C) of some left words with every right word."""
+        return torch.from_numpy(self.scores[ids])
+
+    def columns(self, ids: Ids) -> torch.Tensor:
+        """Return the scores (n, C) of some right words with every left word."""
+        return torch.from_numpy(np.ascontiguousarray(self.scores[:, ids].T))
+
+    def pairs(self, left: Ids, right: Ids) -> Scores:
+        """Return the scores (n,) of some pairs."""
+        return self.scores[left, right].astype(np.float64)
+
+    def scaled(self, factor: float) -> "DenseTable":
+        """Return the table with all scores multiplied by a number."""
+        return DenseTable(self.scores * factor)
+
+
+@dataclass(frozen=True, eq=False)
+class BiasedTable:
+    """theta(x, y) + bias[y]: a bias per right word.
+
+    Parameters
+    ----------
+    table : Table
+    bias : ndarray (C,)
+    """
+
+    table: Table
+    bias: Scores
+
+    def __post_init__(self) -> None:
+        if self.bias.shape != (self.table.n_words,):
+            raise ShapeError(f"bias must have shape (C,) = ({self.table.n_words},), got {self.bias.shape}.")
+
+    @property
+    def n_words(self) -> int:
+        """Size of the vocabulary, C."""
+        return self.table.n_words
+
+    def rows(self, ids: Any) -> torch.Tensor:
+        """Return the scores (n, C) of some left words with every right word."""
+        scores = self.table.rows(ids)
+        return scores + torch.from_numpy(self.bias).to(scores.dtype)
+
+    def columns(self, ids: Ids) -> torch.Tensor:
+        """Return the scores (n, C) of some right words with every left word."""
+        scores = self.table.columns(ids)
+        return scores + torch.from_numpy(self.bias[ids, None]).to(scores.dtype)
+
+    def pairs(self, left: Ids, right: Ids) -> Scores:
+        """Return the scores (n,) of some pairs."""
+        return self.table.pairs(left, right) + self.bias[right]
+
+    def scaled(self, factor: float) -> "BiasedTable":
+        """Return the table with all scores multiplied by a number."""
+        return BiasedTable(self.table.scaled(factor), self.bias * factor)
+
+
+def dense(table: Table) -> Scores:
+    """Return all scores (C, C) in float64, for small vocabularies."""
+    return table.rows(slice(0, table.n_words)).numpy().astype(np.float64)
+
+
+def check_tables(log_unary: Scores, tables: "list[Table] | tuple[Table, ...]") -> tuple[int, int]:
+    """Return the numbers of distances and words, K and C; raise if shapes do not fit."""
+    if log_unary.ndim != 1:
+        raise ShapeError(f"log_unary must have shape (C,), got {log_unary.shape}.")
+    if not tables:
+        raise ShapeError("at least one table is required: the model has one per distance.")
+    for distance, table in enumerate(tables, start=1):
+        if table.n_words != len(log_unary):
+            raise ShapeError(f"the table of distance {distance} has {table.n_words} words, log_unary {len(log_unary)}.")
+    return len(tables), len(log_unary)

@@ -1,0 +1,216 @@
+"""Declarations of estimator parameters: the checks, the documentation and the options of ``train`` come from them.
+
+A parameter is declared once, in the signature of ``__init__``: its type and a `Parameter` in ``Annotated``, and its
+default. Parameters that several estimators share are defined here, so that a name means the same everywhere.
+"""
+
+import inspect
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from trelliswork.errors import ValueRangeError
+
+MODEL, TRAINING = "Model", "Training"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Meaning and limits of a parameter.
+
+    Attributes
+    ----------
+    text : str
+        Meaning with the unit, as one or more sentences.
+    minimum, maximum : float, optional
+        Limits, inclusive.
+    above, below : float, optional
+        Limits, exclusive.
+    panel : str
+        Group of the option in ``train NAME --help``.
+    unset : str
+        Meaning of ``None``, for a parameter whose default is ``None``.
+    parse : callable, optional
+        Converts the text of a command-line option, for types that a command line lacks.
+    option : bool
+        Whether ``train NAME`` has an option for it.
+    """
+
+    text: str
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    below: float | None = None
+    panel: str = MODEL
+    unset: str = ""
+    parse: Callable[[str], Any] | None = None
+    option: bool = True
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A parameter of one estimator: name, type without ``Annotated`` and ``None``, default, meaning."""
+
+    name: str
+    types: tuple[Any, ...]
+    default: Any
+    parameter: Parameter
+
+    @property
+    def optional(self) -> bool:
+        """Whether ``None`` is a value."""
+        return type(None) in self.types
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The strings that are allowed, for a ``Literal`` type."""
+        return tuple(c for t in self.types if get_origin(t) is Literal for c in get_args(t))
+
+    def check(self, value: Any) -> None:
+        """Raise `ValueRangeError` if a value has the wrong type or is out of range."""
+        p = self.parameter
+        if value is None and self.optional:
+            return
+        plain = [t for t in self.types if t in (bool, int, float, str)]
+        if self.choices and not any(t for t in self.types if t is not type(None) and get_origin(t) is not Literal):
+            if value not in self.choices:
+                names = [repr(c) for c in self.choices] + (["None"] if self.optional else [])
+                raise ValueRangeError(f"{self.name} must be {_either(names)}, got {value!r}.")
+        elif plain and len(plain) == len([t for t in self.types if t is not type(None)]):
+            _check_type(self.name, value, plain)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if p.minimum is not None and not value >= p.minimum:
+                raise ValueRangeError(f"{self.name} must be at least {p.minimum:g}, got {value!r}.")
+            if p.maximum is not None and not value <= p.maximum:
+                raise ValueRangeError(f"{self.name} must be at most {p.maximum:g}, got {value!r}.")
+            if p.above is not None and not value > p.above:
+                raise ValueRangeError(f"{self.name} must be greater than {p.above:g}, got {value!r}.")
+            if p.below is not None and not value < p.below:
+                raise ValueRangeError(f"{self.name} must be less than {p.below:g}, got {value!r}.")
+
+    @property
+    def type_name(self) -> str:
+        """Type as the documentation shows it."""
+        names = [f"{{{', '.join(map(repr, self.choices))}}}"] if self.choices else []
+        for kind in self.types:
+            if kind is not type(None) and get_origin(kind) is not Literal:
+                names.append(getattr(kind, "__name__", str(kind)))
+        return " or ".join([*dict.fromkeys(names), *(["None"] if self.optional else [])])
+
+
+def _either(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _check_type(name: str, value: Any, plain: list[Any]) -> None:
+    wanted = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
+    if isinstance(value, bool) and bool not in plain:
+        ok = False
+    else:
+        import numbers
+
+        abstract = {bool: bool, int: numbers.Integral, float: numbers.Real, str: str}
+        ok = any(isinstance(value, abstract[t]) for t in plain)
+    if not ok:
+        raise ValueRangeError(f"{name} must be {_either([wanted[t] for t in plain])}, got {value!r}.")
+
+
+def declared(estimator: type) -> dict[str, Declared]:
+    """Return the declared parameters of an estimator class by name, in the order of ``__init__``."""
+    result = {}
+    for name, argument in inspect.signature(estimator.__init__).parameters.items():
+        if name == "self":
+            continue
+        annotation, parameter = argument.annotation, Parameter("")
+        if get_origin(annotation) is Annotated:
+            annotation, *metadata = get_args(annotation)
+            parameter = next((m for m in metadata if isinstance(m, Parameter)), parameter)
+        kinds = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+        result[name] = Declared(name, kinds, argument.default, parameter)
+    return result
+
+
+def plain_signature(estimator: type) -> inspect.Signature:
+    """Return the signature of an estimator class without the metadata of its parameters."""
+    arguments = list(inspect.signature(estimator.__init__).parameters.values())[1:]
+    plain = (get_args(a.annotation)[0] if get_origin(a.annotation) is Annotated else a.annotation for a in arguments)
+    return inspect.Signature([a.replace(annotation=kind) for a, kind in zip(arguments, plain, strict=True)])
+
+
+def documented(estimator: type) -> str:
+    """Return the docstring of an estimator with a section on its parameters, made from their declarations."""
+    import re
+    import textwrap
+
+    text = inspect.cleandoc(estimator.__doc__ or "")
+    lines = ["Parameters", "----------"]
+    for name, d in declared(estimator).items():
+        lines.append(f"{name} : {d.type_name}, default {d.default!r}")
+        sentences = d.parameter.text + (f" None: {d.parameter.unset}." if d.parameter.unset else "")
+        lines += textwrap.wrap(sentences, 110, initial_indent="    ", subsequent_indent="    ")
+    section = re.search(r"^(Attributes|Notes|Examples|References)\n-+$", text, re.MULTILINE)
+    at = len(text) if section is None else section.start()
+    return "\n\n".join(part for part in (text[:at].rstrip(), "\n".join(lines), text[at:].strip()) if part) + "\n"
+
+
+def parse_beam(text: str) -> str | None:
+    """Return the beam of an option; ``none`` is no beam."""
+    from trelliswork.inference.chain.beam import Beam
+
+    if text not in ("auto", "none"):
+        Beam.parse(text)
+    return None if text == "none" else text
+
+
+def parse_weights(text: str) -> dict[str, float]:
+    """Return weights by name from text such as ``B-LOC=5,B-MISC=2``."""
+    weights = {}
+    for part in text.split(","):
+        name, _, number = part.rpartition("=")
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise ValueRangeError(f"weights must be NAME=NUMBER, such as B-LOC=2, got {part!r}.")
+    return weights
+
+
+# The shared vocabulary: one name, one meaning.
+L1 = Annotated[float, Parameter("L1 penalty: l1 * sum |w|.", minimum=0, panel=TRAINING)]
+L2 = Annotated[float, Parameter("L2 penalty: l2 * |w|^2.", minimum=0, panel=TRAINING)]
+MaxIter = Annotated[int, Parameter("Maximum number of iterations.", minimum=1, panel=TRAINING)]
+Tol = Annotated[
+    float,
+    Parameter("Relative change of the objective at which training stops.", minimum=0, panel=TRAINING),
+]
+LearningRate = Annotated[float, Parameter("Step size.", above=0, panel=TRAINING)]
+BatchSize = Annotated[int, Parameter("Sentences per update.", minimum=1, panel=TRAINING)]
+Patience = Annotated[
+    int,
+    Parameter(
+        "With development data: stop after this many iterations without an improvement.", minimum=1, panel=TRAINING
+    ),
+]
+MaxMinutes = Annotated[
+    float | None, Parameter("Time limit for training, in minutes.", above=0, panel=TRAINING, unset="no limit")
+]
+HistorySize = Annotated[
+    int, Parameter("Number of update pairs that L-BFGS keeps for its direction.", minimum=1, panel=TRAINING)
+]
+Seed = Annotated[int, Parameter("Seed of the random numbers.", minimum=0, panel=TRAINING)]
+MinCount = Annotated[int, Parameter("Words that occur less often are treated as unknown.", minimum=1)]
+MaxWords = Annotated[
+    int | None, Parameter("Maximum size of the vocabulary; the rarest words are dropped.", minimum=1, unset="no limit")
+]
+MinAttributeCount = Annotated[int, Parameter("Attributes that occur less often are dropped.", minimum=1)]
+HashBits = Annotated[
+    int | None,
+    Parameter(
+        "Map attributes to 2^hash_bits ids by a fixed hash instead of storing them.",
+        minimum=1,
+        maximum=30,
+        unset="store all attributes",
+    ),
+]

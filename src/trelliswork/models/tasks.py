@@ -1,0 +1,175 @@
+"""Kinds of models by what they answer: taggers, tree parsers and language models.
+
+The command line, the report and the explorer ask for the task of a model, never for its class. Every estimator of a
+task has the methods below with the same signatures and return types (``tests/models/test_vocabulary.py``).
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.data.vocabulary import Vocabulary
+from trelliswork.errors import ShapeError
+from trelliswork.models.base import Estimator
+from trelliswork.models.evidence import Labels
+
+if TYPE_CHECKING:
+    from trelliswork.distributions import Distribution
+
+Ranked = list[tuple[str, float]]  # words or labels with their probabilities, best first
+
+
+class Tagger(Estimator):
+    """An estimator that assigns a label to each token.
+
+    Attributes
+    ----------
+    labels_ : Vocabulary
+        Labels that the model can assign.
+    """
+
+    labels_: Vocabulary
+
+    @abstractmethod
+    def predict(self, X: Any, *, known: Labels | None = None) -> list[list[str]]:
+        """Return the most probable labels of each sentence.
+
+        Parameters
+        ----------
+        X : list of sentences, or Corpus
+        known : list of lists, optional
+            Evidence: for each token a label, a collection of possible labels, or ``None`` if nothing is known.
+        """
+
+    @abstractmethod
+    def predict_marginals(self, X: Any, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
+        """Return p(label | sentence, known labels) for each token, as a dict by label."""
+
+    @abstractmethod
+    def predict_topk(self, X: Any, k: int, *, known: Labels | None = None) -> list[list[tuple[list[str], float]]]:
+        """Return the k most probable labelings of each sentence with their probabilities, best first."""
+
+    @abstractmethod
+    def posterior(self, sentence: Any, *, known: Sequence[Any] | None = None) -> "Distribution":
+        """Return the distribution over labelings of one sentence, for any query."""
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the token accuracy; tokens whose label is ``None`` do not count."""
+        return accuracy(self.predict(X), y)
+
+
+class LayeredTagger(Tagger):
+    """A tagger with several layers of labels per token.
+
+    ``predict`` returns a tuple of labels per token; ``known`` and the results of the methods below are dicts by layer.
+    """
+
+    layers: Sequence[str]
+
+    @abstractmethod
+    def predict_layers(self, X: Any, *, known: Any = None) -> dict[str, list[list[str]]]:
+        """Return the most probable labels of each sentence, by layer."""
+
+
+class TreeParser(Estimator):
+    """An estimator that assigns a tree to each sentence.
+
+    Attributes
+    ----------
+    constituents : bool
+        Whether trees are bracketings; otherwise they are dependency trees.
+    """
+
+    constituents: ClassVar[bool] = False
+
+    @abstractmethod
+    def predict(self, X: Any, **options: Any) -> list[Any]:
+        """Return the tree of each sentence."""
+
+    @abstractmethod
+    def posterior(self, sentence: Any, *, known: Any = None) -> "Distribution":
+        """Return the distribution over trees of one sentence, for any query."""
+
+
+class LanguageModel(Estimator):
+    """An estimator of the probability of sentences.
+
+    Attributes
+    ----------
+    vocabulary_ : Vocabulary
+        Words that the model knows, ``<unk>`` among them if it has one.
+    """
+
+    vocabulary_: Vocabulary
+
+    @abstractmethod
+    def log_evidence(self, X: Any) -> NDArray[np.float64]:
+        """Return the natural log-probability of each sentence, the end of the sentence included."""
+
+    def n_scored(self, X: Any) -> int:
+        """Return the number of tokens that ``log_evidence`` scores: words and sentence ends."""
+        return sum(len(sentence) + 1 for sentence in X)
+
+    def score(self, X: Any, y: object = None) -> float:
+        """Return the mean log evidence per token, sentence ends counted; ``y`` is ignored."""
+        return float(self.log_evidence(X).sum()) / self.n_scored(X)
+
+    def perplexity(self, X: Any) -> float:
+        """Return exp of the negative mean log evidence per token, sentence ends counted."""
+        return math.exp(min(700.0, -self.score(X)))
+
+    @abstractmethod
+    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[str]]:
+        """Return n random sentences."""
+
+    @abstractmethod
+    def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
+        """Return the n most probable words for each blank of a sentence.
+
+        Parameters
+        ----------
+        sentence : list of str and None, or str
+            Words with ``None`` for blanks; or a string of words between white space with ``___`` for blanks.
+        n : int
+            Number of words per blank.
+
+        Returns
+        -------
+        list of lists of (word, probability)
+            One list per blank, in the order of the sentence. With several blanks each list is a marginal distribution.
+        """
+
+
+class NextWord(LanguageModel):
+    """A language model that predicts from left to right."""
+
+    @abstractmethod
+    def predict_next(self, words: Sequence[str], n: int = 10) -> Ranked:
+        """Return the n most probable words after the start of a sentence; ``</s>`` stands for its end."""
+
+
+def accuracy(predicted: Sequence[Sequence[Any]], gold: Sequence[Sequence[Any]]) -> float:
+    """Return the fraction of tokens whose prediction equals gold; tokens without a gold answer do not count."""
+    if [len(s) for s in predicted] != [len(s) for s in gold]:
+        raise ShapeError("y must have as many sentences and tokens as X.")
+    pairs = [(p, g) for ps, gs in zip(predicted, gold, strict=True) for p, g in zip(ps, gs, strict=True)]
+    counted = [(p, g) for p, g in pairs if g is not None]
+    if not counted:
+        raise ShapeError("y has no labels to compare with: an accuracy needs at least one.")
+    return sum(p == g for p, g in counted) / len(counted)
+
+
+BLANK = "___"
+
+
+def blanks(sentence: str | Sequence[str | None]) -> list[str | None]:
+    """Return a sentence with blanks as a list with ``None`` for each blank; see `LanguageModel.fill`."""
+    words: list[str | None] = list(sentence) if not isinstance(sentence, str) else list(sentence.split())
+    words = [None if word == BLANK else word for word in words]
+    if None not in words:
+        raise ShapeError(f"the sentence has no blank: put {BLANK} (in a list: None) where a word is missing.")
+    return words

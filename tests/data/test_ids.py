@@ -1,0 +1,140 @@
+"""Text to ids: files, corpora and sentences give the same ids; unknown words, edges, case, errors."""
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data import ids as ids_module
+from trelliswork.data.files import fields_of
+from trelliswork.data.ids import files_of, read_ids, read_sentences, stream_ids
+from trelliswork.data.vocabulary import UNKNOWN, word_shape
+from trelliswork.errors import DataError, ValueRangeError
+
+TEXT = [["the", "dog", "saw", "the", "cat"], ["the", "Dog"], ["cats"]]
+
+
+@pytest.fixture
+def files(tmp_path):
+    lines = [" ".join(sentence) for sentence in TEXT]
+    (tmp_path / "a.txt").write_text("\n".join(lines[:1]) + "\n\n", encoding="utf-8")
+    (tmp_path / "b.gz").write_bytes(gzip.compress("\r\n".join(lines[1:]).encode()))
+    return tmp_path
+
+
+def words_of(text):
+    return [text.vocabulary.strings(sentence.tolist()) for sentence in text.sentences()]
+
+
+def test_all_sources_give_the_same_ids(files):
+    expected = read_ids(TEXT)
+    assert expected.vocabulary.items == ["the", "dog", "saw", "cat", "Dog", "cats"]
+    assert expected.ids.tolist() == [0, 1, 2, 0, 3, 0, 4, 5]
+    assert expected.offsets.tolist() == [0, 5, 7, 8]
+    sources = [files, [files / "a.txt", str(files / "b.gz")], Corpus.from_sentences(TEXT), iter(TEXT)]
+    for source in [*sources, (path for path in sorted(files.iterdir()))]:
+        text = read_ids(source)
+        assert text.vocabulary.items == expected.vocabulary.items
+        assert text.ids.tolist() == expected.ids.tolist()
+        assert text.offsets.tolist() == expected.offsets.tolist()
+    assert read_sentences(files) == read_sentences(Corpus.from_sentences(TEXT)) == read_sentences(TEXT) == TEXT
+
+
+def test_rare_words_are_unknown(files):
+    for source in (TEXT, files):
+        text = read_ids(source, min_count=2)
+        assert words_of(text) == [["the", UNKNOWN, UNKNOWN, "the", UNKNOWN], ["the", UNKNOWN], [UNKNOWN]]
+        assert text.vocabulary.unknown_word == UNKNOWN
+        assert read_ids(source, max_words=2).vocabulary.items == ["the", "dog", UNKNOWN]
+    assert read_ids(TEXT).vocabulary.unknown_word is None
+    assert read_ids([*TEXT, [UNKNOWN]]).vocabulary.unknown_word == UNKNOWN
+
+
+def test_given_vocabulary_decides_about_unlisted_words(files):
+    for unknown, expected in ((UNKNOWN, UNKNOWN), (word_shape, "<capital>")):
+        vocabulary = Vocabulary(["the", "dog", "<capital>"], unknown=unknown)
+        for source in (TEXT, files):
+            assert words_of(read_ids(source, vocabulary=vocabulary))[1] == ["the", expected]
+    closed = Vocabulary(["the", "dog"])
+    with pytest.raises(DataError, match="sentence 0, token 2: 'saw' is not in the vocabulary"):
+        read_ids(TEXT, vocabulary=closed)
+    with pytest.raises(DataError, match=r"a\.txt:1: 'saw' is not in the vocabulary"):
+        read_ids(files / "a.txt", vocabulary=closed)
+
+
+def test_lower_case(files):
+    for source in (TEXT, files):
+        text = read_ids(source, lower=True)
+        assert text.vocabulary.items == ["the", "dog", "saw", "cat", "cats"]
+        assert words_of(text)[1] == ["the", "dog"]
+        assert words_of(read_ids(source, vocabulary=text.vocabulary, lower=True)) == words_of(text)
+
+
+def test_edges(files):
+    for source in (TEXT, files):
+        text = read_ids(source, edges=True)
+        assert text.vocabulary.items == ["<s>", "the", "dog", "saw", "cat", "Dog", "cats"]
+        assert words_of(text) == TEXT
+        whole = text.with_edges(start=0, end=7)
+        assert [s.tolist() for s in whole.sentences()] == [[0, 1, 2, 3, 1, 4, 7], [0, 1, 5, 7], [0, 6, 7]]
+        assert whole.offsets.tolist() == [0, 7, 11, 14]
+        assert [s.tolist() for s in text.with_edges(end=7).sentences()] == [[1, 2, 3, 1, 4, 7], [1, 5, 7], [6, 7]]
+    for word in ("<s>", "</s>"):
+        with pytest.raises(DataError, match=f"sentence 0, token 1: {word} marks sentence edges"):
+            read_ids([["a", word]], edges=True)
+        with pytest.raises(DataError, match="corpus, sentence 0, token 1"):
+            read_ids(Corpus([["a", word]], np.array([0, 2]), source="corpus"), edges=True)
+        assert words_of(read_ids([["a", word]])) == [["a", word]]
+    with pytest.raises(ValueRangeError, match="must list <s> first"):
+        read_ids(TEXT, vocabulary=Vocabulary(["the"], unknown=UNKNOWN), edges=True)
+
+
+def test_empty_sentences():
+    assert len(read_ids([["a"], [], ["b"]])) == 2
+    text = read_ids([["a"], [], ["b"], []], keep_empty=True)
+    assert [s.tolist() for s in text.sentences()] == [[0], [], [1], []]
+    assert text.with_edges(start=2, end=3).ids.tolist() == [2, 0, 3, 2, 3, 2, 1, 3, 2, 3]
+    nothing = read_ids([], vocabulary=Vocabulary(["a"]))
+    assert (len(nothing), nothing.sentences(), nothing.with_edges(start=0).ids.tolist()) == (0, [], [])
+    with pytest.raises(DataError, match="at least one sentence"):
+        read_ids([])
+
+
+def test_streams_do_not_depend_on_the_size_of_blocks(files, monkeypatch):
+    expected = np.concatenate(list(stream_ids(TEXT, min_count=2).blocks)).tolist()
+    monkeypatch.setattr(ids_module, "BLOCK", 10)
+    monkeypatch.setattr(ids_module, "TOKENS", 2)
+    for source in (TEXT, files):
+        for limit in (1 << 20, 4):
+            stream = stream_ids(source, min_count=2, memory_limit=limit)
+            blocks = list(stream.blocks)
+            assert len(blocks) > 1
+            assert all(block[-1] == -1 for block in blocks)
+            assert np.concatenate(blocks).tolist() == expected
+
+
+def test_wrong_sources_raise(tmp_path):
+    with pytest.raises(DataError, match="no such file or directory"):
+        read_ids(tmp_path / "none")
+    with pytest.raises(DataError, match="expected a directory with text files"):
+        read_ids(tmp_path)
+    with pytest.raises(ValueRangeError, match="sentence 1 must be a list of words, got the string 'a b'"):
+        read_ids([["a"], "a b"])
+    with pytest.raises(DataError, match=r"sentence 0, token 1: expected a word of Unicode text \(str\), got 3"):
+        read_ids([["a", 3]])
+    with pytest.raises(ValueRangeError, match="must be positive"):
+        read_ids(TEXT, min_count=0)
+    assert files_of(TEXT) is None
+
+
+@settings(max_examples=30)
+@given(st.binary(max_size=60))
+def test_bytes_are_split_as_python_splits_them(content):
+    clean = content.replace(b"\0", b"").decode("latin-1").encode()
+    ids, words, _ = ids_module.tokenized_block(clean, None, 1)
+    lines = [fields_of(line) for line in clean.decode().split("\n")]
+    joined = " ".join("\n" if i < 0 else words[i].decode() for i in ids)
+    assert joined == " ".join(word for line in lines if line for word in [*line, "\n"])

@@ -1,0 +1,170 @@
+"""One vocabulary for all estimators: names, signatures and return types, by task (DESIGN, section 3)."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+import trelliswork
+from tests.models.fitted import BUILDERS, PAIRS, SHORT, TAGS, TREES, WORDS, fitted
+from trelliswork.data.vocabulary import Vocabulary
+from trelliswork.errors import NotFittedError, ShapeError, ValueRangeError
+from trelliswork.learning.report import FitReport
+from trelliswork.models.parameters import declared
+from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, TreeParser, accuracy, blanks
+
+NAMES = sorted(BUILDERS)
+CLASSES = {name: getattr(trelliswork, name) for name in NAMES}
+FORBIDDEN = {
+    "rate", "epochs", "max_epochs", "tolerance", "method", "rare", "memory", "max_seconds", "K", "stop_after",
+    "parameterisation", "step_size", "lr", "n_iter", "n_epochs",
+}  # fmt: skip
+FIT = ["self", "X", "y", "dev", "start", "checkpoint", "callback"]
+WITHOUT_ITERATIONS = {"KneserNey"}
+TAGGERS = [name for name in NAMES if issubclass(CLASSES[name], Tagger) and name != "FactorialCRF"]
+LANGUAGE_MODELS = [name for name in NAMES if issubclass(CLASSES[name], LanguageModel)]
+
+
+def test_every_estimator_has_a_task():
+    for name, cls in CLASSES.items():
+        assert issubclass(cls, Tagger | TreeParser | LanguageModel), name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_use_the_shared_names_and_are_explained(name):
+    for parameter, d in declared(CLASSES[name]).items():
+        assert parameter not in FORBIDDEN, parameter
+        assert d.parameter.text.endswith("."), f"{name}: {parameter} has no text"
+        assert f"{parameter} : " in CLASSES[name].__doc__
+        if d.default is not inspect.Parameter.empty:
+            d.check(d.default)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_have_one_meaning(name):
+    """A name that two estimators share has one type and one set of limits."""
+    for parameter, d in declared(CLASSES[name]).items():
+        for other in NAMES:
+            same = declared(CLASSES[other]).get(parameter)
+            if same is not None and parameter in ("l1", "l2", "tol", "seed", "patience", "max_minutes", "min_count"):
+                limits = (d.parameter.minimum, d.parameter.maximum, d.parameter.above, d.parameter.below)
+                others = (same.parameter.minimum, same.parameter.maximum, same.parameter.above, same.parameter.below)
+                assert limits == others, f"{parameter} of {name} and {other}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fit_has_one_signature(name):
+    arguments = inspect.signature(CLASSES[name].fit).parameters
+    assert [a for a in arguments if a != "sample_weight"] == [a for a in FIT if a in arguments]
+    assert {"self", "X", "y", "callback"} <= set(arguments)
+    assert all(arguments[a].kind is inspect.Parameter.KEYWORD_ONLY for a in arguments if a not in ("self", "X", "y"))
+    if name not in WITHOUT_ITERATIONS:
+        assert {"dev", "checkpoint"} <= set(arguments), f"{name} iterates"
+        assert "max_minutes" in declared(CLASSES[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_parameter_is_an_error_before_anything_is_read(name):
+    for parameter, d in declared(CLASSES[name]).items():
+        if d.parameter.minimum is not None:
+            model = CLASSES[name](**{parameter: type(d.default or 1)(d.parameter.minimum - 1)})
+            with pytest.raises(ValueRangeError, match=f"{parameter} must be at least"):
+                model.fit(WORDS, TAGS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_learned_attributes(name):
+    model = fitted(name)
+    assert isinstance(model.report_, FitReport)
+    assert math.isfinite(model.report_.value) or name in WITHOUT_ITERATIONS
+    if isinstance(model, LanguageModel):
+        assert isinstance(model.vocabulary_, Vocabulary)
+    if name in TAGGERS:
+        assert isinstance(model.labels_, Vocabulary)
+    assert not {"states_", "tags_", "words_", "reading_"} & set(vars(model))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_estimator_that_is_not_fitted_says_so(name):
+    query = "log_evidence" if name in LANGUAGE_MODELS else "predict"
+    with pytest.raises(NotFittedError):
+        getattr(CLASSES[name](), query)(WORDS)
+
+
+@pytest.mark.parametrize("name", TAGGERS)
+def test_taggers_answer_alike(name):
+    model, X, y = fitted(name), WORDS[:3], TAGS[:3]
+    known = [[tags[0], *[None] * (len(tags) - 1)] for tags in y]
+    for evidence in (None, known):
+        predicted = model.predict(X, known=evidence)
+        assert [len(s) for s in predicted] == [len(s) for s in X]
+        assert all(isinstance(label, str) for s in predicted for label in s)
+        for sentence in model.predict_marginals(X, known=evidence):
+            for token in sentence:
+                assert set(token) == set(model.labels_)
+                assert sum(token.values()) == pytest.approx(1, abs=1e-4)
+        for sentence, ranked in zip(X, model.predict_topk(X, 2, known=evidence), strict=True):
+            assert 1 <= len(ranked) <= 2
+            assert all(len(labels) == len(sentence) and 0 <= p <= 1 + 1e-6 for labels, p in ranked)
+    assert all(s[0] == tags[0] for s, tags in zip(model.predict(X, known=known), y, strict=True))
+    posterior = model.posterior(X[0], known=known[0])
+    assert float(posterior.log_partition()[0]) <= float(model.posterior(X[0]).log_partition()[0]) + 1e-6
+    score = model.score(X, y)
+    assert type(score) is float
+    assert score == accuracy(model.predict(X), y)
+
+
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_language_models_answer_alike(name):
+    model, X = fitted(name), SHORT[:3]
+    evidence = model.log_evidence(X)
+    assert isinstance(evidence, np.ndarray)
+    assert evidence.shape == (3,)
+    if not isinstance(model, Tagger):
+        score = model.score(X)
+        assert type(score) is float
+        assert model.perplexity(X) == pytest.approx(math.exp(-score))
+    samples = model.sample(2, seed=1)
+    assert len(samples) == 2
+    assert all(isinstance(word, str) for s in samples for word in s)
+    assert samples == model.sample(2, seed=1)
+    sentence = [*X[0]]
+    for given in ([None, *sentence[1:]], " ".join(["___", *sentence[1:]])):
+        (words,) = model.fill(given, 3)
+        assert 1 <= len(words) <= 3
+        assert all(isinstance(w, str) and 0 <= p <= 1 for w, p in words)
+        assert [p for _, p in words] == sorted((p for _, p in words), reverse=True)
+    assert len(model.fill([None, sentence[1], None], 2)) == 2
+    with pytest.raises(ShapeError, match="no blank"):
+        model.fill(sentence)
+
+
+@pytest.mark.parametrize("name", [n for n in LANGUAGE_MODELS if issubclass(CLASSES[n], NextWord)])
+def test_models_that_predict_the_next_word_answer_alike(name):
+    model = fitted(name)
+    words = model.predict_next(WORDS[0][:2], len(model.vocabulary_) + 1)
+    assert all(isinstance(w, str) for w, _ in words)
+    assert sum(p for _, p in words) == pytest.approx(1, abs=1e-3)
+    assert "</s>" in dict(words)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if issubclass(CLASSES[n], TreeParser)])
+def test_tree_parsers_answer_alike(name):
+    model = fitted(name)
+    X = PAIRS[:2] if name == "DependencyParser" else SHORT[:2]
+    assert len(model.predict(X)) == 2
+    assert hasattr(model.posterior(X[0], known=None), "log_partition")
+    if name == "DependencyParser":
+        assert type(model.score(PAIRS[:3], TREES[:3])) is float
+
+
+def test_blanks_are_none_or_three_underscores():
+    assert blanks("the ___ runs") == ["the", None, "runs"]
+    assert blanks(["the", None, "runs"]) == ["the", None, "runs"]
+
+
+def test_accuracy_leaves_out_tokens_without_gold():
+    assert accuracy([["A", "B"]], [["A", None]]) == 1.0
+    with pytest.raises(ShapeError):
+        accuracy([["A"]], [["A", "B"]])
