@@ -84,7 +84,7 @@ def test_conllu_columns_come_back_replaced(folder):
 
 def test_bundled_corpus_dev_and_other_columns(folder):
     done = run(
-        "train", "factorial-crf", str(folder / "train.txt"), "--layers", "chunk,pos", "--labels", "2,1",
+        "train", "factorial-crf", str(folder / "train.txt"), "--layers", "chunk,pos", "--label", "2,1",
         "--columns", "0", "--dev", "dev", "--patience", "2", "--engine", "bp", "-o", str(folder / "dev"), "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -99,9 +99,9 @@ def test_clear_errors(folder, joint, tmp_path):
     (tmp_path / "two.txt").write_text("a B\nc D\n")
     cases = (
         (("train", "factorial-crf", str(tmp_path / "two.txt")), 1, "2 columns only: words and 2 layers"),
-        (("train", "factorial-crf", str(folder / "train.txt"), "--labels", "1"), 1, "a column for each of the layers"),
+        (("train", "factorial-crf", str(folder / "train.txt"), "--label", "1"), 1, "a column for each of the layers"),
         (("train", "factorial-crf", str(tmp_path / "x.raw")), 1, "layers of labels stand in a column or CoNLL-U file"),
-        (("train", "factorial-crf", str(folder / "train.txt"), "--labels", "1,7"), 1, "no column 7"),
+        (("train", "factorial-crf", str(folder / "train.txt"), "--label", "1,7"), 1, "no column 7"),
         (("tag", str(joint), "--topk", "3", str(folder / "train.txt")), 2, "--topk is for models with one layer"),
         (("tag", str(joint), "--beam", "size=3", str(folder / "train.txt")), 2, "has no beam"),
     )

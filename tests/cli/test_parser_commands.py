@@ -1,4 +1,4 @@
-"""train parser, parse, evaluate, inspect: files and pipes, evidence, broken input, and interrupted."""
+"""train parser, parse, evaluate, inspect: files and pipes, evidence, checkpoints, interruptions, broken input."""
 
 import json
 import os
@@ -31,8 +31,9 @@ def parser(folder) -> Path:
     done = run("train", "parser", str(folder / "train.conllu"), "-o", str(folder / "parser"), *FAST, "--json")
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
-    assert outcome["order"] == 2
-    assert outcome["epochs"] == 6
+    assert outcome["kind"] == "parser"
+    assert outcome["sentences"] == 200
+    assert outcome["iterations"] == 10
     assert not outcome["converged"]  # all epochs were done
     assert outcome["dev"] is None
     return folder / "parser"
@@ -43,12 +44,13 @@ def with_tagger(folder) -> Path:
     train, out = str(folder / "train.conllu"), str(folder / "hmm")
     done = run("train", "parser", train, "-o", out, "--tagger", "hmm", "--order", "1", *FAST)
     assert done.returncode == 0, done.stderr
-    assert "order 1" in done.stdout
+    assert "200 sentences" in done.stdout
+    assert "first order: 3 epochs; labels: 4 epochs" in done.stdout
     return folder / "hmm"
 
 
 def ask(*command: str, input: str | None = None):
-    """The same in this process, which is faster."""
+    """Run a command in this process, which is faster."""
     return CliRunner().invoke(app, list(command), input=input)
 
 
@@ -98,7 +100,7 @@ def test_k_best_trees_and_known_heads(folder, parser):
 
 
 def test_parses_are_parsed_again(folder, parser):
-    """What an earlier parse added goes, ids of sentences stay different, and comments stay where they are."""
+    """Additions of an earlier parse are dropped, sentence ids remain unique, and comments stay in place."""
     text = "# newdoc\n\n# sent_id = a1\n1\tIt\t_\tPRON\tPRP\t_\t_\t_\t_\tX=y\n2\trains\t_\tVERB\tVBZ\t_\t_\t_\t_\t_\n\n"
     several = ask("parse", str(parser), "--topk", "2", input=text).stdout
     assert several.startswith("# newdoc\n\n# tree_prob")
@@ -151,7 +153,9 @@ def test_inspect(parser, with_tagger):
     shown = json.loads(ask("inspect", str(parser), "--json").stdout)
     assert shown["order"] == 2
     assert "root" in shown["labels"]
+    assert shown["dropped_heads"] > 0
     text = ask("inspect", str(with_tagger)).stdout
+    assert "parser of order 1" in text
     assert "hashed and have no names" in text
     assert "tagger: hmm" in text
     assert ask("inspect", str(parser), "--label", "x").exit_code == 2
@@ -159,24 +163,53 @@ def test_inspect(parser, with_tagger):
 
 def test_development_data_and_the_bundled_corpus(folder):
     train, dev, out = str(folder / "train.conllu"), str(folder / "test.conllu"), str(folder / "dev")
-    done = ask("train", "parser", train, "--dev", dev, "--columns", "form,xpos", "--nonprojective", "-o", out, *FAST)
+    done = ask("train", "parser", train, "--dev", dev, "--columns", "form,xpos", "--no-projective", "-o", out, *FAST)
     assert done.exit_code == 0, done.stderr
     assert "kept epoch" in done.stdout
     assert "UAS" in ask("evaluate", out, dev).stdout
-    more = ("--tree-every", "1", "--tolerance", "0.01", "--damping", "0.1", "--label-rate", "0.1", "--patience", "1")
-    done = ask("train", "parser", train, "--dev", dev, "-o", out, "--label-epochs", "1", *more, *FAST, "--json")
+    settings = {"tree_every": 1, "bp_tol": 0.01, "bp_damping": 0.1, "learning_rate_labels": 0.1, "patience": 1}
+    more = [part for name, value in settings.items() for part in ("--" + name.replace("_", "-"), str(value))]
+    done = ask("train", "parser", train, "--dev", dev, "-o", out, "--max-iter-labels", "1", *more, *FAST, "--json")
     outcome = json.loads(done.stdout)
-    assert f"{outcome['dev']:.4f}" in outcome["reason"].split(";")[-1]
+    assert outcome["dev_metric"] == "LAS"
+    assert f"kept epoch 1 with LAS {outcome['dev']:.4f}" in outcome["reason"].split("; ")[-1]
+    assert json.loads(ask("evaluate", out, dev, "--json").stdout)["las"] == outcome["dev"]
     shown = json.loads(ask("inspect", out, "--json").stdout)["parameters"]
-    assert [shown[n] for n in ("tree_every", "tolerance", "damping", "label_rate")] == [1, 0.01, 0.1, 0.1]
+    assert {name: shown[name] for name in settings} == settings
+
+
+def test_training_resumes_from_a_checkpoint(folder, tmp_path):
+    """The time limit ends the first run in the tagger stage, the second in the first order."""
+    checkpoint, train = tmp_path / "checkpoint", str(folder / "train.conllu")
+    command = ("train", "parser", train, "--tagger", "hmm", "--hash-bits", "12", "--columns", "form,xpos", "--json")
+    resumed = tmp_path / "resumed"
+    for minutes, stage in (("1e-9", "tagger: time limit"), ("0.0001", "time limit")):
+        options = ("--checkpoint", str(checkpoint), "--max-minutes", minutes, "-o", str(resumed))
+        outcome = json.loads(ask(*command, *options).stdout)
+        assert stage in outcome["reason"]
+        assert checkpoint.is_file()
+    done = ask(*command, "--checkpoint", str(checkpoint), "-o", str(resumed))
+    assert done.exit_code == 0, done.stderr
+    assert not checkpoint.exists()
+    whole = json.loads(ask(*command, "-o", str(tmp_path / "whole")).stdout)
+    outcome = json.loads(done.stdout)
+    assert {k: v for k, v in outcome.items() if k not in ("seconds", "model")} == {
+        k: v for k, v in whole.items() if k not in ("seconds", "model")
+    }
+    files = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("resumed", "whole")]
+    assert files[0] == files[1]
+    ask(*command, "--checkpoint", str(checkpoint), "--max-minutes", "1e-9", "-o", str(resumed))
+    refused = ask(*command, "--checkpoint", str(checkpoint), "--seed", "1", "-o", str(resumed))
+    assert refused.exit_code == 1
+    assert "a checkpoint of other data or settings" in " ".join(refused.stderr.split())
 
 
 def test_clear_errors(folder, parser, tmp_path):
     broken = tmp_path / "broken.conllu"
     broken.write_text("1\ta\t_\tN\tNN\t_\t7\tx\t_\t_\n")
-    unlabelled = tmp_path / "open.conllu"
-    unlabelled.write_text("1\ta\t_\tN\tNN\t_\t_\t_\t_\t_\n")
-    half = tmp_path / "half.conllu"  # a label is open, heads of the second sentence cross
+    unlabeled = tmp_path / "open.conllu"
+    unlabeled.write_text("1\ta\t_\tN\tNN\t_\t_\t_\t_\t_\n")
+    half = tmp_path / "half.conllu"  # a label is missing, heads of the second sentence cross
     half.write_text(
         "1\ta\t_\tN\tNN\t_\t2\tx\t_\t_\n2\tb\t_\tN\tNN\t_\t0\t_\t_\t_\n\n"
         + "".join(f"{i}\tw\t_\tN\tNN\t_\t{h}\tx\t_\t_\n" for i, h in enumerate((3, 4, 0, 3), start=1))
@@ -186,27 +219,30 @@ def test_clear_errors(folder, parser, tmp_path):
     out, train = ("-o", str(tmp_path / "x")), ("train", "parser", str(folder / "train.conllu"))
     cases = (
         (("evaluate", str(parser), str(half)), 1, "half.conllu:2: the word has no label"),
-        (("evaluate", str(parser), str(unlabelled)), 1, "open.conllu:1: the word has no head"),
+        (("evaluate", str(parser), str(unlabeled)), 1, "open.conllu:1: the word has no head"),
         (("evaluate", str(parser), str(bare)), 1, "bare.conllu: no tags: the column xpos"),
         (("parse", str(parser), str(bare)), 1, "bare.conllu: no tags: the column xpos"),
         (("parse", str(parser), str(half), "--known"), 1, "half.conllu:4: no tree of this parser's kind"),
         (("train", "parser", str(bare), *out), 1, "bare.conllu: no tags: the column xpos"),
-        (("train", "parser", str(unlabelled), *out), 1, "open.conllu: no word has a head"),
+        (("train", "parser", str(unlabeled), *out), 1, "open.conllu: no word has a head"),
         ((*train, "--columns", "form,head", *out), 2, "then one or two of the tags"),
         ((*train, "--columns", "upos,xpos", *out), 2, "must name words (form or lemma)"),
         ((*train, "--columns", "form,upos,upos", *out), 2, "must name words"),
         ((*train, "--patience", "2", *out), 2, "give --dev too"),
         *(
-            ((*train, "--order", "1", option, "1", *out), 2, f"{option}: of the second order only")
-            for option in ("--second-epochs", "--second-rate", "--max-iter", "--tree-every", "--tolerance")
+            ((*train, "--order", "1", "--" + option, "1", *out), 2, f"--{option}: for the second order only")
+            for option in ("max-iter-second-order", "learning-rate-second-order", "bp-iterations", "tree-every")
         ),
-        ((*train, "--order", "1", "--threshold", "0.1", *out), 2, "--threshold: of the second order only"),
-        ((*train, "--rate", "0", *out), 1, "rate must be more than 0"),
+        ((*train, "--order", "1", "--bp-tol", "1", *out), 2, "--bp-tol: for the second order only"),
+        ((*train, "--order", "1", "--bp-damping", "0.1", *out), 2, "--bp-damping: for the second order only"),
+        ((*train, "--order", "1", "--threshold", "0.1", *out), 2, "--threshold: for the second order only"),
+        ((*train, "--learning-rate", "0", *out), 1, "learning_rate must be greater than 0"),
+        ((*train, "--order", "3", *out), 2, "3 is not in the range"),
         (("train", "parser", str(broken), *out), 1, "broken.conllu:1: the head must be"),
         (("train", "parser", str(folder / "train.conllu"), "--columns", "form", *out), 2, "one or two kinds of tags"),
-        (("evaluate", str(parser), str(unlabelled)), 1, "whole trees are wanted"),
-        (("evaluate", str(parser), str(unlabelled), "--label", "upos"), 2, "a parser is compared"),
-        (("tag", str(parser), str(unlabelled)), 2, "use trelliswork parse"),
+        (("evaluate", str(parser), str(unlabeled)), 1, "whole trees are wanted"),
+        (("evaluate", str(parser), str(unlabeled), "--label", "upos"), 2, "a parser is compared"),
+        (("tag", str(parser), str(unlabeled)), 2, "use trelliswork parse"),
         (("parse", str(parser), str(tmp_path / "none.conllu")), 1, "no such file"),
         (("parse", str(parser), str(folder / "x.tsv")), 1, "CoNLL-U or text file"),
         (("parse", str(parser), str(folder / "x.txt")), 1, "this parser has no tagger"),
@@ -217,21 +253,10 @@ def test_clear_errors(folder, parser, tmp_path):
         assert message in " ".join(done.stderr.replace("│", " ").split()), done.stderr
 
 
-@pytest.mark.parametrize(
-    ("shown", "options"),
-    [
-        (b"objective", ("--epochs", "100000")),
-        (b"labels, epoch", ("--label-epochs", "100000")),
-        (b"fold 2 of 5", ("--tagger", "crf", "--epochs", "100000")),
-    ],
-)
-def test_interrupt_keeps_what_was_learned(folder, shown, options):
-    """On a terminal, so that the progress bar is there: interrupt when it shows what is going on."""
-    out = folder / "stopped"
+def interrupted(command, shown):
+    """Run a command on a terminal, so that it has a progress bar; interrupt it when the bar shows a text."""
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "trelliswork", "train", "parser", str(folder / "train.conllu"), "-o", str(out)]
-    command += [*options, *FAST]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave)
+    child = subprocess.Popen([sys.executable, "-m", "trelliswork", *command], stdout=subprocess.PIPE, stderr=slave)
     os.close(slave)
     seen = b""
     while shown not in seen:
@@ -239,7 +264,24 @@ def test_interrupt_keeps_what_was_learned(folder, shown, options):
     child.send_signal(signal.SIGINT)
     printed, _ = child.communicate(timeout=120)
     os.close(master)
-    assert child.returncode == 0
+    return child.returncode, printed
+
+
+@pytest.mark.parametrize(
+    ("shown", "options"), [(b"objective", ("--max-iter", "100000")), (b"labels", ("--max-iter-labels", "100000"))]
+)
+def test_an_interrupted_epoch_is_finished_and_the_parser_saved(folder, shown, options):
+    out = str(folder / "stopped")
+    command = ("train", "parser", str(folder / "train.conllu"), "-o", out, *options, *FAST)
+    code, printed = interrupted(command, shown)
+    assert code == 0
     assert b"stopped by the caller" in printed
-    report = json.loads(run("evaluate", str(out), str(folder / "test.conllu"), "--json").stdout)
+    report = json.loads(run("evaluate", out, str(folder / "test.conllu"), "--json").stdout)
     assert report["uas"] > 0.5
+
+
+def test_an_interrupt_before_the_first_epoch_ends_the_command(folder):
+    out = folder / "nothing"
+    command = ("train", "parser", str(folder / "train.conllu"), "-o", str(out), "--tagger", "crf", *FAST)
+    assert interrupted(command, b"fold 2 of 5")[0] == 130
+    assert not out.exists()

@@ -1,4 +1,4 @@
-"""Column files: what is read, what is refused and why, and files written back with new columns."""
+"""Column files: reading, errors, and writing with new columns."""
 
 import gzip
 import io
@@ -43,7 +43,7 @@ def test_sentences_and_columns(write):
 
 
 @pytest.mark.parametrize(
-    ("columns", "want"),
+    ("columns", "expected"),
     [
         ([0], ["a", "d"]),
         ([-1], ["c", "f"]),
@@ -52,20 +52,20 @@ def test_sentences_and_columns(write):
         ((2, -1), ["cf"] * 2),
     ],
 )
-def test_chosen_columns(write, columns, want):
+def test_chosen_columns(write, columns, expected):
     corpus = read_columns(write("a b c\nd e f\n"), columns=columns)
     if len(columns) == 1:
-        assert corpus.columns == [want]
+        assert corpus.columns == [expected]
     else:
-        assert corpus.columns == [list(w) for w in want]
+        assert corpus.columns == [list(w) for w in expected]
 
 
 def test_variants_of_one_file_give_the_same_corpus(write):
-    want = read_columns(write("Ä x\nb y\n\nc z\n")).columns
+    expected = read_columns(write("Ä x\nb y\n\nc z\n")).columns
     for other in ("\ufeffÄ x\r\nb y\r\n\r\nc z\r\n", "\n\nÄ x\nb y\n\n\nc z", "Ä\tx\nb\ty\n\t\nc\tz\n\n"):
         for content in (other.encode(), gzip.compress(other.encode())):
             corpus = read_columns(write(content))
-            assert corpus.columns == want
+            assert corpus.columns == expected
             assert corpus.offsets.tolist() == [0, 2, 3]
 
 
@@ -173,14 +173,14 @@ def test_round_trip(tmp_path_factory, sentences, data):
     path = tmp_path_factory.mktemp("columns") / "file"
     path.write_bytes("\n\n".join("\n".join(" ".join(token) for token in s) for s in sentences).encode())
     corpus = read_columns(path, keep_lines=True)
-    want = Corpus.from_sentences(sentences)
-    assert corpus.columns == want.columns
-    assert corpus.offsets.tolist() == want.offsets.tolist()
-    extra = data.draw(st.lists(WORD, min_size=want.n_tokens, max_size=want.n_tokens))
+    expected = Corpus.from_sentences(sentences)
+    assert corpus.columns == expected.columns
+    assert corpus.offsets.tolist() == expected.offsets.tolist()
+    extra = data.draw(st.lists(WORD, min_size=expected.n_tokens, max_size=expected.n_tokens))
     path.write_bytes(tagged(corpus, [extra]).encode())
     again = read_columns(path)
-    assert again.columns == [*want.columns, extra]
-    assert again.offsets.tolist() == want.offsets.tolist()
+    assert again.columns == [*expected.columns, extra]
+    assert again.offsets.tolist() == expected.offsets.tolist()
 
 
 @pytest.mark.parametrize(

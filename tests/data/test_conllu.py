@@ -1,4 +1,4 @@
-"""CoNLL-U: words are read, everything else is checked and passed over, files are written back."""
+"""CoNLL-U: reading of words, checks of everything else, and writing."""
 
 import gzip
 import io

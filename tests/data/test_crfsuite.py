@@ -1,4 +1,4 @@
-"""CRFsuite's attribute files: names and weights are read as CRFsuite reads them, and written back the same."""
+"""CRFsuite's attribute files: names and weights as CRFsuite reads them, and writing."""
 
 import gzip
 import io

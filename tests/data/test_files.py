@@ -1,4 +1,4 @@
-"""Files are opened whatever their packing, what is wrong with them is said with file and line, writing is atomic."""
+"""Files: plain and gzip, errors with file and line, atomic writing."""
 
 import gzip
 import io
@@ -23,7 +23,7 @@ def written(folder, content, name="train.txt"):
 
 
 @pytest.mark.parametrize(
-    ("content", "want"),
+    ("content", "expected"),
     [
         (b"", []),
         (b"a", ["a"]),
@@ -35,16 +35,16 @@ def written(folder, content, name="train.txt"):
         ("\u2028x\x85y\x0cz\n".encode(), ["\u2028x\x85y\x0cz"]),
     ],
 )
-def test_lines(tmp_path, content, want):
-    assert lines_of(written(tmp_path, content)) == want
-    assert lines_of(written(tmp_path, gzip.compress(content), "packed")) == want
-    assert lines_of(str(written(tmp_path, gzip.compress(content[:1]) + gzip.compress(content[1:]), "two"))) == want
+def test_lines(tmp_path, content, expected):
+    assert lines_of(written(tmp_path, content)) == expected
+    assert lines_of(written(tmp_path, gzip.compress(content), "packed")) == expected
+    assert lines_of(str(written(tmp_path, gzip.compress(content[:1]) + gzip.compress(content[1:]), "two"))) == expected
 
 
 def test_blocks_end_with_lines(tmp_path):
-    want = [f"{i} {'ä' * (i % 50)}" for i in range(20_000)]  # several blocks
-    content = "\n".join(want).encode()
-    assert lines_of(written(tmp_path, content)) == want
+    expected = [f"{i} {'ä' * (i % 50)}" for i in range(20_000)]  # several blocks
+    content = "\n".join(expected).encode()
+    assert lines_of(written(tmp_path, content)) == expected
     bad = content.replace(b"\n15000 ", b"\n15000 \xff")
     with pytest.raises(DataError, match=r"train.txt:15001: expected UTF-8, but byte 7 of the line is 0xff"):
         lines_of(written(tmp_path, bad))

@@ -51,6 +51,11 @@ def test_rare_words_are_unknown(files):
         assert read_ids(source, max_words=2).vocabulary.items == ["the", "dog", UNKNOWN]
     assert read_ids(TEXT).vocabulary.unknown_word is None
     assert read_ids([*TEXT, [UNKNOWN]]).vocabulary.unknown_word == UNKNOWN
+    for min_count in (1, 2):
+        opened = read_ids(TEXT, min_count=min_count, open_vocabulary=True)
+        assert opened.vocabulary.items[-1] == opened.vocabulary.unknown_word == UNKNOWN
+        assert opened.ids.tolist() == read_ids(TEXT, min_count=min_count).ids.tolist()
+        assert opened.vocabulary.id("new") == len(opened.vocabulary) - 1
 
 
 def test_given_vocabulary_decides_about_unlisted_words(files):

@@ -1,4 +1,4 @@
-"""The NetTalk dictionary: read, refused, split by spelling, and the real file."""
+"""The NetTalk dictionary: reading, errors, the split by spelling, and the full file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Label schemes: forgiving reading, strict writing, and the transitions that lie between them."""
+"""Label schemes: lenient reading, strict writing, and allowed transitions."""
 
 from itertools import pairwise
 
@@ -19,12 +19,12 @@ SCHEMES = st.sampled_from(["bio", "bioes"])
 @st.composite
 def segmentations(draw):
     """Spans from left to right with gaps between some of them, and the length of the sentence."""
-    found, n = [], 0
+    result, n = [], 0
     for length, type_ in draw(st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["", *TYPES])), max_size=8)):
         if type_:
-            found.append(Span(type_, n, n + length))
+            result.append(Span(type_, n, n + length))
         n += length
-    return found, n
+    return result, n
 
 
 @st.composite
@@ -55,23 +55,23 @@ def is_allowed(path, scheme):
 
 
 def spans_by_pairs(labels):
-    """The rules of conlleval as it states them: does a span begin here, did one end, judged from two neighbours."""
+    """Read spans by the rules of conlleval: whether a span starts or ends between two adjacent labels."""
     padded = [("O", ""), *((label[0], label[2:]) for label in labels), ("O", "")]
-    found, start = [], None
+    result, start = [], None
     for t, ((before, type_before), (here, type_here)) in enumerate(pairwise(padded)):
         finished = before != "O" and (
             here in "BSO" or before in "ES" or type_before != type_here  # B-B, B-O, I-B, I-O, E-*, S-*
         )
-        begins = here != "O" and (here in "BS" or before in "OES" or type_before != type_here)  # *-B, O-I, E-I, O-E
+        starts = here != "O" and (here in "BS" or before in "OES" or type_before != type_here)  # *-B, O-I, E-I, O-E
         if finished:
-            found.append(Span(type_before, start, t))
-        if begins:
+            result.append(Span(type_before, start, t))
+        if starts:
             start = t
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
-    ("labels", "want"),
+    ("labels", "expected"),
     [
         ([], []),
         (["O", "O"], []),
@@ -85,13 +85,13 @@ def spans_by_pairs(labels):
         (["B-NP-SBJ", "I-NP-SBJ", "I-NP"], [("NP-SBJ", 0, 2), ("NP", 2, 3)]),
     ],
 )
-def test_bio_is_read_as_conlleval_reads_it(labels, want):
-    assert spans(labels) == want
-    assert spans(labels, "bioes") == want  # without E and S the two schemes read alike
+def test_bio_is_read_as_conlleval_reads_it(labels, expected):
+    assert spans(labels) == expected
+    assert spans(labels, "bioes") == expected  # without E and S the two schemes read alike
 
 
 @pytest.mark.parametrize(
-    ("labels", "want"),
+    ("labels", "expected"),
     [
         (["B-NP", "I-NP", "E-NP", "S-NP", "O"], [("NP", 0, 3), ("NP", 3, 4)]),
         (["E-NP", "E-NP"], [("NP", 0, 1), ("NP", 1, 2)]),
@@ -102,8 +102,8 @@ def test_bio_is_read_as_conlleval_reads_it(labels, want):
         (["B-NP", "O", "I-NP"], [("NP", 0, 1), ("NP", 2, 3)]),
     ],
 )
-def test_ill_formed_bioes_is_read_by_the_analogous_rules(labels, want):
-    assert spans(labels, "bioes") == want
+def test_ill_formed_bioes_is_read_by_the_analogous_rules(labels, expected):
+    assert spans(labels, "bioes") == expected
 
 
 @given(any_labels())
@@ -114,10 +114,10 @@ def test_reading_agrees_with_the_rules_for_adjacent_labels(case):
 
 @given(segmentations(), SCHEMES, st.randoms(use_true_random=False))
 def test_spans_are_the_inverse_of_labels(case, scheme, random):
-    found, n = case
-    labels = labels_from_spans(random.sample(found, len(found)), n, scheme)
+    result, n = case
+    labels = labels_from_spans(random.sample(result, len(result)), n, scheme)
     assert len(labels) == n
-    assert spans(labels, scheme) == found
+    assert spans(labels, scheme) == result
     assert is_allowed(labels, scheme)
 
 
@@ -151,8 +151,8 @@ def test_conversion_keeps_the_spans_of_ill_formed_labels(case, target):
 def test_strict_bio_transitions():
     labels = ["O", "B-X", "I-X", "B-Y", "I-Y"]
     allowed, start, end = allowed_transitions(labels, "bio")
-    want = [[1, 1, 0, 1, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 0], [1, 1, 0, 1, 1], [1, 1, 0, 1, 1]]
-    np.testing.assert_array_equal(allowed, np.array(want, bool))
+    expected = [[1, 1, 0, 1, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 0], [1, 1, 0, 1, 1], [1, 1, 0, 1, 1]]
+    np.testing.assert_array_equal(allowed, np.array(expected, bool))
     np.testing.assert_array_equal(start, np.array([1, 1, 0, 1, 0], bool))
     np.testing.assert_array_equal(end, np.ones(5, bool))
 
@@ -185,7 +185,7 @@ def test_without_a_scheme_everything_is_allowed():
 
 
 @pytest.mark.parametrize(
-    ("labels", "want"),
+    ("labels", "expected"),
     [
         (["O", "B-NP", "I-NP"], "bio"),
         (["B-NP", "B-NP"], "bio"),
@@ -202,9 +202,9 @@ def test_without_a_scheme_everything_is_allowed():
         ([], None),
     ],
 )
-def test_schemes_are_detected(labels, want):
-    assert detect_scheme(labels) == want
-    assert detect_scheme(iter(labels)) == want
+def test_schemes_are_detected(labels, expected):
+    assert detect_scheme(labels) == expected
+    assert detect_scheme(iter(labels)) == expected
 
 
 @pytest.mark.parametrize("label", ["NN", "B", "B-", "BNP", "X-NP", "o", ""])
@@ -251,5 +251,5 @@ def test_conll_2000_is_strict_bio(data_dir, name, n_sentences, n_chunks):
     assert detect_scheme(label for labels in sentences for label in labels) == "bio"
     assert sum(len(spans(labels)) for labels in sentences) == n_chunks
     for labels in sentences:
-        assert convert(labels, "bio", "bio") == labels  # nothing to mend
+        assert convert(labels, "bio", "bio") == labels  # nothing to repair
         assert convert(convert(labels, "bio", "bioes"), "bioes", "bio") == labels

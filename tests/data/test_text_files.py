@@ -1,4 +1,4 @@
-"""Plain text: a sentence a line."""
+"""Plain text: one sentence per line."""
 
 import gzip
 import io
@@ -13,14 +13,14 @@ from trelliswork.errors import DataError
 def test_sentences(tmp_path, monkeypatch):
     path = tmp_path / "text"
     content = "\ufeffthe  dog\truns \r\n\r\n \nit\u00a0rains".encode()
-    want = [["the", "dog", "runs"], ["it\u00a0rains"]]
+    expected = [["the", "dog", "runs"], ["it\u00a0rains"]]
     for packed in (content, gzip.compress(content)):
         path.write_bytes(packed)
-        assert read_text(path).sentences() == want
+        assert read_text(path).sentences() == expected
         assert read_text(str(path)).source == str(path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     corpus = read_text("-")
-    assert corpus.sentences() == want
+    assert corpus.sentences() == expected
     assert corpus.source == "<stdin>"
 
 

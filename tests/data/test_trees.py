@@ -1,4 +1,4 @@
-"""Bracketed trees: what is read, what is taken off, and errors that name file and line."""
+"""Bracketed trees: reading, pruning, and errors with file and line."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""UAI files: what the format says is what is read, nothing is lost on the way, and errors name file and line."""
+"""UAI files: reading, writing, and errors with file and line."""
 
 import gzip
 
@@ -44,11 +44,11 @@ def test_example_of_the_format(tmp_path):
 
 
 def test_line_ends_are_ignored_and_gzip_is_read(tmp_path):
-    want = read_uai(saved(tmp_path, EXAMPLE))
+    expected = read_uai(saved(tmp_path, EXAMPLE))
     path = tmp_path / "graph.uai.gz"
     path.write_bytes(gzip.compress(" ".join(EXAMPLE.split()).encode()))
     got = read_uai(path)
-    for a, b in zip(want.log_tables, got.log_tables, strict=True):
+    for a, b in zip(expected.log_tables, got.log_tables, strict=True):
         assert_array_equal(a, b)
 
 
@@ -88,13 +88,13 @@ def test_read_is_the_inverse_of_write(tmp_path_factory, graph):
     back = read_uai(path)
     assert_array_equal(back.n_states, graph.n_states)
     assert len(back.scopes) == len(graph.scopes)
-    for scope, other, table, wanted in zip(back.scopes, graph.scopes, back.log_tables, graph.log_tables, strict=True):
+    for scope, other, table, expected in zip(back.scopes, graph.scopes, back.log_tables, graph.log_tables, strict=True):
         assert_array_equal(scope, other)
-        assert_allclose(table, wanted, rtol=1e-14, atol=1e-15)
+        assert_allclose(table, expected, rtol=1e-14, atol=1e-15)
     write_uai(back, path)
     again = read_uai(path)
-    for table, wanted in zip(again.log_tables, back.log_tables, strict=True):
-        assert_allclose(table, wanted, rtol=1e-14, atol=1e-15)
+    for table, expected in zip(again.log_tables, back.log_tables, strict=True):
+        assert_allclose(table, expected, rtol=1e-14, atol=1e-15)
 
 
 @pytest.mark.parametrize(

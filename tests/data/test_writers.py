@@ -1,4 +1,4 @@
-"""Written files have the layout of their formats, and nothing is lost on the way."""
+"""Writers: files have the layout of their formats, and nothing is lost."""
 
 import io
 

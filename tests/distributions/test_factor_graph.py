@@ -1,4 +1,4 @@
-"""The public factor graph: construction, queries against enumeration, evidence, gradients, warnings."""
+"""FactorGraph: construction, queries against enumeration, evidence, gradients, warnings."""
 
 import time
 
@@ -34,7 +34,7 @@ def enumerated(graph):
 
 
 @given(seed=seeds, zeros=st.sampled_from([0.0, 0.2]), engine=st.sampled_from(["bp", "exact"]))
-def test_every_query_against_enumeration(seed, zeros, engine):
+def test_queries_match_enumeration(seed, zeros, engine):
     rng = np.random.default_rng(seed)
     graph, factors = tree(rng, zeros, engine=engine)
     want = enumerated(graph)[0]
@@ -61,7 +61,7 @@ def test_every_query_against_enumeration(seed, zeros, engine):
 
 
 @given(seed=seeds)
-def test_scores_are_those_of_the_factors(seed):
+def test_scores_match_the_factors(seed):
     rng = np.random.default_rng(seed)
     graph, factors = tree(rng)
     states = np.array([rng.integers(s) for s in (2, 3, 2, 4)])
@@ -69,7 +69,7 @@ def test_scores_are_those_of_the_factors(seed):
     assert_allclose(graph.score(states), [want])
 
 
-def test_bulk_arrays_and_lists_make_the_same_graph():
+def test_bulk_arrays_and_lists_give_the_same_graph():
     rng = np.random.default_rng(0)
     pairs = np.array([[0, 1], [1, 2], [2, 3]])
     own, shared = rng.normal(0, 1, (3, 2, 2)), rng.normal(0, 1, (2, 2, 2))
@@ -90,7 +90,7 @@ def test_bulk_arrays_and_lists_make_the_same_graph():
     assert_allclose(in_bulk.factor_marginals()[1][0, 2], one_by_one.factor_marginals()[5][0])
 
 
-def test_a_table_object_given_twice_is_shared():
+def test_a_table_object_passed_twice_is_shared():
     table = torch.tensor(AGREE, requires_grad=True)
     graph = FactorGraph([2, 2, 2], [((0, 1), table), ((1, 2), table)])
     assert graph._wiring.groups[0].log_tables.shape == (1, 1, 2, 2)
@@ -117,7 +117,7 @@ def test_a_batch_of_graphs():
         assert_allclose(graph.argmax().scores[b], alone.argmax().scores[0])
 
 
-def test_the_number_of_graphs_may_be_told():
+def test_the_number_of_graphs_is_an_option():
     assert FactorGraph([2, 2], [((0, 1), AGREE)], n_graphs=3).log_partition().shape == (3,)
 
 
@@ -143,7 +143,7 @@ def test_evidence(seed):
     assert_allclose(built.log_partition(), [log_z])
 
 
-def test_evidence_that_is_impossible():
+def test_impossible_evidence():
     forbidding = np.array([[-np.inf, 0.0], [0.0, 0.0]])
     graph = FactorGraph([2, 2], [((0, 1), forbidding)]).condition(states={0: 0, 1: 0})
     assert graph.log_partition().item() == -np.inf
@@ -187,7 +187,7 @@ def test_the_gradient_of_an_impossible_graph_is_zero():
 
 @settings(max_examples=8)
 @given(seed=seeds, zeros=st.sampled_from([0.0, 0.1]))
-def test_unrolled_iterations_are_those_of_the_kernels(seed, zeros):
+def test_unrolled_iterations_match_the_kernels(seed, zeros):
     rng = np.random.default_rng(seed)
     scopes = [(0, 1), (1, 2), (2, 0), (0, 1, 3), (3, 2)]
     sizes = [2, 3, 2, 3]
@@ -228,7 +228,7 @@ def test_gradients_through_iterations_with_zeros_are_not_nan():
     assert_allclose(log_z.item(), np.logaddexp(0.5, 1.0))
 
 
-def test_non_convergence_warns():
+def test_a_warning_without_convergence():
     graph = FactorGraph(
         [2, 2, 2], tables=[(np.array([[0, 1], [1, 2], [2, 0]]), AGREE)], log_unary=[1.0, 0, 0, 0, 0, 0], max_iter=1
     )
@@ -237,10 +237,10 @@ def test_non_convergence_warns():
     ):
         result = graph.infer()
     assert not result.converged.any()
-    assert graph.infer() is result  # and once only
+    assert graph.infer() is result  # and runs only once
 
 
-def test_structured_factors_take_part():
+def test_structured_factors_match_enumeration():
     rng = np.random.default_rng(0)
     pairwise = rng.normal(0, 1, (2, 2))
     graph = FactorGraph(
@@ -252,7 +252,7 @@ def test_structured_factors_take_part():
     assert_allclose(graph.marginals()[0].flatten(), want.marginals(), atol=1e-9)
     assert_allclose(graph.argmax().scores, [want.best])
     assert_allclose(graph.score(graph.argmax().labels), [want.best])
-    with pytest.raises(ValueRangeError, match="ExactlyOne does not tell"):
+    with pytest.raises(ValueRangeError, match="ExactlyOne does not provide"):
         graph.entropy()
     with pytest.raises(ValueRangeError, match="table factors only"):
         graph.unrolled(2)
@@ -261,7 +261,7 @@ def test_structured_factors_take_part():
 @pytest.mark.parametrize(
     "engine", ["exact", "bp", "mean_field", "structured_mean_field", "trw", "gibbs", "max_product"]
 )
-def test_every_engine_answers_with_the_same_result(engine):
+def test_every_engine_returns_a_result_of_its_kind(engine):
     rng = np.random.default_rng(0)
     graph = FactorGraph([2] * 4, tables=[(np.array([[0, 1], [1, 2], [2, 3], [3, 0]]), rng.normal(0, 0.3, (2, 2)))])
     result = graph.infer(engine)
@@ -291,7 +291,7 @@ def test_samples():
     assert torch.equal(*again)
 
 
-def test_a_hundred_thousand_factors_are_built_in_seconds():
+def test_a_hundred_thousand_factors_take_seconds():
     start = time.perf_counter()
     n = 100_000
     pairs = np.stack([np.arange(n), np.arange(1, n + 1)], axis=1)
@@ -306,20 +306,20 @@ def test_a_hundred_thousand_factors_are_built_in_seconds():
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: FactorGraph([2, 2], [((0, 2), AGREE)]), ValueRangeError, "factor 0 names variable 2"),
+        (lambda: FactorGraph([2, 2], [((0, 2), AGREE)]), ValueRangeError, "factor 0 has variable 2"),
         (lambda: FactorGraph([2, 3], [((0, 1), AGREE)]), ShapeError, r"must have shape \(2, 3\) or \(B, 2, 3\)"),
         (lambda: FactorGraph([2, 2], [AGREE]), (ShapeError, ValueRangeError), "factor 0"),
         (lambda: FactorGraph([2, 2], [((0, 0), AGREE)]), ValueRangeError, "twice"),
         (lambda: FactorGraph([2, 2], engine="magic"), ValueRangeError, "engine must be one of"),
-        (lambda: FactorGraph([2, 2], tables=[(np.zeros((3, 2), int), np.zeros((2, 2, 2)))]), ShapeError, "give which"),
+        (lambda: FactorGraph([2, 2], tables=[(np.zeros((3, 2), int), np.zeros((2, 2, 2)))]), ShapeError, "pass which"),
         (lambda: FactorGraph([2, 2], log_unary=np.zeros(3)), ShapeError, "N=4"),
         (lambda: FactorGraph([2, 2], allowed=np.ones((2, 3), bool)), ShapeError, "allowed must have shape"),
         (lambda: FactorGraph([2, 2], allowed=np.ones((2, 2))), ValueRangeError, "boolean"),
-        (lambda: FactorGraph([2, 2]).score([0, 2]), ValueRangeError, "variable 1 must lie between 0 and 1, got 2"),
-        (lambda: FactorGraph([2, 2]).score([0.0, 1.0]), ValueRangeError, "whole numbers"),
-        (lambda: FactorGraph([2, 2]).condition(states={5: 0}), ValueRangeError, "names variable 5"),
+        (lambda: FactorGraph([2, 2]).score([0, 2]), ValueRangeError, "variable 1 must be between 0 and 1, got 2"),
+        (lambda: FactorGraph([2, 2]).score([0.0, 1.0]), ValueRangeError, "must be integers"),
+        (lambda: FactorGraph([2, 2]).condition(states={5: 0}), ValueRangeError, "has variable 5"),
     ],
 )
-def test_what_does_not_fit_is_refused(make, error, words):
+def test_invalid_arguments_raise_errors(make, error, words):
     with pytest.raises(error, match=words):
         make()

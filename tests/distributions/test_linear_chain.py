@@ -332,7 +332,7 @@ def test_bad_queries_are_refused(backend, device):
         one.topk(0)
     with pytest.raises(ValueRangeError, match="n must be a positive whole number, got -1"):
         one.sample(-1)
-    with pytest.raises(ValueRangeError, match=r"labels must lie between 0 and S-1=2, got 3 at \(0, 0\)"):
+    with pytest.raises(ValueRangeError, match=r"labels must be between 0 and S-1=2, got 3 at \(0, 0\)"):
         one.log_prob(torch.full((2, 4), 3))
     with pytest.raises(ValueRangeError, match=r"labels must lie between -1 and S-1=2, got -2 at \(0, 0\)"):
         one.condition(labels=torch.full((2, 4), -2))

@@ -21,14 +21,14 @@ def text(seed, n_words=9, n_sentences=25):
 
 def information(counts, left, right, total):
     """Mutual information of the clusters so far; margins are those of the whole corpus."""
-    found = 0.0
+    total_information = 0.0
     for i, j in zip(*np.nonzero(counts), strict=True):
-        found += counts[i, j] / total * np.log(counts[i, j] * total / (left[i] * right[j]))
-    return found
+        total_information += counts[i, j] / total * np.log(counts[i, j] * total / (left[i] * right[j]))
+    return total_information
 
 
 def slow_clusters(words, offsets, n_words, n_clusters):
-    """The same greedy merging, every candidate's information computed anew."""
+    """Cluster by the same greedy merging, with the information of every candidate recomputed."""
     full = bigrams(words, offsets, n_words).toarray()
     left, right, total = full.sum(1), full.sum(0), full.sum()
     occurs = np.bincount(words, minlength=n_words)
@@ -44,9 +44,9 @@ def slow_clusters(words, offsets, n_words, n_clusters):
             best, pair = -np.inf, None
             for s, t in combinations(range(len(clusters)), 2):
                 rest = [c for k, c in enumerate(clusters) if k not in (s, t)]
-                found = value([*rest, clusters[s] + clusters[t]])
-                if found > best + 1e-12:
-                    best, pair = found, (s, t)
+                candidate = value([*rest, clusters[s] + clusters[t]])
+                if candidate > best + 1e-12:
+                    best, pair = candidate, (s, t)
             s, t = pair
             merged = clusters[s] + clusters[t]
             clusters = [c for k, c in enumerate(clusters) if k not in (s, t)] + [merged]
@@ -57,25 +57,25 @@ def slow_clusters(words, offsets, n_words, n_clusters):
 @pytest.mark.parametrize("n_clusters", [2, 3, 5])
 def test_clusters_equal_brute_force(seed, n_clusters):
     words, offsets = text(seed)
-    found = brown_clusters(words, offsets, 9, n_clusters)
-    want, value = slow_clusters(words, offsets, 9, n_clusters)
+    clusters = brown_clusters(words, offsets, 9, n_clusters)
+    expected, value = slow_clusters(words, offsets, 9, n_clusters)
     seen = np.unique(words)
-    groups = {frozenset(int(w) for w in seen if found[w] == c) for c in set(found[seen].tolist())}
-    assert groups == want
-    assert_allclose(mutual_information(words, offsets, found), value, rtol=1e-9)
+    groups = {frozenset(int(w) for w in seen if clusters[w] == c) for c in set(clusters[seen].tolist())}
+    assert groups == expected
+    assert_allclose(mutual_information(words, offsets, clusters), value, rtol=1e-9)
 
 
 @given(st.integers(0, 500), st.integers(1, 12))
 def test_every_word_has_one_cluster(seed, n_clusters):
     words, offsets = text(seed)
-    found = brown_clusters(words, offsets, 9, n_clusters)
-    assert found.shape == (9,)
-    assert found.min() >= 0
-    assert found.max() < n_clusters
+    clusters = brown_clusters(words, offsets, 9, n_clusters)
+    assert clusters.shape == (9,)
+    assert clusters.min() >= 0
+    assert clusters.max() < n_clusters
     own = np.arange(9)
-    assert mutual_information(words, offsets, found) <= mutual_information(words, offsets, own) + 1e-12
+    assert mutual_information(words, offsets, clusters) <= mutual_information(words, offsets, own) + 1e-12
     if n_clusters >= len(np.unique(words)):
-        assert len(set(found[np.unique(words)])) == len(np.unique(words))
+        assert len(set(clusters[np.unique(words)])) == len(np.unique(words))
 
 
 def test_errors():

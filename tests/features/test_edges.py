@@ -1,4 +1,4 @@
-"""B templates with columns: attributes of pairs of neighbouring labels."""
+"""B templates with columns: attributes of pairs of adjacent labels."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from tests.features.test_extraction import corpora, expand, same, spelled, templates
-from tests.features.test_hashed import relabelled
+from tests.features.test_hashed import relabeled
 from trelliswork.data import Corpus
 from trelliswork.errors import DataError
 from trelliswork.features import Template, parse_templates
@@ -22,10 +22,10 @@ WORDS = [["the", "dog", "barks"], ["yes"], ["a", "dog"]]
 
 def expand_edges(chosen, columns, offsets):
     """The strings of each token but the first of its sentence, as CRF++ would write them."""
-    found = expand(chosen, columns, offsets)
+    attributes = expand(chosen, columns, offsets)
     for start in offsets[:-1]:
-        found[start] = []
-    return found
+        attributes[start] = []
+    return attributes
 
 
 @st.composite
@@ -48,10 +48,10 @@ def as_corpus(problem_corpus):
 
 def test_edges_computed_by_hand():
     features = FeatureMap("U00:%x[0,0]\nB02:%x[0,0]/%x[-1,0]\nB03:%x[1,0]/%x[-2,0]")
-    found = features.fit(WORDS)
-    assert found.edges is not None
-    assert spelled(found, features.names()) == [[f"U00:{word}"] for sentence in WORDS for word in sentence]
-    assert spelled(found.edges, features.edge_names()) == [
+    attributes = features.fit(WORDS)
+    assert attributes.edges is not None
+    assert spelled(attributes, features.names()) == [[f"U00:{word}"] for sentence in WORDS for word in sentence]
+    assert spelled(attributes.edges, features.edge_names()) == [
         [],
         ["B02:dog/the", "B03:barks/_B-1"],
         ["B02:barks/dog", "B03:_B+1/the"],
@@ -59,29 +59,29 @@ def test_edges_computed_by_hand():
         [],
         ["B02:dog/a", "B03:_B+1/_B-1"],
     ]
-    assert features.n_edge_attributes == found.edges.n_attributes == 6
-    assert found.edges.edges is None
-    assert found.edges.values is None
-    assert_array_equal(found.edges.offsets, found.offsets, strict=True)
+    assert features.n_edge_attributes == attributes.edges.n_attributes == 6
+    assert attributes.edges.edges is None
+    assert attributes.edges.values is None
+    assert_array_equal(attributes.edges.offsets, attributes.offsets, strict=True)
 
 
 @given(problems(), st.integers(1, 3))
 def test_edges_equal_naive_expansion(problem, min_count):
     nodes, pairs, corpus, new = problem
     features = FeatureMap([*pairs, *nodes], min_count=min_count)
-    found = features.fit(as_corpus(corpus))
-    same(replace(found, edges=None), FeatureMap(nodes, min_count=min_count).fit(as_corpus(corpus)))
+    attributes = features.fit(as_corpus(corpus))
+    same(replace(attributes, edges=None), FeatureMap(nodes, min_count=min_count).fit(as_corpus(corpus)))
     if not pairs:
-        assert found.edges is None
+        assert attributes.edges is None
         assert (features.n_edge_attributes, features.edge_names()) == (0, [])
         return
-    want = expand_edges(pairs, *corpus)
-    counts = Counter(string for token in want for string in token)
+    expected = expand_edges(pairs, *corpus)
+    counts = Counter(string for token in expected for string in token)
     names = features.edge_names()
     assert sorted(names) == sorted(string for string, n in counts.items() if n >= min_count)
-    assert found.edges is not None
-    assert spelled(found.edges, names) == [[s for s in token if s in set(names)] for token in want]
-    assert found.edges.n_attributes == features.n_edge_attributes == len(names)
+    assert attributes.edges is not None
+    assert spelled(attributes.edges, names) == [[s for s in token if s in set(names)] for token in expected]
+    assert attributes.edges.n_attributes == features.n_edge_attributes == len(names)
     other = features.transform(as_corpus(new)).edges
     assert other is not None
     assert spelled(other, names) == [[s for s in token if s in set(names)] for token in expand_edges(pairs, *new)]
@@ -108,11 +108,11 @@ def test_state_survives_json(problem):
 @given(problems())
 def test_thirty_bits_relabel_the_stored_edges(problem):
     nodes, pairs, corpus, _ = problem
-    hashed, remembered = (FeatureMap([*nodes, *pairs], hash_bits=b).fit(as_corpus(corpus)) for b in (30, None))
-    relabelled(hashed, remembered)
-    assert (hashed.edges is None) == (remembered.edges is None)
+    hashed, stored = (FeatureMap([*nodes, *pairs], hash_bits=b).fit(as_corpus(corpus)) for b in (30, None))
+    relabeled(hashed, stored)
+    assert (hashed.edges is None) == (stored.edges is None)
     if hashed.edges is not None:
-        relabelled(hashed.edges, remembered.edges)
+        relabeled(hashed.edges, stored.edges)
         assert hashed.edges.n_attributes == 2**30
 
 
@@ -134,12 +134,12 @@ def test_a_plain_b_with_another_template():
 
 def test_only_edges():
     features = FeatureMap("B1:%x[0,0]")
-    found = features.fit(WORDS)
-    assert (found.n_attributes, len(found.ids), found.n_tokens) == (0, 0, 6)
+    attributes = features.fit(WORDS)
+    assert (attributes.n_attributes, len(attributes.ids), attributes.n_tokens) == (0, 0, 6)
     assert features.names() == []
     assert features.known_words() == {"the", "dog", "barks", "yes", "a"}
-    assert found.edges is not None
-    assert spelled(found.edges, features.edge_names()) == [[], ["B1:dog"], ["B1:barks"], [], [], ["B1:dog"]]
+    assert attributes.edges is not None
+    assert spelled(attributes.edges, features.edge_names()) == [[], ["B1:dog"], ["B1:barks"], [], [], ["B1:dog"]]
 
 
 def test_first_and_last_of_edges():
@@ -149,23 +149,23 @@ def test_first_and_last_of_edges():
         Template("B3", ("B3:", ""), ((1, 0),), skip_outside=True),
     ]
     features = FeatureMap(chosen)
-    found = features.fit(WORDS).edges
-    assert found is not None
-    assert spelled(found, features.edge_names()) == [[], ["B3:barks"], ["B2:barks"], [], [], ["B2:dog"]]
+    attributes = features.fit(WORDS).edges
+    assert attributes is not None
+    assert spelled(attributes, features.edge_names()) == [[], ["B3:barks"], ["B2:barks"], [], [], ["B2:dog"]]
 
 
 def test_no_sentences_have_no_edges():
     features = FeatureMap("U:%x[0,0]\nB1:%x[0,0]")
     features.fit(WORDS)
-    found = features.transform([]).edges
-    assert found is not None
-    assert (len(found), found.n_tokens, found.n_attributes) == (0, 0, 2)
+    attributes = features.transform([]).edges
+    assert attributes is not None
+    assert (len(attributes), attributes.n_tokens, attributes.n_attributes) == (0, 0, 2)
 
 
 def test_ready_attributes_have_no_edges():
     for features in (FeatureMap(None), FeatureMap(lambda sentence, t: [sentence[t]])):
-        found = features.fit([[["a"], ["b"]]] if features.function is None else WORDS)
-        assert found.edges is None
+        attributes = features.fit([[["a"], ["b"]]] if features.function is None else WORDS)
+        assert attributes.edges is None
         assert (features.n_edge_attributes, features.edge_names()) == (0, [])
 
 
@@ -175,7 +175,7 @@ def test_missing_column_raises():
 
 
 def test_a_sentence_of_one_token_has_no_edge():
-    found = FeatureMap("U:%x[0,0]\nB1:%x[0,0]").fit([["a"], ["b"]]).edges
-    assert found is not None
-    assert found.token_ptr.tolist() == [0, 0, 0]
-    assert found.ids.dtype == np.int32
+    attributes = FeatureMap("U:%x[0,0]\nB1:%x[0,0]").fit([["a"], ["b"]]).edges
+    assert attributes is not None
+    assert attributes.token_ptr.tolist() == [0, 0, 0]
+    assert attributes.ids.dtype == np.int32

@@ -16,8 +16,8 @@ from trelliswork.features.ready import ReadyExtractor
 
 
 def expand(templates, columns, offsets):
-    """The strings of each token, in template order: what CRF++ would write."""
-    found = []
+    """Return the strings of each token in the order of templates, as CRF++ writes them."""
+    expanded = []
     for start, stop in pairwise(np.asarray(offsets).tolist()):
         for i in range(start, stop):
             strings = []
@@ -35,12 +35,12 @@ def expand(templates, columns, offsets):
                 for value, piece in zip(values, template.pieces[1:], strict=True):
                     text += value + piece
                 strings.append(text)
-            found.append(strings)
-    return found
+            expanded.append(strings)
+    return expanded
 
 
 def spelled(attributes: Attributes, names):
-    """The strings of each token's attributes."""
+    """Return the strings of the attributes of each token."""
     return [[names[k] for k in attributes.ids[a:b]] for a, b in pairwise(attributes.token_ptr.tolist())]
 
 
@@ -55,13 +55,13 @@ def same(a: Attributes, b: Attributes) -> None:
 
 @st.composite
 def templates(draw, n_columns):
-    found = []
+    drawn = []
     for k in range(draw(st.integers(1, 5))):
         macros = tuple(draw(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, n_columns - 1)), max_size=4)))
         pieces = (f"U{k}:", *("/" for _ in macros))
         where = draw(st.sampled_from(["all", "all", "first", "last"]))
-        found.append(Template(f"U{k}", pieces, macros, draw(st.booleans()), where))
-    return found
+        drawn.append(Template(f"U{k}", pieces, macros, draw(st.booleans()), where))
+    return drawn
 
 
 @st.composite
@@ -85,15 +85,15 @@ def problems(draw):
 def test_attributes_equal_naive_expansion(problem):
     chosen, (columns, offsets), _ = problem
     extractor = TemplateExtractor(chosen)
-    found = extractor.fit(columns, offsets)
-    want = expand(chosen, columns, offsets)
+    attributes = extractor.fit(columns, offsets)
+    expected = expand(chosen, columns, offsets)
     names = extractor.names()
-    assert spelled(found, names) == want
-    assert sorted(names) == sorted({string for token in want for string in token})
-    assert found.n_attributes == extractor.n_attributes == len(names)
-    assert found.values is None
-    assert (len(found), found.n_tokens) == (len(offsets) - 1, offsets[-1])
-    assert_array_equal(found.offsets, offsets)
+    assert spelled(attributes, names) == expected
+    assert sorted(names) == sorted({string for token in expected for string in token})
+    assert attributes.n_attributes == extractor.n_attributes == len(names)
+    assert attributes.values is None
+    assert (len(attributes), attributes.n_tokens) == (len(offsets) - 1, offsets[-1])
+    assert_array_equal(attributes.offsets, offsets)
 
 
 @given(problems())
@@ -109,10 +109,10 @@ def test_transform_keeps_known_attributes(problem, min_count):
     extractor = TemplateExtractor(chosen, min_count=min_count)
     extractor.fit(columns, offsets)
     names = extractor.names()
-    want = [[s for s in token if s in set(names)] for token in expand(chosen, new, new_offsets)]
-    found = extractor.transform(new, new_offsets)
-    assert spelled(found, names) == want
-    assert found.n_attributes == len(names)
+    expected = [[s for s in token if s in set(names)] for token in expand(chosen, new, new_offsets)]
+    attributes = extractor.transform(new, new_offsets)
+    assert spelled(attributes, names) == expected
+    assert attributes.n_attributes == len(names)
 
 
 @given(problems(), st.integers(1, 4))
@@ -121,11 +121,11 @@ def test_min_count_drops_rarer_attributes(problem, min_count):
     expanded = expand(chosen, columns, offsets)
     counts = Counter(string for token in expanded for string in token)
     extractor = TemplateExtractor(chosen, min_count=min_count)
-    found = extractor.fit(columns, offsets)
+    attributes = extractor.fit(columns, offsets)
     names = extractor.names()
     assert set(names) == {string for string, n in counts.items() if n >= min_count}
-    assert spelled(found, names) == [[s for s in token if counts[s] >= min_count] for token in expanded]
-    same(found, extractor.transform(columns, offsets))
+    assert spelled(attributes, names) == [[s for s in token if counts[s] >= min_count] for token in expanded]
+    same(attributes, extractor.transform(columns, offsets))
 
 
 @given(problems(), st.integers(1, 2))
@@ -144,8 +144,8 @@ def test_state_survives_json(problem, min_count):
 def test_positions_beyond_the_sentence_by_hand():
     chosen = parse_templates("U0:%x[-2,0]/%x[1,0]\nU1:%x[0,1]")
     extractor = TemplateExtractor(chosen)
-    found = extractor.fit([["a", "b", "c"], ["x", "y", "z"]], np.array([0, 2, 3]))
-    assert spelled(found, extractor.names()) == [
+    attributes = extractor.fit([["a", "b", "c"], ["x", "y", "z"]], np.array([0, 2, 3]))
+    assert spelled(attributes, extractor.names()) == [
         ["U0:_B-2/b", "U1:x"],
         ["U0:_B-1/_B+1", "U1:y"],
         ["U0:_B-2/_B+1", "U1:z"],
@@ -155,26 +155,26 @@ def test_positions_beyond_the_sentence_by_hand():
 def test_first_and_last_of_a_sentence_of_one_token():
     chosen = [Template("F", ("F",), (), where="first"), Template("L", ("L",), (), where="last")]
     extractor = TemplateExtractor(chosen)
-    found = extractor.fit([["a", "b", "c"]], np.array([0, 1, 3]))
-    assert spelled(found, extractor.names()) == [["F", "L"], ["F"], ["L"]]
+    attributes = extractor.fit([["a", "b", "c"]], np.array([0, 1, 3]))
+    assert spelled(attributes, extractor.names()) == [["F", "L"], ["F"], ["L"]]
 
 
 def test_unseen_strings_give_no_attribute():
     extractor = TemplateExtractor(parse_templates("U0:%x[0,0]\nU1:%x[-1,0]\nU2"))
     extractor.fit([["a", "b"]], np.array([0, 2]))
-    found = extractor.transform([["b", "new", "a"]], np.array([0, 3]))
-    assert spelled(found, extractor.names()) == [["U0:b", "U1:_B-1", "U2"], ["U2"], ["U0:a", "U2"]]
+    attributes = extractor.transform([["b", "new", "a"]], np.array([0, 3]))
+    assert spelled(attributes, extractor.names()) == [["U0:b", "U1:_B-1", "U2"], ["U2"], ["U0:a", "U2"]]
 
 
 def test_an_unseen_combination_of_seen_strings_gives_no_attribute():
     extractor = TemplateExtractor(parse_templates("U0:%x[0,0]/%x[0,1]"))
     extractor.fit([["a", "b"], ["x", "y"]], np.array([0, 2]))
-    found = extractor.transform([["a", "a"], ["y", "x"]], np.array([0, 2]))
-    assert spelled(found, extractor.names()) == [[], ["U0:a/x"]]
+    attributes = extractor.transform([["a", "a"], ["y", "x"]], np.array([0, 2]))
+    assert spelled(attributes, extractor.names()) == [[], ["U0:a/x"]]
 
 
 def test_an_empty_sentence_has_no_token():
-    # first and last must not touch the neighbours of an empty sentence
+    # first and last must not affect the sentences next to an empty one
     chosen = [*parse_templates("U:%x[-1,0]"), Template("F", ("F",), (), where="first")]
     chosen.append(Template("L", ("L",), (), where="last"))
     columns, offsets = [["a", "b", "c"]], np.array([0, 0, 2, 2, 3, 3])
@@ -194,10 +194,10 @@ def test_combinations_that_need_more_than_64_bits(n_macros):
     text = "/".join(f"%x[{row},0]" for row in rows)
     chosen = parse_templates(f"U0:{text}\nU1:%x[0,0]") + parse_templates(f"U2:{text}", skip_outside=True)
     extractor = TemplateExtractor(chosen)
-    found = extractor.fit([column], offsets)
+    attributes = extractor.fit([column], offsets)
     names = extractor.names()
-    assert spelled(found, names) == expand(chosen, [column], offsets)
-    same(found, extractor.transform([column], offsets))
+    assert spelled(attributes, names) == expand(chosen, [column], offsets)
+    same(attributes, extractor.transform([column], offsets))
     plain, arrays = extractor.state()
     again = TemplateExtractor.from_state(json.loads(json.dumps(plain)), arrays)
     other = list(column)
@@ -205,8 +205,8 @@ def test_combinations_that_need_more_than_64_bits(n_macros):
         other[k] = other[k - 1]
     same(extractor.transform([other], offsets), again.transform([other], offsets))
     known = set(names)
-    want = [[s for s in token if s in known] for token in expand(chosen, [other], offsets)]
-    assert spelled(again.transform([other], offsets), names) == want
+    expected = [[s for s in token if s in known] for token in expand(chosen, [other], offsets)]
+    assert spelled(again.transform([other], offsets), names) == expected
 
 
 def test_a_key_of_many_macros_over_few_strings():
@@ -238,7 +238,7 @@ def test_fit_replaces_earlier_attributes():
 
 def test_ready_tokens_of_all_types():
     extractor = ReadyExtractor()
-    found = extractor.fit(
+    attributes = extractor.fit(
         [
             [{"bias": 1.0, "word": "dog", "upper": False, "known": True}, ["bias", "extra"]],
             [{"bias": 2, "size": np.float32(0.25), "flag": np.bool_(False), "seen": np.True_, "zero": 0.0}],
@@ -246,11 +246,15 @@ def test_ready_tokens_of_all_types():
     )
     names = extractor.names()
     assert names == ["bias", "word:dog", "known", "extra", "size", "seen", "zero"]
-    assert spelled(found, names) == [["bias", "word:dog", "known"], ["bias", "extra"], ["bias", "size", "seen", "zero"]]
-    assert found.values is not None
-    assert found.values.tolist() == [1, 1, 1, 1, 1, 2, 0.25, 1, 0]
-    assert found.offsets.tolist() == [0, 2, 3]
-    assert found.n_attributes == extractor.n_attributes == 7
+    assert spelled(attributes, names) == [
+        ["bias", "word:dog", "known"],
+        ["bias", "extra"],
+        ["bias", "size", "seen", "zero"],
+    ]
+    assert attributes.values is not None
+    assert attributes.values.tolist() == [1, 1, 1, 1, 1, 2, 0.25, 1, 0]
+    assert attributes.offsets.tolist() == [0, 2, 3]
+    assert attributes.n_attributes == extractor.n_attributes == 7
 
 
 def test_ready_values_of_one_are_not_stored():
@@ -261,23 +265,23 @@ def test_ready_transform_keeps_known_attributes():
     extractor = ReadyExtractor()
     fitted = extractor.fit([[{"w": "a", "x": 0.5}, ["y"]]])
     same(fitted, extractor.transform([[{"w": "a", "x": 0.5}, ["y"]]]))
-    found = extractor.transform([[{"w": "new", "x": 3.0, "z": True}], [["y", "q"]]])
-    assert spelled(found, extractor.names()) == [["x"], ["y"]]
-    assert found.values is not None
-    assert found.values.tolist() == [3, 1]
+    attributes = extractor.transform([[{"w": "new", "x": 3.0, "z": True}], [["y", "q"]]])
+    assert spelled(attributes, extractor.names()) == [["x"], ["y"]]
+    assert attributes.values is not None
+    assert attributes.values.tolist() == [3, 1]
     again = ReadyExtractor.from_names(extractor.names())
-    same(found, again.transform([[{"w": "new", "x": 3.0, "z": True}], [["y", "q"]]]))
+    same(attributes, again.transform([[{"w": "new", "x": 3.0, "z": True}], [["y", "q"]]]))
 
 
 @given(st.lists(st.lists(st.lists(st.sampled_from("abcde"), max_size=4), max_size=4), max_size=4), st.integers(1, 4))
 def test_ready_min_count_drops_rarer_attributes(sentences, min_count):
     counts = Counter(name for sentence in sentences for token in sentence for name in token)
     extractor = ReadyExtractor(min_count=min_count)
-    found = extractor.fit(sentences)
+    attributes = extractor.fit(sentences)
     names = extractor.names()
     assert set(names) == {name for name, n in counts.items() if n >= min_count}
-    want = [[name for name in token if counts[name] >= min_count] for sentence in sentences for token in sentence]
-    assert spelled(found, names) == want
+    expected = [[name for name in token if counts[name] >= min_count] for sentence in sentences for token in sentence]
+    assert spelled(attributes, names) == expected
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, None, ["a"], {"b": 1}, 1j])

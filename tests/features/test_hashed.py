@@ -1,4 +1,4 @@
-"""Hashed attributes: fixed ids, and a relabelling of the remembered ones where nothing falls together."""
+"""Hashed attributes: fixed ids, and a relabeling of stored attributes if nothing collides."""
 
 import json
 import os
@@ -24,17 +24,17 @@ TAGGED = [[(word, word[-1]) for word in sentence] for sentence in WORDS]
 READY = [[{"w": "dog", "size": 0.25, "big": True, "small": False}, ["a", "b"]], [{"size": 2, "a": 1}, []]]
 
 
-def relabelled(hashed, remembered):
-    """The same rows, and ids that stand for each other one to one."""
-    assert_array_equal(hashed.offsets, remembered.offsets, strict=True)
-    assert_array_equal(hashed.token_ptr, remembered.token_ptr, strict=True)
+def relabeled(hashed, stored):
+    """Check that rows are the same and ids correspond one to one."""
+    assert_array_equal(hashed.offsets, stored.offsets, strict=True)
+    assert_array_equal(hashed.token_ptr, stored.token_ptr, strict=True)
     assert hashed.ids.dtype == np.int32
-    pairs = set(zip(hashed.ids.tolist(), remembered.ids.tolist(), strict=True))
+    pairs = set(zip(hashed.ids.tolist(), stored.ids.tolist(), strict=True))
     assert len(pairs) == len({h for h, _ in pairs}) == len({r for _, r in pairs})
 
 
 def mixed(key, value):
-    """Eq. 2 in Python's whole numbers."""
+    """Compute eq. 2 with Python integers."""
     key ^= value
     key = (key ^ (key >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     key = (key ^ (key >> 27)) * 0x94D049BB133111EB % 2**64
@@ -42,7 +42,7 @@ def mixed(key, value):
 
 
 def expected_id(template, values, bits):
-    """The id of a template with these strings; those in a tuple stand beyond the sentence."""
+    """Return the id of a template with these strings; those in a tuple are beyond the sentence."""
     key = hash_string(
         json.dumps([template.pieces, template.macros, template.skip_outside, template.where]), b"template"
     )
@@ -55,46 +55,46 @@ def expected_id(template, values, bits):
 def test_thirty_bits_relabel_the_stored_attributes(problem):
     chosen, (columns, offsets), (new, new_offsets) = problem
     hashed = HashedTemplateExtractor(chosen, 30)
-    relabelled(hashed.fit(columns, offsets), TemplateExtractor(chosen).fit(columns, offsets))
+    relabeled(hashed.fit(columns, offsets), TemplateExtractor(chosen).fit(columns, offsets))
     # strings that training did not have get ids as well
-    relabelled(hashed.transform(new, new_offsets), TemplateExtractor(chosen).fit(new, new_offsets))
+    relabeled(hashed.transform(new, new_offsets), TemplateExtractor(chosen).fit(new, new_offsets))
 
 
 @given(problems(), st.integers(1, 8))
 def test_fewer_bits_are_the_upper_bits(problem, bits):
     chosen, (columns, offsets), _ = problem
-    found = HashedTemplateExtractor(chosen, bits).transform(columns, offsets)
+    attributes = HashedTemplateExtractor(chosen, bits).transform(columns, offsets)
     many = HashedTemplateExtractor(chosen, 30).transform(columns, offsets)
-    assert_array_equal(found.ids, many.ids >> (30 - bits))  # those that fall together are all kept
-    assert found.n_attributes == 2**bits
-    assert found.values is None
+    assert_array_equal(attributes.ids, many.ids >> (30 - bits))  # colliding attributes are all kept
+    assert attributes.n_attributes == 2**bits
+    assert attributes.values is None
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets(name):
     hashed = FeatureMap(name, hash_bits=30)
-    found = hashed.fit(TAGGED)
-    relabelled(found, FeatureMap(name).fit(TAGGED))
-    assert found.n_attributes == hashed.n_attributes == 2**30
-    assert found.edges is None
-    same(found, hashed.transform(Corpus.from_sentences(TAGGED)))
+    attributes = hashed.fit(TAGGED)
+    relabeled(attributes, FeatureMap(name).fit(TAGGED))
+    assert attributes.n_attributes == hashed.n_attributes == 2**30
+    assert attributes.edges is None
+    same(attributes, hashed.transform(Corpus.from_sentences(TAGGED)))
 
 
 def test_ids_of_templates_follow_equation_2():
     texts = "U00:%x[0,0]\nU01:%x[-1,0]/%x[0,1]\nU02:%x[2,1]\nU03\nB01:%x[-2,0]/%x[0,0]"
     u0, u1, u2, u3, b1 = chosen = parse_templates(texts)
-    found = FeatureMap(chosen, hash_bits=20).fit([[("a", "x"), ("é", "")]])
-    want = [
+    attributes = FeatureMap(chosen, hash_bits=20).fit([[("a", "x"), ("é", "")]])
+    expected = [
         *(expected_id(u0, ["a"], 20), expected_id(u1, [("_B-1",), "x"], 20), expected_id(u2, [("_B+1",)], 20)),
         expected_id(u3, [], 20),
         *(expected_id(u0, ["é"], 20), expected_id(u1, ["a", ""], 20), expected_id(u2, [("_B+2",)], 20)),
         expected_id(u3, [], 20),
     ]
-    assert found.ids.tolist() == want
-    assert found.edges is not None
-    assert found.edges.token_ptr.tolist() == [0, 0, 1]
-    assert found.edges.ids.tolist() == [expected_id(b1, [("_B-1",), "é"], 20)]
-    assert found.edges.n_attributes == 2**20
+    assert attributes.ids.tolist() == expected
+    assert attributes.edges is not None
+    assert attributes.edges.token_ptr.tolist() == [0, 0, 1]
+    assert attributes.edges.ids.tolist() == [expected_id(b1, [("_B-1",), "é"], 20)]
+    assert attributes.edges.n_attributes == 2**20
 
 
 def test_ids_never_change():
@@ -123,8 +123,8 @@ def test_ids_are_the_same_in_other_processes(seed):
 
 
 def test_positions_beyond_the_sentence_differ_from_words():
-    found = FeatureMap("U00:%x[-1,0]", hash_bits=30).fit([["_B-1", "dog"]])
-    assert found.ids[0] != found.ids[1]
+    attributes = FeatureMap("U00:%x[-1,0]", hash_bits=30).fit([["_B-1", "dog"]])
+    assert attributes.ids[0] != attributes.ids[1]
 
 
 def test_templates_of_the_same_text_differ_by_macros_and_places():
@@ -136,15 +136,15 @@ def test_templates_of_the_same_text_differ_by_macros_and_places():
         Template("U", pieces, ((0, 0),), where="first"),
         Template("U", pieces, ((0, 0),), where="last"),
     ]
-    found = HashedTemplateExtractor(chosen, 30).fit([["a"], ["a"]], np.array([0, 1]))
-    assert len(set(found.ids.tolist())) == 5
+    attributes = HashedTemplateExtractor(chosen, 30).fit([["a"], ["a"]], np.array([0, 1]))
+    assert len(set(attributes.ids.tolist())) == 5
 
 
 def test_an_empty_sentence_has_no_token():
     chosen = [*parse_templates("U:%x[-1,0]\nB:%x[0,0]"), Template("F", ("F",), (), where="first")]
     chosen.append(Template("L", ("L",), (), where="last"))
     columns, offsets = [["a", "b", "c"]], np.array([0, 0, 2, 2, 3, 3])
-    relabelled(
+    relabeled(
         HashedTemplateExtractor(chosen, 30).fit(columns, offsets), TemplateExtractor(chosen).fit(columns, offsets)
     )
 
@@ -152,8 +152,8 @@ def test_an_empty_sentence_has_no_token():
 def test_spread_over_the_ids():
     # 20,000 attributes over 256 ids: about 78 each, chi-square 255 +- 23.
     columns, offsets = [[f"w{k}" for k in range(10_000)]], np.array([0, 10_000])
-    found = HashedTemplateExtractor(parse_templates("U0:%x[0,0]\nU1:%x[0,0]/%x[0,0]"), 8).fit(columns, offsets)
-    counts = np.bincount(found.ids, minlength=256)
+    attributes = HashedTemplateExtractor(parse_templates("U0:%x[0,0]\nU1:%x[0,0]/%x[0,0]"), 8).fit(columns, offsets)
+    counts = np.bincount(attributes.ids, minlength=256)
     assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 255 + 5 * 23
 
 
@@ -162,22 +162,22 @@ def test_spread_over_the_ids():
 
 def test_ready_attributes_keep_their_values():
     hashed = FeatureMap(None, hash_bits=30)
-    found, remembered = hashed.fit(READY), FeatureMap(None).fit(READY)
-    relabelled(found, remembered)
-    assert found.values is not None
-    assert_array_equal(found.values, remembered.values, strict=True)
+    attributes, stored = hashed.fit(READY), FeatureMap(None).fit(READY)
+    relabeled(attributes, stored)
+    assert attributes.values is not None
+    assert_array_equal(attributes.values, stored.values, strict=True)
     names = ["w:dog", "size", "big", "a", "b", "size", "a"]
-    assert found.ids.tolist() == [hash_string(name) >> 34 for name in names]
-    same(found, hashed.transform(READY))
+    assert attributes.ids.tolist() == [hash_string(name) >> 34 for name in names]
+    same(attributes, hashed.transform(READY))
     assert FeatureMap(None, hash_bits=30).fit([[["a"], {"b": True}]]).values is None
 
 
 def test_colliding_ready_attributes_are_both_kept():
-    found = FeatureMap(None, hash_bits=1).fit([[{"a": 0.5, "b": 2.0, "c": 3.0}]])
-    assert found.token_ptr.tolist() == [0, 3]
-    assert found.values is not None
-    assert found.values.tolist() == [0.5, 2.0, 3.0]
-    assert set(found.ids.tolist()) <= {0, 1}
+    attributes = FeatureMap(None, hash_bits=1).fit([[{"a": 0.5, "b": 2.0, "c": 3.0}]])
+    assert attributes.token_ptr.tolist() == [0, 3]
+    assert attributes.values is not None
+    assert attributes.values.tolist() == [0.5, 2.0, 3.0]
+    assert set(attributes.ids.tolist()) <= {0, 1}
 
 
 def test_a_function():
@@ -185,9 +185,9 @@ def test_a_function():
         return {"word": sentence[t], "length": float(len(sentence[t]))}
 
     hashed = FeatureMap(around, hash_bits=30)
-    found, remembered = hashed.fit(WORDS), FeatureMap(around).fit(WORDS)
-    relabelled(found, remembered)
-    assert_array_equal(found.values, remembered.values)
+    attributes, stored = hashed.fit(WORDS), FeatureMap(around).fit(WORDS)
+    relabeled(attributes, stored)
+    assert_array_equal(attributes.values, stored.values)
     assert hashed.features is around
 
 
@@ -202,10 +202,10 @@ def test_a_file_of_ready_attributes(values):
         ["x", "y"],
     )
     hashed = FeatureMap(None, hash_bits=20)
-    found = hashed.fit(corpus)
+    attributes = hashed.fit(corpus)
     by_hand = [[{"y": 1.0, "x": 1.0 if values is None else values[1]}], [{"y": 1.0 if values is None else values[2]}]]
-    same(found, hashed.fit(by_hand))
-    same(found, hashed.transform(corpus))
+    same(attributes, hashed.fit(by_hand))
+    same(attributes, hashed.transform(corpus))
 
 
 def test_names_that_are_not_strings_raise():
@@ -290,7 +290,7 @@ def test_errors_equal_those_without_hashing():
 def test_number_of_ids(problem):
     # The naive expansion spells an attribute; equal spellings of one template have equal ids.
     chosen, (columns, offsets), _ = problem
-    found = HashedTemplateExtractor(chosen, 30).fit(columns, offsets)
+    attributes = HashedTemplateExtractor(chosen, 30).fit(columns, offsets)
     strings = [string for token in expand(chosen, columns, offsets) for string in token]
-    assert len(set(found.ids.tolist())) == len(set(strings))
-    assert len(dict(zip(strings, found.ids.tolist(), strict=True))) == len(set(strings))
+    assert len(set(attributes.ids.tolist())) == len(set(strings))
+    assert len(dict(zip(strings, attributes.ids.tolist(), strict=True))) == len(set(strings))

@@ -1,4 +1,4 @@
-"""CRF++ template syntax, and the ready feature sets."""
+"""CRF++ template syntax, and presets."""
 
 import pytest
 
@@ -35,8 +35,8 @@ def test_comments_and_blank_lines_are_skipped():
 
 
 def test_skip_outside_applies_to_every_template():
-    found = parse_templates("U00:%x[-2,0]\nU01:%x[0,0]", skip_outside=True)
-    assert [t.skip_outside for t in found] == [True, True]
+    templates = parse_templates("U00:%x[-2,0]\nU01:%x[0,0]", skip_outside=True)
+    assert [t.skip_outside for t in templates] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_files_are_read_like_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("word", "want"),
+    ("word", "expected"),
     [
         ("McDonald's", "XxXxx'x"),
         ("the", "xx"),
@@ -88,21 +88,21 @@ def test_files_are_read_like_text(tmp_path):
         ("", ""),
     ],
 )
-def test_shape(word, want):
-    assert shape(word) == want
+def test_shape(word, expected):
+    assert shape(word) == expected
 
 
 def test_derived_columns():
     words = ["Running", "of"]
     made = derive([words, ["x", "y"]], PRESETS["pos"])
     assert made[0] == words
-    found = dict(zip([name for _, name in PRESETS["pos"].derived], made[1:], strict=True))
-    assert found["lower"] == ["running", "of"]
-    assert found["shape"] == ["Xxx", "xx"]
-    assert found["prefix1"] == ["r", "o"]
-    assert found["prefix4"] == ["runn", "of"]
-    assert found["suffix3"] == ["ing", "of"]
-    assert found["suffix1"] == ["g", "f"]
+    derived = dict(zip([name for _, name in PRESETS["pos"].derived], made[1:], strict=True))
+    assert derived["lower"] == ["running", "of"]
+    assert derived["shape"] == ["Xxx", "xx"]
+    assert derived["prefix1"] == ["r", "o"]
+    assert derived["prefix4"] == ["runn", "of"]
+    assert derived["suffix3"] == ["ing", "of"]
+    assert derived["suffix1"] == ["g", "f"]
 
 
 def test_columns_may_be_derived_from_any_column():

@@ -64,11 +64,11 @@ def never_rises(report, start_value):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.sampled_from([1.0, 10.0, 1000.0]), st.integers(1, 8))
-def test_quadratics_are_solved(seed, n, condition, memory):
+def test_quadratics_are_solved(seed, n, condition, history_size):
     rng = np.random.default_rng(seed)
     minimum, start = rng.normal(size=n) * 3, rng.normal(size=n)
     objective = quadratic(random_matrix(rng, n, condition), minimum, lowest=2.5)
-    w, report = lbfgs(objective, start, tol=1e-9, max_iter=3000, memory=memory)
+    w, report = lbfgs(objective, start, tol=1e-9, max_iter=3000, history_size=history_size)
     assert report.converged
     assert_allclose(w, minimum, atol=2e-4)
     assert_allclose(report.value, 2.5, rtol=1e-7)

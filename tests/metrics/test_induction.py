@@ -92,8 +92,8 @@ def test_laws(case):
 def test_measures_equal_those_of_scikit_learn(case):
     cluster = pytest.importorskip("sklearn.metrics.cluster")
     report = evaluate_induction(*case)
-    want = cluster.homogeneity_completeness_v_measure(*case)
-    assert_allclose([report.homogeneity, report.completeness, report.v_measure], want, atol=1e-9)
+    expected = cluster.homogeneity_completeness_v_measure(*case)
+    assert_allclose([report.homogeneity, report.completeness, report.v_measure], expected, atol=1e-9)
 
 
 @given(labelings())

@@ -166,8 +166,8 @@ def test_dict_converts_to_json_and_has_fixed_keys():
     assert list(plain) == list(full) == list(TaggingReport.__dataclass_fields__)
     assert json.loads(json.dumps(full, allow_nan=False)) == full
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    want = {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "correct": 1, "predicted": 2, "support": 1}
-    assert full["chunks"] == full["chunks_by_type"]["X"] == full["labels"]["B-X"] == want
+    expected = {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "correct": 1, "predicted": 2, "support": 1}
+    assert full["chunks"] == full["chunks_by_type"]["X"] == full["labels"]["B-X"] == expected
     assert full["confusion"] == [{"gold": "O", "predicted": "B-X", "count": 1}]
     assert plain["chunks"] is plain["chunks_by_type"] is plain["n_known"] is None
 

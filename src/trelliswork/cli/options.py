@@ -11,6 +11,10 @@ LabeledFile = Annotated[
     typer.Argument(help="Labeled file; '-' is standard input, gzip is recognized. Default: the bundled corpus."),
 ]
 OutOption = Annotated[str, typer.Option("--out", "-o", help="Directory for the model.")]
+TextFile = Annotated[
+    str | None,
+    typer.Argument(help="Text, one sentence per line; '-' is standard input. Default: the bundled corpus."),
+]
 DevOption = Annotated[
     str | None, typer.Option(help="Development file, laid out likewise: stop early, keep the best iteration.")
 ]

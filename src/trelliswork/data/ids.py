@@ -10,9 +10,9 @@ Vocabulary
     Without ``vocabulary`` it is chosen from the text: most frequent words first, ties in order of appearance. Words
     seen fewer than ``min_count`` times, and all but the ``max_words`` most frequent ones, are left out.
 Unknown words
-    Words that were left out are ``<unk>``, which is listed if words were left out or if it occurs in the text. With a
-    given ``vocabulary``, unlisted words are its unknown word (or stand-in); if it has none, they are an error that
-    names file and line, or sentence and token.
+    Words that were left out are ``<unk>``, which is listed if words were left out or if it occurs in the text; with
+    ``open_vocabulary`` in any case. With a given ``vocabulary``, unlisted words are its unknown word (or stand-in); if
+    it has none, they are an error that names file and line, or sentence and token.
 Sentence edges
     With ``edges``, id 0 is ``<s>``, and ``<s>`` and ``</s>`` cannot be words of the text. `TextIds.with_edges` inserts
     ids before and after each sentence.
@@ -30,8 +30,7 @@ A model chooses its vocabulary from the training text and uses it for all other 
 >>> test.with_edges(start=0, end=0).ids.tolist()
 [0, 1, 3, 0, 0, 0]
 
-A model that always lists ``<unk>`` passes ``vocabulary=Vocabulary.from_sequences(sentences, min_count=2,
-unknown=UNKNOWN)``; `read_sentences` returns the sentences of any source. A vocabulary read from a file comes from
+A model that needs the words themselves gets them from `read_sentences`. A vocabulary stored in a file is read by
 `Vocabulary.restored`.
 """
 
@@ -42,6 +41,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -149,6 +149,7 @@ def read_ids(
     min_count: int = 1,
     max_words: int | None = None,
     unknown: str | None = UNKNOWN,
+    open_vocabulary: bool = False,
     edges: bool = False,
     lower: bool = False,
     keep_empty: bool = False,
@@ -158,7 +159,8 @@ def read_ids(
 
     Parameters
     ----------
-    source, vocabulary, min_count, max_words, unknown, edges, lower, keep_empty, callback : as in `stream_ids`
+    source, vocabulary, min_count, max_words, unknown, open_vocabulary, edges, lower, keep_empty, callback
+        As in `stream_ids`.
 
     Returns
     -------
@@ -170,6 +172,7 @@ def read_ids(
         min_count=min_count,
         max_words=max_words,
         unknown=unknown,
+        open_vocabulary=open_vocabulary,
         edges=edges,
         lower=lower,
         keep_empty=keep_empty,
@@ -189,6 +192,7 @@ def stream_ids(
     min_count: int = 1,
     max_words: int | None = None,
     unknown: str | None = UNKNOWN,
+    open_vocabulary: bool = False,
     edges: bool = False,
     lower: bool = False,
     keep_empty: bool = False,
@@ -206,6 +210,8 @@ def stream_ids(
         Minimum count of a listed word, and maximum number of listed words (the unknown word not counted).
     unknown : str or None
         Symbol of words that are left out; None if leaving out words is an error.
+    open_vocabulary : bool
+        Whether to list the unknown word even if no word is left out (as the last word, if it is not in the text).
     edges : bool
         Whether id 0 is the sentence edge ``<s>``. A given vocabulary must list it first.
     lower : bool
@@ -252,16 +258,21 @@ def stream_ids(
         blocks = _sentence_blocks(source, numbering, progress, keep_empty)  # type: ignore[arg-type]
     if vocabulary is not None:
         return IdStream(vocabulary, blocks, step)
-    counts = np.zeros(0, np.int64)
-    spool = Spool(memory_limit // 4)
-    for block in blocks:
-        if len(counts) < len(numbering.ids):
-            counts = np.concatenate([counts, np.zeros(2 * len(numbering.ids) - len(counts), np.int64)])
-        count_ids(block, counts, np.zeros(longest(block) + 1, np.int64))
-        spool.append(block)
-    words = list(numbering.ids)
-    vocabulary, new = _choose(words, counts[: len(words)], min_count, max_words, unknown, edges)
-    return IdStream(vocabulary, _renumbered(spool, new), step)
+    counts, sizes = np.zeros(0, np.int64), list[int]()
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.SpooledTemporaryFile(max(1, memory_limit // 4)))
+        for block in blocks:
+            if len(counts) < len(numbering.ids):
+                counts = np.concatenate([counts, np.zeros(2 * len(numbering.ids) - len(counts), np.int64)])
+            count_ids(block, counts, np.zeros(longest(block) + 1, np.int64))
+            sizes.append(len(block))
+            file.write(block.tobytes())
+        words = list(numbering.ids)
+        vocabulary, new = _choose(words, counts[: len(words)], min_count, max_words, unknown, edges)
+        stack.pop_all()  # from here on _renumbered closes the file
+    if open_vocabulary:
+        vocabulary = Vocabulary(vocabulary, unknown=unknown)
+    return IdStream(vocabulary, _renumbered(file, sizes, new), step)
 
 
 def read_sentences(source: Source) -> list[Sequence[Any]]:
@@ -471,50 +482,14 @@ def _encoded(word: str, place: str) -> bytes:
         raise DataError(f"{place}: expected a word of Unicode text (str), got {word!r}.") from None
 
 
-class Spool:
-    """Blocks of ids that are read again: in memory up to a limit, beyond it in a temporary file."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.sizes: list[int] = []
-        self.blocks: list[Ids] = []
-        self.file: IO[bytes] | None = None
-
-    def append(self, block: Ids) -> None:
-        """Store a block."""
-        self.sizes.append(len(block))
-        if self.file is None:
-            self.blocks.append(block)
-            if 4 * sum(self.sizes) > self.limit:
-                self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
-                for held in self.blocks:
-                    held.tofile(self.file)
-                self.blocks = []
-        else:
-            block.tofile(self.file)
-
-    def __iter__(self) -> Iterator[Ids]:
-        if self.file is None:
-            yield from (block.copy() for block in self.blocks)
-            return
-        self.file.seek(0)
-        for size in self.sizes:
-            yield np.frombuffer(self.file.read(4 * size), np.int32).copy()
-
-    def close(self) -> None:
-        """Delete the temporary file."""
-        if self.file is not None:
-            self.file.close()
-
-
-def _renumbered(spool: Spool, new: Ids) -> Iterator[Ids]:
-    """Yield the stored blocks with their ids in the vocabulary."""
-    try:
-        for block in spool:
+def _renumbered(file: IO[bytes], sizes: list[int], new: Ids) -> Iterator[Ids]:
+    """Yield blocks of a temporary file with their ids in the vocabulary, and delete the file."""
+    with file:
+        file.seek(0)
+        for size in sizes:
+            block = np.frombuffer(file.read(4 * size), np.int32).copy()
             renumber(block, new)
             yield block
-    finally:
-        spool.close()
 
 
 def _choose(

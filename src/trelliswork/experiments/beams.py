@@ -164,7 +164,7 @@ def train(
             path.append((step.seconds, weights.copy()))
 
     start = np.zeros(problem.layout.n_features)
-    options: dict[str, Any] = {"l1": 0.0, "max_iter": max_iter, "tol": tol, "memory": 6}
+    options: dict[str, Any] = {"l1": 0.0, "max_iter": max_iter, "tol": tol, "history_size": 6}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         if beam is None:

@@ -28,8 +28,8 @@ def mrf_tagging(
     *,
     datasets: Sequence[str] = DATASETS,
     n_words: Sequence[int] = (1,),
-    l2: float = 1.0,
-    rare: int = 5,
+    l2: float = 0.5,
+    min_count: int = 6,
     max_iter: int = 60,
     n_sentences: int | None = None,
     say: Say = lambda _: None,
@@ -47,7 +47,7 @@ def mrf_tagging(
     datasets : sequence of str
     n_words : sequence of int
         Words that a tag of the MRF is tied to; one tagger for each.
-    l2, rare, max_iter
+    l2, min_count, max_iter
         Of the MRF tagger.
     n_sentences : int, optional
         Only so many training sentences, held-out ones among them if they are a tenth, for a quick look.
@@ -63,8 +63,8 @@ def mrf_tagging(
         notes=[
             "The paper's corpus is licensed; ours are public. Its HMM has 'simple rare word smoothing': ours without "
             "suffix model has one symbol for unseen words, ours with suffix model is TnT's.",
-            f"MRF tagger: K=1, L2 {l2:g}, words seen at most {rare} times by affixes and shape, at most {max_iter} "
-            "iterations; with L=1 its likelihood is exact, with L>1 a lower bound is maximised.",
+            f"MRF tagger: K=1, L2 {l2:g}, words seen at most {min_count - 1} times by affixes and shape, at most "
+            f"{max_iter} iterations; with L=1 its likelihood is exact, with L>1 a lower bound is maximised.",
             "Which iteration is taken was chosen on held-out sentences: EWT's development part, the last tenth of "
             "CoNLL-2000's training part, on which no model is trained. The test parts were only measured. "
             "The seconds of training include tagging the held-out sentences after each iteration.",
@@ -78,7 +78,8 @@ def mrf_tagging(
             ("", "HMM, suffix model", HMM(unknown="suffix")),
         ]
         for L in n_words:
-            models.append(("mrf" if n_words[0] == L else "", f"MRF, L={L}", MRFTagger(1, L, l2=l2, rare=rare)))
+            tagger = MRFTagger(1, L, l2=l2, min_count=min_count)
+            models.append(("mrf" if n_words[0] == L else "", f"MRF, L={L}", tagger))
         for key, name, model in models:
             say(f"{NAMES[data]}: {name}")
             began = time.perf_counter()

@@ -18,8 +18,7 @@ class TaggerExplorer:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        names = {"crf": "labels_", "hmm": "states_", "mrf-tagger": "tags_"}
-        self.labels: list[str] = list(getattr(model, names[model.kind]))
+        self.labels: list[str] = list(model.labels_)
         self.reader = _reader(model, self.labels)
         self.abilities: Abilities = {"tag": self.tag}
         if model.kind == "hmm":

@@ -28,7 +28,7 @@ class TextExplorer:
         self.model = model
         self.reader = reader or TokenReader(max_words=MAX_WORDS)
         offered: dict[str, tuple[bool, Callable[[Body], Answer]]] = {
-            "fill": (hasattr(model, "fill"), self.fill),
+            "fill": (hasattr(model, "fill") and model.kind != "hmm", self.fill),
             "next": (hasattr(model, "predict_next"), self.next),
             "score": (hasattr(model, "log_evidence"), self.score),
             "sample": (hasattr(model, "sample"), self.sample),
@@ -94,6 +94,9 @@ class TextExplorer:
         found = self.model.predict_next(tokens, n + 1)
         if isinstance(found, tuple):
             listed, end = found
+        elif self.model.kind == "hmm":
+            found = self.model.predict_next(tokens, len(self.model.vocabulary_) + 1)
+            listed, end = [(word, p) for word, p in found if word != END], dict(found).get(END, 0.0)
         else:
             listed = [(word, p) for word, p in found if word not in (START, END)]
             end = float(self.model.next_distribution(tokens)[0])
@@ -106,7 +109,8 @@ class TextExplorer:
         longest = body.whole("max_length", 40, 2, MAX_SAMPLE_LENGTH)
         body.close()
         answers: list[Answer] = []
-        for drawn in self.model.sample(n, seed=seed, max_length=longest):
+        draw = getattr(self.model, "sample_with_states", self.model.sample)
+        for drawn in draw(n, seed=seed, max_length=longest):
             words, states = drawn if isinstance(drawn, tuple) else (drawn, None)
             answers.append({"words": [str(word) for word in words], "states": states})
         return {"sentences": answers, "seed": seed}
@@ -156,7 +160,7 @@ def evidence_kind(model: Any) -> str:
     if model.kind == "hmm":
         from trelliswork.models.hmm.decoding import state_beam
 
-        return "exact" if state_beam(model.beam, len(model.states_), model.order) is None else "lower"
+        return "exact" if state_beam(model.beam, len(model.labels_), model.order) is None else "lower"
     return str(getattr(model, "evidence_kind", "exact"))
 
 

@@ -54,6 +54,21 @@ class Step:
 Callback = Callable[[Step], bool | None]
 
 
+def counting_callback(callback: Callback | None) -> Callable[[Any], None] | None:
+    """Return a callback for reading and counting text that passes announcements to the callback of ``fit``.
+
+    The argument of the result has ``done``, ``total`` and ``n_tokens`` (`trelliswork.data.ids.CountStep`).
+    """
+    if callback is None:
+        return None
+
+    def tell(step: Any) -> None:
+        text = f"counting: {step.n_tokens:,} tokens" if step.n_tokens else "reading text"
+        callback(Step(0, math.nan, stage=f"{text}, {step.done / max(step.total, 1):.0%}"))
+
+    return tell
+
+
 @dataclass
 class FitReport:
     """Outcome of training.

@@ -86,7 +86,15 @@ class Watch:
             self.best_parameters = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
         return plain, {k: v for k, v in arrays.items() if not k.startswith("watch.")}
 
-    def after(self, step: Step, parameters: Mapping[str, Any], state: Callable[[], Saved]) -> str | None:
+    def measure(self, step: Step, parameters: Mapping[str, Any]) -> float | None:
+        """Return the metric on the development data, measured once per step; ``None`` without such data."""
+        if self.development is not None and step.dev is None:
+            step.dev = self.development.measure(parameters)
+        return step.dev
+
+    def after(
+        self, step: Step, parameters: Mapping[str, Any], state: Callable[[], Saved], *, measure: bool = True
+    ) -> str | None:
         """Return why training should stop after this iteration; ``None`` if it should continue.
 
         Parameters
@@ -97,21 +105,27 @@ class Watch:
             Current parameters; copied if they are the best so far.
         state : callable
             Returns all that the optimizer needs to resume, for a checkpoint.
+        measure : bool
+            Whether to measure the metric; an optimizer may do so at some steps only.
         """
         reason = None
         step.stage = step.stage or self.stage
-        if self.development is not None:
-            step.dev = self.development.measure(parameters)
+        if measure and self.measure(step, parameters) is not None:
+            assert step.dev is not None
             if step.dev > self.best:
                 self.best, self.best_iteration = step.dev, step.iteration
                 self.best_parameters = {name: np.array(value) for name, value in parameters.items()}
             elif step.iteration - self.best_iteration >= self.patience:
+                assert self.development is not None
                 reason = f"no better {self.development.metric} on the development data for {self.patience} iterations"
+        saved = self.checkpoint is not None and self.checkpoint.due()
+        if saved:  # before the callback, which may raise an exception
+            self.save(state)
         if self.callback is not None and self.callback(step):
             self.interrupted, reason = True, reason or STOPPED
         if reason is None and self.max_minutes is not None and step.seconds >= 60 * self.max_minutes:
             self.interrupted, reason = True, f"time limit of {self.max_minutes:g} minutes"
-        if self.checkpoint is not None and (self.interrupted or self.checkpoint.due()):
+        if self.interrupted and self.checkpoint is not None and not saved:
             self.save(state)
         return reason
 

@@ -177,6 +177,35 @@ def parse_weights(text: str) -> dict[str, float]:
     return weights
 
 
+def parse_integer(text: str) -> int:
+    """Return an integer."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueRangeError(f"expected an integer, got {text!r}.") from None
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Return names separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """Return pairs of names from text such as ``pos-chunk,chunk-entity``."""
+    pairs = [tuple(pair.split("-")) for pair in text.split(",")]
+    if any(len(pair) != 2 or not all(pair) for pair in pairs):
+        raise ValueRangeError(f"pairs must be NAME-NAME separated by commas, such as pos-chunk, got {text!r}.")
+    return tuple((a, b) for a, b in pairs)
+
+
+def parse_numbers(text: str) -> list[float]:
+    """Return numbers separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueRangeError(f"expected numbers separated by commas, such as 0.8,0.2, got {text!r}.") from None
+
+
 # The shared vocabulary: one name, one meaning.
 L1 = Annotated[float, Parameter("L1 penalty: l1 * sum |w|.", minimum=0, panel=TRAINING)]
 L2 = Annotated[float, Parameter("L2 penalty: l2 * |w|^2.", minimum=0, panel=TRAINING)]

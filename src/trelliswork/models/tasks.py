@@ -6,7 +6,7 @@ task has the methods below with the same signatures and return types (``tests/mo
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -173,3 +173,35 @@ def blanks(sentence: str | Sequence[str | None]) -> list[str | None]:
     if None not in words:
         raise ShapeError(f"the sentence has no blank: put {BLANK} (in a list: None) where a word is missing.")
     return words
+
+
+def fill_blanks(
+    ids: NDArray[np.int64], where: Sequence[int], distribution: Callable[[NDArray[np.int64], int], NDArray[np.float64]]
+) -> list[NDArray[np.float64]]:
+    """Return p(word) of each blank given all other words, for models that condition on whole sentences.
+
+    Parameters
+    ----------
+    ids : ndarray (T,)
+        Words; those of blanks are ignored. Changed in place.
+    where : sequence of int
+        Positions of the blanks.
+    distribution : callable
+        ``distribution(ids, t)`` returns p(word at t | all other words); zero for what is not a word.
+
+    Notes
+    -----
+    Several blanks are filled by coordinate ascent first; then each is conditioned on the best words of the others.
+    """
+    if len(where) > 1:
+        for t in where:
+            ids[t] = -1
+        for t in where:
+            ids[t] = int(np.argmax(distribution(ids[: t + 1], t)))
+        for _ in range(10):
+            before = ids.copy()
+            for t in where:
+                ids[t] = int(np.argmax(distribution(ids, t)))
+            if (ids == before).all():
+                break
+    return [distribution(ids, t) for t in where]

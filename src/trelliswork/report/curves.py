@@ -18,7 +18,7 @@ def learning_curves(model: Any) -> list[Html]:
         return []
     if hasattr(history[0], "perplexity"):
         return _perplexities(history, "epochs", [h.progress for h in history])
-    if hasattr(history[0], "log_evidence"):
+    if getattr(history[0], "log_evidence", None) is not None:
         return [_chart("Log evidence", "iteration", [("log evidence", history, "log_evidence")])]
     if hasattr(history[0], "train"):
         return _likelihoods(history)

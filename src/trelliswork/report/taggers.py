@@ -45,7 +45,7 @@ def label_names(model: Any) -> dict[str, list[str]]:
     """The labels of each layer."""
     if model.kind == "factorial-crf":
         return {layer.name: list(layer.labels) for layer in model.layers_}
-    return {"": list(getattr(model, {"crf": "labels_", "mrf-tagger": "tags_"}.get(model.kind, "states_")))}
+    return {"": list(model.labels_)}
 
 
 def gold_of(sample: Sample) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _pairs(title: str, rows: Sequence[tuple[str, str, float]]) -> Html:
 
 
 def _states(model: Any) -> Section:
-    names = list(model.states_)
+    names = list(model.labels_)
     follow = model.transitions()
     shown = names[:MANY_STATES]
     words = {name: model.top_words(name, 8) for name in shown}

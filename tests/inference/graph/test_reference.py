@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
@@ -58,7 +58,8 @@ def test_elimination_kernels_match_the_reference(seed, zeros):
 
 
 @pytest.mark.parametrize("space", ["probability", "log"])
-@pytest.mark.parametrize("n_iter", [1, 2, 7])
+@pytest.mark.parametrize("n_iter", [1, 4])
+@settings(max_examples=15)
 @given(seed=seeds, zeros=ZEROS)
 def test_loopy_iterations_match_the_reference(space, n_iter, seed, zeros):
     """Beliefs before convergence on graphs with cycles: no other oracle judges them."""

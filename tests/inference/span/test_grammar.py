@@ -47,6 +47,16 @@ def test_results_do_not_depend_on_the_number_of_threads():
         assert_array_equal(first, second)
 
 
+@pytest.mark.parametrize("evidence", [True, False])
+def test_extreme_scores_match_log_space(evidence):
+    one = random_grammar(3, [12, 14, 9, 11, 13, 5, 14, 8, 10], N=3, P=4, size=300.0)
+    symbols = np.random.default_rng(4).normal(size=(9, 14, 14, 7)) * 300 if evidence else None
+    one = Grammar(one.log_root, one.log_rules, one.log_terminals, symbols, one.lengths)
+    expected, (want, _) = grammar.expectations(one), grammar.log_expectations(one)
+    for name in ("log_z", "roots", "rules", "symbols"):
+        assert_allclose(getattr(expected, name), getattr(want, name), rtol=1e-9, atol=1e-9, err_msg=name)
+
+
 def test_results_do_not_depend_on_the_batch():
     one = random_grammar(2, [8, 5, 3, 2])
     batch = grammar.expectations(one)

@@ -179,7 +179,7 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, monkeypatch, algorith
     whole = CRF(**crf.get_params()).fit(X, Y, **options)
     path = tmp_path / "checkpoint"
 
-    def kill(step, weights):
+    def kill(step):
         if step.iteration == 4:
             raise KilledError
 
@@ -189,7 +189,7 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, monkeypatch, algorith
         assert path.is_file()
         assert not hasattr(crf, "weights_")
         resumed = []
-        crf.fit(X, Y, checkpoint=path, callback=lambda step, w: resumed.append(step.iteration), **options)
+        crf.fit(X, Y, checkpoint=path, callback=lambda step: resumed.append(step.iteration), **options)
         assert resumed[0] == 5
     else:
         crf.fit(X, Y, checkpoint=path, **options)
@@ -203,7 +203,7 @@ def test_a_checkpoint_of_other_data_is_refused_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("trelliswork.learning.checkpoint.Checkpoint.due", lambda self: True)
     path = tmp_path / "checkpoint"
     crf = CRF("chunking", max_iter=50)
-    crf.fit(X, Y, checkpoint=path, callback=lambda step, w: step.iteration == 3)
+    crf.fit(X, Y, checkpoint=path, callback=lambda step: step.iteration == 3)
     before = path.read_bytes()  # stopped by the caller: kept, so that training may go on
     with pytest.raises(DataError, match="other data or settings"):
         CRF("chunking", l2=0.5).fit(X, Y, checkpoint=path)

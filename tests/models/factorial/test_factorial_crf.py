@@ -1,6 +1,7 @@
 """The estimator: fitting, predicting all layers, evidence, saving, and what it refuses."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -150,7 +151,7 @@ def test_evidence_moves_the_other_layer(tagger):
     assert found["chunk"] != tagger.predict_layers([sentence])["chunk"]
     marginals = tagger.predict_marginals([sentence], known=known)["pos"][0]
     assert marginals[3]["VB"] == pytest.approx(1)
-    with pytest.raises(ValueRangeError, match="no layer 'tags'; there are pos, chunk"):
+    with pytest.raises(ValueRangeError, match="no layer 'tags'; the layers are pos, chunk"):
         tagger.predict([sentence], known={"tags": [[None] * 5]})
 
 
@@ -201,16 +202,34 @@ def test_damaged_files_are_refused(tmp_path, damage):
         arrays["weights"] = arrays["weights"][:-1]
     (tmp_path / "m" / "model.json").write_text(json.dumps(plain))
     save_file(arrays, tmp_path / "m" / "weights.safetensors")
-    with pytest.raises((DataError, ValueRangeError), match=r"damaged|does not fit"):
+    with pytest.raises((DataError, ValueRangeError), match=r"damaged|does not match"):
         FactorialCRF.load(tmp_path / "m")
 
 
 def test_a_callback_stops_and_what_was_learned_is_kept():
-    seen = []
-    model = FactorialCRF().fit(WORDS, Y, callback=lambda step, weights: seen.append(weights.copy()) or len(seen) == 3)
+    model = FactorialCRF().fit(WORDS, Y, callback=lambda step: step.iteration == 3)
     assert model.report_.reason == "stopped by the caller"
-    assert (model.weights_ == seen[-1]).all()
+    with pytest.warns(ConvergenceWarning):
+        three = FactorialCRF(max_iter=3).fit(WORDS, Y)
+    assert (model.weights_ == three.weights_).all()
     assert model.report_.history[-1].value < model.report_.history[0].value
+
+
+@pytest.mark.parametrize("with_dev", [False, True])
+def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path, with_dev):
+    options = {"dev": (UNSEEN, GOLD)} if with_dev else {}
+    model = FactorialCRF(max_iter=8, tol=0, patience=4, l2=0.05)
+    some, path = (WORDS[:60], {name: y[:60] for name, y in Y.items()}), tmp_path / "checkpoint"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole = FactorialCRF(**model.get_params()).fit(*some, **options)
+        model.fit(*some, checkpoint=path, callback=lambda step: step.iteration == 3, **options)
+        assert path.is_file()
+        assert not (model.weights_ == whole.weights_).all()
+        model.fit(*some, checkpoint=path, **options)
+    assert (model.weights_ == whole.weights_).all()
+    assert [s.dev for s in model.report_.history] == [s.dev for s in whole.report_.history]
+    assert not path.exists()
 
 
 def test_development_data_keep_the_best_iteration():
@@ -236,7 +255,7 @@ def test_sentence_weights_and_grid_search():
 
 
 def test_an_engine_that_does_not_settle_warns():
-    with pytest.warns(ConvergenceWarning, match="bp had not settled for .* sentences after 1 sweeps"):
+    with pytest.warns(ConvergenceWarning, match="bp had not converged for .* sentences after 1 sweeps"):
         FactorialCRF(max_sweeps=1, tol=1e-1).fit(WORDS[:20], {name: y[:20] for name, y in Y.items()})
 
 
@@ -252,31 +271,31 @@ def test_wrong_parameters_and_labels_are_refused(tagger):
     for options, message in (
         ({"layers": "pos"}, "layers must be different names"),
         ({"layers": ("pos", "pos")}, "layers must be different names"),
-        ({"engine": "magic"}, "engine must be one of 'exact'"),
-        ({"l2": -1.0}, "l2 must be 0 or more"),
+        ({"engine": "magic"}, "engine must be 'bp'"),
+        ({"l2": -1.0}, "l2 must be at least 0"),
         ({"feature_set": "some"}, "feature_set must be"),
         ({"scheme": "bio"}, "scheme must be 'auto' or None"),
-        ({"damping": 1.0}, "damping must be at least 0 and below 1"),
+        ({"damping": 1.0}, "damping must be less than 1"),
         ({"patience": 0}, "patience must be at least 1"),
         ({"ties": [("pos", "ner")]}, "ties must be pairs of the layers pos, chunk"),
         ({"features": {"pos": "pos"}}, "features by layer must name the layers pos, chunk, got pos"),
-        ({"features": "U:%x[0,0]\nB:%x[0,0]"}, "no edge features"),
+        ({"features": "U:%x[0,0]\nB:%x[0,0]"}, "do not support edge features"),
     ):
         with pytest.raises(ValueRangeError, match=message):
             FactorialCRF(**options).fit(X, y)
     with pytest.raises(ValueRangeError, match="chunk missing; ner not among them"):
         FactorialCRF().fit(X, {"pos": y["pos"], "ner": y["chunk"]})
-    with pytest.raises(ShapeError, match="a tuple of 2 labels wanted"):
+    with pytest.raises(ShapeError, match="expected a tuple of 2 labels"):
         FactorialCRF().fit(X, y["pos"])
     with pytest.raises(ShapeError, match="same sentences, got 2 in pos and 1 in chunk"):
         FactorialCRF().fit(X, {"pos": y["pos"], "chunk": y["chunk"][:1]})
-    with pytest.raises(ShapeError, match=r"sentence 0 has .* tokens and 1 labels"):
+    with pytest.raises(ShapeError, match=r"sentence 0 has .* tokens but 1 labels"):
         FactorialCRF().fit(X, {"pos": y["pos"], "chunk": [["O"], y["chunk"][1]]})
-    with pytest.raises(DataError, match="layer chunk, sentence 0, token 0: a label wanted, got None"):
+    with pytest.raises(DataError, match="layer chunk, sentence 0, token 0: expected a label, got None"):
         FactorialCRF().fit(X, {"pos": y["pos"], "chunk": [[None] * len(X[0]), y["chunk"][1]]})
     with pytest.raises(NotFittedError):
         FactorialCRF().predict(X)
     with pytest.raises(ShapeError, match="the sentence is empty"):
         tagger.posterior([])
-    with pytest.raises(ValueRangeError, match="there is no layer 'x'"):
+    with pytest.raises(ValueRangeError, match="no layer 'x'"):
         tagger.top_features("x")

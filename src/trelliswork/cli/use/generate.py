@@ -144,7 +144,9 @@ def sample(
 
     Example: trelliswork sample tagger -n 3 --seed 1
     """
-    for drawn in _generative(model, "sample").sample(n, seed=seed, max_length=max_length):
+    generative = _generative(model, "sample")
+    draw = getattr(generative, "sample_with_states", generative.sample)
+    for drawn in draw(n, seed=seed, max_length=max_length):
         words, names = drawn if isinstance(drawn, tuple) else (drawn, None)
         if names is None:
             if states:
@@ -183,5 +185,5 @@ def _kind(model: Any) -> str:
     if isinstance(model, HMM):
         from trelliswork.models.hmm.decoding import state_beam
 
-        return "exact" if state_beam(model.beam, len(model.states_), model.order) is None else "lower"
+        return "exact" if state_beam(model.beam, len(model.labels_), model.order) is None else "lower"
     return str(getattr(model, "evidence_kind", "exact"))

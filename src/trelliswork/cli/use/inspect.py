@@ -63,7 +63,7 @@ def inspect(
             _check_label(label, [name for layer in found.layers_ for name in layer.labels])
         inspect_layers(found, n, label, json)
     elif isinstance(found, HMM):
-        _check_label(label, list(found.states_))
+        _check_label(label, list(found.labels_))
         _hmm(found, n, label, plot, json)
     else:
         assert isinstance(found, CRF)
@@ -112,13 +112,13 @@ def _crf(tagger: "CRF", n: int, label: str | None, json: bool) -> None:
 
 
 def _hmm(hmm: "HMM", n: int, label: str | None, plot: str | None, json: bool) -> None:
-    states = [label] if label is not None else list(hmm.states_)
+    states = [label] if label is not None else list(hmm.labels_)
     transitions = hmm.transitions()
-    numbers = {name: i for i, name in enumerate(hmm.states_)}
+    numbers = {name: i for i, name in enumerate(hmm.labels_)}
     if plot is not None:
         from trelliswork.report.pictures import heat_map
 
-        heat_map(transitions, list(hmm.states_), plot, title="p(next state | state)")
+        heat_map(transitions, list(hmm.labels_), plot, title="p(next state | state)")
     shown: dict[str, Any] = {
         "kind": hmm.kind,
         "order": hmm.order,
@@ -128,7 +128,7 @@ def _hmm(hmm: "HMM", n: int, label: str | None, plot: str | None, json: bool) ->
         "reason": hmm.report_.reason,
         "states": {name: hmm.top_words(name, n) for name in states},
         "next": {
-            name: [[list(hmm.states_)[j], float(row[j])] for j in (-row).argsort(kind="stable")[:5]]
+            name: [[list(hmm.labels_)[j], float(row[j])] for j in (-row).argsort(kind="stable")[:5]]
             for name in states
             for row in [transitions[numbers[name]]]
         },
@@ -137,7 +137,7 @@ def _hmm(hmm: "HMM", n: int, label: str | None, plot: str | None, json: bool) ->
         print(json_module.dumps(shown, ensure_ascii=False))
         return
     how = "induced" if shown["induced"] else "labelled"
-    print(f"HMM of order {hmm.order}, {len(hmm.states_)} {how} states, {shown['words']:,} words ({shown['reason']})")
+    print(f"HMM of order {hmm.order}, {len(hmm.labels_)} {how} states, {shown['words']:,} words ({shown['reason']})")
     for name in states:
         words = "  ".join(f"{word} {p:.3f}" for word, p in shown["states"][name])
         after = "  ".join(f"{state} {p:.2f}" for state, p in shown["next"][name])

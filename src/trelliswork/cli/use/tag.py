@@ -183,4 +183,4 @@ def _load(path: str) -> Any:
 
 
 def _labels(tagger: Any) -> list[str]:
-    return list(getattr(tagger, {"crf": "labels_", "mrf-tagger": "tags_"}.get(tagger.kind, "states_")))
+    return list(tagger.labels_)

@@ -1,137 +1,146 @@
-"""What left-to-right language models share: text to ids, perplexity, the next word."""
+"""What left-to-right language models share: text to ids, log evidence, the next word, samples, blanks."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
-from trelliswork.data import Corpus, Vocabulary
-from trelliswork.data.kernels.moments import END
-from trelliswork.data.moments.files import Source, files_of, paths_listed
-from trelliswork.data.moments.text import Callback, number_text
-from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.models.base import Estimator
+from trelliswork.data.ids import Callback, Source, TextIds, read_ids
+from trelliswork.data.vocabulary import END, Vocabulary
+from trelliswork.errors import DataError
+from trelliswork.models.tasks import NextWord, Ranked, blanks, fill_blanks
 
 Tokens = NDArray[np.int64]
+FILL_TOKENS = 1 << 20  # tokens that are scored at once to fill a blank
 
 
-class LeftToRight(Estimator):
-    """A language model that predicts each word from those before it, and the end of the sentence (event 0, ``<S>``).
+class LeftToRight(NextWord):
+    """A language model that predicts each word from those before it, and the end of the sentence (event 0).
 
     Attributes
     ----------
     vocabulary_ : Vocabulary
-        Id 0 is ``<S>``: as a context the begin of a sentence, as an event its end.
+        Id 0 is ``<s>``: as a context the start of a sentence, as an event its end.
     """
 
     learned = "vocabulary_"
     vocabulary_: Vocabulary
-    input_: dict[str, Any]
 
-    def score(self, X: Source, y: object = None) -> NDArray[np.float64]:
-        """log p of each sentence, its end counted (n_sentences,), natural logarithm; ``y`` is not looked at.
+    @property
+    def reach(self) -> int:
+        """Number of words before a word that its probability depends on."""
+        raise AssertionError("each model defines its context")
+
+    def log_evidence(self, X: Source) -> NDArray[np.float64]:
+        """Return the natural log-probability of each sentence, its end included (n_sentences,).
 
         Parameters
         ----------
         X : as in ``fit``
             Unlisted words are the unknown word, or an error if the vocabulary has none.
         """
-        flat, offsets = with_boundaries(self._ids(X))
-        if not len(flat):
-            return np.empty(0)
-        log_p = self._log_p(flat, offsets)
-        inside = np.ones(len(flat), bool)
-        inside[offsets[:-1]] = False  # the begin of a sentence is given
-        begins = offsets[:-1] - np.arange(len(offsets) - 1)  # each sentence has one event or more: its end
-        return np.add.reduceat(log_p[inside], begins)
+        return self._log_evidence(self._ids(X))
 
-    def log_evidence(self, X: Source) -> NDArray[np.float64]:
-        """The same as ``score``."""
-        return self.score(X)
+    def n_scored(self, X: Source) -> int:
+        """Return the number of words and sentence ends."""
+        text = self._ids(X)
+        if not len(text):
+            raise DataError("the text has no sentences, so there is no mean per token.")
+        return len(text.ids) + len(text)
 
-    def perplexity(self, X: Source) -> float:
-        """exp of minus the mean log p of a token, ends of sentences counted."""
-        ids = self._ids(X)
-        n_events = len(ids)  # words, and an end for each sentence
-        if not n_events:
-            raise DataError("perplexity is a mean over tokens: one sentence at least is wanted, got none.")
-        flat, offsets = with_boundaries(ids)
-        inside = np.ones(len(flat), bool)
-        inside[offsets[:-1]] = False
-        return float(np.exp(-self._log_p(flat, offsets)[inside].sum() / n_events))
-
-    def predict_next(self, context: list[str], n: int = 10) -> list[tuple[str, float]]:
-        """The n most probable words after the begin of a sentence, with p(word | context); ``<S>`` is the end."""
+    def predict_next(self, words: Sequence[str], n: int = 10) -> Ranked:
+        """Return the n most probable words after the start of a sentence; ``</s>`` stands for its end."""
         check_count("n", n)
-        p = self.next_distribution(context)
-        return [(self.vocabulary_[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:n].tolist()]
+        p = self.next_distribution(words)
+        return [(self._name(i), float(p[i])) for i in np.argsort(-p, kind="stable")[:n].tolist()]
 
-    def next_distribution(self, context: list[str]) -> NDArray[np.float64]:
-        """p(word | begin of a sentence) for all words of the vocabulary (C,); entry 0 is the end."""
-        ids = self._ids([list(context)])[:-1]
-        return self._next(np.concatenate([[0], ids]))
+    def next_distribution(self, words: Sequence[str]) -> NDArray[np.float64]:
+        """Return p(word | start of a sentence) for all words of the vocabulary (C,); entry 0 is the end."""
+        return self._next(np.concatenate([[0], self._ids([list(words)]).ids]))
+
+    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[str]]:
+        """Return n random sentences; longer ones than ``max_length`` are cut."""
+        self._check_fitted()
+        check_count("n", n)
+        check_count("max_length", max_length)
+        rng, sentences = np.random.default_rng(seed), []
+        for _ in range(n):
+            ids = [0]
+            while len(ids) <= max_length:
+                p = np.cumsum(self._next(np.array(ids, np.int64)))
+                word = int(np.searchsorted(p, rng.random() * p[-1], side="right"))
+                if word == 0:
+                    break
+                ids.append(min(word, len(p) - 1))
+            sentences.append(self.vocabulary_.strings(ids[1:]))
+        return sentences
+
+    def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
+        """Return the n most probable words for each blank (``None``, or ``___`` in a string), given both sides."""
+        self._check_fitted()
+        check_count("n", n)
+        words = blanks(sentence)
+        where = [t for t, word in enumerate(words) if word is None]
+        known = [t for t, word in enumerate(words) if word is not None]
+        ids = np.zeros(len(words), np.int64)
+        ids[known] = self._ids([[words[t] for t in known]]).ids
+        ranked = []
+        for p in fill_blanks(ids, where, self._blank):
+            best = np.argsort(-p, kind="stable")[:n].tolist()
+            ranked.append([(self._name(i), float(p[i])) for i in best if p[i] > 0])
+        return ranked
+
+    def _blank(self, ids: Tokens, t: int) -> NDArray[np.float64]:
+        """Return p(word at t | other words) (C,): the sentences with each word are scored and normalized."""
+        C = len(self.vocabulary_)
+        first, last = max(0, t - self.reach), min(len(ids), t + self.reach + 1)
+        window = ids[first:last]
+        log_p = np.empty(C)
+        size = max(1, FILL_TOKENS // (len(window) + 2))
+        for a in range(0, C, size):
+            rows = np.tile(window, (min(size, C - a), 1))
+            rows[:, t - first] = np.arange(a, a + len(rows))
+            offsets = np.arange(len(rows) + 1) * len(window)
+            log_p[a : a + size] = self._log_evidence(TextIds(self.vocabulary_, rows.reshape(-1), offsets))
+        log_p[0] = -np.inf  # the sentence edge is not a word
+        p = np.exp(log_p - log_p.max())
+        return p / p.sum()
+
+    def _name(self, i: int) -> str:
+        return END if i == 0 else self.vocabulary_[i]
+
+    def _log_evidence(self, text: TextIds) -> NDArray[np.float64]:
+        if not len(text):
+            return np.empty(0)
+        edged = text.with_edges(start=0, end=0)
+        log_p = self._log_p(edged.ids, edged.offsets)
+        inside = np.ones(len(log_p), bool)
+        inside[edged.offsets[:-1]] = False  # the start of a sentence is given
+        starts = edged.offsets[:-1] - np.arange(len(text))  # each sentence has at least one event: its end
+        return np.add.reduceat(log_p[inside], starts)
 
     def _log_p(self, flat: Tokens, offsets: Tokens) -> NDArray[np.float64]:
-        """log p of each token given those before it in its sentence; what it is at begins does not matter."""
-        raise AssertionError("each model says how")
+        """Return log p of each token given those before it in its sentence; values at sentence starts are ignored."""
+        raise AssertionError("each model defines its probabilities")
 
     def _next(self, context: Tokens) -> NDArray[np.float64]:
-        raise AssertionError("each model says how")
+        """Return p(word | context) of all words (C,)."""
+        raise AssertionError("each model defines its probabilities")
 
-    def _ids(self, X: Source) -> Tokens:
-        """A stream of ids, -1 after each sentence; of sentences at hand empty ones too."""
+    def _ids(self, X: Source) -> TextIds:
+        """Return sentences as ids, empty sentences included."""
         self._check_fitted()
-        X = paths_listed(X)
-        if files_of(X) is not None:
-            return read_stream(X, vocabulary=self.vocabulary_)[1]
-        sentences: Any = X.sentences(0) if isinstance(X, Corpus) else X
-        source = f"{X.source}, " if isinstance(X, Corpus) and X.source else ""
-        flat: list[int] = []
-        for n, sentence in enumerate(sentences):
-            if isinstance(sentence, str):
-                raise ValueRangeError(
-                    f"sentence {n} must be a list of words, got the string {sentence[:40]!r}: split it."
-                )
-            begin = len(flat)
-            try:
-                flat += self.vocabulary_.ids(sentence)
-            except KeyError as error:
-                raise DataError(
-                    f"{source}sentence {n}: {error.args[0]} The model has no unknown word: train it with min_count=2."
-                ) from None
-            if 0 in flat[begin:]:
-                raise DataError(
-                    f"{source}sentence {n}: {self.vocabulary_[0]} marks the begin and the end, and cannot be a word: "
-                    "rename it."
-                )
-            flat.append(END)
-        return np.array(flat, np.int64)
+        return read_ids(X, vocabulary=self.vocabulary_, edges=True, keep_empty=True)
 
 
-def read_stream(
-    source: Source,
-    *,
-    vocabulary: Vocabulary | None = None,
-    min_count: int = 1,
-    max_words: int | None = None,
-    callback: Callback | None = None,
-) -> tuple[Vocabulary, Tokens]:
-    """A text as a vocabulary and one stream of ids in memory, -1 after each sentence."""
-    text = number_text(source, vocabulary=vocabulary, min_count=min_count, max_words=max_words, callback=callback)
-    blocks = list(text.blocks)
-    if not blocks:
-        raise DataError("at least one sentence wanted, but the text has none. Is it the right file?")
-    return text.vocabulary, np.concatenate(blocks).astype(np.int64)
-
-
-def with_boundaries(ids: Tokens) -> tuple[Tokens, Tokens]:
-    """A stream with ``<S>`` (0) before and after each sentence, and where sentences begin (n_sentences + 1,)."""
-    ends = np.flatnonzero(ids < 0)
-    flat = np.zeros(len(ids) + len(ends), np.int64)
-    sentence = np.cumsum(np.concatenate([[0], (ids < 0).astype(np.int64)]))[:-1]
-    flat[np.arange(len(ids)) + sentence + 1] = np.maximum(ids, 0)
-    offsets = np.concatenate([[0], ends + 2 + np.arange(len(ends))])
-    return flat, offsets
+def read_training(
+    source: Source, *, vocabulary: Vocabulary | None = None, callback: Callback | None = None, **options: int | None
+) -> TextIds:
+    """Return a text with sentence edges for training; a text without sentences is an error."""
+    text = read_ids(source, vocabulary=vocabulary, edges=True, callback=callback, **options)  # type: ignore[arg-type]
+    if not len(text):
+        raise DataError("expected at least one sentence, but the text has none. Is it the right file?")
+    return text.with_edges(start=0, end=0)

@@ -13,38 +13,39 @@ order come from the numbers :math:`n_j` of n-grams with count j: :math:`Y = n_1 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.checks import check_count
-from trelliswork.data.moments.files import Source
-from trelliswork.data.moments.text import Callback, open_vocabulary, unknown_word
+from trelliswork.data.ids import Source
+from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError
-from trelliswork.models.base import Arrays
-from trelliswork.models.baselines.base import LeftToRight, Tokens, read_stream, with_boundaries
+from trelliswork.learning.report import Callback, FitReport, counting_callback
+from trelliswork.models.base import Arrays, Description
+from trelliswork.models.baselines.base import LeftToRight, Tokens, read_training
 from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, positions_in_sentence
+from trelliswork.models.parameters import MaxWords, MinCount, Parameter
 
-_FALLBACK = (0.5, 1.0, 1.5)  # discounts of texts so small that counts of counts are missing
+_FALLBACK = (0.5, 1.0, 1.5)  # discounts for texts so small that counts of counts are missing
 
 
 def discounts(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """D by count, 0 to 3 and more (4,); ``D[0]`` is 0."""
+    """Return D by count, 0 to 3 and more (4,); ``D[0]`` is 0."""
     n1, n2, n3, n4 = (float((counts == j).sum()) for j in range(1, 5))
-    found = list(_FALLBACK)
+    by_count = list(_FALLBACK)
     if min(n1, n2) > 0:
         y = n1 / (n1 + 2 * n2)
         for j, (n, more) in enumerate(((n1, n2), (n2, n3), (n3, n4))):
             estimate = j + 1 - (j + 2) * y * more / n if n > 0 and more > 0 else 0.0
-            if estimate > 0:  # nothing taken off would leave nothing for new words
-                found[j] = estimate
-    return np.array([0.0, *found])
+            if estimate > 0:  # no discount would leave no mass for new words
+                by_count[j] = estimate
+    return np.array([0.0, *by_count])
 
 
 @dataclass
 class _Order:
-    """What is asked of one order: the discounted share of each n-gram, the rest's share of each context."""
+    """One order: the discounted share of each n-gram, and the remaining mass of each context."""
 
     table: NgramTable
     share: NDArray[np.float64]  # (n,) (c - D(c)) / c(h .)
@@ -63,21 +64,14 @@ class _Order:
 class KneserNey(LeftToRight):
     """An n-gram language model with interpolated modified Kneser-Ney smoothing.
 
-    Parameters
-    ----------
-    order : int
-        5: a word depends on the four before it. Orders beyond the longest sentence and its two ends change nothing.
-    min_count, max_words : int
-        Rarer words, and all but the so many most frequent ones, are the unknown word ``<unk>``.
-
     Attributes
     ----------
     vocabulary_ : Vocabulary
-        Id 0, ``<S>``, is the begin of a sentence as a context and its end as an event.
+        Id 0, ``<s>``, is the start of a sentence as a context and its end as an event.
 
     Notes
     -----
-    Learning O(n order log n) for n tokens, scoring O(order log n) a token, memory O(n order).
+    Training takes O(n order log n) for n tokens, scoring O(order log n) per token, memory O(n order).
 
     Examples
     --------
@@ -90,7 +84,20 @@ class KneserNey(LeftToRight):
 
     kind: ClassVar[str] = "kneser-ney"
 
-    def __init__(self, order: int = 5, *, min_count: int = 1, max_words: int | None = None) -> None:
+    def __init__(
+        self,
+        order: Annotated[
+            int,
+            Parameter(
+                "Length of the n-grams: with 5, a word depends on the four before it. Orders beyond the longest "
+                "sentence and its two edges change nothing.",
+                minimum=1,
+            ),
+        ] = 5,
+        *,
+        min_count: MinCount = 1,
+        max_words: MaxWords = None,
+    ) -> None:
         self.order = order
         self.min_count = min_count
         self.max_words = max_words
@@ -101,21 +108,32 @@ class KneserNey(LeftToRight):
         Parameters
         ----------
         X : path, list of paths, Corpus or list of sentences
-            Text files (plain or gzip, one sentence a line), directories of them, or lists of words.
+            Text files (plain or gzip, one sentence per line), directories of them, or lists of words.
         callback : callable, optional
-            Told how far reading is, a ``CountStep``.
+            Called with a `Step` while the text is read; its result is ignored.
         """
-        check_count("order", self.order)
-        vocabulary, ids = read_stream(X, min_count=self.min_count, max_words=self.max_words, callback=callback)
-        tables = count_ngrams(*with_boundaries(ids), self.order, len(vocabulary))
-        self._set(tables, len(vocabulary))
-        self.vocabulary_ = vocabulary
+        self._check_parameters()
+        counting = counting_callback(callback)
+        text = read_training(X, min_count=self.min_count, max_words=self.max_words, callback=counting)
+        tables = count_ngrams(text.ids, text.offsets, self.order, len(text.vocabulary))
+        self._set(tables, len(text.vocabulary))
+        self.vocabulary_, self.report_ = text.vocabulary, FitReport(True, "all n-grams counted", float("nan"))
         return self
 
+    @property
+    def reach(self) -> int:
+        """Number of words before a word that its probability depends on."""
+        return self.order - 1
+
     def n_ngrams(self) -> list[int]:
-        """Number of n-grams of each order, from 1 on."""
+        """Return the number of n-grams of each order, from 1 on."""
         self._check_fitted()
         return [int((order.table.counts > 0).sum()) for order in self._orders]
+
+    def describe(self, n: int = 20, label: str | None = None) -> Description:
+        """Return the number of words and n-grams."""
+        facts = {"order": self.order, "words": len(self.vocabulary_) - 1, "ngrams": self.n_ngrams()}
+        return Description(f"Kneser-Ney language model of order {self.order}", facts)
 
     def _set(self, tables: list[NgramTable], C: int) -> None:
         sizes = [1, *(len(table.keys) for table in tables)]
@@ -126,7 +144,7 @@ class KneserNey(LeftToRight):
         depth = positions_in_sentence(len(flat), offsets)
         lowest = self._orders[0]
         p = lowest.share[flat] + lowest.rest[0] / C
-        ids = np.where(depth == 0, 0, flat)  # of the context that ends at each token; <S> is known in any case
+        ids = np.where(depth == 0, 0, flat)  # of the context that ends at each token; <s> is always known
         for m, order in enumerate(self._orders[1:], start=2):
             context = np.concatenate([[-1], ids[:-1]])
             context[depth < m - 1] = -1
@@ -151,7 +169,7 @@ class KneserNey(LeftToRight):
         return p
 
     def _context(self, words: Tokens) -> int:
-        """Index of some words in the table of their order, -1 if it is not there."""
+        """Return the index of some words in the table of their order, -1 if they are not listed."""
         at = words[:1]
         for order, word in zip(self._orders[1:], words[1:], strict=False):
             at = order.table.find(at, word[None], len(self.vocabulary_))
@@ -161,8 +179,7 @@ class KneserNey(LeftToRight):
         plain = {
             "parameters": self.get_params(),
             "words": self.vocabulary_.items,
-            "unknown": unknown_word(self.vocabulary_),
-            "input": getattr(self, "input_", {}),
+            "unknown": self.vocabulary_.unknown_word,
         }
         arrays: Arrays = {}
         for m, order in enumerate(self._orders, start=1):
@@ -172,7 +189,7 @@ class KneserNey(LeftToRight):
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        vocabulary = open_vocabulary(plain["words"], plain["unknown"])
+        vocabulary = Vocabulary.restored(plain["words"], plain["unknown"])
         C = len(vocabulary)
         tables = [NgramTable(arrays[f"{m}.keys"], arrays[f"{m}.counts"]) for m in range(1, self.order + 1)]
         for m, table in enumerate(tables):
@@ -181,5 +198,5 @@ class KneserNey(LeftToRight):
             if not fits or (table.keys >= n_contexts * C).any() or (table.counts < 0).any():
                 raise DataError(f"the table of order {m + 1} is damaged: train again.")
         self._set(tables, C)
-        self.vocabulary_, self.input_ = vocabulary, plain["input"]
+        self.vocabulary_, self.report_ = vocabulary, FitReport(True, "all n-grams counted", float("nan"))
         return self

@@ -1,15 +1,16 @@
 """Training of log-bilinear language models: exact softmax, gradients by hand, AdaGrad on mini-batches of contexts.
 
-The normaliser depends on the context alone, so that tokens with the same context share it: an epoch goes over distinct
+The normalizer depends on the context alone, so tokens with the same context share it: an epoch processes distinct
 contexts (one third of the tokens of English text at K = 2), each with the words that follow it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,22 +20,14 @@ from torch import Tensor
 from trelliswork.compute import threads
 from trelliswork.compute.torch_threads import one_thread
 from trelliswork.inference.lifted import tiles
+from trelliswork.learning.report import FitReport, Step
+from trelliswork.learning.watch import Saved, Watch
 from trelliswork.models.baselines.base import Tokens
 from trelliswork.models.baselines.ngrams import positions_in_sentence
 
-_MOST = 16  # tokens of one context that go into one batch, lest frequent contexts shake the steps
+_MOST = 16  # tokens of one context in one batch, so that frequent contexts do not dominate a step
 _EPSILON = 1e-8
 _PARTS = 4  # of a batch or of the parameters, for as many threads
-
-
-@dataclass
-class Epoch:
-    """How one epoch went; log-likelihoods are per token, ends of sentences counted."""
-
-    iteration: int
-    train: float
-    dev: float | None
-    seconds: float
 
 
 @dataclass
@@ -47,32 +40,32 @@ class LBLParameters:
     bias: Tensor
 
     def tensors(self) -> list[Tensor]:
-        """All of them."""
+        """Return all tensors."""
         return [self.context, self.mixing, self.target, self.bias]
 
     def copy(self) -> LBLParameters:
-        """A copy of its own."""
+        """Return a copy."""
         return LBLParameters(*(tensor.clone() for tensor in self.tensors()))
 
     def predict(self, contexts: Tensor) -> Tensor:
-        """The predicted vectors (B, D) of contexts (B, K)."""
+        """Return the predicted vectors (B, D) of contexts (B, K)."""
         vectors = self.context[contexts]
         return torch.einsum("bkd,kde->be", vectors, self.mixing)
 
 
 def contexts_of(flat: Tokens, offsets: Tokens, K: int) -> tuple[Tokens, Tokens]:
-    """The K words before each event, the nearest first, ``<S>`` beyond the begin (n, K); the events (n,)."""
+    """Return the K words before each event, nearest first, ``<s>`` beyond the start (n, K); and the events (n,)."""
     depth = positions_in_sentence(len(flat), offsets)
     at = np.flatnonzero(depth > 0)
-    found = np.zeros((len(at), K), np.int64)
+    contexts = np.zeros((len(at), K), np.int64)
     for k in range(1, K + 1):
         inside = depth[at] >= k
-        found[inside, k - 1] = flat[at[inside] - k]
-    return found, flat[at]
+        contexts[inside, k - 1] = flat[at[inside] - k]
+    return contexts, flat[at]
 
 
 def start(C: int, K: int, rank: int, counts: NDArray[np.int64], seed: int) -> LBLParameters:
-    """Small random vectors, and the log frequencies of words as biases: the unigram model."""
+    """Return small random vectors, and the log frequencies of words as biases: the unigram model."""
     generator = torch.Generator().manual_seed(seed)
     vectors = [torch.randn(C, rank, generator=generator) * 0.1 for _ in range(2)]
     mixing = torch.eye(rank).repeat(K, 1, 1) / K
@@ -90,7 +83,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, contexts: Tokens, words: Tokens, C: int, rng: np.random.Generator | None) -> _Pieces:
-        """Group them; with ``rng`` the words of a context are dealt into pieces at random."""
+        """Group tokens by context; with ``rng`` the words of a context are split into pieces at random."""
         order = np.arange(len(words)) if rng is None else rng.permutation(len(words))
         for k in range(contexts.shape[1]):
             order = order[np.argsort(contexts[order, k], kind="stable")]
@@ -103,7 +96,7 @@ class _Pieces:
         return cls(sorted_contexts[firsts], np.append(firsts, len(words)), words[order])
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Random batches of about so many tokens: contexts (B, K), tokens of each (B,), rows (T,), words (T,)."""
+        """Yield random batches of about ``size`` tokens: contexts (B, K), their tokens (B,), rows and words (T,)."""
         order = rng.permutation(len(self.context))
         lengths = np.diff(self.ends)[order]
         edges = np.searchsorted(np.cumsum(lengths), np.arange(0, len(self.words) + size, size), side="right")
@@ -116,7 +109,7 @@ class _Pieces:
 
 
 def gradients(p: LBLParameters, contexts: Tensor, n: Tensor, rows: Tensor, words: Tensor) -> tuple[float, list[Tensor]]:
-    """Minus the log-likelihood of a batch, and its gradient by ``context, mixing, target, bias``."""
+    """Return minus the log-likelihood of a batch, and its gradient by ``context, mixing, target, bias``."""
     vectors = p.context[contexts]
     predicted = torch.einsum("bkd,kde->be", vectors, p.mixing)
     log_norm, d_predicted, d_target, d_bias = _expected(p, predicted, n)
@@ -133,9 +126,9 @@ def gradients(p: LBLParameters, contexts: Tensor, n: Tensor, rows: Tensor, words
 
 
 def _expected(p: LBLParameters, predicted: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """log Z of each context (B,), and the gradient of sum n log Z by the predicted vectors, ``target`` and ``bias``.
+    """Return log Z of each context (B,), and the gradient of sum n log Z by predicted vectors, ``target``, ``bias``.
 
-    Few rows a thread, so that their probabilities stay near the core; how they are cut depends on sizes alone.
+    Few rows per thread, so that their probabilities stay in the cache; the partition depends on sizes alone.
     """
     B, D = predicted.shape
     C = len(p.bias)
@@ -166,15 +159,15 @@ def _expected(p: LBLParameters, predicted: Tensor, n: Tensor) -> tuple[Tensor, T
 
 
 def _wide(vectors: Tensor, column: Tensor) -> Tensor:
-    """Vectors with one more column, filled with zeros to a width that is fast."""
+    """Return vectors with one more column, padded with zeros to a fast width."""
     n, D = vectors.shape
-    found = torch.zeros(n, -(-(D + 1) // tiles.WIDE) * tiles.WIDE, dtype=vectors.dtype)
-    found[:, :D], found[:, D] = vectors, column
-    return found
+    wide = torch.zeros(n, -(-(D + 1) // tiles.WIDE) * tiles.WIDE, dtype=vectors.dtype)
+    wide[:, :D], wide[:, D] = vectors, column
+    return wide
 
 
 def log_likelihoods(p: LBLParameters, contexts: Tokens, words: Tokens) -> NDArray[np.float64]:
-    """Exact log p of each word after its context (n,)."""
+    """Return the exact log p of each word after its context (n,)."""
     C = len(p.bias)
     if C ** contexts.shape[1] < 2**62:
         keys = contexts @ (C ** np.arange(contexts.shape[1]))
@@ -185,7 +178,7 @@ def log_likelihoods(p: LBLParameters, contexts: Tokens, words: Tokens) -> NDArra
     order = np.argsort(inverse, kind="stable")
     ends = np.searchsorted(inverse[order], np.arange(len(distinct) + 1))
     across = p.target.T.contiguous()
-    found = np.empty(len(words))
+    log_p = np.empty(len(words))
     height = tiles.tile_rows(C, p.bias.element_size())
 
     def work(start: int, stop: int) -> None:
@@ -197,14 +190,14 @@ def log_likelihoods(p: LBLParameters, contexts: Tokens, words: Tokens) -> NDArra
             chosen = scores[rows, torch.from_numpy(words[some])].double()
             top = scores.amax(1, keepdim=True)
             log_norm = top[:, 0].double() + scores.sub_(top).exp_().sum(1).double().log()
-            found[some] = (chosen - log_norm[rows]).numpy()
+            log_p[some] = (chosen - log_norm[rows]).numpy()
 
     tiles.run(work, tiles.row_ranges(len(distinct), C))
-    return found
+    return log_p
 
 
 def _step(p: LBLParameters, slopes: list[Tensor], sums: list[Tensor], rate: float, l2: float, n_tokens: int) -> None:
-    """One step of AdaGrad on the mean of a batch."""
+    """Take one step of AdaGrad on the mean over a batch."""
 
     def work(start: int, stop: int) -> None:
         for tensor, slope, squares in zip(p.tensors(), slopes, sums, strict=True):
@@ -224,54 +217,97 @@ def _step(p: LBLParameters, slopes: list[Tensor], sums: list[Tensor], rate: floa
     tiles.run(work, threads.cut(np.full(C, p.target.shape[1]), least=10_000, most=_PARTS))
 
 
+class TextDevelopment:
+    """Metric on contexts and words of a text: mean log p per token."""
+
+    metric = "log evidence per token"
+
+    def __init__(self, p: LBLParameters, data: tuple[Tokens, Tokens]) -> None:
+        self._p, self._data = p, data
+
+    def measure(self, parameters: Mapping[str, Any]) -> float:
+        """Return the metric of the model, whose tensors are the current parameters."""
+        return float(log_likelihoods(self._p, *self._data).mean())
+
+
 def train(
     p: LBLParameters,
     data: tuple[Tokens, Tokens],
-    dev: tuple[Tokens, Tokens] | None,
+    watch: Watch,
     *,
-    rate: float,
+    learning_rate: float,
     l2: float,
     batch_size: int,
     max_iter: int,
-    patience: int,
     seed: int,
-    max_seconds: float | None,
-    callback: Callable[[Epoch], object] | None,
-) -> tuple[LBLParameters, list[Epoch], str]:
-    """AdaGrad from ``p`` (which is changed); the best parameters on ``dev``, what happened, and why it ended.
+) -> FitReport:
+    """Train parameters in place by AdaGrad; they end as the best ones.
 
-    After an epoch without a better figure on ``dev`` (of training, without ``dev``) it goes on from the best one with
-    half the rate.
+    After an epoch without an improvement on the development data (without such data, of training) it continues from the
+    best epoch with half the rate.
     """
-    began, rng = time.perf_counter(), np.random.default_rng(seed)
+    rng, rate = np.random.default_rng(seed), learning_rate
     sums = [torch.zeros_like(tensor) for tensor in p.tensors()]
-    history: list[Epoch] = []
+    report = FitReport(False, f"{max_iter} epochs", np.nan)
     best, best_value, worse = p.copy(), -np.inf, 0
-    n_tokens = len(data[1])
-    for iteration in range(1, max_iter + 1):
-        total, late = 0.0, False
+    groups = {"now": p.tensors(), "best": best.tensors(), "sums": sums}
+
+    def state() -> Saved:
+        plain = {"rng": rng.bit_generator.state, "rate": rate, "best_value": best_value, "worse": worse}
+        arrays = {f"{name}.{k}": x.numpy() for name, group in groups.items() for k, x in enumerate(group)}
+        return plain | {"history": [asdict(step) for step in report.history]}, arrays
+
+    saved = watch.resume()
+    if saved is not None:
+        plain, arrays = saved
+        rng.bit_generator.state = plain["rng"]
+        rate, best_value, worse = plain["rate"], plain["best_value"], plain["worse"]
+        for step in plain["history"]:
+            report.add(Step(**step))
+        for name, group in groups.items():
+            _copy(group, [torch.from_numpy(arrays[f"{name}.{k}"]) for k in range(len(group))])
+    started, n_tokens = time.perf_counter() - report.seconds, len(data[1])
+    limit = np.inf if watch.max_minutes is None else 60 * watch.max_minutes
+    for iteration in range(report.n_iter + 1, max_iter + 1):
+        total = 0.0
         for batch in _Pieces.of(*data, len(p.bias), rng).batches(batch_size, rng):
             with one_thread():  # small products outside of tiles: waiting for each other costs more than it saves
                 loss, slopes = gradients(p, *batch)
             total -= loss
-            share = len(batch[3]) / n_tokens
-            _step(p, slopes, sums, rate, l2 * share, len(batch[3]))
-            late = max_seconds is not None and time.perf_counter() - began > max_seconds
-            if late:
+            _step(p, slopes, sums, rate, 2 * l2 * len(batch[3]) / n_tokens, len(batch[3]))
+            if time.perf_counter() - started > limit:
                 break
-        value = total / n_tokens if dev is None else float(log_likelihoods(p, *dev).mean())
-        epoch = Epoch(iteration, total / n_tokens, None if dev is None else value, time.perf_counter() - began)
-        history.append(epoch)
-        if value > best_value or (late and dev is None):
-            best, best_value, worse = p.copy(), value, 0
+        step = Step(
+            iteration,
+            -total / n_tokens,
+            seconds=time.perf_counter() - started,
+            learning_rate=rate,
+            n_tokens=iteration * n_tokens,
+        )
+        report.add(step)
+        values = {str(k): tensor.numpy().copy() for k, tensor in enumerate(p.tensors())}
+        measured = watch.measure(step, values)
+        late = step.seconds > limit
+        value = total / n_tokens if measured is None else measured
+        if value > best_value or (late and measured is None):
+            best_value, worse = value, 0
+            _copy(best.tensors(), p.tensors())
         else:
             worse, rate = worse + 1, rate / 2
-            for tensor, old in zip(p.tensors(), best.tensors(), strict=True):
-                tensor.copy_(old)
-        if callback is not None and callback(epoch):
-            return best, history, "stopped by the callback"
-        if late:
-            return best, history, "the time was over"
-        if worse >= patience:
-            return best, history, f"no better figure in {patience} epochs"
-    return best, history, "max_iter was reached"
+            _copy(p.tensors(), best.tensors())
+        report.reason = watch.after(step, values, state) or ""
+        if not report.reason and measured is None and worse >= watch.patience:
+            report.reason = f"no better likelihood for {worse} epochs"
+        if report.reason:
+            report.converged = not watch.interrupted
+            break
+    else:
+        report.reason = f"{max_iter} epochs"
+    watch.finish({}, report)
+    _copy(p.tensors(), best.tensors())
+    return report
+
+
+def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)

@@ -11,7 +11,7 @@ Ints = NDArray[np.int64]
 
 
 def positions_in_sentence(length: int, offsets: Ints) -> Ints:
-    """Distance of each token from the begin of its sentence (n,)."""
+    """Return the distance of each token from the start of its sentence (n,)."""
     return np.arange(length) - np.repeat(offsets[:-1], np.diff(offsets))
 
 
@@ -22,18 +22,19 @@ class NgramTable:
     Attributes
     ----------
     keys : ndarray (n,)
-        ``prefix * C + word``, rising; the prefix is the index of the first m - 1 words in the table of order m - 1. In
-        the table of order 1 all C words are listed.
+        ``prefix * C + word``, ascending; the prefix is the index of the first m - 1 words in the table of order m - 1.
+        The table of order 1 lists all C words.
     counts : ndarray (n,)
-        How often; of lower orders, after how many different words (Kneser and Ney), unless ``<S>`` begins the n-gram.
+        Number of occurrences; for lower orders the number of different words before the n-gram (Kneser and Ney), unless
+        it starts with ``<s>``.
     """
 
     keys: Ints
     counts: Ints
 
     def find(self, prefix: Ints, words: Ints, C: int) -> Ints:
-        """Index of each n-gram, -1 if it is not listed or its prefix is -1."""
-        if not len(self.keys):  # no sentence is so long
+        """Return the index of each n-gram, -1 if it is not listed or its prefix is -1."""
+        if not len(self.keys):  # no sentence is long enough
             return np.full(len(words), -1)
         keys = prefix * C + words
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -41,15 +42,15 @@ class NgramTable:
 
 
 def count_ngrams(flat: Ints, offsets: Ints, order: int, C: int) -> list[NgramTable]:
-    """The tables of orders 1 to ``order`` of sentences that begin and end with id 0.
+    """Return the tables of orders 1 to ``order`` of sentences that start and end with id 0.
 
-    N-grams do not reach over the begin of a sentence: the first word has a context of one token.
+    N-grams do not extend beyond the start of a sentence: the first word has a context of one token.
     Time O(n order log n), memory O(n).
     """
     depth = positions_in_sentence(len(flat), offsets)
     raw = np.bincount(flat[depth > 0], minlength=C)
     tables = [NgramTable(np.arange(C), raw)]
-    begins = np.zeros(C, bool)  # which n-grams of the last table begin a sentence; <S> itself is no event
+    starts = np.zeros(C, bool)  # which n-grams of the last table start a sentence; <s> itself is not an event
     ids = flat.copy()  # of the n-gram that ends at each token
     for m in range(2, order + 1):
         where = np.flatnonzero(depth >= m - 1)
@@ -60,10 +61,10 @@ def count_ngrams(flat: Ints, offsets: Ints, order: int, C: int) -> list[NgramTab
         suffix = ids[first]  # the last m - 1 words of each n-gram
         lower = tables[-1]
         different = np.bincount(suffix, minlength=len(lower.keys))
-        # Nothing stands before <S>: n-grams that begin with it keep their counts.
-        lower.counts = np.where(begins, lower.counts, different)
+        # Nothing precedes <s>: n-grams that start with it keep their counts.
+        lower.counts = np.where(starts, lower.counts, different)
         tables.append(NgramTable(keys, counts))
-        begins = depth[first] == m - 1
+        starts = depth[first] == m - 1
         ids = np.full(len(flat), -1)
         ids[where] = inverse
     return tables

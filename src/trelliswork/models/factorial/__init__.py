@@ -1,7 +1,8 @@
 """Factorial conditional random fields: several layers of labels over the same tokens, tagged together (paper 3)."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,20 +12,35 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import Features, Sentence, Sentences
 from trelliswork.inference import factorial
-from trelliswork.inference.factorial.engines import engine as engine_of
 from trelliswork.inference.factorial.sweeps import Options
-from trelliswork.learning.lbfgs import FitReport
-from trelliswork.models.base import Arrays, Estimator
-from trelliswork.models.crf.labels import sentence_weights
+from trelliswork.learning.checkpoint import fingerprint
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.watch import Watch, open_checkpoint
+from trelliswork.models.base import Arrays, Description, Table, check_label
+from trelliswork.models.crf.data import sentence_weights
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.scoring import tokens_of
-from trelliswork.models.crf.training import Callback, Watch
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.factorial.data import FactorialReport, Joint, LabelLayer, LayerLabels, by_layer, compare, joined
 from trelliswork.models.factorial.learned import Learned
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialObjective
 from trelliswork.models.factorial.scoring import FactorialScorer, as_factor_graph
 from trelliswork.models.factorial.training import JointDevelopment, feature_maps, learn, tie_numbers
+from trelliswork.models.parameters import (
+    L2,
+    TRAINING,
+    HashBits,
+    HistorySize,
+    MaxIter,
+    MaxMinutes,
+    MinAttributeCount,
+    Parameter,
+    Patience,
+    Tol,
+    parse_names,
+    parse_pairs,
+)
+from trelliswork.models.tasks import LayeredTagger
 
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph
@@ -32,47 +48,17 @@ if TYPE_CHECKING:
 Engine = Literal["bp", "structured_mean_field", "exact"]
 
 
-class FactorialCRF(Estimator):
-    """A tagger of several layers at once: a chain of labels in each, and scores for labels of the same token.
-
-    Parameters
-    ----------
-    layers : sequence of str
-        Names of the layers, such as ``("pos", "chunk")``; engines visit them in this order.
-    features : as in ``CRF``, or a dict of such by layer
-        What the layers see of a sentence.
-    engine : {"bp", "structured_mean_field", "exact"}
-        How sums over labellings are found, in training and tagging: belief propagation (an estimate), structured mean
-        field (a lower bound), or the product of the layers' chains, at most 20,000 combinations of labels.
-    l2 : float
-        Penalty ``l2 * sum w^2``.
-    ties : sequence of (str, str), optional
-        Layers that score each other's labels; all pairs by default.
-    feature_set : {"observed", "all"}
-        Weights for the pairs of attribute and label that occur in training, or for all. Labels of tied layers always
-        have a weight for each pair.
-    scheme : {"auto", None}
-        ``auto``: layers whose labels follow BIO or BIOES allow nothing else.
-    min_count, hash_bits : as in ``CRF``
-    max_iter, tol, memory
-        Of L-BFGS (``trelliswork.learning.lbfgs``).
-    tolerance : float
-        An engine stops when no marginal of a sentence moves by more in a sweep.
-    max_sweeps : int
-        Sweeps at most.
-    damping : float
-        The part of the old messages that belief propagation keeps, if it would swing otherwise.
-    patience : int
-        With development data: stop after so many iterations without a better joint accuracy.
+class FactorialCRF(LayeredTagger):
+    """A tagger of several layers at once: a chain of labels in each layer, and scores for labels of the same token.
 
     Attributes
     ----------
     layers_ : tuple of LabelLayer
-        Names, labels (a ``Vocabulary``) and scheme of each layer.
+        Name, labels (a ``Vocabulary``) and scheme of each layer.
     weights_ : ndarray (n_features,)
+        Learned weights.
     report_ : FitReport
-    input_ : dict
-        How the training file was laid out, if the command line read one; saved with the model.
+        Report of the training.
 
     Examples
     --------
@@ -84,27 +70,74 @@ class FactorialCRF(Estimator):
     """
 
     kind: ClassVar[str] = "factorial-crf"
-    input_: dict[str, Any]
 
     def __init__(
         self,
-        layers: Sequence[str] = ("pos", "chunk"),
-        features: Features | Mapping[str, Features] = "pos",
+        layers: Annotated[
+            Sequence[str],
+            Parameter(
+                "Names of the layers, such as pos,chunk, in the order of their columns; engines visit them in this "
+                "order.",
+                parse=parse_names,
+            ),
+        ] = ("pos", "chunk"),
+        features: Annotated[
+            Features | Mapping[str, Features],
+            Parameter(
+                "A preset (pos, ner, chunking, letters) or a CRF++ template file; in Python all features of CRF, or a "
+                "dict of features by layer.",
+                parse=str,
+            ),
+        ] = "pos",
         *,
-        engine: Engine = "bp",
-        l2: float = 1.0,
-        ties: Sequence[tuple[str, str]] | None = None,
-        feature_set: str = "observed",
-        scheme: Literal["auto"] | None = "auto",
-        min_count: int = 1,
-        hash_bits: int | None = None,
-        max_iter: int = 500,
-        tol: float = 1e-5,
-        memory: int = 6,
-        tolerance: float = 1e-3,
-        max_sweeps: int = 50,
-        damping: float = 0.0,
-        patience: int = 20,
+        engine: Annotated[
+            Engine,
+            Parameter(
+                "Inference in training and tagging: belief propagation (an estimate), structured mean field (a lower "
+                "bound), or the exact product of the layers' chains (at most 20,000 combinations of labels)."
+            ),
+        ] = "bp",
+        l2: L2 = 1.0,
+        ties: Annotated[
+            Sequence[tuple[str, str]] | None,
+            Parameter(
+                "Pairs of layers that score each other's labels, such as pos-chunk.",
+                unset="all pairs",
+                parse=parse_pairs,
+            ),
+        ] = None,
+        feature_set: Annotated[
+            Literal["observed", "all"],
+            Parameter("Weights for the pairs of attribute and label that occur in training, or for all pairs."),
+        ] = "observed",
+        scheme: Annotated[
+            Literal["auto"] | None,
+            Parameter(
+                "auto: layers whose labels follow BIO or BIOES allow only valid label pairs.",
+                unset="all pairs are allowed",
+            ),
+        ] = "auto",
+        min_count: MinAttributeCount = 1,
+        hash_bits: HashBits = None,
+        max_iter: MaxIter = 500,
+        tol: Tol = 1e-5,
+        history_size: HistorySize = 6,
+        sweep_tol: Annotated[
+            float,
+            Parameter("Largest change of a marginal in one sweep at which inference stops.", above=0, panel=TRAINING),
+        ] = 1e-3,
+        max_sweeps: Annotated[int, Parameter("Maximum number of sweeps per sentence.", minimum=1, panel=TRAINING)] = 50,
+        damping: Annotated[
+            float,
+            Parameter(
+                "Fraction of the old messages that belief propagation keeps; for oscillating messages.",
+                minimum=0,
+                below=1,
+                panel=TRAINING,
+            ),
+        ] = 0.0,
+        patience: Patience = 20,
+        max_minutes: MaxMinutes = None,
     ) -> None:
         self.layers = layers
         self.features = features
@@ -117,11 +150,12 @@ class FactorialCRF(Estimator):
         self.hash_bits = hash_bits
         self.max_iter = max_iter
         self.tol = tol
-        self.memory = memory
-        self.tolerance = tolerance
+        self.history_size = history_size
+        self.sweep_tol = sweep_tol
         self.max_sweeps = max_sweeps
         self.damping = damping
         self.patience = patience
+        self.max_minutes = max_minutes
 
     def fit(
         self,
@@ -130,9 +164,10 @@ class FactorialCRF(Estimator):
         *,
         sample_weight: NDArray[np.floating] | None = None,
         dev: tuple[Sentences, LayerLabels] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Learn from labelled sentences.
+        """Train on labeled sentences.
 
         Parameters
         ----------
@@ -141,12 +176,15 @@ class FactorialCRF(Estimator):
         y : dict of str to list of lists, or list of lists of tuples
             The labels of each layer by its name, or for each token a tuple of labels in the order of ``layers``.
         sample_weight : ndarray (n_sentences,), optional
-            How much each sentence counts.
+            Weight of each sentence in the objective.
         dev : (X, y), optional
-            Development data: training stops when joint accuracy has not risen for ``patience`` iterations, and the
-            weights of the best iteration are kept.
+            Development data: training stops when joint accuracy has not increased for ``patience`` iterations, and
+            the best weights are kept.
+        checkpoint : path, optional
+            A file for the state of training. If it exists, training resumes from it and ends with the weights of an
+            uninterrupted run. It is removed at the end.
         callback : callable, optional
-            Called after each iteration with a ``Step`` and the weights; a true answer stops, and they are kept.
+            Called after each iteration with a `Step`; a true result stops training.
         """
         self._check_parameters()
         columns = by_layer(y, self.layers)
@@ -155,20 +193,20 @@ class FactorialCRF(Estimator):
         attributes = [fitted[id(m)] for m in maps]
         layers, gold, layouts = [], [], []
         made = {id(a): tokens_of(a) for a in attributes}
-        for name, column, found in zip(self.layers, columns, attributes, strict=True):
+        for name, column, own in zip(self.layers, columns, attributes, strict=True):
             layer = LabelLayer.from_column(name, column, self.scheme == "auto")
-            if found.edges is not None:
+            if own.edges is not None:
                 raise ValueRangeError(
-                    "factorial CRFs have no edge features (B templates with columns): leave them out."
+                    "factorial CRFs do not support edge features (B templates with columns): leave them out."
                 )
             layers.append(layer)
-            gold.append(layer.gold(found, column))
-            sizes = (found.n_attributes, len(layer.labels))
+            gold.append(layer.gold(own, column))
+            sizes = (own.n_attributes, len(layer.labels))
             all_pairs = self.feature_set == "all"
             layouts.append(
                 FeatureLayout.all_pairs(*sizes)
                 if all_pairs
-                else FeatureLayout.observed(made[id(found)], gold[-1], *sizes)
+                else FeatureLayout.observed(made[id(own)], gold[-1], *sizes)
             )
         layout = FactorialLayout(tuple(layouts), tie_numbers(self.ties, self.layers))
         objective = FactorialObjective(
@@ -186,110 +224,143 @@ class FactorialCRF(Estimator):
             known = {id(m): m.transform(dev[0]) for m in maps}
             scorer = FactorialScorer([known[id(m)] for m in maps], layout, [layer.allowed for layer in layers])
             development = JointDevelopment(scorer, by_layer(dev[1], self.layers), layers, self._decode)
-        weights, report = learn(objective, Watch(development, self.patience, None, callback), *self._stopping())
-        # Set together at the end: a fit that fails leaves what was learned before.
+        mark = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", "features")}
+        file = open_checkpoint(
+            checkpoint,
+            lambda: fingerprint(
+                mark | {"dev": None if dev is None else by_layer(dev[1], self.layers)},
+                *gold,
+                *(array for tokens in made.values() for array in (tokens.offsets, tokens.ids, tokens.values)),
+                sentence_weights(sample_weight, len(attributes[0])),
+            ),
+        )
+        watch = Watch(
+            development, patience=self.patience, max_minutes=self.max_minutes, checkpoint=file, callback=callback
+        )
+        weights, report = learn(objective, watch, max_iter=self.max_iter, tol=self.tol, history_size=self.history_size)
+        # Set together at the end: a fit that fails leaves the learned attributes unchanged.
         self.features_, self.layers_, self._layout = maps, tuple(layers), layout
         self.weights_, self.report_ = weights, report
         return self
 
     def predict(self, X: Sentences, *, known: Mapping[str, Labels] | None = None) -> Joint:
-        """The most probable labelling of all layers together: for each token a tuple of labels.
+        """Return the most probable labeling of all layers together: a tuple of labels per token.
 
-        With more than 5,000 combinations of labels and an engine other than ``exact`` it is one that no change of a
-        single layer makes more probable (``inference.factorial.decode``).
+        With more than 5,000 combinations of labels and an engine other than ``exact`` it is a labeling that no change
+        of a single layer makes more probable (``inference.factorial.decode``).
 
         Parameters
         ----------
         X : as in ``fit``
         known : dict of str to list of lists, optional
-            Evidence by layer: for each token a label, a collection of labels, or ``None`` if nothing is known.
+            Evidence by layer: for each token a label, a collection of possible labels, or ``None``.
         """
         return joined(list(self.predict_layers(X, known=known).values()))
 
     def predict_layers(self, X: Sentences, *, known: Mapping[str, Labels] | None = None) -> dict[str, list[list[str]]]:
-        """The same as a dict: the labels of each layer by its name."""
-        found: dict[str, list[list[str]]] = {name: [] for name in self.layers}
+        """Return the most probable labels of each layer, as a dict by layer."""
+        predicted: dict[str, list[list[str]]] = {name: [] for name in self.layers}
         for potentials in self._potentials(X, known):
             for layer, labels in zip(self.layers_, self._decode(potentials), strict=True):
                 items = layer.labels.items
                 rows = zip(labels.tolist(), potentials.lengths.tolist(), strict=True)
-                found[layer.name] += [[items[j] for j in row[:n]] for row, n in rows]
-        return found
+                predicted[layer.name] += [[items[j] for j in row[:n]] for row, n in rows]
+        return predicted
 
     def predict_marginals(
         self, X: Sentences, *, known: Mapping[str, Labels] | None = None
     ) -> dict[str, list[list[dict[str, float]]]]:
-        """p(label | sentence, known labels) for each layer and token, as a dict by label; by the engine's beliefs."""
-        found: dict[str, list[list[dict[str, float]]]] = {name: [] for name in self.layers}
+        """Return p(label | sentence, known labels) by layer and token, as dicts by label: the engine's beliefs."""
+        result: dict[str, list[list[dict[str, float]]]] = {name: [] for name in self.layers}
         for potentials in self._potentials(X, known):
             beliefs = self._infer(potentials)
             for layer, marginals in zip(self.layers_, beliefs.marginals, strict=True):
                 names = list(layer.labels)
                 for row, n in zip(marginals.tolist(), potentials.lengths.tolist(), strict=True):
-                    found[layer.name].append([dict(zip(names, token, strict=True)) for token in row[:n]])
-        return found
+                    result[layer.name].append([dict(zip(names, token, strict=True)) for token in row[:n]])
+        return result
 
-    def posterior(self, sentence: Sentence, engine: str = "bp") -> "FactorGraph":
-        """The distribution over labellings of one sentence as a factor graph: ask it anything, with any of its engines.
+    def predict_topk(self, X: Sentences, k: int, *, known: Any = None) -> Any:
+        """Raise an error: the k best labelings of several layers are not defined for approximate engines."""
+        raise ValueRangeError("a factorial CRF has no k best labelings: use predict, or posterior(sentence).topk(k).")
+
+    def posterior(
+        self, sentence: Sentence, *, known: Mapping[str, Sequence[Any]] | None = None, engine: str = "bp"
+    ) -> "FactorGraph":
+        """Return the distribution over labelings of one sentence as a factor graph, for any query and engine.
 
         Token t of layer d (counted in the order of ``layers``) is variable ``d * len(sentence) + t``; its states are
         the labels in the order of ``layers_[d].labels``.
         """
         if len(sentence) == 0:
             raise ShapeError("the sentence is empty: a distribution over labels needs a token.")
-        (potentials,) = self._potentials([sentence])
+        evidence = None if known is None else {name: [list(labels)] for name, labels in known.items()}
+        (potentials,) = self._potentials([sentence], evidence)
         return as_factor_graph(potentials, engine)
 
     def score(self, X: Sentences, y: LayerLabels) -> float:
-        """Joint token accuracy: the part of the tokens with all labels right."""
+        """Return the joint token accuracy: the fraction of tokens with all labels correct."""
         return self.evaluate(X, y).joint_accuracy
 
     def evaluate(self, X: Sentences, y: LayerLabels) -> FactorialReport:
-        """Accuracy of each layer, spans where its labels follow a scheme, and joint accuracy."""
+        """Return the accuracy of each layer, spans where its labels follow a scheme, and joint accuracy."""
         predicted = list(self.predict_layers(X).values())
         words = X.sentences(0) if isinstance(X, Corpus) else None
         return compare(self.layers_, by_layer(y, self.layers), predicted, words, self.known_words())
 
     def top_features(self, layer: str, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
-        """The n largest weights of a layer by absolute value: attribute, label, weight; of one label if given."""
+        """Return the n largest weights of a layer (absolute): attribute, label, weight; for one label if given."""
         return self._learned().top_features(self._layer_number(layer), n, label)
 
     def top_transitions(self, layer: str, n: int = 20) -> list[tuple[str, str, float]]:
-        """The n largest transition weights of a layer by absolute value: from, to, weight."""
+        """Return the n largest transition weights of a layer by absolute value: from, to, weight."""
         return self._learned().top_transitions(self._layer_number(layer), n)
 
     def top_ties(self, n: int = 20) -> list[tuple[str, str, str, str, float]]:
-        """The n largest weights of label pairs by absolute value: layer, label, layer, label, weight."""
+        """Return the n largest weights of label pairs by absolute value: layer, label, layer, label, weight."""
         return self._learned().top_ties(n)
 
     def known_words(self) -> set[str] | None:
-        """The words of the first column in training; ``None`` if the model saw ready attributes."""
+        """Return the words of the first column in training; ``None`` if the model saw ready attributes."""
         self._check_fitted()
         return self.features_[0].known_words()
 
+    def describe(self, n: int = 20, label: str | None = None) -> Description:
+        """Return the largest weights of every layer and of tied layers, and how training ended."""
+        self._check_fitted()
+        names = [name for layer in self.layers_ for name in layer.labels]
+        check_label(label, names)
+        facts = {
+            "engine": self.engine,
+            "features": len(self.weights_),
+            "active": int((self.weights_ != 0).sum()),
+            "labels": {layer.name: list(layer.labels) for layer in self.layers_},
+            "schemes": {layer.name: layer.scheme for layer in self.layers_},
+        }
+        tables = []
+        for layer in self.layers_:
+            if label is None or label in layer.labels:
+                rows = self.top_features(layer.name, n, label)
+                columns = ("attribute", "label", "weight")
+                tables.append(Table(f"{layer.name}.top_features", f"Layer {layer.name}: weights", columns, rows))
+                pairs = self.top_transitions(layer.name, n)
+                title = f"Layer {layer.name}: label pairs"
+                tables.append(Table(f"{layer.name}.top_transitions", title, ("from", "to", "weight"), pairs))
+        ties = [(f"{a} {x}", f"{b} {y}", weight) for a, x, b, y, weight in self.top_ties(n)]
+        tables.append(Table("top_ties", "Labels of the same token", ("label", "label", "weight"), ties))
+        return Description(f"Factorial CRF with {len(self.layers)} layers", facts, tables)
+
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         if isinstance(self.layers, str) or not self.layers or len(set(self.layers)) != len(self.layers):
             raise ValueRangeError(f"layers must be different names, such as ('pos', 'chunk'), got {self.layers!r}.")
-        if self.feature_set not in ("observed", "all"):
-            raise ValueRangeError(f"feature_set must be 'observed' or 'all', got {self.feature_set!r}.")
-        if self.scheme not in ("auto", None):
-            raise ValueRangeError(f"scheme must be 'auto' or None, got {self.scheme!r}.")
-        for name in ("l2", "tol"):
-            if not getattr(self, name) >= 0:
-                raise ValueRangeError(f"{name} must be 0 or more, got {getattr(self, name)}.")
-        if self.patience < 1:
-            raise ValueRangeError(f"patience must be at least 1, got {self.patience}.")
-        engine_of(self.engine)
         self._options()
         tie_numbers(self.ties, self.layers)
 
     def _options(self) -> Options:
-        options = Options(self.tolerance, self.max_sweeps, self.damping)
+        options = Options(self.sweep_tol, self.max_sweeps, self.damping)
         options.check()
         return options
-
-    def _stopping(self) -> tuple[int, float, int]:
-        return self.max_iter, self.tol, self.memory
 
     def _learned(self) -> Learned:
         self._check_fitted()
@@ -298,7 +369,7 @@ class FactorialCRF(Estimator):
     def _layer_number(self, name: str) -> int:
         self._check_fitted()
         if name not in self.layers:
-            raise ValueRangeError(f"there is no layer {name!r}; there are {', '.join(self.layers)}.")
+            raise ValueRangeError(f"no layer {name!r}; the layers are {', '.join(self.layers)}.")
         return list(self.layers).index(name)
 
     def _infer(self, potentials: factorial.FactorialPotentials) -> factorial.Beliefs:
@@ -323,7 +394,7 @@ class FactorialCRF(Estimator):
     def _potentials(
         self, X: Sentences, known: Mapping[str, Labels] | None = None
     ) -> Iterator[factorial.FactorialPotentials]:
-        """Scores of batches of sentences, in their order; -inf for labels that the evidence rules out."""
+        """Yield the scores of batches of sentences, in order; -inf for labels that the evidence rules out."""
         self._check_fitted()
         scorer = FactorialScorer(self._attributes(X), self._layout, [layer.allowed for layer in self.layers_])
         out = None
@@ -342,13 +413,7 @@ class FactorialCRF(Estimator):
         plain |= {
             "parameters": {k: v for k, v in self.get_params().items() if k != "features"},
             "by_layer": by_layer,
-            "input": getattr(self, "input_", {}),
-            "report": {
-                "converged": self.report_.converged,
-                "reason": self.report_.reason,
-                "value": self.report_.value,
-                "n_iter": self.report_.n_iter,
-            },
+            "report": self.report_.to_dict(),
         }
         return plain, arrays
 
@@ -364,7 +429,5 @@ class FactorialCRF(Estimator):
         self._layout, self.weights_ = learned.layout, learned.weights
         given = [m.features for m in learned.maps]
         self.features = dict(zip(self.layers, given, strict=True)) if plain["by_layer"] else given[0]
-        self.input_ = plain["input"]
-        report = plain["report"]
-        self.report_ = FitReport(report["converged"], report["reason"], report["value"])
+        self.report_ = FitReport.from_dict(plain["report"])
         return self

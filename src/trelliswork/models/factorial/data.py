@@ -12,7 +12,7 @@ from trelliswork.data.schemes import Scheme, detect_scheme
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.metrics.tagging import TaggingReport, evaluate_tagging
-from trelliswork.models.crf.labels import allowed_by, check_scheme, read_labelling
+from trelliswork.models.crf.data import allowed_by, check_scheme, read_labeling
 from trelliswork.models.crf.layout import Allowed
 
 Column = Sequence[Sequence[str]]
@@ -43,20 +43,20 @@ def by_layer(y: LayerLabels, layers: Sequence[str]) -> list[Column]:
         for t, token in enumerate(sentence):
             if isinstance(token, str) or len(token) != len(layers):
                 raise ShapeError(
-                    f"sentence {n}, token {t}: a tuple of {len(layers)} labels wanted ({', '.join(layers)}), "
+                    f"sentence {n}, token {t}: expected a tuple of {len(layers)} labels ({', '.join(layers)}), "
                     f"got {token!r}. Or give a dict of labels by layer."
                 )
     return [[[token[d] for token in sentence] for sentence in y] for d in range(len(layers))]
 
 
 def joined(columns: Sequence[Column]) -> Joint:
-    """Sentences of tuples, one label of each layer."""
+    """Return sentences of tuples, one label per layer."""
     return [list(zip(*rows, strict=True)) for rows in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)
 class LabelLayer:
-    """The labels of one layer: names, scheme, and what the scheme allows."""
+    """The labels of one layer: names, scheme, and the transitions that the scheme allows."""
 
     name: str
     labels: Vocabulary
@@ -64,39 +64,39 @@ class LabelLayer:
 
     @classmethod
     def from_column(cls, name: str, column: Column, schemes: bool) -> Self:
-        """The layer of some labels; ``schemes``: see whether they follow one."""
+        """Build the layer of a label column; with ``schemes``, detect their scheme."""
         for n, sentence in enumerate(column):
             for t, label in enumerate(sentence):
                 if not isinstance(label, str):
                     raise DataError(
-                        f"layer {name}, sentence {n}, token {t}: a label wanted, got {label!r}. A factorial CRF learns "
-                        "from fully labelled sentences."
+                        f"layer {name}, sentence {n}, token {t}: expected a label, got {label!r}: a factorial "
+                        "CRF needs fully labeled sentences."
                     )
         labels = Vocabulary.from_sequences(column)
         return cls(name, labels, detect_scheme(labels) if schemes else None)
 
     @property
     def allowed(self) -> Allowed | None:
-        """What may follow what; ``None`` without a scheme."""
+        """Allowed transitions; ``None`` without a scheme."""
         return allowed_by(self.labels, self.scheme)
 
     def gold(self, attributes: Attributes, column: Column) -> NDArray[np.int32]:
-        """Label ids (n_tokens,), checked; every token needs its label."""
-        found = read_labelling(attributes, column, self.labels)
+        """Return the checked label ids (n_tokens,); every token needs a label."""
+        labeling = read_labeling(attributes, column, self.labels)
         if self.allowed is not None:
             check_scheme(column, self.labels, self.allowed, self.scheme)
-        return found.gold
+        return labeling.gold
 
 
 @dataclass(frozen=True)
 class FactorialReport:
-    """How good the predictions are, layer by layer and jointly.
+    """Accuracy of predictions, by layer and jointly.
 
     Attributes
     ----------
     n_tokens : int
     joint_accuracy : float
-        The part of the tokens whose labels are right in every layer.
+        Fraction of tokens whose labels are correct in every layer.
     layers : dict of str to TaggingReport
     """
 
@@ -105,7 +105,7 @@ class FactorialReport:
     layers: dict[str, TaggingReport]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Return plain data for JSON."""
         return {
             "n_tokens": self.n_tokens,
             "joint_accuracy": self.joint_accuracy,
@@ -113,7 +113,7 @@ class FactorialReport:
         }
 
     def summary(self) -> str:
-        """A short text: joint accuracy, then each layer's summary."""
+        """Return a short text: joint accuracy, then the summary of each layer."""
         parts = [f"joint accuracy of {self.n_tokens:,} tokens: {self.joint_accuracy:.4f}"]
         parts += [f"layer {name}\n{report.summary()}" for name, report in self.layers.items()]
         return "\n\n".join(parts)
@@ -126,7 +126,7 @@ def compare(
     words: Column | None,
     known_words: set[str] | None,
 ) -> FactorialReport:
-    """Judge predicted labels of all layers."""
+    """Compare predicted labels of all layers with gold."""
     known = known_words if words is not None else None
     reports = {
         layer.name: evaluate_tagging(g, p, words=words if known else None, known_words=known)

@@ -1,4 +1,4 @@
-"""What a factorial CRF has learned: its largest weights, and its form in a file."""
+"""Learned weights of a factorial CRF: the largest ones, and their storage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Learned:
     weights: NDArray[np.float64]
 
     def top_features(self, d: int, n: int, label: str | None) -> list[tuple[str, str, float]]:
-        """The n largest weights of layer d by absolute value: attribute, label, weight."""
+        """Return the n largest weights of layer d by absolute value: attribute, label, weight."""
         layout, labels = self.layout.layers[d], self.layers[d].labels
         weights = self.layout.layer(self.weights, d)[len(layout.transitions) :]
         which = np.arange(len(weights)) if label is None else np.flatnonzero(layout.labels == labels.id(label))
@@ -35,7 +35,7 @@ class Learned:
         return [(name, labels[layout.labels[f]], float(weights[f])) for name, f in zip(names, best, strict=True)]
 
     def top_transitions(self, d: int, n: int) -> list[tuple[str, str, float]]:
-        """The n largest transition weights of layer d by absolute value: from, to, weight."""
+        """Return the n largest transition weights of layer d by absolute value: from, to, weight."""
         layout, labels = self.layout.layers[d], self.layers[d].labels
         weights = self.layout.layer(self.weights, d)[: len(layout.transitions)]
         best = np.argsort(-np.abs(weights), kind="stable")[:n]
@@ -44,17 +44,17 @@ class Learned:
         return [(labels[i], labels[j], weight) for i, j, weight in rows]
 
     def top_ties(self, n: int) -> list[tuple[str, str, str, str, float]]:
-        """The n largest weights of label pairs by absolute value: layer, label, layer, label, weight."""
-        found = []
+        """Return the n largest weights of label pairs by absolute value: layer, label, layer, label, weight."""
+        pairs = []
         for d, e in self.layout.ties:
             table, one, two = self.layout.tie(self.weights, (d, e)), self.layers[d], self.layers[e]
             for at in np.argsort(-np.abs(table), axis=None, kind="stable")[:n].tolist():
                 i, j = divmod(at, table.shape[1])
-                found.append((one.name, one.labels[i], two.name, two.labels[j], float(table[i, j])))
-        return sorted(found, key=lambda row: -abs(row[-1]))[:n]
+                pairs.append((one.name, one.labels[i], two.name, two.labels[j], float(table[i, j])))
+        return sorted(pairs, key=lambda row: -abs(row[-1]))[:n]
 
     def state(self, by_layer: bool) -> tuple[dict[str, Any], Arrays]:
-        """What ``from_state`` needs: plain data for JSON, and arrays; one feature map, or one for each layer."""
+        """Return plain data for JSON, and arrays, with one feature map or one per layer."""
         plain: dict[str, Any] = {
             "labels": [list(layer.labels) for layer in self.layers],
             "schemes": [layer.scheme for layer in self.layers],
@@ -75,7 +75,7 @@ class Learned:
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: Arrays, names: Sequence[str]) -> Self:
-        """Build it again from its state; what does not fit together is refused."""
+        """Build the weights from ``state``'s result; parts that do not match are an error."""
         maps = []
         for k, state in enumerate(plain["features"]):
             prefix = f"features.{k}."
@@ -95,7 +95,7 @@ class Learned:
         check_finite("weights.safetensors", weights)
         layout = FactorialLayout(tuple(layouts), ties)
         if not all(0 <= d < e < len(layers) for d, e in ties) or layout.n_features != len(weights):
-            raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
+            raise DataError("weights.safetensors does not match model.json: they belong to different models.")
         if [m.n_attributes for m in maps] != plain["n_attributes"]:
-            raise DataError("model.json is damaged: the attributes are not as many as it says.")
+            raise DataError("model.json is damaged: the number of attributes is wrong.")
         return cls(maps, layers, layout, weights)

@@ -156,7 +156,7 @@ def predicted_counts(counts: Counts, parameters: HMMParameters, scale: float) ->
 
 
 def log_prior(parameters: HMMParameters, priors: Priors) -> float:
-    """Return the sum of pseudo-count times log-probability: the log density of the Dirichlet priors, up to a constant."""
+    """Return the log density of the Dirichlet priors up to a constant: pseudo-counts times log-probabilities."""
     value = 0.0
     for log_theta, pseudo in (
         (parameters.log_start, priors.start), (parameters.log_transition, priors.transition),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count
+from trelliswork.data.vocabulary import END
 from trelliswork.errors import DataError, ImpossibleError, ValueRangeError
 from trelliswork.inference import lowrank
-from trelliswork.models.base import Arrays, Estimator
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.models.base import Arrays, Description, Table
 from trelliswork.models.hmm_lm.data import (
     Evidence,
     Text,
@@ -26,114 +28,158 @@ from trelliswork.models.hmm_lm.data import (
     restored_vocabulary,
     sentences_of,
 )
-from trelliswork.models.hmm_lm.fitting import fit_network, restored_network, training_settings
+from trelliswork.models.hmm_lm.fitting import fit_network, restored_network
 from trelliswork.models.hmm_lm.kernel_features import FeatureMap
 from trelliswork.models.hmm_lm.network import Drawn, Projection
-from trelliswork.models.hmm_lm.training import Callback, LMReport, LMStep, perplexity, score_sentences
+from trelliswork.models.hmm_lm.training import score_sentences
+from trelliswork.models.parameters import (
+    TRAINING,
+    LearningRate,
+    MaxIter,
+    MaxMinutes,
+    MinCount,
+    Parameter,
+    Patience,
+    Seed,
+    parse_integer,
+)
+from trelliswork.models.tasks import NextWord, Ranked, blanks
 
 Tables = tuple[Tensor, lowrank.Transition, Tensor]
 
 
-class HMMLanguageModel(Estimator):
-    r"""A language model of hidden states, with exact probabilities of anything that can be said about a sentence.
+class HMMLanguageModel(NextWord):
+    r"""A language model with hidden states: exact probabilities of sentences and of any evidence about them.
 
     .. math:: p(x) = \sum_z p(z_1) \prod_t p(x_t \mid z_t) \prod_t p(z_{t+1} \mid z_t)
 
-    The end of a sentence is a word. Probabilities come from embeddings of states by small networks, learned by
-    gradients of the log evidence. With ``parameterisation="kernel"`` the transition matrix is
+    The end of a sentence is a word. Probabilities come from embeddings of states by small networks, trained by
+    gradients of the log evidence. With ``parameterization="kernel"`` the transition matrix is
     :math:`\mathrm{diag}(d)\, \phi(U) \phi(V)^\top` of rank R, and a word costs O(S R) instead of O(S^2).
-
-    Parameters
-    ----------
-    n_states : int
-    parameterisation : {"softmax", "kernel"}
-    n_features : int
-        R of the kernel: it pays below n_states / 2.
-    feature_map : {"exp", "exp-norm", "relu"}
-        phi(u) = exp(W u), exp(W u - |u|^2 / 2), or relu(W u) plus a little.
-    projection : {"learned", "fixed", "redrawn"}
-        W: learned, random, or random and drawn anew for each batch.
-    orthogonal : bool
-        Whether random directions are orthogonal.
-    band : int
-        With a kernel: neighbours on each side with transitions of their own, added to the low-rank matrix.
-    clusters : int or dict, optional
-        Each word is emitted by a block of states only: so many Brown clusters, or a map of words to cluster numbers.
-    hidden : int
-        Size of embeddings.
-    min_count : int
-        Rarer words are ``<unk>``.
-    max_epochs, batch_tokens, learning_rate, weight_decay, clip, schedule, patience, stop_after, evaluations
-        Of training, see ``learning.hmm_lm_training.TrainingSettings``.
-    state_dropout, feature_dropout : float
-        The part of states and features that a batch leaves out; the rest is normalised anew.
-    start : {"words", "clusters"}, optional
-        States begin with the frequencies of words and some noise, or (by default with a kernel) as clusters of tokens.
-    em_iterations : int
-        Of EM before the gradients, for dense models.
-    em_smoothing : float
-        Pseudo-count of a transition in EM.
-    keep_every : int, optional
-        Keep the states of every so many positions while training: less memory, a little slower.
-    max_seconds : float, optional
-        Stop training then.
-    seed : int
 
     Attributes
     ----------
     vocabulary_ : Vocabulary
-        Words; the end of a sentence is one more.
+        Words; the end of a sentence is one more event.
     network_ : StateNetwork
-    report_ : LMReport
-        Perplexities by time, how training ended.
+        Trained network.
+    report_ : FitReport
+        Its iterations are validations; values are negative log evidence per token of training batches, with dropout.
 
     Examples
     --------
     >>> text = [["the", "dog", "runs"], ["the", "cat", "runs"], ["a", "dog", "sleeps"]] * 5
-    >>> lm = HMMLanguageModel(8, hidden=16, max_epochs=150, batch_tokens=64, learning_rate=0.01, state_dropout=0)
+    >>> lm = HMMLanguageModel(8, hidden=16, max_iter=150, batch_tokens=64, learning_rate=0.01, state_dropout=0)
     >>> lm = lm.fit(text)
-    >>> lm.predict_next(["the"], 2)[0][0][0] in ("dog", "cat"), lm.perplexity(text) < 2.5
+    >>> lm.predict_next(["the"], 2)[0][0] in ("dog", "cat"), lm.perplexity(text) < 2.5
     (True, True)
     """
 
     kind: ClassVar[str] = "hmm-lm"
     learned: ClassVar[str] = "network_"
-    input_: dict[str, Any]
     _tables: Tables | None = None
 
     def __init__(
         self,
-        n_states: int = 512,
+        n_states: Annotated[int, Parameter("Number of hidden states.", minimum=1)] = 512,
         *,
-        parameterisation: Literal["softmax", "kernel"] = "softmax",
-        n_features: int = 256,
-        feature_map: FeatureMap = "exp",
-        projection: Projection = "learned",
-        orthogonal: bool = True,
-        band: int = 0,
-        clusters: int | dict[str, int] | None = None,
-        hidden: int = 256,
-        min_count: int = 1,
-        max_epochs: int = 20,
-        batch_tokens: int = 2048,
-        learning_rate: float = 0.003,
-        weight_decay: float = 0.0,
-        clip: float = 5.0,
-        schedule: Literal["plateau", "linear"] = "plateau",
-        patience: int = 4,
-        stop_after: int = 12,
-        evaluations: int = 4,
-        state_dropout: float = 0.1,
-        feature_dropout: float = 0.0,
-        start: Literal["words", "clusters"] | None = None,
-        em_iterations: int = 0,
-        em_smoothing: float = 0.1,
-        keep_every: int | None = None,
-        max_seconds: float | None = None,
-        seed: int = 0,
+        parameterization: Annotated[
+            Literal["softmax", "kernel"], Parameter("Dense transitions, or transitions of low rank by a kernel.")
+        ] = "softmax",
+        n_features: Annotated[
+            int,
+            Parameter("Number of features of the kernel: the rank. Faster than dense below n_states / 2.", minimum=1),
+        ] = 256,
+        feature_map: Annotated[
+            FeatureMap,
+            Parameter("Features of the kernel: exp(W u), exp(W u - |u|^2 / 2), or relu(W u) plus a small constant."),
+        ] = "exp",
+        projection: Annotated[
+            Projection, Parameter("Projection W of the features: learned, random, or random and redrawn per batch.")
+        ] = "learned",
+        orthogonal: Annotated[bool, Parameter("Whether random projections are orthogonal.")] = True,
+        band: Annotated[
+            int,
+            Parameter(
+                "With a kernel: number of neighboring states on each side with their own transition weights, added to "
+                "the low-rank matrix.",
+                minimum=0,
+            ),
+        ] = 0,
+        clusters: Annotated[
+            int | dict[str, int] | None,
+            Parameter(
+                "Each word is emitted by one block of states only: the number of Brown clusters, or in Python a map of "
+                "words to cluster numbers.",
+                minimum=1,
+                unset="all states emit all words",
+                parse=parse_integer,
+            ),
+        ] = None,
+        hidden: Annotated[int, Parameter("Size of the embeddings.", minimum=1)] = 256,
+        min_count: MinCount = 1,
+        max_iter: MaxIter = 20,
+        batch_tokens: Annotated[int, Parameter("Tokens per update.", minimum=1, panel=TRAINING)] = 2048,
+        learning_rate: LearningRate = 0.003,
+        weight_decay: Annotated[float, Parameter("Weight decay of AdamW.", minimum=0, panel=TRAINING)] = 0.0,
+        clip: Annotated[
+            float, Parameter("Maximum norm of the gradient of the loss per token.", above=0, panel=TRAINING)
+        ] = 5.0,
+        schedule: Annotated[
+            Literal["plateau", "linear"],
+            Parameter(
+                "Learning rate schedule: divide by 4 after decay_patience validations without improvement, or decrease "
+                "linearly to 0 over max_iter epochs.",
+                panel=TRAINING,
+            ),
+        ] = "plateau",
+        decay_patience: Annotated[
+            int,
+            Parameter(
+                "Validations without an improvement before the plateau schedule divides the rate.",
+                minimum=1,
+                panel=TRAINING,
+            ),
+        ] = 4,
+        patience: Patience = 12,
+        evaluations: Annotated[
+            int, Parameter("Validations per epoch; each counts as an iteration.", minimum=1, panel=TRAINING)
+        ] = 4,
+        state_dropout: Annotated[
+            float, Parameter("Fraction of states that a batch leaves out.", minimum=0, below=1, panel=TRAINING)
+        ] = 0.1,
+        feature_dropout: Annotated[
+            float,
+            Parameter("Fraction of kernel features that a batch leaves out.", minimum=0, below=1, panel=TRAINING),
+        ] = 0.0,
+        initialization: Annotated[
+            Literal["words", "clusters"] | None,
+            Parameter(
+                "Initial states: frequencies of words with noise, or clusters of tokens.",
+                panel=TRAINING,
+                unset="clusters with a kernel, else words",
+            ),
+        ] = None,
+        em_iterations: Annotated[
+            int, Parameter("EM iterations before gradient training, for dense models.", minimum=0, panel=TRAINING)
+        ] = 0,
+        em_smoothing: Annotated[
+            float, Parameter("Pseudo-count of a transition in EM.", minimum=0, panel=TRAINING)
+        ] = 0.1,
+        keep_every: Annotated[
+            int | None,
+            Parameter(
+                "Store the states of every N-th position only while training: less memory, slightly slower.",
+                minimum=1,
+                panel=TRAINING,
+                unset="all positions",
+            ),
+        ] = None,
+        max_minutes: MaxMinutes = None,
+        seed: Seed = 0,
     ) -> None:
         self.n_states = n_states
-        self.parameterisation = parameterisation
+        self.parameterization = parameterization
         self.n_features = n_features
         self.feature_map = feature_map
         self.projection = projection
@@ -142,22 +188,22 @@ class HMMLanguageModel(Estimator):
         self.clusters = clusters
         self.hidden = hidden
         self.min_count = min_count
-        self.max_epochs = max_epochs
+        self.max_iter = max_iter
         self.batch_tokens = batch_tokens
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.clip = clip
         self.schedule = schedule
+        self.decay_patience = decay_patience
         self.patience = patience
-        self.stop_after = stop_after
         self.evaluations = evaluations
         self.state_dropout = state_dropout
         self.feature_dropout = feature_dropout
-        self.start = start
+        self.initialization = initialization
         self.em_iterations = em_iterations
         self.em_smoothing = em_smoothing
         self.keep_every = keep_every
-        self.max_seconds = max_seconds
+        self.max_minutes = max_minutes
         self.seed = seed
 
     def fit(
@@ -169,24 +215,25 @@ class HMMLanguageModel(Estimator):
         checkpoint: str | Path | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Learn from sentences.
+        """Train on sentences.
 
         Parameters
         ----------
         X : path, Corpus, or list of lists of str
-            A path is a text file, one sentence a line.
+            A path is a text file with one sentence per line.
         y : ignored
         dev : like X, optional
-            Validated on several times an epoch: the best parameters are kept, the rate falls, training stops early.
+            Measured ``evaluations`` times per epoch: the best parameters are kept, the rate decreases, training stops
+            after ``patience`` validations without an improvement.
         checkpoint : path, optional
-            A file that holds the run; if it is there, training goes on from it, to the same result.
+            A file for the state of training. If it exists, training resumes from it, with the same result.
         callback : callable, optional
-            Called with each ``LMStep``; a true answer stops, and what was learned is kept.
+            Called with a `Step` after each validation; a true result stops training.
         """
-        training_settings(self).check()
+        self._check_parameters()
         sentences = sentences_of(X)
         if not sentences:
-            raise DataError("no sentence to learn from: X is empty.")
+            raise DataError("X has no sentences to learn from.")
         words = open_vocabulary(sentences, self.min_count)
         data = number(sentences, words)
         held = None if dev is None else number(sentences_of(dev), words)
@@ -196,10 +243,10 @@ class HMMLanguageModel(Estimator):
         return self
 
     def log_evidence(self, X: Text | Sequence[Sequence[Evidence]]) -> NDArray[np.float64]:
-        """log p(sentence and its end) of each sentence (n,), natural logarithm.
+        """Return the natural log-probability of each sentence with its end (n,).
 
         A token may also be ``None`` (any word) or a collection of words (one of them): then it is the probability of
-        all sentences that fit.
+        all matching sentences.
         """
         log_start, transition, log_emission = self.tables()
         sentences = sentences_of(X)  # type: ignore[arg-type]
@@ -210,23 +257,18 @@ class HMMLanguageModel(Estimator):
         rows, data = observations(sentences, self.vocabulary_, log_emission)
         return score_sentences(log_start, transition, rows, data)
 
-    def score(self, X: Text, y: object = None) -> float:
-        """Log evidence of all sentences together; ``y`` is not looked at."""
-        return float(self.log_evidence(X).sum())
-
-    def perplexity(self, X: Text) -> float:
-        """Perplexity per token, an end of sentence each among them."""
-        sentences = sentences_of(X)
-        n_tokens = sum(len(sentence) + 1 for sentence in sentences)
+    def n_scored(self, X: Text) -> int:
+        """Return the number of words and sentence ends."""
+        n_tokens = sum(len(sentence) + 1 for sentence in sentences_of(X))
         if not n_tokens:
-            raise DataError("no sentence, so no perplexity: X is empty.")
-        return perplexity(float(self.log_evidence(sentences).sum()), n_tokens)
+            raise DataError("X has no sentences, so there is no mean per token.")
+        return n_tokens
 
     def log_conditional(self, sentence: Sequence[Evidence], given: Sequence[Evidence]) -> float:
-        """log p(``sentence`` | ``given``): both say what is known of each token, as in ``log_evidence``.
+        """Return log p(``sentence`` | ``given``), both with evidence per token as in ``log_evidence``.
 
         >>> text = [["a", "b"], ["b", "b"]] * 3
-        >>> lm = HMMLanguageModel(2, hidden=4, max_epochs=2).fit(text)
+        >>> lm = HMMLanguageModel(2, hidden=4, max_iter=2).fit(text)
         >>> print(f"{sum(np.exp(lm.log_conditional([w, 'b'], [None, 'b'])) for w in lm.vocabulary_):.3f}")
         1.000
         """
@@ -234,46 +276,50 @@ class HMMLanguageModel(Estimator):
         common = both(sentence, given, self.vocabulary_)
         log_given = float(self.log_evidence([given])[0])
         if log_given == -np.inf:
-            raise ImpossibleError("what is given has probability zero: nothing can be said beyond it.")
+            raise ImpossibleError("the given evidence has probability zero, so nothing is conditional on it.")
         return -np.inf if common is None else float(self.log_evidence([common])[0]) - log_given
 
-    def predict_next(self, words: Sequence[str], n: int = 10) -> tuple[list[tuple[str, float]], float]:
-        """The n most probable next words after some, with p(word | words); and the probability that it is the end."""
+    def predict_next(self, words: Sequence[str], n: int = 10) -> Ranked:
+        """Return the n most probable words after the start of a sentence; ``</s>`` stands for its end."""
         log_start, transition, log_emission = self.tables()
         check_count("n", n)
         rows, data = log_emission, np.empty(0, np.int64)
         if len(words):
-            rows, found = observations([words], self.vocabulary_, log_emission, end=False)
-            data = found.words
+            rows, given = observations([words], self.vocabulary_, log_emission, end=False)
+            data = given.words
         p = (torch.exp(log_emission) @ lowrank.following(log_start, transition, rows, data)).double().numpy()
-        return self._best_words(p[:-1], n), float(p[-1])
+        return self._best_words(p, n)
 
-    def fill(self, sentence: Sequence[Evidence], position: int, n: int = 10) -> list[tuple[str, float]]:
-        """The n most probable words at a position (from 0), given all that is known of the other tokens."""
-        log_start, transition, log_emission = self.tables()
+    def fill(self, sentence: str | Sequence[Evidence], n: int = 10) -> list[Ranked]:
+        """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first.
+
+        Other tokens may be collections of words, as in ``log_evidence``.
+        """
         check_count("n", n)
-        if not 0 <= position < len(sentence):
-            raise ValueRangeError(f"position must lie between 0 and {len(sentence) - 1}, got {position}.")
-        tokens = [*sentence[:position], None, *sentence[position + 1 :]]
-        rows, data = observations([tokens], self.vocabulary_, log_emission)
-        rows = torch.cat([rows, torch.zeros_like(rows[:1])])  # nothing at all is known here
-        data.words[position] = len(rows) - 1
-        _, states = lowrank.marginals(log_start, transition, rows, data.words, data.offsets)
-        p = (torch.exp(log_emission[:-1]) @ torch.from_numpy(states[position])).double().numpy()
-        return self._best_words(p / p.sum(), n)
-
-    def posterior_states(self, X: Text) -> list[NDArray[np.float32]]:
-        """p(state | sentence) of each word: one array (T, S) a sentence."""
         log_start, transition, log_emission = self.tables()
-        found = []
+        tokens = blanks(sentence)  # type: ignore[arg-type]
+        rows, data = observations([tokens], self.vocabulary_, log_emission)
+        ranked = []
+        for position in (t for t, token in enumerate(tokens) if token is None):
+            some, words = torch.cat([rows, torch.zeros_like(rows[:1])]), data.words.copy()
+            words[position] = len(some) - 1  # no evidence at all, not even that it is a word
+            _, states = lowrank.marginals(log_start, transition, some, words, data.offsets)
+            p = (torch.exp(log_emission[:-1]) @ torch.from_numpy(states[position])).double().numpy()
+            ranked.append(self._best_words(p / p.sum(), n))
+        return ranked
+
+    def predict_marginals(self, X: Text) -> list[NDArray[np.float32]]:
+        """Return p(state | sentence) of each word: one array (T, S) per sentence."""
+        log_start, transition, log_emission = self.tables()
+        result = []
         for sentence in sentences_of(X):
             rows, data = observations([sentence], self.vocabulary_, log_emission)
             _, states = lowrank.marginals(log_start, transition, rows, data.words, data.offsets)
-            found.append(states[:-1].astype(np.float32))
-        return found
+            result.append(states[:-1].astype(np.float32))
+        return result
 
-    def best_states(self, X: Text) -> list[list[str]]:
-        """The most probable states of each sentence (``#0``, ``#1``, ...), one a word; time O(S^2) a word."""
+    def predict(self, X: Text) -> list[list[str]]:
+        """Return the most probable states of each sentence (``#0``, ``#1``, ...), one per word; O(S^2) per word."""
         log_start, transition, log_emission = self.tables()
         sentences = sentences_of(X)
         if not sentences:
@@ -284,19 +330,25 @@ class HMMLanguageModel(Estimator):
         return [[f"#{z}" for z in states[a : b - 1]] for a, b in pairwise(ends)]
 
     def sample_states(self, sentence: Sequence[Evidence], n: int = 1, *, seed: int = 0) -> list[list[str]]:
-        """n samples of the states of a sentence, one a word, from p(states | sentence)."""
+        """Return n samples of the states of a sentence, one per word, from p(states | sentence)."""
         log_start, transition, log_emission = self.tables()
         check_count("n", n)
         rows, data = observations([sentence], self.vocabulary_, log_emission)
         drawn = lowrank.sample_states(log_start, transition, rows, data.words, n, np.random.default_rng(seed))
         return [[f"#{z}" for z in states[:-1]] for states in drawn.tolist()]
 
-    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[tuple[list[str], list[str]]]:
-        """Random sentences from the model: words and states."""
+    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[str]]:
+        """Return n random sentences; longer ones than ``max_length`` are cut."""
+        return [words for words, _ in self.sample_with_states(n, seed=seed, max_length=max_length)]
+
+    def sample_with_states(
+        self, n: int = 1, *, seed: int = 0, max_length: int = 200
+    ) -> list[tuple[list[str], list[str]]]:
+        """Return n random sentences with their states."""
         log_start, transition, log_emission = self.tables()
         check_count("n", n)
         check_count("max_length", max_length)
-        rng, found = np.random.default_rng(seed), []
+        rng, sentences = np.random.default_rng(seed), []
         for _ in range(n):
             words: list[str] = []
             states: list[str] = []
@@ -309,21 +361,20 @@ class HMMLanguageModel(Estimator):
                 words.append(self.vocabulary_[w])
                 states.append(f"#{z}")
                 odds = transition.row(z)
-            found.append((words, states))
-        return found
+            sentences.append((words, states))
+        return sentences
 
-    def top_words(self, state: int, n: int = 10) -> list[tuple[str, float]]:
-        """The n most probable words of a state, with p(word | state); the end of a sentence is ``<eos>``."""
+    def top_words(self, state: str, n: int = 10) -> Ranked:
+        """Return the n most probable words of a state (``#7``); ``</s>`` is the end of a sentence."""
         log_emission = self.tables()[2]
         check_count("n", n)
-        if not 0 <= state < self.n_states_:
-            raise ValueRangeError(f"the model has states 0 to {self.n_states_ - 1}, got {state}.")
-        p = log_emission[:, state].exp().double().numpy()
-        names = [*self.vocabulary_, "<eos>"]
-        return [(names[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:n]]
+        number = str(state).removeprefix("#")
+        if not number.isdecimal() or int(number) >= self.n_states_:
+            raise ValueRangeError(f"the model has states #0 to #{self.n_states_ - 1}, got {state!r}.")
+        return self._best_words(log_emission[:, int(number)].exp().double().numpy(), n)
 
     def state_frequencies(self, n_steps: int = 200) -> NDArray[np.float64]:
-        """How often each state is used in running text (S,): a new sentence begins after each end."""
+        """Return the frequency of each state in running text (S,): a new sentence starts after each end."""
         log_start, transition, log_emission = self.tables()
         start, end = log_start.exp()[None], log_emission[-1].exp()
         p, out = start.clone(), torch.empty_like(start)
@@ -339,7 +390,7 @@ class HMMLanguageModel(Estimator):
         return self.tables()[1].dense().numpy().copy()
 
     def transition_spectrum(self) -> NDArray[np.float64]:
-        """Singular values of the transition matrix, largest first: R of them for low rank (S for others)."""
+        """Return the singular values of the transition matrix, largest first: R for low rank, else S."""
         transition = self.tables()[1]
         if isinstance(transition, lowrank.LowRank) and transition.band is None:
             inner = [torch.linalg.qr(part.double())[1] for part in (transition.left, transition.right)]
@@ -347,7 +398,7 @@ class HMMLanguageModel(Estimator):
         return torch.linalg.svdvals(transition.dense().double()).numpy()
 
     def tables(self) -> Tables:
-        """log p(first state) (S,), the transition, log p(word | state) (V + 1, S) with the end of sentence last."""
+        """Return log p(first state) (S,), the transition, and log p(word | state) (V + 1, S), sentence end last."""
         self._check_fitted()
         if self._tables is None:
             with torch.no_grad():
@@ -357,16 +408,39 @@ class HMMLanguageModel(Estimator):
 
     @property
     def n_states_(self) -> int:
-        """States of the model that was learned."""
+        """Number of states of the fitted model."""
         self._check_fitted()
         return self.network_.shape.n_states
 
     def known_words(self) -> set[str]:
-        """The words of training."""
+        """Return the words of training."""
         return set(self.vocabulary_)
 
-    def _best_words(self, p: NDArray[np.float64], n: int) -> list[tuple[str, float]]:
-        return [(self.vocabulary_[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:n]]
+    def describe(self, n: int = 20, label: str | None = None) -> Description:
+        """Return the most frequent states with their words, and the spectrum of the transition matrix."""
+        frequencies = self.state_frequencies()
+        if label is not None:
+            self.top_words(label, 1)  # raises an error if there is no such state
+            chosen = [int(label.removeprefix("#"))]
+        else:
+            chosen = (-frequencies).argsort(kind="stable")[:n].tolist()
+        spectrum = self.transition_spectrum()
+        facts = {
+            "states": self.n_states_,
+            "words": len(self.vocabulary_),
+            "rank": int((spectrum > 1e-5).sum()),
+            "spectrum": spectrum[:n].tolist(),
+            "dev_perplexity": None if self.report_.dev is None else float(np.exp(-self.report_.dev)),
+        }
+        rows: list[tuple[Any, ...]] = [
+            (f"#{z}", float(frequencies[z]), [list(word) for word in self.top_words(f"#{z}", n)]) for z in chosen
+        ]
+        tables = [Table("top_words", "Words of the most frequent states", ("state", "frequency", "words"), rows)]
+        return Description(f"HMM language model with {self.n_states_} states", facts, tables)
+
+    def _best_words(self, p: NDArray[np.float64], n: int) -> Ranked:
+        names = [*self.vocabulary_, END]
+        return [(names[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:n]]
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain: dict[str, Any] = {
@@ -374,8 +448,7 @@ class HMMLanguageModel(Estimator):
             "shape": asdict(self.network_.shape),
             "words": list(self.vocabulary_),
             "tokens": self.n_tokens_,
-            "report": asdict(self.report_),
-            "input": getattr(self, "input_", {}),
+            "report": self.report_.to_dict(),
         }
         arrays = {f"network.{name}": value.detach().numpy() for name, value in self.network_.state_dict().items()}
         if self.network_.blocks is not None:
@@ -387,8 +460,6 @@ class HMMLanguageModel(Estimator):
         self = cls(**plain["parameters"])
         words = restored_vocabulary(plain["words"])
         network = restored_network(plain["shape"], arrays, len(words) + 1)
-        report = dict(plain["report"])
-        history = [LMStep(**step) for step in report.pop("history")]
-        self.vocabulary_, self.network_, self.report_ = words, network, LMReport(**report, history=history)
-        self.n_tokens_, self.input_ = plain["tokens"], plain["input"]
+        self.vocabulary_, self.network_, self.n_tokens_ = words, network, plain["tokens"]
+        self.report_ = FitReport.from_dict(plain["report"])
         return self

@@ -11,8 +11,10 @@ from scipy import sparse
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from trelliswork.learning.report import Callback
+from trelliswork.learning.watch import Watch
 from trelliswork.models.hmm.data import Counts, Sequences
-from trelliswork.models.hmm.em import EMStep, Priors, em, random_parameters
+from trelliswork.models.hmm.em import Priors, em, random_parameters
 from trelliswork.models.hmm.objective import expected_counts
 from trelliswork.models.hmm_lm.clusters import StateCounts, clustered_counts
 from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
@@ -58,7 +60,7 @@ def em_start(
     smoothing: float = 0.1,
     n_steps: int = 100,
     seed: int = 0,
-    callback: Callable[[EMStep], bool | None] | None = None,
+    callback: Callback | None = None,
 ) -> Counts:
     """Run EM for ``n_iter`` iterations from a random start, then fit the network to the expected counts.
 
@@ -77,7 +79,8 @@ def em_start(
     sequences = Sequences(sentences.offsets, sentences.words.astype(np.int32))
     priors = Priors(smoothing, smoothing, 0.0, smoothing / 100)
     first = random_parameters(shape.n_states, shape.n_words, seed=seed)
-    learned, _ = em(first, sequences, priors=priors, max_iter=n_iter, tol=0, dtype=np.float32, callback=callback)
+    watch = Watch(callback=callback)
+    learned, _ = em(first, sequences, priors=priors, max_iter=n_iter, tol=0, dtype=np.float32, watch=watch)
     counts = expected_counts(learned, sequences, dtype=np.float32)
     start, pairs, emission = (x.astype(np.float32) for x in (counts.start, counts.transition, counts.by_symbol))
     teach(network, StateCounts(start, pairs, emission), n_steps)

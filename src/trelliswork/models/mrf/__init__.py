@@ -1,24 +1,22 @@
-"""The Markov random field language model: order K, globally normalised, learned from pair counts."""
+"""The Markov random field language model: order K, globally normalized, trained on pair counts."""
 
 import inspect
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
 from trelliswork.data import Vocabulary
+from trelliswork.data.ids import Source
 from trelliswork.data.moments import Moments
-from trelliswork.data.moments.files import Source
-from trelliswork.data.moments.text import Callback as CountCallback
-from trelliswork.data.moments.text import open_vocabulary, unknown_word
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.lifted import ChainBound, ChainCover, Star, StarBound
-from trelliswork.learning.lbfgs import FitReport
-from trelliswork.models.base import Arrays, Estimator
+from trelliswork.learning.report import Callback, FitReport, counting_callback
+from trelliswork.models.base import Arrays, Description, Table
 from trelliswork.models.mrf.field import MRFField
 from trelliswork.models.mrf.queries import (
     Estimate,
@@ -32,124 +30,142 @@ from trelliswork.models.mrf.queries import (
     write_word2vec,
 )
 from trelliswork.models.mrf.shapes import Frequencies
-from trelliswork.models.mrf.training import (
-    Algorithm,
-    Bound,
-    Callback,
-    Form,
-    Settings,
-    learn_lifted,
-    learn_pseudo,
-    moments_of,
+from trelliswork.models.mrf.training import Algorithm, Bound, Form, Settings, learn_lifted, learn_pseudo, moments_of
+from trelliswork.models.parameters import (
+    L2,
+    TRAINING,
+    HistorySize,
+    LearningRate,
+    MaxMinutes,
+    MaxWords,
+    MinCount,
+    Parameter,
+    Patience,
+    Seed,
+    Tol,
+    parse_numbers,
 )
+from trelliswork.models.tasks import LanguageModel, Ranked, blanks, fill_blanks
 
-BLANK = "___"
 
-
-class MRFLanguageModel(Estimator):
-    r"""A language model without a direction: every word is tied to K neighbours on both sides.
+class MRFLanguageModel(LanguageModel):
+    r"""A language model without a direction: every word is tied to K neighbors on both sides.
 
     .. math:: p(t_1 \dots t_M \mid M) \propto \exp \sum_i \Big(\theta^0(t_i) + \sum_{l=1}^K \theta^l(x_i, x_{i+l})\Big)
 
-    with K pads ``<S>`` on both sides and a distribution tau of lengths (Jernite, Rush and Sontag, 2015). It is learned
-    from counts of words and pairs: after they are counted, the time of a step does not depend on the size of the text.
-
-    Parameters
-    ----------
-    K : int
-        The largest distance of two words that are tied. K = 1 is learned exactly, else a lower bound of the likelihood.
-    rank : int
-        D of low-rank tables.
-    form : "UW", "URW" or "full"
-        :math:`\theta^l = U W_l^\top` (paper's eq. 5), :math:`U R_l W^\top` (eq. 4), or a score for every pair (for
-        every pair of the text if there are more than a million).
-    unary : bool
-        Whether words have scores :math:`\theta^0` of their own. Without, and without a bias, the bound costs more.
-    bias : bool
-        Whether tables have a bias :math:`\theta^l(x, y) + B(y)` of right words, one for all distances, as in the
-        authors' code (``unary=False, bias=True``). It adds up to a unary: with either, or both, it is the same model.
-    bound : "chain" or "star"
-        The cover that bounds the partition function: one chain a distance, or the paper's star, which is looser.
-    weights : sequence of K floats, optional
-        Of the chains, at most 1 together; equal by default.
-    algorithm : "lifted" or "pseudo-likelihood"
-        The bound from moments by L-BFGS, or p(word | neighbours) from the text by stochastic gradients.
-    l2 : float
-        Penalty on the tables, for the text as a whole.
-    min_count, max_words : int
-        Rarer words, and all but so many, are the unknown word ``<unk>``.
-    max_iter, tol, memory : of L-BFGS
-    patience : int
-        With development data: stop after so many iterations (of pseudo-likelihood: tenths of epochs) without a better
-        figure.
-    epochs, rate, batch_size : of pseudo-likelihood
-    seed : int
-        What is given and has no meaning for the algorithm or form is refused.
+    with K pads ``<s>`` on both sides and a distribution tau of lengths (Jernite, Rush and Sontag, 2015). It is trained
+    on counts of words and pairs: once they are counted, the time of a step does not depend on the size of the text.
+    Parameters that have no effect with the chosen algorithm or form are an error.
 
     Attributes
     ----------
     vocabulary_ : Vocabulary
-        Id 0 is the pad ``<S>``.
+        Id 0 is the pad ``<s>``.
     field_ : MRFField
         Scores, and the cover that bounds them.
     report_ : FitReport
-        Its value is minus the bound a position, penalty included (of pseudo-likelihood: minus the mean log p of a
-        word); ``history[i].dev`` the development data's bound (mean log p).
+        Its value is minus the bound per position, penalty included (pseudo-likelihood: minus the mean log p per word);
+        ``history[i].dev`` is the bound of the development data (mean log p).
     n_positions_, n_tokens_ : int
-        Of the training text: with K pads a sentence, and with one end of sentence each.
+        Size of the training text: with K pads per sentence, and with one end per sentence.
 
     Examples
     --------
     >>> text = [["the", "dog", "runs"], ["the", "cat", "runs"], ["a", "dog", "sleeps"]] * 5
-    >>> model = MRFLanguageModel(K=1, rank=4, l2=0.1).fit(text)
-    >>> model.fill("the ___ runs", 2)[0][0] in ("dog", "cat"), model.log_likelihood_bounds(text[:1]).kind
+    >>> model = MRFLanguageModel(order=1, rank=4, l2=0.05).fit(text)
+    >>> model.fill("the ___ runs", 2)[0][0][0] in ("dog", "cat"), model.log_likelihood_bounds(text[:1]).kind
     (True, 'exact')
     """
 
     kind: ClassVar[str] = "mrf-lm"
     learned: ClassVar[str] = "field_"
-    input_: dict[str, Any]
 
     def __init__(
         self,
-        K: int = 2,
-        rank: int = 30,
+        order: Annotated[
+            int,
+            Parameter(
+                "K, the largest distance of two words that are tied. Order 1 is trained exactly, higher orders by a "
+                "lower bound of the likelihood.",
+                minimum=1,
+            ),
+        ] = 2,
+        rank: Annotated[int, Parameter("Rank D of the tables.", minimum=1)] = 30,
         *,
-        form: Form = "UW",
-        unary: bool = True,
-        bias: bool = False,
-        bound: Bound = "chain",
-        weights: Sequence[float] | None = None,
-        algorithm: Algorithm = "lifted",
-        l2: float = 5.0,
-        min_count: int = 1,
-        max_words: int | None = None,
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        memory: int = 10,
-        patience: int = 20,
-        epochs: int = 5,
-        rate: float = 2e-3,
-        batch_size: int = 512,
-        seed: int = 0,
+        form: Annotated[
+            Form,
+            Parameter(
+                "Tables: U W_l' (eq. 5 of the paper), U R_l W' (eq. 4), or a score for every pair (beyond a million "
+                "pairs, for every pair of the text)."
+            ),
+        ] = "UW",
+        unary: Annotated[
+            bool,
+            Parameter("Whether words have scores of their own. Without them and without a bias the bound costs more."),
+        ] = True,
+        bias: Annotated[
+            bool,
+            Parameter(
+                "Whether tables have a bias of right words, shared by all distances, as in the authors' code (with "
+                "unary=False). It is equivalent to a unary."
+            ),
+        ] = False,
+        bound: Annotated[
+            Bound,
+            Parameter("Cover that bounds the partition function: one chain per distance, or the paper's looser star."),
+        ] = "chain",
+        cover_weights: Annotated[
+            Sequence[float] | None,
+            Parameter(
+                "Weights of the chains, one per distance, that sum to at most 1.", unset="equal", parse=parse_numbers
+            ),
+        ] = None,
+        algorithm: Annotated[
+            Algorithm,
+            Parameter(
+                "L-BFGS on the bound from moments, or stochastic gradients on p(word | neighbors) from the text.",
+                panel=TRAINING,
+            ),
+        ] = "lifted",
+        l2: L2 = 2.5,
+        min_count: MinCount = 1,
+        max_words: MaxWords = None,
+        max_iter: Annotated[
+            int | None,
+            Parameter(
+                "Maximum number of L-BFGS iterations, or of epochs.",
+                minimum=1,
+                panel=TRAINING,
+                unset="300; pseudo-likelihood 5",
+            ),
+        ] = None,
+        tol: Tol = 1e-4,
+        history_size: HistorySize = 10,
+        patience: Patience = 20,
+        max_minutes: MaxMinutes = None,
+        learning_rate: LearningRate = 2e-3,
+        batch_size: Annotated[
+            int, Parameter("Words per update of pseudo-likelihood.", minimum=1, panel=TRAINING)
+        ] = 512,
+        seed: Seed = 0,
     ) -> None:
-        self.K = K
+        self.order = order
         self.rank = rank
         self.form = form
         self.unary = unary
         self.bias = bias
         self.bound = bound
-        self.weights = weights
+        self.cover_weights = cover_weights
         self.algorithm = algorithm
         self.l2 = l2
         self.min_count = min_count
         self.max_words = max_words
         self.max_iter = max_iter
         self.tol = tol
-        self.memory = memory
+        self.history_size = history_size
         self.patience = patience
-        self.epochs = epochs
-        self.rate = rate
+        self.max_minutes = max_minutes
+        self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.seed = seed
 
@@ -162,29 +178,30 @@ class MRFLanguageModel(Estimator):
         start: "MRFLanguageModel | None" = None,
         checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
-        counting: CountCallback | None = None,
     ) -> Self:
-        """Learn from text or from its moments.
+        """Train on text or on its moments.
 
         Parameters
         ----------
         X : path, list of paths, Corpus, list of sentences, or Moments
-            Files have one sentence a line. ``Moments`` are counted before, with this K; pseudo-likelihood needs text.
+            Files have one sentence per line. ``Moments`` must have K = ``order``; pseudo-likelihood needs text.
         y : ignored
-        dev : likewise, optional
-            Development text: the iteration with its best bound is kept, and training ends when it gets no better.
+        dev : like X, optional
+            Development text: the iteration with its best bound is kept, and training stops ``patience`` iterations (of
+            pseudo-likelihood: tenths of epochs) later.
         start : MRFLanguageModel, optional
-            Begin with the tables of another low-rank model of the same words, such as the exact one of K = 1.
+            Start from the tables of another low-rank model with the same words, such as the exact one of order 1.
         checkpoint : path, optional
-            Where an interrupted training goes on from; removed at the end, but kept if ``callback`` stops it.
+            A file for the state of training. If it exists, training resumes from it, with the same result.
         callback : callable, optional
-            Called with a ``Step`` and the parameters after each iteration; a true answer stops.
-        counting : callable, optional
-            Told a ``CountStep`` now and then while text is counted.
+            Called with a `Step` while text is counted and after each iteration; a true result after an iteration stops
+            training.
         """
+        self._check_parameters()
         settings = self._settings()
         settings.check(self._given())
         settings.check_sources(X, dev, start)
+        counting = counting_callback(callback)
         moments = self._moments(X, None, counting)
         if self.algorithm == "lifted":
             field, report = learn_lifted(
@@ -197,58 +214,54 @@ class MRFLanguageModel(Estimator):
             )
         else:
             field, report = learn_pseudo(settings, X, moments, dev, checkpoint=checkpoint, callback=callback)  # type: ignore[arg-type]
-        # Set together at the end: a fit that fails leaves what was learned before.
+        # Set together at the end: a fit that fails leaves the learned attributes unchanged.
         self.field_, self.report_, self.vocabulary_ = field, report, moments.vocabulary
         self.n_positions_, self.n_tokens_ = moments.n_positions, moments.n_tokens + moments.n_sentences
         return self
 
     def log_likelihood_bounds(self, X: Source) -> SentenceBounds:
-        """Log-likelihoods of sentences: exact for K = 1 and for tiny vocabularies, else lower bounds.
+        """Return log-likelihoods of sentences: exact for order 1 and for tiny vocabularies, else lower bounds.
 
         Time O(K M C^2) once, M the longest sentence.
         """
         return SentenceBounds(self._field().log_likelihoods(self._ids(X)), self.evidence_kind, self.evidence_bound)
 
     def log_evidence(self, X: Source) -> NDArray[np.float64]:
-        """The values of ``log_likelihood_bounds``."""
+        """Return the values of ``log_likelihood_bounds``."""
         return self.log_likelihood_bounds(X).values
 
-    def score(self, X: Source, y: object = None) -> NDArray[np.float64]:
-        """The same; ``y`` is not looked at."""
-        return self.log_evidence(X)
+    def n_scored(self, X: Source) -> int:
+        """Return the number of words and sentence ends."""
+        ids = self._some_ids(X)
+        return sum(map(len, ids)) + len(ids)
 
     @property
     def evidence_kind(self) -> str:
-        """Of ``log_evidence``: "exact" or "lower"."""
+        """Kind of ``log_evidence``: "exact" or "lower"."""
         return "exact" if self._field().exact else "lower"
 
     @property
     def evidence_bound(self) -> str:
-        """Of ``log_evidence``: "exact", or the cover that bounds it (``SentenceBounds``)."""
+        """Bound of ``log_evidence``: "exact", or the cover that bounds it (``SentenceBounds``)."""
         if self._field().exact:
             return "exact"
         return "chain with star weights" if self.bound_ == "star" else "chain"
 
     @property
     def bound_(self) -> str:
-        """Of the text in a circle, which training maximises and ``moment_bound`` tells: "exact", "chain" or "star".
+        """Bound of the text in a circle, which training maximizes and ``moment_bound`` returns: exact, chain or star.
 
-        "exact" only if K = 1 and the chain has all of the weight.
+        "exact" only for order 1 with all weight on the chain.
         """
         if self._field().K == 1 and self.field_.weights[0] > 1 - 1e-9:
             return "exact"
         return self.bound if self.algorithm == "lifted" else "chain"
 
-    def perplexity(self, X: Source) -> float:
-        """exp of minus the mean log-likelihood (or its bound) of a token, one end of sentence counted."""
-        ids = self._some_ids(X)
-        return float(np.exp(-self._field().log_likelihoods(ids).sum() / (sum(map(len, ids)) + len(ids))))
-
     def moment_bound(self, X: Source | Moments) -> tuple[float, float]:
-        """Lower bounds of a text's log-likelihood in a circle (the paper's): a position, and a token.
+        """Return lower bounds of a text's log-likelihood in a circle (the paper's), per position and per token.
 
-        Positions count K pads a sentence, tokens one end of sentence. The cover is that of training, ``bound_``. It is
-        that of an endless circle (N -> infinity), so for a few words the bounds may be a little above the truth.
+        Positions count K pads per sentence, tokens one end per sentence. The cover is that of training, ``bound_``, for
+        an endless circle (N -> infinity), so for a few words the bounds may be slightly above the truth.
         """
         self._check_fitted()
         moments = self._moments(X, self.vocabulary_)
@@ -256,7 +269,7 @@ class MRFLanguageModel(Estimator):
         return value, value * moments.n_positions / (moments.n_tokens + moments.n_sentences)
 
     def tighten(self, bound: Bound = "chain", **options: Any) -> ChainBound | StarBound:
-        """Look for the tightest bound of A / N of this model; ``options`` of ``ChainCover`` or ``Star.tighten``."""
+        """Return the tightest bound of A / N; ``options`` are those of ``ChainCover.tighten`` or ``Star.tighten``."""
         field = self._field()
         if bound == "star":
             return Star(field.log_unary, field.tables).tighten(**options)
@@ -267,49 +280,62 @@ class MRFLanguageModel(Estimator):
     def estimate(
         self, X: Source, *, n_lengths: int = 6, n_samples: int = 64, n_steps: int = 50, seed: int = 0
     ) -> Estimate:
-        """Estimate the true log-likelihood of a text a token, with a standard error (annealed importance sampling).
+        """Estimate the true log-likelihood per token, with a standard error, by annealed importance sampling.
 
         Parameters
         ----------
         X : text
         n_lengths : int
-            log Z is estimated at so many lengths; between them its distance from the bound is interpolated. The error
-            of that is not in the standard error.
+            Number of lengths at which log Z is estimated; between them its distance from the bound is interpolated.
+            The interpolation error is not part of the standard error.
         n_samples, n_steps : int
-            Samples, two or more, and temperatures.
+            Number of samples, at least 2, and of temperatures.
         seed : int
         """
         for name, value in (("n_lengths", n_lengths), ("n_samples", n_samples), ("n_steps", n_steps)):
             check_count(name, value)
         if n_samples < 2:
-            raise ValueRangeError(
-                "n_samples must be 2 or more, got 1: one sample has no spread to tell the error from."
-            )
+            raise ValueRangeError("n_samples must be at least 2, got 1: a single sample has no standard error.")
         return estimate(self._field(), self._some_ids(X), n_lengths, n_samples, n_steps, seed)
 
-    def fill(self, sentence: str | Sequence[str], n: int = 10) -> list[tuple[str, float]]:
-        """The n most probable words for the blank ``___`` of a sentence, with p(word | all others): exact."""
-        words = sentence.split() if isinstance(sentence, str) else list(sentence)
-        if words.count(BLANK) != 1:
-            raise ValueRangeError(f"a sentence with one blank {BLANK} is wanted, got {words.count(BLANK)} in {words}.")
-        check_count("n", n)
+    def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
+        """Return the n most probable words for the blank of a sentence, with p(word | all others): exact.
+
+        Parameters
+        ----------
+        sentence : list of str and None, or str
+            With ``None``, or ``___`` in a string, for each blank.
+        n : int
+            Number of words per blank.
+
+        Returns
+        -------
+        list of lists of (word, probability)
+            One list per blank; with several blanks each is given the best words of the others (`tasks.fill_blanks`).
+        """
         self._check_fitted()
-        at = words.index(BLANK)
-        others = word_ids(self.vocabulary_, words[:at] + words[at + 1 :], "the sentence")
-        p = blank_words(self.field_, others[:at], others[at:])
-        best = 1 + np.argsort(-p[1:], kind="stable")[:n]  # a pad is no word
-        return [(self.vocabulary_[i], float(p[i])) for i in best.tolist()]
+        check_count("n", n)
+        words = blanks(sentence)
+        where = [t for t, word in enumerate(words) if word is None]
+        known = [t for t, word in enumerate(words) if word is not None]
+        ids = np.full(len(words), -1, np.int64)
+        ids[known] = word_ids(self.vocabulary_, [words[t] for t in known], "the sentence")  # type: ignore[misc]
+        ranked = []
+        for p in fill_blanks(ids, where, lambda ids, t: blank_words(self.field_, ids[:t], ids[t + 1 :])):
+            best = 1 + np.argsort(-p[1:], kind="stable")[:n]  # the pad is not a word
+            ranked.append([(self.vocabulary_[i], float(p[i])) for i in best.tolist()])
+        return ranked
 
     def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200, sweeps: int = 30) -> list[list[str]]:
-        """Draw sentences: exactly for K = 1, else by Gibbs sampling from samples of the chain of distance 1.
+        """Return n random sentences: exact for order 1, else by Gibbs sampling from the chain of distance 1.
 
         Parameters
         ----------
         n, seed : int
         max_length : int
-            Longer ones are cut.
+            Longer sentences are cut.
         sweeps : int
-            Of Gibbs sampling.
+            Sweeps of Gibbs sampling.
         """
         field = self._field()
         check_count("n", n)
@@ -319,22 +345,48 @@ class MRFLanguageModel(Estimator):
 
     @property
     def embeddings_(self) -> NDArray[Any]:
-        """U, a vector for each word (C, D); the first is the pad's."""
+        """U, one vector per word (C, D); the first is the pad's."""
         if self._field().form == "full":
             raise ValueRangeError("a full-rank model has no embeddings: use form='UW' or 'URW'.")
         return self.field_.factors["left"]
 
     def neighbors(self, word: str, n: int = 10) -> list[tuple[str, float]]:
-        """The n words whose embeddings have the largest cosines with that of a word."""
+        """Return the n words whose embeddings have the largest cosines with that of a word."""
         embeddings = self.embeddings_
         check_count("n", n)
         if word not in self.vocabulary_ or self.vocabulary_.id(word) == 0:
-            raise ValueRangeError(f"{word!r} is not among the {len(self.vocabulary_) - 1} words of the model.")
+            raise ValueRangeError(f"{word!r} is not one of the {len(self.vocabulary_) - 1} words of the model.")
         return [(self.vocabulary_[i], c) for i, c in nearest(embeddings, self.vocabulary_.id(word), n)]
 
     def export_word2vec(self, path: str | Path) -> None:
-        """Write the embeddings in word2vec's text format: a line "words dimensions", then one a word, no pad."""
+        """Write the embeddings in word2vec's text format, without the pad."""
         write_word2vec(path, self.embeddings_[1:], self.vocabulary_.items[1:])
+
+    def describe(self, n: int = 20, label: str | None = None) -> Description:
+        """Return shape and bound of the model, how training ended, and neighbors of frequent words."""
+        field = self._field()
+        if label is not None:
+            raise ValueRangeError("a language model has no labels: leave label out.")
+        frequent = self.vocabulary_.items[1 : n + 1]
+        facts = {
+            "words": len(self.vocabulary_) - 1,
+            "order": self.order,
+            "form": self.form,
+            "rank": None if self.form == "full" else self.rank,
+            "unary": self.unary,
+            "bias": self.bias,
+            "algorithm": self.algorithm,
+            "bound": self.bound_,
+            "cover_weights": field.weights.tolist(),
+            "positions": self.n_positions_,
+            "tokens": self.n_tokens_,
+            "per": "position" if self.algorithm == "lifted" else "word",
+        }
+        rows: list[tuple[Any, ...]] = (
+            [] if self.form == "full" else [(w, [list(pair) for pair in self.neighbors(w, 5)]) for w in frequent]
+        )
+        tables = [Table("neighbors", "Neighbors of frequent words", ("word", "neighbors"), rows)]
+        return Description(f"Markov random field of order {self.order}", facts, tables)
 
     def _settings(self) -> Settings:
         return Settings(**{k: v for k, v in self.get_params().items() if k not in ("min_count", "max_words")})
@@ -344,56 +396,49 @@ class MRFLanguageModel(Estimator):
         return self.field_
 
     def _given(self) -> set[str]:
-        """The parameters that differ from their defaults."""
+        """Return the names of the parameters that differ from their defaults."""
         defaults = inspect.signature(type(self).__init__).parameters
-        plain = {k: v for k, v in self.get_params().items() if k != "weights"}  # an array does not compare
-        return {k for k, v in plain.items() if v != defaults[k].default} | (
-            set() if self.weights is None else {"weights"}
-        )
+        plain = {k: v for k, v in self.get_params().items() if k != "cover_weights"}  # an array does not compare
+        given = {k for k, v in plain.items() if v != defaults[k].default}
+        return given if self.cover_weights is None else given | {"cover_weights"}
 
     def _same_words(self, vocabulary: Vocabulary) -> MRFField:
         self._check_fitted()
         if self.vocabulary_.items != vocabulary.items:
-            raise ValueRangeError("start was trained with another vocabulary: count both texts with the same one.")
+            raise ValueRangeError("start has another vocabulary: count both texts with the same one.")
         return self.field_
 
-    def _moments(
-        self, X: Source | Moments, vocabulary: Vocabulary | None, counting: CountCallback | None = None
-    ) -> Moments:
-        return moments_of(X, self.K, vocabulary, self.min_count, self.max_words, counting)
+    def _moments(self, X: Source | Moments, vocabulary: Vocabulary | None, counting: Any = None) -> Moments:
+        return moments_of(X, self.order, vocabulary, self.min_count, self.max_words, counting)
 
     def _ids(self, X: Source) -> list[NDArray[np.int64]]:
         self._check_fitted()
         return sentence_ids(self.vocabulary_, X)
 
     def _some_ids(self, X: Source) -> list[NDArray[np.int64]]:
-        """The same of at least one sentence: there is no mean of nothing."""
-        found = self._ids(X)
-        if not found:
-            raise DataError("the text has no sentence: there is nothing to take a mean of.")
-        return found
+        """Return the ids of at least one sentence."""
+        ids = self._ids(X)
+        if not ids:
+            raise DataError("the text has no sentences, so there is no mean per token.")
+        return ids
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain, arrays = self.field_.state()
-        report = self.report_
         plain |= {
             "parameters": self.get_params(),
             "words": self.vocabulary_.items,
-            "unknown": unknown_word(self.vocabulary_),
+            "unknown": self.vocabulary_.unknown_word,
             "positions": self.n_positions_,
             "tokens": self.n_tokens_,
-            "input": getattr(self, "input_", {}),
-            "report": {"converged": report.converged, "reason": report.reason, "value": report.value},
+            "report": self.report_.to_dict(),
         }
         return plain, arrays
 
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        self.vocabulary_ = open_vocabulary(plain["words"], plain["unknown"])
+        self.vocabulary_ = Vocabulary.restored(plain["words"], plain["unknown"])
         self.field_ = MRFField.from_state(plain, arrays, len(self.vocabulary_))
         self.n_positions_, self.n_tokens_ = plain["positions"], plain["tokens"]
-        self.input_ = plain["input"]
-        report = plain["report"]
-        self.report_ = FitReport(report["converged"], report["reason"], report["value"])  # its history is not kept
+        self.report_ = FitReport.from_dict(plain["report"])
         return self

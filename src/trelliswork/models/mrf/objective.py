@@ -55,28 +55,28 @@ LEAST_REST = 1e-9  # weights that add up to nearly 1 leave nothing to single wor
 
 
 class MomentObjective:
-    """What an optimiser sees: minus the bound (1) a position, plus an L2 penalty, in scaled parameters.
+    """Objective of L-BFGS: minus the bound (1) per position, plus an L2 penalty, in scaled parameters.
 
     Parameters
     ----------
     shape : Shape
     frequencies : Frequencies
     weights : ndarray (K,)
-        rho of the distances; the rest to 1 is that of single words.
+        rho of the distances; the remainder to 1 is the weight of single words.
     l2 : float
-        Penalty l2 / 2 |parameters|^2 for the text as a whole.
+        Penalty l2 * |parameters|^2 for the text as a whole.
 
     Attributes
     ----------
     unaries : ndarray (K + 1, C) or None
-        a of the last point, single words first, such that the bound of A / N is 0: what the cover needs, beside tables.
+        a at the last point, single words first, such that the bound of A / N is 0; part of the cover.
     unaries_at : ndarray (P,) or None
         That point.
     """
 
     def __init__(self, shape: Shape, frequencies: Frequencies, weights: Array, *, l2: float = 0.0) -> None:
         self.shape, self.frequencies, self.weights = shape, frequencies, np.asarray(weights, np.float64)
-        self.l2 = l2 / frequencies.n_positions
+        self.l2 = 2 * l2 / frequencies.n_positions  # times half of the squared norm
         self.scale = shape.scale(frequencies, max(self.l2, 0.5 / frequencies.n_positions))
         rest = 1.0 - float(self.weights.sum())
         self.rest = rest if rest > LEAST_REST else 0.0  # the weight of single words
@@ -86,7 +86,7 @@ class MomentObjective:
         self.unaries_at: Array | None = None
 
     def __call__(self, scaled: Array) -> tuple[float, Array]:
-        """Value and gradient."""
+        """Return value and gradient."""
         parameters = scaled / self.scale
         value, gradient, self.unaries = self._evaluate(parameters)
         self.unaries_at = scaled
@@ -97,26 +97,26 @@ class MomentObjective:
         return -value, -gradient / self.scale
 
     def bound(self, parameters: Array, unaries: Array, frequencies: Frequencies) -> float:
-        """(1) for another text at the unaries that belong to these parameters: no inference."""
+        """Return (1) for another text at the unaries of these parameters, without inference."""
         scores = self.shape.scores(parameters, frequencies)
         return float(self.weights @ scores + frequencies.unary @ (self.rho @ unaries))
 
     def _evaluate(self, parameters: Array) -> tuple[float, Array, Array]:
-        """The bound, its gradient, and the unaries."""
+        """Return the bound, its gradient, and the unaries."""
         scores, gradient, log_norms = self.shape.evaluate(parameters, self.frequencies, self.weights)
         unaries = np.vstack([self.log_unary[None], self.shape.biases(parameters) - log_norms])
         return float(self.weights @ scores + self.frequencies.unary @ (self.rho @ unaries)), gradient, unaries
 
 
 class NoUnaryObjective(MomentObjective):
-    r"""The same of a field without a unary: the bound (2).
+    r"""Objective of a field without a unary: the bound (2).
 
     ``unaries`` add up, by weight, to minus the bound of A / N for every word: a constant is no unary.
 
     Notes
     -----
-    A pass over the tables more than with a unary; if distances have all of the weight, also the exponentials of the
-    first one and some power iterations, which go on from the vectors of the last evaluation.
+    Costs one more pass over the tables than with a unary; if distances have all of the weight, also the exponentials
+    of the first table and some power iterations, which start from the vectors of the last evaluation.
     """
 
     _root: Perron | None = None

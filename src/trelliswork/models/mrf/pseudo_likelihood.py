@@ -1,13 +1,13 @@
-r"""Pseudo-likelihood of a Markov random field by stochastic gradients: the baseline that needs the text itself.
+r"""Pseudo-likelihood of a Markov random field by stochastic gradients: a baseline that needs the text itself.
 
 .. math:: \sum_i \log p(x_i \mid x_{i-K} \dots x_{i-1}, x_{i+1} \dots x_{i+K}), \qquad
     p \propto \exp\Big(\theta^0(x_i) + \sum_l U_{x_{i-l}} \cdot W^l_{x_i} + U_{x_i} \cdot W^l_{x_{i+l}}\Big)
 
-over the words of the text, normalised over all words (Jernite, Rush and Sontag, 2015, section 3).
+over the words of the text, normalized over all words (Jernite, Rush and Sontag, 2015, section 3).
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,15 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trelliswork.errors import ValueRangeError
-from trelliswork.learning.checkpoint import Checkpoint
-from trelliswork.learning.lbfgs import FitReport, Step
-from trelliswork.models.mrf.search import STOPPED
+from trelliswork.learning.checkpoint import Arrays
+from trelliswork.learning.report import FitReport, Step
+from trelliswork.learning.watch import Saved, Watch
 
 Ids = NDArray[np.int64]
 PAD = 0
-FIELDS = ("now", "best", "first", "second")  # of a run, in a checkpoint
-PLAIN = ("n_steps", "value", "done", "best_dev", "best_at", "best_value", "seconds")
 
 
 @dataclass
@@ -35,16 +32,12 @@ class Field:
     right: torch.Tensor
 
     def tensors(self) -> list[torch.Tensor]:
-        """All of them."""
+        """Return all tensors."""
         return [self.unary, self.left, self.right]
-
-    def copy(self) -> "Field":
-        """A copy."""
-        return Field(*(t.clone() for t in self.tensors()))
 
 
 def padded_stream(ids: Ids, K: int) -> Ids:
-    """A stream of words with -1 after each sentence as one with K pads around each sentence."""
+    """Return a stream of words with K pads around each sentence, from one with -1 after each sentence."""
     repeats = np.where(ids < 0, K, 1)
     return np.concatenate([np.zeros(K, np.int64), np.repeat(np.maximum(ids, PAD), repeats)])
 
@@ -52,7 +45,7 @@ def padded_stream(ids: Ids, K: int) -> Ids:
 def log_p_of_all(
     field: Field, text: torch.Tensor, places: torch.Tensor
 ) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]:
-    """log p (n, C) of all words at some places, and what they were scored with: lefts (K of (n, D)), behind (n, D)."""
+    """Return log p (n, C) of all words at some places, and the vectors of their contexts: K of (n, D), and (n, D)."""
     K = len(field.right)
     lefts = [field.left[text[places - d]] for d in range(1, K + 1)]
     behind = sum((field.right[d - 1][text[places + d]] for d in range(1, K + 1)), torch.zeros_like(lefts[0]))
@@ -64,7 +57,7 @@ def log_p_of_all(
 
 
 def gradients(field: Field, text: torch.Tensor, places: torch.Tensor) -> tuple[float, Field]:
-    """Sum of log p over some places of a padded text, and its gradient.
+    """Return the sum of log p over some places of a padded text, and its gradient.
 
     Time O(n K C D), memory O(n C).
     """
@@ -74,163 +67,150 @@ def gradients(field: Field, text: torch.Tensor, places: torch.Tensor) -> tuple[f
     value = float(log_p[rows, words].double().sum())
     slope = log_p.exp_().neg_()
     slope[rows, words] += 1
-    found = Field(slope.sum(0), slope.T @ behind, torch.empty_like(field.right))
+    gradient = Field(slope.sum(0), slope.T @ behind, torch.empty_like(field.right))
     for d in range(K):
-        found.right[d] = slope.T @ lefts[d]
-        found.left.index_add_(0, text[places - d - 1], slope @ field.right[d])
+        gradient.right[d] = slope.T @ lefts[d]
+        gradient.left.index_add_(0, text[places - d - 1], slope @ field.right[d])
     back = slope @ field.left
     for d in range(K):
-        found.right[d].index_add_(0, text[places + d + 1], back)
-    return value, found
+        gradient.right[d].index_add_(0, text[places + d + 1], back)
+    return value, gradient
+
+
+class WordDevelopment:
+    """Metric on a padded text: mean log p of a word given its neighbors."""
+
+    metric = "mean log p"
+
+    def __init__(self, field: Field, text: Ids) -> None:
+        self._field, self._text = field, text
+
+    def measure(self, parameters: Mapping[str, Any]) -> float:
+        """Return the metric of the field, whose tensors are the current parameters."""
+        return mean_log_p(self._field, self._text)
 
 
 def train(
     field: Field,
     text: Ids,
+    watch: Watch,
     *,
-    dev: Ids | None = None,
-    rate: float = 2e-3,
+    learning_rate: float = 2e-3,
     batch_size: int = 512,
-    epochs: int = 10,
-    patience: int = 10,
+    max_iter: int = 10,
     l2: float = 0.0,
     unary: bool = True,
     seed: int = 0,
-    checkpoint: Checkpoint | None = None,
-    callback: Callable[[Step], bool | None] | None = None,
-) -> tuple[Field, FitReport]:
-    """Adam over shuffled words; the rate falls linearly to a tenth. The epoch with the best development figure is kept.
+) -> FitReport:
+    """Train a field in place by Adam over shuffled words; the rate decreases linearly to a tenth.
 
     Parameters
     ----------
     field : Field
-        Where to begin; left unchanged.
-    text, dev : ndarray
-        From ``padded_stream``. ``Step.dev`` is the mean log p of a word of ``dev``.
-    rate, batch_size, epochs, seed
-    patience : int
-        With ``dev``: stop after so many tenths of epochs without a better figure, looked at after each epoch.
+        First parameters; ends as the best ones.
+    text : ndarray
+        From ``padded_stream``.
+    watch : Watch
+        Called ten times per epoch, which are the iterations; measures at the end of each epoch.
+    learning_rate, batch_size, max_iter, seed
+        Words per batch, and number of epochs.
     l2 : float
-        Penalty l2 / 2 |U, W|^2 for the text as a whole.
+        Penalty l2 * |U, W|^2 for the text as a whole.
     unary : bool
-        Whether the unary is learned; if not, it stays as it is.
-    checkpoint : Checkpoint, optional
-        Where an interrupted run goes on from: written at tenths of epochs, removed at the end unless the caller stops.
-    callback : callable, optional
-        Called ten times an epoch with a ``Step`` (``iteration`` in tenths of epochs); a true answer stops.
+        Whether the unary is trained; if not, it is left unchanged.
     """
-    if rate <= 0 or min(batch_size, epochs, patience) < 1:
-        raise ValueRangeError(
-            f"rate, batch_size, epochs and patience must be positive, got {rate}, {batch_size}, {epochs}, {patience}."
-        )
-    began = time.perf_counter()
     stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
     rng = torch.Generator().manual_seed(seed)
-    saved = None if checkpoint is None else checkpoint.read()
-    run = _Run.begin(field) if saved is None else _Run.from_plain(*saved)
-    began -= run.seconds
+    run, report = _Run(field), FitReport(False, f"{max_iter} epochs", np.nan)
+    saved = watch.resume()
+    if saved is not None:
+        run.restore(report, *saved)
+    started = time.perf_counter() - run.seconds
     per_epoch = -(-len(places) // batch_size)
-    total, tenths = per_epoch * epochs, {round(per_epoch * k / 10) for k in range(1, 10)}
-    report, stopped = FitReport(False, f"{epochs} epochs", run.best_value, run.history), False
-    for epoch in range(epochs):
+    total, tenths = per_epoch * max_iter, {round(per_epoch * k / 10) for k in range(1, 10)}
+
+    def after(measure: bool) -> str | None:
+        run.seconds = time.perf_counter() - started
+        iteration = max(1, round(10 * run.n_steps / per_epoch))
+        step = Step(iteration, -run.value / run.done, n_evaluations=run.n_steps, seconds=run.seconds)
+        if measure:
+            report.add(step)
+            run.value, run.done = 0.0, 0
+        return watch.after(step, run.parameters(), lambda: run.state(report), measure=measure)
+
+    for epoch in range(max_iter):
         order = places[torch.randperm(len(places), generator=rng)]
-        if run.n_steps >= (epoch + 1) * per_epoch:
-            continue  # done before the interruption
-        for b in range(run.n_steps - epoch * per_epoch, per_epoch):
+        reason = None
+        for b in range(run.n_steps - epoch * per_epoch, per_epoch):  # none of an epoch before the interruption
             batch = order[b * batch_size : (b + 1) * batch_size]
-            gain, gradient = gradients(run.now, stream, batch)
+            gain, gradient = gradients(field, stream, batch)
             if not unary:
-                gradient.unary.zero_()  # a step of nothing
-            run.add(gain, len(batch))
-            _adam(run, gradient, rate * (1 - 0.9 * run.n_steps / total), len(batch), l2 / len(places))
+                gradient.unary.zero_()
+            run.step(gradient, gain, len(batch), learning_rate * (1 - 0.9 * run.n_steps / total), l2 / len(places))
             if b + 1 in tenths:
-                stopped = callback is not None and bool(callback(run.step(per_epoch, began)))
-                run.keep(checkpoint, began, stopped)
-            if stopped:
+                reason = after(measure=False)
+            elif b + 1 == per_epoch:
+                reason = after(measure=True)
+            if reason is not None:
                 break
-        step = run.step(per_epoch, began)  # a last epoch may not be a whole one
-        if dev is not None:
-            step.dev = mean_log_p(run.now, dev)
-        late = run.end_epoch(step) and not stopped and step.iteration - run.best_at >= patience
-        report.value = run.best_value
-        if late:
-            report.converged, report.reason = True, "no better figure of the development data"
+        if reason is not None:
+            report.reason, report.converged = reason, not watch.interrupted
+            if not report.history:  # interrupted within the first epoch
+                report.add(Step(1, -run.value / run.done, n_evaluations=run.n_steps, seconds=run.seconds))
             break
-        if stopped:
-            report.reason = STOPPED
-            break
-        stopped = callback is not None and bool(callback(step))
-        run.keep(checkpoint, began, stopped)
-        if stopped:
-            report.reason = STOPPED
-            break
-    if checkpoint is not None and not stopped:
-        checkpoint.remove()
-    return run.best, report
+    best, _ = watch.finish({}, report)
+    for tensor, value in zip(field.tensors(), best.values(), strict=False):
+        tensor.copy_(torch.from_numpy(value))
+    return report
 
 
-@dataclass
 class _Run:
-    """Where training stands: what is learned, Adam's means, the epoch so far, and the best epoch."""
+    """State of training: the field, Adam, and sums over the current epoch."""
 
-    now: Field
-    best: Field
-    first: Field
-    second: Field
-    history: list[Step]
-    n_steps: int = 0
-    value: float = 0.0  # sum of log p in this epoch,
-    done: int = 0  # of so many words
-    best_dev: float = -np.inf
-    best_at: int = 0
-    best_value: float = 0.0
-    seconds: float = 0.0
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self.adam = torch.optim.Adam(field.tensors(), maximize=True)
+        self.n_steps = self.done = 0
+        self.value = self.seconds = 0.0  # sum of log p of ``done`` words; time so far
 
-    @classmethod
-    def begin(cls, field: Field) -> "_Run":
-        first, second = (Field(*(torch.zeros_like(t) for t in field.tensors())) for _ in range(2))
-        return cls(field.copy(), field, first, second, [])
-
-    def add(self, gain: float, n: int) -> None:
+    def step(self, gradient: Field, gain: float, n: int, rate: float, l2: float) -> None:
+        """Take a step of Adam on the mean over a batch of n words."""
         self.value, self.done, self.n_steps = self.value + gain, self.done + n, self.n_steps + 1
+        for tensor, slope in zip(self.field.tensors(), gradient.tensors(), strict=True):
+            slope /= n
+            if l2 and tensor is not self.field.unary:
+                slope.add_(tensor, alpha=-2 * l2)
+            tensor.grad = slope
+        self.adam.param_groups[0]["lr"] = rate
+        self.adam.step()
 
-    def step(self, per_epoch: int, began: float) -> Step:
-        tenths = max(1, round(10 * self.n_steps / per_epoch))
-        mean = -self.value / self.done
-        return Step(tenths, mean, float("nan"), 0, self.n_steps, time.perf_counter() - began)
+    def parameters(self) -> Arrays:
+        """Return the field as arrays."""
+        return {str(k): tensor.numpy() for k, tensor in enumerate(self.field.tensors())}
 
-    def end_epoch(self, step: Step) -> bool:
-        """Take down how an epoch went; True if it was no better than another one."""
-        self.history.append(step)
-        self.value, self.done = 0.0, 0
-        if step.dev is not None and step.dev <= self.best_dev:
-            return True
-        self.best, self.best_value, self.best_at = self.now.copy(), step.value, step.iteration
-        self.best_dev = -np.inf if step.dev is None else step.dev
-        return False
+    def state(self, report: FitReport) -> Saved:
+        """Return all that ``restore`` needs."""
+        plain = {name: getattr(self, name) for name in ("n_steps", "done", "value", "seconds")}
+        arrays = {f"field.{k}": value for k, value in self.parameters().items()}
+        for k, tensor in enumerate(self.field.tensors()):
+            arrays |= {f"adam.{k}.{name}": value.numpy() for name, value in self.adam.state[tensor].items()}
+        return plain | {"history": [asdict(step) for step in report.history]}, arrays
 
-    def keep(self, checkpoint: Checkpoint | None, began: float, stopped: bool) -> None:
-        """Write the checkpoint, if it is due or the last one."""
-        if checkpoint is None or not (stopped or checkpoint.due()):
-            return
-        self.seconds = time.perf_counter() - began
-        plain = {name: getattr(self, name) for name in PLAIN} | {"history": [asdict(step) for step in self.history]}
-        arrays = {
-            f"{name}.{k}": tensor.numpy() for name in FIELDS for k, tensor in enumerate(getattr(self, name).tensors())
-        }
-        checkpoint.write(plain, arrays)
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> "_Run":
-        now, best, first, second = (
-            Field(*(torch.from_numpy(arrays[f"{name}.{k}"].copy()) for k in range(3))) for name in FIELDS
-        )
-        history = [Step(**step) for step in plain["history"]]
-        return cls(now, best, first, second, history, **{name: plain[name] for name in PLAIN})
+    def restore(self, report: FitReport, plain: dict[str, Any], arrays: Arrays) -> None:
+        """Continue from a checkpoint."""
+        for step in plain["history"]:
+            report.add(Step(**step))
+        for name in ("n_steps", "done", "value", "seconds"):
+            setattr(self, name, plain[name])
+        for k, tensor in enumerate(self.field.tensors()):
+            tensor.copy_(torch.from_numpy(arrays[f"field.{k}"]))
+            prefix = f"adam.{k}."
+            own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+            self.adam.state[tensor] = {name: torch.from_numpy(array.copy()) for name, array in own.items()}
 
 
 def mean_log_p(field: Field, text: Ids, batch_size: int = 512) -> float:
-    """The mean log p of a word given its neighbours, of a padded text."""
+    """Return the mean log p of a word given its neighbors, of a padded text."""
     stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
     if not len(places):
         return 0.0
@@ -239,17 +219,3 @@ def mean_log_p(field: Field, text: Ids, batch_size: int = 512) -> float:
         log_p, _, _ = log_p_of_all(field, stream, part)
         total += float(log_p.gather(1, stream[part][:, None]).double().sum())
     return total / len(places)
-
-
-def _adam(run: _Run, gradient: Field, rate: float, size: int, l2: float) -> None:
-    """One step uphill (Kingma and Ba, 2015, algorithm 1)."""
-    n = run.n_steps
-    parts = (run.now.tensors(), gradient.tensors(), run.first.tensors(), run.second.tensors())
-    for t, g, m, v in zip(*parts, strict=True):
-        g /= size
-        if l2 and t is not run.now.unary:
-            g.add_(t, alpha=-l2)
-        m.mul_(0.9).add_(g, alpha=0.1)
-        v.mul_(0.999).addcmul_(g, g, value=0.001)
-        spread = v.sqrt().div_((1 - 0.999**n) ** 0.5).add_(1e-8)
-        t.addcdiv_(m, spread, value=rate / (1 - 0.9**n))

@@ -1,4 +1,4 @@
-"""Questions to a Markov random field: the word of a blank, samples, estimates of likelihood, embeddings."""
+"""Queries of a Markov random field: words for blanks, samples, likelihood estimates, embeddings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data import Corpus, Vocabulary
-from trelliswork.data.moments.files import Source, files_of, paths_listed
-from trelliswork.data.moments.text import number_text
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.data import Vocabulary
+from trelliswork.data.ids import Source, read_ids
+from trelliswork.errors import DataError
 from trelliswork.inference.lifted.ais import annealed_log_z
 from trelliswork.inference.lifted.sentences import ChainSampler, blanket, gibbs_sweep, without_pad
 from trelliswork.models.mrf.field import MRFField
@@ -22,16 +21,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SentenceBounds:
-    """Log-likelihoods of sentences, or bounds of them.
+    """Log-likelihoods of sentences, or bounds on them.
 
     Attributes
     ----------
     values : ndarray (n_sentences,)
-        log tau(M) + log p(words | M) in nats: the length is part of it.
+        log tau(M) + log p(words | M) in nats, the length included.
     kind : "exact" or "lower"
     bound : str
-        "exact", or the cover: "chain", or "chain with star weights" of a model that learned by the star's bound, whose
-        weights 1 / (K + 1) chains of sentences are summed with.
+        "exact", or the cover: "chain", or "chain with star weights" for a model trained with the star's bound, whose
+        weights 1 / (K + 1) are used for the chains of sentences.
     """
 
     values: Array
@@ -41,19 +40,18 @@ class SentenceBounds:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate of a text's log-likelihood.
+    """Estimate of the log-likelihood of a text.
 
     Attributes
     ----------
     total : float
         In nats.
     per_token : float
-        One end of sentence counted.
+        Per token, with one end per sentence.
     standard_error : float
-        Of ``per_token``, from the spread of the samples' weights. The error of interpolation between the lengths is not
-        in it.
+        Standard error of ``per_token`` from the spread of the samples' weights, without the interpolation error.
     effective : float
-        The smallest effective number of samples of any length.
+        Smallest effective sample size of all lengths.
     kind : "estimate"
     """
 
@@ -67,19 +65,16 @@ class Estimate:
 def estimate(
     field: MRFField, sentences: list[Ids], n_lengths: int, n_samples: int, n_steps: int, seed: int
 ) -> Estimate:
-    """Estimate log Z at a few lengths, interpolate its distance from the bound, and score the sentences.
-
-    How far interpolation is off is not part of the standard error.
-    """
+    """Estimate log Z at a few lengths, interpolate its distance from the bound, and score the sentences."""
     lengths = np.array([len(s) for s in sentences])
     counts = np.bincount(lengths)
     longest = len(counts) - 1
-    # Quantiles of the sentences' lengths at even steps: from the shortest to the longest if there are two or more.
+    # Quantiles of the lengths at even steps: from the shortest to the longest if there are two or more.
     places = np.quantile(lengths[lengths > 0], np.linspace(0, 1, n_lengths)) if longest else np.zeros(0)
     chosen = np.unique(np.round(places).astype(int))
     bound = field.log_z(longest)
     scale = 1 / float(field.weights[0])
-    found = [
+    estimates = [
         annealed_log_z(
             field.log_unary,
             field.tables,
@@ -92,51 +87,37 @@ def estimate(
         )
         for k, length in enumerate(chosen)
     ]
-    lower = np.array([bound[length] - one.value for length, one in zip(chosen, found, strict=True)])
+    lower = np.array([bound[length] - one.value for length, one in zip(chosen, estimates, strict=True)])
     shares = np.array([np.interp(np.arange(longest + 1), chosen, unit) for unit in np.eye(len(chosen))])
     log_z = bound.copy()
     log_z[1:] -= (lower @ shares)[1:] if len(chosen) else 0.0
     total = float(field.log_likelihoods(sentences, log_z).sum())
-    # Each estimate counts for the sentences near its length; different lengths have different random numbers.
-    errors = (shares[:, 1:] @ counts[1:]) * np.array([one.standard_error for one in found])
+    # Each estimate is used for sentences near its length; estimates are independent.
+    errors = (shares[:, 1:] @ counts[1:]) * np.array([one.standard_error for one in estimates])
     n_events = int(lengths.sum()) + len(sentences)
     return Estimate(
         total,
         total / n_events,
         float(np.sqrt((errors**2).sum())) / n_events,
-        min((one.effective for one in found), default=float(n_samples)),
+        min((one.effective for one in estimates), default=float(n_samples)),
     )
 
 
 def word_ids(vocabulary: Vocabulary, words: Sequence[str], where: str) -> Ids:
-    """Ids of words; an error that says where they are if one is unknown or a pad."""
+    """Return the ids of words; unknown words without ``<unk>``, and pads, are an error that names the place."""
     try:
-        ids = np.array(vocabulary.ids(words), np.int64)
-    except KeyError as error:
-        raise DataError(f"{where}: {error.args[0]} The model has no unknown word: train with min_count=2.") from None
-    if (ids == 0).any():
-        raise DataError(f"{where}: {vocabulary[0]!r} is the pad between sentences, not a word.")
-    return ids
+        return read_ids([list(words)], vocabulary=vocabulary, edges=True, keep_empty=True).ids
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
 
 
 def sentence_ids(vocabulary: Vocabulary, X: Source) -> list[Ids]:
-    """Sentences as ids; of files without empty lines."""
-    X = paths_listed(X)
-    if files_of(X) is not None:
-        blocks = list(number_text(X, vocabulary=vocabulary).blocks)
-        flat = np.concatenate(blocks).astype(np.int64) if blocks else np.zeros(0, np.int64)
-        return [part[part >= 0] for part in np.split(flat, np.flatnonzero(flat < 0) + 1)[:-1]]
-    sentences: Any = X.sentences(0) if isinstance(X, Corpus) else X
-    found = []
-    for n, sentence in enumerate(sentences):
-        if isinstance(sentence, str):
-            raise ValueRangeError(f"sentence {n} must be a list of words, got the string {sentence[:40]!r}: split.")
-        found.append(word_ids(vocabulary, sentence, f"sentence {n}"))
-    return found
+    """Return sentences as ids; blank lines of files are left out."""
+    return read_ids(X, vocabulary=vocabulary, edges=True, keep_empty=True).sentences()
 
 
 def blank_words(field: MRFField, before: Ids, behind: Ids) -> Array:
-    """p(word | the words before and behind it) for all words, shape (C,); the pad's is 0."""
+    """Return p(word | the words before and after it) for all words (C,); the pad's is 0."""
     K = field.K
     row = np.zeros((1, 2 * K + 1), np.int64)
     near = before[-K:]
@@ -149,16 +130,16 @@ def blank_words(field: MRFField, before: Ids, behind: Ids) -> Array:
 
 
 def random_sentences(field: MRFField, n: int, seed: int, max_length: int, sweeps: int) -> list[list[int]]:
-    """Lengths from tau, then words: exactly if K = 1, else by Gibbs sampling from the chain of distance 1."""
+    """Draw lengths from tau, then words: exactly if K = 1, else by Gibbs sampling from the chain of distance 1."""
     rng = np.random.default_rng(seed)
     log_tau = field.log_tau(max_length)
     tau = np.exp(log_tau)
-    tau[-1] += max(0.0, 1 - tau.sum())  # longer ones are cut
+    tau[-1] += max(0.0, 1 - tau.sum())  # longer sentences are cut
     lengths = rng.choice(len(tau), n, p=tau / tau.sum())
-    found: list[list[int]] = [[] for _ in range(n)]
+    sentences: list[list[int]] = [[] for _ in range(n)]
     longest = int(lengths.max())
     if longest == 0:
-        return found
+        return sentences
     one_chain = field.K == 1
     unary = field.log_unary if one_chain else field.unaries[1]
     table = field.tables[0] if one_chain else field.tables[0].scaled(1 / float(field.weights[0]))
@@ -170,12 +151,12 @@ def random_sentences(field: MRFField, n: int, seed: int, max_length: int, sweeps
             for _ in range(sweeps):
                 gibbs_sweep(field.log_unary, field.tables, words, rng.random(words.shape))
         for i, row in zip(where.tolist(), words.tolist(), strict=True):
-            found[i] = row
-    return found
+            sentences[i] = row
+    return sentences
 
 
 def nearest(embeddings: NDArray[Any], word: int, n: int) -> list[tuple[int, float]]:
-    """The n other words with the largest cosines; the pad (0) is none."""
+    """Return the n other words with the largest cosines, without the pad (0)."""
     vectors = embeddings.astype(np.float64)
     sizes = np.maximum(np.linalg.norm(vectors, axis=1), 1e-30)
     cosines = vectors @ vectors[word] / (sizes * sizes[word])
@@ -185,12 +166,12 @@ def nearest(embeddings: NDArray[Any], word: int, n: int) -> list[tuple[int, floa
 
 
 def write_word2vec(path: str | Path, embeddings: NDArray[Any], words: list[str]) -> None:
-    """word2vec's text format, which ends a word with a space: words with white space are refused."""
+    """Write word2vec's text format; words with white space are an error."""
     wrong = next((word for word in words if not word or not set(word).isdisjoint(" \t\n\r\v\f")), None)
     if wrong is not None:
         raise DataError(
-            f"word2vec's text format wants words without white space, got {wrong!r}: "
-            "put another character in its place, such as '_', in the text to learn from."
+            f"word2vec's text format needs words without white space, got {wrong!r}: "
+            "replace it, for example by '_', in the training text."
         )
     try:
         with Path(path).open("w", encoding="utf-8") as file:
@@ -198,4 +179,4 @@ def write_word2vec(path: str | Path, embeddings: NDArray[Any], words: list[str])
             for word, vector in zip(words, embeddings.tolist(), strict=True):
                 file.write(word + " " + " ".join(f"{v:.6g}" for v in vector) + "\n")
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror}). Is its folder there?") from None
+        raise DataError(f"{path}: cannot be written ({error.strerror}). Does its directory exist?") from None

@@ -1,75 +1,54 @@
-"""A tagger that is a Markov random field of tags and words, learned by its joint likelihood (paper 0)."""
+"""A tagger that is a Markov random field of tags and words, trained by its joint likelihood (paper 0)."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
-from trelliswork.errors import DataError, ShapeError, ValueRangeError
-from trelliswork.inference import chain
-from trelliswork.learning.lbfgs import FitReport, Step
-from trelliswork.models.base import Arrays, Estimator, check_finite
-from trelliswork.models.evidence import Labels, ruled_out
+from trelliswork.errors import DataError, ShapeError
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.models.base import Arrays, check_finite
+from trelliswork.models.hmm.data import read_sentences
 from trelliswork.models.hmm.decoding import StateChain
+from trelliswork.models.hmm.tagging import ChainTagger
 from trelliswork.models.mrf_tagger.decoding import emission_rows, tag_chain
 from trelliswork.models.mrf_tagger.features import PAD, TaggerFeatures
 from trelliswork.models.mrf_tagger.objective import offsets_of
 from trelliswork.models.mrf_tagger.training import Learned, learn
-
-if TYPE_CHECKING:
-    from trelliswork.distributions import LinearChain
+from trelliswork.models.parameters import L2, MaxIter, MaxMinutes, Parameter, Patience, Tol
 
 Sentences = Sequence[Sequence[str]]
-Callback = Callable[[Step, NDArray[np.float64]], bool | None]
-CHUNK = 1 << 18  # tokens that are scored at once
-MAX_K = 3
 
 
-class MRFTagger(Estimator):
-    """Tags and words as one Markov random field: each tag is tied to K tags after it and to the L words nearest to it.
+class MRFTagger(ChainTagger):
+    """Tags and words as one Markov random field: each tag depends on K tags after it and on the L nearest words.
 
-    Learned by maximising a lower bound on the joint likelihood of tags and words, from counts: an iteration takes the
-    same time for any size of corpus. New words are judged by their shapes, prefixes and suffixes. Given the words, tags
-    are a chain, so that the best tagging and marginals are exact.
-
-    Parameters
-    ----------
-    K : {1, 2, 3}
-        Distances at which tags are tied.
-    n_words : int
-        L: words that a tag sees, the nearest first: its own, the one before, the one after, ...
-    l2 : float
-        Penalty on the weights of features.
-    rare : int
-        Words seen at most so often are known by their features too, not only by themselves.
-    dictionary : bool
-        Whether words of the training part get only tags that they had there.
-    max_iter, tol : int, float
-        Iterations of L-BFGS at most, and the relative fall of the objective (in 10 iterations) at which it stops.
-    patience : int
-        With development sentences: stop after so many iterations without a better accuracy.
+    It maximizes a lower bound on the joint likelihood of tags and words, from counts: the time of an iteration does not
+    depend on the size of the corpus. Unknown words are scored by their shapes, prefixes and suffixes. Given the words,
+    tags are a chain, so that all queries are exact.
 
     Attributes
     ----------
-    tags_ : Vocabulary
+    labels_ : Vocabulary
+        Tags.
     report_ : FitReport
-        How training ended.
+        Report of the training.
     bound_ : float
-        Lower bound on the log-likelihood per position of the training part, pads between sentences counted; exact for
-        K = L = 1.
+        Lower bound on the log-likelihood per position of the training data, pads between sentences counted; exact for
+        ``order`` and ``n_words`` 1.
     cover_weights_ : ndarray (K, L)
-        The weights of the parts of the bound.
+        Weights of the parts of the bound.
 
     Notes
     -----
-    An iteration costs O(K L T C), T tags and C types of words. Jernite, Rush and Sontag (2015), section 6; the bound,
-    which differs from the paper's, is derived in ``trelliswork.models.mrf_tagger.bound``.
+    An iteration costs O(K L T C) for T tags and C types of words, where K is ``order`` and L is ``n_words``. Jernite,
+    Rush and Sontag (2015), section 6; the bound, which differs from the paper's, is derived in
+    ``trelliswork.models.mrf_tagger.bound``.
 
     Examples
     --------
@@ -79,30 +58,39 @@ class MRFTagger(Estimator):
     """
 
     kind: ClassVar[str] = "mrf-tagger"
-    learned: ClassVar[str] = "tags_"
-    input_: dict[str, Any]
-    tags_: Vocabulary
+    learned: ClassVar[str] = "labels_"
 
     def __init__(
         self,
-        K: int = 1,
-        n_words: int = 1,
+        order: Annotated[
+            int, Parameter("Largest distance of tags that have a common potential.", minimum=1, maximum=3)
+        ] = 1,
+        n_words: Annotated[
+            int,
+            Parameter("Words that a tag depends on, nearest first: its own, the one before, the one after.", minimum=1),
+        ] = 1,
         *,
-        l2: float = 1.0,
-        rare: int = 5,
-        dictionary: bool = False,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        patience: int = 20,
+        l2: L2 = 0.5,
+        min_count: Annotated[
+            int, Parameter("Words that occur less often also have features of shape and affixes.", minimum=1)
+        ] = 6,
+        dictionary: Annotated[
+            bool, Parameter("Whether words of the training data get only tags that they had there.")
+        ] = False,
+        max_iter: MaxIter = 100,
+        tol: Tol = 1e-3,
+        patience: Patience = 20,
+        max_minutes: MaxMinutes = None,
     ) -> None:
-        self.K = K
+        self.order = order
         self.n_words = n_words
         self.l2 = l2
-        self.rare = rare
+        self.min_count = min_count
         self.dictionary = dictionary
         self.max_iter = max_iter
         self.tol = tol
         self.patience = patience
+        self.max_minutes = max_minutes
 
     def fit(
         self,
@@ -110,193 +98,114 @@ class MRFTagger(Estimator):
         y: Sentences,
         *,
         dev: tuple[Sentences | Corpus, Sentences] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Learn from tagged sentences.
+        """Train on tagged sentences.
 
         Parameters
         ----------
         X : list of lists of str, or Corpus
-            Words; of a corpus the first column.
+            Words; the first column of a corpus.
         y : list of lists of str
             The tag of each word.
         dev : (X, y), optional
-            Development sentences: stop early, keep the best iteration.
+            Development data: training stops when the accuracy has not increased for ``patience`` iterations, and the
+            best iteration is kept.
+        checkpoint : path, optional
+            A file for the state of training, written twice a minute. If it exists, training resumes from it and ends
+            with the weights of an uninterrupted run. It is removed at the end.
         callback : callable, optional
-            Called with the ``Step`` of each iteration and the weights; a true answer stops.
+            Called after each iteration with a `Step`; a true result stops training.
         """
-        for name in ("K", "n_words", "max_iter", "patience"):
-            check_count(name, getattr(self, name))
-        if self.K > MAX_K:
-            raise ValueRangeError(f"K must be 1 to {MAX_K}, got {self.K}: states are sequences of K tags.")
-        if not (self.l2 >= 0 and self.rare >= 0 and self.tol >= 0):
-            raise ValueRangeError(f"l2, rare and tol must not be negative, got {self.l2}, {self.rare}, {self.tol}.")
-        words = _sentences(X)
+        self._check_parameters()
+        words = self._read(X, training=True)
         _check_tags(words, y)
-        measure = None
+        # Limits are left out: a longer run may resume from a shorter one.
+        identity = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes")}
+        score = None
         if dev is not None:
-            dev_words = _sentences(dev[0])
+            dev_words = self._read(dev[0])
             _check_tags(dev_words, dev[1])
-
-            def measure(found: Learned) -> float:
-                trial = self._trial(found)
-                pairs = zip(trial.predict(dev_words), dev[1], strict=True)
-                right = [p == g for one, gold in pairs for p, g in zip(one, gold, strict=True)]
-                return sum(right) / max(1, len(right))
-
+            identity["dev"] = [[list(s) for s in part] for part in (dev_words, dev[1])]
+            score = partial(self._measure, dev_words, dev[1])
         return self._set(
-            learn(words, y, K=self.K, n_words=self.n_words, l2=self.l2, rare=self.rare, max_iter=self.max_iter,
-                  tol=self.tol, patience=self.patience, measure=measure, callback=callback)
-        )  # fmt: skip
-
-    def predict(self, X: Sentences | Corpus, *, known: Labels | None = None) -> list[list[str]]:
-        """The most probable tags of each sentence.
-
-        Parameters
-        ----------
-        X : as in ``fit``
-        known : list of lists, optional
-            Evidence: for each token a tag, a collection of tags, or ``None`` if nothing is known.
-        """
-        names, chain_ = self._names(), self._chain()
-        found: list[list[str]] = []
-        for rows, offsets in self._rows(X, known):
-            states = chain_.viterbi(rows, offsets)
-            found += [[names[s] for s in states[a:b].tolist()] for a, b in pairwise(offsets.tolist())]
-        return found
-
-    def predict_marginals(self, X: Sentences | Corpus, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
-        """p(tag | sentence) for each token, as a dict by tag."""
-        names, chain_ = self._names(), self._chain()
-        found = []
-        for rows, offsets in self._rows(X, known):
-            _, marginals = chain_.marginals(rows, offsets)
-            for a, b in pairwise(offsets.tolist()):
-                found.append([dict(zip(names, row, strict=True)) for row in marginals[a:b].tolist()])
-        return found
-
-    def predict_topk(
-        self, X: Sentences | Corpus, k: int, *, known: Labels | None = None
-    ) -> list[list[tuple[list[str], float]]]:
-        """The k most probable taggings of each sentence with their probabilities, best first."""
-        check_count("k", k)
-        names, chain_ = self._names(), self._chain()
-        found = []
-        for rows, offsets in self._rows(X, known):
-            for a, b in pairwise(offsets.tolist()):
-                p = chain.chain_potentials(*_batch_of_one(chain_, rows[a:b]))
-                states, scores = chain.topk(p, k)
-                possible = np.isfinite(scores[0])
-                odds = np.exp(scores[0][possible] - chain.log_partition(p)[0])
-                paths = states[0][possible] % len(names)  # of a pair the second tag
-                found.append([([names[s] for s in path], float(q)) for path, q in zip(paths, odds, strict=True)])
-        return found
-
-    def posterior(self, sentence: Sequence[str]) -> LinearChain:
-        """The distribution over taggings of one sentence; with K > 1 its states are as in an ``HMM`` of that order."""
-        import torch
-
-        from trelliswork.distributions import LinearChain
-
-        self._check_fitted()
-        rows, _ = next(self._rows([sentence], None))
-        log_unary, log_pairwise = _batch_of_one(self._chain(), rows)
-        return LinearChain(torch.from_numpy(log_unary), torch.from_numpy(log_pairwise))
-
-    def score(self, X: Sentences | Corpus, y: Sentences) -> float:
-        """Accuracy of the tags of all tokens."""
-        pairs = zip(self.predict(X), y, strict=True)
-        right = [p == g for found, gold in pairs for p, g in zip(found, gold, strict=True)]
-        return sum(right) / max(1, len(right))
+            learn(words, y, self.get_params(), score=score, identity=identity, checkpoint=checkpoint, callback=callback)
+        )
 
     def known_words(self) -> set[str]:
-        """The words of training."""
+        """Return the words of training."""
         self._check_fitted()
         return set(self._features.words) - {PAD}
 
-    def top_features(self, n: int = 20, tag: str | None = None) -> list[tuple[str, str, float]]:
-        """The n features of a tag's own word with the largest weights (in absolute value): feature, tag, weight."""
+    def top_features(self, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
+        """Return the n largest weights of features of a tag's own word by absolute value: feature, tag, weight."""
         self._check_fitted()
         check_count("n", n)
         weights = self._weights[0][:, :-1]
-        columns = range(len(self.tags_)) if tag is None else [self.tags_.id(tag)]
+        columns = range(len(self.labels_)) if label is None else [self.labels_.id(label)]
         some = weights[:, list(columns)]
         named = np.array([name != "bias" for name in self._features.own])
         best = np.argsort(-np.abs(some * named[:, None]), axis=None, kind="stable")[:n]
         places = [divmod(int(k), some.shape[1]) for k in best]
-        return [(self._features.own[f], self.tags_[columns[t]], float(some[f, t])) for f, t in places]
+        return [(self._features.own[f], self.labels_[columns[t]], float(some[f, t])) for f, t in places]
 
     def top_transitions(self, n: int = 20) -> list[tuple[str, str, float]]:
-        """The n pairs of neighbouring tags with the highest scores: tag, next tag, score."""
+        """Return the n pairs of neighboring tags with the highest scores: tag, next tag, score."""
         self._check_fitted()
         table = self._phi[0, :-1, :-1]
-        best = np.argsort(-table, axis=None, kind="stable")[:n]
-        return [(self.tags_[int(k) // len(table)], self.tags_[int(k) % len(table)], float(table.flat[k])) for k in best]
+        best = [divmod(int(k), len(table)) for k in np.argsort(-table, axis=None, kind="stable")[:n]]
+        return [(self.labels_[a], self.labels_[b], float(table[a, b])) for a, b in best]
 
-    def _trial(self, found: Learned) -> MRFTagger:
-        """Another tagger with these weights."""
-        return MRFTagger(**self.get_params())._set(found)
+    def _measure(self, X: Sentences, y: Sentences, learned: Learned) -> float:
+        """Return the accuracy of a tagger with the parameters of this one."""
+        return type(self)(**self.get_params())._set(learned).score(X, y)
 
-    def _set(self, found: Learned) -> Self:
-        self.tags_, self._features, self._lexicon = found.tags, found.features, found.lexicon
-        self._phi, self._weights = found.phi, found.weights
-        self.report_, self.bound_, self.cover_weights_ = found.report, found.bound, found.cover_weights
-        self._order, self._n_words = len(found.phi), len(found.weights)
+    def _set(self, learned: Learned) -> Self:
+        self.labels_, self._features, self._lexicon = learned.labels, learned.features, learned.lexicon
+        self._phi, self._weights, self._states = learned.phi, learned.weights, tag_chain(learned.phi)
+        self.report_, self.bound_, self.cover_weights_ = learned.report, learned.bound, learned.cover_weights
         return self
 
-    def _names(self) -> list[str]:
-        self._check_fitted()
-        return self.tags_.items
-
+    @property
     def _chain(self) -> StateChain:
-        return tag_chain(self._phi)
+        return self._states
 
-    def _rows(self, X: Sentences | Corpus, known: Labels | None) -> Any:
-        """Scores of tags at the tokens of as many sentences as are scored at once, and their offsets."""
-        sentences = _sentences(X)
-        if known is not None and len(known) != len(sentences):
-            raise ShapeError(f"known must have as many sentences as X, {len(sentences)}, got {len(known)}.")
-        places = offsets_of(self._n_words)
-        first = 0
-        while first < len(sentences):
-            last, n = first + 1, len(sentences[first])
-            while last < len(sentences) and n + len(sentences[last]) <= CHUNK:
-                n += len(sentences[last])
-                last += 1
-            some = sentences[first:last]
-            lengths = np.array([len(sentence) for sentence in some])
-            types = list(dict.fromkeys([PAD, *(word for sentence in some for word in sentence)]))
-            ids = {word: k for k, word in enumerate(types)}
-            own, neighbour = self._features.tables(types)
-            tables = [own, *[neighbour] * (len(places) - 1)]
-            scores = [(table @ u)[:, :-1] for table, u in zip(tables, self._weights, strict=True)]
-            offsets = np.concatenate([[0], np.cumsum(lengths)])
-            flat = np.array([ids[word] for sentence in some for word in sentence])
-            rows = emission_rows(scores, flat, offsets, places)
+    def _read(self, X: Any, *, training: bool = False) -> Any:
+        return read_sentences(X, training=training)
+
+    def _scores(
+        self, sentences: Sequence[Sequence[Any]], offsets: NDArray[np.int64], out: NDArray[np.bool_] | None
+    ) -> NDArray[np.float64]:
+        places = offsets_of(len(self._weights))
+        types = list(dict.fromkeys([PAD, *(word for sentence in sentences for word in sentence)]))
+        ids = {word: k for k, word in enumerate(types)}
+        own, neighbor = self._features.tables(types)
+        tables = [own, *[neighbor] * (len(places) - 1)]
+        scores = [(table @ u)[:, :-1] for table, u in zip(tables, self._weights, strict=True)]
+        flat = np.array([ids[word] for sentence in sentences for word in sentence])
+        rows = emission_rows(scores, flat, offsets, places)
+        if out is None:
             out = np.zeros(rows.shape, bool)
-            if known is not None:
-                out = ruled_out(known[first:last], lengths, self.tags_)
-            if self.dictionary:
-                at = np.array([self._features.words.id(w) if w in self._features.words else -1 for w in types])
-                unlisted = ((at >= 0)[:, None] & ~self._lexicon[at])[flat]
-                # Evidence overrules the dictionary, where they leave no tag together.
-                out = np.where((out | unlisted).all(axis=1, keepdims=True), out, out | unlisted)
-            rows[out] = -np.inf
-            yield rows, offsets
-            first = last
+        if self.dictionary:
+            at = np.array([self._features.words.id(w) if w in self._features.words else -1 for w in types])
+            unlisted = ((at >= 0)[:, None] & ~self._lexicon[at])[flat]
+            # Evidence overrides the dictionary where they leave no common tag.
+            out = np.where((out | unlisted).all(axis=1, keepdims=True), out, out | unlisted)
+        rows[out] = -np.inf
+        return rows
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        features, report = self._features, self.report_
+        features = self._features
         plain = {
             "parameters": self.get_params(),
-            "tags": self.tags_.items,
+            "labels": self.labels_.items,
             "words": features.words.items,
             "frequent": sorted(features.frequent),
             "own": features.own.items,
-            "neighbour": features.neighbour.items,
+            "neighbor": features.neighbor.items,
             "bound": self.bound_,
-            "input": getattr(self, "input_", {}),
-            "report": {"converged": report.converged, "reason": report.reason, "value": report.value},
+            "report": self.report_.to_dict(),
         }
         arrays: Arrays = {"phi": self._phi, "lexicon": self._lexicon, "cover": self.cover_weights_}
         return plain, arrays | {f"weights.{k}": u for k, u in enumerate(self._weights)}
@@ -304,38 +213,23 @@ class MRFTagger(Estimator):
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        own, neighbour = Vocabulary(plain["own"]), Vocabulary(plain["neighbour"])
-        features = TaggerFeatures(Vocabulary(plain["words"]), set(plain["frequent"]), own, neighbour)
-        tags, phi = Vocabulary(plain["tags"]), arrays["phi"]
-        T = len(tags) + 1
+        own, neighbor = Vocabulary(plain["own"]), Vocabulary(plain["neighbor"])
+        features = TaggerFeatures(Vocabulary(plain["words"]), set(plain["frequent"]), own, neighbor)
+        labels, phi = Vocabulary(plain["labels"]), arrays["phi"]
+        T = len(labels) + 1
         weights = [arrays[f"weights.{k}"] for k in range(arrays["cover"].shape[1])]
-        sizes = [len(own), *[len(neighbour)] * (len(weights) - 1)]
+        sizes = [len(own), *[len(neighbor)] * (len(weights) - 1)]
         fits = phi.shape == (arrays["cover"].shape[0], T, T) and arrays["lexicon"].shape == (len(features.words), T - 1)
         if not fits or [u.shape for u in weights] != [(n, T) for n in sizes]:
-            raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
+            raise DataError("weights.safetensors does not match model.json: they belong to different models.")
         for name, array in (("phi", phi), *((f"weights.{k}", u) for k, u in enumerate(weights))):
             check_finite(name, array)
-        report = FitReport(**plain["report"])
-        found = Learned(tags, features, phi, weights, arrays["lexicon"], plain["bound"], arrays["cover"], report)
-        self.input_ = plain["input"]
-        return self._set(found)
-
-
-def _batch_of_one(states: StateChain, rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    log_unary, log_pairwise = states.potentials(rows)
-    return log_unary[None], log_pairwise
-
-
-def _sentences(X: Sentences | Corpus) -> Sentences:
-    found: Sentences = X.sentences(0) if isinstance(X, Corpus) else X
-    for n, sentence in enumerate(found):
-        if isinstance(sentence, str) or not len(sentence):
-            raise DataError(f"sentence {n} must be a list of one word or more, got {sentence!r}.")
-    return found
+        report = FitReport.from_dict(plain["report"])
+        return self._set(
+            Learned(labels, features, phi, weights, arrays["lexicon"], plain["bound"], arrays["cover"], report)
+        )
 
 
 def _check_tags(words: Sentences, tags: Sentences) -> None:
-    if not len(words):
-        raise DataError("no sentence to learn from: X is empty.")
     if [len(sentence) for sentence in words] != [len(sentence) for sentence in tags]:
         raise ShapeError("y must have a tag for each word of X: the lengths of some sentences differ.")

@@ -1,16 +1,16 @@
-r"""An upper bound on the log partition function of a field of tags and words, lifted: its cost does not depend on N.
+r"""Lifted upper bound on the log partition function of a field of tags and words; its cost does not depend on N.
 
-The field. N positions stand in a circle; each has a tag and a word. Tags at distance l = 1..K are tied by
+The field. N positions form a circle; each has a tag and a word. Tags at distance l = 1..K are connected by
 :math:`\phi^l(t, t')`, the tag at i and the word at i + m by :math:`\psi^m(t, w)` for L offsets m; each word has
 :math:`c(w)`:
 
 .. math:: A = \log \sum_{t, w} \exp \sum_i \Big(\sum_l \phi^l(t_i, t_{i+l}) + \sum_m \psi^m(t_i, w_{i+m}) + c(w_i)\Big)
 
 The cover. For each pair (l, m) keep only the tag edges of distance l and the word edges of offset m. Tags then form
-chains (each i is tied to i + l and i - l alone) and every word hangs on exactly one tag: all nodes are there, and sums
-are easy. Give it the weight :math:`\rho_{lm} > 0`, all of them summing to 1. The edges of distance l appear with the
-weight :math:`\rho_l = \sum_m \rho_{lm}`, those of offset m with :math:`\sigma_m = \sum_l \rho_{lm}`, and every node
-with weight 1. So the potentials
+chains (each i is connected only to i + l and i - l) and every word is attached to exactly one tag: all nodes are
+covered, and sums are easy. The part has the weight :math:`\rho_{lm} > 0`; all weights sum to 1. The edges of distance l
+appear with the weight :math:`\rho_l = \sum_m \rho_{lm}`, those of offset m with :math:`\sigma_m = \sum_l \rho_{lm}`,
+and every node with weight 1. So the potentials
 
 .. math::
    \phi^l / \rho_l, \qquad \psi^m / \sigma_m, \qquad a_{lm}(t), \qquad b_{lm}(w), \qquad
@@ -24,8 +24,8 @@ average to those of the field, and by the convexity of A in its potentials
 
 :math:`\lambda` is the Perron root. At finite N the chains of distance l are g = gcd(N, l) circles, whose log partition
 function over N is :math:`g \log \mathrm{tr}(M^{N/g}) / N \le \log\lambda + g \log T / N`: a correction below 1e-4 for
-any real corpus. The bound is exact for K = L = 1. The paper's cover of K + 1 stars (figure 7) leaves nodes out when
-K + 1 is not L, and is no bound then; here each node is in each part, whatever K and L are. The bound is jointly convex
+any real corpus. The bound is exact for K = L = 1. The paper's cover of K + 1 stars (figure 7) leaves nodes out unless
+K + 1 = L, and is then not a bound; here each node is in each part for all K and L. The bound is jointly convex
 in the potentials, :math:`\rho_{lm} a_{lm}`, :math:`\rho_{lm} b_{lm}` and :math:`\rho`; its gradient by the potentials
 is the weighted mean of the parts' marginals.
 """
@@ -45,16 +45,16 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Cover:
-    """The weights of the parts and how they share the nodes.
+    """Weights of the parts, and how they share the nodes.
 
     Attributes
     ----------
     log_weights : ndarray (K, L)
         rho is their softmax.
     tags : ndarray (K, L, T)
-        a before its weighted mean is taken off.
+        a before its weighted mean is subtracted.
     words : ndarray (K, L, C)
-        b likewise.
+        b before its weighted mean is subtracted.
     """
 
     log_weights: Floats
@@ -63,11 +63,11 @@ class Cover:
 
     @classmethod
     def even(cls, K: int, L: int, T: int, C: int) -> Cover:
-        """All parts alike."""
+        """Return a cover with equal parts."""
         return cls(np.zeros((K, L)), np.zeros((K, L, T)), np.zeros((K, L, C)))
 
     def weights(self) -> Floats:
-        """rho (K, L)."""
+        """Return rho (K, L)."""
         rho = np.exp(self.log_weights - self.log_weights.max())
         return rho / rho.sum()
 
@@ -98,7 +98,7 @@ class Bound:
 
 
 def transfer(phi: Floats, psi: Floats, a: Floats, b: Floats) -> tuple[Floats, float, Floats, Floats]:
-    """One part: its matrix M (T, T) over exp(shift), the shift, log sums over words (T,), and p(word | tag) (T, C)."""
+    """Return the matrix M (T, T) of a part over exp(shift), the shift, log sums of words (T,), p(word | tag) (T, C)."""
     scores = psi + b
     top = scores.max(axis=1)
     scores -= top[:, None]
@@ -112,7 +112,7 @@ def transfer(phi: Floats, psi: Floats, a: Floats, b: Floats) -> tuple[Floats, fl
 
 
 def cover_bound(phi: Floats, psi: Floats, unary: Floats, cover: Cover) -> Bound:
-    """The bound on A / N; for the equations see the module.
+    """Return the bound on A / N and its gradient; the module has the equations.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def cover_bound(phi: Floats, psi: Floats, unary: Floats, cover: Cover) -> Bound:
     joint = tags[..., None] * emission  # (K, L, T, C)
     tag_pairs = np.einsum("lm,lmtu->ltu", rho / rho_tags[:, None], pairs)
     tag_words = np.einsum("lm,lmtw->mtw", rho / rho_words, joint)
-    # By rho: the root itself, potentials that are divided by sums of rho, and the means that are taken off.
+    # By rho: the root itself, potentials that are divided by sums of rho, and the means that are subtracted.
     by_weight = log_root.copy()
     by_weight -= (np.einsum("ltu,ltu->l", phi, tag_pairs) / rho_tags)[:, None]
     by_weight -= np.einsum("mtw,mtw->m", psi, tag_words) / rho_words
@@ -166,7 +166,7 @@ def cover_bound(phi: Floats, psi: Floats, unary: Floats, cover: Cover) -> Bound:
 
 
 def perron(matrix: Floats) -> tuple[float, Floats, Floats]:
-    """The largest eigenvalue of a positive matrix, and its left and right vectors (positive)."""
+    """Return the largest eigenvalue of a positive matrix, and its positive left and right eigenvectors."""
     values, left, right = eig(matrix, left=True, right=True)
     k = int(np.argmax(values.real))
     return float(values[k].real), np.abs(left[:, k].real), np.abs(right[:, k].real)

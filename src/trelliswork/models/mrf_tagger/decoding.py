@@ -1,23 +1,22 @@
-"""From the potentials of a field tagger to chains of tags: given the words, tags are a chain of order K."""
+"""Potentials of an MRF tagger as chains: given the words, tags are a chain of order K."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.models.hmm.decoding import FirstOrder, StateChain
-from trelliswork.models.hmm.ngrams import HigherOrder
+from trelliswork.models.hmm.decoding import FirstOrder, HigherOrder, StateChain
 
 Floats = NDArray[np.float64]
 
 
 def tag_chain(phi: Floats) -> StateChain:
-    """The chain of the tags of a sentence, pads around it.
+    """Return the chain of the tags of a sentence between pads.
 
     Parameters
     ----------
     phi : ndarray (K, T + 1, T + 1)
-        Scores of pairs of tags at distances 1 to K; the last tag is the pad, which stands before and after sentences.
+        Scores of pairs of tags at distances 1 to K; the last tag is the pad, which precedes and follows sentences.
     """
     K, pad = len(phi), phi.shape[1] - 1
     if K == 1:
@@ -27,9 +26,9 @@ def tag_chain(phi: Floats) -> StateChain:
         shape = [1] * (K + 1)
         shape[K - k] = shape[K] = pad + 1
         table += phi[k - 1].reshape(shape)
-    # The last axis' pad is the end: K pads follow, the n-th of them n places further from each tag.
+    # In the last axis the pad is the end: K pads follow, pad n at n places further from each tag.
     end = np.zeros((pad + 1,) * K)
-    for back in range(1, K + 1):  # the tag so far from the end
+    for back in range(1, K + 1):  # distance of a tag from the end
         shape = [1] * K
         shape[K - back] = pad + 1
         end += phi[back - 1 :, :, pad].sum(axis=0).reshape(shape)
@@ -41,12 +40,12 @@ def tag_chain(phi: Floats) -> StateChain:
 def emission_rows(
     scores: list[Floats], ids: NDArray[np.int64], offsets: NDArray[np.int64], places: list[int]
 ) -> Floats:
-    """Scores of tags by the words around them (n_tokens, T).
+    """Return the scores of tags by the words around them (n_tokens, T).
 
     Parameters
     ----------
     scores : list of L ndarrays (n_types, T)
-        Of each type of word at each offset; type 0 is the pad.
+        Scores of each type of word at each offset; type 0 is the pad.
     ids : ndarray (n_tokens,)
         Types of the tokens.
     offsets : ndarray (n_sentences + 1,)

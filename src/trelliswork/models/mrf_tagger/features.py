@@ -1,4 +1,4 @@
-"""Features of words for the field tagger: the word itself if it is frequent, its shape and affixes if it is rare."""
+"""Features of words for the MRF tagger: the word itself if it is frequent, its shape and affixes if it is rare."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from trelliswork.data import Vocabulary
+from trelliswork.data.vocabulary import START
 
-PAD = "<S>"
+PAD = START  # between sentences
 AFFIX = 4  # letters of the longest prefix and suffix
 
 
-def neighbour_features(word: str, frequent: bool) -> list[str]:
-    """What a tag sees of a word beside it: the word if it is frequent, else that it is rare, or a number."""
+def neighbor_features(word: str, frequent: bool) -> list[str]:
+    """Return the features of a word next to a tag's own: the word if it is frequent, else that it is rare."""
     if frequent or word == PAD:
         return ["bias", f"word={word}"]
     return ["bias", "rare number" if any(c.isdigit() for c in word) else "rare"]
 
 
 def own_features(word: str, frequent: bool, known: bool) -> list[str]:
-    """What a tag sees of its own word: of a rare one also shape, prefixes and suffixes.
+    """Return the features of a tag's own word: of a rare one also shape, prefixes and suffixes.
 
-    Reference implementation: Jernite's ``MomentsTag.py``. A rare word of the training part keeps a feature of its own
-    too.
+    Reference implementation: Jernite's ``MomentsTag.py``. A rare word of the training data also keeps a feature of its
+    own.
     """
-    found = neighbour_features(word, frequent)
+    features = neighbor_features(word, frequent)
     if frequent or word == PAD:
-        return found
+        return features
     if known:
-        found.append(f"word={word}")
+        features.append(f"word={word}")
     n = min(AFFIX, len(word))
-    found += [f"prefix={word[:k]}" for k in range(1, n + 1)] + [f"suffix={word[-k:]}" for k in range(1, n + 1)]
+    features += [f"prefix={word[:k]}" for k in range(1, n + 1)] + [f"suffix={word[-k:]}" for k in range(1, n + 1)]
     letters = [c for c in word if c.isalpha()]
     plural = word[-1] in "sS"
     capital, capitals = word[0].isupper(), bool(letters) and all(c.isupper() for c in letters)
@@ -50,50 +51,50 @@ def own_features(word: str, frequent: bool, known: bool) -> list[str]:
         "hyphen": "-" in word,
         "small": not capital and not digits,
     }
-    return found + [name for name, holds in shapes.items() if holds]
+    return features + [name for name, holds in shapes.items() if holds]
 
 
 @dataclass
 class TaggerFeatures:
-    """The words of training, which of them are frequent, and the features of words.
+    """The words of training, the frequent ones among them, and the features of words.
 
     Attributes
     ----------
     words : Vocabulary
-        C types, 0 the pad.
+        C types; 0 is the pad.
     frequent : set of str
-        Words that are known by themselves.
-    own, neighbour : Vocabulary
-        Features at offset 0, and at others.
+        Words without features of shape and affixes.
+    own, neighbor : Vocabulary
+        Features at offset 0, and at other offsets.
     """
 
     words: Vocabulary
     frequent: set[str]
     own: Vocabulary
-    neighbour: Vocabulary
+    neighbor: Vocabulary
 
     @classmethod
-    def fit(cls, sentences: Iterable[Sequence[str]], rare: int) -> TaggerFeatures:
-        """Words seen at most ``rare`` times are rare."""
+    def fit(cls, sentences: Iterable[Sequence[str]], min_count: int) -> TaggerFeatures:
+        """List words and features; words that occur less often than ``min_count`` are rare."""
         from collections import Counter
 
         counts = Counter(word for sentence in sentences for word in sentence)
-        frequent = {word for word, n in counts.items() if n > rare}
+        frequent = {word for word, n in counts.items() if n >= min_count}
         words = Vocabulary([PAD, *(word for word, _ in counts.most_common() if word != PAD)])
         own = dict.fromkeys(f for word in words for f in own_features(word, word in frequent, True))
-        neighbour = dict.fromkeys(f for word in words for f in neighbour_features(word, word in frequent))
-        return cls(words, frequent, Vocabulary(own), Vocabulary(neighbour))
+        neighbor = dict.fromkeys(f for word in words for f in neighbor_features(word, word in frequent))
+        return cls(words, frequent, Vocabulary(own), Vocabulary(neighbor))
 
     def lead(self) -> NDArray[np.int64]:
-        """Own features of which each word has one: the word, if it is frequent, or that it is rare."""
+        """Return the own features of which each word has exactly one: the frequent word, or that it is rare."""
         names = [f"word={word}" for word in self.words if word in self.frequent or word == PAD]
         return np.array([self.own.id(name) for name in [*names, "rare", "rare number"] if name in self.own])
 
     def tables(self, words: Sequence[str]) -> tuple[csr_matrix, csr_matrix]:
-        """The features of some words at offset 0 (n, F_0), and at other offsets (n, F_1); new ones are left out."""
+        """Return the features of words at offset 0 (n, F_0) and at others (n, F_1), without unlisted features."""
         own = [own_features(word, word in self.frequent, word in self.words) for word in words]
-        neighbour = [neighbour_features(word, word in self.frequent) for word in words]
-        return _table(own, self.own), _table(neighbour, self.neighbour)
+        neighbor = [neighbor_features(word, word in self.frequent) for word in words]
+        return _table(own, self.own), _table(neighbor, self.neighbor)
 
 
 def _table(rows: list[list[str]], names: Vocabulary) -> csr_matrix:

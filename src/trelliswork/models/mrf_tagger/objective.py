@@ -1,4 +1,4 @@
-"""The objective of the field tagger: the likelihood of its moments under the lifted bound, by weights of features."""
+"""Objective of the MRF tagger: the likelihood of its moments under the lifted bound, by weights of features."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Floats = NDArray[np.float64]
 
 
 def offsets_of(n_words: int) -> list[int]:
-    """Offsets of the words nearest to a tag, the nearest first: 0, -1, 1, -2, 2, ..."""
+    """Return the offsets of the words nearest to a tag, nearest first: 0, -1, 1, -2, 2, and so on."""
     return [(k + 1) // 2 * (-1 if k % 2 else 1) for k in range(n_words)]
 
 
 @dataclass
 class TaggerMoments:
-    """Counts of a tagged corpus in a circle, pads between sentences.
+    """Counts of a tagged corpus as a circle with pads between sentences.
 
     Attributes
     ----------
     tag_pairs : ndarray (K, T, T)
-        ``[l - 1, t, u]``: how often tag u stands l positions after t. The last tag is the pad.
+        ``[l - 1, t, u]``: number of times that tag u is l positions after t. The last tag is the pad.
     tag_words : tuple of L csr_matrix (T, C)
-        How often word w stands at the m-th offset from tag t. Word 0 is the pad.
+        Number of times that word w is at offset m from tag t. Word 0 is the pad.
     n_positions : int
         N.
     """
@@ -40,9 +40,9 @@ class TaggerMoments:
 def tagger_moments(
     words: NDArray[np.int64], tags: NDArray[np.int64], ends: NDArray[np.int64], K: int, L: int, T: int, C: int
 ) -> TaggerMoments:
-    """Count a corpus: ids of all tokens, sentence n being ``ends[n]`` to ``ends[n + 1]``; T and C with the pads.
+    """Count a corpus: ids of all tokens, sentence n being ``ends[n]`` to ``ends[n + 1]``; T and C include the pads.
 
-    As many pads stand between sentences as distances and offsets reach, so that no pair joins two sentences.
+    There are as many pads between sentences as distances and offsets reach, so that no pair joins two sentences.
     """
     offsets = offsets_of(L)
     pads = max(K, max(abs(m) for m in offsets))
@@ -55,13 +55,13 @@ def tagger_moments(
     for k in range(1, K + 1):
         pairs[k - 1] = np.bincount(all_tags * T + np.roll(all_tags, -k), minlength=T * T).reshape(T, T)
     ones = np.ones(N)
-    found = tuple(csr_matrix((ones, (all_tags, np.roll(all_words, -m))), (T, C)) for m in offsets)
-    return TaggerMoments(pairs, found, N)
+    tag_words = tuple(csr_matrix((ones, (all_tags, np.roll(all_words, -m))), (T, C)) for m in offsets)
+    return TaggerMoments(pairs, tag_words, N)
 
 
 @dataclass
 class TaggerLayout:
-    """How the numbers lie in one vector: V (K, T, T), U of each offset (features, T), c (C,), the cover if need be."""
+    """Layout of the parameters in one vector: V (K, T, T), U of each offset (features, T), c (C,), and the cover."""
 
     K: int
     T: int
@@ -70,30 +70,30 @@ class TaggerLayout:
 
     @property
     def n_weights(self) -> int:
-        """Weights of features: what the penalty sees."""
+        """Number of weights of features, which are penalized."""
         return self.K * self.T * self.T + sum(self.n_features) * self.T
 
     @property
     def size(self) -> int:
-        """All numbers."""
+        """Number of all parameters."""
         parts = self.K * len(self.n_features)
         return self.n_weights + self.C + (parts * (1 + self.T + self.C) if parts > 1 else 0)
 
     def weights(self, x: Floats) -> tuple[Floats, list[Floats]]:
-        """V (K, T, T) and U (features, T) of each offset, as views."""
+        """Return V (K, T, T) and U (features, T) of each offset, as views."""
         at = self.K * self.T * self.T
-        found = []
+        U = []
         for n in self.n_features:
-            found.append(x[at : at + n * self.T].reshape(n, self.T))
+            U.append(x[at : at + n * self.T].reshape(n, self.T))
             at += n * self.T
-        return x[: self.K * self.T * self.T].reshape(self.K, self.T, self.T), found
+        return x[: self.K * self.T * self.T].reshape(self.K, self.T, self.T), U
 
     def unary(self, x: Floats) -> Floats:
-        """c (C,), as a view."""
+        """Return c (C,), as a view."""
         return x[self.n_weights : self.n_weights + self.C]
 
     def cover(self, x: Floats) -> Cover:
-        """The cover, as views; the one part that there is if K = L = 1."""
+        """Return the cover, as views; an even one of one part if K = L = 1."""
         K, L, T, C = self.K, len(self.n_features), self.T, self.C
         if K * L == 1:
             return Cover.even(1, 1, T, C)
@@ -103,12 +103,13 @@ class TaggerLayout:
 
 
 class TaggerObjective:
-    r"""Minus the lower bound on the log-likelihood of a corpus, and an L2 penalty.
+    r"""Negative lower bound on the log-likelihood of a corpus, plus an L2 penalty.
 
-    .. math:: f = N \Big(B(\phi, \psi) - \langle\hat\mu, (\phi, \psi)\rangle\Big) + \frac{c}{2} \lVert (U, V) \rVert^2
+    .. math:: f = N \Big(B(\phi, \psi) - \langle\hat\mu, (\phi, \psi)\rangle\Big) + c\, \lVert (U, V) \rVert^2
 
-    B is the bound of ``tagger_bound``, :math:`\hat\mu` the moments over N. Jointly minimised over features' weights and
-    the cover. The time of a call depends on the numbers of types, tags and features, not on the size of the corpus.
+    B is the bound of ``cover_bound``, :math:`\hat\mu` the moments over N. It is minimized jointly over the weights of
+    features and the cover. The time of a call depends on the numbers of types, tags and features, not on the size of
+    the corpus.
 
     Parameters
     ----------
@@ -129,13 +130,13 @@ class TaggerObjective:
         self._observed = [(t @ n.T).toarray() for t, n in zip(self._transposed, moments.tag_words, strict=True)]
 
     def start(self, lead: NDArray[np.int64]) -> Floats:
-        """Where to begin: p(tag | tag before) and p(word) as an HMM would count them, and how far words favour tags.
+        """Return the first parameters: p(tag | preceding tag) and p(word) as an HMM would count them, and ``lead``.
 
         Parameters
         ----------
         lead : ndarray of int
-            Features at the first offset of which each word has one: that it is this word, or that it is rare. They
-            begin with log p(feature | tag) / p(feature), smoothed; others with 0.
+            Features at the first offset of which each word has exactly one: that it is this word, or that it is rare.
+            They start with log p(feature | tag) / p(feature), smoothed; all others with 0.
         """
         x = np.zeros(self.layout.size)
         V, U = self.layout.weights(x)
@@ -148,9 +149,10 @@ class TaggerObjective:
         return x
 
     def scales(self) -> Floats:
-        """One over the root of about the second derivative by each number: steps in these units suit them all.
+        """Return one over the root of the approximate second derivatives: units in which steps suit all parameters.
 
-        Counts range from one to a hundred thousand; without, rare features would learn a hundred times slower.
+        Counts range from one to a hundred thousand; without the scales, rare features would learn a hundred times
+        slower.
         """
         layout, N = self.layout, self.moments.n_positions
         curvature = np.zeros(layout.size)
@@ -159,7 +161,7 @@ class TaggerObjective:
         V += (self.moments.tag_pairs + tags[:, None] * tags / N) / 2
         for u, seen in zip(U, self._observed, strict=True):
             u += (seen + seen.sum(axis=1, keepdims=True) * tags / N) / 2
-        curvature[: layout.n_weights] += self.l2
+        curvature[: layout.n_weights] += 2 * self.l2
         layout.unary(curvature)[:] = self._words
         if layout.K * len(U) > 1:
             cover = layout.cover(curvature)
@@ -170,13 +172,13 @@ class TaggerObjective:
         return 1 / np.sqrt(curvature + 0.1)
 
     def potentials(self, x: Floats) -> tuple[Floats, Floats]:
-        """phi (K, T, T) and psi (L, T, C)."""
+        """Return phi (K, T, T) and psi (L, T, C)."""
         V, U = self.layout.weights(x)
         psi = np.stack([(table @ u).T for table, u in zip(self.features, U, strict=True)])
         return V, np.ascontiguousarray(psi)
 
     def __call__(self, x: Floats) -> tuple[float, Floats]:
-        """Value and gradient."""
+        """Return value and gradient."""
         layout, N = self.layout, self.moments.n_positions
         phi, psi = self.potentials(x)
         bound = cover_bound(phi, psi, layout.unary(x), layout.cover(x))
@@ -195,6 +197,11 @@ class TaggerObjective:
             cover.tags += N * by_cover.tags
             cover.words += N * by_cover.words
         n = layout.n_weights
-        gradient[:n] += self.l2 * x[:n]
-        value = N * bound.value - fit + 0.5 * self.l2 * float(x[:n] @ x[:n])
+        gradient[:n] += 2 * self.l2 * x[:n]
+        value = N * bound.value - fit + self.penalty(x)
         return float(value), gradient
+
+    def penalty(self, x: Floats) -> float:
+        """Return the L2 penalty."""
+        n = self.layout.n_weights
+        return self.l2 * float(x[:n] @ x[:n])

@@ -1,16 +1,21 @@
-"""From tagged sentences to the weights of a field tagger."""
+"""MRF tagger training: from tagged sentences to the weights that maximize the bound."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
-from trelliswork.learning.lbfgs import FitReport, State, Step, lbfgs
+from trelliswork.learning.checkpoint import fingerprint
+from trelliswork.learning.lbfgs import minimize
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.watch import Watch, open_checkpoint
 from trelliswork.models.mrf_tagger.features import TaggerFeatures
 from trelliswork.models.mrf_tagger.objective import TaggerObjective, tagger_moments
 
@@ -19,11 +24,11 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Learned:
-    """What a field tagger consists of.
+    """A trained MRF tagger.
 
     Attributes
     ----------
-    tags : Vocabulary
+    labels : Vocabulary
         T tags; the pad, number T in arrays, is not listed.
     features : TaggerFeatures
     phi : ndarray (K, T + 1, T + 1)
@@ -31,14 +36,14 @@ class Learned:
     weights : list of L ndarrays (features, T + 1)
         Weights of the features of words at each offset.
     lexicon : ndarray of bool (C, T)
-        Which words of training had which tags.
+        Tags of each word in the training data.
     bound : float
         Lower bound on the log-likelihood per position.
     cover_weights : ndarray (K, L)
     report : FitReport
     """
 
-    tags: Vocabulary
+    labels: Vocabulary
     features: TaggerFeatures
     phi: Floats
     weights: list[Floats]
@@ -48,62 +53,77 @@ class Learned:
     report: FitReport
 
 
+@dataclass(frozen=True)
+class _Accuracy:
+    """Accuracy of the model that parameters define."""
+
+    score: Callable[[Learned], float]
+    build: Callable[[Floats, FitReport], Learned]
+    metric: str = "accuracy"
+
+    def measure(self, parameters: Mapping[str, Any]) -> float:
+        """Return the accuracy of named parameter arrays."""
+        return self.score(self.build(parameters["weights"], FitReport(False, "", math.nan)))
+
+
 def learn(
     words: Sequence[Sequence[str]],
-    labels: Sequence[Sequence[str]],
+    tags: Sequence[Sequence[str]],
+    parameters: Mapping[str, Any],
     *,
-    K: int,
-    n_words: int,
-    l2: float,
-    rare: int,
-    max_iter: int,
-    tol: float,
-    patience: int,
-    measure: Callable[[Learned], float] | None,
-    callback: Callable[[Step, Floats], bool | None] | None,
+    score: Callable[[Learned], float] | None = None,
+    identity: Mapping[str, Any],
+    checkpoint: str | os.PathLike[str] | None = None,
+    callback: Callback | None = None,
 ) -> Learned:
-    """Count, and maximise the bound by L-BFGS; ``measure`` gives the figure to stop early by."""
-    tags, features = Vocabulary.from_sequences(labels), TaggerFeatures.fit(words, rare)
-    T, C = len(tags) + 1, len(features.words)
+    """Count, and maximize the bound by L-BFGS.
+
+    Parameters
+    ----------
+    words, tags : lists of lists of str
+    parameters : dict
+        Parameters of `MRFTagger`.
+    score : callable, optional
+        Returns the accuracy of a model on the development data.
+    identity : dict
+        Plain data that identifies the run for a checkpoint: parameters and development data.
+    checkpoint, callback
+        Of ``fit``.
+    """
+    K, n_words, l2 = parameters["order"], parameters["n_words"], parameters["l2"]
+    labels, features = Vocabulary.from_sequences(tags), TaggerFeatures.fit(words, parameters["min_count"])
+    T, C = len(labels) + 1, len(features.words)
     w = np.array([features.words.id(word) for sentence in words for word in sentence])
-    y = np.array([tags.id(label) for sentence in labels for label in sentence])
+    y = np.array([labels.id(label) for sentence in tags for label in sentence])
     ends = np.cumsum([0, *map(len, words)])
-    own, neighbour = features.tables(features.words.items)
+    own, neighbor = features.tables(features.words.items)
     moments = tagger_moments(w, y, ends, K, n_words, T, C)
-    objective = TaggerObjective(moments, [own, *[neighbour] * (n_words - 1)], l2=l2)
+    objective = TaggerObjective(moments, [own, *[neighbor] * (n_words - 1)], l2=l2)
     layout, scales = objective.layout, objective.scales()
     lexicon = np.zeros((C, T - 1), bool)
     lexicon[w, y] = True
 
-    def learned(z: Floats, report: FitReport) -> Learned:
+    def build(z: Floats, report: FitReport) -> Learned:
         x = scales * z
         phi, U = layout.weights(x)
-        penalty = 0.5 * l2 * float(x[: layout.n_weights] @ x[: layout.n_weights])
-        bound = -(report.value - penalty) / moments.n_positions
+        bound = -(report.value - objective.penalty(x)) / moments.n_positions
         weights = [u.copy() for u in U]
-        return Learned(tags, features, phi.copy(), weights, lexicon, bound, layout.cover(x).weights(), report)
+        return Learned(labels, features, phi.copy(), weights, lexicon, bound, layout.cover(x).weights(), report)
 
     def scaled(z: Floats) -> tuple[float, Floats]:
         value, gradient = objective(scales * z)
         return value, scales * gradient
 
-    best, best_iteration, best_z, best_value = -math.inf, 0, None, 0.0
-    tired: list[str] = []
-
-    def after(step: Step, state: State) -> bool:
-        nonlocal best, best_iteration, best_z, best_value
-        if measure is not None:
-            step.dev = measure(learned(state.weights, FitReport(False, "", step.value)))
-            if step.dev > best:
-                best, best_iteration, best_z, best_value = step.dev, step.iteration, state.weights.copy(), step.value
-            if step.iteration - best_iteration >= patience:
-                tired.append(f"no better on the development data for {patience} iterations")
-        asked = callback is not None and bool(callback(step, scales * state.weights))
-        return asked or bool(tired)
-
-    z, report = lbfgs(scaled, objective.start(features.lead()) / scales, max_iter=max_iter, tol=tol, callback=after)
-    if tired:
-        report.reason, report.converged = tired[0], True
-    if best_z is not None:
-        z, report.value = best_z, best_value
-    return learned(z, report)
+    names = {"words": features.words.items, "labels": labels.items}
+    watch = Watch(
+        None if score is None else _Accuracy(score, build),
+        patience=parameters["patience"],
+        max_minutes=parameters["max_minutes"],
+        checkpoint=open_checkpoint(checkpoint, lambda: fingerprint({**identity, **names}, w, y, ends)),
+        callback=callback,
+    )
+    start = objective.start(features.lead()) / scales
+    best, report = minimize(scaled, start, watch, max_iter=parameters["max_iter"], tol=parameters["tol"])
+    if watch.best_iteration:
+        report.value = next(step.value for step in report.history if step.iteration == watch.best_iteration)
+    return build(best["weights"], report)

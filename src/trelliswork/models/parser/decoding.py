@@ -212,5 +212,6 @@ def uas(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
 def las(heads: Integers, names: Sequence[str | None], gold: Gold) -> float:
     """Return the fraction of the words with a known head and label that get both; all flat."""
     assert gold.labels is not None
-    known = [i for i, name in enumerate(gold.labels) if name is not None and gold.heads[i] >= 0]
-    return sum(heads[i] == gold.heads[i] and names[i] == gold.labels[i] for i in known) / max(len(known), 1)
+    rows = zip(heads.tolist(), names, gold.heads.tolist(), gold.labels, strict=True)
+    known = [(head, name) == (h, label) for head, name, h, label in rows if h >= 0 and label is not None]
+    return sum(known) / max(len(known), 1)

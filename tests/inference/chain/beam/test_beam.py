@@ -144,6 +144,22 @@ def test_selection_matches_a_full_sort(data):
     assert_array_equal(selection.chosen[:n], np.union1d(expected, [forced]))
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(1, 400), st.sampled_from([0.5, 0.1, 0.001]))
+def test_selection_in_single_precision(seed, S, eps):
+    """The fewest states with the wanted share of the mass, up to rounding."""
+    rng = np.random.default_rng(seed)
+    values = np.zeros(-(-S // 16) * 16, np.float32)
+    values[:S] = rng.dirichlet(np.full(S, 0.3))
+    work = np.full(len(values), 7, np.float32)  # what is left there must not matter
+    selection = Selection(np.empty(S, np.int32), work, np.full(1, 0.03, np.float32))
+    n = select(values, 0, S, len(values), float(values.sum()), Beam(eps=eps, min_size=1).rule, -1, selection)
+    chosen = np.sort(values[selection.chosen[:n]].astype(float))
+    assert_array_equal(chosen, np.sort(values.astype(float))[len(values) - n :])
+    target = np.exp(-eps) * values.sum(dtype=np.float64)
+    assert chosen.sum() >= target - 1e-6
+    assert chosen[1:].sum() <= target + 1e-6
+
+
 def test_first_of_equal_states_are_chosen():
     values = np.zeros(56)
     values[:50] = 0.02
@@ -155,16 +171,19 @@ def test_first_of_equal_states_are_chosen():
 
 @pytest.mark.parametrize("text", ["kl=0.05,min=2", "kl=0.3,min=1", "size=5", "threshold=2.0,min=2"])
 @pytest.mark.parametrize("shape", [(30, 30), (3, 8, 30, 30)])
-def test_choice_of_beams_matches_reference(text, shape):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_choice_of_beams_matches_reference(text, shape, dtype):
     rng = np.random.default_rng(4)
-    unary, pairwise = rng.normal(size=(3, 9, 30)) * 2, rng.normal(size=shape)
+    unary, pairwise = ((size * rng.normal(size=s)).astype(dtype) for s, size in (((3, 9, 30), 2), (shape, 1)))
     beam = Beam.parse(text)
     found = expectations(chain.chain_potentials(unary, pairwise), beam)
     _, member = dense_of(found, unary.shape)
     for b in range(3):
-        inside, kept = reference.choose(unary[b], np.broadcast_to(pairwise, (3, 8, 30, 30))[b], beam)
+        steps = np.broadcast_to(pairwise, (3, 8, 30, 30))[b].astype(np.float64)
+        inside, kept = reference.choose(unary[b].astype(np.float64), steps, beam)
         assert_array_equal(member[b], inside)
-        assert_allclose(found.kept[found.offsets[b] : found.offsets[b + 1]], kept, rtol=1e-10)
+        rtol = 1e-10 if dtype == np.float64 else 1e-5
+        assert_allclose(found.kept[found.offsets[b] : found.offsets[b + 1]], kept, rtol=rtol)
         if beam.kind == "kl":
             assert (-np.log(kept) <= beam.eps).all()
 

@@ -161,7 +161,7 @@ class Stop:
     def __init__(self, n):
         self.n = n
 
-    def __call__(self, step, weights):
+    def __call__(self, step):
         self.n -= 1
         return self.n <= 0
 

@@ -42,14 +42,14 @@ def problem_of(n_labels, kind, real, n_edges, seed=1, **options):
 
 def objective_of(problem, beam, **options):
     return BeamObjective(
-        problem.tokens, problem.labelling, problem.layout, beam=Beam.parse(beam), l2=0.1, weights=problem.weights,
+        problem.tokens, problem.labeling, problem.layout, beam=Beam.parse(beam), l2=0.1, weights=problem.weights,
         allowed=problem.allowed, **options,
     )  # fmt: skip
 
 
 def exact_of(problem):
     return ChainObjective(
-        problem.tokens, problem.labelling, problem.layout, l2=0.1, weights=problem.weights, allowed=problem.allowed
+        problem.tokens, problem.labeling, problem.layout, l2=0.1, weights=problem.weights, allowed=problem.allowed
     )
 
 
@@ -104,9 +104,9 @@ def test_gradient_with_the_beams_fixed(case, beam):
 def test_value_is_between_zero_and_the_exact_one():
     problem, w = problem_of(9, "all_pairs", False, 0)
     for size in (0.1, 1.0, 10.0, 100.0):
-        exact, _ = ChainObjective(problem.tokens, problem.labelling, problem.layout)(w * size)
+        exact, _ = ChainObjective(problem.tokens, problem.labeling, problem.layout)(w * size)
         objective = BeamObjective(
-            problem.tokens, problem.labelling, problem.layout, beam=Beam("size", size=1), full_first=False
+            problem.tokens, problem.labeling, problem.layout, beam=Beam("size", size=1), full_first=False
         )
         value, _ = objective(w * size)  # the gold label is inside, or the difference would be below zero
         assert -1e-3 <= value <= exact * (1 + 1e-6)
@@ -144,7 +144,7 @@ def test_tied_ngrams_are_the_first_order_model(order, size, scheme):
     structure, layout = tied(problem, order)
     value, gradient = exact_of(problem)(w * size)
     objective = BeamObjective(
-        problem.tokens, problem.labelling, layout, beam=Beam.parse("kl=0.1,min=2"), l2=0.1, weights=problem.weights,
+        problem.tokens, problem.labeling, layout, beam=Beam.parse("kl=0.1,min=2"), l2=0.1, weights=problem.weights,
         allowed=problem.allowed, structure=structure,
     )  # fmt: skip
     found = objective(w * size)
@@ -159,7 +159,7 @@ def test_gradient_of_free_pairs_with_the_beams_fixed(beam):
     structure = Structure.free(SparseTransitions.ngrams(4, 2))
     layout = replace(problem.layout, transitions=np.empty(0, np.int64))
     objective = BeamObjective(
-        problem.tokens, problem.labelling, layout, beam=Beam.parse(beam), l2=0.1, structure=structure, full_first=False
+        problem.tokens, problem.labeling, layout, beam=Beam.parse(beam), l2=0.1, structure=structure, full_first=False
     )
     rng = np.random.default_rng(0)
     w, direction = rng.normal(size=(2, objective.n_features))
@@ -178,7 +178,7 @@ def test_results_do_not_depend_on_the_number_of_threads(sparse, size):
     for n in (1, 2, 3):
         with num_threads(n):
             objective = BeamObjective(
-                problem.tokens, problem.labelling, layout, beam=Beam.parse("kl=0.1,min=2"), structure=structure,
+                problem.tokens, problem.labeling, layout, beam=Beam.parse("kl=0.1,min=2"), structure=structure,
                 full_first=False,
             )  # fmt: skip
             found.append(objective(w * size))

@@ -46,7 +46,7 @@ def test_value_and_gradient_are_exact_at_the_choice(case, beam):
 
 def test_forbidden_transitions():
     problem, w = problem_of(14, "all_pairs", False, 0)
-    gold, pairs = problem.labelling.gold, np.random.default_rng(0).random((14, 14)) < 0.5
+    gold, pairs = problem.labeling.gold, np.random.default_rng(0).random((14, 14)) < 0.5
     pairs[gold[:-1], gold[1:]] = True
     problem.allowed = Allowed(pairs, np.ones(14, bool), np.ones(14, bool))
     objective = objective_of(problem, "size=2", completes=True, full_first=False)
@@ -155,7 +155,7 @@ def test_search_ends_at_the_exact_optimum(kind):
         )
         start = counted_start(problem.tokens, Labelling(problem.gold), layout)
         search = BeamSearch(objective, lambda *_: None)
-        found, report = search.run(start, None, l1=0.0, max_iter=300, tol=1e-6, memory=6)
+        found, report = search.run(start, None, l1=0.0, max_iter=300, tol=1e-6, history_size=6)
     assert "fell by less than" in report.reason
     assert report.beam.mean_size < 4
     assert_allclose(report.value, best, rtol=1e-3)
@@ -184,7 +184,7 @@ def test_resumed_search_ends_at_the_same_weights():
         )
         return BeamSearch(objective, lambda step, weights, state: keep(step, state))
 
-    options = {"l1": 0.0, "max_iter": 40, "tol": 1e-5, "memory": 6}
+    options = {"l1": 0.0, "max_iter": 40, "tol": 1e-5, "history_size": 6}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole, report = search(lambda step, state: saved.append(state()) if step.iteration == 20 else None).run(

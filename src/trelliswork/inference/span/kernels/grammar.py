@@ -171,9 +171,9 @@ def _outside(n, N, n_rows, pairs_t, leaves, charts: Inside, derivatives: Derivat
             for a in range(N):
                 by_sum[at_sum + i, a] = outer[at, a] * factor[at, a]
                 if not (outer[at, a] <= worst and by_sum[at_sum + i, a] <= worst):
-                    worst = max(outer[at, a], by_sum[at_sum + i, a])
-                    if not worst < np.inf:
+                    if not (outer[at, a] < np.inf and by_sum[at_sum + i, a] < np.inf):  # one is nan: max may drop it
                         return np.inf
+                    worst = max(outer[at, a], by_sum[at_sum + i, a])
         if width > 3:
             by_pair[:m] = 0.0
             add_product(by_sum.reshape(-1), at_sum * N, N, 1, pairs_t.reshape(-1), by_pair.reshape(-1), 0, m, N, N * N)
@@ -246,18 +246,19 @@ def expectations(start, stop, grammar: Rules, sentences: Sentences, out: Output)
         for a in range(N):
             outer[n, a] = root[a] / mass
             roots[b, a] = root[a] * beta[n, a] / mass
-        worst = _outside(n, N, n_rows, grammar.pairs_t, leaf, inside, derivatives, weights)
+        largest = _outside(n, N, n_rows, grammar.pairs_t, leaf, inside, derivatives, weights)
+        good = largest < LIMIT and log_z[b] < np.inf
         add_product(by_left.reshape(-1), 0, N * S, 1, grammar.left_t.reshape(-1), by_leaf.reshape(-1), 0, n, N * S, P)
         add_product(by_right.reshape(-1), 0, N * N, 1, grammar.right_t.reshape(-1), by_leaf.reshape(-1), 0, n, N * N, P)
         for i in range(n):
             for x in range(P):
                 symbols[b, i, i, N + x] = by_leaf[i, x] * leaf[i, x]
-                if not by_leaf[i, x] <= worst:
-                    worst = by_leaf[i, x]
+                if not by_leaf[i, x] < LIMIT:
+                    good = False
             for width in range(2, n - i + 1):
                 for a in range(N):
                     symbols[b, i, i + width - 1, a] = outer[i * (n + 1) + width, a] * beta[i * (n + 1) + width, a]
-        safe[b] = worst < LIMIT and log_z[b] < np.inf
+        safe[b] = good
         by_start[:], by_end[:], middle[:] = 0.0, 0.0, 0.0
         add_product(leaf.reshape(-1), 0, 1, P, by_left.reshape(-1), by_start.reshape(-1), 0, P, n, N * S)
         add_product(leaf.reshape(-1), 0, 1, P, by_right.reshape(-1), by_end.reshape(-1), 0, P, n, N * N)

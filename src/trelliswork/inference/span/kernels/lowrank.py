@@ -147,9 +147,9 @@ def _outside(n, R, factors: Factors, charts: Inside, derivatives: Derivatives, w
             here = by_combined[first + i]
             for r in range(R):
                 if not (here[r] <= worst and here[r] * factor[first + i] <= worst):
-                    worst = max(here[r], here[r] * factor[first + i])
-                    if not worst < np.inf:
+                    if not (here[r] < np.inf and here[r] * factor[first + i] < np.inf):  # one is nan: max may drop it
                         return np.inf
+                    worst = max(here[r], here[r] * factor[first + i])
             for k in range(1, width):
                 by = weights[k] * factor[first + i]
                 if by > 0:
@@ -194,12 +194,12 @@ def expectations(start, stop, number, factors: Factors, sentences: Sentences, su
         by_combined[:size], by_left[:size], by_right[:size] = 0.0, 0.0, 0.0
         for r in range(R):
             by_combined[size - 1, r] = root[r] / mass
-        worst = _outside(n, R, factors, inside, derivatives, split)
+        good = _outside(n, R, factors, inside, derivatives, split) < LIMIT and log_z[b] < np.inf
         for i in range(n):
             for r in range(R):
-                if not (by_left[i, r] <= worst and by_right[i, r] <= worst):
-                    worst = max(by_left[i, r], by_right[i, r])
-        safe[b] = worst < LIMIT and log_z[b] < np.inf
+                if not (by_left[i, r] < LIMIT and by_right[i, r] < LIMIT):
+                    good = False
+        safe[b] = good
         if not safe[b]:
             continue
         for width in range(2, n + 1):

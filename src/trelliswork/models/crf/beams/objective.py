@@ -44,7 +44,7 @@ class BeamObjective:
     Parameters
     ----------
     tokens : Tokens
-    labelling : Labelling or ndarray of int32 (n_tokens,)
+    labeling : Labelling or ndarray of int32 (n_tokens,)
         Every token must have a label, also with a ``structure``, where the labels determine the states.
     layout : FeatureLayout
     beam : Beam
@@ -77,7 +77,7 @@ class BeamObjective:
     def __init__(
         self,
         tokens: Tokens,
-        labelling: Labelling | Ids,
+        labeling: Labelling | Ids,
         layout: FeatureLayout,
         *,
         beam: Beam,
@@ -88,7 +88,7 @@ class BeamObjective:
         completes: bool | None = None,
         full_first: bool = True,
     ) -> None:
-        known = labelling if isinstance(labelling, Labelling) else Labelling(labelling)
+        known = labeling if isinstance(labeling, Labelling) else Labelling(labeling)
         if known.gold.min(initial=0) < 0:
             raise ValueRangeError(
                 "a beam needs every token's label: label the sentences fully, or train without a beam."

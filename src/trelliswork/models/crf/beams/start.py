@@ -26,7 +26,7 @@ PRIOR = 5.0  # pseudo-count that counts are compared with
 def first_weights(
     objective: BeamObjective,
     tokens: Tokens,
-    labelling: Labelling,
+    labeling: Labelling,
     *,
     l1: float = 0.0,
     weights: NDArray[np.floating] | None = None,
@@ -37,10 +37,10 @@ def first_weights(
     ``l1``, ``weights`` and ``max_iter`` are those of the training, as for ``sampled_start``.
     """
     if objective.completes:
-        return counted_start(tokens, labelling, objective.layout, weights), 0
+        return counted_start(tokens, labeling, objective.layout, weights), 0
     return sampled_start(
         tokens,
-        labelling,
+        labeling,
         objective.layout,
         l2=objective.l2,
         l1=l1,
@@ -52,7 +52,7 @@ def first_weights(
 
 def sampled_start(
     tokens: Tokens,
-    labelling: Labelling,
+    labeling: Labelling,
     layout: FeatureLayout,
     *,
     l2: float = 0.0,
@@ -75,7 +75,7 @@ def sampled_start(
     token = np.repeat(tokens.offsets[which], size) + counting(size)
     alpha = np.full(len(which), float(EVERY)) if weights is None else EVERY * np.asarray(weights)[which]
     objective = ChainObjective(
-        tokens.take(token, size), Labelling(labelling.gold[token]), layout, l2=l2, weights=alpha, allowed=allowed
+        tokens.take(token, size), Labelling(labeling.gold[token]), layout, l2=l2, weights=alpha, allowed=allowed
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -84,7 +84,7 @@ def sampled_start(
 
 
 def counted_start(
-    tokens: Tokens, labelling: Labelling, layout: FeatureLayout, weights: NDArray[np.floating] | None = None
+    tokens: Tokens, labeling: Labelling, layout: FeatureLayout, weights: NDArray[np.floating] | None = None
 ) -> Weights:
     r"""Return weights (n_features,) from counts, without training: not negative, 0 for what was never seen.
 
@@ -94,7 +94,7 @@ def counted_start(
     per token: the ratio of the probabilities of a smoothed hidden Markov model to those of unseen events.
     """
     L, n = layout.n_labels, len(layout.transitions)
-    gold, lengths = labelling.gold.astype(np.int64), np.diff(tokens.offsets)
+    gold, lengths = labeling.gold.astype(np.int64), np.diff(tokens.offsets)
     alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights, np.float64)
     by = np.repeat(alpha, lengths)
     at = np.flatnonzero(counting(lengths))  # tokens that are not the first of their sentence

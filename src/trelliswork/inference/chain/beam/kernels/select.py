@@ -201,12 +201,13 @@ def _bracket(values, at, n, width, best, least, target, guess):
 @helper
 def _settle(work, n, least, target):
     """Return the same as ``_boundary`` for at most UNDECIDED values: try each as the last one, without branches."""
-    for k in range(n, UNDECIDED):
+    width = max(UNDECIDED, lanes(work))
+    for k in range(n, width):
         put(work, k, work.dtype.type(0))
     needed, last = n + 1, work.dtype.type(0)
     for k in range(n):
         v = get(work, k)
-        count, mass = _tally(work, 0, UNDECIDED, v)
+        count, mass = _tally(work, 0, width, v)
         enough = (count >= least) & (mass >= target) & (count < needed)
         needed = count if enough else needed
         last = v if enough else last
@@ -268,7 +269,7 @@ def select(values, at, n, width, mass, rule, forced, selection):
         v = get(values, at + get(chosen, k))
         put(work, n_open, v)
         n_open += v < high
-    if n_open <= UNDECIDED and len(work) > UNDECIDED:
+    if n_open <= UNDECIDED < len(work) and len(work) >= lanes(work):
         needed, last = _settle(work, n_open, least - n_high, target - mass_high)
     else:
         needed, last = _boundary(work, n_open, least - n_high, target - mass_high)

@@ -1,0 +1,119 @@
+"""Errors of the parser: parameters, heads and labels, evidence, sentences."""
+
+import numpy as np
+import pytest
+
+from tests.models.parser.corpus import HEADS, LABELED, SMALL, TAGGED, heads_of
+from trelliswork import DependencyParser
+from trelliswork.errors import NotFittedError, ShapeError, ValueRangeError
+from trelliswork.models.parser.second_order import Propagation
+
+WRONG = {
+    "bp_iterations": (0, 2.5, True),
+    "tree_every": (0, "2"),
+    "bp_tol": (-1.0, float("nan")),
+    "bp_damping": (1.0, -0.1),
+    "threshold": (2, None),
+    "max_iter": (0, 1.5, True),
+    "max_iter_second_order": (0,),
+    "max_iter_labels": (0,),
+    "learning_rate": (0, float("nan"), float("inf"), "x"),
+    "learning_rate_second_order": (-1,),
+    "learning_rate_labels": (-1,),
+    "max_minutes": (0, -1),
+    "seed": (-1, 0.5, None),
+    "projective": (1, "yes"),
+    "single_root": (None,),
+    "order": (3, 1.0, True),
+    "hash_bits": (40, 16.5),
+    "patience": (0,),
+    "tagger": ("x", 1),
+    "batch_size": (0,),
+    "min_count": (0,),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_parameters_are_checked_before_training(name):
+    for value in WRONG[name]:
+        steps = []
+        model = DependencyParser(**({"order": 1, "tagger": "crf"} | {name: value}))
+        with pytest.raises(ValueRangeError, match=f"^{name} "):
+            model.fit(TAGGED, HEADS, callback=steps.append)
+        assert not steps
+
+
+def test_the_defaults_of_belief_propagation_are_defined_once():
+    settings = DependencyParser().get_params()
+    assert settings["tree_every"] == Propagation.tree_every == 2
+    names = {"bp_iterations": "max_iter", "bp_tol": "tolerance", "bp_damping": "damping"}
+    assert all(settings[own] == getattr(Propagation, name) for own, name in names.items())
+
+
+def test_heads_and_labels_are_checked_before_training():
+    new = DependencyParser(**SMALL)
+    cases = [
+        (TAGGED, HEADS[:2], ShapeError, "y must have an entry for each of the 3 sentences"),
+        (TAGGED, [[2], [2, 3, 0], [0]], ShapeError, r"y\[0\] must have an entry"),
+        (TAGGED, [[2, 0], [2, 3, 9], [0]], ValueRangeError, "sentence 1, word 3"),
+        (TAGGED, [[2, 1], [2, 3, 0], [0]], ValueRangeError, "form a cycle"),
+        (TAGGED, [["a", 0], [2, 3, 0], [0]], ValueRangeError, "integers for heads"),
+        (TAGGED, [[(2, "a", 1), 0], [2, 3, 0], [0]], ValueRangeError, "pairs .head, label.*got .2, 'a', 1."),
+        (TAGGED, [*LABELED[:2], [(0, 1)]], ValueRangeError, "labels must be strings"),
+        (TAGGED, [[None, None], [None] * 3, [-1]], ValueRangeError, "at least one head to learn from"),
+        (TAGGED, [[None, (None, "a")], [None] * 3, [-1]], ValueRangeError, "at least one head to learn from"),
+        ([["dogs", "bark"]], [[2, 0]], ShapeError, "must have tags"),
+        ([], [], ShapeError, "must have tags"),
+        ("dogs bark", HEADS, ShapeError, "list of sentences"),
+    ]
+    for X, y, kind, message in cases:
+        with pytest.raises(kind, match=message):
+            new.fit(X, y)
+    with pytest.raises(ValueRangeError, match="y of dev must have at least one head"):
+        new.fit(TAGGED, HEADS, dev=(TAGGED[:1], [[None, None]]))
+    with pytest.raises(ValueRangeError, match="sentence 0, word 1"):
+        new.fit(TAGGED, HEADS, dev=(TAGGED[:1], [[99, 0]]))
+    with pytest.raises(NotFittedError):
+        new.predict(TAGGED)
+
+
+def test_gold_trees_and_evidence_are_checked():
+    parser = DependencyParser(1, **SMALL).fit(TAGGED, LABELED)
+    for wrong in (2.7, "2", True, np.float64(2)):
+        with pytest.raises(ValueRangeError, match="integers for heads"):
+            parser.score(TAGGED, [[wrong, 0], *HEADS[1:]])
+        with pytest.raises(ValueRangeError, match="known, token 0"):
+            parser.predict(TAGGED[:1], known=[[wrong, None]])
+    for wrong in ("12", {1.0}, {True}, set(), b"1"):
+        with pytest.raises(ValueRangeError, match="known, token 0"):
+            parser.predict(TAGGED[:1], known=[[wrong, None]])
+    for ask in (parser.score, parser.evaluate):
+        with pytest.raises(ValueRangeError, match="sentence 0, word 1: its head must be"):
+            ask(TAGGED, [[99, 0], *HEADS[1:]])
+    heads = heads_of(parser.predict(TAGGED))
+    assert parser.score(TAGGED, [[None, heads[0][1]], [None] * 3, [-1]]) == 1.0
+    assert parser.score(TAGGED, [[None, 1 - heads[0][1]], [None] * 3, [None]]) == 0.0
+    with pytest.raises(ValueRangeError, match="at least one head to compare"):
+        parser.score(TAGGED, [[None, None], [None] * 3, [None]])
+    with pytest.raises(ValueRangeError, match="sentence 1, word 2: its head is unknown"):
+        parser.evaluate(TAGGED, [[2, 0], [2, None, 0], [0]])
+    with pytest.raises(ValueRangeError, match="sentence 1, word 2: its label is unknown"):
+        parser.evaluate(TAGGED, [LABELED[0], [(2, "b"), (3, None), (0, "r")], LABELED[2]])
+    with pytest.raises(ValueRangeError, match="its head is unknown"):
+        parser.predict_label_probabilities(TAGGED, [[2, 0], [2, None, 0], [0]])
+
+
+def test_a_failed_fit_keeps_the_learned_parser():
+    fitted = DependencyParser(1, **SMALL).fit(TAGGED, HEADS)
+    before = fitted.weights_[0].copy()
+    with pytest.raises(ShapeError, match="1 columns of tags"):
+        fitted.predict([["dogs"]])
+    with pytest.raises(ValueRangeError, match="cycle"):
+        fitted.fit(TAGGED, [[2, 1], [2, 3, 0], [0]])
+    assert (fitted.weights_[0] == before).all()
+    with pytest.raises(ValueRangeError, match="has no labels"):
+        fitted.predict_label_probabilities(TAGGED, HEADS)
+    with pytest.raises(ValueRangeError, match="k must be"):
+        fitted.predict_topk(TAGGED, 0)
+    assert fitted.evaluate(TAGGED, LABELED).las is None
+    assert fitted.score(TAGGED, LABELED) == fitted.evaluate(TAGGED, HEADS).uas
