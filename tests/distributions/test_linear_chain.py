@@ -1,4 +1,4 @@
-"""LinearChain: every query against enumeration on both roads, gradients, laws, bad input."""
+"""LinearChain: every query against enumeration with both backends, gradients, laws, invalid input."""
 
 import gc
 
@@ -15,7 +15,7 @@ from trelliswork.distributions import LinearChain
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 
 DEVICES = [("kernel", "cpu"), ("torch", "cpu")] + ([("torch", "cuda")] if torch.cuda.is_available() else [])
-both_roads = pytest.mark.parametrize(("backend", "device"), DEVICES)
+both_backends = pytest.mark.parametrize(("backend", "device"), DEVICES)
 
 
 def build(case, backend, device="cpu", **options) -> LinearChain:
@@ -31,7 +31,7 @@ def random_chain(seed=0, shape=(2, 4, 3), pairwise_shape=None, backend="auto", *
     return LinearChain(unary, pairwise, backend=backend, **options)
 
 
-@both_roads
+@both_backends
 @given(data=st.data())
 def test_expectations_match_enumeration(backend, device, data):
     case = data.draw(chains())
@@ -48,7 +48,7 @@ def test_expectations_match_enumeration(backend, device, data):
         assert_allclose(marginals[b, :n].sum(axis=1), float(want.log_z > -np.inf), atol=1e-8)
 
 
-@both_roads
+@both_backends
 @given(data=st.data())
 def test_structures_match_enumeration(backend, device, data):
     case = data.draw(chains(possible=True))
@@ -71,18 +71,18 @@ def test_structures_match_enumeration(backend, device, data):
         assert (best.labels[b, n:] == -1).all()
 
 
-@both_roads
+@both_backends
 @given(data=st.data())
 def test_entropy_matches_enumeration(backend, device, data):
     case = data.draw(chains(possible=True))
     entropy = build(case, backend, device).entropy()
     for b, want in enumerate(enumerate_batch(*case)):
-        assert_allclose(entropy[b].item(), want.entropy(), atol=1e-6)  # scores of 1e4 leave so many digits
+        assert_allclose(entropy[b].item(), want.entropy(), atol=1e-6)  # precision left by scores of 1e4
 
 
-@both_roads
+@both_backends
 @given(data=st.data())
-def test_evidence_is_renormalised_enumeration(backend, device, data):
+def test_evidence_matches_renormalized_enumeration(backend, device, data):
     case = data.draw(chains(possible=True))
     rng = np.random.default_rng(0)
     B, T, S = case.log_unary.shape
@@ -100,7 +100,7 @@ def test_evidence_is_renormalised_enumeration(backend, device, data):
         assert_allclose(marginals[b, :n], want.marginals(S), atol=1e-8)
 
 
-@both_roads
+@both_backends
 def test_evidence_log_probability_is_the_divergence(backend, device):
     one = random_chain(backend=backend)
     given_evidence = one.condition(labels=torch.tensor([[-1, 2, -1, -1], [0, -1, -1, 1]]))
@@ -110,7 +110,7 @@ def test_evidence_log_probability_is_the_divergence(backend, device):
     assert torch.isposinf(one.kl(given_evidence)).all()
 
 
-@both_roads
+@both_backends
 @pytest.mark.parametrize(
     "layouts", [((3, 3), (3, 3)), ((2, 3, 3, 3), (3, 3)), ((3, 3), (1, 3, 3, 3)), ((2, 1, 3, 3), (3, 3))]
 )
@@ -127,8 +127,8 @@ def test_kl_matches_enumeration(backend, device, layouts):
     assert_allclose(p.kl(p), 0, atol=1e-12)
 
 
-@both_roads
-def test_samples_follow_the_marginals_and_repeat_with_the_seed(backend, device):
+@both_backends
+def test_samples_follow_the_marginals_and_are_reproducible(backend, device):
     from scipy.stats import chisquare
 
     one = random_chain(3, shape=(2, 5, 3), backend=backend, lengths=[5, 2])
@@ -143,7 +143,7 @@ def test_samples_follow_the_marginals_and_repeat_with_the_seed(backend, device):
             assert chisquare(seen, 8000 * pairs[b, t].flatten().numpy()).pvalue > 1e-4
 
 
-@both_roads
+@both_backends
 @pytest.mark.parametrize("layout", [(3, 3), (2, 3, 3, 3), (1, 3, 3, 3), (2, 1, 3, 3)])
 def test_gradients(backend, device, layout):
     generator = torch.Generator().manual_seed(0)
@@ -168,7 +168,7 @@ def test_gradients(backend, device, layout):
         assert torch.autograd.gradcheck(query(name), inputs), name
 
 
-@both_roads
+@both_backends
 def test_gradients_with_impossible_labels_and_sentences(backend, device):
     unary = torch.randn(2, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     unary[0, 1, 2] = -torch.inf
@@ -185,9 +185,9 @@ def test_gradients_with_impossible_labels_and_sentences(backend, device):
     assert gradient[0, 1, 2] == 0
 
 
-@both_roads
+@both_backends
 @pytest.mark.parametrize("layout", [(3, 3), (2, 3, 3, 3)])
-def test_gradients_do_not_see_the_padding(backend, device, layout):
+def test_gradients_ignore_the_padding(backend, device, layout):
     unary, pairwise = torch.randn(2, 4, 3, dtype=torch.float64), torch.randn(layout, dtype=torch.float64)
     unary[1, 2:] = torch.nan
     if len(layout) == 4:
@@ -199,7 +199,7 @@ def test_gradients_do_not_see_the_padding(backend, device, layout):
             assert torch.isfinite(gradient).all()
 
 
-@both_roads
+@both_backends
 def test_the_gradient_of_log_z_is_the_marginals(backend, device):
     one = random_chain(backend=backend)
     unary, pairwise = one.log_unary.requires_grad_(), one.log_pairwise.requires_grad_()
@@ -233,7 +233,7 @@ def test_memory_is_linear_in_the_labels():
     assert peak < 60e6
 
 
-@both_roads
+@both_backends
 def test_start_end_and_forbidden_transitions(backend, device):
     rng = np.random.default_rng(4)
     unary, pairwise, start, end = (rng.normal(size=s) for s in [(2, 4, 3), (3, 3), 3, 3])
@@ -253,7 +253,7 @@ def test_start_end_and_forbidden_transitions(backend, device):
         assert_allclose(one.marginals()[b, : lengths[b]], want.marginals(3), atol=1e-12)
 
 
-@both_roads
+@both_backends
 def test_a_single_position(backend, device):
     unary = torch.randn(2, 1, 3, dtype=torch.float64)
     for pairwise in (torch.zeros(3, 3, dtype=torch.float64), torch.zeros(2, 0, 3, 3, dtype=torch.float64)):
@@ -265,9 +265,9 @@ def test_a_single_position(backend, device):
         assert_allclose(one.entropy(), torch.distributions.Categorical(logits=unary[:, 0]).entropy())
 
 
-@both_roads
+@both_backends
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_precision_goes_in_and_comes_out(backend, device, dtype):
+def test_results_have_the_dtype_of_the_input(backend, device, dtype):
     one = LinearChain(torch.randn(2, 3, 4, dtype=dtype), torch.randn(4, 4, dtype=dtype), backend=backend)
     values = [*one.expectations(), one.edge_marginals(), one.argmax().scores, one.topk(2).scores]
     values += [one.entropy(), one.kl(one), one.mbr().scores, one.log_prob(one.argmax().labels)]
@@ -279,8 +279,8 @@ def test_arrays_and_lists_are_converted():
     assert_allclose(one.log_partition().item(), np.log(np.exp([2, 3, 3, 4]).sum()), rtol=1e-6)
 
 
-@both_roads
-def test_an_impossible_sentence_says_so(backend, device):
+@both_backends
+def test_impossible_sentences_raise_errors(backend, device):
     one = random_chain(backend=backend)
     allowed = torch.ones(2, 4, 3, dtype=torch.bool)
     allowed[1, 2] = False
@@ -295,7 +295,7 @@ def test_an_impossible_sentence_says_so(backend, device):
             query()
 
 
-@both_roads
+@both_backends
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -308,25 +308,25 @@ def test_an_impossible_sentence_says_so(backend, device):
         ({"allowed_transitions": torch.ones(3, 2).bool()}, ShapeError, "allowed_transitions must have shape"),
     ],
 )
-def test_bad_options_are_refused(backend, device, options, error, message):
+def test_invalid_options_raise_errors(backend, device, options, error, message):
     with pytest.raises(error, match=message):
         random_chain(backend=backend, **options)
 
 
-@both_roads
+@both_backends
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_nan_and_plus_inf_are_refused(backend, device, bad):
+def test_nan_and_plus_inf_raise_errors(backend, device, bad):
     unary = torch.zeros(2, 3, 4)
     unary[1, 2, 0] = bad
     with pytest.raises(ValueRangeError, match=r"log_unary must hold finite scores .* at index \(1, 2, 0\)"):
         LinearChain(unary, torch.zeros(4, 4), backend=backend)
-    LinearChain(unary, torch.zeros(4, 4), lengths=[3, 2], backend=backend)  # in the padding it does no harm
+    LinearChain(unary, torch.zeros(4, 4), lengths=[3, 2], backend=backend)  # allowed in the padding
     with pytest.raises(ValueRangeError, match="log_pairwise must hold finite scores"):
         LinearChain(torch.zeros(2, 3, 4), torch.full((4, 4), bad), backend=backend)
 
 
-@both_roads
-def test_bad_queries_are_refused(backend, device):
+@both_backends
+def test_invalid_queries_raise_errors(backend, device):
     one = random_chain(backend=backend)
     with pytest.raises(ValueRangeError, match="k must be a positive whole number, got 0"):
         one.topk(0)
@@ -334,17 +334,17 @@ def test_bad_queries_are_refused(backend, device):
         one.sample(-1)
     with pytest.raises(ValueRangeError, match=r"labels must be between 0 and S-1=2, got 3 at \(0, 0\)"):
         one.log_prob(torch.full((2, 4), 3))
-    with pytest.raises(ValueRangeError, match=r"labels must lie between -1 and S-1=2, got -2 at \(0, 0\)"):
+    with pytest.raises(ValueRangeError, match=r"labels must be between -1 and S-1=2, got -2 at \(0, 0\)"):
         one.condition(labels=torch.full((2, 4), -2))
     with pytest.raises(ShapeError, match="labels must have shape"):
         one.log_prob(torch.zeros(2, 3).long())
     with pytest.raises(ValueRangeError, match="labels must be integers"):
         one.log_prob(torch.zeros(2, 4))
-    with pytest.raises(ShapeError, match="one shape and the same lengths"):
+    with pytest.raises(ShapeError, match="the same shape and lengths"):
         one.kl(random_chain(shape=(2, 3, 3), backend=backend))
 
 
-def test_bad_types_are_refused():
+def test_invalid_types_raise_errors():
     with pytest.raises(ValueRangeError, match=r"log_unary must be float32 or float64, got torch\.bfloat16"):
         LinearChain(torch.zeros(1, 2, 3, dtype=torch.bfloat16), torch.zeros(3, 3))
     with pytest.raises(ValueRangeError, match="backend must be 'auto', 'kernel' or 'torch', got 'gpu'"):

@@ -1,4 +1,4 @@
-"""ProjectiveTree, and what it shares with SpanningTree: queries against enumeration on both roads, gradients, laws."""
+"""ProjectiveTree and SpanningTree: queries against enumeration with both backends, gradients, laws."""
 
 from collections import Counter
 from itertools import product
@@ -19,7 +19,7 @@ from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 
 KINDS = [ProjectiveTree, SpanningTree]
 both_kinds = pytest.mark.parametrize("kind", KINDS)
-both_roads = pytest.mark.parametrize("backend", ["kernel", "torch"])
+both_backends = pytest.mark.parametrize("backend", ["kernel", "torch"])
 both_roots = pytest.mark.parametrize("single_root", [True, False])
 
 
@@ -33,16 +33,16 @@ def random_scores(seed, *shape):
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def labelled_oracle(log_arc, projective, single_root):
+def labeled_oracle(log_arc, projective, single_root):
     """All (tree, labels) of one sentence: heads and labels (m, n, 2) and scores (m,)."""
     n, L = log_arc.shape[0] - 1, log_arc.shape[2]
-    found = [
+    structures = [
         np.stack([heads, labels], axis=1)
         for heads in trees(n, projective, single_root)
         for labels in product(range(L), repeat=n)
     ]
-    found = np.array(found)
-    return found, log_arc[found[..., 0], np.arange(1, n + 1), found[..., 1]].sum(axis=1)
+    structures = np.array(structures)
+    return structures, log_arc[structures[..., 0], np.arange(1, n + 1), structures[..., 1]].sum(axis=1)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_number_of_projective_trees(n, single_root, want):
 
 
 @both_kinds
-@both_roads
+@both_backends
 @given(data=st.data())
 def test_expectations_match_enumeration(kind, backend, data):
     batch = data.draw(batches())
@@ -92,7 +92,7 @@ def test_structures_match_enumeration(kind, data):
 
 
 @both_kinds
-@both_roads
+@both_backends
 @given(data=st.data())
 def test_entropy_matches_enumeration(kind, backend, data):
     batch = data.draw(batches(possible=True))
@@ -103,10 +103,10 @@ def test_entropy_matches_enumeration(kind, backend, data):
 
 @both_kinds
 @both_roots
-def test_samples_follow_the_probabilities_and_repeat_with_the_seed(kind, single_root):
+def test_samples_follow_the_probabilities_and_are_reproducible(kind, single_root):
     scores = random_scores(3, 3, 5, 5) * 1.5
     scores[0, 2, 1] = scores[0, 0, 3] = -torch.inf
-    scores[2] *= 200  # only log space holds these
+    scores[2] *= 200  # only log space can represent these
     one = kind(scores, lengths=[4, 3, 4], single_root=single_root)
     draws = one.sample(6000, generator=torch.Generator().manual_seed(7))
     assert torch.equal(draws, one.sample(6000, generator=torch.Generator().manual_seed(7)))
@@ -140,14 +140,14 @@ def test_labels_match_enumeration(kind, single_root):
     draws = one.sample(4000, generator=torch.Generator().manual_seed(0))
     entropy = one.entropy()
     for b, n in enumerate([3, 2]):
-        found, values = labelled_oracle(scores[b, : n + 1, : n + 1].numpy(), kind.projective, single_root)
+        structures, values = labeled_oracle(scores[b, : n + 1, : n + 1].numpy(), kind.projective, single_root)
         total = np.logaddexp.reduce(values)
         assert_allclose(log_z[b].item(), total, rtol=1e-12)
         p = np.exp(values - total)
         assert_allclose(entropy[b].item(), -(p[p > 0] * np.log(p[p > 0])).sum(), rtol=1e-9)
         want = np.zeros((n + 1, n + 1, 3))
         for d in range(n):
-            np.add.at(want, (found[:, d, 0], d + 1, found[:, d, 1]), p)
+            np.add.at(want, (structures[:, d, 0], d + 1, structures[:, d, 1]), p)
         assert_allclose(marginals[b, : n + 1, : n + 1], want, atol=1e-12)
         order = np.sort(values)[::-1]
         assert_allclose(few.scores[b], order[:6], rtol=1e-12)
@@ -155,7 +155,7 @@ def test_labels_match_enumeration(kind, single_root):
         listed = torch.stack([few.labels[b, k, :n] for k in range(6)])
         scored = scores[b][listed[..., 0], torch.arange(1, n + 1), listed[..., 1]].sum(dim=1)
         assert_allclose(scored, order[:6], rtol=1e-12)
-        expected = want[found[..., 0], np.arange(1, n + 1), found[..., 1]].sum(axis=1)
+        expected = want[structures[..., 0], np.arange(1, n + 1), structures[..., 1]].sum(axis=1)
         assert_allclose(hits.scores[b].item(), expected[values > -np.inf].max(), rtol=1e-9)
         for d in range(n):
             seen = np.zeros((n + 1, 3))
@@ -173,9 +173,9 @@ def test_labels_match_enumeration(kind, single_root):
 
 
 @both_kinds
-@both_roads
+@both_backends
 @given(data=st.data())
-def test_evidence_is_renormalised_enumeration(kind, backend, data):
+def test_evidence_matches_renormalized_enumeration(kind, backend, data):
     batch = data.draw(batches(possible=True))
     rng = np.random.default_rng(0)
     shape = batch.log_arc.shape
@@ -225,7 +225,7 @@ def test_kl_matches_enumeration(kind):
 
 
 @both_kinds
-@both_roads
+@both_backends
 @both_roots
 @pytest.mark.parametrize("shape", [(2, 4, 4), (2, 3, 3, 2)])
 def test_gradients(kind, backend, single_root, shape):
@@ -247,7 +247,7 @@ def test_gradients(kind, backend, single_root, shape):
 
 
 @both_kinds
-@both_roads
+@both_backends
 def test_gradients_with_impossible_arcs_and_sentences(kind, backend):
     scores = random_scores(0, 3, 4, 4)
     scores[0, 1, 2] = -torch.inf
@@ -267,7 +267,7 @@ def test_gradients_with_impossible_arcs_and_sentences(kind, backend):
 
 
 @both_kinds
-def test_what_is_not_a_tree_has_probability_zero(kind):
+def test_other_structures_have_probability_zero(kind):
     one = kind(torch.zeros(1, 4, 4))
     assert torch.isneginf(one.log_prob(torch.tensor([[2, 1, 0]])))  # a cycle
     assert torch.isneginf(one.log_prob(torch.tensor([[0, 0, 1]])))  # two roots
@@ -288,7 +288,7 @@ def test_single_precision_keeps_its_dtype(kind):
 
 
 @both_kinds
-def test_bad_input(kind):
+def test_invalid_input_raises_errors(kind):
     scores = torch.zeros(1, 3, 3)
     with pytest.raises(ShapeError, match="n\\+1"):
         kind(torch.zeros(3, 3))
@@ -301,7 +301,7 @@ def test_bad_input(kind):
     with pytest.raises(ShapeError, match="forced"):
         kind(scores, forced=torch.ones(1, 2, 3, dtype=torch.bool))
     one = kind(scores)
-    with pytest.raises(ValueRangeError, match="heads must lie between 0 and 2, got 3"):
+    with pytest.raises(ValueRangeError, match="heads must be between 0 and 2, got 3"):
         one.log_prob(torch.tensor([[3, 0]]))
     with pytest.raises(ValueRangeError, match="integers"):
         one.log_prob(torch.zeros(1, 2))

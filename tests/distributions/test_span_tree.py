@@ -1,4 +1,4 @@
-"""SpanTree and GrammarTree: every query against enumeration on both roads, Catalan counts, gradients, bad input."""
+"""SpanTree and GrammarTree: queries against enumeration with both backends, Catalan numbers, gradients, errors."""
 
 from collections import Counter
 from math import comb
@@ -16,7 +16,7 @@ from trelliswork.distributions.span_tree import SpanTree
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference.span import Grammar, grammar
 
-both_roads = pytest.mark.parametrize("backend", ["kernel", "torch"])
+both_backends = pytest.mark.parametrize("backend", ["kernel", "torch"])
 N, P = 2, 2
 
 
@@ -90,7 +90,7 @@ def test_catalan_numbers(n):
         assert len(bracketings(0, n - 1)) == round(np.exp(want))
 
 
-@both_roads
+@both_backends
 @pytest.mark.parametrize("size", [1.0, 30.0, 1e3])
 def test_spans_match_enumeration(backend, size):
     scores = random_scores(0, 3, 5, 5) * size
@@ -140,7 +140,7 @@ def test_labels_are_summed_inside_each_span():
     assert_allclose(given_evidence.marginals()[..., 2][best.labels == 2], 1, rtol=1e-9)
 
 
-def test_span_evidence_is_renormalised_enumeration():
+def test_span_evidence_matches_renormalized_enumeration():
     scores = random_scores(3, 1, 5, 5)
     known = torch.full((1, 5, 5), -1)
     known[0, 1, 2] = 0
@@ -156,7 +156,7 @@ def test_span_evidence_is_renormalised_enumeration():
     assert torch.isposinf(one.kl(given_evidence)).all()
 
 
-@both_roads
+@both_backends
 @pytest.mark.parametrize(("size", "holes"), [(1.0, 0.0), (1.0, 0.4), (30.0, 0.0), (1e3, 0.2)])
 @pytest.mark.parametrize("evidence", [False, True])
 def test_grammars_match_enumeration(backend, size, holes, evidence):
@@ -198,7 +198,7 @@ def test_long_sentences_agree_in_both_arithmetics():
             assert_allclose(grammar.inside_chart(one)[0], chart[0], rtol=1e-9)
 
 
-def test_grammar_evidence_is_renormalised_enumeration():
+def test_grammar_evidence_matches_renormalized_enumeration():
     one = random_grammar(4)
     known = torch.full((3, 4, 4), -1)
     known[0, 1, 2] = 1
@@ -218,7 +218,7 @@ def test_grammar_evidence_is_renormalised_enumeration():
     assert_allclose(hits.scores[0].item(), max(spans[chart == 0].sum() for chart in all_charts), rtol=1e-9)
 
 
-@both_roads
+@both_backends
 @pytest.mark.parametrize("shape", [(2, 4, 4), (2, 3, 3, 2)])
 def test_gradients_of_spans(backend, shape):
     scores = random_scores(0, *shape).requires_grad_()
@@ -237,7 +237,7 @@ def test_gradients_of_spans(backend, shape):
         assert torch.autograd.gradcheck(query(name), scores), name
 
 
-@both_roads
+@both_backends
 def test_gradients_of_grammars(backend):
     start = random_grammar(5, evidence=True, n=3, lengths=(3, 2))
     inputs = tuple(
@@ -257,7 +257,7 @@ def test_gradients_of_grammars(backend):
         assert torch.autograd.gradcheck(query(name), inputs), name
 
 
-def test_what_is_not_a_tree_has_probability_zero():
+def test_other_structures_have_probability_zero():
     one = SpanTree(torch.zeros(1, 3, 3))
     tree = one.argmax().labels
     assert torch.isfinite(one.log_prob(tree))
@@ -272,7 +272,7 @@ def test_what_is_not_a_tree_has_probability_zero():
     assert torch.isneginf(grammar_tree.log_prob(wrong)[0])
 
 
-def test_bad_input():
+def test_invalid_input_raises_errors():
     with pytest.raises(ShapeError, match="log_span"):
         SpanTree(torch.zeros(2, 3))
     with pytest.raises(ShapeError, match="log_span"):
@@ -303,7 +303,7 @@ def test_bad_input():
     assert repr(short) == "GrammarTree(B=1, n=3, N=2, P=2, backend='kernel')"
 
 
-def test_divergence_of_other_kinds_is_refused():
+def test_divergence_of_different_kinds_raises_an_error():
     spans, arcs = SpanTree(torch.zeros(1, 3, 3)), ProjectiveTree(torch.zeros(1, 3, 3))
     rules = GrammarTree(torch.zeros(1), torch.zeros(1, 2, 2), torch.zeros(1, 3, 1))
     for one, other in ((spans, arcs), (spans, rules), (rules, spans), (rules, arcs), (arcs, spans)):
@@ -311,7 +311,7 @@ def test_divergence_of_other_kinds_is_refused():
             one.kl(other)
 
 
-def test_impossible_sentences_are_told_of_as_trees():
+def test_errors_for_impossible_sentences_mention_trees():
     nothing = torch.full((1, 3, 3), -torch.inf)
     for tree, parts in ((SpanTree(nothing), "spans"), (ProjectiveTree(nothing), "arcs")):
         with pytest.raises(ImpossibleError, match=f"every tree of sentence 0 has .* the forbidden {parts}"):

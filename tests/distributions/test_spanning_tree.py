@@ -1,4 +1,4 @@
-"""SpanningTree alone: counts, forests, the single root of Chu-Liu-Edmonds (the rest: test_projective_tree)."""
+"""SpanningTree: counts, forests, the single root of Chu-Liu-Edmonds. See also test_projective_tree."""
 
 from math import comb
 

@@ -1,4 +1,4 @@
-"""Second-order dependency trees by enumeration: slow, obvious, the final judge."""
+"""Second-order dependency trees by enumeration: slow, simple, the ground truth of the tests."""
 
 import itertools
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The command line. Each command is a module here; heavy imports stand inside the functions, so help is instant."""
+"""The command line. Heavy imports are inside the functions of commands, so help is instant."""
 
 import sys
 from typing import Annotated
@@ -8,12 +8,12 @@ import typer
 from trelliswork import __version__
 from trelliswork.cli import bench, data, demo, reproduce, train, warmup
 from trelliswork.cli.running import report_errors, settings
-from trelliswork.cli.use import explore, generate, infer, inspect, language_model, parse, tag
+from trelliswork.cli.use import evaluate, explore, generate, infer, inspect, language_model, parse, tag
 
 app = typer.Typer(
     name="trelliswork",
     help="Structured probabilistic models of language: taggers, parsers and language models with exact posteriors.",
-    epilog="Example, and the way to begin: trelliswork demo",
+    epilog="Example: trelliswork demo",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -23,7 +23,7 @@ app.command("demo")(report_errors(demo.demo))
 app.add_typer(train.app, name="train")
 app.command("tag")(report_errors(tag.tag))
 app.command("parse")(report_errors(parse.parse))
-app.command("evaluate")(report_errors(tag.evaluate))
+app.command("evaluate")(report_errors(evaluate.evaluate))
 app.command("inspect")(report_errors(inspect.inspect))
 app.command("infer")(report_errors(infer.infer))
 app.command("score")(report_errors(generate.score))
@@ -50,7 +50,7 @@ def _options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads to compute with; all cores by default.", show_default=False)
+        int | None, typer.Option(min=1, help="Number of threads; all cores by default.", show_default=False)
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from trelliswork.compute.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.distributions.span_tree import SpanTree, check_charts, compatible, span_mask
-from trelliswork.distributions.tensors import bool_mask, expectation, floats, host
+from trelliswork.distributions.tensors import bool_mask, choose_backend, draw_seeds, expectation, floats, host
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.span import Grammar, autograd, brackets, grammar, torch_path
 
@@ -71,8 +71,6 @@ class GrammarTree(Distribution):
         lengths: Any = None,
         backend: str = "auto",
     ) -> None:
-        if backend not in ("auto", "kernel", "torch"):
-            raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
         parts = {"log_root": log_root, "log_rules": log_rules, "log_terminals": log_terminals}
         tensors = {name: floats(name, values) for name, values in parts.items()}
         if log_symbols is not None:
@@ -91,9 +89,7 @@ class GrammarTree(Distribution):
         if 0 in (sizes["B"], sizes["n"], N) or S <= N:
             raise ShapeError(f"a grammar needs sentences, nonterminals and preterminals, got sizes {sizes}.")
         B, n, device = sizes["B"], sizes["n"], tensors["log_root"].device
-        self.backend = backend if backend != "auto" else "kernel" if device.type == "cpu" else "torch"
-        if self.backend == "kernel" and device.type != "cpu":
-            raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
+        self.backend = choose_backend(backend, device)
         counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
         valid = {"log_terminals": np.arange(n) < counts[:, None], "log_symbols": span_mask(counts, n)}
@@ -155,9 +151,7 @@ class GrammarTree(Distribution):
     def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
         """Return n exact, independent trees (n, B, n_positions, n_positions); seed the ``generator`` to repeat them."""
         check_count("n", n)
-        device = generator.device if generator is not None else self.log_root.device
-        seeds = torch.randint(2**62, (n, len(self.lengths)), generator=generator, device=device).cpu().numpy()
-        return self._tensor(grammar.sample(self._grammar(), seeds))
+        return self._tensor(grammar.sample(self._grammar(), draw_seeds(n, self.lengths, generator)))
 
     def entropy(self) -> Tensor:
         """Return the entropy in nats (B,): log Z minus the expected score."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_possible, check_shape
 from trelliswork.distributions.base import Distribution, Structure
-from trelliswork.distributions.tensors import bool_mask, clean, edge_scores, expectation, floats, host
+from trelliswork.distributions.tensors import bool_mask, choose_backend, clean, edge_scores, expectation, floats, host
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import autograd, torch_path
@@ -73,8 +73,6 @@ class LinearChain(Distribution):
         allowed_transitions: Any = None,
         backend: str = "auto",
     ) -> None:
-        if backend not in ("auto", "kernel", "torch"):
-            raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
         unary, pairwise = floats("log_unary", log_unary), floats("log_pairwise", log_pairwise)
         dtype = torch.promote_types(unary.dtype, pairwise.dtype)
         unary, pairwise = unary.to(dtype), pairwise.to(dtype)
@@ -84,7 +82,7 @@ class LinearChain(Distribution):
             raise ValueRangeError(
                 f"log_unary is on {unary.device}, log_pairwise on {pairwise.device}: move one of them."
             )
-        self.backend = backend if backend != "auto" else "kernel" if unary.device.type == "cpu" else "torch"
+        self.backend = choose_backend(backend, unary.device)
         self.lengths = torch.as_tensor(check_lengths(host(lengths), B, T), device=unary.device)
         if log_start is not None:
             start = edge_scores("log_start", log_start, unary)
@@ -103,8 +101,6 @@ class LinearChain(Distribution):
         self.log_pairwise = clean("log_pairwise", pairwise, self.lengths, 1)
         self._potentials: chain.Potentials | None = None  # laid out for the kernels
         if self.backend == "kernel":
-            if unary.device.type != "cpu":
-                raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {unary.device}.")
             arrays = (host(x.detach()) for x in (self.log_unary, self.log_pairwise, self.lengths))
             self._potentials = chain.chain_potentials(*arrays, check_values=False)
 

@@ -8,7 +8,16 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.distributions.base import Distribution, Structure
-from trelliswork.distributions.tensors import bool_mask, draw_labels, expectation, floats, host, sum_labels
+from trelliswork.distributions.tensors import (
+    bool_mask,
+    choose_backend,
+    draw_labels,
+    draw_seeds,
+    expectation,
+    floats,
+    host,
+    sum_labels,
+)
 from trelliswork.distributions.tree_base import TreeExpectations
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.span import autograd, brackets, torch_path
@@ -49,8 +58,6 @@ class SpanTree(Distribution):
     """
 
     def __init__(self, log_span: Any, *, lengths: Any = None, allowed: Any = None, backend: str = "auto") -> None:
-        if backend not in ("auto", "kernel", "torch"):
-            raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
         scores = floats("log_span", log_span)
         if scores.ndim not in (3, 4) or 0 in scores.shape:
             raise ShapeError(
@@ -58,9 +65,7 @@ class SpanTree(Distribution):
             )
         sizes = check_shape("log_span", scores.shape[:3], "B n n")
         B, n, device = sizes["B"], sizes["n"], scores.device
-        self.backend = backend if backend != "auto" else "kernel" if device.type == "cpu" else "torch"
-        if self.backend == "kernel" and device.type != "cpu":
-            raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
+        self.backend = choose_backend(backend, device)
         counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
         if not float(host(scores.detach()).max()) < np.inf:  # nan or inf is allowed where there is no span
@@ -123,12 +128,11 @@ class SpanTree(Distribution):
     def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
         """Return n exact, independent trees (n, B, n_positions, n_positions); seed the ``generator`` to repeat them."""
         check_count("n", n)
-        device = generator.device if generator is not None else self.log_span.device
-        seeds = torch.randint(2**62, (n, len(self.lengths)), generator=generator, device=device).cpu().numpy()
+        seeds = draw_seeds(n, self.lengths, generator)
         charts = self._tensor(brackets.sample(autograd.doubles(self._log_sum), self._counts(), seeds))
         if not self.labeled:
             return charts
-        drawn = draw_labels(self.log_span.detach().double(), generator, device, charts.shape)
+        drawn = draw_labels(self.log_span.detach().double(), generator, charts.shape)
         return torch.where(charts >= 0, drawn, -1)
 
     def entropy(self) -> Tensor:

@@ -49,6 +49,21 @@ def edge_scores(name: str, values: Any, unary: Tensor) -> Tensor:
     return scores
 
 
+def choose_backend(backend: str, device: torch.device) -> str:
+    """Return "kernel" or "torch"; ``auto`` is "kernel" for CPU tensors."""
+    if backend not in ("auto", "kernel", "torch"):
+        raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
+    if backend == "kernel" and device.type != "cpu":
+        raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
+    return backend if backend != "auto" else "kernel" if device.type == "cpu" else "torch"
+
+
+def draw_seeds(n: int, lengths: Tensor, generator: torch.Generator | None) -> Any:
+    """Draw an array of seeds (n, B) for kernels."""
+    device = generator.device if generator is not None else lengths.device
+    return torch.randint(2**62, (n, len(lengths)), generator=generator, device=device).cpu().numpy()
+
+
 def bool_mask(name: str, values: Any, pattern: str, device: torch.device, **sizes: int) -> Tensor:
     """Return a boolean mask of the shape of the pattern, on a device."""
     mask = torch.as_tensor(values, device=device)
@@ -69,11 +84,10 @@ def sum_labels(log_scores: Tensor) -> Tensor:
     return torch.where(total > -1e29, total, -torch.inf)
 
 
-def draw_labels(
-    log_scores: Tensor, generator: torch.Generator | None, device: torch.device, shape: torch.Size
-) -> Tensor:
+def draw_labels(log_scores: Tensor, generator: torch.Generator | None, shape: torch.Size) -> Tensor:
     """Draw labels (``shape``) by scores (``shape``, L), or what broadcasts to it; never one of probability zero."""
     sums = torch.softmax(log_scores, dim=-1).nan_to_num(1.0).cumsum(dim=-1)
+    device = generator.device if generator is not None else sums.device
     uniform = torch.rand(shape, dtype=torch.float64, generator=generator, device=device).to(sums.device)
     # The first label whose cumulative mass exceeds the uniform number.
     return (sums <= (uniform * sums[..., -1])[..., None]).sum(dim=-1).clamp(max=sums.shape[-1] - 1)

@@ -8,7 +8,16 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_possible, check_scores, check_shape
 from trelliswork.distributions.base import Distribution, Structure
-from trelliswork.distributions.tensors import bool_mask, draw_labels, expectation, floats, host, sum_labels
+from trelliswork.distributions.tensors import (
+    bool_mask,
+    choose_backend,
+    draw_labels,
+    draw_seeds,
+    expectation,
+    floats,
+    host,
+    sum_labels,
+)
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tree import Potentials, arcs, check_arcs
 from trelliswork.inference.tree.autograd import Engine, arrays, log_partition
@@ -39,8 +48,6 @@ class DependencyTree(Distribution):
         forced: Any = None,
         backend: str = "auto",
     ) -> None:
-        if backend not in ("auto", "kernel", "torch"):
-            raise ValueRangeError(f"backend must be 'auto', 'kernel' or 'torch', got {backend!r}.")
         scores = floats("log_arc", log_arc)
         if scores.ndim not in (3, 4) or scores.shape[-1] == 0:
             raise ShapeError(
@@ -48,9 +55,7 @@ class DependencyTree(Distribution):
             )
         B, n = check_arcs("log_arc", tuple(scores.shape[:3]))
         device = scores.device
-        self.backend = backend if backend != "auto" else "kernel" if device.type == "cpu" else "torch"
-        if self.backend == "kernel" and device.type != "cpu":
-            raise ValueRangeError(f"backend='kernel' computes on the CPU, but the tensors are on {device}.")
+        self.backend = choose_backend(backend, device)
         self.single_root = bool(single_root)
         counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
@@ -132,15 +137,13 @@ class DependencyTree(Distribution):
         """Return n exact, independent trees (n, B, n_words) of each sentence; seed the ``generator`` to repeat them."""
         check_count("n", n)
         B, N = self.log_arc.shape[:2]
-        device = generator.device if generator is not None else self.log_arc.device
-        seeds = torch.randint(2**62, (n, B), generator=generator, device=device)
-        heads = self._tensor(self.engine.sample(self._potentials, seeds.cpu().numpy()))
+        heads = self._tensor(self.engine.sample(self._potentials, draw_seeds(n, self.lengths, generator)))
         if not self.labeled:
             return heads
         batch = torch.arange(B, device=heads.device)[None, :, None]
         word = torch.arange(1, N, device=heads.device)
         scores = self.log_arc.detach().double()[batch, heads.clamp(min=0), word]  # (n, B, n_words, L)
-        drawn = draw_labels(scores, generator, device, heads.shape)
+        drawn = draw_labels(scores, generator, heads.shape)
         return torch.stack([heads, drawn.masked_fill(heads < 0, -1)], dim=3)
 
     def entropy(self) -> Tensor:

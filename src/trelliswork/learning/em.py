@@ -107,12 +107,10 @@ def run_em(
     probed = 0
     if n_starts > 1:
         probed = min(probe, max_iter)
-        development, watch.development = watch.development, None
         while len(run.values) < n_starts and not watch.interrupted:
             number = len(run.values)
             run.climb(partial(start, number), probed, 0.0, stage=f"start {number + 1} of {n_starts}")
             run.compare()
-        watch.development = development
         run.choose()
     if probed < max_iter and not watch.interrupted:
         run.climb(partial(start, 0), max_iter, tol, probed)
@@ -151,7 +149,7 @@ class _Run(Generic[Parameters]):
     def climb(
         self, start: Callable[[], Parameters], max_iter: int, tol: float, settled_after: int = 0, *, stage: str = ""
     ) -> None:
-        """Iterate from the present parameters until convergence, or until a limit or the watch ends it."""
+        """Iterate until convergence, or until a limit or the watch ends it; a named ``stage`` is not measured."""
         if self.current is None:
             self.current = _Try(start(), FitReport(False, "", -math.inf))
         now, report = self.current, self.current.report
@@ -174,7 +172,8 @@ class _Run(Generic[Parameters]):
             report.add(Step(report.n_iter + 1, value, seconds=seconds, stage=stage, log_evidence=log_evidence))
             if self._decreased(before, report):
                 return
-            reason = self.watch.after(report.history[-1], self.model.to_arrays(now.parameters), self._state)
+            arrays = self.model.to_arrays(now.parameters)
+            reason = self.watch.after(report.history[-1], arrays, self._state, measure=not stage)
             if reason is not None:
                 report.reason = reason
                 return

@@ -111,7 +111,10 @@ def test_a_stopped_parser_has_one_epoch_of_trees_and_one_of_labels():
 
 
 def test_the_time_limit_stops_each_stage():
-    model = DependencyParser(2, **SMALL, max_minutes=1e-9, tagger="crf").fit(X[:30], Y[:30])
+    steps = []
+    model = DependencyParser(2, **SMALL, max_minutes=1e-9, tagger="crf")
+    model.fit(X[:30], Y[:30], callback=steps.append)
+    assert not any("iteration 2" in step.stage for step in steps)
     assert [step.stage for step in model.report_.history] == ["first order", "labels"]
     assert model.report_.reason.split("; ") == [
         f"{stage}: time limit of 1e-09 minutes" for stage in ("tagger", "first order", "labels")

@@ -1,4 +1,4 @@
-"""Commands for grammars: their files, ``parse --constituents``, ``evaluate`` and ``inspect`` of a PCFG."""
+"""Commands for grammars: their files, ``parse --constituents`` and ``evaluate``."""
 
 import json as json_module
 from pathlib import Path
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from trelliswork.models.pcfg import PCFG
 
 TREE_ENDINGS = (".mrg", ".trees", ".ptb")
-LENGTHS = (10, 40, None)  # sentences up to so many words: what papers on grammar induction tell
+LENGTHS = (10, 40, None)  # maximum sentence lengths that papers on grammar induction report
 
 
 def holds_trees(path: str | None) -> bool:
-    """True for a folder, a name that tells it, and the bundled corpus."""
+    """Return whether a path is a folder, has a name of tree files, or is the bundled corpus."""
     from trelliswork.data.bundled import SPLITS
 
     return path is None or path in SPLITS or Path(path).is_dir() or path.removesuffix(".gz").endswith(TREE_ENDINGS)
 
 
 def read_gold(path: str | None, punctuation: bool) -> "list[Tree]":
-    """Trees of a file, a folder or the bundled corpus, without traces, functions and unary chains."""
+    """Return trees of a file, a folder or the bundled corpus, without traces, functions and unary chains."""
     from trelliswork.data import bundled
     from trelliswork.data.trees import prune, read_trees
 
@@ -38,38 +38,31 @@ def read_gold(path: str | None, punctuation: bool) -> "list[Tree]":
 
 
 def tokens_of(trees: "list[Tree]", tags: bool, lower: bool) -> list[list[str]]:
-    """What a grammar reads of trees: their words, or their tags."""
+    """Return the words of trees, or their tags."""
     if tags:
         return [[node.label for node in tree.preterminals()] for tree in trees]
     return [[word.lower() if lower else word for word in tree.leaves()] for tree in trees]
 
 
 def read_tokens(
-    path: str | None, format: FileFormat, column: str | None, *, tags: bool, lower: bool, punctuation: bool
+    path: str | None, format: FileFormat, columns: str | None, *, tags: bool, lower: bool, punctuation: bool
 ) -> list[list[str]]:
-    """Sentences of any file: of trees words or tags; of columns and CoNLL-U one column; of text the words.
+    """Return sentences of any file: words or tags of trees, one column of columns and CoNLL-U, words of text.
 
-    What is neither trees nor CoNLL-U by its name is text, unless a column or a format is named.
+    A file that is neither trees nor CoNLL-U by its name is text, unless a column or a format is named.
     """
-    if format == FileFormat.auto and column is None and holds_trees(path):
+    if format == FileFormat.auto and columns is None and holds_trees(path):
         return tokens_of(read_gold(path, punctuation), tags, lower)
     if tags:
-        raise typer.BadParameter("--tags reads the tags of trees: of other files name their column with --column.")
-    if format == FileFormat.auto and column is None and guess_format(path or "", format) != FileFormat.conllu:
+        raise typer.BadParameter("--tags reads the tags of trees; for other files name the column with --columns.")
+    if format == FileFormat.auto and columns is None and guess_format(path or "", format) != FileFormat.conllu:
         format = FileFormat.text
-    corpus = read_words(path, words_layout(path, format, column, None))
+    corpus = read_words(path, words_layout(path, format, columns, None))
     return [[word.lower() if lower else word for word in s] for s in corpus.sentences(0)]
 
 
-def saved_kind(path: str) -> str:
-    """The kind of a saved model."""
-    from trelliswork.data.storage import load_model
-
-    return str(load_model(path)[0]["kind"])
-
-
 def load_grammar(path: str) -> "PCFG":
-    """A saved PCFG."""
+    """Return a saved grammar."""
     from trelliswork.models.pcfg import PCFG
 
     return PCFG.load(path)
@@ -81,33 +74,33 @@ def parse_constituents(
     out: str = "-",
     *,
     format: FileFormat = FileFormat.auto,
-    column: str | None = None,
+    columns: str | None = None,
     viterbi: bool = False,
 ) -> None:
-    """Write the tree of each sentence of a file as a bracketing, one a line.
+    """Write the tree of each sentence of a file as a bracketing, one per line.
 
     Parameters
     ----------
     model : str
         Directory of a saved PCFG.
     file, out : str
-        ``-`` is the standard input, or output. Plain text (for a grammar of tags: of tags), or what training reads.
-    format, column
-        Layout of the file, and the column of the words.
+        ``-`` is standard input or output. Plain text (of tags, for a grammar of tags), or a file as in training.
+    format, columns
+        Format of the file, and the column of the words.
     viterbi : bool
-        The most probable trees; else those with most expected spans.
+        The most probable trees instead of those with most expected spans.
     """
     from trelliswork.data.files import atomic_write
 
     grammar = load_grammar(model)
-    sentences = read_tokens(file, format, column, **_reading(grammar))
+    sentences = read_tokens(file, format, columns, **_reading(grammar))
     with atomic_write(out) as stream:
         for tree in grammar.predict(sentences, decoding="viterbi" if viterbi else "mbr"):
             stream.write(f"{tree}\n")
 
 
 def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -> None:
-    """Compare a grammar's trees with those of a file (or ``test``, ``dev`` of the bundled corpus) by their spans."""
+    """Compare the trees of a grammar with those of a file, or of ``test`` or ``dev`` of the bundled corpus."""
     grammar = load_grammar(model)
     reading = _reading(grammar)
     trees = read_gold(file, reading.pop("punctuation"))
@@ -118,48 +111,20 @@ def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -
             name = "all" if longest is None else f"up to {longest} words"
             reports[name] = grammar.evaluate(trees, tokens, max_length=longest)
     if not reports:
-        raise DataError(f"{file}: there is no tree of two words or more to compare with.")
+        raise DataError(f"{file}: no tree of at least two words to compare with.")
     perplexity = grammar.perplexity(tokens)
-    found = {"brackets": reports, "perplexity": perplexity}
-    told = report_evaluation(page, grammar, found, file=file, name=model, sample=lambda: judged_part(tokens, trees))
+    results = {"brackets": reports, "perplexity": perplexity}
+    more = report_evaluation(page, grammar, results, file=file, name=model, sample=lambda: judged_part(tokens, trees))
     if json:
         figures = {name: r.to_dict() for name, r in reports.items()}
-        print(json_module.dumps(figures | {"perplexity": perplexity} | told))
+        print(json_module.dumps(figures | {"perplexity": perplexity} | more))
         return
     for name, report in reports.items():
         print(f"{name}: {report.summary()}")
     print(f"perplexity {perplexity:.2f} per word")
 
 
-def inspect_grammar(grammar: Any, n: int, label: str | None, json: bool) -> None:
-    """Print the words and rules of a grammar's symbols."""
-    N, P, V = grammar.parameters_.sizes
-    names = [f"N{a}" for a in range(N)] + [f"P{x}" for x in range(P)]
-    if label is not None and label not in names:
-        raise typer.BadParameter(f"the grammar has no symbol {label!r}; it has N0..N{N - 1} and P0..P{P - 1}.")
-    chosen = names if label is None else [label]
-    shown: dict[str, Any] = {
-        "kind": grammar.kind,
-        "nonterminals": N,
-        "preterminals": P,
-        "rank": grammar.rank,
-        "words": V,
-        "reason": grammar.report_.reason,
-        "rules": {name: grammar.top_rules(int(name[1:]), n) for name in chosen if name[0] == "N"},
-        "emissions": {name: grammar.top_words(int(name[1:]), n) for name in chosen if name[0] == "P"},
-    }
-    if json:
-        print(json_module.dumps(shown, ensure_ascii=False))
-        return
-    rank = "" if grammar.rank is None else f", rank {grammar.rank}"
-    print(f"PCFG, {N} nonterminals, {P} preterminals{rank}, {V:,} words ({shown['reason']})")
-    for name, rules in shown["rules"].items():
-        print(f"{name} -> " + "  ".join(f"{x} {y} {p:.3f}" for x, y, p in rules))
-    for name, words in shown["emissions"].items():
-        print(f"{name} -> " + "  ".join(f"{word} {p:.3f}" for word, p in words))
-
-
 def _reading(grammar: "PCFG") -> dict[str, Any]:
-    """How the training file was read."""
-    given = getattr(grammar, "reading_", {})
+    """Return how the training file was read."""
+    given = grammar.input_
     return {name: bool(given.get(name, False)) for name in ("tags", "lower", "punctuation")}

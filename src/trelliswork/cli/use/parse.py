@@ -198,33 +198,3 @@ def evaluate_parser(
         page, parser, report, file=file, name=name, sample=lambda: judged_part(corpus, heads, labels)
     )
     print(json_module.dumps(report.to_dict() | told) if json else report.summary())
-
-
-def inspect_parser(parser: "DependencyParser", json: bool) -> None:
-    """Show settings and how training ended; hashed weights have no names."""
-    shown: dict[str, Any] = {
-        "kind": parser.kind,
-        "order": parser.order_,
-        "parameters": parser.get_params(),
-        "weights": sum(len(w) for w in parser.weights_),
-        "active": sum(int((w != 0).sum()) for w in parser.weights_),
-        "words": len(parser.known_words()),
-        "labels": None if parser.labels_ is None else list(parser.labels_),
-        "dropped_heads": parser.report_.details["dropped_heads"],
-        "objective": parser.report_.value,
-        "converged": parser.report_.converged,
-        "reason": parser.report_.reason,
-    }
-    if json:
-        print(json_module.dumps(shown))
-        return
-    trees = "projective" if parser.projective else "non-projective"
-    print(
-        f"parser of order {shown['order']}, {trees}, {shown['words']:,} known words, tagger: {parser.tagger or 'none'}"
-    )
-    print(f"{shown['active']:,} of {shown['weights']:,} weights in use; features are hashed and have no names")
-    print(f"loss of the last epoch {shown['objective']:.4f} ({shown['reason']})")
-    if shown["dropped_heads"]:
-        print(f"{shown['dropped_heads']:,} heads of the training trees counted as unknown: no such tree has them all")
-    print("labels: " + (" ".join(shown["labels"]) if shown["labels"] else "none"))
-    print("settings: " + ", ".join(f"{name}={value}" for name, value in shown["parameters"].items()))

@@ -1,4 +1,4 @@
-"""``trelliswork tag --json``: one object a line for each sentence."""
+"""``trelliswork tag --json``: one JSON object per sentence and line."""
 
 import json as json_module
 from typing import TYPE_CHECKING, Any, TextIO
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from trelliswork.models import FactorialCRF
 
 
-def labellings(tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, topk: int) -> list[dict[str, Any]]:
-    """Of each sentence its labels with their probabilities, or its ``topk`` best labellings with theirs."""
+def labelings(tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, topk: int) -> list[dict[str, Any]]:
+    """Return the labels of each sentence with their probabilities, or its ``topk`` best labelings."""
     if topk > 1:
-        found = tagger.predict_topk(corpus, topk, known=known)
-        return [{"labellings": [{"labels": list(y), "probability": float(p)} for y, p in best]} for best in found]
+        lists = tagger.predict_topk(corpus, topk, known=known)
+        return [{"labelings": [{"labels": list(y), "probability": float(p)} for y, p in best]} for best in lists]
     labels = tagger.predict(corpus, known=known)
     return [
         {"labels": list(y), "probabilities": _chosen(rows, y)}
@@ -20,8 +20,8 @@ def labellings(tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, topk
     ]
 
 
-def layered_labellings(tagger: "FactorialCRF", corpus: "Corpus", known: Any) -> list[dict[str, Any]]:
-    """The same of several layers: labels and probabilities by layer."""
+def layered_labelings(tagger: "FactorialCRF", corpus: "Corpus", known: Any) -> list[dict[str, Any]]:
+    """Return labels and probabilities by layer."""
     labels, marginals = tagger.predict_layers(corpus, known=known), tagger.predict_marginals(corpus, known=known)
     return [
         {
@@ -33,7 +33,7 @@ def layered_labellings(tagger: "FactorialCRF", corpus: "Corpus", known: Any) -> 
 
 
 def write_json(corpus: "Corpus | AttributeCorpus", answers: list[dict[str, Any]], out: TextIO) -> None:
-    """Write the answers, each behind the words of its sentence; files of ready attributes have no words."""
+    """Write the answers, each with the words of its sentence; files of ready attributes have no words."""
     from trelliswork.data import Corpus
 
     words = [{"words": list(s)} for s in corpus.sentences(0)] if isinstance(corpus, Corpus) else [{}] * len(corpus)

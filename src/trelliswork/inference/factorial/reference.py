@@ -75,7 +75,8 @@ def belief_propagation(
     T = len(log_unary[0])
     tables = {**log_between, **{(e, d): table.T for (d, e), table in log_between.items()}}
     message = {(e, d): np.zeros_like(log_unary[d]) for e, d in tables}
-    log_z, belief = {}, {}
+    log_z: dict[int, Array] = {}
+    belief: dict[int, Array] = {}
     for _ in range(n_sweeps):
         for d, (own, matrix) in enumerate(zip(log_unary, log_pairwise, strict=True)):
             unary, pairwise = own, np.broadcast_to(matrix, (T - 1, *matrix.shape))

@@ -70,7 +70,8 @@ def add_tables(factors: Iterable[Factor]) -> Factor:
         variables = (*one[0], *(v for v in two[0] if v not in one[0]))
         return variables, _expand(one, variables) + _expand(two, variables)
 
-    return reduce(add, factors, ((), np.zeros(())))
+    empty: Factor = ((), np.zeros(()))
+    return reduce(add, factors, empty)
 
 
 def _expand(factor: Factor, variables: tuple[int, ...]) -> Array:

@@ -1,4 +1,4 @@
-"""Log evidence of sentences as a torch function; its gradient is expected counts, in feature space for transitions."""
+"""Log evidence of sentences as a torch function; its gradient is expected counts, in rank space for transitions."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ from trelliswork.inference.lowrank.potentials import LowRank
 from trelliswork.inference.lowrank.sweep import Counts
 
 CHUNK_ROWS = 256  # rows whose messages are kept until the transition counts are added: a deep enough product
-MOST_BLOCKS = 8  # blocks of states for threads: the features of each must be summed
+MOST_BLOCKS = 8  # blocks of states for threads: the compressed states of each must be summed
 LEAST_GROUPS = 4  # groups per block
 LEAST_WORK = 500_000  # multiplications per block
 Array = NDArray[np.floating]
@@ -88,7 +88,7 @@ class Fused:
         self.norms: NDArray[np.float64] = np.empty(N)
         self._filtered = fused.Filtered(
             states=None,
-            features=np.zeros((n_panels, N if keep else n, w), dtype),
+            compressed=np.zeros((n_panels, N if keep else n, w), dtype),
             norms=self.norms,
             inverse=np.empty(N, dtype),
             least=float(np.finfo(dtype).tiny) ** 0.5,
@@ -124,7 +124,7 @@ class Fused:
         return min(threads.get_num_threads(), len(self._blocks.edges) - 1)
 
     def _model(self, across: Tensor, along: Tensor) -> Any:
-        """Return the parameters of one direction: ``across`` maps features to states, ``along`` states to features."""
+        """Return the parameters of one direction: ``along`` compresses states, ``across`` maps them back to states."""
         matrix, (S, R) = across.numpy(), across.shape
         panels = self._empty(-(-S // self._width), R, self._width)
         ranges = threads.cut(np.full(len(panels), R * self._width), least=threads.LEAST_WORK)
@@ -166,7 +166,7 @@ class Fused:
         sums = fused.Sums(*(x.numpy() for x in (counts.start, counts.emission, *counts.transition)))
         values = self._empty(max(states.size for states in self._states))
         messages = fused.Messages(
-            values, np.zeros_like(self._filtered.features), weights.astype(dtype), np.ones(len(weights), dtype)
+            values, np.zeros_like(self._filtered.compressed), weights.astype(dtype), np.ones(len(weights), dtype)
         )
         for first, last in reversed(self._chunks()):
             states = self._states.pop()

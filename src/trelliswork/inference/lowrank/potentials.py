@@ -1,7 +1,8 @@
 """Input of every engine: transitions of low rank (optionally with a band) or dense, and emissions of the words.
 
 A transition pushes rows of states forward through its matrix and pulls messages back. Between the two factors of a
-low-rank matrix a row has R *features*, which the sweep keeps: one matrix product recomputes the states from them.
+low-rank matrix a row of S states is *compressed* to R numbers. The sweep keeps them: one matrix product recomputes the
+states from them.
 """
 
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class LowRank:
 
     @property
     def width(self) -> int:
-        """Number of features, R."""
+        """Length of a compressed row, R."""
         return self.left.shape[1]
 
     def tensors(self) -> list[Tensor]:
@@ -84,21 +85,21 @@ class LowRank:
             out[before] += self.band[before, z - before + K]
         return out
 
-    def push(self, alpha: Tensor, features: Tensor, out: Tensor) -> None:
-        """Compute features = alpha left (n, R) and out = alpha A (n, S)."""
-        torch.mm(alpha, self.left, out=features)
-        self.push_again(alpha, features, out)
+    def push(self, alpha: Tensor, compressed: Tensor, out: Tensor) -> None:
+        """Compute compressed = alpha left (n, R) and out = alpha A (n, S)."""
+        torch.mm(alpha, self.left, out=compressed)
+        self.push_again(alpha, compressed, out)
 
-    def push_again(self, alpha: Tensor, features: Tensor, out: Tensor) -> None:
-        """Compute ``out`` of ``push`` from the features."""
-        torch.mm(features, self.right.T, out=out)
+    def push_again(self, alpha: Tensor, compressed: Tensor, out: Tensor) -> None:
+        """Compute ``out`` of ``push`` from the compressed rows."""
+        torch.mm(compressed, self.right.T, out=out)
         if self.band is not None:
             rows.add_band(alpha.numpy(), self.band.numpy(), out.numpy())
 
-    def pull(self, message: Tensor, features: Tensor, out: Tensor) -> None:
-        """Compute features = message right (n, R) and out = message A^T (n, S)."""
-        torch.mm(message, self.right, out=features)
-        torch.mm(features, self.left.T, out=out)
+    def pull(self, message: Tensor, compressed: Tensor, out: Tensor) -> None:
+        """Compute compressed = message right (n, R) and out = message A^T (n, S)."""
+        torch.mm(message, self.right, out=compressed)
+        torch.mm(compressed, self.left.T, out=out)
         if self.band is not None:
             rows.add_band_back(message.numpy(), self.band.numpy(), out.numpy())
 
@@ -107,7 +108,7 @@ class LowRank:
         return [memory.zeros(*part.shape, dtype=part.dtype) for part in self.tensors()]
 
     def accumulate(self, sums: list[Tensor], alpha: Tensor, forward: Tensor, message: Tensor, backward: Tensor) -> None:
-        """Add the expected counts of some transitions, in feature space: alpha^T backward and message^T forward."""
+        """Add the expected counts of some transitions, in rank space: alpha^T backward and message^T forward."""
         sums[0].addmm_(alpha.T, backward)
         sums[1].addmm_(message.T, forward)
         if self.band is not None:
@@ -131,7 +132,7 @@ class Dense:
 
     @property
     def width(self) -> int:
-        """Zero: there are no features."""
+        """Zero: rows are not compressed."""
         return 0
 
     def tensors(self) -> list[Tensor]:
@@ -150,15 +151,15 @@ class Dense:
         """Return p(z | previous state), (S,)."""
         return self.matrix[:, z]
 
-    def push(self, alpha: Tensor, features: Tensor, out: Tensor) -> None:
+    def push(self, alpha: Tensor, compressed: Tensor, out: Tensor) -> None:
         """Compute out = alpha A."""
         torch.mm(alpha, self.matrix, out=out)
 
-    def push_again(self, alpha: Tensor, features: Tensor, out: Tensor) -> None:
+    def push_again(self, alpha: Tensor, compressed: Tensor, out: Tensor) -> None:
         """Compute out = alpha A."""
         torch.mm(alpha, self.matrix, out=out)
 
-    def pull(self, message: Tensor, features: Tensor, out: Tensor) -> None:
+    def pull(self, message: Tensor, compressed: Tensor, out: Tensor) -> None:
         """Compute out = message A^T."""
         torch.mm(message, self.matrix.T, out=out)
 

@@ -54,7 +54,7 @@ def score(
         torch.mm(transition.right.T, emission[w][:, None] * transition.left, out=table[k])
     number = np.full(len(log_emission), -1)
     number[chosen] = np.arange(len(chosen))
-    ends = emission @ transition.right  # (W, R): evidence of a last word, given the features
+    ends = emission @ transition.right  # (W, R): evidence of a last word, given the compressed states
     log_z = np.empty(len(offsets) - 1)
     parts = groups(words, offsets)
 
@@ -74,10 +74,10 @@ def score(
 def _forward(
     packed: Packed, start: Tensor, transition: LowRank, emission: Tensor, table: Tensor, number: Ints, ends: Tensor
 ) -> NDArray[np.float64]:
-    """Return the log evidence (B,), in the packed order; features are normalized at each word."""
+    """Return the log evidence (B,), in the packed order; compressed states are normalized at each word."""
     sizes = packed.sizes.tolist()
     log_z = np.zeros(packed.n_sentences)
-    features = torch.empty(0)
+    compressed = torch.empty(0)
     for t, n in enumerate(sizes):
         words = packed.words[packed.offsets[t] : packed.offsets[t + 1]]
         stay = sizes[t + 1] if t + 1 < len(sizes) else 0
@@ -87,32 +87,34 @@ def _forward(
                 if t == 0:
                     total = (emission[rows] * start).sum(dim=1)
                 else:
-                    total = (features[stay:n] * ends[rows]).sum(dim=1)
+                    total = (compressed[stay:n] * ends[rows]).sum(dim=1)
                 log_z[stay:n] += np.log(total.double().numpy())
             if stay == 0:
                 break
             if t == 0:
-                features = (emission[torch.from_numpy(words[:stay])] * start) @ transition.left
+                compressed = (emission[torch.from_numpy(words[:stay])] * start) @ transition.left
             else:
-                features = _step(features[:stay], words[:stay], transition, emission, table, number)
-            total = features.sum(dim=1)
+                compressed = _step(compressed[:stay], words[:stay], transition, emission, table, number)
+            total = compressed.sum(dim=1)
             log_z[:stay] += np.log(total.double().numpy())
-        features = features / total.clamp(min=torch.finfo(total.dtype).tiny)[:, None]
+        compressed = compressed / total.clamp(min=torch.finfo(total.dtype).tiny)[:, None]
     return log_z
 
 
-def _step(features: Tensor, words: Ints, transition: LowRank, emission: Tensor, table: Tensor, number: Ints) -> Tensor:
-    """Return the features after a word, through its operator or through the states."""
-    out = torch.empty_like(features)
+def _step(
+    compressed: Tensor, words: Ints, transition: LowRank, emission: Tensor, table: Tensor, number: Ints
+) -> Tensor:
+    """Return the compressed states after a word, through its operator or through the states."""
+    out = torch.empty_like(compressed)
     which = number[words]
     fast, slow = np.flatnonzero(which >= 0), np.flatnonzero(which < 0)
     if fast.size:
         rows = torch.from_numpy(fast)
-        moved = torch.empty(len(fast), features.shape[1], dtype=features.dtype)
-        apply_operators(features[rows].numpy(), table.numpy(), which[fast], moved.numpy())
+        moved = torch.empty(len(fast), compressed.shape[1], dtype=compressed.dtype)
+        apply_operators(compressed[rows].numpy(), table.numpy(), which[fast], moved.numpy())
         out[rows] = moved
     if slow.size:
         rows = torch.from_numpy(slow)
-        states = (features[rows] @ transition.right.T) * emission[torch.from_numpy(words[slow])]
+        states = (compressed[rows] @ transition.right.T) * emission[torch.from_numpy(words[slow])]
         out[rows] = states @ transition.left
     return out

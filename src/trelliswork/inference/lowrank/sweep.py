@@ -64,7 +64,7 @@ class Sweep:
         self.every = every
         N, S = len(packed.words), len(start)
         self.norms: NDArray[np.float64] = np.empty(N)
-        self._features = torch.empty(N, transition.width, dtype=start.dtype)
+        self._compressed = torch.empty(N, transition.width, dtype=start.dtype)
         kept = np.ones(len(packed.sizes), bool) if every is None else np.arange(len(packed.sizes)) % every == every - 1
         starts = np.cumsum(np.where(kept, packed.sizes, 0)) - packed.sizes
         self._kept, self._at = kept, starts  # positions whose states are kept, and their first rows
@@ -107,7 +107,7 @@ class Sweep:
             alpha[:] = self.start
         else:
             step = self.transition.push if push else self.transition.push_again
-            step(before, self._features[a:b], alpha)
+            step(before, self._compressed[a:b], alpha)
         observe(alpha.numpy(), emission, words, self.norms[a:b])
 
     def backward(self, weights: NDArray[np.floating], counts: Counts, marginals: Tensor | None = None) -> None:
@@ -162,7 +162,7 @@ class Sweep:
         offsets, sizes = packed.offsets, packed.sizes
         a, b = int(offsets[first]), int(offsets[last])
         message = torch.empty(b - a, S, dtype=self.start.dtype)
-        features = torch.empty(b - a, R, dtype=self.start.dtype)
+        compressed = torch.empty(b - a, R, dtype=self.start.dtype)
         emission, sums = self.emission.numpy(), counts.emission.numpy()
         for t in range(last - 1, first - 1, -1):
             n, after = int(sizes[t]), int(sizes[t + 1]) if t + 1 < len(sizes) else 0
@@ -176,13 +176,15 @@ class Sweep:
             elif t == 0:
                 self._first = alpha * beta[:n]
             if t > 0:
-                self.transition.pull(message[rows], features[rows], beta[:n])
+                self.transition.pull(message[rows], compressed[rows], beta[:n])
         start = max(first, 1)
         if start < last:
             rows = slice(int(offsets[start]) - a, b - a)
             where = slice(int(offsets[start]), b)
             before = _rows_before(states[start - first : last - first], sizes[start:last])
-            self.transition.accumulate(counts.transition, before, self._features[where], message[rows], features[rows])
+            self.transition.accumulate(
+                counts.transition, before, self._compressed[where], message[rows], compressed[rows]
+            )
 
 
 def _rows_before(states: list[Tensor], sizes: NDArray[np.int64]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Inference passes over dependency trees: allocate, call the kernels, repeat in log space what underflowed."""
+"""Inference passes over dependency trees: allocate, call the kernels, recompute in log space if they underflow."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -5,9 +5,7 @@ the iterations are run by ``learning.em``.
 """
 
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -15,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from trelliswork.compute.checks import check_count
-from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.em import LikelihoodDecrease, Update, run_em
@@ -320,67 +318,3 @@ def _from_arrays(arrays: Mapping[str, Any]) -> HMMParameters | Posterior:
     if "by_symbol" in arrays:
         return Posterior(arrays["start"], arrays["transition"], arrays.get("end"), arrays["by_symbol"].T)
     return HMMParameters(arrays["log_start"], arrays["log_transition"], arrays.get("log_end"), arrays["log_emission"])
-
-
-# What follows is used by models/pcfg until that uses learning.em; it is deleted then.
-STOPPED = "stopped by the caller"
-
-
-@dataclass
-class EMStep:
-    """One iteration of EM for grammars."""
-
-    iteration: int
-    value: float
-    log_evidence: float
-    seconds: float
-
-
-@dataclass
-class EMReport:
-    """Outcome of EM for grammars."""
-
-    converged: bool
-    reason: str
-    value: float
-    history: list[EMStep] = field(default_factory=list)
-    posterior: None = None
-    probes: list[float] = field(default_factory=list)
-
-    @property
-    def n_iter(self) -> int:
-        """Number of iterations."""
-        return len(self.history)
-
-    def settled(self, before: float, tol: float) -> bool:
-        """Return whether the value rose by less than ``tol`` of itself, and record it."""
-        if not tol or before == -np.inf or self.value - before >= tol * abs(self.value):
-            return False
-        self.converged, self.reason = True, f"the objective rose by less than {tol:g} of its value"
-        return True
-
-    def run_out(self, max_iter: int, tol: float) -> None:
-        """Record that the iterations are used up, with a warning unless ``tol`` is 0."""
-        self.reason = f"{max_iter} iterations"
-        if tol > 0:
-            warnings.warn(
-                f"EM stopped after {max_iter} iterations before reaching tol={tol:g}. Raise max_iter or loosen tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-
-def best_of(tries: Iterable[tuple[Any, EMReport]]) -> tuple[Any, EMReport]:
-    """Return the best of several starts."""
-    best: tuple[Any, EMReport] | None = None
-    probes = []
-    for tried in tries:
-        probes.append(tried[1].value)
-        if best is None or tried[1].value > best[1].value:
-            best = tried
-        if tried[1].reason == STOPPED:
-            best[1].reason = STOPPED
-            break
-    assert best is not None
-    best[1].probes = probes
-    return best

@@ -279,7 +279,9 @@ class DependencyParser(TreeParser):
         self._set(Learned(reader, weights, labels), report)
         return self
 
-    def predict(self, X: Sentences, *, known: Evidence | None = None) -> list[LabeledTree]:
+    def predict(  # type: ignore[override]
+        self, X: Sentences, *, known: Evidence | None = None
+    ) -> list[LabeledTree]:
         """Return head and label of each word in the tree with the largest expected number of correct arcs.
 
         Parameters

@@ -2,23 +2,36 @@
 
 import os
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Tree, Vocabulary
+from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.learning.report import Callback, FitReport
 from trelliswork.metrics.brackets import BracketReport, evaluate_brackets
-from trelliswork.models.base import Arrays, Estimator
-from trelliswork.models.hmm.em import EMReport, EMStep
-from trelliswork.models.pcfg.decoding import Decoding, best_trees, gold_spans, named_tree, spans_of
-from trelliswork.models.pcfg.em import Callback, from_named
-from trelliswork.models.pcfg.objective import GrammarParameters, log_evidence, text_batches
-from trelliswork.models.pcfg.sampling import draw_tree
-from trelliswork.models.pcfg.training import PCFGSettings, checked, known_words, learn, listed_words, word_table
+from trelliswork.models.base import Arrays, Description, Table, check_label
+from trelliswork.models.parameters import (
+    TRAINING,
+    BatchSize,
+    LearningRate,
+    MaxIter,
+    MaxMinutes,
+    MinCount,
+    Parameter,
+    Patience,
+    Seed,
+    Tol,
+)
+from trelliswork.models.pcfg.decoding import Decoding, best_trees, draw_tree, gold_spans, named_tree, spans_of
+from trelliswork.models.pcfg.em import from_named
+from trelliswork.models.pcfg.objective import GrammarParameters, blank_emissions, log_evidence, text_batches
+from trelliswork.models.pcfg.training import check_combination, checked, learn, listed_words, word_table
+from trelliswork.models.tasks import LanguageModel, Ranked, TreeParser, blanks
 
 if TYPE_CHECKING:
     from trelliswork.distributions import GrammarTree
@@ -28,51 +41,22 @@ MAX_RULES = 50_000_000  # entries of a dense table of rules: 400 MB
 MAX_DRAWS = 1000
 
 
-class PCFG(Estimator):
-    """A grammar in Chomsky normal form whose symbols have no names, learned from sentences without trees.
-
-    Parameters
-    ----------
-    n_nonterminals : int
-        Symbols of spans of two words or more.
-    n_preterminals : int, optional
-        Symbols of single words. None: each word is its own, for texts of few different words such as tags.
-    rank : int, optional
-        Rules pass through so many hidden values, p(A -> x y) = sum_r U[A, r] V[r, x] W[r, y]: inference takes O(n^3 R +
-        n^2 R^2) a sentence instead of O(n^3 N^2 + n^2 N^3). None: every rule has a probability of its own.
-    parameterisation : {"plain", "neural"}
-        Free probabilities; or embeddings and residual networks that make them, with ``algorithm="gradient"``.
-    algorithm : {"em", "gradient"}
-        EM (inside-outside), or Adam.
-    root_prior, rule_prior, emission_prior : float
-        Pseudo-counts; ``rule_prior`` is that of the three factors too.
-    min_count : int
-        Words seen less often are taken for unknown ones.
-    max_length : int, optional
-        Learn from sentences up to so many words only.
-    max_iter, tol : int, float
-        Iterations (epochs of Adam) at most; the relative gain at which learning ends.
-    n_restarts, probe : int
-        EM: random starts, of which the best after ``probe`` iterations goes on.
-    right_bias : float
-        EM: a random start gives left children of two words or more exp(-right_bias) of their weight. English leans to
-        the right; EM is free to leave it.
-    batch_size, learning_rate, curriculum, embedding_size : int, float, int or None, int
-        Adam: sentences a step; step size; longest sentence of the first epoch, one more each epoch; size of neural
-        embeddings.
-    seed : int
+class PCFG(TreeParser, LanguageModel):
+    """A grammar in Chomsky normal form whose symbols have no names, induced from sentences without trees.
 
     Attributes
     ----------
-    words_ : Vocabulary
+    vocabulary_ : Vocabulary
+        Words, and ``<unk>``.
     parameters_ : GrammarParameters
-    report_ : EMReport
-        History of the objective.
+        Log probabilities of roots, rules and words.
+    report_ : FitReport
+        Its values are log evidence plus log prior.
 
     Notes
     -----
-    Sentences of one word have no tree in such a grammar: their probability is 0. Learning, ``score`` and ``perplexity``
-    leave them out; ``predict`` gives them the word's most probable preterminal.
+    Sentences of one word have no tree in such a grammar: their probability is 0. Training, ``score`` and ``perplexity``
+    leave them out; ``predict`` assigns the word's most probable preterminal.
 
     Examples
     --------
@@ -83,41 +67,92 @@ class PCFG(Estimator):
 
     kind: ClassVar[str] = "pcfg"
     learned: ClassVar[str] = "parameters_"
+    constituents: ClassVar[bool] = True
     shortest: ClassVar[int] = 2  # words of a sentence: its root has two children
-    end: ClassVar[bool] = False  # that a sentence ends is no event of its own: its rules tell its length
-    reading_: dict[str, Any]  # how a command read the training file
-    words_: Vocabulary
+    end: ClassVar[bool] = False  # the end of a sentence is not an event: the rules define its length
+    vocabulary_: Vocabulary
     parameters_: GrammarParameters
-    report_: EMReport
 
     def __init__(
         self,
-        n_nonterminals: int = 10,
-        n_preterminals: int | None = 20,
+        n_nonterminals: Annotated[int, Parameter("Number of symbols of phrases.", minimum=1)] = 10,
+        n_preterminals: Annotated[
+            int | None,
+            Parameter(
+                "Number of symbols of words; None (0 on the command line): each word is its own symbol, for texts with "
+                "few different words such as tags.",
+                minimum=1,
+                option=False,
+            ),
+        ] = 20,
         *,
-        rank: int | None = None,
-        parameterisation: Literal["plain", "neural"] = "plain",
-        algorithm: Literal["em", "gradient"] = "em",
-        root_prior: float = 0.1,
-        rule_prior: float = 0.01,
-        emission_prior: float = 0.01,
-        min_count: int = 1,
-        max_length: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        n_restarts: int = 1,
-        probe: int = 10,
-        right_bias: float = 0.0,
-        batch_size: int = 16,
-        learning_rate: float = 2e-3,
-        curriculum: int | None = None,
-        embedding_size: int = 128,
-        seed: int = 0,
+        rank: Annotated[
+            int | None,
+            Parameter(
+                "Rank of the rules, p(A -> x y) = sum_r U[A, r] V[r, x] W[r, y]: inference takes O(n^3 R + n^2 R^2) "
+                "instead of O(n^3 N^2 + n^2 N^3).",
+                minimum=1,
+                unset="every rule has its own probability",
+            ),
+        ] = None,
+        parameterization: Annotated[
+            Literal["plain", "neural"],
+            Parameter("Free probabilities, or probabilities from embeddings and residual networks (by gradient)."),
+        ] = "plain",
+        algorithm: Annotated[
+            Literal["em", "gradient"], Parameter("EM (inside-outside), or Adam.", panel=TRAINING)
+        ] = "em",
+        root_prior: Annotated[float, Parameter("Pseudo-count of root symbols.", minimum=0, panel=TRAINING)] = 0.1,
+        rule_prior: Annotated[
+            float, Parameter("Pseudo-count of rules, or of the entries of their factors.", minimum=0, panel=TRAINING)
+        ] = 0.01,
+        emission_prior: Annotated[float, Parameter("Pseudo-count of words.", minimum=0, panel=TRAINING)] = 0.01,
+        min_count: MinCount = 1,
+        max_length: Annotated[
+            int | None,
+            Parameter("Maximum length of training sentences.", minimum=2, panel=TRAINING, unset="no limit"),
+        ] = None,
+        max_iter: MaxIter = 100,
+        tol: Tol = 1e-4,
+        n_restarts: Annotated[
+            int,
+            Parameter(
+                "Number of random starts of EM; the best after `probe` iterations continues.",
+                minimum=1,
+                panel=TRAINING,
+            ),
+        ] = 1,
+        probe: Annotated[
+            int, Parameter("EM iterations of each start before the best is chosen.", minimum=1, panel=TRAINING)
+        ] = 10,
+        right_bias: Annotated[
+            float,
+            Parameter(
+                "EM: left children of two words or more get "
+                "exp(-right_bias) of their weight at first; for English try 4.",
+                panel=TRAINING,
+            ),
+        ] = 0.0,
+        batch_size: BatchSize = 16,
+        learning_rate: LearningRate = 2e-3,
+        curriculum: Annotated[
+            int | None,
+            Parameter(
+                "Adam: maximum length of a sentence in the first epoch; one more word in each further epoch.",
+                minimum=2,
+                panel=TRAINING,
+                unset="all sentences from the start",
+            ),
+        ] = None,
+        embedding_size: Annotated[int, Parameter("Size of neural embeddings.", minimum=1)] = 128,
+        patience: Patience = 10,
+        max_minutes: MaxMinutes = None,
+        seed: Seed = 0,
     ) -> None:
         self.n_nonterminals = n_nonterminals
         self.n_preterminals = n_preterminals
         self.rank = rank
-        self.parameterisation = parameterisation
+        self.parameterization = parameterization
         self.algorithm = algorithm
         self.root_prior = root_prior
         self.rule_prior = rule_prior
@@ -133,6 +168,8 @@ class PCFG(Estimator):
         self.learning_rate = learning_rate
         self.curriculum = curriculum
         self.embedding_size = embedding_size
+        self.patience = patience
+        self.max_minutes = max_minutes
         self.seed = seed
 
     def fit(
@@ -140,35 +177,39 @@ class PCFG(Estimator):
         X: Sentences | Corpus,
         y: None = None,
         *,
-        callback: Callback | None = None,
+        dev: Sentences | Corpus | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        callback: Callback | None = None,
     ) -> Self:
-        """Learn from sentences.
+        """Induce a grammar from sentences.
 
         Parameters
         ----------
         X : list of lists of str, or Corpus
             Words; of a corpus the first column.
         y : None
-            There is nothing to be told: trees are hidden.
-        callback : callable, optional
-            Called with the ``EMStep`` of each iteration (epoch); a true answer stops.
+            Trees are hidden: labels are an error.
+        dev : like X, optional
+            Development sentences: the iteration with the best log evidence per word is kept, and training stops
+            ``patience`` iterations later.
         checkpoint : path, optional
-            A file to keep the state in, now and then; if it is there, learning goes on from it and ends as if it had
-            not been interrupted. It is removed at the end.
+            A file for the state of training. If it exists, training resumes from it, with the same result.
+        callback : callable, optional
+            Called with a `Step` after each iteration (epoch); a true result stops training.
         """
+        self._check_parameters()
+        check_combination(self)
         if y is not None:
-            raise ValueRangeError("a PCFG is learned from sentences alone: leave y out.")
-        settings = PCFGSettings(**self.get_params())
-        settings.check()
+            raise ValueRangeError("a PCFG is trained on sentences alone: leave y out.")
         sentences = _sentences(X)
         words = word_table(sentences, self.min_count)
-        parameters, report = learn(sentences, words, settings, callback, checkpoint)
-        self.words_, self.parameters_, self.report_ = words, parameters, report
+        held = None if dev is None else _sentences(dev)
+        parameters, report = learn(self, sentences, held, words, checkpoint, callback)
+        self.vocabulary_, self.parameters_, self.report_ = words, parameters, report
         return self
 
     def predict(self, X: Sentences | Corpus, *, decoding: Decoding = "mbr") -> list[Tree]:
-        """A binary tree of each sentence, with symbols N0, N1, ... and, over words, P0, P1, ...
+        """Return a binary tree of each sentence, with symbols N0, N1, ... and, over words, P0, P1, ...
 
         Parameters
         ----------
@@ -180,8 +221,15 @@ class PCFG(Estimator):
         N = self._sizes()[0]
         return [named_tree(chart, s, N) for chart, s in zip(self._charts(sentences, decoding), sentences, strict=True)]
 
-    def posterior(self, sentence: Sequence[str]) -> "GrammarTree":
-        """The distribution over the trees of one sentence, with all rules laid out, also of a low-rank grammar."""
+    def posterior(self, sentence: Sequence[str], *, known: Collection[tuple[int, int]] | None = None) -> "GrammarTree":
+        """Return the distribution over the trees of one sentence, for any query; a low-rank grammar is expanded.
+
+        Parameters
+        ----------
+        sentence : list of str
+        known : collection of (int, int), optional
+            Evidence: spans (first, last word, from 0) that are constituents.
+        """
         import torch
 
         from trelliswork.distributions import GrammarTree
@@ -189,32 +237,33 @@ class PCFG(Estimator):
         self._check_fitted()
         checked([sentence])
         self._check_dense()
-        log_terminals = self.parameters_.log_emission.T[self.words_.ids(sentence)][None]
+        log_terminals = self.parameters_.log_emission.T[self.vocabulary_.ids(sentence)][None]
         arrays = self.parameters_.log_root, self.parameters_.dense_rules(), np.ascontiguousarray(log_terminals)
-        return GrammarTree(*(torch.from_numpy(np.array(array)) for array in arrays))
+        tree = GrammarTree(*(torch.from_numpy(np.array(array)) for array in arrays))
+        return tree if known is None else tree.condition(allowed=_compatible(known, len(sentence))[None])
 
     def log_evidence(self, X: Sentences | Corpus) -> NDArray[np.float64]:
-        """log p(sentence) of each sentence; -inf, with a warning, for a single word: every tree has two at least."""
+        """Return log p of each sentence; -inf, with a warning, for a single word, which has no tree."""
         self._check_fitted()
         sentences = _sentences(X)
         if short := [number for number, sentence in enumerate(sentences) if len(sentence) == 1]:
             more = f" and {len(short) - 1} more" if len(short) > 1 else ""
             warnings.warn(
-                f"sentence {short[0]}, {sentences[short[0]][0]!r},{more} of one word: rules have two parts, so the log "
+                f"sentence {short[0]}, {sentences[short[0]][0]!r},{more} of one word: no tree has one word, so the log "
                 "evidence is -inf. Leave such sentences out, as score and perplexity do.",
                 stacklevel=2,
             )
-        ids = [self.words_.ids(sentence) for sentence in sentences]
+        ids = [self.vocabulary_.ids(sentence) for sentence in sentences]
         return log_evidence(self.parameters_, text_batches(ids), len(ids))
 
-    def score(self, X: Sentences | Corpus, y: None = None) -> float:
-        """Log evidence of all sentences of two words or more."""
-        return float(sum(self.log_evidence(_longer(_sentences(X)))))
-
-    def perplexity(self, X: Sentences | Corpus) -> float:
-        """exp(- log evidence / words), over the sentences of two words or more; lengths are part of the evidence."""
+    def score(self, X: Sentences | Corpus, y: object = None) -> float:
+        """Return the mean log evidence per word, over sentences of at least two words; ``y`` is ignored."""
         sentences = _longer(_sentences(X))
-        return float(np.exp(-self.score(sentences) / sum(map(len, sentences))))
+        return float(self.log_evidence(sentences).sum()) / sum(map(len, sentences))
+
+    def n_scored(self, X: Sentences | Corpus) -> int:
+        """Return the number of words in sentences of at least two words; their ends are not events."""
+        return sum(map(len, _longer(_sentences(X))))
 
     def evaluate(
         self, trees: Sequence[Tree], words: Sentences | None = None, *, max_length: int | None = None,
@@ -239,54 +288,72 @@ class PCFG(Estimator):
         charts = self._charts([given[n] for n in few], decoding)
         return evaluate_brackets(lengths, [gold[n] for n in few], [spans_of(chart) for chart in charts])
 
-    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[tuple[list[str], list[str]]]:
-        """Random sentences from the grammar: words, and the symbols above them; see ``sample_trees``."""
+    def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[str]]:
+        """Return n random sentences of at most ``max_length`` words; see ``sample_trees``."""
+        return [list(tree.leaves()) for tree in self.sample_trees(n, seed=seed, max_length=max_length)]
+
+    def sample_with_states(
+        self, n: int = 1, *, seed: int = 0, max_length: int = 200
+    ) -> list[tuple[list[str], list[str]]]:
+        """Return n random sentences with the symbols of their words; see ``sample_trees``."""
         trees = self.sample_trees(n, seed=seed, max_length=max_length)
         return [(list(tree.leaves()), [node.label for node in tree.preterminals()]) for tree in trees]
 
+    def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
+        """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first."""
+        self._check_fitted()
+        check_count("n", n)
+        words = blanks(sentence)
+        if len(words) < self.shortest:
+            raise DataError("a sentence of one word has no tree: expected at least two words.")
+        ids = np.array([0 if w is None else self.vocabulary_.id(w) for w in words], np.int64)
+        ranked = []
+        for p in blank_emissions(self.parameters_, ids, [t for t, w in enumerate(words) if w is None]):
+            ranked.append([(self.vocabulary_[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:n]])
+        return ranked
+
     def sample_trees(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[Tree]:
-        """Random trees from the grammar, of at most ``max_length`` words: longer ones are drawn again."""
+        """Return n random trees of at most ``max_length`` words; longer ones are drawn again."""
         self._check_fitted()
         check_count("n", n)
         if max_length < 2:
-            raise ValueRangeError(f"max_length must be 2 or more, got {max_length}: a tree has two words at least.")
+            raise ValueRangeError(f"max_length must be at least 2, got {max_length}: a tree has at least two words.")
         rng = np.random.default_rng(seed)
-        found = []
+        trees = []
         for _ in range(n):
             for _ in range(MAX_DRAWS):
-                tree = draw_tree(self.parameters_, self.words_.items, rng, max_length)
+                tree = draw_tree(self.parameters_, self.vocabulary_.items, rng, max_length)
                 if tree is not None:
-                    found.append(tree)
+                    trees.append(tree)
                     break
             else:
                 raise ValueRangeError(
                     f"{MAX_DRAWS} random sentences in a row had more than {max_length} words: raise max_length."
                 )
-        return found
+        return trees
 
-    def top_words(self, preterminal: int, n: int = 10) -> list[tuple[str, float]]:
-        """The n most probable words of a preterminal, with p(word | preterminal)."""
-        self._check_symbol("preterminal", preterminal, self._sizes()[1])
+    def top_words(self, state: str, n: int = 10) -> Ranked:
+        """Return the n most probable words of a preterminal such as ``P3``, with p(word | preterminal)."""
         check_count("n", n)
-        row = self.parameters_.log_emission[preterminal]
-        return [(self.words_[i], float(np.exp(row[i]))) for i in np.argsort(-row, kind="stable")[:n]]
+        row = self.parameters_.log_emission[self._symbol(state, "P", self._sizes()[1])]
+        return [(self.vocabulary_[i], float(np.exp(row[i]))) for i in np.argsort(-row, kind="stable")[:n]]
 
-    def top_rules(self, nonterminal: int, n: int = 10) -> list[tuple[str, str, float]]:
-        """The n most probable pairs of symbols under a nonterminal, with their probabilities."""
+    def top_rules(self, nonterminal: str, n: int = 10) -> list[tuple[str, str, float]]:
+        """Return the n most probable pairs of symbols under a nonterminal such as ``N0``, with their probabilities."""
         N = self._sizes()[0]
-        self._check_symbol("nonterminal", nonterminal, N)
+        number = self._symbol(nonterminal, "N", N)
         check_count("n", n)
         self._check_dense()
-        rows = self.parameters_.dense_rules()[nonterminal]
+        rows = self.parameters_.dense_rules()[number]
         best = np.argsort(-rows, axis=None, kind="stable")[:n]
         names = [f"N{x}" if x < N else f"P{x - N}" for x in range(len(rows))]
         pairs = [divmod(int(k), len(rows)) for k in best]
         return [(names[x], names[y], float(np.exp(rows[x, y]))) for x, y in pairs]
 
     def known_words(self) -> set[str]:
-        """The words of training that have a number of their own."""
+        """Return the words of training, without rare ones."""
         self._check_fitted()
-        return known_words(self.words_)
+        return set(self.vocabulary_.items) - {UNKNOWN}
 
     def _sizes(self) -> tuple[int, int, int]:
         self._check_fitted()
@@ -298,60 +365,78 @@ class PCFG(Estimator):
         self._check_fitted()
         if decoding == "viterbi":
             self._check_dense()
-        return best_trees(self.parameters_, [self.words_.ids(s) for s in checked(sentences)], decoding)
+        return best_trees(self.parameters_, [self.vocabulary_.ids(s) for s in checked(sentences)], decoding)
 
     def _check_dense(self) -> None:
         N, P, _ = self._sizes()
         if N * (N + P) ** 2 > MAX_RULES:
             raise ValueRangeError(
-                f"{N} nonterminals and {P} preterminals have more than {MAX_RULES:,} rules to lay out: "
-                "predict(decoding='mbr') and score do without."
+                f"{N} nonterminals and {P} preterminals have more than {MAX_RULES:,} rules to expand: "
+                "use predict(decoding='mbr') or score, which do not need them."
             )
 
     @staticmethod
-    def _check_symbol(name: str, symbol: int, n: int) -> None:
-        if not 0 <= symbol < n:
-            raise ValueRangeError(f"{name} must lie between 0 and {n - 1}, got {symbol}.")
+    def _symbol(name: str, letter: str, n: int) -> int:
+        """Return the number of a symbol."""
+        number = str(name).removeprefix(letter)
+        if not number.isdecimal() or not str(name).startswith(letter) or int(number) >= n:
+            raise ValueRangeError(f"expected a symbol from {letter}0 to {letter}{n - 1}, got {name!r}.")
+        return int(number)
+
+    def describe(self, n: int = 20, label: str | None = None) -> Description:
+        """Return the most probable rules and words of each symbol, and how training ended."""
+        N, P, V = self._sizes()
+        names = [f"N{a}" for a in range(N)] + [f"P{x}" for x in range(P)]
+        check_label(label, names)
+        chosen = names if label is None else [label]
+        rules = [(a, [list(rule) for rule in self.top_rules(a, n)]) for a in chosen if a[0] == "N"]
+        words = [(x, [list(word) for word in self.top_words(x, n)]) for x in chosen if x[0] == "P"]
+        facts = {"nonterminals": N, "preterminals": P, "rank": self.rank, "words": V}
+        tables = [
+            Table("rules", "Rules", ("symbol", "children"), rules),
+            Table("emissions", "Words", ("symbol", "words"), words),
+        ]
+        return Description(f"PCFG with {N} nonterminals and {P} preterminals", facts, tables)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        report = self.report_
         plain: dict[str, Any] = {
             "parameters": self.get_params(),
-            "words": self.words_.items,
-            "reading": getattr(self, "reading_", {}),
-            "report": {
-                "converged": report.converged,
-                "reason": report.reason,
-                "value": report.value,
-                "history": [vars(step) for step in report.history],
-                "probes": report.probes,
-            },
+            "words": self.vocabulary_.items,
+            "report": self.report_.to_dict(),
         }
         return plain, dict(self.parameters_.named())
 
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        self.words_ = listed_words(plain["words"])
+        self.vocabulary_ = listed_words(plain["words"])
         self.parameters_ = from_named(arrays)
-        if self.parameters_.sizes[2] != len(self.words_) or any(np.isnan(a).any() for a in arrays.values()):
-            raise DataError("weights.safetensors does not fit model.json: they belong to different models.")
-        self.reading_ = plain["reading"]
-        report = plain["report"]
-        history = [EMStep(**step) for step in report["history"]]
-        self.report_ = EMReport(report["converged"], report["reason"], report["value"], history, None, report["probes"])
+        if self.parameters_.sizes[2] != len(self.vocabulary_) or any(np.isnan(a).any() for a in arrays.values()):
+            raise DataError("weights.safetensors does not match model.json: they belong to different models.")
+        self.report_ = FitReport.from_dict(plain["report"])
         return self
 
 
 def _longer(sentences: Sentences) -> Sentences:
-    found = [sentence for sentence in sentences if len(sentence) >= PCFG.shortest]
-    if not found:
-        raise DataError("no sentence of two words or more to score.")
-    return found
+    longer = [sentence for sentence in sentences if len(sentence) >= PCFG.shortest]
+    if not longer:
+        raise DataError("no sentence of at least two words to score.")
+    return longer
 
 
 def _sentences(X: Sentences | Corpus) -> Sentences:
-    found: Sentences = X.sentences(0) if isinstance(X, Corpus) else X
-    if len(found) == 0:
-        raise DataError("there is no sentence: X is empty.")
-    return checked(found)
+    sentences: Sentences = X.sentences(0) if isinstance(X, Corpus) else X
+    if len(sentences) == 0:
+        raise DataError("X has no sentences.")
+    return checked(sentences)
+
+
+def _compatible(known: Collection[tuple[int, int]], n: int) -> NDArray[np.bool_]:
+    """Return the spans (n, n) that cross none of the known ones."""
+    allowed = np.ones((n, n), bool)
+    first, last = np.indices((n, n))
+    for i, j in known:
+        if not 0 <= i <= j < n:
+            raise ValueRangeError(f"known spans must lie within the sentence of {n} words, got {(i, j)}.")
+        allowed &= ~(((first < i) & (i <= last) & (last < j)) | ((i < first) & (first <= j) & (j < last)))
+    return allowed

@@ -1,37 +1,36 @@
-"""Learning a grammar by gradients: Adam on batches of sentences, a curriculum of lengths, checkpoints."""
+"""Training of a grammar by gradients: Adam on batches of sentences, with a curriculum of lengths."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from trelliswork.compute.torch_threads import one_thread
 from trelliswork.errors import ValueRangeError
-from trelliswork.learning.checkpoint import Checkpoint
-from trelliswork.models.hmm.em import EMReport, EMStep
-from trelliswork.models.pcfg.em import GrammarPriors
+from trelliswork.learning.report import FitReport, Step
+from trelliswork.learning.watch import Saved, Watch
+from trelliswork.models.pcfg.em import GrammarPriors, from_named
 from trelliswork.models.pcfg.neural import GrammarModule, GrammarTensors
 from trelliswork.models.pcfg.objective import GrammarParameters, TextBatch, text_batches
 
-Callback = Callable[[EMStep], bool | None]
-PATIENCE = 3  # epochs that together must gain enough
+GAIN_EPOCHS = 3  # epochs that together must gain enough
 
 
 @dataclass(frozen=True)
 class AdamSettings:
-    """How Adam goes; the defaults are those of Chiu, Deng and Rush (2021).
+    """Settings of Adam; the defaults are those of Chiu, Deng and Rush (2021).
 
     Attributes
     ----------
     learning_rate, betas, clip : float, (float, float), float
-        Step size, decay of the running means, largest norm of a gradient.
+        Step size, decay of the running means, maximum norm of a gradient.
     batch_size : int
-        Sentences a step.
+        Sentences per update.
     curriculum : int, optional
-        Begin with sentences up to so many words; one more each epoch.
+        Maximum length of a sentence in the first epoch; one more in each further epoch.
     """
 
     learning_rate: float = 2e-3
@@ -49,50 +48,46 @@ def train(
     priors: GrammarPriors,
     max_iter: int,
     tol: float,
+    watch: Watch,
     seed: int = 0,
-    callback: Callback | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> tuple[GrammarParameters, EMReport]:
-    """Climb log evidence plus log prior for ``max_iter`` epochs.
+) -> tuple[GrammarParameters, FitReport]:
+    """Maximize log evidence plus log prior for ``max_iter`` epochs.
 
-    The log evidence that is reported for an epoch is summed while it goes on, before each step. It ends early when
-    three epochs together gain less than ``tol`` of the value, once the curriculum has come to the longest sentence.
-    Batches are drawn anew for each epoch from ``seed`` and the epoch's number, so that a run that goes on from a
-    checkpoint ends with the same numbers.
+    The log evidence of an epoch is summed during the epoch, before each step. Training stops early when three epochs
+    together gain less than ``tol`` of the value, once the curriculum has reached the longest sentence. Batches depend
+    on ``seed`` and the number of the epoch alone, so that a resumed run ends with the same parameters.
     """
     priors.check()
     adam = torch.optim.Adam(module.parameters(), lr=settings.learning_rate, betas=settings.betas)
-    report = EMReport(False, f"{max_iter} epochs", -np.inf)
-    saved = checkpoint.read() if checkpoint is not None else None
+    report = FitReport(False, f"{max_iter} epochs", -np.inf)
+    saved = watch.resume()
     if saved is not None:
         _restore(module, adam, report, *saved)
-    began = time.perf_counter() - (report.history[-1].seconds if report.history else 0.0)
+    started = time.perf_counter() - report.seconds
     longest = max(map(len, sentences))
     for epoch in range(report.n_iter + 1, max_iter + 1):
         reach = longest if settings.curriculum is None else settings.curriculum + epoch - 1
         chosen = [s for s in sentences if len(s) <= reach]
         if not chosen:
-            raise ValueRangeError(f"no sentence has at most curriculum={reach} words: begin with longer ones.")
+            raise ValueRangeError(f"no sentence has at most curriculum={reach} words: start with longer ones.")
         batches = _shuffled(chosen, settings.batch_size, seed, epoch)
-        with _one_thread():
-            report.value, evidence = _epoch(module, adam, batches, len(chosen), settings.clip, priors)
-        report.history.append(EMStep(epoch, report.value, evidence, time.perf_counter() - began))
-        if callback is not None and callback(report.history[-1]):
-            report.reason = "stopped by the caller"
+        with one_thread():
+            value, evidence = _epoch(module, adam, batches, len(chosen), settings.clip, priors)
+        report.add(Step(epoch, value, seconds=time.perf_counter() - started, log_evidence=evidence))
+        with torch.no_grad():
+            arrays = module().arrays().named()
+        reason = watch.after(report.history[-1], arrays, lambda: _state(module, adam, report))
+        if reason is not None:
+            report.reason, report.converged = reason, not watch.interrupted
             break
-        if checkpoint is not None and checkpoint.due():
-            _write(checkpoint, module, adam, report)
         if tol and reach >= longest and _settled(report.history, tol, longest, settings.curriculum):
             report.converged = True
-            report.reason = f"{PATIENCE} epochs gained less than {tol:g} of the objective"
+            report.reason = f"{GAIN_EPOCHS} epochs gained less than {tol:g} of the objective"
             break
-    if checkpoint is not None:
-        if report.reason == "stopped by the caller":
-            _write(checkpoint, module, adam, report)
-        else:
-            checkpoint.remove()
     with torch.no_grad():
-        return module().arrays(), report
+        last = dict(module().arrays().named())
+    arrays, report = watch.finish(last, report)
+    return from_named(arrays), report
 
 
 def _epoch(
@@ -103,7 +98,7 @@ def _epoch(
     clip: float,
     priors: GrammarPriors,
 ) -> tuple[float, float]:
-    """One step a batch; the sums of objective and log evidence."""
+    """Take one step per batch; return the sums of objective and log evidence."""
     value = evidence = 0.0
     for batch in batches:
         grammar = module()
@@ -117,19 +112,8 @@ def _epoch(
     return value, evidence
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """The networks are small: torch's threads would wait for work and stand in the way of ours."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _shuffled(sentences: Sequence[Sequence[int]], size: int, seed: int, epoch: int) -> list[TextBatch]:
-    """Batches of similar lengths in a random order; which sentences meet is random too."""
+    """Return random batches of sentences of similar length, in random order."""
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(sentences))
     batches = text_batches([sentences[i] for i in order], size)
@@ -145,24 +129,24 @@ def _log_prior(grammar: GrammarTensors, priors: GrammarPriors) -> Any:
     return total
 
 
-def _settled(history: list[EMStep], tol: float, longest: int, curriculum: int | None) -> bool:
-    """True if the last epochs, all with every sentence, gained too little."""
+def _settled(history: list[Step], tol: float, longest: int, curriculum: int | None) -> bool:
+    """Return whether the last epochs, all with every sentence, gained too little."""
     first = 1 if curriculum is None else longest - curriculum + 1
     whole = [step.value for step in history if step.iteration >= first]
-    if len(whole) <= PATIENCE:
+    if len(whole) <= GAIN_EPOCHS:
         return False
-    return max(whole[-PATIENCE:]) - max(whole[:-PATIENCE]) < tol * abs(whole[-1])
+    return max(whole[-GAIN_EPOCHS:]) - max(whole[:-GAIN_EPOCHS]) < tol * abs(whole[-1])
 
 
-def _write(checkpoint: Checkpoint, module: GrammarModule, adam: torch.optim.Adam, report: EMReport) -> None:
+def _state(module: GrammarModule, adam: torch.optim.Adam, report: FitReport) -> Saved:
     arrays = {f"module.{name}": value.numpy() for name, value in module.state_dict().items()}
     for number, state in adam.state_dict()["state"].items():
         arrays |= {f"adam.{number}.{name}": value.numpy() for name, value in state.items()}
-    checkpoint.write({"history": [vars(step) for step in report.history], "value": report.value}, arrays)
+    return {"history": [vars(step) for step in report.history]}, arrays
 
 
 def _restore(
-    module: GrammarModule, adam: torch.optim.Adam, report: EMReport, plain: dict[str, Any], arrays: dict[str, Any]
+    module: GrammarModule, adam: torch.optim.Adam, report: FitReport, plain: dict[str, Any], arrays: dict[str, Any]
 ) -> None:
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     module.load_state_dict({k.removeprefix("module."): v for k, v in tensors.items() if k.startswith("module.")})
@@ -172,4 +156,5 @@ def _restore(
             _, number, field = name.split(".")
             state["state"].setdefault(int(number), {})[field] = tensor
     adam.load_state_dict(state)
-    report.history, report.value = [EMStep(**step) for step in plain["history"]], plain["value"]
+    for step in plain["history"]:
+        report.add(Step(**step))

@@ -1,7 +1,7 @@
-"""Probabilistic grammars as arrays: parameters, dense or low rank; texts as batches; expected counts of both."""
+"""Probabilistic grammars as arrays: parameters, dense or of low rank; sentences as batches; expected counts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from trelliswork.inference.span.lowrank import LowRankGrammar
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
-CHUNK_BYTES = 1 << 26  # of expected rules that are held at once
+CHUNK_BYTES = 1 << 26  # expected rules in memory at once
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class GrammarParameters:
     ----------
     log_root : ndarray (N,)
     log_rules : ndarray (N, S, S) or None
-        Of a dense grammar; nonterminals first, then P = S - N preterminals.
+        Dense grammar; nonterminals first, then P = S - N preterminals.
     log_up, log_left, log_right : ndarray (N, R), (R, S), (R, S) or None
         log U, log V, log W of a low-rank grammar.
     log_emission : ndarray (P, V)
@@ -59,17 +59,17 @@ class GrammarParameters:
         return self.log_up, self.log_left, self.log_right
 
     def named(self) -> dict[str, Doubles]:
-        """The arrays there are, by name."""
+        """Return the arrays that are not None, by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
 
     def dense_rules(self) -> Doubles:
-        """Log rules (N, S, S), also of a low-rank grammar."""
+        """Return log rules (N, S, S), also of a low-rank grammar."""
         if self.log_rules is not None:
             return self.log_rules
         return lowrank.dense_rules(*self.factors)
 
     def grammar(self, ids: Integers, lengths: Integers) -> Grammar | LowRankGrammar:
-        """What inference reads for sentences ids (B, n); what stands behind their ends does not matter."""
+        """Return the potentials of sentences with ids (B, n); ids beyond their ends are ignored."""
         log_terminals = np.ascontiguousarray(self.log_emission.T[ids])
         if self.log_rules is not None:
             return Grammar(self.log_root, self.log_rules, log_terminals, None, lengths)
@@ -78,7 +78,7 @@ class GrammarParameters:
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Sentences of similar length: ids (B, n), lengths (B,), their places in the text (B,)."""
+    """Sentences of similar length: ids (B, n), lengths (B,), and their positions in the text (B,)."""
 
     ids: Integers
     lengths: Integers
@@ -86,12 +86,12 @@ class TextBatch:
 
     @property
     def n_tokens(self) -> int:
-        """Words, without padding."""
+        """Number of words, without padding."""
         return int(self.lengths.sum())
 
 
 def text_batches(sentences: Sequence[Sequence[int]], size: int = 64) -> list[TextBatch]:
-    """Sentences of two words and more, sorted by length, in batches of ``size``."""
+    """Return sentences of at least two words, sorted by length, in batches of ``size``."""
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 1]
@@ -108,18 +108,18 @@ def _batch(sentences: Sequence[Sequence[int]], places: Integers) -> TextBatch:
 
 @dataclass
 class GrammarCounts:
-    """Expected uses of each parameter, laid out like ``GrammarParameters.named`` without ``log_``; and log evidence."""
+    """Expected counts by name, as in ``GrammarParameters.named`` without ``log_``; and the log evidence."""
 
     counts: dict[str, Doubles]
     log_evidence: float
 
 
 def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> GrammarCounts:
-    """The E-step over a text.
+    """Return the expected counts of a text (the E-step).
 
     Notes
     -----
-    Time: dense O(n^2 N^3 + n^3 N^2 + n P N S) a sentence, low rank O(n^3 R + n^2 R^2 + n P R).
+    Time per sentence: dense O(n^2 N^3 + n^3 N^2 + n P N S), low rank O(n^3 R + n^2 R^2 + n P R).
     """
     sums = {name.removeprefix("log_"): np.zeros_like(array) for name, array in parameters.named().items()}
     total = 0.0
@@ -133,14 +133,14 @@ def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch])
             sums["left"] += ranked.lefts
             sums["right"] += ranked.rights
         else:
-            found = grammar.expectations(given)
-            log_z, terminals = found.log_z, found.terminals
-            sums["root"] += found.roots.sum(axis=0)
-            sums["rules"] += found.rules.sum(axis=0)
+            expected = grammar.expectations(given)
+            log_z, terminals = expected.log_z, expected.terminals
+            sums["root"] += expected.roots.sum(axis=0)
+            sums["rules"] += expected.rules.sum(axis=0)
         if np.isneginf(log_z).any():
             place = int(batch.places[int(np.argmin(log_z))])
             raise ValueRangeError(
-                f"sentence {place} is impossible under the grammar: raise the priors, or begin with no zeros."
+                f"sentence {place} is impossible under the grammar: raise the priors, or start without zeros."
             )
         sums["emission"] += emission_counts(batch, terminals, parameters.sizes[2])
         total += float(log_z.sum())
@@ -148,7 +148,7 @@ def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch])
 
 
 def emission_counts(batch: TextBatch, terminals: Doubles, n_words: int) -> Doubles:
-    """Counts (P, V) of p(preterminal) (B, n, P) at the words of a batch."""
+    """Return counts (P, V) from p(preterminal) (B, n, P) at the words of a batch."""
     inside = np.arange(batch.ids.shape[1]) < batch.lengths[:, None]
     rows = terminals[inside]  # (tokens, P)
     at = csr_matrix((np.ones(len(rows)), (batch.ids[inside], np.arange(len(rows)))), shape=(n_words, len(rows)))
@@ -156,19 +156,32 @@ def emission_counts(batch: TextBatch, terminals: Doubles, n_words: int) -> Doubl
 
 
 def log_evidence(parameters: GrammarParameters, batches: Sequence[TextBatch], n_sentences: int) -> Doubles:
-    """log p (n_sentences,) of each sentence; -inf for those in no batch (one word)."""
-    found = np.full(n_sentences, -np.inf)
+    """Return log p of each sentence (n_sentences,); -inf for sentences of one word."""
+    log_p = np.full(n_sentences, -np.inf)
     for batch in _chunks(parameters, batches):
         given = parameters.grammar(batch.ids, batch.lengths)
         results = lowrank.expectations(given) if isinstance(given, LowRankGrammar) else grammar.expectations(given)
-        found[batch.places] = results.log_z
-    return found
+        log_p[batch.places] = results.log_z
+    return log_p
+
+
+def blank_emissions(parameters: GrammarParameters, ids: Integers, blanks: Sequence[int]) -> list[Doubles]:
+    """Return p(word) (V,) at each blank of a sentence with word ids (n,), whose ids at blanks are ignored."""
+    batch = TextBatch(ids[None], np.array([len(ids)]), np.zeros(1, np.int64))
+    log_terminals = np.ascontiguousarray(parameters.log_emission.T[ids])[None]
+    log_terminals[0, list(blanks)] = 0.0  # some word
+    given = replace(parameters.grammar(batch.ids, batch.lengths), log_terminals=log_terminals)
+    results = lowrank.expectations(given) if isinstance(given, LowRankGrammar) else grammar.expectations(given)
+    if np.isneginf(results.log_z[0]):
+        raise ValueRangeError("the sentence is impossible under the grammar, whatever fills its blanks.")
+    emission = np.exp(parameters.log_emission)
+    return [results.terminals[0, t] @ emission for t in blanks]
 
 
 def span_posteriors(
     parameters: GrammarParameters, batches: Sequence[TextBatch]
 ) -> Iterator[tuple[TextBatch, Doubles, Doubles]]:
-    """Each batch with log Z (B,) and p(symbol over span) (B, n, n, S)."""
+    """Yield each batch with log Z (B,) and p(symbol over span) (B, n, n, S)."""
     for batch in _chunks(parameters, batches):
         given = parameters.grammar(batch.ids, batch.lengths)
         if isinstance(given, LowRankGrammar):
@@ -176,12 +189,12 @@ def span_posteriors(
             assert ranked.symbols is not None
             yield batch, ranked.log_z, ranked.symbols
         else:
-            found = grammar.expectations(given)
-            yield batch, found.log_z, found.symbols
+            expected = grammar.expectations(given)
+            yield batch, expected.log_z, expected.symbols
 
 
 def _chunks(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> Iterator[TextBatch]:
-    """Batches, cut where expected rules of each sentence would take too much memory."""
+    """Yield batches, split where the expected rules of each sentence would take too much memory."""
     if parameters.log_rules is None:
         yield from batches
         return
@@ -203,14 +216,14 @@ def random_grammar(
     right_bias: float = 0.0,
     identity: bool = False,
 ) -> GrammarParameters:
-    """Random parameters near uniform: each distribution is exp(N(0, 1)), normalised.
+    """Return random parameters near uniform: each distribution is exp(N(0, 1)), normalized.
 
     Parameters
     ----------
     right_bias : float
-        Left children of two words or more begin with exp(-right_bias) of their weight, so that trees lean to the right.
+        Left children of two words or more start with exp(-right_bias) of their weight: trees lean to the right.
     identity : bool
-        Preterminals are the words themselves.
+        Whether preterminals are the words themselves.
     """
     rng = np.random.default_rng(seed)
     N, S = n_nonterminals, n_nonterminals + n_preterminals
@@ -218,20 +231,20 @@ def random_grammar(
     def draw(*shape: int) -> Doubles:
         return np.exp(rng.normal(size=shape))
 
-    root = normalise(draw(N))
-    emission = normalise(np.eye(n_preterminals) if identity else draw(n_preterminals, n_words))
+    root = normalize(draw(N))
+    emission = normalize(np.eye(n_preterminals) if identity else draw(n_preterminals, n_words))
     lean = np.where(np.arange(S) < N, np.exp(-right_bias), 1.0)
     if rank is None:
-        rules = normalise(draw(N, S, S) * lean[:, None], 2)
+        rules = normalize(draw(N, S, S) * lean[:, None], 2)
         return GrammarParameters(root, rules, None, None, None, emission)
-    up, left, right = normalise(draw(N, rank)), normalise(draw(rank, S) * lean), normalise(draw(rank, S))
+    up, left, right = normalize(draw(N, rank)), normalize(draw(rank, S) * lean), normalize(draw(rank, S))
     return GrammarParameters(root, None, up, left, right, emission)
 
 
-def normalise(counts: Doubles, events: int = 1, otherwise: Doubles | None = None) -> Doubles:
-    """Log probabilities of counts, over the last ``events`` axes; where nothing was counted, ``otherwise``."""
+def normalize(counts: Doubles, events: int = 1, otherwise: Doubles | None = None) -> Doubles:
+    """Return log probabilities of counts over the last ``events`` axes; ``otherwise`` where all counts are zero."""
     axes = tuple(range(-events, 0))
     totals = counts.sum(axis=axes, keepdims=True)
     with np.errstate(divide="ignore"):
-        found = np.log(counts / np.where(totals > 0, totals, 1))
-    return found if otherwise is None else np.where(totals > 0, found, otherwise)
+        log_p = np.log(counts / np.where(totals > 0, totals, 1))
+    return log_p if otherwise is None else np.where(totals > 0, log_p, otherwise)

@@ -1,185 +1,148 @@
-"""How a PCFG learns: words to ids, EM or gradients, checkpoints."""
+"""Training of a PCFG: sentences to ids, EM or gradients."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trelliswork.compute.checks import check_count
 from trelliswork.data import Vocabulary
+from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.learning.checkpoint import Checkpoint, fingerprint
-from trelliswork.models.hmm.em import EMReport
-from trelliswork.models.pcfg.em import Callback, GrammarPriors, restarts
-from trelliswork.models.pcfg.objective import GrammarParameters, text_batches
+from trelliswork.learning.checkpoint import fingerprint
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.watch import Watch, open_checkpoint
+from trelliswork.models.pcfg.em import GrammarPriors, from_named, restarts
+from trelliswork.models.pcfg.objective import GrammarParameters, log_evidence, text_batches
 
-UNKNOWN = "<unknown>"
+
+def check_combination(model: Any) -> None:
+    """Raise an error for parameters that exclude each other."""
+    if model.algorithm == "em":
+        if model.parameterization == "neural":
+            raise ValueRangeError("a neural grammar cannot be trained by EM: set algorithm='gradient'.")
+        if model.curriculum is not None:
+            raise ValueRangeError("curriculum needs algorithm='gradient': EM sums over all sentences each time.")
+    elif model.n_restarts > 1 or model.right_bias:
+        raise ValueRangeError("n_restarts and right_bias need algorithm='em': try several seeds instead.")
 
 
-@dataclass(frozen=True)
-class PCFGSettings:
-    """The parameters of the estimator, see ``PCFG``."""
-
-    n_nonterminals: int
-    n_preterminals: int | None
-    rank: int | None
-    parameterisation: Literal["plain", "neural"]
-    algorithm: Literal["em", "gradient"]
-    root_prior: float
-    rule_prior: float
-    emission_prior: float
-    min_count: int
-    max_length: int | None
-    max_iter: int
-    tol: float
-    n_restarts: int
-    probe: int
-    right_bias: float
-    batch_size: int
-    learning_rate: float
-    curriculum: int | None
-    embedding_size: int
-    seed: int
-
-    def check(self) -> None:
-        """Refuse values that make no sense, alone or together."""
-        for name in ("n_nonterminals", "min_count", "max_iter", "n_restarts", "probe", "batch_size", "embedding_size"):
-            check_count(name, getattr(self, name))
-        for name in ("n_preterminals", "rank", "curriculum"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-        if self.max_length is not None and self.max_length < 2:
-            raise ValueRangeError(
-                f"max_length must be 2 or more, got {self.max_length}: a tree has two words at least."
-            )
-        if self.parameterisation not in ("plain", "neural"):
-            raise ValueRangeError(f"parameterisation must be 'plain' or 'neural', got {self.parameterisation!r}.")
-        if self.algorithm not in ("em", "gradient"):
-            raise ValueRangeError(f"algorithm must be 'em' or 'gradient', got {self.algorithm!r}.")
-        if not self.tol >= 0 or not self.learning_rate > 0:
-            raise ValueRangeError(
-                f"tol must be 0 or more and learning_rate above 0, got {self.tol} and {self.learning_rate}."
-            )
-        if self.algorithm == "em":
-            if self.parameterisation == "neural":
-                raise ValueRangeError("a neural grammar has no EM: set algorithm='gradient'.")
-            if self.curriculum is not None:
-                raise ValueRangeError("curriculum is for algorithm='gradient': EM sums over all sentences each time.")
-        elif self.n_restarts > 1 or self.right_bias:
-            raise ValueRangeError("n_restarts and right_bias are for algorithm='em': try several seeds instead.")
-        self.priors.check()
-
-    @property
-    def priors(self) -> GrammarPriors:
-        """The pseudo-counts; words that are their own preterminals have none to learn."""
-        emission = 0.0 if self.n_preterminals is None else self.emission_prior
-        return GrammarPriors(self.root_prior, self.rule_prior, emission)
+def priors_of(model: Any) -> GrammarPriors:
+    """Return the pseudo-counts; words that are their own preterminals have no emissions to learn."""
+    emission = 0.0 if model.n_preterminals is None else model.emission_prior
+    return GrammarPriors(model.root_prior, model.rule_prior, emission)
 
 
 def word_table(sentences: Sequence[Sequence[str]], min_count: int) -> Vocabulary:
-    """The words, most frequent first, and one symbol for those that are rare or unknown."""
-    return Vocabulary.from_sequences(sentences, min_count=min_count, unknown=unknown_word, default=UNKNOWN)
+    """Return the words, most frequent first, and one symbol for rare or unknown words."""
+    return Vocabulary.from_sequences(sentences, min_count=min_count, unknown=UNKNOWN, default=UNKNOWN)
 
 
 def listed_words(words: list[str]) -> Vocabulary:
-    """The same from a list."""
-    return Vocabulary(words, unknown=unknown_word, default=UNKNOWN)
-
-
-def known_words(words: Vocabulary) -> set[str]:
-    """The words that have a number of their own."""
-    return set(words.items) - {UNKNOWN}
-
-
-def unknown_word(word: str) -> str:
-    """All unknown words are one."""
-    return UNKNOWN
+    """Return the words of a saved model."""
+    words = [UNKNOWN if word == "<unknown>" and UNKNOWN not in words else word for word in words]
+    return Vocabulary(words, unknown=UNKNOWN, default=UNKNOWN)
 
 
 def checked(sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
-    """Refuse sentences without words."""
+    """Return the sentences after checking that each has a word."""
     for number, sentence in enumerate(sentences):
         if isinstance(sentence, str) or len(sentence) == 0:
-            raise DataError(f"sentence {number} must be a list of one word or more, got {sentence!r}.")
+            raise DataError(f"sentence {number} must be a list of at least one word, got {sentence!r}.")
     return sentences
 
 
+class TextDevelopment:
+    """Metric on sentences of at least two words: mean log evidence per word."""
+
+    metric = "log evidence per word"
+
+    def __init__(self, sentences: Sequence[Sequence[int]]) -> None:
+        self._sentences = [s for s in sentences if len(s) > 1]
+        if not self._sentences:
+            raise DataError("the development data have no sentence of at least two words.")
+        self._batches = text_batches(self._sentences)
+
+    def measure(self, parameters: Mapping[str, Any]) -> float:
+        """Return the metric of a grammar given as named arrays."""
+        log_p = log_evidence(from_named(dict(parameters)), self._batches, len(self._sentences))
+        return float(log_p.sum()) / sum(map(len, self._sentences))
+
+
 def learn(
+    model: Any,
     sentences: Sequence[Sequence[str]],
+    dev: Sequence[Sequence[str]] | None,
     words: Vocabulary,
-    settings: PCFGSettings,
-    callback: Callback | None,
     checkpoint: str | os.PathLike[str] | None,
-) -> tuple[GrammarParameters, EMReport]:
-    """Parameters and how they were found."""
-    most = np.inf if settings.max_length is None else settings.max_length
-    ids = [words.ids(sentence) for sentence in sentences if 2 <= len(sentence) <= most]
+    callback: Callback | None,
+) -> tuple[GrammarParameters, FitReport]:
+    """Return the parameters of a grammar with the parameters of an estimator, and the report."""
+    longest = np.inf if model.max_length is None else model.max_length
+    ids = [words.ids(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
     if not ids:
-        raise DataError("no sentence to learn from: two words or more are wanted, and at most max_length.")
-    identity = settings.n_preterminals is None
-    sizes = settings.n_nonterminals, len(words) if identity else settings.n_preterminals or 0, len(words)
-    kept = None if checkpoint is None else _checkpoint(checkpoint, settings, ids)
-    if settings.algorithm == "em":
+        raise DataError("no sentences to learn from: expected at least two words and at most max_length.")
+    held = None if dev is None else [words.ids(sentence) for sentence in dev]
+    identity = model.n_preterminals is None
+    sizes = model.n_nonterminals, len(words) if identity else model.n_preterminals or 0, len(words)
+
+    def mark() -> str:
+        # Limits are left out: a longer run may resume from a shorter one.
+        plain = {k: v for k, v in model.get_params().items() if k not in ("max_iter", "max_minutes", "tol")}
+        texts = [ids] if held is None else [ids, held]
+        arrays = [array for text in texts for array in (np.concatenate(text), np.array([len(s) for s in text]))]
+        return fingerprint(plain, *arrays)
+
+    watch = Watch(
+        None if held is None else TextDevelopment(held),
+        patience=model.patience,
+        max_minutes=model.max_minutes,
+        checkpoint=open_checkpoint(checkpoint, mark),
+        callback=callback,
+    )
+    if model.algorithm == "em":
         return restarts(
-            settings.n_restarts,
+            model.n_restarts,
             sizes,
-            settings.rank,
+            model.rank,
             text_batches(ids),
-            seed=settings.seed,
-            probe=settings.probe,
-            max_iter=settings.max_iter,
-            tol=settings.tol,
-            priors=settings.priors,
-            right_bias=settings.right_bias,
+            seed=model.seed,
+            probe=model.probe,
+            max_iter=model.max_iter,
+            tol=model.tol,
+            priors=priors_of(model),
+            right_bias=model.right_bias,
             identity=identity,
-            callback=callback,
-            checkpoint=kept,
+            watch=watch,
         )
-    return _by_gradient(ids, sizes, settings, callback, kept)
+    return _by_gradient(model, ids, sizes, watch)
 
 
 def _by_gradient(
-    ids: list[list[int]],
-    sizes: tuple[int, int, int],
-    settings: PCFGSettings,
-    callback: Callback | None,
-    checkpoint: Checkpoint | None,
-) -> tuple[GrammarParameters, EMReport]:
+    model: Any, ids: list[list[int]], sizes: tuple[int, int, int], watch: Watch
+) -> tuple[GrammarParameters, FitReport]:
     import torch
 
     from trelliswork.models.pcfg.gradient import AdamSettings, train
     from trelliswork.models.pcfg.neural import GrammarModule
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
+        torch.manual_seed(model.seed)
         module = GrammarModule(
             *sizes,
-            settings.rank,
-            neural=settings.parameterisation == "neural",
-            size=settings.embedding_size,
-            identity=settings.n_preterminals is None,
+            model.rank,
+            neural=model.parameterization == "neural",
+            size=model.embedding_size,
+            identity=model.n_preterminals is None,
         )
-    adam = AdamSettings(
-        learning_rate=settings.learning_rate, batch_size=settings.batch_size, curriculum=settings.curriculum
-    )
+    adam = AdamSettings(learning_rate=model.learning_rate, batch_size=model.batch_size, curriculum=model.curriculum)
     return train(
         module,
         ids,
         adam,
-        priors=settings.priors,
-        max_iter=settings.max_iter,
-        tol=settings.tol,
-        seed=settings.seed,
-        callback=callback,
-        checkpoint=checkpoint,
+        priors=priors_of(model),
+        max_iter=model.max_iter,
+        tol=model.tol,
+        watch=watch,
+        seed=model.seed,
     )
-
-
-def _checkpoint(path: str | os.PathLike[str], settings: PCFGSettings, ids: list[list[int]]) -> Checkpoint:
-    """The checkpoint of a run on these sentences with these settings; more iterations may be asked for later."""
-    plain = {k: v for k, v in asdict(settings).items() if k not in ("max_iter", "tol")}
-    tokens: NDArray[np.int64] = np.concatenate([np.array(s, np.int64) for s in ids])
-    return Checkpoint(path, fingerprint(plain, tokens, np.array([len(s) for s in ids])))

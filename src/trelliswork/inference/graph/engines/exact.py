@@ -88,7 +88,7 @@ def _lay_out(
         axes = dict(zip(scope, moves[start:stop], strict=True))
         inputs[first].append((f, base[f] + moved, step[f], place[f] + moved, axes))
     tables, messages = [0], [0]
-    for clique in cliques:  # a message goes to the clique of the neighbour that is eliminated next
+    for clique in cliques:  # a message goes to the clique of the neighbor that is eliminated next
         rows, axes = 1, {}
         for v in reversed(clique[:-1]):
             axes[v] = rows

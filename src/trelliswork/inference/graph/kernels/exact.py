@@ -1,7 +1,7 @@
 """Variable elimination in log space: tables up, then marginals, best states or samples down.
 
 Clique i has a table over the neighbors of its variable and, as last axis, the variable itself: rows of a table are
-states of the neighbors. ``_add`` and ``_collect`` iterate over a table and an array with fewer axes together.
+states of the neighbors. ``_add`` iterates over a table together with an array that has fewer axes.
 """
 
 import math
@@ -47,40 +47,23 @@ class Scratch(NamedTuple):
     table: Doubles
     messages: Doubles
     shares: Doubles  # p(neighbors), as messages
-    digits: Integers  # counter of `_add` and `_collect`
+    digits: Integers  # counter of `_add`
 
 
 @helper
-def _add(table, sizes, source, base, strides, digits):
-    """table[x] += source[base + sum_a strides[a] x_a] for all x."""
+def _add(table, sizes, other, base, strides, digits, collect):
+    """table[x] += other[base + sum_a strides[a] x_a] for all x; with ``collect`` the other way round."""
     k = sizes.size
     n, move = sizes[k - 1], strides[k - 1]
     digits[:k] = 0
     at = base
     for row in range(0, table.size, n):
-        for j in range(n):
-            table[row + j] += source[at + j * move]
-        a = k - 2
-        while a >= 0:
-            digits[a] += 1
-            at += strides[a]
-            if digits[a] < sizes[a]:
-                break
-            at -= strides[a] * sizes[a]
-            digits[a] = 0
-            a -= 1
-
-
-@helper
-def _collect(table, sizes, target, base, strides, digits):
-    """target[base + sum_a strides[a] x_a] += table[x] for all x."""
-    k = sizes.size
-    n, move = sizes[k - 1], strides[k - 1]
-    digits[:k] = 0
-    at = base
-    for row in range(0, table.size, n):
-        for j in range(n):
-            target[at + j * move] += table[row + j]
+        if collect:
+            for j in range(n):
+                other[at + j * move] += table[row + j]
+        else:
+            for j in range(n):
+                table[row + j] += other[at + j * move]
         a = k - 2
         while a >= 0:
             digits[a] += 1
@@ -110,9 +93,9 @@ def _up(b, plan, tables, log_unary, best, scratch):
         for e in range(plan.input_ptr[i], plan.input_ptr[i + 1]):
             strides = plan.strides[plan.stride_ptr[e] : plan.stride_ptr[e] + sizes.size]
             if plan.factor[e] >= 0:
-                _add(here, sizes, tables, plan.base[e] + b * plan.step[e], strides, digits)
+                _add(here, sizes, tables, plan.base[e] + b * plan.step[e], strides, digits, False)
             else:
-                _add(here, sizes, messages, plan.base[e], strides, digits)
+                _add(here, sizes, messages, plan.base[e], strides, digits, False)
         out = plan.message_ptr[i]
         for row in range(0, here.size, n):
             top = -np.inf
@@ -158,9 +141,9 @@ def marginals(start, stop, plan: Plan, tables, log_unary, scratch: Scratch, log_
             for e in range(plan.input_ptr[i], plan.input_ptr[i + 1]):
                 strides = plan.strides[plan.stride_ptr[e] : plan.stride_ptr[e] + sizes.size]
                 if plan.factor[e] < 0:
-                    _collect(here, sizes, shares, plan.base[e], strides, digits)
+                    _add(here, sizes, shares, plan.base[e], strides, digits, True)
                 elif entries.shape[1] > 0:
-                    _collect(here, sizes, entries[b], plan.place[e], strides, digits)
+                    _add(here, sizes, entries[b], plan.place[e], strides, digits, True)
 
 
 @helper

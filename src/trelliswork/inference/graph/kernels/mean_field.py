@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.inference.graph.kernels.records import Doubles, Flat, Integers, Variables
 
 
@@ -64,7 +64,24 @@ class Progress(NamedTuple):
     residual: Doubles
 
 
-@kernel
+@helper
+def _advance(last, first, flat, parts, n_states, scratch):
+    """Go to the next state of the axes up to ``last`` of the factor whose axes start at ``first``."""
+    digits, place = scratch.digits, scratch.place
+    a = last
+    while a >= 0:
+        digits[a] += 1
+        p, by = parts.part[first + a], parts.move[first + a]
+        place[p] += by
+        size = n_states[flat.variables[first + a]]
+        if digits[a] < size:
+            break
+        place[p] -= by * size
+        digits[a] = 0
+        a -= 1
+
+
+@helper
 def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, scratch):
     """Add E[log f] given each value of the part ``target`` to its logits; with target -1 return E[log f].
 
@@ -119,21 +136,11 @@ def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, scratch):
                 else:
                     total += weight * mean
         at += n
-        a = k - 2
-        while a >= 0:
-            digits[a] += 1
-            p, by = part[first + a], moves[first + a]
-            place[p] += by
-            size = n_states[variables[first + a]]
-            if digits[a] < size:
-                break
-            place[p] -= by * size
-            digits[a] = 0
-            a -= 1
+        _advance(k - 2, first, flat, parts, n_states, scratch)
     return total
 
 
-@kernel
+@helper
 def _infer(d, parts, n_states, offsets, scratch, beliefs):
     """Exact inference in component d; replace its beliefs. Return log Z, entropy, largest change of a belief."""
     logits, up, messages = scratch.logits, scratch.up, scratch.messages
@@ -287,14 +294,4 @@ def factor_beliefs(variables: Variables, flat: Flat, parts: Parts, scratch: Scra
                         weight *= beliefs[b, place[a]]
                 entries[b, at] = weight
                 at += 1
-                a = k - 1
-                while a >= 0:
-                    digits[a] += 1
-                    p, by = parts.part[first + a], parts.move[first + a]
-                    place[p] += by
-                    size = n_states[flat.variables[first + a]]
-                    if digits[a] < size:
-                        break
-                    place[p] -= by * size
-                    digits[a] = 0
-                    a -= 1
+                _advance(k - 1, first, flat, parts, n_states, scratch)

@@ -1,9 +1,10 @@
 """Compiled forward and backward passes of low-rank HMMs that do all work on a tile while it is in the cache.
 
 States are stored in *groups* of ``GROUP_PANELS`` panels: messages are (groups, rows, group width), where rows are the
-words of a chunk of positions, packed. At a position, a thread takes a *block* of groups (``tickets.py``): features to
-states, emissions, states to features; the last thread to finish adds up the features of all blocks, in the order of
-blocks. So results do not depend on the number of threads.
+words of a chunk of positions, packed. At a position, a thread takes a *block* of groups (``tickets.py``), computes
+their states from the compressed ones (R numbers per row) and the emissions, and compresses them; the last thread to
+finish adds up the compressed states of all blocks, in the order of blocks. So results do not depend on the number of
+threads.
 
 States of the forward pass are kept before they are normalized; ``inverse`` holds the factor that makes them sum to one.
 Emissions are probabilities, or with ``logs`` their logarithms, from which the ``shift`` of each word is subtracted:
@@ -37,16 +38,16 @@ class Model(NamedTuple):
     emission: Any  # (W, S)
     shift: Any  # (W,)
     logs: Any  # bool: emissions are logarithms
-    across: Any  # (panels, R, width) panels of the factor that leads from features to states
-    along: Any  # (S, R) the factor that leads from states to features
+    across: Any  # (panels, R, width) panels of the factor that maps compressed rows to states
+    along: Any  # (S, R) the factor that compresses states
 
 
 class Blocks(NamedTuple):
     """Blocks of groups of states, and sums over the states of each."""
 
     edges: Any  # (blocks + 1,) first group of each block
-    tiles: Any  # (tiles, R, 4) features at the current position
-    partial: Any  # (blocks, tiles, panels, 4, width) features of each block
+    tiles: Any  # (tiles, R, 4) compressed rows of the current position
+    partial: Any  # (blocks, tiles, panels, 4, width) compressed rows of each block
     sums: Any  # (blocks, B, lanes) sums of the states of each block
 
 
@@ -54,18 +55,18 @@ class Filtered(NamedTuple):
     """Results of the forward pass."""
 
     states: Any  # (groups, rows, group width) of a chunk; one group if they are not kept
-    features: Any  # (panels, N, width), of the current position alone if they are not kept
+    compressed: Any  # (panels, N, width), of the current position alone if they are not kept
     norms: Any  # (N,)
     inverse: Any  # (N,) 1 / norms
     least: Any  # float: a sentence with a smaller norm is lost
-    keep: Any  # bool: states and features are kept
+    keep: Any  # bool: keep states and compressed rows of all positions
 
 
 class Messages(NamedTuple):
     """Messages of the backward pass."""
 
     values: Any  # like ``Filtered.states``
-    after: Any  # (panels, N, width) features of the message to each word, divided by its norm
+    after: Any  # (panels, N, width) compressed message to each word, divided by its norm
     weights: Any  # (B,) weights of sentences
     ones: Any  # (B,)
 
@@ -96,11 +97,11 @@ def _size(sizes, t):
 def forward(first, last, sentences, model, blocks, filtered, thread):
     """Filter positions ``first`` to ``last`` (exclusive), as one of several threads.
 
-    ``tiles`` holds the features at the first position, and at the end those of the position after the last.
+    ``tiles`` holds the compressed rows of the first position, and at the end those of the position after the last.
     """
     sizes, offsets, _ = sentences
     edges, tiles, partial, sums = blocks
-    states, features, norms, inverse, least, keep = filtered
+    states, compressed, norms, inverse, least, keep = filtered
     room, counters = thread
     n_blocks, rows = len(edges) - 1, states.shape[1]
     while True:
@@ -116,11 +117,11 @@ def forward(first, last, sentences, model, blocks, filtered, thread):
         for g in range(edges[j], edges[j + 1]):
             at = g * rows + a - offsets[first] if keep else 0
             _observe(t, g, at, sentences, model, tiles, sums[j], states, room)
-            _to_features(g, n_next, at, states, model.along, partial[j], g == edges[j], room)
+            _compress(g, n_next, at, states, model.along, partial[j], g == edges[j], room)
         if fetch_add(counters, DONE) + 1 == (t - first + 1) * n_blocks:
             scales = inverse[a : a + n]
             _normalize(sums, n, norms[a : a + n], scales, least)
-            _add_features(partial, n_next, scales, tiles, scales, features, a + n if keep else 0)
+            _add_compressed(partial, n_next, scales, tiles, scales, compressed, a + n if keep else 0)
             fetch_add(counters, READY)
 
 
@@ -135,14 +136,14 @@ def _emitted(emission, e, shift, logs):
 
 @helper(fast=True)
 def _observe(t, g, at, sentences, model, tiles, sums, states, room):
-    """Compute the states of group g at the words of position t: predictions of the features times emissions.
+    """Compute the states of group g at the words of position t: predictions from the compressed rows times emissions.
 
     ``at`` is the first row of ``states``, counted over all groups.
     """
     start, emission, shift, logs, across, _ = model
     n, words = sentences.sizes[t], sentences.words[sentences.offsets[t] :]
     S = emission.shape[1]
-    n_features, w = across.shape[1], across.shape[2]
+    R, w = across.shape[1], across.shape[2]
     v = lanes(states)
     wide = states.shape[2]
     flat = states.reshape(-1)
@@ -156,8 +157,8 @@ def _observe(t, g, at, sentences, model, tiles, sums, states, room):
                     room[i * w + k] = start[z + k] if z + k < S else 0
         for i in range(0, n, ROWS):
             if t > 0:
-                a = Strided(tiles, i * n_features, 1, ROWS)
-                multiply(a, across, z * n_features, n_features, room, 0, w, True)
+                a = Strided(tiles, i * R, 1, ROWS)
+                multiply(a, across, z * R, R, room, 0, w, True)
             for b in range(i, min(i + ROWS, n)):
                 word, o = words[b], (b - i) * w
                 to = (at + b) * wide + part * w
@@ -182,8 +183,8 @@ def _observe(t, g, at, sentences, model, tiles, sums, states, room):
 
 
 @helper
-def _to_features(g, n, at, states, along, partial, fresh, room):
-    """Add the states of group g times the matrix, for n rows from row ``at``, to ``partial``; ``fresh`` overwrites."""
+def _compress(g, n, at, states, along, partial, fresh, room):
+    """Compress the states of group g, n rows from row ``at``, and add them to ``partial``; ``fresh`` overwrites it."""
     if n == 0:
         return
     S, R = along.shape
@@ -216,8 +217,8 @@ def _normalize(sums, n, norms, inverse, least):
 
 
 @helper
-def _add_features(partial, n, scales, tiles, other_scales, laid, first):
-    """Add up the features of all blocks, for n rows: times a scale for the next products, times another to be kept.
+def _add_compressed(partial, n, scales, tiles, other_scales, laid, first):
+    """Add up the compressed rows of all blocks: times a scale for the next products, times another to be kept.
 
     tiles[i, r, k] are those of row 4 i + k (zeros in rows that fill up a tile), laid[p, first + b, c] those of row b.
     """
@@ -260,17 +261,17 @@ def backward(first, last, sentences, model, blocks, filtered, messages, counts, 
             at = g * rows + row
             _absorb(t, g, at, sentences, model, tiles, filtered, messages, counts, room)
             if t > 0:
-                _to_features(g, n, at, messages.values, model.along, partial[j], g == edges[j], room)
+                _compress(g, n, at, messages.values, model.along, partial[j], g == edges[j], room)
         if fetch_add(counters, DONE) + 1 == (last - t) * n_blocks:
             if t > 0:
                 before = offsets[t - 1]
-                _add_features(partial, n, messages.ones, tiles, inverse[before : before + n], messages.after, before)
+                _add_compressed(partial, n, messages.ones, tiles, inverse[before : before + n], messages.after, before)
             fetch_add(counters, READY)
     wait_until(counters, READY, last - first)
     while ticket - n_tickets < n_groups:
         g, n = ticket - n_tickets, offsets[last] - offsets[first]
         _transition_counts(g, n, offsets[first], states, messages.after, counts.left, room)
-        _transition_counts(g, n, offsets[first], messages.values, filtered.features, counts.right, room)
+        _transition_counts(g, n, offsets[first], messages.values, filtered.compressed, counts.right, room)
         ticket = fetch_add(counters, DRAWN)
 
 
@@ -286,7 +287,7 @@ def _absorb(t, g, at, sentences, model, tiles, filtered, messages, counts, room)
     n, n_next, first = sentences.sizes[t], _size(sentences.sizes, t + 1), sentences.offsets[t]
     words, inverse = sentences.words[first:], filtered.inverse[first:]
     S = emission.shape[1]
-    n_features, w = across.shape[1], across.shape[2]
+    R, w = across.shape[1], across.shape[2]
     v = lanes(states)
     wide = states.shape[2]
     flat_states, flat_values = states.reshape(-1), values.reshape(-1)
@@ -297,8 +298,8 @@ def _absorb(t, g, at, sentences, model, tiles, filtered, messages, counts, room)
         inside = min(w, S - z)
         for i in range(0, n, ROWS):
             if i < n_next:
-                a = Strided(tiles, i * n_features, 1, ROWS)
-                multiply(a, across, z * n_features, n_features, room, 0, w, True)
+                a = Strided(tiles, i * R, 1, ROWS)
+                multiply(a, across, z * R, R, room, 0, w, True)
             for b in range(i, min(i + ROWS, n)):
                 word, o = words[b], (b - i) * w
                 to = (at + b) * wide + part * w
@@ -332,9 +333,9 @@ def _absorb(t, g, at, sentences, model, tiles, filtered, messages, counts, room)
 
 
 @helper
-def _transition_counts(g, n, first, states, features, counts, room):
-    """Add the sum over the n rows of a chunk of states[z] * features[r] to counts[z, r], for the states of group g."""
-    n_panels, n_words, w = features.shape
+def _transition_counts(g, n, first, states, compressed, counts, room):
+    """Add the sum over n rows of states[z] * compressed[r] to counts[z, r], for the states of group g."""
+    n_panels, n_words, w = compressed.shape
     rows, wide = states.shape[1], states.shape[2]
     S, R = counts.shape
     for p in range(n_panels):
@@ -342,9 +343,9 @@ def _transition_counts(g, n, first, states, features, counts, room):
         for z in range(0, min(wide, S - g * wide), ROWS):
             a, at = Strided(states, g * rows * wide + z, 1, wide), g * wide + z
             if inside == w and at + ROWS <= S:
-                multiply(a, features, x, n, counts, at * R + p * w, R, False)
+                multiply(a, compressed, x, n, counts, at * R + p * w, R, False)
             else:
-                multiply(a, features, x, n, room, 0, w, True)
+                multiply(a, compressed, x, n, room, 0, w, True)
                 for i in range(min(ROWS, S - at)):
                     for c in range(inside):
                         counts[at + i, p * w + c] += room[i * w + c]

@@ -75,15 +75,15 @@ def band_counts(alpha, message, counts):
 
 
 @kernel(fast=True)
-def apply_operators(features, operators, which, out):
-    """Compute out[b] = features[b] @ operators[which[b]]: a step in rank space, operators (W, R, R)."""
-    R = features.shape[1]
+def apply_operators(compressed, operators, which, out):
+    """Compute out[b] = compressed[b] @ operators[which[b]]: a step in rank space, operators (W, R, R)."""
+    R = compressed.shape[1]
     for b in range(len(which)):
         operator = operators[which[b]]
         for j in range(R):
             out[b, j] = 0
         for i in range(R):
-            value = features[b, i]
+            value = compressed[b, i]
             for j in range(R):
                 out[b, j] += value * operator[i, j]
 

@@ -114,8 +114,11 @@ def _add_outer(matrix, offset, left, right, by):
 
 
 @helper(fast=True)
-def _inside(n, N, grammar: Rules, leaves, symbols, charts: Inside, sums, weights):
-    """Fill beta, scale, factor and products; ``sums`` (n, N) and ``weights`` (n + 1,) are scratch space."""
+def _inside(n, N, grammar: Rules, leaves, evidence, charts: Inside, sums, weights):
+    """Fill beta, scale, factor and products from leaves (n, P) and log scores of symbols over spans (n, n, S).
+
+    ``sums`` (n, N) and ``weights`` (n + 1,) are scratch space.
+    """
     shift, pairs = grammar.shift, grammar.pairs
     left, right, beta, scale, factor, products = charts
     rows = 0  # of products: spans by width, from 4 on
@@ -144,8 +147,8 @@ def _inside(n, N, grammar: Rules, leaves, symbols, charts: Inside, sums, weights
             largest = -np.inf
             for a in range(N):
                 gain = shift[a]
-                if symbols.shape[0]:
-                    gain += symbols[i, i + width - 1, a]
+                if evidence.shape[0]:
+                    gain += evidence[i, i + width - 1, a]
                 factor[at, a] = gain
                 here[a] = math.log(here[a]) + gain if here[a] > 0 else -np.inf
                 largest = max(largest, here[a])

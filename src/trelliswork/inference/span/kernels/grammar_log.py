@@ -73,7 +73,7 @@ def _inside(log_root, log_rules, log_terminals, log_symbols, n, chart, sums):
 
 
 @kernel
-def expectations(start, stop, scores: Scores, charts, log_z, roots, rules, symbols):
+def expectations(start, stop, scores: Scores, charts, log_z, roots, rules, over_spans):
     """Fill charts (B, n, n, S), log_z (B,) and, from zero, the expectations (B, N), (B, N, S, S), (B, n, n, S)."""
     log_root, log_rules, log_terminals, log_symbols, lengths = scores
     N, S = log_rules.shape[:2]
@@ -93,7 +93,7 @@ def expectations(start, stop, scores: Scores, charts, log_z, roots, rules, symbo
                 j = i + width - 1
                 x0, x1 = _symbols_over(width, N, S)
                 for x in range(x0, x1):
-                    symbols[b, i, j, x] = math.exp(out[i, j, x] + chart[i, j, x])
+                    over_spans[b, i, j, x] = math.exp(out[i, j, x] + chart[i, j, x])
                 if width == 1:
                     continue
                 _pair_sums(chart, i, j, N, S, sums)

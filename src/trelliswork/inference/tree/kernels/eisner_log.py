@@ -1,6 +1,6 @@
 """Projective trees in log space, float64, one sentence at a time: accurate for every input.
 
-Recursions and names are those of ``eisner``. Used where probability space underflows, and for samples.
+Recursions and names are those of ``eisner``. Used where probability space underflows, for samples and for tree factors.
 """
 
 import math
@@ -13,13 +13,13 @@ from trelliswork.compute.kernels.random import uniform
 from trelliswork.inference.tree.kernels.records import Batch
 
 
-@helper(inline="always")
-def _log_dot(a, b, n):
-    """Return the log of the sum over k < n of exp(a[k] + b[k])."""
+@helper
+def fold(a, b, n, maximize):
+    """Return the log sum (or the maximum) over k < n of exp(a[k] + b[k])."""
     top = -np.inf
     for k in range(n):
         top = max(top, a[k] + b[k])
-    if top == -np.inf:
+    if maximize or top == -np.inf:
         return top
     mass = 0.0
     for k in range(n):
@@ -28,25 +28,31 @@ def _log_dot(a, b, n):
 
 
 @helper
-def _inside(log_arc, n, single_root, C, I):  # noqa: E741
+def either(a, b, maximize):
+    """Return the log sum (or the maximum) of two numbers."""
+    return max(a, b) if maximize else log_add(a, b)
+
+
+@helper
+def inside(log_arc, n, single_root, maximize, C, S, I):  # noqa: E741
     """Fill the charts (n+1, n+1) of one sentence; return log Z. A single root leaves -inf in C[0, j], 0 < j < n."""
     for i in range(n + 1):
         C[i, i], I[i, i] = 0.0, -np.inf
     for width in range(1, n + 1):
         for i in range(n + 1 - width):
             j = i + width
-            s = _log_dot(C[i, i:], C[j, i + 1 :], width)
-            I[i, j] = s + log_arc[i, j]
-            I[j, i] = s + log_arc[j, i] if i > 0 else -np.inf
-            C[i, j] = _log_dot(I[i, i + 1 :], C[i + 1 :, j], width)
-            C[j, i] = _log_dot(I[j, i:], C[i:, i], width)
+            S[i, j] = fold(C[i, i:], C[j, i + 1 :], width, maximize)
+            I[i, j] = S[i, j] + log_arc[i, j]
+            I[j, i] = S[i, j] + log_arc[j, i] if i > 0 else -np.inf
+            C[i, j] = fold(I[i, i + 1 :], C[i + 1 :, j], width, maximize)
+            C[j, i] = fold(I[j, i:], C[i:, i], width, maximize)
             if i == 0 and single_root and j < n:
                 C[i, j] = -np.inf
     return C[0, n]
 
 
 @helper
-def _outside(log_arc, n, single_root, C, I, OC, OI, OS):  # noqa: E741
+def outside(log_arc, n, single_root, maximize, C, I, OC, OI, OS):  # noqa: E741
     """Fill the logarithms of the derivatives of Z by C, I and S (OS, symmetric)."""
     for i in range(n + 1):
         OC[i, i], OI[i, i], OS[i, i] = -np.inf, -np.inf, -np.inf
@@ -55,21 +61,21 @@ def _outside(log_arc, n, single_root, C, I, OC, OI, OS):  # noqa: E741
             j = i + width
             OC[i, j] = -np.inf
             if i > 0 or not single_root:
-                OC[i, j] = _log_dot(OC[:i, j], I[:i, i], i)
+                OC[i, j] = fold(OC[:i, j], I[:i, i], i, maximize)
                 if j < n:
-                    OC[i, j] = log_add(OC[i, j], _log_dot(OS[i, j + 1 :], C[j + 1 :, j + 1], n - j))
+                    OC[i, j] = either(OC[i, j], fold(OS[i, j + 1 :], C[j + 1 :, j + 1], n - j, maximize), maximize)
             if width == n:
                 OC[i, j] = 0.0
-            OC[j, i] = _log_dot(OC[j + 1 :, i], I[j + 1 :, j], n - j)
+            OC[j, i] = fold(OC[j + 1 :, i], I[j + 1 :, j], n - j, maximize)
             if i > 0:
-                OC[j, i] = log_add(OC[j, i], _log_dot(OS[j], C[:, i - 1], i))
+                OC[j, i] = either(OC[j, i], fold(OS[j], C[:, i - 1], i, maximize), maximize)
         for i in range(n + 1 - width):
             j = i + width
-            OI[i, j] = _log_dot(OC[i, j:], C[j, j:], n + 1 - j)
-            OI[j, i] = _log_dot(OC[j], C[i], i + 1)
+            OI[i, j] = fold(OC[i, j:], C[j, j:], n + 1 - j, maximize)
+            OI[j, i] = fold(OC[j], C[i], i + 1, maximize)
             OS[i, j] = OI[i, j] + log_arc[i, j]
             if i > 0:
-                OS[i, j] = log_add(OS[i, j], OI[j, i] + log_arc[j, i])
+                OS[i, j] = either(OS[i, j], OI[j, i] + log_arc[j, i], maximize)
             OS[j, i] = OS[i, j]
 
 
@@ -78,19 +84,19 @@ def expectations(start, stop, batch: Batch, log_z, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where no tree is possible; log Z alone if axis 0 is empty."""
     order, lengths, log_arc, single_root = batch
     N = log_arc.shape[1]
-    C, I, OC = np.empty((N, N)), np.empty((N, N)), np.empty((N, N))  # noqa: E741
-    OI, OS = np.empty((N, N)), np.empty((N, N))
+    C, S, I = np.empty((N, N)), np.empty((N, N)), np.empty((N, N))  # noqa: E741
+    OC, OI, OS = np.empty((N, N)), np.empty((N, N)), np.empty((N, N))
     for at in range(start, stop):
         b = order[at]
         n = lengths[b]
-        z = _inside(log_arc[b], n, single_root, C, I)
+        z = inside(log_arc[b], n, single_root, False, C, S, I)
         log_z[b] = z
         if marginals.shape[0] == 0:
             continue
         marginals[b] = 0.0
         if z == -np.inf:
             continue
-        _outside(log_arc[b], n, single_root, C, I, OC, OI, OS)
+        outside(log_arc[b], n, single_root, False, C, I, OC, OI, OS)
         for h in range(n + 1):
             for d in range(1, n + 1):
                 if h != d:
@@ -100,7 +106,7 @@ def expectations(start, stop, batch: Batch, log_z, marginals):
 @helper(inline="always")
 def _draw(a, b, n, state):
     """Return k < n with probability proportional to exp(a[k] + b[k]); ``state`` belongs to the random generator."""
-    total = _log_dot(a, b, n)
+    total = fold(a, b, n, False)
     left = uniform(state)
     chosen = -1
     for k in range(n):
@@ -118,13 +124,13 @@ def sample(start, stop, batch: Batch, seeds, log_z, heads):
     """Draw heads (k, B, n) top down, from the whole to its parts; one seed (k, B) per tree."""
     order, lengths, log_arc, single_root = batch
     N = log_arc.shape[1]
-    C, I = np.empty((N, N)), np.empty((N, N))  # noqa: E741
+    C, S, I = np.empty((N, N)), np.empty((N, N)), np.empty((N, N))  # noqa: E741
     stack = np.empty((2 * N, 3), np.int64)
     state = np.empty(1, np.uint64)
     for at in range(start, stop):
         b = order[at]
         n = lengths[b]
-        log_z[b] = _inside(log_arc[b], n, single_root, C, I)
+        log_z[b] = inside(log_arc[b], n, single_root, False, C, S, I)
         if log_z[b] == -np.inf:
             continue
         for k in range(heads.shape[0]):

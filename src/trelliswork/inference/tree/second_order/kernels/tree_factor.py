@@ -18,6 +18,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.logspace import log_add
+from trelliswork.inference.tree.kernels.eisner_log import either, fold, inside, outside
 from trelliswork.inference.tree.kernels.mst import best_tree, workspace
 from trelliswork.inference.tree.second_order.kernels.records import Elimination
 from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
@@ -36,64 +37,17 @@ class TreeArcs(NamedTuple):
 
 
 @helper
-def _fold(a, b, n, maximize):
-    """Return the log sum (or the maximum) over k < n of exp(a[k] + b[k])."""
-    top = -np.inf
-    for k in range(n):
-        top = max(top, a[k] + b[k])
-    if maximize or top == -np.inf:
-        return top
-    mass = 0.0
-    for k in range(n):
-        mass += math.exp(a[k] + b[k] - top)
-    return top + math.log(mass)
-
-
-@helper
-def _either(a, b, maximize):
-    return max(a, b) if maximize else log_add(a, b)
-
-
-@helper
 def projective(w, n, single_root, maximize, D):
     """Fill D (n+1, n+1), head before word, from log weights w; return log Z. Eisner's charts, O(n^3)."""
     N = n + 1
-    C, S, I = np.full((N, N), -np.inf), np.full((N, N), -np.inf), np.full((N, N), -np.inf)  # noqa: E741
-    OC, OI, OS = np.full((N, N), -np.inf), np.full((N, N), -np.inf), np.full((N, N), -np.inf)
+    C, S, I = np.empty((N, N)), np.empty((N, N)), np.empty((N, N))  # noqa: E741
+    OC, OI, OS = np.empty((N, N)), np.empty((N, N)), np.empty((N, N))
+    log_z = inside(w, n, single_root, maximize, C, S, I)
+    outside(w, n, single_root, maximize, C, I, OC, OI, OS)
     for i in range(N):
-        C[i, i] = 0.0
-    for width in range(1, N):
-        for i in range(N - width):
-            j = i + width
-            S[i, j] = _fold(C[i, i:], C[j, i + 1 :], width, maximize)
-            I[i, j] = S[i, j] + w[i, j]
-            I[j, i] = S[i, j] + w[j, i] if i > 0 else -np.inf
-            C[i, j] = _fold(I[i, i + 1 :], C[i + 1 :, j], width, maximize)
-            C[j, i] = _fold(I[j, i:], C[i:, i], width, maximize)
-            if i == 0 and single_root and j < n:
-                C[i, j] = -np.inf
-    for width in range(n, 0, -1):
-        for i in range(N - width):
-            j = i + width
-            if i > 0 or not single_root:
-                OC[i, j] = _fold(OC[:i, j], I[:i, i], i, maximize)
-                if j < n:
-                    OC[i, j] = _either(OC[i, j], _fold(OS[i, j + 1 :], C[j + 1 :, j + 1], n - j, maximize), maximize)
-            if width == n:
-                OC[i, j] = 0.0
-            OC[j, i] = _fold(OC[j + 1 :, i], I[j + 1 :, j], n - j, maximize)
-            if i > 0:
-                OC[j, i] = _either(OC[j, i], _fold(OS[j], C[:, i - 1], i, maximize), maximize)
-        for i in range(N - width):
-            j = i + width
-            OI[i, j] = _fold(OC[i, j:], C[j, j:], N - j, maximize)
-            OI[j, i] = _fold(OC[j], C[i], i + 1, maximize)
-            OS[i, j] = OI[i, j] + w[i, j]
-            if i > 0:
-                OS[i, j] = _either(OS[i, j], OI[j, i] + w[j, i], maximize)
-            OS[j, i] = OS[i, j]
+        for j in range(i + 1, N):
             D[i, j], D[j, i] = OI[i, j] + S[i, j], OI[j, i] + S[i, j]
-    return C[0, n]
+    return log_z
 
 
 @helper
@@ -193,7 +147,7 @@ def spanning_sums(w, n, single_root, heads, modifiers, D):
         if not good or smallest[d] < ACCURATE:
             _into_word(w, n, d, single_root, A, degree, turn, D)
             n_again += 1
-    return log_z if good else _fold(w[:, 1], D[:, 1], N, False), n_again
+    return log_z if good else fold(w[:, 1], D[:, 1], N, False), n_again
 
 
 @helper
@@ -221,7 +175,7 @@ def spanning(w, n, single_root, maximize, D):
         A, degree, turn = np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
         for d in range(1, N):
             _into_word(w, n, d, single_root, A, degree, turn, D)
-    return _fold(w[:, 1], D[:, 1], N, maximize)
+    return fold(w[:, 1], D[:, 1], N, maximize)
 
 
 @helper
@@ -263,7 +217,7 @@ def tree_messages(arcs: TreeArcs, q, maximize, out, beliefs):
         off = -np.inf
         for k in range(n + 1):
             if k != h and others <= 1:
-                off = _either(off, (ratios[k, d] if others == 0 else forced_ratios[k, d]) + D[k, d], maximize)
+                off = either(off, (ratios[k, d] if others == 0 else forced_ratios[k, d]) + D[k, d], maximize)
         out[a, 0] = off
         beliefs[a] = -np.inf
         if log_z > -np.inf:
@@ -278,9 +232,3 @@ def batch_messages(start, stop, arcs: TreeArcs, q, maximize, out, beliefs, value
     """Run `tree_messages` for graphs start..stop that share their arcs: q, out, beliefs (B, K, 2), values (B,)."""
     for b in range(start, stop):
         values[b] = tree_messages(arcs, q[b], maximize, out[b], beliefs[b])
-
-
-def tree_batch(start, stop, n, heads, modifiers, q, single_root, is_projective, maximize, out, beliefs, values):
-    """Call `batch_messages` with separate arguments."""
-    arcs = TreeArcs(n, heads, modifiers, single_root, is_projective)
-    batch_messages(start, stop, arcs, q, maximize, out, beliefs, values)

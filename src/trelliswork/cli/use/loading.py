@@ -1,0 +1,34 @@
+"""Saved models for commands, by task: ``model.json`` alone decides whether a model suits a command."""
+
+from typing import Annotated, Any
+
+import typer
+
+from trelliswork.errors import DataError
+
+Model = Annotated[str, typer.Argument(help="Directory of a saved model.")]
+
+
+def class_of(path: str) -> Any:
+    """Return the class of a saved model without reading its weights."""
+    from trelliswork.models import estimator_class
+
+    return estimator_class(path)
+
+
+def load_for(path: str, task: Any, purpose: str) -> Any:
+    """Return a saved model that has a task or a method; an error that names the purpose otherwise.
+
+    Parameters
+    ----------
+    path : str
+        Directory of the model.
+    task : type or str
+        Class in ``models.tasks``, or the name of a method.
+    purpose : str
+        What the model cannot do, for the message: "tag: expected a tagger".
+    """
+    cls = class_of(path)
+    if not (hasattr(cls, task) if isinstance(task, str) else issubclass(cls, task)):
+        raise DataError(f"{path}: a model of kind {cls.kind!r} does not {purpose}.")
+    return cls.load(path)
