@@ -17,7 +17,7 @@ from trelliswork.learning.lbfgs import FitReport, Step, Weights, lbfgs
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.start import first_weights
 from trelliswork.models.crf.beams.training import BeamSearch
-from trelliswork.models.crf.layout import FeatureLayout, Labelling, Tokens
+from trelliswork.models.crf.layout import FeatureLayout, Labeling, Tokens
 from trelliswork.models.crf.objective import ChainObjective
 
 ENOUGH = 0.99  # exact paths that make a criterion good enough
@@ -174,7 +174,7 @@ def train(
             objective = BeamObjective(problem.tokens, problem.gold, problem.layout, beam=beam, l2=l2)
             search = BeamSearch(objective, after, hold=hold)
             if hold:
-                known = Labelling(problem.gold)
+                known = Labeling(problem.gold)
                 start, search.sampled = first_weights(objective, problem.tokens, known, max_iter=max_iter)
             weights, report = search.run(start, None, **options)
     return Run(weights, report, path)

@@ -278,7 +278,7 @@ def _both_bounds(model: MRFLanguageModel, circle: float, per_token: float) -> tu
     excess = rho[:, None] * (field.unaries - field.log_unary)
     chains = field.log_unary + (excess[1:] + weights[:, None] * excess[0]) / weights[:, None]
     unaries = np.vstack([field.log_unary[None], chains])
-    chain = model.tighten("chain", weights=weights, unaries=unaries, optimise_weights=True, max_iter=8)
+    chain = model.tighten("chain", weights=weights, unaries=unaries, optimize_weights=True, max_iter=8)
     return (data - star.value) * per_token, (data - chain.value) * per_token
 
 

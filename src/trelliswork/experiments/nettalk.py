@@ -98,6 +98,6 @@ def nettalk(
     return table
 
 
-def _note(name: str, say: Say, step: Step, weights: object) -> None:
+def _note(name: str, say: Say, step: Step) -> None:
     if step.iteration % 10 == 0:
         say(f"{name}: iteration {step.iteration}, objective {step.value:,.1f}, {step.seconds:.1f} s")

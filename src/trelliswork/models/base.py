@@ -50,7 +50,8 @@ class Estimator:
         Layout of the training file, if the model was trained on the command line.
     """
 
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # in model.json and on the command line
+    title: ClassVar[str]  # on pages
     learned: ClassVar[str] = "weights_"  # the attribute that a successful fit sets
     report_: FitReport
     input_: dict[str, Any]

@@ -117,7 +117,7 @@ def test_engines_agree(K, seed, size, unary):
     star = Star(log_unary, tables).tighten(tol=1e-7, max_passes=300)
     cover = ChainCover(log_unary, tables)
     chain = cover.tighten(tol=1e-6, max_iter=40, n_positions=2**16)
-    best = cover.tighten(tol=1e-6, max_iter=40, n_positions=2**16, optimise_weights=True)
+    best = cover.tighten(tol=1e-6, max_iter=40, n_positions=2**16, optimize_weights=True)
     slack = 1e-4 if chain.converged else 1e-2
     assert best.value - slack <= chain.value <= star.value + slack
     assert best.value >= exact.cyclic_log_z(log_unary, tables, 2**16) / 2**16 - 1e-8

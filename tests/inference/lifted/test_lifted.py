@@ -58,7 +58,7 @@ def test_bounds_hold_and_chains_are_tighter_than_stars(K, C, seed, size):
         assert chain.kind == "exact"
         assert_allclose(chain.value, endless, atol=1e-6 + K * np.log(C) / 2**20)
     else:
-        best = ChainCover(log_unary, given_tables).tighten(tol=1e-7, optimise_weights=True, max_iter=80)
+        best = ChainCover(log_unary, given_tables).tighten(tol=1e-7, optimize_weights=True, max_iter=80)
         assert endless - 1e-5 <= best.value <= chain.value + 1e-6
         assert_allclose(best.weights.sum(), 1)
         assert_allclose(
@@ -88,7 +88,7 @@ def test_chains_closed_to_rings_bound_circles_of_any_length(K, C, extra):
             assert (np.diff(found.history) <= 1e-9).all()
             if all(ring_length(N, distance) > K for distance in range(1, K + 1)):
                 assert found.value <= Star(log_unary, as_tables(tables)).tighten(max_passes=200).value + 1e-5
-            best = cover.tighten(n_positions=N, optimise_weights=True, max_iter=60)
+            best = cover.tighten(n_positions=N, optimize_weights=True, max_iter=60)
             assert truth - 1e-9 <= best.value <= found.value + 1e-6
             unaries = log_unary + np.random.default_rng(seed).normal(size=(K + 1, C))
             unaries[1] += (log_unary - unaries[1:].mean(0)) * K

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ImpossibleError, ValueRangeError
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
 from trelliswork.models.crf.objective import ChainObjective
 
 
@@ -30,10 +30,10 @@ class Problem:
     sets: np.ndarray | None = None  # (n_tokens, S) possible labels of tokens, for sentences whose gold is -1
 
     @property
-    def labeling(self) -> Labelling:
+    def labeling(self) -> Labeling:
         if self.sets is None:
-            return Labelling(self.gold)
-        return Labelling(self.gold, self.sets, np.arange(len(self.gold), dtype=np.int32))
+            return Labeling(self.gold)
+        return Labeling(self.gold, self.sets, np.arange(len(self.gold), dtype=np.int32))
 
     @property
     def layout(self) -> FeatureLayout:
@@ -371,7 +371,7 @@ def test_observed_features_of_partly_labeled_tokens():
     ids = np.array([0, 1, 2], np.int32)
     tokens = Tokens(np.array([0, 3]), np.array([0, 1, 2, 3]), ids)
     sets = np.array([[True, False, False], [True, False, True], [True, True, True]])
-    labeling = Labelling(np.full(3, -1, np.int32), sets, np.arange(3, dtype=np.int32))
+    labeling = Labeling(np.full(3, -1, np.int32), sets, np.arange(3, dtype=np.int32))
     layout = FeatureLayout.observed(tokens, labeling, 3, 3)
     assert list(zip(layout.attributes, layout.labels, strict=True)) == [(0, 0), (1, 0), (1, 2)]
     assert len(layout.transitions) == 9

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.learning.lbfgs import lbfgs
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
 from trelliswork.models.crf.objective import ChainObjective
 from trelliswork.models.crf.online import FORGET, OnlineChain, OnlineState
 
@@ -29,7 +29,7 @@ def random_case(seed, *, n_labels=4, n_attributes=9, n_sentences=11, real=False,
     gold = rng.integers(0, n_labels, tokens.offsets[-1]).astype(np.int32)
     if kind == "all_pairs":
         return tokens, gold, FeatureLayout.all_pairs(n_attributes, n_labels)
-    return tokens, gold, FeatureLayout.observed(tokens, Labelling(gold), n_attributes, n_labels)
+    return tokens, gold, FeatureLayout.observed(tokens, Labeling(gold), n_attributes, n_labels)
 
 
 def limits(rng, tokens, gold, n_labels):
@@ -230,7 +230,7 @@ def test_the_perceptron_matches_a_naive_one(kind, batch_size, limited):
     tokens = random_tokens(rng, rng.integers(1, 5, 12), 6)
     gold = rng.integers(0, 3, tokens.offsets[-1]).astype(np.int32)
     layout = (
-        FeatureLayout.all_pairs(6, 3) if kind == "all_pairs" else FeatureLayout.observed(tokens, Labelling(gold), 6, 3)
+        FeatureLayout.all_pairs(6, 3) if kind == "all_pairs" else FeatureLayout.observed(tokens, Labeling(gold), 6, 3)
     )
     case, alpha = (tokens, gold, layout), rng.integers(0, 3, 12).astype(float)  # integers, so that ties are exact
     allowed = limits(rng, tokens, gold, 3) if limited else None
@@ -288,7 +288,7 @@ def partial_case(seed, limited, n_labels=3, n_sentences=6):
     rng = np.random.default_rng(seed)
     tokens = random_tokens(rng, rng.integers(1, 5, n_sentences), 5, real=bool(seed % 2))
     hidden = rng.integers(0, n_labels, tokens.offsets[-1]).astype(np.int32)
-    layout = FeatureLayout.observed(tokens, Labelling(hidden), 5, n_labels)
+    layout = FeatureLayout.observed(tokens, Labeling(hidden), 5, n_labels)
     sets = np.where(rng.random((len(hidden), n_labels)) < 0.5, 0, -np.inf).astype(np.float32)
     sets[np.arange(len(hidden)), hidden] = 0
     gold = hidden.copy()
@@ -450,7 +450,7 @@ def test_divergence_raises_and_restores_the_weights():
 
 def test_tokens_without_attributes_and_single_tokens():
     tokens = Tokens(np.array([0, 3, 4]), np.zeros(5, np.int64), np.empty(0, np.int32))
-    layout = FeatureLayout.observed(tokens, Labelling(np.array([0, 1, 1, 0], np.int32)), 0, 2)
+    layout = FeatureLayout.observed(tokens, Labeling(np.array([0, 1, 1, 0], np.int32)), 0, 2)
     for kind in ("sgd", "perceptron"):
         online = OnlineChain(tokens, np.array([0, 1, 1, 0], np.int32), layout, kind=kind)
         online.epoch()

@@ -1,12 +1,18 @@
-"""Counting: relative frequencies, smoothing, and the distribution over whole sequences."""
+"""Counting: relative frequencies, smoothing, label n-grams, and distributions over whole sequences."""
+
+from collections import Counter
+from itertools import chain, pairwise, product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from trelliswork.distributions import LinearChain
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.models.hmm.counting import count_chain
+from trelliswork.inference.chain import pairs
+from trelliswork.models.hmm.counting import count_chain, count_ngrams
 
 
 def test_counts_become_relative_frequencies():
@@ -30,23 +36,198 @@ def test_the_estimate_is_a_distribution_over_sequences_of_any_length():
     x = [rng.integers(0, 2, len(labels)).tolist() for labels in y]
     estimate = count_chain(y, x, 3, 2)
     total = 0.0
-    for n in range(1, 60):  # p(length) falls geometrically; summing over symbols leaves labels alone
+    for n in range(1, 60):  # p(length) decreases geometrically; the sum over symbols leaves only labels
         free = np.zeros((1, n, 3))
         chain = LinearChain(free, estimate.log_transition, log_start=estimate.log_start, log_end=estimate.log_end)
         total += chain.log_partition().exp().item()
     assert_allclose(total, 1, rtol=1e-5)
 
 
-def test_empty_sequences_count_for_nothing():
+def test_empty_sequences_are_ignored():
     a, b = count_chain([[0], []], [[1], []], 2, 2), count_chain([[0]], [[1]], 2, 2)
     for left, right in zip(a, b, strict=True):
         assert_allclose(left, right)
 
 
-def test_bad_input_is_refused():
+def test_invalid_sequences():
     with pytest.raises(ShapeError, match="sequence 1 has 2 labels and 1 symbols"):
         count_chain([[0], [0, 1]], [[0], [0]], 2, 1)
-    with pytest.raises(ShapeError, match="must pair up, got 1 and 0"):
+    with pytest.raises(ShapeError, match="same number of sequences, got 1 and 0"):
         count_chain([[0]], [], 1, 1)
     with pytest.raises(ValueRangeError, match="smoothing must be positive, got 0"):
         count_chain([[0]], [[0]], 1, 1, smoothing=0)
+
+
+@st.composite
+def corpora(draw):
+    """Labels, offsets and S of a few sequences; some are empty, some labels may never occur."""
+    S = draw(st.integers(1, 4))
+    sequences = draw(st.lists(st.lists(st.integers(0, S - 1), max_size=8), min_size=1, max_size=12))
+    return flat(sequences), S
+
+
+def flat(sequences):
+    return np.array(list(chain.from_iterable(sequences)), int), np.concatenate(
+        [[0], np.cumsum([len(s) for s in sequences])]
+    )
+
+
+def events(labels, offsets, S):
+    """Yield all (a, b, c) of a corpus, with starts and ends."""
+    for start, stop in pairwise(offsets):
+        full = [S, S, *labels[start:stop].tolist(), S]
+        yield from (tuple(full[t : t + 3]) for t in range(len(full) - 2))
+
+
+def contexts(S):
+    """Return the contexts that exist: only the start symbol precedes the start symbol."""
+    return [(a, b) for a, b in product(range(S + 1), repeat=2) if b < S or a == S]
+
+
+def slow_deleted(labels, offsets, S):
+    """Figure 1 of Brants (2000), with our one vote and one event more; weights and p(c | a, b)."""
+    f3 = Counter(events(labels, offsets, S))
+    f2, f1 = Counter(), Counter()
+    seen2, seen1 = Counter(), Counter()  # contexts
+    for (a, b, c), n in f3.items():
+        f2[b, c] += n
+        f1[c] += n
+        seen2[a, b] += n
+        seen1[b] += n
+    N = f3.total()
+    votes = [1.0, 1.0, 1.0]
+    for (a, b, c), n in f3.items():
+        cases = [
+            (f1[c] - 1) / (N - 1) if N > 1 else 0,
+            (f2[b, c] - 1) / (seen1[b] - 1) if seen1[b] > 1 else 0,
+            (n - 1) / (seen2[a, b] - 1) if seen2[a, b] > 1 else 0,
+        ]
+        votes[cases.index(max(cases))] += n
+    lambdas = np.array(votes) / sum(votes)
+
+    def p(c, a, b):
+        parts = [(f1[c] + 1 / (S + 1)) / (N + 1)]
+        if seen1[b]:
+            parts.append(f2[b, c] / seen1[b])
+        if seen2[a, b]:
+            parts.append(f3[a, b, c] / seen2[a, b])
+        return sum(w * x for w, x in zip(lambdas, parts, strict=False)) / sum(lambdas[: len(parts)])
+
+    return lambdas, p
+
+
+@given(corpora())
+def test_deleted_interpolation_equals_the_algorithm_of_the_paper(case):
+    (labels, offsets), S = case
+    model = count_ngrams(labels, offsets, S, 2, interpolation="deleted")
+    lambdas, p = slow_deleted(labels, offsets, S)
+    assert_allclose(model.lambdas, lambdas, rtol=1e-12)
+    for a, b in contexts(S):
+        assert_allclose(np.exp(model.log_table[a, b]), [p(c, a, b) for c in range(S + 1)], rtol=1e-10)
+
+
+def test_deleted_interpolation_by_hand():
+    """One sequence 0 0: start start 0, start 0 0, 0 0 end."""
+    model = count_ngrams(np.array([0, 0]), np.array([0, 2]), 1, 1, interpolation="deleted")
+    # f(0) = 2, f(end) = 1, N = 3. (start, 0): unigram (2-1)/2 beats bigram 0. (0, 0), f = 1 of 2: unigram 1/2 beats
+    # 0/1. (0, end): unigram 0/2 ties with 0/1, the lower order wins. So three votes and one against one.
+    assert_allclose(model.lambdas, [4 / 5, 1 / 5])
+    p = np.exp(model.log_table)  # row 1 is the start, column 1 the end
+    assert_allclose(p[1, 0], 4 / 5 * 2.5 / 4 + 1 / 5)
+    assert_allclose(p[0, 0], 4 / 5 * 2.5 / 4 + 1 / 5 / 2)
+    assert_allclose(p[0, 1], 4 / 5 * 1.5 / 4 + 1 / 5 / 2)
+
+
+def slow_kneser_ney(labels, offsets, S, order):
+    """Modified Kneser-Ney by its definition: p(c | context) for contexts of ``order - 1`` labels."""
+    grams = Counter(e[3 - order :] for e in events(labels, offsets, S))
+    tables = [grams]
+    for k in range(order - 1, 0, -1):
+        below = Counter()
+        for gram in tables[0]:
+            below[gram[1:]] += tables[0][gram] if k == 2 and gram[1] == S else 1
+        tables.insert(0, below)
+
+    def discounts(table):
+        n1, n2, n3, n4 = (sum(v == k for v in table.values()) for k in (1, 2, 3, 4))
+        d = [0, 0.75, 0.75, 0.75]
+        if n1 and n2:
+            y = n1 / (n1 + 2 * n2)
+            d[1], d[2] = 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2
+            d[3] = 3 - 4 * y * n4 / n3 if n3 else 0.75
+        return [0, *(min(max(x, 0.1), k) for k, x in enumerate(d[1:], start=1))]
+
+    def p(c, context):
+        table = tables[len(context)]
+        lower = 1 / (S + 1) if not context else p(c, context[1:])
+        after = {g[-1]: n for g, n in table.items() if g[:-1] == context}
+        if not after:
+            return lower
+        d = discounts(table)
+        left = sum(d[min(n, 3)] for n in after.values())
+        n = after.get(c, 0)
+        return (n - d[min(n, 3)] + left * lower) / sum(after.values())
+
+    return p
+
+
+@given(corpora())
+def test_kneser_ney_equals_its_definition(case):
+    (labels, offsets), S = case
+    model, p = count_ngrams(labels, offsets, S, 2), slow_kneser_ney(labels, offsets, S, 3)
+    assert model.lambdas is None
+    for a, b in contexts(S):
+        assert_allclose(np.exp(model.log_table[a, b]), [p(c, (a, b)) for c in range(S + 1)], rtol=1e-10)
+    bigrams, p = count_ngrams(labels, offsets, S, 1), slow_kneser_ney(labels, offsets, S, 2)
+    for b in range(S + 1):
+        assert_allclose(np.exp(bigrams.log_table[b]), [p(c, (b,)) for c in range(S + 1)], rtol=1e-10)
+
+
+@pytest.mark.parametrize("interpolation", ["deleted", "kneser-ney"])
+@given(case=corpora())
+def test_every_context_has_a_distribution_without_zeros(interpolation, case):
+    (labels, offsets), S = case
+    log_trigram, _ = count_ngrams(labels, offsets, S, 2, interpolation=interpolation)
+    assert log_trigram.shape == (S + 1, S + 1, S + 1)
+    exist = np.zeros((S + 1, S + 1), bool)
+    exist[tuple(zip(*contexts(S), strict=True))] = True
+    assert np.isneginf(log_trigram[~exist]).all()
+    assert np.isfinite(log_trigram[exist]).all()
+    assert_allclose(np.exp(log_trigram[exist]).sum(axis=-1), 1, rtol=1e-10)
+    log_bigram, _ = count_ngrams(labels, offsets, S, 1, interpolation=interpolation)
+    assert np.isfinite(log_bigram).all()
+    assert_allclose(np.exp(log_bigram).sum(axis=-1), 1, rtol=1e-10)
+
+
+@pytest.mark.parametrize("interpolation", ["deleted", "kneser-ney"])
+def test_ngrams_are_a_distribution_over_sequences_of_any_length(interpolation):
+    labels, offsets = flat([[0, 1], [1, 2, 0], [], [2, 1], [0]])
+    log_trigram, _ = count_ngrams(labels, offsets, 3, 2, interpolation=interpolation)
+    lengths = np.arange(200)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    assert_allclose(np.exp(pairs.log_evidence(np.zeros((ends[-1], 3)), ends, log_trigram)).sum(), 1, rtol=1e-6)
+
+
+def test_the_second_order_is_learned():
+    """0 0 1 1 0 0 1 1 ...: one preceding label predicts nothing, two predict everything."""
+    labels = np.array([0, 0, 1, 1] * 50)
+    for interpolation in ("deleted", "kneser-ney"):
+        p = np.exp(count_ngrams(labels, np.array([0, 200]), 2, 2, interpolation=interpolation).log_table)
+        assert min(p[0, 0, 1], p[0, 1, 1], p[1, 1, 0], p[1, 0, 0]) > 0.9
+        q = np.exp(count_ngrams(labels, np.array([0, 200]), 2, 1, interpolation=interpolation).log_table)
+        assert_allclose(q[:2, :2], 0.5, atol=0.05)
+
+
+def test_invalid_labels():
+    with pytest.raises(ShapeError, match=r"labels must have shape \(3,\), where offsets end, got \(2,\)"):
+        count_ngrams(np.array([0, 1]), np.array([0, 3]), 2, 2)
+    with pytest.raises(ShapeError, match="starts with 0 and never decreases"):
+        count_ngrams(np.array([0, 1]), np.array([1, 2]), 2, 2)
+    with pytest.raises(ValueRangeError, match="labels must lie between 0 and 1, got 0 to 2"):
+        count_ngrams(np.array([0, 2]), np.array([0, 2]), 2, 2)
+    with pytest.raises(ValueRangeError, match="at least one sequence"):
+        count_ngrams(np.array([], int), np.array([0]), 2, 1)
+    with pytest.raises(ValueRangeError, match="interpolation must be 'kneser-ney' or 'deleted', got 'good-turing'"):
+        count_ngrams(np.array([0]), np.array([0, 1]), 2, 2, interpolation="good-turing")
+    with pytest.raises(ValueRangeError, match="use a lower order"):
+        count_ngrams(np.array([0]), np.array([0, 1]), 400, 2)

@@ -1,4 +1,4 @@
-"""Words to tags by ending and count: the formulas spelled out, and saving."""
+"""Tags of words by suffix and count: the formulas by definition, and saving."""
 
 import json
 
@@ -16,7 +16,7 @@ WORDS = st.text("abAB1-.é", max_size=5)
 
 @st.composite
 def vocabularies(draw):
-    """Distinct words and counts (n_words, S), not all zero; some words, some tags never seen."""
+    """Distinct words and counts (n_words, S), not all zero; some words and tags do not occur."""
     words = draw(st.lists(WORDS, min_size=1, max_size=12, unique=True))
     S = draw(st.integers(1, 4))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -26,13 +26,13 @@ def vocabularies(draw):
 
 
 def slow_probabilities(words, counts, word, max_length, max_count, weight):
-    """Successive abstraction for one word, straight from its definition."""
+    """Successive abstraction for one word, from its definition."""
     prior = counts.sum(axis=0) / counts.sum()
     rare = [i for i, n in enumerate(counts.sum(axis=1)) if 0 < n <= max_count]
     tests = [lambda w: True, lambda w: shape_class(w) == shape_class(word)]
     for m in range(1, min(max_length, len(word)) + 1):
-        ending = word.lower()[-m:]
-        tests.append(lambda w, ending=ending: shape_class(w) == shape_class(word) and w.lower().endswith(ending))
+        suffix = word.lower()[-m:]
+        tests.append(lambda w, suffix=suffix: shape_class(w) == shape_class(word) and w.lower().endswith(suffix))
     p = prior
     for test in tests:
         seen = sum((counts[i] for i in rare if test(words[i])), np.zeros(len(prior)))
@@ -45,7 +45,7 @@ def slow_probabilities(words, counts, word, max_length, max_count, weight):
 
 
 @given(vocabularies(), st.lists(WORDS, min_size=1, max_size=5), st.sampled_from([None, 0.5, 8.0]), st.integers(0, 4))
-def test_successive_abstraction_by_its_definition(case, unknown, weight, max_length):
+def test_successive_abstraction_equals_its_definition(case, unknown, weight, max_length):
     words, counts = case
     model = SuffixModel.fit(words, counts, max_length=max_length, max_count=4, weight=weight)
     p = model.probabilities(unknown)
@@ -57,21 +57,21 @@ def test_successive_abstraction_by_its_definition(case, unknown, weight, max_len
     assert_allclose(model.log_emission(unknown), np.where(counts.sum(axis=0) > 0, want, -np.inf), atol=1e-12)
 
 
-def test_frequent_words_teach_no_endings():
+def test_suffixes_of_frequent_words_do_not_count():
     words, counts = ["the", "lithe", "bathe"], np.array([[50, 0, 0], [0, 3, 0], [0, 0, 3]])
     p = SuffixModel.fit(words, counts, weight=0.01).probabilities(["scathe"])[0]
     assert p[2] > 0.99  # -athe
     assert p[0] < 1e-6
     alone = SuffixModel.fit(words[:1], counts[:1]).probabilities(["scathe"])[0]
-    assert_allclose(alone, [1, 0, 0])  # no rare word at all: what tags are like in general
+    assert_allclose(alone, [1, 0, 0])  # no rare word: the distribution of all tags
 
 
-def test_shapes_keep_endings_apart():
+def test_shapes_separate_suffixes():
     model = SuffixModel.fit(["Barking", "parking"], np.array([[5, 0], [0, 5]]), weight=1.0)
     p = model.probabilities(["Harking", "harking", "HARKING"])
     assert p[0, 0] > 0.95
     assert p[1, 1] > 0.95
-    assert_allclose(p[2], 0.5)  # a shape never seen: all rare words together
+    assert_allclose(p[2], 0.5)  # an unseen shape: all rare words
 
 
 @given(vocabularies())
@@ -85,7 +85,7 @@ def test_known_words_have_relative_frequencies_without_weights(case):
 
 
 @given(vocabularies(), st.lists(WORDS, min_size=1, max_size=8))
-def test_words_mix_counts_and_endings(case, text):
+def test_words_mix_counts_and_suffixes(case, text):
     words, counts = case
     lexicon = Lexicon.fit(words, counts, word_weight=2.0, initial_weight=3.0, least=0)
     initial = np.arange(len(text)) % 2 == 0
@@ -112,7 +112,7 @@ def test_improbable_tags_are_impossible():
 
 
 @given(vocabularies(), st.lists(WORDS, min_size=1, max_size=5))
-def test_loaded_is_saved(case, text):
+def test_a_loaded_model_equals_the_saved_one(case, text):
     for kind, options in ((SuffixModel, {"max_length": 3}), (Lexicon, {"max_count": 3, "least": 0.01, "weight": None})):
         model = kind.fit(*case, **options)
         plain, arrays = model.state()
@@ -123,7 +123,7 @@ def test_loaded_is_saved(case, text):
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_sparse_counts_are_counts(seed):
+def test_sparse_counts_equal_dense_ones(seed):
     rng = np.random.default_rng(seed)
     dense = rng.integers(0, 3, (6, 3)) * (rng.random((6, 3)) < 0.5) * 1.0
     sparse = SparseCounts.from_dense(dense)
@@ -136,7 +136,7 @@ def test_sparse_counts_are_counts(seed):
     assert_array_equal(sparse.gather(rows, into, 4).dense(np.arange(4)), want)
 
 
-def test_bad_input_is_refused():
+def test_invalid_input():
     good = ["a", "b"], np.eye(2)
     with pytest.raises(ShapeError, match=r"counts must have shape \(n_words=2, S\), got \(3, 2\)"):
         SuffixModel.fit(["a", "b"], np.ones((3, 2)))

@@ -5,13 +5,21 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import DataError
 from trelliswork.inference.lowrank import Dense
 from trelliswork.learning.checkpoint import Checkpoint
+from trelliswork.learning.watch import Watch
 from trelliswork.models.hmm_lm.network import Drawn, NetworkShape, StateNetwork
 from trelliswork.models.hmm_lm.objective import Sentences, batch_evidence
 from trelliswork.models.hmm_lm.start import em_start
-from trelliswork.models.hmm_lm.training import TrainingSettings, batches, log_evidences, perplexity, train
+from trelliswork.models.hmm_lm.training import (
+    TextDevelopment,
+    TrainingSettings,
+    batches,
+    log_evidences,
+    perplexity,
+    train,
+)
 
 V = 12
 SHAPES = {
@@ -138,8 +146,12 @@ def test_batches_hold_every_sentence_once():
     assert len(batches(text, 10**6, 0, 0)) == 1
 
 
+def watched(network, dev=None, **options):
+    return Watch(None if dev is None else TextDevelopment(network, dev), **{"patience": 12} | options)
+
+
 SETTINGS = TrainingSettings(
-    max_epochs=4, batch_tokens=80, learning_rate=0.02, evaluations=2, state_dropout=0.2, feature_dropout=0.2, seed=5
+    max_iter=4, batch_tokens=80, learning_rate=0.02, evaluations=2, state_dropout=0.2, feature_dropout=0.2, seed=5
 )
 
 
@@ -148,11 +160,11 @@ def test_training_learns(rank):
     text, dev = patterned_text(), patterned_text(20, seed=1)
     network = StateNetwork(NetworkShape(6, 9, 16, rank))
     before = perplexity(log_evidences(network, dev).sum(), dev.n_tokens)
-    settings = TrainingSettings(max_epochs=15, batch_tokens=80, learning_rate=0.02, evaluations=1, state_dropout=0.0)
-    report = train(network, text, dev, settings)
-    assert report.dev_perplexity < 6 < before
-    assert report.dev_perplexity == min(step.dev_perplexity for step in report.history)
-    assert_allclose(perplexity(log_evidences(network, dev).sum(), dev.n_tokens), report.dev_perplexity, rtol=1e-5)
+    settings = TrainingSettings(max_iter=15, batch_tokens=80, learning_rate=0.02, evaluations=1, state_dropout=0.0)
+    report = train(network, text, settings, watched(network, dev))
+    assert np.exp(-report.dev) < 6 < before
+    assert report.dev == max(step.dev for step in report.history)
+    assert_allclose(log_evidences(network, dev).sum() / dev.n_tokens, report.dev, rtol=1e-5)
 
 
 @pytest.mark.parametrize("stop_at", [1, 3, 6])
@@ -160,22 +172,23 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, stop_at):
     text, dev = patterned_text(), patterned_text(20, seed=1)
     shape = NetworkShape(6, 9, 8, 3)
     whole = StateNetwork(shape)
-    report = train(whole, text, dev, SETTINGS)
+    report = train(whole, text, SETTINGS, watched(whole, dev))
     path = tmp_path / "run"
     steps = []
-    train(
-        StateNetwork(shape),
-        text,
+    stopped = StateNetwork(shape)
+    watch = watched(
+        stopped,
         dev,
-        SETTINGS,
         checkpoint=Checkpoint(path, "x", every=0),
         callback=lambda step: steps.append(step) or len(steps) == stop_at,
     )
+    train(stopped, text, SETTINGS, watch)
     assert path.exists()
-    again = StateNetwork(shape, seed=99)  # whatever it begins with is forgotten
-    resumed = train(again, text, dev, SETTINGS, checkpoint=Checkpoint(path, "x", every=0))
+    again = StateNetwork(shape, seed=99)  # its initial parameters are replaced
+    resumed = train(again, text, SETTINGS, watched(again, dev, checkpoint=Checkpoint(path, "x", every=0)))
     assert not path.exists()
-    assert [s.dev_perplexity for s in resumed.history] == [s.dev_perplexity for s in report.history]
+    assert [s.dev for s in resumed.history] == [s.dev for s in report.history]
+    assert [s.value for s in resumed.history] == [s.value for s in report.history]
     learned = {name for name, p in whole.named_parameters() if p.requires_grad}
     for (name, one), other in zip(whole.named_parameters(), again.parameters(), strict=True):
         if name in learned:
@@ -184,37 +197,40 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, stop_at):
 
 def test_another_run_is_refused(tmp_path):
     text = patterned_text()
-    train(
-        StateNetwork(SHAPES["softmax"]), text, None, SETTINGS, checkpoint=Checkpoint(tmp_path / "run", "x", every=0),
-        callback=lambda step: True,
-    )  # fmt: skip
+    network = StateNetwork(SHAPES["softmax"])
+    first = watched(network, checkpoint=Checkpoint(tmp_path / "run", "x", every=0), callback=lambda step: True)
+    train(network, text, SETTINGS, first)
     with pytest.raises(DataError, match="other data or settings"):
-        train(StateNetwork(SHAPES["softmax"]), text, None, SETTINGS, checkpoint=Checkpoint(tmp_path / "run", "y"))
+        train(network, text, SETTINGS, watched(network, checkpoint=Checkpoint(tmp_path / "run", "y")))
 
 
 def test_reasons_to_stop():
     text, dev = patterned_text(), patterned_text(20, seed=1)
-    report = train(StateNetwork(NetworkShape(3, 9, 4)), text, dev, TrainingSettings(max_epochs=2, max_seconds=0))
-    assert "seconds" in report.reason
+    network = StateNetwork(NetworkShape(3, 9, 4))
+    report = train(network, text, TrainingSettings(max_iter=2), watched(network, dev, max_minutes=1e-9))
+    assert "time limit" in report.reason
     assert not report.converged
     assert len(report.history) == 1
-    hard = TrainingSettings(max_epochs=500, learning_rate=0.1, stop_after=3, patience=1, batch_tokens=100)
-    report = train(StateNetwork(NetworkShape(3, 9, 4)), text, dev, hard)
-    assert report.reason == "no gain in 3 validations"
+    hard = TrainingSettings(max_iter=500, learning_rate=0.1, decay_patience=1, batch_tokens=100)
+    network = StateNetwork(NetworkShape(3, 9, 4))
+    report = train(network, text, hard, watched(network, dev, patience=3))
+    assert report.reason.startswith("no better log evidence per token on the development data for 3 iterations")
     assert report.converged
     assert report.history[-1].learning_rate < 0.1
-    linear = TrainingSettings(max_epochs=2, schedule="linear", evaluations=1)
-    report = train(StateNetwork(NetworkShape(3, 9, 4)), text, None, linear)
-    assert report.reason == "all 2 epochs done"
-    assert report.dev_perplexity is None
+    linear = TrainingSettings(max_iter=2, schedule="linear", evaluations=1)
+    report = train(StateNetwork(NetworkShape(3, 9, 4)), text, linear, Watch())
+    assert report.reason == "2 epochs"
+    assert report.dev is None
     assert report.history[1].learning_rate < report.history[0].learning_rate
 
 
 def test_the_rate_grows_at_first_and_a_start_counts():
-    settings = TrainingSettings(max_epochs=2, batch_tokens=10, evaluations=20, learning_rate=0.01)
-    report = train(StateNetwork(NetworkShape(3, 9, 4)), patterned_text(), None, settings, spent=100)
+    settings = TrainingSettings(max_iter=2, batch_tokens=10, evaluations=20, learning_rate=0.01)
+    text = patterned_text()
+    report = train(StateNetwork(NetworkShape(3, 9, 4)), text, settings, Watch(), seconds=100)
     rates = np.array([step.learning_rate for step in report.history])
-    done = np.array([step.progress for step in report.history])
+    n = len(batches(text, 10, 0, 0))
+    done = np.concatenate([epoch + np.round(np.arange(1, 21) * n / 20) / n for epoch in range(2)])
     assert_allclose(rates, 0.01 * np.minimum(1, done / 0.15), rtol=1e-6)
     assert rates[0] < 0.005
     assert 100 < report.history[0].seconds < 200
@@ -226,12 +242,3 @@ def test_em_gives_a_start():
     counts = em_start(network, text, n_iter=20, n_steps=150, seed=1)
     assert_allclose(counts.emission.sum(), text.n_tokens, rtol=1e-4)
     assert perplexity(log_evidences(network, dev).sum(), dev.n_tokens) < 6
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"max_epochs": 0}, {"learning_rate": 0}, {"state_dropout": 1.0}, {"schedule": "steps"}, {"clip": -1}],
-)
-def test_settings_are_checked(wrong):
-    with pytest.raises(ValueRangeError, match=next(iter(wrong))):
-        TrainingSettings(**wrong).check()

@@ -1,4 +1,4 @@
-"""The field tagger: decoding against enumeration, learning, evidence, dictionary, saving."""
+"""The MRF tagger: decoding against enumeration, training, evidence, dictionary, development data, saving."""
 
 from itertools import product
 
@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from trelliswork.data import Corpus, bundled
 from trelliswork.errors import DataError, NotFittedError, ShapeError, ValueRangeError
+from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.models import HMM, load
 from trelliswork.models.mrf_tagger import MRFTagger
 from trelliswork.models.mrf_tagger.decoding import emission_rows, tag_chain
@@ -35,7 +36,7 @@ def tagger(train):
 
 
 @pytest.mark.parametrize(("K", "L"), [(1, 1), (1, 3), (2, 2), (3, 3)])
-def test_decoding_is_that_of_the_field(K, L):
+def test_decoding_equals_enumeration(K, L):
     """All taggings of a sentence between its pads, scored edge by edge."""
     rng = np.random.default_rng([K, L])
     T, C, M = 3, 4, 4
@@ -60,7 +61,7 @@ def test_decoding_is_that_of_the_field(K, L):
     assert_allclose(chain.marginals(rows, offsets)[1], want, rtol=1e-8, atol=1e-12)
 
 
-def test_sentences_do_not_see_each_other():
+def test_sentences_are_independent():
     rng = np.random.default_rng(0)
     tables, words = [rng.normal(size=(4, 3)) for _ in range(3)], rng.integers(1, 4, 6)
     both = emission_rows(tables, words, np.array([0, 2, 6]), offsets_of(3))
@@ -68,7 +69,7 @@ def test_sentences_do_not_see_each_other():
     assert_allclose(both, np.concatenate(parts))
 
 
-def test_it_tags_better_than_an_hmm_that_knows_no_endings(train, unseen, tagger):
+def test_it_tags_better_than_an_hmm_without_suffixes(train, unseen, tagger):
     hmm = HMM(unknown="symbol").fit(*train)
     gold = [tag for tags in unseen[1] for tag in tags]
     new = np.array([word not in tagger.known_words() for words in unseen[0] for word in words])
@@ -78,7 +79,7 @@ def test_it_tags_better_than_an_hmm_that_knows_no_endings(train, unseen, tagger)
     assert tagger.score(*unseen) == pytest.approx(right[1].mean())
 
 
-def test_training_takes_any_field_and_improves_its_bound(train):
+def test_training_improves_the_bound_of_any_order(train):
     small = train[0][:40], train[1][:40]
     for K, L in ((1, 1), (2, 1), (1, 3)):
         tagger = MRFTagger(K, L, max_iter=15).fit(*small)
@@ -99,9 +100,8 @@ def test_queries_agree(tagger, unseen):
     for sentence, top, rows in zip(words, tops, marginals, strict=True):
         assert 0 < sum(p for _, p in top) <= 1 + 1e-9
         assert_allclose([sum(row.values()) for row in rows], 1, rtol=1e-9)
-        chain = tagger.posterior(sentence)
-        want = chain.marginals()[0].numpy()
-        assert_allclose([[row[t] for t in tagger.tags_] for row in rows], want, rtol=1e-6, atol=1e-9)
+        want = tagger.posterior(sentence).marginals()[0].numpy()
+        assert_allclose([[row[t] for t in tagger.labels_] for row in rows], want, rtol=1e-6, atol=1e-9)
     assert tagger.predict(Corpus.from_sentences(words)) == best
 
 
@@ -120,20 +120,21 @@ def test_evidence_and_dictionary(tagger, train, tmp_path):
     for sentence, tags in zip(train[0], narrow.predict(train[0]), strict=True):
         assert all(tag in lexicon[word] for word, tag in zip(sentence, tags, strict=True))
     assert narrow.predict([["the"]], known=[["VB"]]) == [["VB"]]
-    # Where evidence overrules the dictionary, words' scores still decide among the tags that it leaves.
+    # Where evidence overrides the dictionary, the scores of words decide among the remaining tags.
     both = [[("VB", "IN"), None]]
     assert narrow.predict_marginals([["the", "zzz"]], known=both) == tagger.predict_marginals(
         [["the", "zzz"]], known=both
     )
 
 
-def test_load_is_the_inverse_of_save(tagger, unseen, tmp_path):
+def test_a_loaded_tagger_equals_the_saved_one(tagger, unseen, tmp_path):
     tagger.save(tmp_path / "m")
     again = load(tmp_path / "m")
     assert isinstance(again, MRFTagger)
     assert again.get_params() == tagger.get_params()
     assert again.predict(unseen[0]) == tagger.predict(unseen[0])
     assert again.bound_ == tagger.bound_
+    assert (again.report_.reason, again.report_.n_iter) == (tagger.report_.reason, tagger.report_.n_iter)
     assert again.top_features(3) == tagger.top_features(3)
     assert again.top_transitions(3) == tagger.top_transitions(3)
     arrays = tmp_path / "m" / "weights.safetensors"
@@ -142,29 +143,90 @@ def test_load_is_the_inverse_of_save(tagger, unseen, tmp_path):
         load(tmp_path / "m")
 
 
-def test_development_sentences_and_callbacks_stop(train, unseen):
+def test_known_tags_condition_the_posterior(tagger):
+    sentence, known = ["They", "saw", "her", "duck", "."], [None, None, "PRP", {"VB", "NN"}, None]
+    (rows,) = tagger.predict_marginals([sentence], known=[known])
+    want = tagger.posterior(sentence, known=known).marginals()[0].numpy()
+    assert_allclose([[row[t] for t in tagger.labels_] for row in rows], want, rtol=1e-6, atol=1e-9)
+    assert rows[2]["PRP"] == pytest.approx(1)
+
+
+def test_development_sentences_choose_the_iteration(train, unseen):
     steps = []
     small = train[0][:60], train[1][:60]
     tagger = MRFTagger(max_iter=60, tol=0, patience=3)
-    tagger.fit(*small, dev=unseen, callback=lambda step, weights: steps.append(step.dev))
-    assert tagger.report_.reason.startswith("no better on the development data")
-    assert tagger.score(*unseen) == pytest.approx(max(steps))
-    tagger.fit(*small, callback=lambda step, weights: step.iteration == 2)
-    assert tagger.report_.n_iter == 2
+    tagger.fit(*small, dev=unseen, callback=lambda step: steps.append(step.dev))
+    best = int(np.argmax(steps))
+    assert len(steps) == best + 1 + 3
+    assert tagger.report_.reason.startswith("no better accuracy on the development data for 3 iterations")
+    assert (tagger.report_.metric, tagger.report_.dev) == ("accuracy", max(steps))
+    assert tagger.score(*unseen) == max(steps)
+    same = MRFTagger(max_iter=best + 1, tol=0).fit(*small)
+    assert tagger.bound_ == same.bound_
+    assert tagger.predict_marginals(unseen[0]) == same.predict_marginals(unseen[0])
 
 
-def test_wrong_input_is_refused(train, tagger):
+def test_callback_and_time_limit_stop(train):
+    small = train[0][:60], train[1][:60]
+    assert MRFTagger().fit(*small, callback=lambda step: step.iteration == 2).report_.n_iter == 2
+    assert MRFTagger(max_minutes=1e-9).fit(*small).report_.reason.startswith("time limit")
+
+
+@pytest.mark.parametrize("with_dev", [False, True])
+@pytest.mark.parametrize(("order", "n_words"), [(1, 1), (1, 3)])
+def test_a_resumed_run_equals_an_uninterrupted_one(order, n_words, with_dev, train, unseen, tmp_path):
+    small, path = (train[0][:40], train[1][:40]), tmp_path / "checkpoint"
+    options = {"max_iter": 12, "tol": 0, "patience": 4}
+    dev = unseen if with_dev else None
+    whole = MRFTagger(order, n_words, **options).fit(*small, dev=dev)
+    for stop in (1, 4):
+        tagger = MRFTagger(order, n_words, **options)
+        tagger.fit(*small, dev=dev, checkpoint=path, callback=lambda step, stop=stop: step.iteration == stop)
+        assert path.exists()
+        resumed = MRFTagger(order, n_words, **options).fit(*small, dev=dev, checkpoint=path)
+        assert not path.exists()
+        for name, array in whole._state()[1].items():
+            np.testing.assert_array_equal(resumed._state()[1][name], array, err_msg=name)
+        assert resumed.bound_ == whole.bound_
+        assert (resumed.report_.reason, resumed.report_.dev) == (whole.report_.reason, whole.report_.dev)
+        assert [step.value for step in resumed.report_.history] == [step.value for step in whole.report_.history]
+
+
+def test_a_killed_run_resumes_from_its_last_checkpoint(train, tmp_path, monkeypatch):
+    """Each iteration writes a checkpoint; an error in the fifth kills the run."""
+    monkeypatch.setattr(Checkpoint, "due", lambda self: True)
+    small, path = (train[0][:40], train[1][:40]), tmp_path / "checkpoint"
+
+    def kill(step):
+        if step.iteration == 5:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        MRFTagger(max_iter=9, tol=0).fit(*small, checkpoint=path, callback=kill)
+    steps = []
+    resumed = MRFTagger(max_iter=9, tol=0).fit(*small, checkpoint=path, callback=steps.append)
+    assert [step.iteration for step in steps] == [6, 7, 8, 9]
+    assert resumed.bound_ == MRFTagger(max_iter=9, tol=0).fit(*small).bound_
+    with pytest.raises(RuntimeError, match="killed"):
+        MRFTagger(max_iter=9, tol=0).fit(*small, checkpoint=path, callback=kill)
+    with pytest.raises(DataError, match="other data or settings"):
+        MRFTagger(max_iter=9, tol=0, l2=1.0).fit(*small, checkpoint=path)
+    with pytest.raises(DataError, match="other data or settings"):
+        MRFTagger(max_iter=9, tol=0).fit(small[0][:30], small[1][:30], checkpoint=path)
+
+
+def test_invalid_input(train, tagger):
     with pytest.raises(NotFittedError):
         MRFTagger().predict([["a"]])
-    with pytest.raises(ValueRangeError, match="K must be 1 to 3"):
+    with pytest.raises(ValueRangeError, match="order must be at most 3"):
         MRFTagger(4).fit([["a"]], [["A"]])
     with pytest.raises(ValueRangeError, match="l2"):
         MRFTagger(l2=-1).fit([["a"]], [["A"]])
     with pytest.raises(ShapeError, match="a tag for each word"):
         MRFTagger().fit([["a", "b"]], [["A"]])
-    with pytest.raises(DataError, match="X is empty"):
+    with pytest.raises(DataError, match="X has no sentences"):
         MRFTagger().fit([], [])
-    with pytest.raises(DataError, match="sentence 0"):
+    with pytest.raises(ShapeError, match="sentence 0"):
         tagger.predict([[]])
     with pytest.raises(ShapeError, match="as many sentences"):
         tagger.predict([["a"]], known=[])
@@ -174,7 +236,7 @@ def test_wrong_input_is_refused(train, tagger):
     assert tagger.predict([["the"]]) == before
 
 
-def test_what_a_tag_sees_of_a_word():
+def test_features_of_a_word():
     assert own_features("the", True, True) == ["bias", "word=the"]
     assert own_features("Re-runs", False, False) == [
         "bias", "rare", "prefix=R", "prefix=Re", "prefix=Re-", "prefix=Re-r", "suffix=s", "suffix=ns", "suffix=uns",

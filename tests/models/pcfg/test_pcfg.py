@@ -17,7 +17,7 @@ KINDS = {
     "low rank": {"rank": 4},
     "gradient": {"algorithm": "gradient", "max_iter": 2},
     "neural": {
-        "rank": 3, "parameterisation": "neural", "algorithm": "gradient", "max_iter": 2, "embedding_size": 8,
+        "rank": 3, "parameterization": "neural", "algorithm": "gradient", "max_iter": 2, "embedding_size": 8,
         "curriculum": 6,
     },
     "own words": {"rank": 4, "n_preterminals": None, "rule_prior": 0.001, "right_bias": 3.0},
@@ -47,7 +47,8 @@ def test_trees_evidence_and_files(models, name, tmp_path):
         evidence = model.log_evidence(sentences)
     assert np.isneginf(evidence).tolist() == [False] * 7 + [True]
     total = sum(map(len, sentences[:7]))
-    assert_allclose(model.score(sentences), evidence[:7].sum(), rtol=1e-12)
+    n_words = sum(map(len, sentences[:7]))
+    assert_allclose(model.score(sentences), evidence[:7].sum() / n_words, rtol=1e-12)
     assert_allclose(model.perplexity(sentences), np.exp(-evidence[:7].sum() / total), rtol=1e-12)
     posterior = model.posterior(sentences[0])
     assert_allclose(posterior.log_partition().item(), evidence[0], rtol=1e-9)
@@ -59,7 +60,7 @@ def test_trees_evidence_and_files(models, name, tmp_path):
     assert isinstance(again, PCFG)
     assert again.predict(sentences) == trees
     assert_array_equal(again.log_evidence(sentences[:7]), evidence[:7])
-    assert again.report_ == model.report_
+    assert again.report_.to_dict() == model.report_.to_dict()
     assert again.get_params() == model.get_params()
     assert_array_equal(fitted(name).log_evidence(sentences[:7]), evidence[:7])
 
@@ -68,7 +69,7 @@ def test_sentences_of_one_word_are_named(models):
     with pytest.warns(UserWarning, match="sentence 0, 'dog', and 1 more of one word"):
         found = models["dense"].log_evidence([["dog"], WORDS[0], ["runs"]])
     assert np.isneginf(found).tolist() == [True, False, True]
-    assert_allclose(models["dense"].score([["dog"], WORDS[0], ["runs"]]), found[1])  # and no warning
+    assert_allclose(models["dense"].score([["dog"], WORDS[0], ["runs"]]), found[1] / len(WORDS[0]))  # and no warning
 
 
 @pytest.mark.parametrize("name", ["dense", "low rank"])
@@ -104,8 +105,8 @@ def test_samples(models):
         trees = models[name].sample_trees(5, seed=1, max_length=30)
         assert trees == models[name].sample_trees(5, seed=1, max_length=30)
         assert all(2 <= len(tree.leaves()) <= 30 for tree in trees)
-        words, symbols = models[name].sample(1, seed=1, max_length=30)[0]
-        assert words == list(trees[0].leaves())
+        words, symbols = models[name].sample_with_states(1, seed=1, max_length=30)[0]
+        assert words == list(trees[0].leaves()) == models[name].sample(1, seed=1, max_length=30)[0]
         assert all(symbol.startswith("P") for symbol in symbols)
 
 
@@ -113,19 +114,53 @@ def test_samples_follow_the_grammar():
     # Two words, one rule: p(a) = 0.75 at each place.
     model = PCFG(1, 1, max_iter=30, tol=0, rule_prior=0.0, emission_prior=0.0).fit([["a", "a"], ["a", "b"]])
     drawn = model.sample(2000, seed=0)
-    assert all(len(words) == 2 for words, _ in drawn)
-    assert np.mean([word == "a" for words, _ in drawn for word in words]) == pytest.approx(0.75, abs=0.03)
-    assert model.top_words(0, 1) == [("a", pytest.approx(0.75))]
-    assert model.top_rules(0, 1) == [("P0", "P0", pytest.approx(1.0))]
+    assert all(len(words) == 2 for words in drawn)
+    assert np.mean([word == "a" for words in drawn for word in words]) == pytest.approx(0.75, abs=0.03)
+    assert model.top_words("P0", 1) == [("a", pytest.approx(0.75))]
+    assert model.top_rules("N0", 1) == [("P0", "P0", pytest.approx(1.0))]
     with pytest.raises(ImpossibleError, match="sentence 1 has no tree"):
         model.predict([["a", "b"], ["a", "never"]])
-    with pytest.raises(ValueRangeError, match="0 and 0"):
-        model.top_rules(1)
+    with pytest.raises(ValueRangeError, match="from N0 to N0"):
+        model.top_rules("N1")
+
+
+@pytest.mark.parametrize("name", ["dense", "low rank"])
+def test_blanks_are_filled_by_bayes_rule(models, name):
+    model, sentence = models[name], [WORDS[0][0], None, *WORDS[0][2:5]]
+    words = [word for word in model.vocabulary_.items if word != "<unk>"]
+    evidence = np.exp(model.log_evidence([[w if x is None else x for x in sentence] for w in words]))
+    (filled,) = model.fill(sentence, len(model.vocabulary_))
+    p = dict(filled)
+    assert sum(p.values()) == pytest.approx(1)
+    best = words[int(np.argmax(evidence))]
+    for word, value in zip(words, evidence, strict=True):
+        assert p[word] / p[best] == pytest.approx(value / evidence.max(), rel=1e-6)
+
+
+def test_known_spans_are_in_every_tree(models):
+    model, sentence = models["dense"], WORDS[0][:6]
+    free, given = model.posterior(sentence), model.posterior(sentence, known=[(1, 4)])
+    spans = given.marginals()[0].sum(dim=2).numpy()
+    assert spans[1, 4] == pytest.approx(1)
+    log_p = float(given.log_partition()[0] - free.log_partition()[0])
+    assert np.exp(log_p) == pytest.approx(float(free.marginals()[0].sum(dim=2)[1, 4]))
+    with pytest.raises(ValueRangeError, match="within the sentence"):
+        model.posterior(sentence, known=[(0, 9)])
+
+
+@pytest.mark.parametrize("algorithm", ["em", "gradient"])
+def test_development_data_keep_the_best_iteration(algorithm):
+    model = PCFG(3, 4, algorithm=algorithm, max_iter=12, tol=0, patience=3, rule_prior=0.0, learning_rate=0.05)
+    model.fit(WORDS[:12], dev=WORDS[12:20])
+    figures = [step.dev for step in model.report_.history]
+    assert model.report_.dev == max(figures)
+    assert model.score(WORDS[12:20]) == pytest.approx(max(figures), rel=1e-9)
+    assert model.report_.n_iter - 1 - int(np.argmax(figures)) <= 3
 
 
 def test_own_words_are_their_own_symbols(models):
     model = models["own words"]
-    assert_allclose(np.exp(model.parameters_.log_emission), np.eye(len(model.words_)))
+    assert_allclose(np.exp(model.parameters_.log_emission), np.eye(len(model.vocabulary_)))
     words = {word for sentence in WORDS for word in sentence}
     assert model.known_words() < words
 
@@ -155,15 +190,15 @@ def test_corpus_callback_and_checkpoint(tmp_path):
     ("options", "match"),
     [
         ({"n_nonterminals": 0}, "n_nonterminals"),
-        ({"parameterisation": "neural"}, "algorithm='gradient'"),
-        ({"curriculum": 5}, "curriculum is for"),
+        ({"parameterization": "neural"}, "algorithm='gradient'"),
+        ({"curriculum": 5}, "curriculum needs"),
         ({"algorithm": "gradient", "n_restarts": 2}, "n_restarts"),
         ({"algorithm": "gradient", "right_bias": 1.0}, "right_bias"),
         ({"algorithm": "newton"}, "algorithm must be"),
-        ({"parameterisation": "quantum"}, "parameterisation must be"),
+        ({"parameterization": "quantum"}, "parameterization must be"),
         ({"max_length": 1}, "max_length"),
         ({"tol": -1.0}, "tol"),
-        ({"rule_prior": -0.1}, "rules"),
+        ({"rule_prior": -0.1}, "rule_prior"),
         ({"rank": 0}, "rank"),
     ],
 )
@@ -175,9 +210,9 @@ def test_what_makes_no_sense_is_refused(options, match):
 def test_other_refusals(models):
     with pytest.raises(NotFittedError):
         PCFG().predict(WORDS)
-    with pytest.raises(DataError, match="X is empty"):
+    with pytest.raises(DataError, match="no sentences"):
         PCFG().fit([])
-    with pytest.raises(DataError, match="no sentence to learn from"):
+    with pytest.raises(DataError, match="no sentences to learn from"):
         PCFG(max_length=2).fit([["a"], ["a", "b", "c"]])
     with pytest.raises(DataError, match="sentence 0"):
         PCFG().fit(["text"])
@@ -185,7 +220,7 @@ def test_other_refusals(models):
         PCFG().fit(WORDS, [])
     with pytest.raises(ValueRangeError, match="decoding"):
         models["dense"].predict(WORDS, decoding="best")
-    with pytest.raises(DataError, match="two words or more"):
+    with pytest.raises(DataError, match="at least two words"):
         models["dense"].score([["a"]])
     with pytest.raises(ValueRangeError, match="max_length"):
         models["dense"].sample(1, max_length=1)

@@ -213,7 +213,7 @@ class ChainCover:
         weights: Array | None = None,
         unaries: Array | None = None,
         *,
-        optimise_weights: bool = False,
+        optimize_weights: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100,
         n_positions: int | None = None,
@@ -226,7 +226,7 @@ class ChainCover:
             rho of the distances, equal by default; their sum is at most 1, the remainder is the weight of single words.
         unaries : ndarray (K + 1, C), optional
             Initial values; ``theta^0`` everywhere by default.
-        optimise_weights : bool
+        optimize_weights : bool
             Also search for the best weights, in the second half of the iterations: never looser than unaries alone
             after half of them. The bound is jointly convex in both.
         tol : float
@@ -276,7 +276,7 @@ class ChainCover:
                     point, step = tried, min(step * 1.2, 1.0)
                 else:
                     step /= 2
-            if optimise_weights and self.K > 1 and n_iter > max_iter // 2:  # with poor unaries weights diverge
+            if optimize_weights and self.K > 1 and n_iter > max_iter // 2:  # with poor unaries weights diverge
                 tried = self._other_weights(point, pace)
                 if tried.value < point.value:
                     point, pace = tried, pace * 1.3
@@ -284,7 +284,7 @@ class ChainCover:
                     pace /= 2
             history.append(point.value)
             settled = not alone and residual < tol and before - point.value < tol * max(1.0, abs(point.value))
-            if done or (settled and (not optimise_weights or n_iter > max_iter // 2)):
+            if done or (settled and (not optimize_weights or n_iter > max_iter // 2)):
                 converged = True
                 break
         kind = "exact" if alone and point.roots[0].converged else "upper"

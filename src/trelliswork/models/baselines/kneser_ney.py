@@ -83,6 +83,7 @@ class KneserNey(LeftToRight):
     """
 
     kind: ClassVar[str] = "kneser-ney"
+    title: ClassVar[str] = "Kneser-Ney language model"
 
     def __init__(
         self,

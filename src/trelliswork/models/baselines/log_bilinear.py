@@ -57,6 +57,7 @@ class LogBilinear(LeftToRight):
     """
 
     kind: ClassVar[str] = "lbl"
+    title: ClassVar[str] = "Log-bilinear language model"
 
     def __init__(
         self,

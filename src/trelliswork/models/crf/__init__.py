@@ -77,6 +77,7 @@ class CRF(Tagger):
     """
 
     kind: ClassVar[str] = "crf"
+    title: ClassVar[str] = "CRF tagger"
     scheme_: Scheme | None
     _online: OnlineState | None = None  # of partial_fit
     _structure: Structure | None = None  # for order 2 and above

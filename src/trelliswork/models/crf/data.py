@@ -15,7 +15,7 @@ from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.learning.checkpoint import Checkpoint, fingerprint
 from trelliswork.models.crf.beams.layout import Structure, observed_ngrams
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
 from trelliswork.models.crf.scoring import tokens_of
 from trelliswork.models.evidence import Labels, names_of
 
@@ -25,7 +25,7 @@ class Problem:
     """Training data, layout of the weights, and constraints."""
 
     tokens: Tokens
-    labeling: Labelling
+    labeling: Labeling
     layout: FeatureLayout
     sentence_weights: NDArray[np.float32] | None
     label_weights: NDArray[np.float64] | None
@@ -67,7 +67,7 @@ def prepare(
     return Problem(tokens, labeling, layout, weights, label_weights, allowed, structure)
 
 
-def _structure(tokens: Tokens, labeling: Labelling, layout: FeatureLayout, order: int) -> Structure:
+def _structure(tokens: Tokens, labeling: Labeling, layout: FeatureLayout, order: int) -> Structure:
     """Return weights for the label pairs of the layout and for the longer n-grams that occur."""
     if not labeling.complete:
         raise ValueRangeError(f"order={order} needs a label at every token: use order=1 for partly labeled data.")
@@ -102,7 +102,7 @@ def label_vocabulary(y: Labels) -> Vocabulary:
     )
 
 
-def read_labeling(attributes: Attributes, y: Labels, labels: Vocabulary) -> Labelling:
+def read_labeling(attributes: Attributes, y: Labels, labels: Vocabulary) -> Labeling:
     """Return the known labels of all tokens as arrays."""
     if len(y) != len(attributes):
         raise ShapeError(f"X and y must pair up, got {len(attributes)} and {len(y)} sentences.")
@@ -120,7 +120,7 @@ def read_labeling(attributes: Attributes, y: Labels, labels: Vocabulary) -> Labe
         np.int32,
     )
     if not any(partly):
-        return Labelling(gold)
+        return Labeling(gold)
     S = len(labels)
     numbers: dict[tuple[int, ...], int] = {}
     set_ids = np.full(len(gold), -1, np.int32)
@@ -136,7 +136,7 @@ def read_labeling(attributes: Attributes, y: Labels, labels: Vocabulary) -> Labe
     sets = np.zeros((len(numbers), S), bool)
     for ids, number in numbers.items():
         sets[number, list(ids)] = True
-    return Labelling(gold, sets, set_ids)
+    return Labeling(gold, sets, set_ids)
 
 
 def sentence_weights(sample_weight: object, n_sentences: int) -> NDArray[np.float32] | None:

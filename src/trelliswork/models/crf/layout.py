@@ -134,7 +134,7 @@ class FeatureLayout:
     def observed(
         cls,
         tokens: "Tokens",
-        labeling: "Labelling | Ids",
+        labeling: "Labeling | Ids",
         n_attributes: int,
         n_labels: int,
         n_edge_attributes: int = 0,
@@ -144,7 +144,7 @@ class FeatureLayout:
         The attributes of a token with a set of labels occur with each of them, those of an unlabeled token with none.
         If any sentence is only partly labeled, all pairs of labels get a weight.
         """
-        labeling = labeling if isinstance(labeling, Labelling) else Labelling(labeling)
+        labeling = labeling if isinstance(labeling, Labeling) else Labeling(labeling)
         S, gold = n_labels, labeling.gold
         token, label = labeling.pairs()
         chosen = tokens if labeling.complete else tokens.take(token, np.array([len(token)]))
@@ -171,7 +171,7 @@ class FeatureLayout:
 
 
 @dataclass(frozen=True)
-class Labelling:
+class Labeling:
     """Known labels of tokens.
 
     Attributes

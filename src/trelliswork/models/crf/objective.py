@@ -30,7 +30,7 @@ from trelliswork.models.crf.layout import (
     FeatureLayout,
     Floats,
     Ids,
-    Labelling,
+    Labeling,
     ScoredTokens,
     Tokens,
     Vector,
@@ -46,7 +46,7 @@ class ChainObjective:
     Parameters
     ----------
     tokens : Tokens
-    labeling : Labelling or ndarray of int32 (n_tokens,)
+    labeling : Labeling or ndarray of int32 (n_tokens,)
         Known labels, or label ids.
     layout : FeatureLayout
     l2 : float
@@ -67,7 +67,7 @@ class ChainObjective:
     def __init__(
         self,
         tokens: Tokens,
-        labeling: Labelling | Ids,
+        labeling: Labeling | Ids,
         layout: FeatureLayout,
         *,
         l2: float = 0.0,
@@ -76,7 +76,7 @@ class ChainObjective:
         allowed: Allowed | None = None,
     ) -> None:
         self.layout, self.l2, self.allowed = layout, l2, allowed
-        known = labeling if isinstance(labeling, Labelling) else Labelling(labeling)
+        known = labeling if isinstance(labeling, Labeling) else Labeling(labeling)
         alpha = np.ones(len(tokens.offsets) - 1) if weights is None else np.asarray(weights)
         self._parts = list(_parts(tokens, known, layout, alpha, label_weights))
         n_slots = max(len(part.ranges) for part in self._parts)
@@ -216,7 +216,7 @@ class _Part:
 
 
 def _parts(
-    tokens: Tokens, known: Labelling, layout: FeatureLayout, alpha: Floats, label_weights: Floats | None
+    tokens: Tokens, known: Labeling, layout: FeatureLayout, alpha: Floats, label_weights: Floats | None
 ) -> Iterator[_Part]:
     S = layout.n_labels
     offsets, everywhere = np.zeros((0, S), np.float32), np.empty(0, np.int32)

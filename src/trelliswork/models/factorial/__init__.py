@@ -70,6 +70,7 @@ class FactorialCRF(LayeredTagger):
     """
 
     kind: ClassVar[str] = "factorial-crf"
+    title: ClassVar[str] = "Factorial CRF"
 
     def __init__(
         self,

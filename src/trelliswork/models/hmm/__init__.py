@@ -70,6 +70,7 @@ class HMM(ChainTagger, NextWord):
     """
 
     kind: ClassVar[str] = "hmm"
+    title: ClassVar[str] = "Hidden Markov model"
     learned: ClassVar[str] = "labels_"
     induced_: bool
     _any_chain: Any  # with the beam that was set when it was last used
@@ -244,6 +245,12 @@ class HMM(ChainTagger, NextWord):
         self._check_fitted()
         parts = [self._chain.log_evidence(rows, offsets) for rows, offsets in self._rows(X)]
         return np.concatenate([*parts, np.empty(0)])
+
+    @property
+    def evidence_kind(self) -> str:
+        """Kind of ``log_evidence``: "exact", or "lower" with a beam."""
+        self._check_fitted()
+        return "exact" if self._chain.beam is None else "lower"
 
     def n_scored(self, X: Sentences | Corpus) -> int:
         """Return the number of tokens that ``log_evidence`` scores: words, and sentence ends if they are events."""

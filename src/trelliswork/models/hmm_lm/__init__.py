@@ -76,6 +76,7 @@ class HMMLanguageModel(NextWord):
     """
 
     kind: ClassVar[str] = "hmm-lm"
+    title: ClassVar[str] = "HMM language model"
     learned: ClassVar[str] = "network_"
     _tables: Tables | None = None
 

@@ -78,6 +78,7 @@ class MRFLanguageModel(LanguageModel):
     """
 
     kind: ClassVar[str] = "mrf-lm"
+    title: ClassVar[str] = "Markov random field language model"
     learned: ClassVar[str] = "field_"
 
     def __init__(

@@ -58,6 +58,7 @@ class MRFTagger(ChainTagger):
     """
 
     kind: ClassVar[str] = "mrf-tagger"
+    title: ClassVar[str] = "MRF tagger"
     learned: ClassVar[str] = "labels_"
 
     def __init__(

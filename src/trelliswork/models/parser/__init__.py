@@ -13,7 +13,7 @@ from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Watch, open_checkpoint
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
-from trelliswork.models.base import Arrays
+from trelliswork.models.base import Arrays, Description
 from trelliswork.models.parameters import TRAINING, BatchSize, MaxMinutes, Parameter, Patience, Seed
 from trelliswork.models.parser.data import (
     Arcs,
@@ -82,6 +82,7 @@ class DependencyParser(TreeParser):
     """
 
     kind: ClassVar[str] = "parser"
+    title: ClassVar[str] = "Dependency parser"
     labels_: Vocabulary | None
     order_: int
 
@@ -381,6 +382,24 @@ class DependencyParser(TreeParser):
         """Return the words that have features of their own, in lower case."""
         self._check_fitted()
         return set(self._learned.reader.coder.words)
+
+    def describe(self, n: int = 20, label: str | None = None) -> Description:
+        """Return facts about the parser; its features are hashed, so that weights have no names."""
+        self._check_fitted()
+        if label is not None:
+            raise ValueRangeError("the weights of a parser have no names, so that there are none of a label.")
+        facts = {
+            "order": self.order_,
+            "trees": "projective" if self.projective else "non-projective",
+            "tagger": self.tagger or "none",
+            "words": len(self.known_words()),
+            "labels": None if self.labels_ is None else list(self.labels_),
+            "weights": sum(map(len, self.weights_)),
+            "active": sum(int((w != 0).sum()) for w in self.weights_),
+            "dropped_heads": self.report_.details["dropped_heads"],
+            "parameters": self.get_params(),
+        }
+        return Description(f"Dependency parser of order {self.order_}; features are hashed and have no names", facts)
 
     def _set(self, learned: Learned, report: FitReport) -> None:
         """Set what was learned, together: a fit that fails leaves the learned attributes unchanged."""

@@ -66,6 +66,7 @@ class PCFG(TreeParser, LanguageModel):
     """
 
     kind: ClassVar[str] = "pcfg"
+    title: ClassVar[str] = "Probabilistic grammar"
     learned: ClassVar[str] = "parameters_"
     constituents: ClassVar[bool] = True
     shortest: ClassVar[int] = 2  # words of a sentence: its root has two children

@@ -13,10 +13,10 @@ from trelliswork.compute import threads
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.graph import ProjectiveTreeFactor, SpanningTreeFactor, Tables, wire
 from trelliswork.inference.graph.engines import bp
-from trelliswork.inference.tree import eisner, matrix_tree, second_order, tree_potentials
+from trelliswork.inference.tree import eisner, matrix_tree, tree_potentials
 from trelliswork.inference.tree.second_order import Parts, infer, parts
 from trelliswork.inference.tree.second_order.kernels import log_space
-from trelliswork.inference.tree.second_order.kernels.records import Net, Options, Results, Scores
+from trelliswork.inference.tree.second_order.kernels.records import Options, Scores, SecondOrderResult
 
 seeds = st.integers(0, 10_000)
 kinds = st.tuples(st.booleans(), st.booleans())  # projective, single root
@@ -189,10 +189,10 @@ def in_log_space(
     sizes = (B, len(p.heads), len(p.sibling_heads), len(p.grandparent_upper))
     arrays = [np.empty(size) for size in sizes] + [np.empty(B, bool), np.empty(B, np.int64), np.empty(B)]
     arrays.append(np.empty(len(p.heads)))
-    net = Net(*(getattr(p, name) for name in Net._fields))
     options = Options(projective, single_root, max_iter, tree_every, tolerance, damping)
-    log_space.infer(0, B, np.arange(B), net, Scores(*scores), options, Results(*arrays))
-    return second_order.SecondOrderResult(*arrays)
+    results = SecondOrderResult(*arrays)
+    log_space.infer(0, B, np.arange(B), p, Scores(*scores), options, results)
+    return results
 
 
 @pytest.mark.parametrize("projective", [True, False])
@@ -205,7 +205,7 @@ def test_results_do_not_depend_on_batch_or_threads(projective):
         one = infer(p, *scores, projective=projective)
     with threads.num_threads(4):
         four = infer(p, *scores, projective=projective)
-    for name in second_order.SecondOrderResult.__slots__:
+    for name in SecondOrderResult._fields:
         assert np.array_equal(getattr(one, name), getattr(four, name)), name
     for b in (0, 17, 39):
         first, last = arcs[1][b], arcs[1][b + 1]

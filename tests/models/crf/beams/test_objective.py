@@ -14,7 +14,7 @@ from trelliswork.inference.chain.beam import Beam, BeamSets
 from trelliswork.inference.chain.beam.sparse import SparseTransitions
 from trelliswork.models.crf.beams.layout import Structure
 from trelliswork.models.crf.beams.objective import BeamObjective
-from trelliswork.models.crf.layout import Allowed, Labelling
+from trelliswork.models.crf.layout import Allowed, Labeling
 from trelliswork.models.crf.objective import ChainObjective
 
 CASES = [
@@ -201,7 +201,7 @@ def test_gradient_of_few_labels_in_wide_rows():
 def test_invalid_arguments():
     problem, _ = problem_of(4, "all_pairs", False, 0)
     with pytest.raises(ValueRangeError, match="every token's label"):
-        BeamObjective(problem.tokens, Labelling(np.full_like(problem.gold, -1)), problem.layout, beam=Beam())
+        BeamObjective(problem.tokens, Labeling(np.full_like(problem.gold, -1)), problem.layout, beam=Beam())
     with pytest.raises(ShapeError, match="no transitions"):
         BeamObjective(problem.tokens, problem.gold, problem.layout, beam=Beam(), structure=tied(problem, 2)[0])
 

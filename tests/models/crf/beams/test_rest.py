@@ -17,7 +17,7 @@ from trelliswork.models.crf.beams.rest import ExactPass
 from trelliswork.models.crf.beams.start import PRIOR, counted_start
 from trelliswork.models.crf.beams.training import BeamSearch
 from trelliswork.models.crf.kernels import objective as crf_kernels
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
 from trelliswork.models.crf.objective import ChainObjective
 
 CASES = [
@@ -153,7 +153,7 @@ def test_search_ends_at_the_exact_optimum(kind):
         objective = BeamObjective(
             problem.tokens, problem.gold, layout, beam=Beam("size", size=3), l2=0.1, completes=True
         )
-        start = counted_start(problem.tokens, Labelling(problem.gold), layout)
+        start = counted_start(problem.tokens, Labeling(problem.gold), layout)
         search = BeamSearch(objective, lambda *_: None)
         found, report = search.run(start, None, l1=0.0, max_iter=300, tol=1e-6, history_size=6)
     assert "fell by less than" in report.reason
@@ -175,7 +175,7 @@ def test_choice_is_restored_from_plain_state():
 
 def test_resumed_search_ends_at_the_same_weights():
     problem = CRFProblem.draw(40, 1, 0, n_states=20, n_symbols=30, length=12)
-    start = counted_start(problem.tokens, Labelling(problem.gold), problem.layout)
+    start = counted_start(problem.tokens, Labeling(problem.gold), problem.layout)
     saved = []
 
     def search(keep):
@@ -207,14 +207,14 @@ def test_counted_start():
     tokens = Tokens(np.array([0, 3, 4]), np.array([0, 1, 2, 3, 5]), np.array([0, 1, 0, 0, 1], np.int32))
     gold = np.array([0, 1, 0, 1], np.int32)
     layout = FeatureLayout.all_pairs(2, 2)
-    start = counted_start(tokens, Labelling(gold), layout)
+    start = counted_start(tokens, Labeling(gold), layout)
     pairs = np.array([[0, 1], [1, 0]])
     expected = np.log1p(pairs / (PRIOR * (pairs.sum(axis=0) + 0.5) / (pairs.sum() + 1)))
     assert_allclose(start[:4], expected.reshape(-1))
     together, often = np.array([[2, 1], [0, 2]]), np.array([3, 2]) / 4
     assert_allclose(start[4:], np.log1p(together / (PRIOR * often[:, None])).reshape(-1) / 1.25)
-    twice = counted_start(tokens, Labelling(gold), layout, np.array([2.0, 2.0]))
+    twice = counted_start(tokens, Labeling(gold), layout, np.array([2.0, 2.0]))
     assert (twice[start > 0] > start[start > 0]).all()
     assert not twice[start == 0].any()
     seen = FeatureLayout.observed(tokens, gold, 2, 2)
-    assert_allclose(np.sort(counted_start(tokens, Labelling(gold), seen)), np.sort(start[start > 0]))
+    assert_allclose(np.sort(counted_start(tokens, Labeling(gold), seen)), np.sort(start[start > 0]))

@@ -9,7 +9,7 @@ from trelliswork.experiments.beams import CRFProblem, train
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.models.crf.beams.start import EVERY, FEWEST, ITERATIONS, sampled_start
-from trelliswork.models.crf.layout import Labelling
+from trelliswork.models.crf.layout import Labeling
 from trelliswork.models.crf.objective import ChainObjective
 
 
@@ -24,7 +24,7 @@ def _repeated(problem: CRFProblem, times: int, length: int) -> tuple:
 def test_sample_of_repeated_sentences_equals_all_sentences(own: bool) -> None:
     problem = CRFProblem.draw(FEWEST, 1, 0, n_states=5, n_symbols=8, length=6, own=own)
     tokens, gold = _repeated(problem, EVERY, 6)
-    found, n = sampled_start(tokens, Labelling(gold), problem.layout, l2=0.1)
+    found, n = sampled_start(tokens, Labeling(gold), problem.layout, l2=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         objective = ChainObjective(tokens, gold, problem.layout, l2=0.1)
@@ -36,16 +36,16 @@ def test_sample_of_repeated_sentences_equals_all_sentences(own: bool) -> None:
 def test_sentence_weights_are_used() -> None:
     problem = CRFProblem.draw(FEWEST, 1, 0, n_states=5, n_symbols=8, length=6)
     tokens, gold = _repeated(problem, EVERY, 6)
-    plain, _ = sampled_start(tokens, Labelling(gold), problem.layout, l2=0.1)
+    plain, _ = sampled_start(tokens, Labeling(gold), problem.layout, l2=0.1)
     doubled, _ = sampled_start(
-        tokens, Labelling(gold), problem.layout, l2=0.2, weights=np.full(len(tokens.offsets) - 1, 2.0)
+        tokens, Labeling(gold), problem.layout, l2=0.2, weights=np.full(len(tokens.offsets) - 1, 2.0)
     )
     np.testing.assert_allclose(doubled, plain, atol=2e-3)
 
 
 def test_few_sentences_give_zero_weights() -> None:
     problem = CRFProblem.draw(FEWEST, 1, 0, n_states=5, n_symbols=8, length=6)
-    found, n = sampled_start(problem.tokens, Labelling(problem.gold), problem.layout)
+    found, n = sampled_start(problem.tokens, Labeling(problem.gold), problem.layout)
     assert n == 0
     assert not found.any()
 

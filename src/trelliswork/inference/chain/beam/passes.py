@@ -1,8 +1,6 @@
 """Inference within beams: allocate, call the kernels, repeat in log space the sequences that they marked as unsafe."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +56,7 @@ def expectations(
         size = max(BUFFER, T * run.n_states)
         buffer = Buffer(np.empty(size, np.int32), np.empty(size, p.log_unary.dtype))
         while start < stop:
-            following, used = run.kernel(start, stop, run.counts[slot], run.results, buffer)
+            following, used = run.kernel(start, stop, *run.inputs, run.counts[slot], run.results, buffer)
             pieces[start] = Buffer(buffer.states[:used].copy(), buffer.marginals[:used].copy())
             start = following
 
@@ -92,19 +90,16 @@ class _Run:
         self.counts = np.zeros(0)
         self.cost = (min(S, 40) + 20) * (S if isinstance(p, Potentials) else 60)
         self.counts_shape: tuple[int, ...]
-        self.kernel: Callable[..., tuple[int, int]]  # takes a range, counts, results and a buffer
+        self.inputs: tuple[Any, ...]
         batch = Batch(p.lengths, self.offsets, p.log_unary)
         limit = p.log_unary.dtype.type(LIMIT[p.log_unary.dtype])
         if isinstance(p, SparseChain):
             self.counts_shape = (len(p.log_weights) if counts else 0,)
-            entries = scaled_entries(p)
-            self.kernel = lambda start, stop, *out: sparse.sparse(start, stop, batch, entries, self.choice, limit, *out)
+            self.kernel, self.inputs = sparse.sparse, (batch, scaled_entries(p), self.choice, limit)
         else:
             self.counts_shape = (S if counts else 0, S)
             matrices, safety = _matrices(p, log=not p.shared), Safety(limit, not p.mixing)
-            self.kernel = lambda start, stop, *out: forward_backward.dense(
-                start, stop, batch, matrices, self.choice, safety, *out
-            )
+            self.kernel, self.inputs = forward_backward.dense, (batch, matrices, self.choice, safety)
 
     def repeat_in_log_space(
         self, which: Integers, states: NDArray[np.int32], marginals: Floats, exact: NDArray[np.bool_]
@@ -198,21 +193,19 @@ def viterbi(potentials: Potentials | SparseChain, beam: Beam) -> BeamPaths:
     B, T = p.log_unary.shape[:2]
     paths = Paths(np.full((B, T), -1, np.int64), np.empty(B), np.zeros(B, np.int64), np.zeros(B, np.int64))
     batch = Batch(p.lengths, np.concatenate([[0], np.cumsum(p.lengths)]), p.log_unary)
-    kernel: Callable[..., None]  # takes a range and a rule
+    inputs: tuple[Any, ...]
     if isinstance(p, SparseChain):
-        s = p.transitions
+        s, cost = p.transitions, 40 * 60
         entries = Entries(s.emits, p.log_start, p.log_end, 0.0, s.indptr, s.targets, p.log_weights, 0.0)
-        kernel = partial(_run_viterbi, viterbi_kernels.sparse, (batch, entries, sets), paths)
-        cost = 40 * 60
+        kernel, inputs = viterbi_kernels.sparse, (batch, entries, sets)
     else:
         S = p.log_unary.shape[2]
-        kernel = partial(_run_viterbi, viterbi_kernels.dense, (batch, _matrices(p, log=True)), paths)
-        cost = min(S, 40) * S
+        kernel, inputs, cost = viterbi_kernels.dense, (batch, _matrices(p, log=True)), min(S, 40) * S
     ranges = threads.cut(p.lengths * cost, least=threads.LEAST_WORK)
-    threads.run(lambda start, stop: kernel(start, stop, rule), ranges)
+    threads.run(lambda start, stop: kernel(start, stop, *inputs, rule, paths), ranges)
     exact = paths.scores == -np.inf
     for b in np.flatnonzero(exact).tolist():
-        kernel(b, b + 1, FULL)
+        kernel(b, b + 1, *inputs, FULL, paths)
     check_possible(paths.scores, "no labeling to decode")
     return BeamPaths(
         paths.labels, paths.scores, float(paths.sizes.sum() / p.lengths.sum()), int(paths.most.max()), exact
@@ -248,10 +241,6 @@ def _matrices(p: Potentials, *, log: bool) -> Matrices:
     """Return the dense transitions: logarithms, or scaled probabilities if they are shared."""
     rows, shift = (p.log_pairwise.reshape(-1, p.log_unary.shape[2]), 0.0) if log else exp_rows(p)
     return Matrices(rows, p.batch_step, p.time_step, log, shift)
-
-
-def _run_viterbi(kernel: Any, inputs: tuple[Any, ...], paths: Paths, start: int, stop: int, rule: Any) -> None:
-    kernel(start, stop, *inputs, rule, paths)
 
 
 def _flat_gold(p: Potentials | SparseChain, gold: NDArray[np.integer] | None) -> NDArray[np.int32]:

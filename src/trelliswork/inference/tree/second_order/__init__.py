@@ -11,51 +11,22 @@ on. An iteration sends the messages of the automata and the pairs, and every ``t
 tree. Smith and Eisner, Dependency Parsing by Belief Propagation (2008); Burkett and Klein (ACL 2013 tutorial).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tree.second_order.kernels import beliefs, log_space
-from trelliswork.inference.tree.second_order.kernels.records import Net, Options, Results, Scores
-from trelliswork.inference.tree.second_order.parts import Doubles, Longs, Parts, parts
+from trelliswork.inference.tree.second_order.kernels.records import (
+    Doubles,
+    Options,
+    Parts,
+    Scores,
+    SecondOrderResult,
+)
+from trelliswork.inference.tree.second_order.parts import parts
 
 __all__ = ["Parts", "SecondOrderResult", "infer", "parts"]
-
-
-@dataclass(frozen=True, slots=True)
-class SecondOrderResult:
-    """Result of belief propagation.
-
-    Attributes
-    ----------
-    log_partition : ndarray (B,)
-        Bethe's estimate of log Z, exact without siblings and grandparents; -inf where no tree is possible.
-    arcs : ndarray (A,)
-        Beliefs of the arcs, from the last pass of the tree factor: those into a word sum to 1.
-    siblings : ndarray (S,)
-    grandparents : ndarray (G,)
-        Beliefs of the other parts.
-    converged : ndarray of bool (B,)
-    n_iter : ndarray of int (B,)
-    residual : ndarray (B,)
-        Largest change of an arc's belief in the last iteration.
-    tree_scores : ndarray (A,)
-        Scores of arcs, the messages of all other factors included, that entered the last pass of the tree factor: a
-        first-order model with these scores has the beliefs as marginals.
-    """
-
-    log_partition: Doubles
-    arcs: Doubles
-    siblings: Doubles
-    grandparents: Doubles
-    converged: NDArray[np.bool_]
-    n_iter: Longs
-    residual: Doubles
-    tree_scores: Doubles
 
 
 def infer(
@@ -111,7 +82,7 @@ def infer(
         _scores("grandparent_scores", grandparent_scores, G),
     )
     B = parts.n_sentences
-    results = Results(
+    results = SecondOrderResult(
         np.empty(B),
         np.empty(A),
         np.empty(S),
@@ -124,11 +95,10 @@ def infer(
     options = Options(
         bool(projective), bool(single_root), int(max_iter), int(tree_every), float(tolerance), float(damping)
     )
-    net = Net(*(getattr(parts, name) for name in Net._fields))
     safe = np.ones(B, np.bool_)
     work = np.diff(parts.arc_ptr) * (parts.n_words + 20) + np.diff(parts.sibling_ptr) + np.diff(parts.grandparent_ptr)
     threads.run(
-        lambda start, stop: beliefs.infer(start, stop, net, scores, options, results, safe),
+        lambda start, stop: beliefs.infer(start, stop, parts, scores, options, results, safe),
         threads.cut(work * max_iter, least=threads.LEAST_WORK),
     )
     with np.errstate(divide="ignore", invalid="ignore"):  # in sentences that are not safe
@@ -136,10 +106,10 @@ def infer(
     which = np.flatnonzero(~safe)
     if which.size:
         threads.run(
-            lambda start, stop: log_space.infer(start, stop, which, net, scores, options, results),
+            lambda start, stop: log_space.infer(start, stop, which, parts, scores, options, results),
             threads.cut((parts.n_words[which] + 1) ** 3 * 20 * max_iter, least=threads.LEAST_WORK),
         )
-    return SecondOrderResult(*results)
+    return results
 
 
 def _scores(name: str, values: object, size: int) -> Doubles:

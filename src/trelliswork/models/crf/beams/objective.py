@@ -31,7 +31,7 @@ from trelliswork.models.crf.kernels.beams import BeamGradient, BeamSentences, Be
 from trelliswork.models.crf.kernels.edges import EdgeFeatures
 from trelliswork.models.crf.kernels.held_beams import Held, Masses, Rest
 from trelliswork.models.crf.kernels.objective import FeatureWeights
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Ids, Labelling, ScoredTokens, Tokens, counting
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Ids, Labeling, ScoredTokens, Tokens, counting
 from trelliswork.models.crf.objective import ChainObjective
 
 MOST_PLACES = 1 << 24  # states of all tokens that are stored at once
@@ -44,7 +44,7 @@ class BeamObjective:
     Parameters
     ----------
     tokens : Tokens
-    labeling : Labelling or ndarray of int32 (n_tokens,)
+    labeling : Labeling or ndarray of int32 (n_tokens,)
         Every token must have a label, also with a ``structure``, where the labels determine the states.
     layout : FeatureLayout
     beam : Beam
@@ -77,7 +77,7 @@ class BeamObjective:
     def __init__(
         self,
         tokens: Tokens,
-        labeling: Labelling | Ids,
+        labeling: Labeling | Ids,
         layout: FeatureLayout,
         *,
         beam: Beam,
@@ -88,7 +88,7 @@ class BeamObjective:
         completes: bool | None = None,
         full_first: bool = True,
     ) -> None:
-        known = labeling if isinstance(labeling, Labelling) else Labelling(labeling)
+        known = labeling if isinstance(labeling, Labeling) else Labeling(labeling)
         if known.gold.min(initial=0) < 0:
             raise ValueRangeError(
                 "a beam needs every token's label: label the sentences fully, or train without a beam."

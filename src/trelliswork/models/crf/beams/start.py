@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.learning.lbfgs import Weights, lbfgs
 from trelliswork.models.crf.beams.objective import BeamObjective
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labelling, Tokens, counting
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens, counting
 from trelliswork.models.crf.objective import ChainObjective
 
 EVERY = 8  # one in EVERY sentences is in the sample
@@ -26,7 +26,7 @@ PRIOR = 5.0  # pseudo-count that counts are compared with
 def first_weights(
     objective: BeamObjective,
     tokens: Tokens,
-    labeling: Labelling,
+    labeling: Labeling,
     *,
     l1: float = 0.0,
     weights: NDArray[np.floating] | None = None,
@@ -52,7 +52,7 @@ def first_weights(
 
 def sampled_start(
     tokens: Tokens,
-    labeling: Labelling,
+    labeling: Labeling,
     layout: FeatureLayout,
     *,
     l2: float = 0.0,
@@ -75,7 +75,7 @@ def sampled_start(
     token = np.repeat(tokens.offsets[which], size) + counting(size)
     alpha = np.full(len(which), float(EVERY)) if weights is None else EVERY * np.asarray(weights)[which]
     objective = ChainObjective(
-        tokens.take(token, size), Labelling(labeling.gold[token]), layout, l2=l2, weights=alpha, allowed=allowed
+        tokens.take(token, size), Labeling(labeling.gold[token]), layout, l2=l2, weights=alpha, allowed=allowed
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -84,7 +84,7 @@ def sampled_start(
 
 
 def counted_start(
-    tokens: Tokens, labeling: Labelling, layout: FeatureLayout, weights: NDArray[np.floating] | None = None
+    tokens: Tokens, labeling: Labeling, layout: FeatureLayout, weights: NDArray[np.floating] | None = None
 ) -> Weights:
     r"""Return weights (n_features,) from counts, without training: not negative, 0 for what was never seen.
 

@@ -37,7 +37,7 @@ from trelliswork.compute.simd import (
     total,
 )
 from trelliswork.compute.simd import multiply_add as fma
-from trelliswork.inference.chain.beam.kernels.records import Sequence, copy_beams
+from trelliswork.inference.chain.beam.kernels.records import Sequence, copy_beams, reverse_sets
 from trelliswork.inference.chain.beam.kernels.select import Selection, add_to_doubles, make_selection, select
 
 
@@ -283,7 +283,7 @@ def _refine(sequence, steps, gold, rule, s):
     """
     T, S = sequence.n_positions, sequence.n_labels
     emission, beta, belief, chosen, spare = s.emission, s.beta, s.belief, s.selection.chosen, s.spare
-    ahead, row, ptr, states = s.ahead, s.row, s.ptr, s.states
+    ahead, row = s.ahead, s.row
     matrix, stride, is_log = steps.matrix, steps.stride, steps.is_log
     Sp, W = emission.shape[1], lanes(emission)
     flat = matrix.reshape(-1)
@@ -330,14 +330,7 @@ def _refine(sequence, steps, gold, rule, s):
         inverse = beta.dtype.type(1 / highest)
         for i in range(S):
             beta[i] *= inverse
-    to = 0
-    for t in range(T):
-        ptr[t] = to
-        for a in range(sizes[t]):
-            used -= 1
-            states[to + a] = spare[used]
-        to += sizes[t]
-    ptr[T] = to
+    reverse_sets(sizes, used, s)
     return _inside(T, steps, s)
 
 

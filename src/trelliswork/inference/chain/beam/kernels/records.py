@@ -97,3 +97,13 @@ def copy_beams(sequence, used, s, results, buffer):
     buffer.states[used : used + n] = s.states[:n]
     buffer.marginals[used : used + n] = s.alpha[:n]
     return n
+
+
+@helper
+def reverse_sets(sizes, used, s):
+    """Replace the beams by those in ``s.spare``, which are stored from the last position and state to the first."""
+    s.ptr[0] = 0
+    for t in range(sizes.size):
+        s.ptr[t + 1] = s.ptr[t] + sizes[t]
+    for a in range(used):
+        s.states[a] = s.spare[used - 1 - a]

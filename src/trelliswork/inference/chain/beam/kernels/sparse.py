@@ -14,7 +14,7 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import lanes
-from trelliswork.inference.chain.beam.kernels.records import Sequence, copy_beams
+from trelliswork.inference.chain.beam.kernels.records import Sequence, copy_beams, reverse_sets
 from trelliswork.inference.chain.beam.kernels.select import Selection, make_selection, select
 
 
@@ -202,7 +202,7 @@ def _refine(sequence, entries, gold, rule, s):
     T, emits = sequence.n_positions, entries.emits
     indptr, targets, transition = entries.indptr, entries.targets, entries.values
     emission, dense, reached_ptr, reached, beta = s.emission, s.dense, s.reached_ptr, s.reached, s.beta
-    belief, chosen, ptr, states, spare = s.belief, s.selection.chosen, s.ptr, s.states, s.spare
+    belief, chosen, spare = s.belief, s.selection.chosen, s.spare
     W = lanes(emission)
     sizes = np.empty(T, np.int64)
     used = 0  # of ``spare``, which takes the new states, last position first
@@ -242,14 +242,7 @@ def _refine(sequence, entries, gold, rule, s):
         s.kept[t] = min(1.0, mass_kept / mass)
         used += size
         sizes[t] = size
-    to = 0
-    for t in range(T):
-        ptr[t] = to
-        for a in range(sizes[t]):
-            used -= 1
-            states[to + a] = spare[used]
-        to += sizes[t]
-    ptr[T] = to
+    reverse_sets(sizes, used, s)
     return _inside(sequence, entries, s)
 
 

@@ -39,10 +39,10 @@ from trelliswork.inference.tree.second_order.kernels.records import (
     Arcs,
     Charts,
     Elimination,
-    Net,
     Options,
-    Results,
+    Parts,
     Scores,
+    SecondOrderResult,
 )
 from trelliswork.inference.tree.second_order.kernels.spanning import derivatives
 
@@ -106,16 +106,16 @@ def _tree(n, arcs: Arcs, charts: Charts, odds: Odds, tops, options: Options):
 
 
 @helper(error_model="numpy")
-def _number_arcs(net: Net, b, arcs: Arcs):
+def _number_arcs(parts: Parts, b, arcs: Arcs):
     """Number the arcs of a sentence from 0."""
     heads, modifiers, out, middle, into, after, in_arcs = arcs
-    node, n, first = net.node_ptr[b], net.n_words[b], net.arc_ptr[b]
-    for a in range(net.arc_ptr[b + 1] - first):
-        heads[a], modifiers[a] = net.heads[first + a], net.modifiers[first + a]
-        in_arcs[a] = net.in_arcs[first + a] - first
+    node, n, first = parts.node_ptr[b], parts.n_words[b], parts.arc_ptr[b]
+    for a in range(parts.arc_ptr[b + 1] - first):
+        heads[a], modifiers[a] = parts.heads[first + a], parts.modifiers[first + a]
+        in_arcs[a] = parts.in_arcs[first + a] - first
     for i in range(n + 1):
-        out[i], into[i] = net.out_start[node + i] - first, net.in_start[node + i] - first
-        out[i + 1], into[i + 1] = net.out_start[node + i + 1] - first, net.in_start[node + i + 1] - first
+        out[i], into[i] = parts.out_start[node + i] - first, parts.in_start[node + i] - first
+        out[i + 1], into[i + 1] = parts.out_start[node + i + 1] - first, parts.in_start[node + i + 1] - first
         a = out[i]
         while a < out[i + 1] and modifiers[a] < i:
             a += 1
@@ -181,21 +181,21 @@ def _copy_pairs(n, arcs: Arcs, values, at, blocks, to_blocks):
 
 
 @kernel(error_model="numpy")
-def infer(start, stop, net: Net, scores: Scores, options: Options, results: Results, safe):
+def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: SecondOrderResult, safe):
     """Fill the results of sentences start..stop; ``safe`` (B,) is False where log space is needed."""
     arc_scores, sibling_scores, grandparent_scores = scores
     W = lanes(arc_scores)
     A, N, S, wide, size = 0, 0, 0, 0, 0
     for b in range(start, stop):
-        A = max(A, net.arc_ptr[b + 1] - net.arc_ptr[b])
-        N = max(N, net.n_words[b] + 1)
-        S = max(S, net.sibling_ptr[b + 1] - net.sibling_ptr[b])
+        A = max(A, parts.arc_ptr[b + 1] - parts.arc_ptr[b])
+        N = max(N, parts.n_words[b] + 1)
+        S = max(S, parts.sibling_ptr[b + 1] - parts.sibling_ptr[b])
         block = 0
-        for node in range(net.node_ptr[b], net.node_ptr[b + 1]):
-            c = (net.out_start[node + 1] - net.out_start[node] + W - 1) // W * W
+        for node in range(parts.node_ptr[b], parts.node_ptr[b + 1]):
+            c = (parts.out_start[node + 1] - parts.out_start[node] + W - 1) // W * W
             wide = max(wide, c)
-            block += (net.in_start[node + 1] - net.in_start[node]) * c
-        size = max(size, block if net.grandparent_ptr[b + 1] > net.grandparent_ptr[b] else 0)
+            block += (parts.in_start[node + 1] - parts.in_start[node]) * c
+        size = max(size, block if parts.grandparent_ptr[b + 1] > parts.grandparent_ptr[b] else 0)
     A, S, size, C = A + W, S + W, size + W, N * ((N + W - 1) // W * W + W)
     w, t, s, G, T, x, D, odds, off = (
         np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A), np.ones(A),
@@ -209,12 +209,12 @@ def infer(start, stop, net: Net, scores: Scores, options: Options, results: Resu
     arcs, tree = Arcs(heads, modifiers, out, middle, into, after, in_arcs), Odds(w, s, G, x, D)
     automata, pair_arrays = Automata(ES, odds, off, beta, gamma, s), Pairs(E, gu, gl, T, G, products)
     for b in range(start, stop):
-        n, first = net.n_words[b], net.arc_ptr[b]
-        A = net.arc_ptr[b + 1] - first
-        s0, s1 = net.sibling_ptr[b], net.sibling_ptr[b + 1]
-        k0, k1 = net.grandparent_ptr[b], net.grandparent_ptr[b + 1]
+        n, first = parts.n_words[b], parts.arc_ptr[b]
+        A = parts.arc_ptr[b + 1] - first
+        s0, s1 = parts.sibling_ptr[b], parts.sibling_ptr[b + 1]
+        k0, k1 = parts.grandparent_ptr[b], parts.grandparent_ptr[b + 1]
         safe[b] = False
-        _number_arcs(net, b, arcs)
+        _number_arcs(parts, b, arcs)
         shift = _weigh(n, arc_scores, first, arcs, w, A)
         for k in range(s1, s1 + W):
             ES[k - s0] = 0.0
@@ -248,8 +248,8 @@ def infer(start, stop, net: Net, scores: Scores, options: Options, results: Resu
             for a in range(A):
                 odds[a] = w[a] * t[a] * G[a]
                 off[a] = 1 / (1 + odds[a])
-            for which in range(net.side_ptr[b], net.side_ptr[b + 1]):
-                arc, step, c, part = net.sides[which]
+            for which in range(parts.side_ptr[b], parts.side_ptr[b + 1]):
+                arc, step, c, part = parts.sides[which]
                 side(arc - first, step, c, part - s0, automata, mix)
             if k1 > k0:
                 for a in range(A):
@@ -289,8 +289,8 @@ def infer(start, stop, net: Net, scores: Scores, options: Options, results: Resu
         if not good:
             continue
         bethe[0], bethe[1] = 0.0, 1.0
-        for which in range(net.side_ptr[b], net.side_ptr[b + 1]):
-            arc, step, c, part = net.sides[which]
+        for which in range(parts.side_ptr[b], parts.side_ptr[b + 1]):
+            arc, step, c, part = parts.sides[which]
             for j in range(c):
                 a = arc - first + step * j
                 collect(bethe, (1 + odds[a]) / (1 + T[a]))
@@ -304,5 +304,5 @@ def infer(start, stop, net: Net, scores: Scores, options: Options, results: Resu
                 at = pair_values(in_arcs, into[h], into[h + 1], out[h], c, at, pair_arrays, bethe)
             _copy_pairs(n, arcs, results.grandparents, k0, E, False)
         log_z = shift + value + bethe[0] + math.log(bethe[1])
-        results.log_z[b] = log_z
+        results.log_partition[b] = log_z
         safe[b] = log_z > -np.inf and log_z < np.inf

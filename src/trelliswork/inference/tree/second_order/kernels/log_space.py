@@ -11,7 +11,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.logspace import log_add
-from trelliswork.inference.tree.second_order.kernels.records import Net, Options, Results, Scores
+from trelliswork.inference.tree.second_order.kernels.records import Options, Parts, Scores, SecondOrderResult
 from trelliswork.inference.tree.second_order.kernels.tree_factor import TreeArcs, tree_messages
 
 
@@ -135,29 +135,29 @@ def _tree_scores(modifiers, q, scores):
 
 
 @kernel
-def infer(start, stop, which, net: Net, scores: Scores, options: Options, results: Results):
+def infer(start, stop, which, parts: Parts, scores: Scores, options: Options, results: SecondOrderResult):
     """Fill the results of sentences ``which[start:stop]``; see ``second_order.infer``."""
     arc_scores, sibling_scores, grandparent_scores = scores
     for at in range(start, stop):
         b = which[at]
-        first, last = net.arc_ptr[b], net.arc_ptr[b + 1]
-        A, k0, G = last - first, net.grandparent_ptr[b], net.grandparent_ptr[b + 1] - net.grandparent_ptr[b]
-        s0, n = net.sibling_ptr[b], net.n_words[b]
+        first, last = parts.arc_ptr[b], parts.arc_ptr[b + 1]
+        A, k0, G = last - first, parts.grandparent_ptr[b], parts.grandparent_ptr[b + 1] - parts.grandparent_ptr[b]
+        s0, n = parts.sibling_ptr[b], parts.n_words[b]
         unary = arc_scores[first:last]
-        head, modifier = net.heads[first:last].astype(np.int64), net.modifiers[first:last].astype(np.int64)
+        head, modifier = parts.heads[first:last].astype(np.int64), parts.modifiers[first:last].astype(np.int64)
         arcs = TreeArcs(n, head, modifier, options.single_root, options.projective)
-        upper = net.grandparent_upper[k0 : k0 + G] - first
-        lower = net.grandparent_lower[k0 : k0 + G] - first
+        upper = parts.grandparent_upper[k0 : k0 + G] - first
+        lower = parts.grandparent_lower[k0 : k0 + G] - first
         tree, side, q = np.zeros((A, 2)), np.zeros((A, 2)), np.zeros((A, 2))
         to_upper, to_lower = np.zeros((G, 2)), np.zeros((G, 2))
         total, zeros = np.empty((A, 2)), np.empty((A, 2), np.int64)
         messages = Messages(unary, tree, side, to_upper, to_lower, upper, lower, total, zeros)
         out, beliefs, before = np.empty((A, 2)), np.empty((A, 2)), np.full(A, -1.0)
         widest = 0
-        for s in range(net.side_ptr[b], net.side_ptr[b + 1]):
-            widest = max(widest, net.sides[s, 2])
+        for s in range(parts.side_ptr[b], parts.side_ptr[b + 1]):
+            widest = max(widest, parts.sides[s, 2])
         beta, gamma = np.empty((widest + 2, widest + 1)), np.empty(widest + 1)
-        exact = G == 0 and net.side_ptr[b] == net.side_ptr[b + 1]
+        exact = G == 0 and parts.side_ptr[b] == parts.side_ptr[b + 1]
         results.converged[b], results.n_iter[b], results.residual[b] = exact, 0, 0.0
         for n_done in range(options.max_iter):
             if exact:
@@ -169,8 +169,8 @@ def infer(start, stop, which, net: Net, scores: Scores, options: Options, result
             _sum_messages(messages)
             for a in range(A):
                 q[a, 0], q[a, 1] = _but(total[a], zeros[a], side[a])
-            for s in range(net.side_ptr[b], net.side_ptr[b + 1]):
-                arc, step, size, part = net.sides[s]
+            for s in range(parts.side_ptr[b], parts.side_ptr[b + 1]):
+                arc, step, size, part = parts.sides[s]
                 _side(arc - first, step, size, sibling_scores[part:], q, beta, gamma, out, results.siblings[part:])
                 for j in range(size):
                     a = arc - first + step * j
@@ -203,8 +203,8 @@ def infer(start, stop, which, net: Net, scores: Scores, options: Options, result
         for a in range(A):
             q[a, 0], q[a, 1] = _but(total[a], zeros[a], side[a])
         degree = np.zeros(A)  # number of factors except the tree
-        for s in range(net.side_ptr[b], net.side_ptr[b + 1]):
-            arc, step, size, part = net.sides[s]
+        for s in range(parts.side_ptr[b], parts.side_ptr[b + 1]):
+            arc, step, size, part = parts.sides[s]
             mass = _side(arc - first, step, size, sibling_scores[part:], q, beta, gamma, out, results.siblings[part:])
             value += mass
             for k in range((size + 1) * (size + 2) // 2):
@@ -228,10 +228,10 @@ def infer(start, stop, which, net: Net, scores: Scores, options: Options, result
                 value = -np.inf
             elif degree[a] > 0:
                 value -= degree[a] * mass
-        results.log_z[b] = value
+        results.log_partition[b] = value
         if not value > -np.inf:
-            results.log_z[b] = -np.inf
+            results.log_partition[b] = -np.inf
             results.arcs[first:last] = 0.0
             results.tree_scores[first:last] = -np.inf
-            results.siblings[s0 : net.sibling_ptr[b + 1]] = 0.0
+            results.siblings[s0 : parts.sibling_ptr[b + 1]] = 0.0
             results.grandparents[k0 : k0 + G] = 0.0

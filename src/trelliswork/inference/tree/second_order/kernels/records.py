@@ -2,24 +2,72 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 
-class Net(NamedTuple):
-    """The fields of ``Parts`` that the kernels read."""
+Doubles = NDArray[np.float64]
+Longs = NDArray[np.int64]
+Integers = NDArray[np.int32]
 
-    n_words: Any
-    arc_ptr: Any
-    heads: Any
-    modifiers: Any
-    sibling_ptr: Any
-    grandparent_ptr: Any
-    grandparent_upper: Any
-    grandparent_lower: Any
-    node_ptr: Any
-    out_start: Any
-    in_start: Any
-    in_arcs: Any
-    side_ptr: Any
-    sides: Any
+
+class Parts(NamedTuple):
+    """Parts of B sentences, one sentence after the other; made by `parts`.
+
+    Attributes
+    ----------
+    n_words : ndarray of int (B,)
+    arc_ptr : ndarray of int (B + 1,)
+        The candidate arcs of sentence b are ``arc_ptr[b]:arc_ptr[b + 1]``.
+    heads, modifiers : ndarray of int (A,)
+        Sorted by head, then modifier. Head 0 is the root, words are 1..n.
+    sibling_ptr : ndarray of int (B + 1,)
+    sibling_heads : ndarray of int (S,)
+        A word (or 0).
+    sibling_previous, sibling_next : ndarray of int (S,)
+        Arcs to two consecutive children of the head on one side, in outward order; ``previous`` is -1 before the
+        first child, ``next`` -1 after the last. Both -1: no children on this side.
+    sibling_sides : ndarray of int (S,)
+        -1 left of the head, 1 right of it.
+    grandparent_ptr : ndarray of int (B + 1,)
+    grandparent_upper, grandparent_lower : ndarray of int (G,)
+        Arcs g -> h and h -> m, m != g.
+    node_ptr : ndarray of int (B + 1,)
+        Nodes 0..n of sentence b are ``node_ptr[b]:node_ptr[b + 1]`` in the following arrays.
+    out_start : ndarray of int (nodes + 1,)
+        The arcs out of a node are ``out_start[node]:out_start[node + 1]``.
+    in_start : ndarray of int (nodes + 1,)
+    in_arcs : ndarray of int (A,)
+        The arcs into a node, by head: ``in_arcs[in_start[node]:in_start[node + 1]]``.
+    side_ptr : ndarray of int (B + 1,)
+    sides : ndarray of int (sides, 4)
+        Candidate children of a head on one side: the first arc, the step to the next (1 or -1), their number, and the
+        first part. Child i (0: none before) followed by child j (1 to the number of children + 1: none after) is part
+        ``j (j - 1) / 2 + i``. A side without candidates has no parts.
+    """
+
+    n_words: Longs
+    arc_ptr: Longs
+    heads: Integers
+    modifiers: Integers
+    sibling_ptr: Longs
+    sibling_heads: Integers
+    sibling_previous: Integers
+    sibling_next: Integers
+    sibling_sides: Integers
+    grandparent_ptr: Longs
+    grandparent_upper: Integers
+    grandparent_lower: Integers
+    node_ptr: Longs
+    out_start: Longs
+    in_start: Longs
+    in_arcs: Longs
+    side_ptr: Longs
+    sides: Longs
+
+    @property
+    def n_sentences(self) -> int:
+        """Number of sentences B."""
+        return len(self.n_words)
 
 
 class Scores(NamedTuple):
@@ -41,17 +89,35 @@ class Options(NamedTuple):
     damping: Any
 
 
-class Results(NamedTuple):
-    """Output arrays, the fields of ``SecondOrderResult``."""
+class SecondOrderResult(NamedTuple):
+    """Result of belief propagation.
 
-    log_z: Any
-    arcs: Any
-    siblings: Any
-    grandparents: Any
-    converged: Any
-    n_iter: Any
-    residual: Any
-    tree_scores: Any
+    Attributes
+    ----------
+    log_partition : ndarray (B,)
+        Bethe's estimate of log Z, exact without siblings and grandparents; -inf where no tree is possible.
+    arcs : ndarray (A,)
+        Beliefs of the arcs, from the last pass of the tree factor: those into a word sum to 1.
+    siblings : ndarray (S,)
+    grandparents : ndarray (G,)
+        Beliefs of the other parts.
+    converged : ndarray of bool (B,)
+    n_iter : ndarray of int (B,)
+    residual : ndarray (B,)
+        Largest change of an arc's belief in the last iteration.
+    tree_scores : ndarray (A,)
+        Scores of arcs, the messages of all other factors included, that entered the last pass of the tree factor: a
+        first-order model with these scores has the beliefs as marginals.
+    """
+
+    log_partition: Doubles
+    arcs: Doubles
+    siblings: Doubles
+    grandparents: Doubles
+    converged: NDArray[np.bool_]
+    n_iter: Longs
+    residual: Doubles
+    tree_scores: Doubles
 
 
 class Arcs(NamedTuple):
