@@ -1,9 +1,9 @@
 """Lifted inference: ours, the paper's sub-gradient, and torch alone, on the same random tables.
 
 ``tighten`` makes the star bound of a field (Zipf unary, low-rank tables) tight to ``gap`` nats of log Z of the star and
-counts passes of belief propagation; ``pass`` computes normalisers and gradients of K low-rank tables (three matrix
+counts passes of belief propagation; ``pass`` computes normalizers and gradients of K low-rank tables (three matrix
 products and an exponential each); ``step`` is one training step of K = 2 on the Penn Treebank, or on a random text, and
-for the contender ``twenty_times`` on the same text 20 times: the two are to take the same time.
+for the contender ``twenty_times`` on the same text repeated 20 times: both should take the same time.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ def tables(params: Params) -> tuple[Array, list[tuple[Array, Array]]]:
 
 
 def trelliswork(params: Params) -> Task:
-    """Ours: the fast update of delta; tiles; a step of L-BFGS's objective."""
+    """Return the task with our code: the fast update of delta; tiles; an evaluation of the training objective."""
     if params["task"] == "tighten":
         return _tighten(params, "fast")
     if params["task"] == "step":
@@ -41,27 +41,27 @@ def trelliswork(params: Params) -> Task:
     def call() -> list[Any]:
         return [conditionals(left, right, unary, weights) for left, right in factors]
 
-    return Task(call, lambda found: _digest([(f.log_norm, f.left, f.right) for f in found]))
+    return Task(call, lambda passes: _digest([(p.log_norm, p.left, p.right) for p in passes]))
 
 
 def sub_gradient(params: Params) -> Task:
-    """The paper's algorithm 1 on our passes, with the best of its start rates; it stops at the same gap."""
+    """Return the task with the paper's algorithm 1 on our passes, with its best initial rate, up to the same gap."""
     if params["task"] != "tighten":
-        raise NotImplementedError("tightening only")
+        raise NotImplementedError("only for tightening")
     return _tighten(params, "sub-gradient")
 
 
 def twenty_times(params: Params) -> Task:
-    """Ours on the text repeated 20 times, and its penalty with it: the same problem."""
+    """Return the task with our code on the text repeated 20 times and 20 times the penalty: the same problem."""
     if params["task"] != "step":
-        raise NotImplementedError("a training step only")
+        raise NotImplementedError("only for a training step")
     return _step(params, 20)
 
 
 def plain_torch(params: Params) -> Task:
-    """The same products and exponentials of whole tables, by torch and nothing else; sums and shifts are left out."""
+    """Return the task with plain torch: products and exponentials of whole tables, without sums and shifts."""
     if params["task"] != "pass":
-        raise NotImplementedError("one pass only")
+        raise NotImplementedError("only for one pass")
     import torch
 
     unary, factors = tables(params)
@@ -72,20 +72,20 @@ def plain_torch(params: Params) -> Task:
     space = torch.empty(C, C)
 
     def call() -> list[Any]:
-        found = []
+        results = []
         for left, right in pairs:
             torch.addmm(bias, left, right.T, out=space)
             space.exp_()
             norm = space.sum(1, keepdim=True)
             share = weights[:, None] / norm
-            found.append((norm.log()[:, 0], (space @ right) * share, space.T @ (left * share)))
-        return found
+            results.append((norm.log()[:, 0], (space @ right) * share, space.T @ (left * share)))
+        return results
 
     return Task(call, _digest)
 
 
-def _digest(found: list[Any]) -> dict[str, Any]:
-    log_norm, left, right = (np.asarray(part, np.float64) for part in found[0])
+def _digest(passes: list[Any]) -> dict[str, Any]:
+    log_norm, left, right = (np.asarray(part, np.float64) for part in passes[0])
     return {"log_norm": log_norm[:5].tolist(), "left": left[0, :3].tolist(), "right": right[0, :3].tolist()}
 
 
@@ -108,18 +108,19 @@ def _tighten(params: Params, method: str) -> Task:
     def call() -> Any:
         return star.tighten(method=method, tol=0, max_passes=passes[rate], rate=rate)
 
-    return Task(call, lambda found: {"only_value": found.value, "only_passes": passes[rate], "only_rate": rate})
+    return Task(call, lambda bound: {"only_value": bound.value, "only_passes": passes[rate], "only_rate": rate})
 
 
 def _step(params: Params, times: int) -> Task:
     from trelliswork.data.moments import count_moments
-    from trelliswork.models.mrf.objective import Frequencies, LowRankShape, MomentObjective
+    from trelliswork.models.mrf.objective import MomentObjective
+    from trelliswork.models.mrf.shapes import Frequencies, LowRankShape
     from trelliswork.models.mrf.start import first_parameters
 
     moments = count_moments(_text(params), 2)
     shape = LowRankShape(len(moments.vocabulary), 2, params["D"])
     start = first_parameters(shape, Frequencies.of(moments), seed=params["seed"])
-    # Counts of a text so many times are that many times its counts: sentences are apart.
+    # Sentences are independent, so the counts of a repeated text are multiples of its counts.
     moments = replace(
         moments,
         unary=times * moments.unary,
@@ -127,9 +128,9 @@ def _step(params: Params, times: int) -> Task:
         lengths=times * moments.lengths,
     )
     frequencies = Frequencies.of(moments)
-    objective = MomentObjective(shape, frequencies, np.array([0.5, 0.5]), l2=float(times))
+    objective = MomentObjective(shape, frequencies, np.array([0.5, 0.5]), l2=0.5 * times)
     at = start * objective.scale
-    return Task(lambda: objective(at), lambda found: {"value": found[0], "only_positions": moments.n_positions})
+    return Task(lambda: objective(at), lambda result: {"value": result[0], "only_positions": moments.n_positions})
 
 
 def _text(params: Params) -> Any:

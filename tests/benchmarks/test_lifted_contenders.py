@@ -1,4 +1,4 @@
-"""The contenders of the lifted benchmark do the same work."""
+"""Contenders of the lifted benchmark compute the same results."""
 
 from benchmarks.contenders.lifted import _text, plain_torch, sub_gradient, trelliswork, twenty_times
 from benchmarks.harness import differ
@@ -14,13 +14,13 @@ def test_contenders_agree():
         assert differ(*digests, BENCHMARK.rtol, 1e-2 if case.name == "tighten" else BENCHMARK.atol) is None
 
 
-def test_how_a_contender_got_there_is_not_compared():
+def test_numbers_of_passes_are_not_compared():
     assert differ({"value": 1.0, "only_passes": 3}, {"value": 1.0, "only_passes": 300}, 0, 0) is None
     assert differ({"value": 1.0, "only_passes": 3}, {"value": 2.0, "only_passes": 3}, 0, 0) is not None
 
 
 def test_twenty_times_is_the_text_repeated():
-    """Multiplied counts are those of the text written so often."""
+    """Multiplied counts equal those of the repeated text."""
     from trelliswork.data.moments import count_moments
 
     params = BENCHMARK.cases[2].check
@@ -28,7 +28,7 @@ def test_twenty_times_is_the_text_repeated():
     once, often = count_moments(text, 2), count_moments(text * 20, 2)
     assert (20 * once.unary == often.unary).all()
     assert all((20 * a != b).nnz == 0 for a, b in zip(once.pairs, often.pairs, strict=True))
-    found = [make(params) for make in (trelliswork, twenty_times)]
-    digests = [task.digest(task.call()) for task in found]
+    tasks = [make(params) for make in (trelliswork, twenty_times)]
+    digests = [task.digest(task.call()) for task in tasks]
     assert [d["only_positions"] for d in digests] == [once.n_positions, often.n_positions]
     assert abs(digests[0]["value"] - digests[1]["value"]) < 1e-6

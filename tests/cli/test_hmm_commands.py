@@ -1,6 +1,7 @@
-"""train hmm, tag, evaluate, score, sample, inspect: labelled, unlabelled and half-labelled files."""
+"""train hmm, tag, evaluate, score, sample, inspect: labeled, unlabeled and partly labeled files."""
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -45,9 +46,9 @@ def tagger(files) -> str:
 @pytest.fixture(scope="module")
 def induced(files) -> str:
     out = str(files / "induced")
-    arguments = ["--states", "12", "--max-iter", "15", "--restarts", "2", "--probe", "3", "-o", out]
+    arguments = ["--n-states", "12", "--max-iter", "15", "--n-restarts", "2", "--probe", "3", "-o", out]
     outcome = trained(str(files / "train.raw"), "--format", "text", *arguments)
-    assert (outcome["states"], outcome["induced"], outcome["iterations"], outcome["restarts"]) == (12, True, 15, 2)
+    assert (outcome["labels"], outcome["induced"], outcome["iterations"], outcome["restarts"]) == (12, True, 15, 2)
     return out
 
 
@@ -74,7 +75,7 @@ def test_marginals_k_best_and_known_tags(tagger):
     assert run("tag", tagger, "--format", "text", "--topk", "2", "--marginals", input=text).returncode != 0
 
 
-def test_induced_states_are_judged_as_such(files, induced):
+def test_induced_states_are_evaluated_by_induction_measures(files, induced):
     report = figures("evaluate", induced, str(files / "test.conllu"), "--format", "conllu", "--label", "xpos")
     assert report["n_induced"] <= 12
     assert 0.3 < report["many_to_one"] <= 1
@@ -86,7 +87,7 @@ def test_induced_states_are_judged_as_such(files, induced):
     assert "--label" in refused.stderr
 
 
-def test_half_labelled_files(files):
+def test_partly_labeled_files(files):
     lines = (files / "train.txt").read_text().split("\n")[:4000]
     hidden = [line.rsplit(" ", 1)[0].rsplit(" ", 1)[0] + (" ?" if n % 2 else f" {line.split()[1]}") if line else line
               for n, line in enumerate(lines)]  # fmt: skip
@@ -120,11 +121,12 @@ def test_sample(tagger):
     assert len(row["words"]) == len(row["states"])
 
 
-def test_inspect_and_its_picture(files, tagger, induced):
+def test_inspect_and_plot(files, tagger, induced):
     shown = run("inspect", tagger, "-n", "5", "--label", "DT").stdout
     assert "the" in shown
     found = figures("inspect", induced, "-n", "3")
-    assert all(len(words) == 3 for words in found["states"].values())
+    assert len(found["states"]) == 12
+    assert all(len(words) == 3 and len(following) == 5 for _, words, following in found["states"])
     picture = files / "transitions.png"
     assert run("inspect", tagger, "--plot", str(picture)).returncode == 0
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
@@ -133,10 +135,10 @@ def test_inspect_and_its_picture(files, tagger, induced):
     assert ".png" in refused.stderr
 
 
-def test_what_cannot_be_learned_is_refused(files):
+def test_invalid_input(files):
     for arguments, message in (
         ([str(files / "train.raw"), "--format", "text"], "number of states must be given"),
-        ([str(files / "train.raw"), "--format", "text", "--states", "3", "--order", "2"], "order=2"),
+        ([str(files / "train.raw"), "--format", "text", "--n-states", "3", "--order", "2"], "order=2"),
         ([str(files / "train.raw"), "--format", "text", "--label", "1"], "--label"),
         ([str(files / "nothing.txt")], "no such file"),
     ):
@@ -152,10 +154,10 @@ def test_what_cannot_be_learned_is_refused(files):
     assert "'crf'" in refused.stderr
 
 
-def test_ctrl_c_keeps_what_em_has_learned(files):
+def test_ctrl_c_saves_the_model(files):
     out = files / "stopped"
     command = [sys.executable, "-m", "trelliswork", "train", "hmm", str(files / "train.raw"), "--format", "text",
-               "--states", "60", "--max-iter", "100000", "--tol", "0", "-o", str(out)]  # fmt: skip
+               "--n-states", "60", "--max-iter", "100000", "--tol", "0", "-o", str(out)]  # fmt: skip
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(4)
     child.send_signal(signal.SIGINT)
@@ -166,13 +168,40 @@ def test_ctrl_c_keeps_what_em_has_learned(files):
     assert figures("score", str(out), str(files / "test.raw"), "--format", "text")["log_evidence"] < 0
 
 
-@pytest.mark.parametrize(("name", "options"), [("train.raw", []), ("train.txt", ["--unlabelled"])])
-def test_words_in_parts(files, name, options):
+@pytest.mark.parametrize(("name", "options"), [("train.raw", []), ("train.txt", ["--unlabeled"])])
+def test_streams(files, name, options):
     out = str(files / "streamed")
-    arguments = ["--states", "8", "--max-iter", "2", "--stream", "700", "-o", out]
+    arguments = ["--n-states", "8", "--max-iter", "2", "--stream", "700", "-o", out]
     outcome = trained(str(files / name), *options, *arguments)
     assert (outcome["sentences"], outcome["induced"], outcome["iterations"]) == (3000, True, 2 * 5)
     assert 10 < figures("score", out, "test", "--format", "columns")["perplexity"] < 10_000
     assert run("train", "hmm", str(files / "train.txt"), *arguments).returncode != 0
-    assert run("train", "hmm", "-", "--unlabelled", *arguments).returncode == 1
-    assert run("train", "hmm", str(files / name), *options, *arguments, "--restarts", "2").returncode != 0
+    assert run("train", "hmm", "-", "--unlabeled", *arguments).returncode == 1
+    assert run("train", "hmm", str(files / name), *options, *arguments, "--n-restarts", "2").returncode != 0
+
+
+def test_development_file_and_checkpoint(files):
+    out, checkpoint = str(files / "watched"), files / "state"
+    arguments = [str(files / "train.raw"), "--n-states", "6", "--tol", "0", "--checkpoint", str(checkpoint), "-o", out]
+    stopped = trained(*arguments, "--dev", str(files / "test.raw"), "--max-minutes", "1e-6")
+    assert (stopped["iterations"], stopped["dev_metric"]) == (1, "log evidence per token")
+    assert checkpoint.exists()
+    outcome = trained(*arguments, "--dev", str(files / "test.raw"), "--max-iter", "4")
+    assert outcome["iterations"] == 4
+    assert outcome["dev"] >= stopped["dev"]
+    assert not checkpoint.exists()
+    found = figures("score", out, str(files / "test.raw"), "--format", "text")
+    assert math.log(found["perplexity"]) == pytest.approx(-outcome["dev"])
+    labeled = trained(str(files / "train.conllu"), "--label", "xpos", "--dev", str(files / "test.conllu"), "-o", out)
+    accuracy = figures("evaluate", out, str(files / "test.conllu"))["accuracy"]
+    assert (labeled["dev"], labeled["dev_metric"]) == (pytest.approx(accuracy), "accuracy")
+
+
+def test_the_outcome_of_counting(files):
+    """There is no objective: none is printed, and JSON has null for it."""
+    outcome = trained(str(files / "train.conllu"), "-o", str(files / "counted"))
+    assert outcome["objective"] is None
+    text = run("train", "hmm", str(files / "train.conllu"), "-o", str(files / "counted")).stdout
+    assert "counted" in text
+    assert "nan" not in text
+    assert "NaN" not in (files / "counted" / "model.json").read_text()

@@ -132,7 +132,7 @@ def on_a_terminal(*words: str, **environment: str) -> str:
     return shown.decode()
 
 
-TRAIN = ("train", "hmm", "--unlabelled", "--states", "3", "--max-iter", "3", "--tol", "0")
+TRAIN = ("train", "hmm", "--unlabeled", "--n-states", "3", "--max-iter", "3", "--tol", "0")
 
 
 def test_no_colours_where_none_are_wanted():

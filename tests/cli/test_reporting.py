@@ -96,16 +96,16 @@ def test_training_and_evaluation_write_pages(kind, folder):
 
 def test_induced_states(folder):
     model = folder / "induced"
-    options = ["--states", "4", "--max-iter", "3", "--out", model, "--quiet"]
+    options = ["--n-states", "4", "--max-iter", "3", "--out", model, "--quiet"]
     run("train", "hmm", folder / "some.raw", *options, "--report", folder / "induced.html")
     assert "Log evidence" in (folder / "induced.html").read_text()
     run("evaluate", model, folder / "dev.txt", "--format", "columns", "--label", "1", "--report", folder / "i.html")
     assert "What states stand for" in " ".join(check_page((folder / "i.html").read_text()).words)
 
 
-@pytest.mark.parametrize("stream", [["crf", "--hash-bits", "12", "--algorithm", "sgd"], ["hmm", "--unlabelled"]])
+@pytest.mark.parametrize("stream", [["crf", "--hash-bits", "12", "--algorithm", "sgd"], ["hmm", "--unlabeled"]])
 def test_files_that_are_not_held(stream, folder):
-    more = ["--states", "3"] if stream[0] == "hmm" else []
+    more = ["--n-states", "3"] if stream[0] == "hmm" else []
     page, options = folder / "stream.html", ["--stream", "30", "--max-iter", "2", "--out", folder / "streamed", "-q"]
     run("train", stream[0], folder / "some.txt", *stream[1:], *more, *options, "--report", page)
     assert "The posterior of a sentence" in page.read_text()

@@ -1,4 +1,4 @@
-"""Tiny models of every kind, each trained when it is first asked for, and clients of their pages."""
+"""Tiny models of every family, each trained when first used, and clients of their pages."""
 
 import warnings
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from trelliswork import (
 from trelliswork.explore.app import create_app
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it would rather have httpx2
+    warnings.simplefilter("ignore")  # about its choice of httpx
     from starlette.testclient import TestClient
 
 SENTENCES = bundled.load("train")[:120]
@@ -47,16 +47,16 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "parser-2": lambda: DependencyParser(2, max_iter=1, hash_bits=16, tagger="hmm").fit(TAGGED, TREES),
     "pcfg": lambda: PCFG(3, 6, max_iter=3).fit(WORDS),
     "mrf-lm": lambda: MRFLanguageModel(2, 4, max_iter=5, min_count=2).fit(WORDS),
-    "hmm-lm": lambda: HMMLanguageModel(8, hidden=8, max_epochs=1, min_count=2).fit(WORDS),
+    "hmm-lm": lambda: HMMLanguageModel(8, hidden=8, max_iter=1, min_count=2).fit(WORDS),
     "kneser-ney": lambda: KneserNey(3, min_count=2).fit(WORDS),
     "lbl": lambda: LogBilinear(2, 4, max_iter=1, min_count=2).fit(WORDS),
 }
 
 
 @cache
-def made(name: str) -> Any:
+def fitted(name: str) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # too few iterations: small on purpose
+        warnings.simplefilter("ignore")  # too few iterations on purpose
         return MAKERS[name]()
 
 
@@ -66,9 +66,9 @@ def client_of(model: Any, **options: Any) -> TestClient:
 
 @pytest.fixture(scope="session")
 def model() -> Callable[[str], Any]:
-    return made
+    return fitted
 
 
 @pytest.fixture(scope="session")
 def client() -> Callable[[str], TestClient]:
-    return cache(lambda name: client_of(made(name)))
+    return cache(lambda name: client_of(fitted(name)))

@@ -1,4 +1,6 @@
-"""What each kind of model answers, and that evidence obeys the laws of probability."""
+"""Answers of each family of models; evidence obeys the laws of probability."""
+
+import copy
 
 import pytest
 
@@ -8,18 +10,18 @@ ABILITIES = {
     "crf": {"tag"},
     "chunker": {"tag"},
     "ready": {"tag"},
-    "hmm": {"tag", "next", "score", "sample"},
-    "hmm-2": {"tag", "next", "score", "sample"},
-    "numbers": {"tag", "next", "score", "sample"},
+    "hmm": {"tag", "fill", "next", "score", "sample"},
+    "hmm-2": {"tag", "fill", "next", "score", "sample"},
+    "numbers": {"tag", "fill", "next", "score", "sample"},
     "mrf-tagger": {"tag"},
     "factorial-crf": {"tag"},
     "parser": {"parse"},
     "parser-2": {"parse"},
-    "pcfg": {"parse", "score", "sample"},
+    "pcfg": {"parse", "fill", "score", "sample"},
     "mrf-lm": {"fill", "score", "sample", "neighbors"},
     "hmm-lm": {"tag", "fill", "next", "score", "sample"},
-    "kneser-ney": {"next", "score"},
-    "lbl": {"next", "score", "neighbors"},
+    "kneser-ney": {"fill", "next", "score", "sample"},
+    "lbl": {"fill", "next", "score", "sample", "neighbors"},
 }
 EXAMPLES = {"ready": "w=A w=cat|bias w=.", "numbers": "0 1 2"}
 CHAINS = ["crf", "chunker", "hmm", "hmm-2", "mrf-tagger"]
@@ -36,7 +38,7 @@ def example(client, name):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_each_model_offers_what_it_has_and_answers(client, name):
+def test_each_model_offers_its_abilities_and_answers(client, name):
     found = client(name)
     facts = found.get("/api/model").json()
     assert set(facts["abilities"]) == ABILITIES[name]
@@ -53,12 +55,12 @@ def test_each_model_offers_what_it_has_and_answers(client, name):
     }
     for ability in facts["abilities"]:
         answer = post(found, ability, bodies[ability])
-        assert answer == post(found, ability, bodies[ability])  # the same question, the same answer
+        assert answer == post(found, ability, bodies[ability])  # the same request, the same answer
         assert "notes" not in answer or all(isinstance(note, str) for note in answer["notes"])
 
 
 @pytest.mark.parametrize("name", ["crf", "chunker", "ready", "hmm", "hmm-2", "numbers", "mrf-tagger"])
-def test_a_chain_shows_the_models_own_posterior(client, model, name):
+def test_a_chain_shows_the_posterior_of_the_model(client, model, name):
     sentence = example(client(name), name)
     answer = post(client(name), "tag", {"sentence": sentence, "k": 2})
     layer = answer["layers"][0]
@@ -78,7 +80,7 @@ def test_a_chain_shows_the_models_own_posterior(client, model, name):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_forced_and_forbidden_labels_change_the_posterior_as_they_must(client, name):
+def test_forced_and_forbidden_labels_change_the_posterior(client, name):
     found = client(name)
     sentence = example(found, name)
     before = post(found, "tag", {"sentence": sentence})["layers"][0]
@@ -106,7 +108,7 @@ def test_forced_and_forbidden_labels_change_the_posterior_as_they_must(client, n
     assert joint == pytest.approx(p * layer["marginals"][s][layer["labels"].index(other)], rel=1e-3)
 
 
-def test_evidence_about_one_layer_moves_the_other(client):
+def test_evidence_about_one_layer_changes_the_other(client):
     found = client("factorial-crf")
     sentence = example(found, "factorial-crf")
     before = post(found, "tag", {"sentence": sentence})
@@ -168,7 +170,7 @@ def test_forced_and_forbidden_spans_of_a_grammar(client):
     assert "together" in response.json()["wanted"]
 
 
-def test_a_grammar_too_large_to_lay_out_has_a_tree_but_no_evidence(model, monkeypatch):
+def test_a_grammar_with_too_many_rules_has_a_tree_but_no_evidence(model, monkeypatch):
     from tests.explore.conftest import client_of
 
     monkeypatch.setattr("trelliswork.models.pcfg.MAX_RULES", 1)
@@ -184,24 +186,38 @@ def test_language_models_answer_as_the_library_does(client, model):
     lm = client("hmm-lm")
     answer = post(lm, "fill", {"sentence": "The _ _ .", "n": 3})
     assert [blank["token"] for blank in answer["blanks"]] == [1, 2]
-    want = model("hmm-lm").fill(["The", None, None, "."], 2, 3)
-    assert [w["word"] for w in answer["blanks"][1]["words"]] == [word for word, _ in want]
+    for blank, want in zip(answer["blanks"], model("hmm-lm").fill(["The", None, None, "."], 3), strict=True):
+        assert [w["word"] for w in blank["words"]] == [word for word, _ in want]
+    assert lm.get("/api/model").json()["any_word"]
     scores = post(lm, "score", {"text": "The cat .\nThe _ ."})["sentences"]
-    assert scores[1]["log_p"] > scores[0]["log_p"]  # any word is likelier than one word
+    assert scores[1]["log_p"] > scores[0]["log_p"]  # any word is more probable than one word
     field = client("mrf-lm")
     one = post(field, "fill", {"sentence": "The _ .", "n": 3})["blanks"][0]["words"]
-    assert [w["word"] for w in one] == [word for word, _ in model("mrf-lm").fill("The ___ .", 3)]
+    assert [w["word"] for w in one] == [word for word, _ in model("mrf-lm").fill("The ___ .", 3)[0]]
+    assert len(post(field, "fill", {"sentence": "The _ _ .", "n": 3})["blanks"]) == 2
     assert post(field, "score", {"text": "The cat ."})["kind"] == "lower"
     ngrams = post(client("kneser-ney"), "next", {"sentence": "The", "n": 5})
     assert len(ngrams["next"]) == 5
     assert not {"<s>", "</s>"} & {w["word"] for w in ngrams["next"]}
-    assert 0 <= ngrams["end"] <= 1
+    assert ngrams["end"] == pytest.approx(model("kneser-ney").next_distribution(["The"])[0], rel=1e-5)
     word = client("lbl").get("/api/model").json()["word"]
     near = post(client("lbl"), "neighbors", {"word": word, "n": 5})["neighbors"]
     assert [w["cosine"] for w in near] == sorted((w["cosine"] for w in near), reverse=True)
 
 
-def test_evidence_that_the_lexicon_excludes_is_believed_and_called_impossible(client):
+def test_log_evidence_within_a_beam_is_a_lower_bound(model):
+    from tests.explore.conftest import client_of
+
+    tagger = model("hmm")
+    exact = post(client_of(tagger), "score", {"text": "The cat ."})
+    assert exact["kind"] == tagger.evidence_kind == "exact"
+    pruned = copy.copy(tagger).set_params(beam="size=1")
+    within = post(client_of(pruned), "score", {"text": "The cat ."})
+    assert within["kind"] == "lower"
+    assert within["sentences"][0]["log_p"] <= exact["sentences"][0]["log_p"]
+
+
+def test_evidence_that_the_lexicon_excludes_is_used_and_has_probability_zero(client):
     found = client("hmm")
     answer = post(found, "tag", {"sentence": "the cat .", "evidence": [{"token": 0, "force": "VBD"}]})
     assert answer["layers"][0]["path"][0] == "VBD"

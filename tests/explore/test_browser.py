@@ -15,14 +15,14 @@ HOSTILE = "<img src=x onerror=document.title='run'>"
 
 @pytest.fixture(scope="module")
 def address(model) -> Callable[[str], str]:
-    """``address(name)`` serves the page of a model until the module is done."""
+    """Return a function that serves the page of a model until the end of the module and returns its address."""
     import uvicorn
 
     with ExitStack() as stack:
-        found: dict[str, str] = {}
+        addresses: dict[str, str] = {}
 
         def serve(name: str) -> str:
-            if name not in found:
+            if name not in addresses:
                 listening = stack.enter_context(open_socket("127.0.0.1", 0))
                 app = create_app(model(name), name=name)
                 server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
@@ -30,8 +30,8 @@ def address(model) -> Callable[[str], str]:
                 thread.start()
                 stack.callback(thread.join, 5)
                 stack.callback(setattr, server, "should_exit", True)
-                found[name] = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-            return found[name]
+                addresses[name] = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+            return addresses[name]
 
         yield serve
 
@@ -68,7 +68,7 @@ def test_type_a_sentence_force_a_tag_and_see_the_posterior_change(open_page, add
     check(opened, address("hmm"))
 
 
-def test_the_keyboard_is_enough(open_page, address):
+def test_the_keyboard_suffices(open_page, address):
     page = open_page(address("hmm")).page
     page.wait_for_selector("#best")
     page.focus("#word-0-2")
@@ -78,14 +78,14 @@ def test_the_keyboard_is_enough(open_page, address):
     page.keyboard.press("Space")
     page.wait_for_selector("#given")
     assert "≠" in page.inner_text("#given")
-    page.keyboard.press("Escape")  # the focus is still in the choice
+    page.keyboard.press("Escape")  # the focus is still in the list
     page.wait_for_selector("#picker", state="detached")
     page.focus("#tab-tag")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#panel-next table")
 
 
-def test_what_is_typed_is_shown_and_never_run(open_page, address):
+def test_input_is_shown_and_never_executed(open_page, address):
     opened = open_page(address("hmm"))
     page = opened.page
     page.wait_for_selector("#best")
@@ -134,7 +134,7 @@ def test_layers_and_spans(open_page, address):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_fill_sample_and_neighbours_of_a_language_model(open_page, address, width):
+def test_fill_sample_and_neighbors_of_a_language_model(open_page, address, width):
     opened = open_page(address("mrf-lm"), width)
     page = opened.page
     page.wait_for_selector("#panel-fill table")
@@ -159,7 +159,7 @@ def test_fill_sample_and_neighbours_of_a_language_model(open_page, address, widt
 
 
 @pytest.mark.parametrize("name", ["crf", "ready", "numbers", "hmm-lm", "kneser-ney", "lbl"])
-def test_every_tab_of_the_others_opens(open_page, address, name):
+def test_every_tab_of_other_models_opens(open_page, address, name):
     opened = open_page(address(name), 390)
     page = opened.page
     page.wait_for_selector("[role=tabpanel]")

@@ -1,4 +1,4 @@
-"""The server itself: where it listens, and that Ctrl-C ends it at once."""
+"""The server: where it listens, and that Ctrl-C stops it at once."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.explore.server import check_host, is_loopback, open_socket
 
 
-def test_only_loopback_without_being_told_so():
+def test_only_loopback_addresses_by_default():
     for host in ("127.0.0.1", "127.0.0.7", "::1", "localhost"):
         assert is_loopback(host)
         check_host(host, allow_remote=False)
@@ -24,12 +24,12 @@ def test_only_loopback_without_being_told_so():
         check_host(host, allow_remote=True)
 
 
-def test_a_port_that_is_taken_and_an_address_that_is_not_ours():
+def test_a_port_in_use_and_an_address_of_another_machine():
     with open_socket("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         with pytest.raises(DataError, match=f"port {port} .*--port"):
             open_socket("127.0.0.1", port)
-    with pytest.raises(DataError, match="cannot be listened at"):
+    with pytest.raises(DataError, match="cannot listen on"):
         open_socket("203.0.113.1", 0)
 
 
@@ -48,17 +48,19 @@ def test_the_command_serves_until_ctrl_c(running):
     assert address.startswith("http://127.0.0.1:")
     with urllib.request.urlopen(address + "api/model") as answer:
         assert json.load(answer)["name"] == "words"
-    idle = socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1].strip("/"))))  # a browser's open line
-    began = time.monotonic()
+    idle = socket.create_connection(
+        ("127.0.0.1", int(address.rsplit(":", 1)[1].strip("/")))
+    )  # an open connection of a browser
+    started = time.monotonic()
     running.send_signal(signal.SIGINT)
     assert running.wait(10) == 0
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - started < 5
     idle.close()
     assert running.stderr.read() == "Ctrl-C ends it.\n"
 
 
 @pytest.mark.parametrize("options", [["--host", "0.0.0.0"], ["--port", "70000"], ["nothing-here"]])
-def test_mistaken_commands_end_with_a_message(options):
+def test_wrong_commands_end_with_a_message(options):
     from typer.testing import CliRunner
 
     from trelliswork.cli import app

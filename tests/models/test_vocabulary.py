@@ -77,7 +77,7 @@ def test_a_wrong_parameter_is_an_error_before_anything_is_read(name):
 def test_learned_attributes(name):
     model = fitted(name)
     assert isinstance(model.report_, FitReport)
-    assert math.isfinite(model.report_.value) or name in WITHOUT_ITERATIONS
+    assert math.isfinite(model.report_.value) or model.report_.n_iter == 0  # estimated by counting
     if isinstance(model, LanguageModel):
         assert isinstance(model.vocabulary_, Vocabulary)
     if name in TAGGERS:

@@ -1,4 +1,4 @@
-"""What is true of every page and every picture in it."""
+"""Checks of every page and every picture in it."""
 
 import re
 from html.parser import HTMLParser
@@ -8,7 +8,7 @@ VOID = {"meta", "link", "br"}
 
 
 class _Balance(HTMLParser):
-    """Every element that is opened is closed, in order; attributes and text are kept."""
+    """Check that elements are closed in order; collect attributes and text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,34 +30,34 @@ class _Balance(HTMLParser):
 
 
 def pictures(markup: str) -> list[ElementTree.Element]:
-    """All SVG pictures, read as XML, which fails if they are not well-formed."""
-    return [ElementTree.fromstring(found) for found in re.findall(r"<svg.*?</svg>", markup, flags=re.DOTALL)]
+    """Return all SVG pictures, parsed as XML; an error if one is not well-formed."""
+    return [ElementTree.fromstring(picture) for picture in re.findall(r"<svg.*?</svg>", markup, flags=re.DOTALL)]
 
 
 def check_page(page: str) -> _Balance:
-    """A page is balanced, fetches nothing and runs nothing, and its pictures are well-formed XML without nan."""
-    found = _Balance()
-    found.feed(page)
-    found.close()
-    assert not found.open
-    names = {tag for tag, _ in found.tags}
+    """Check that a page is balanced, fetches and runs nothing, and that its pictures are well-formed, without nan."""
+    parser = _Balance()
+    parser.feed(page)
+    parser.close()
+    assert not parser.open
+    names = {tag for tag, _ in parser.tags}
     assert not names & {"script", "img", "iframe", "object", "embed", "form", "base"}
-    for tag, attributes in found.tags:
+    for tag, attributes in parser.tags:
         assert not any(name.startswith("on") for name in attributes), attributes
         for name in ("src", "href"):
             value = attributes.get(name)
             assert value is None or value.startswith("#") or (tag, value) == ("link", "data:,")
     assert "url(" not in page
     assert "@import" not in page
-    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    ids = [attributes["id"] for _, attributes in parser.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     for picture in pictures(page):
         check_picture(picture)
-    return found
+    return parser
 
 
 def check_picture(picture: ElementTree.Element) -> None:
-    """Numbers are finite, and what is placed lies inside the box."""
+    """Check that numbers are finite and shapes are inside the box."""
     width, height = (float(x) for x in picture.attrib["viewBox"].split()[2:])
     assert width > 0 < height
     for node in picture.iter():

@@ -1,4 +1,4 @@
-"""Charts are well-formed, stay in their box, and tell the truth."""
+"""Charts: well-formed, inside their box, with correct values."""
 
 import math
 import re
@@ -29,15 +29,15 @@ def test_lines_stay_in_their_box(points):
     assert all(11.9 <= y <= 216.1 for y in numbers[1::2])
 
 
-def test_a_line_goes_up_where_values_do():
+def test_a_line_rises_where_values_increase():
     picture = pictures(line_chart([("a", [1, 2, 3], [5.0, 7.0, 6.0])], x="x", y="y"))[0]
     d = next(n.attrib["d"] for n in picture.iter() if n.attrib.get("class", "").startswith("curve"))
     xs, ys = (([float(n) for n in re.findall(r"[\d.]+", d)])[k::2] for k in (0, 1))
     assert xs == sorted(xs)
-    assert ys[0] > ys[2] > ys[1]  # y grows downwards
+    assert ys[0] > ys[2] > ys[1]  # y increases downwards
 
 
-def test_the_best_point_is_told_and_long_lines_are_thinned():
+def test_the_best_point_is_in_the_legend_and_long_lines_are_thinned():
     xs = list(range(5000))
     shown = line_chart([("dev", xs, [abs(x - 1234.0) for x in xs])], x="x", y="y", best="max")
     assert "best 3,765.0 at 4,999" in shown
@@ -47,15 +47,15 @@ def test_the_best_point_is_told_and_long_lines_are_thinned():
 
 
 @given(finite, finite)
-def test_ticks_are_round_and_cover(a, b):
+def test_ticks_are_round_and_cover_the_range(a, b):
     low, high = min(a, b), max(a, b)
     if 0 < high - low < 1e-5 * max(abs(low), abs(high)):
-        return  # closer than the digits of a tick
-    found = ticks(low, high)
-    assert found[0] <= low + 1e-6 * abs(low)
-    assert found[-1] >= high - 1e-6 * abs(high)
-    assert found == sorted(set(found))
-    assert 2 <= len(found) <= 9
+        return  # closer than the precision of a tick
+    numbers = ticks(low, high)
+    assert numbers[0] <= low + 1e-6 * abs(low)
+    assert numbers[-1] >= high - 1e-6 * abs(high)
+    assert numbers == sorted(set(numbers))
+    assert 2 <= len(numbers) <= 9
 
 
 def test_short_numbers():
@@ -63,7 +63,7 @@ def test_short_numbers():
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=60))
-def test_bins_hold_every_answer_once(answers):
+def test_bins_contain_every_answer_once(answers):
     bins = reliability([p for p, _ in answers], [hit for _, hit in answers])
     assert sum(b.count for b in bins) == len(answers)
     assert math.isclose(sum(b.count * b.accuracy for b in bins), sum(hit for _, hit in answers), abs_tol=1e-9)

@@ -25,7 +25,7 @@ from trelliswork.report import (
     trellis,
     word_lists,
 )
-from trelliswork.report.trees import _levels
+from trelliswork.report.structures import _levels
 
 EVIL = "<script>alert('x')</script>&\"\x00"
 
@@ -52,14 +52,14 @@ def test_trellis_shows_path_gold_and_probabilities():
     assert max(shades) == shades[0] == pytest.approx(0.85 * 0.9**0.5, abs=0.006)
 
 
-def test_trellis_leaves_out_what_is_improbable_and_takes_dicts():
+def test_trellis_leaves_out_improbable_states_and_accepts_dicts():
     states = [f"s{k}" for k in range(50)]
     rows = [{"s3": 0.7, "s7": 0.3}, {"s3": 0.004, "s9": 0.996}]
     shown = trellis(["a", "b"], states, rows, ["s3", "s9"], ["s3", "s40"])
     assert texts(pictures(shown)[0]) == ["s3", "s7", "s9", "s40"]
     assert "46 less probable states are not shown" in shown
     assert len(texts(pictures(trellis(["a"], states, [[0.02] * 50], most=5))[0])) == 5
-    trellis(["a"], ["X"], [[1.0]], ["X"], ["never seen"])  # a gold label that the model does not have
+    trellis(["a"], ["X"], [[1.0]], ["X"], ["never seen"])  # a gold label that the model lacks
     with pytest.raises(ShapeError, match=r"shape \(T, S\) = \(1, 1\)"):
         trellis(["a"], ["X"], [[0.5, 0.5]])
 
@@ -71,7 +71,7 @@ def heads_of(draw):
 
 
 @given(heads_of())
-def test_arcs_of_one_height_do_not_meet(heads):
+def test_arcs_of_the_same_height_do_not_meet(heads):
     arcs = [(h, t + 1) for t, h in enumerate(heads) if h]
     levels = _levels(arcs)
     for a in levels:
@@ -81,14 +81,14 @@ def test_arcs_of_one_height_do_not_meet(heads):
 
 
 @given(heads_of(), st.randoms())
-def test_dependency_trees_are_drawn_whole(heads, random):
+def test_dependency_trees_are_complete(heads, random):
     n = len(heads)
     words, labels = [EVIL[: random.randint(1, 20)] for _ in heads], ["label"] * n
     picture = pictures(dependency_tree(words, heads, labels, [random.random() for _ in heads], tags=["T"] * n))[0]
     check_picture(picture)
     found = classes(picture)
     assert found["arc"] == found["arrow"] == n
-    # Words stand in their order and apart.
+    # Words are in order and do not overlap.
     xs = [float(node.attrib["x"]) for node in picture.iter() if node.attrib.get("class") == "wordtext"]
     assert all(b - a > 10 for a, b in pairwise(xs))
 
@@ -123,24 +123,24 @@ def test_tables_align_numbers_and_escape():
     assert table(["a"], []) == facts([]) == bars([]) == word_lists({}) == ""
 
 
-def test_bars_are_as_long_as_their_values():
+def test_lengths_of_bars_follow_their_values():
     made = bars([("a", 2.0), ("b", -1.0), (EVIL, 0.0)])
     assert "width:100.0%" in made
     assert 'class="below" style="width:50.0%"' in made
     assert "<script>" not in made
 
 
-def test_confusion_counts_mistakes():
+def test_confusion_counts_errors():
     gold, said = list("AABBBC"), list("ABBAAC")
     made = confusion(gold, said)
-    assert "3 of 3 mistakes" in made
-    assert ">C<" not in made  # it has none
+    assert "3 of 3 errors" in made
+    assert ">C<" not in made  # no errors
     assert confusion("AB", "AB") == ""
     many = confusion([f"g{k}" for k in range(30)], ["x"] * 30, most=5)
-    assert "4 of 30 mistakes" in many
+    assert "4 of 30 errors" in many
 
 
-def test_everything_evil_in_one_page():
+def test_hostile_text_everywhere_on_a_page():
     page = Page(EVIL, lead=EVIL, facts=[(EVIL, EVIL)], footer=EVIL)
     page.section(
         EVIL,
@@ -154,4 +154,4 @@ def test_everything_evil_in_one_page():
         note=EVIL,
     )
     found = check_page(page.render())
-    assert "".join(found.words).count("<script>alert('x')</script>") >= 15  # there, as text
+    assert "".join(found.words).count("<script>alert('x')</script>") >= 15  # shown as text

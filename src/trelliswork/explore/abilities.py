@@ -1,26 +1,18 @@
-"""What a model can be asked on the page: each kind of model has an object that answers."""
+"""What a model can be asked on the page: one object per task answers, in plain data for JSON."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from trelliswork.errors import DataError
-from trelliswork.explore.requests import Body
-from trelliswork.explore.tokens import TokenReader
+from trelliswork.explore.requests import Body, TokenReader
+from trelliswork.models.tasks import LanguageModel, LayeredTagger, Tagger, TreeParser
 
+MAX_LABELS = 24  # rows of a trellis
+WORTH = 0.01  # labels that are less probable everywhere are left out
 Answer = dict[str, Any]
 Abilities = dict[str, Callable[[Body], Answer]]
-TITLES = {
-    "crf": "Linear-chain CRF",
-    "factorial-crf": "Factorial CRF",
-    "hmm": "Hidden Markov model",
-    "hmm-lm": "HMM language model",
-    "kneser-ney": "Kneser-Ney n-gram model",
-    "lbl": "Log-bilinear language model",
-    "mrf-lm": "Markov random field language model",
-    "mrf-tagger": "Markov random field tagger",
-    "parser": "Dependency parser",
-    "pcfg": "Probabilistic grammar",
-}
+Rows = Sequence[Mapping[Any, float]]
 
 
 class Explorer(Protocol):
@@ -29,66 +21,58 @@ class Explorer(Protocol):
     Attributes
     ----------
     reader : TokenReader
-        How lines are read.
+        Format of sentences.
     abilities : dict of str to callable
-        By name what answers: a ``Body`` in, plain data for JSON out.
+        Functions that answer a ``Body``, by name.
     """
 
     reader: TokenReader
     abilities: Abilities
 
     def facts(self) -> Answer:
-        """What the page must know of the model beyond its reader: labels, layers, whether evidence can be given."""
+        """Return facts that the page needs: labels, layers, whether evidence can be given."""
         ...
 
 
 def explorer_of(model: Any) -> Explorer:
-    """The object that answers for a model."""
-    if model.kind in ("crf", "hmm", "mrf-tagger"):
+    """Return the object that answers for a model."""
+    if isinstance(model, LayeredTagger):
+        from trelliswork.explore.tagging import LayersExplorer
+
+        return LayersExplorer(model)
+    if isinstance(model, Tagger):
         from trelliswork.explore.tagging import TaggerExplorer
 
         return TaggerExplorer(model)
-    if model.kind == "factorial-crf":
-        from trelliswork.explore.layers import LayersExplorer
+    if isinstance(model, TreeParser):
+        from trelliswork.explore.parsing import GrammarExplorer, ParserExplorer
 
-        return LayersExplorer(model)
-    if model.kind == "parser":
-        from trelliswork.explore.parsing import ParserExplorer
-
-        return ParserExplorer(model)
-    if model.kind == "pcfg":
-        from trelliswork.explore.grammar import GrammarExplorer
-
-        return GrammarExplorer(model)
-    if model.kind in ("hmm-lm", "kneser-ney", "lbl", "mrf-lm"):
+        return GrammarExplorer(model) if model.constituents else ParserExplorer(model)
+    if isinstance(model, LanguageModel):
         from trelliswork.explore.text import TextExplorer
 
         return TextExplorer(model)
-    raise DataError(f"a model of kind {model.kind!r} has no page to explore it: {', '.join(TITLES)} have one.")
+    raise DataError(f"{type(model).__name__} has no page: expected a tagger, a parser or a language model.")
 
 
 def describe(model: Any, explorer: Explorer, name: str) -> Answer:
-    """All that ``/api/model`` tells."""
+    """Return the answer of ``/api/model``."""
     facts = explorer.facts()
-    reason = str(getattr(getattr(model, "report_", None), "reason", ""))
     about = [["kind", model.kind], *facts.pop("about", [])]
     words = model.known_words() if hasattr(model, "known_words") else None
     if words is not None:
         about.append(["known words", f"{len(words):,}"])
-    if reason:
-        about.append(["training", reason])
+    if model.report_.reason:
+        about.append(["training", model.report_.reason])
+    reader = explorer.reader
     return {
         "name": name,
         "kind": model.kind,
-        "title": TITLES[model.kind],
+        "title": model.title,
         "about": about,
         "parameters": {key: _text(value) for key, value in model.get_params().items()},
         "abilities": list(explorer.abilities),
-        "input": {
-            "hint": explorer.reader.hint(),
-            "example": explorer.reader.example(),
-            "max_words": explorer.reader.max_words,
-        },
+        "input": {"hint": reader.hint(), "example": reader.example(), "max_words": reader.max_words},
         **facts,
     }
 
@@ -96,3 +80,53 @@ def describe(model: Any, explorer: Explorer, name: str) -> Answer:
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= 200 else text[:200] + " ..."
+
+
+def plain(value: float) -> float | None:
+    """Round a number to six digits; ``None`` for what JSON cannot represent."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def evidence_answer(log_p: float, kind: str) -> Answer:
+    """Return the probability of evidence; ``kind`` is exact, lower or estimate."""
+    log_p = -math.inf if math.isnan(log_p) else min(log_p, 0.0)
+    return {"p": plain(math.exp(log_p)), "log_p": plain(log_p), "kind": kind}
+
+
+def layer_answer(
+    name: str,
+    labels: Sequence[str],
+    now: tuple[Sequence[str], Rows],
+    before: tuple[Sequence[str], Rows] | None,
+    named: Collection[str] = (),
+) -> Answer:
+    """Return one layer of labels: the path, and the probabilities of the labels to show.
+
+    Parameters
+    ----------
+    name : str
+    labels : list of str
+        All labels, in the order of the rows.
+    now, before : (path, marginals)
+        The best label of each token, and p(label) of each token as a dict; ``before`` without evidence.
+    named : collection of str
+        Labels that the evidence names: they are always shown.
+    """
+    both = [now, *([] if before is None else [before])]
+    highest = {label: max(row.get(label, 0.0) for _, rows in both for row in rows) for label in labels}
+    must = set(named).union(*(path for path, _ in both))
+    worth = sorted(labels, key=lambda label: (label not in must, -highest[label]))[: max(MAX_LABELS, len(must))]
+    kept = {label for label in worth if label in must or highest[label] >= WORTH}
+    shown = [label for label in labels if label in kept]
+
+    def numbers(rows: Rows) -> list[list[float | None]]:
+        return [[plain(row.get(label, 0.0)) for label in shown] for row in rows]
+
+    return {
+        "name": name,
+        "labels": shown,
+        "n_labels": len(labels),
+        "path": list(now[0]),
+        "marginals": numbers(now[1]),
+        "before": None if before is None else {"path": list(before[0]), "marginals": numbers(before[1])},
+    }

@@ -1,8 +1,12 @@
-"""The routes of the page: JSON in, JSON out, and nothing that is typed is ever executed."""
+"""The web application: routes with JSON in and out, headers, limits, and the thread that computes."""
 
+import asyncio
 import json
 import logging
-from collections.abc import Sequence
+import queue
+import threading
+import warnings
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trelliswork.errors import TrellisworkError
 from trelliswork.explore.abilities import Answer, Explorer, describe, explorer_of
 from trelliswork.explore.requests import MAX_BODY, Body, RequestError
-from trelliswork.explore.worker import Worker
 
 STATIC = Path(__file__).parent / "static"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
@@ -32,27 +35,29 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+MAX_WAITING = 16  # requests
+Job = tuple[Callable[[], Answer], "asyncio.Future[Answer]", asyncio.AbstractEventLoop]
 _log = logging.getLogger("trelliswork.explore")
 
 
 def create_app(model: Any, *, name: str = "", hosts: Sequence[str] = LOOPBACK) -> Starlette:
-    """The web application for one model.
+    """Return the web application for one model.
 
     Parameters
     ----------
     model : Estimator
         Any fitted or loaded model.
     name : str
-        Of the model, shown on the page.
+        Name of the model, shown on the page.
     hosts : sequence of str
-        Names by which the server may be called. Others are refused, so that a page of another site cannot reach it by
-        a name that it lets point here (DNS rebinding); ``("*",)`` lets all pass.
+        Host names that requests may use. Others are refused, so that a page of another site cannot reach the server by
+        a name that resolves to this machine (DNS rebinding); ``("*",)`` allows all.
 
     Notes
     -----
-    ``GET /`` is the page, ``GET /api/model`` what the model is and can do, ``POST /api/ABILITY`` asks it. Requests are
-    JSON with the content type ``application/json``, which no other site's page can send here unasked. Errors are JSON
-    too: ``{"what", "wanted", "got"}``; only a wrong ``Host`` is refused before, by a line of plain text.
+    ``GET /`` is the page, ``GET /api/model`` describes the model and its abilities, ``POST /api/ABILITY`` queries it.
+    Requests are JSON with the content type ``application/json``, which a page of another site cannot send. Errors are
+    JSON too, ``{"what", "wanted", "got"}``, except for a wrong ``Host``, which gets a line of plain text.
     """
     explorer, worker = explorer_of(model), Worker()
     about = describe(model, explorer, name)
@@ -79,14 +84,13 @@ def create_app(model: Any, *, name: str = "", hosts: Sequence[str] = LOOPBACK) -
     return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _not_found})
 
 
-async def _answer(request: Request, explorer: Explorer, worker: Worker) -> Response:
-    """Ask the model in its thread; every failure becomes JSON."""
+async def _answer(request: Request, explorer: Explorer, worker: "Worker") -> Response:
+    """Query the model in the worker thread; every failure becomes JSON."""
     try:
         ability = request.path_params["ability"]
         if ability not in explorer.abilities:
-            raise RequestError(
-                "this model has no such ability", f"one of {', '.join(explorer.abilities)}", ability, status=404
-            )
+            names = ", ".join(explorer.abilities)
+            raise RequestError("this model has no such ability", f"one of {names}", ability, status=404)
         body = Body(await _json(request))
         return JSONResponse(await worker.run(partial(explorer.abilities[ability], body)))
     except RequestError as error:
@@ -95,11 +99,11 @@ async def _answer(request: Request, explorer: Explorer, worker: Worker) -> Respo
         return _refusal(str(error), 400)
     except Exception:
         _log.exception("a request failed")
-        return _refusal("something went wrong inside; the terminal of the server tells more", 500)
+        return _refusal("internal error; see the terminal of the server", 500)
 
 
 async def _json(request: Request) -> Any:
-    """The body as JSON, if it is that and not too long."""
+    """Return the body as JSON; anything else, or a long body, is an error."""
     kind = request.headers.get("content-type", "nothing")
     if kind.split(";")[0].strip().lower() != "application/json":
         raise RequestError("the content type", "application/json", kind, status=415)
@@ -107,7 +111,7 @@ async def _json(request: Request) -> Any:
     async for chunk in request.stream():
         raw += chunk
         if len(raw) > MAX_BODY:
-            raise RequestError("the body of the request", f"{MAX_BODY:,} bytes at most", "more", status=413)
+            raise RequestError("the body of the request", f"at most {MAX_BODY:,} bytes", "more", status=413)
     try:
         return json.loads(raw.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
@@ -124,8 +128,8 @@ def _refusal(what: str, status: int) -> JSONResponse:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    """Unknown addresses and wrong methods."""
-    assert isinstance(error, HTTPException)  # it is called for nothing else
+    """Answer unknown addresses and wrong methods."""
+    assert isinstance(error, HTTPException)  # the only exceptions it is registered for
     answer = {
         "what": str(error.detail),
         "wanted": "GET /, GET /api/model or POST /api/ABILITY",
@@ -135,7 +139,7 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 class _Headers:
-    """Adds the headers that keep a browser from doing more than the page needs."""
+    """Adds headers that restrict the browser to what the page needs."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -148,3 +152,51 @@ class _Headers:
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
+
+
+class Worker:
+    """Runs functions one after the other in a daemon thread, so that the server keeps answering."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.Queue[Job] = queue.Queue(MAX_WAITING)
+        self._thread: threading.Thread | None = None
+
+    async def run(self, work: Callable[[], Answer]) -> Answer:
+        """Return the result of ``work``; texts of its warnings are added as ``notes``."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="explore", daemon=True)
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer] = loop.create_future()
+        try:
+            self._jobs.put_nowait((work, future, loop))
+        except queue.Full:
+            wanted = f"at most {MAX_WAITING} waiting"
+            raise RequestError("too many requests at once", wanted, "one more", status=503) from None
+        return await future
+
+    def _work(self) -> None:
+        while True:
+            work, future, loop = self._jobs.get()
+            if future.cancelled():  # the client has gone
+                continue
+            result, error = None, None
+            try:
+                with warnings.catch_warnings(record=True) as notes:
+                    warnings.simplefilter("always", UserWarning)
+                    result = work()
+                if notes:
+                    result["notes"] = list(dict.fromkeys(str(note.message) for note in notes))
+            except Exception as raised:  # reported to the client: the thread continues
+                error = raised
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_settle, future, result, error)
+
+
+def _settle(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
+    if future.cancelled():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

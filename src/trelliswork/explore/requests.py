@@ -1,20 +1,22 @@
-"""What a page may send: fields of a JSON object, checked one by one; and the errors it gets back."""
+"""Input from the page: checked fields of a JSON object, lines of text as tokens of a model, and error messages."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 MAX_BODY = 64 * 1024  # bytes
-MAX_BEST = 20  # structures of a k-best list
-MAX_ANSWERS = 50  # words of a list
+MAX_BEST = 20  # structures in a k-best list
+MAX_ANSWERS = 50  # words in a list
 MAX_SAMPLES = 50
 MAX_SAMPLE_LENGTH = 200
-MAX_LINES = 20  # sentences to score at once
-MAX_SHOWN = 80  # characters of a bad value that an error repeats
+MAX_LINES = 20  # sentences that are scored at once
+MAX_SHOWN = 80  # characters of a wrong value that an error message repeats
+COLUMN, ATTRIBUTE = "/", "|"
+BLANKS = ("_", "___")
 
 
 class RequestError(Exception):
-    """A request that cannot be answered: what was wrong, what was wanted, what came."""
+    """A request that cannot be answered: what was wrong, what was expected, what was sent."""
 
     def __init__(self, what: str, wanted: str, got: object, status: int = 400) -> None:
         super().__init__(what)
@@ -23,7 +25,7 @@ class RequestError(Exception):
         self.got = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + " ..."
 
     def to_dict(self) -> dict[str, str]:
-        """For JSON."""
+        """Return plain data for JSON."""
         return {"what": self.what, "wanted": self.wanted, "got": self.got}
 
 
@@ -36,9 +38,14 @@ class Item:
     force: Any
     forbid: tuple[Any, ...]
 
+    @property
+    def named(self) -> tuple[Any, ...]:
+        """Values that the evidence names."""
+        return self.forbid if self.force is None else (*self.forbid, self.force)
+
 
 class Body:
-    """The fields of a request; each is taken once, and ``close`` refuses those that nobody asked for."""
+    """The fields of a request; each is read once, and ``close`` raises an error if any is left."""
 
     def __init__(self, fields: Any) -> None:
         if not isinstance(fields, dict):
@@ -46,53 +53,53 @@ class Body:
         self._fields: dict[str, Any] = dict(fields)
 
     def text(self, name: str) -> str:
-        """A string that is not blank."""
+        """Return a string that is not blank."""
         value = self._fields.pop(name, None)
         if not isinstance(value, str):
             raise RequestError(f"field {name!r}", "a string", "nothing" if value is None else value)
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise RequestError(f"field {name!r}", "text in Unicode", "half a surrogate pair") from None
+            raise RequestError(f"field {name!r}", "valid Unicode", "an unpaired surrogate") from None
         if not value.strip():
             raise RequestError(f"field {name!r}", "at least one word", "nothing")
         return value
 
     def whole(self, name: str, default: int, low: int, high: int) -> int:
-        """A whole number between two others."""
+        """Return an integer between two limits."""
         value = self._fields.pop(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise RequestError(f"field {name!r}", f"a whole number from {low} to {high:,}", value)
+            raise RequestError(f"field {name!r}", f"an integer from {low} to {high:,}", value)
         return value
 
     def items(self, n_tokens: int, layers: Collection[str] | None = None) -> list[Item]:
-        """Field ``evidence``: a list of ``{token, layer, force}`` or ``{token, layer, forbid}``, each place once."""
+        """Return field ``evidence``: entries ``{token, layer, force}`` or ``{token, layer, forbid}``, one per place."""
         value = self._fields.pop("evidence", [])
         if not isinstance(value, list) or len(value) > n_tokens * max(1, len(layers or ())):
-            raise RequestError("field 'evidence'", "a list with an entry or none for each token", value)
-        found = [_item(entry, n_tokens, layers) for entry in value]
-        if len({(item.token, item.layer) for item in found}) != len(found):
-            raise RequestError("field 'evidence'", "one entry at most for each token", "several for the same")
-        return found
+            raise RequestError("field 'evidence'", "a list with at most one entry per token", value)
+        items = [_item(entry, n_tokens, layers) for entry in value]
+        if len({(item.token, item.layer) for item in items}) != len(items):
+            raise RequestError("field 'evidence'", "at most one entry per token", "several for the same token")
+        return items
 
     def pairs(self, name: str, n_tokens: int) -> list[tuple[int, int, bool]]:
-        """A list of spans ``{first, last, force}`` of two words or more; ``force`` false forbids the span."""
+        """Return spans ``{first, last, force}`` of at least two words; ``force: false`` forbids the span."""
         value = self._fields.pop(name, [])
         wanted = f"a list of {{first, last, force}} with 0 <= first < last < {n_tokens}"
         if not isinstance(value, list) or len(value) > n_tokens**2:
             raise RequestError(f"field {name!r}", wanted, value)
-        found = []
+        spans = []
         for entry in value:
             span = entry if isinstance(entry, dict) else {}
             first, last, force = (span.get(key) for key in ("first", "last", "force"))
             good = set(span) == {"first", "last", "force"} and isinstance(force, bool)
             if not good or type(first) is not int or type(last) is not int or not 0 <= first < last < n_tokens:
                 raise RequestError(f"field {name!r}", wanted, entry)
-            found.append((first, last, bool(force)))
-        return found
+            spans.append((first, last, bool(force)))
+        return spans
 
     def close(self) -> None:
-        """Refuse fields that were not taken."""
+        """Raise an error if there are fields that were not read."""
         if self._fields:
             raise RequestError("the body of the request", "no other fields", ", ".join(map(repr, self._fields)))
 
@@ -104,20 +111,107 @@ def _item(entry: Any, n_tokens: int, layers: Collection[str] | None) -> Item:
         raise RequestError("an entry of the evidence", wanted, entry)
     token, layer, forbid = entry.get("token"), entry.get("layer"), entry.get("forbid", [])
     if type(token) is not int or not 0 <= token < n_tokens:
-        raise RequestError("the token of an entry of the evidence", f"a number from 0 to {n_tokens - 1}", token)
+        raise RequestError("'token' in an entry of the evidence", f"a number from 0 to {n_tokens - 1}", token)
     if layers is not None and layer not in layers:
-        raise RequestError("the layer of an entry of the evidence", f"one of {', '.join(layers)}", layer)
+        raise RequestError("'layer' in an entry of the evidence", f"one of {', '.join(layers)}", layer)
     if not isinstance(forbid, list) or ("forbid" in entry and not forbid):
-        raise RequestError("what an entry of the evidence forbids", "a list of one or more", forbid)
+        raise RequestError("'forbid' in an entry of the evidence", "a list of at least one value", forbid)
     return Item(token, layer, entry.get("force"), tuple(forbid))
 
 
 def allowed_values(item: Item, values: Mapping[Any, Any] | Collection[Any], noun: str) -> frozenset[Any]:
-    """The values that evidence leaves to a token; unknown values, or none left, are refused."""
-    for value in (*item.forbid, *(() if item.force is None else (item.force,))):
+    """Return the values that evidence allows for a token; unknown values, or none allowed, are an error."""
+    for value in item.named:
         if isinstance(value, bool) or not isinstance(value, str | int) or value not in values:
             raise RequestError(f"a {noun} in the evidence about token {item.token}", f"a {noun} of the model", value)
-    left = frozenset(values) - set(item.forbid) if item.force is None else frozenset([item.force])
-    if not left:
-        raise RequestError(f"the evidence about token {item.token}", f"a {noun} that is left", "all are forbidden")
-    return left
+    allowed = frozenset(values) - set(item.forbid) if item.force is None else frozenset([item.force])
+    if not allowed:
+        raise RequestError(f"the evidence about token {item.token}", f"at least one allowed {noun}", "all forbidden")
+    return allowed
+
+
+@dataclass(frozen=True)
+class TokenReader:
+    """Format of a line of text.
+
+    Attributes
+    ----------
+    form : {"words", "columns", "attributes", "numbers"}
+        Words; words with columns joined by a slash, as in ``dog/NN``; attributes joined by ``|``; or integers.
+    n_columns : int
+        Number of columns per token.
+    max_words : int
+        Maximum length of a sentence.
+    """
+
+    form: Literal["words", "columns", "attributes", "numbers"] = "words"
+    n_columns: int = 1
+    max_words: int = 200
+
+    def read(self, text: str, *, blanks: bool = False) -> tuple[list[Any], list[str]]:
+        """Return the tokens for the model, and the words to show; ``blanks`` turns ``_`` into ``None``."""
+        words = self.words(text)
+        tokens = [None if blanks and word in BLANKS else self._token(t, word) for t, word in enumerate(words)]
+        if self.form == "columns":
+            words = [word if token is None else token[0] for token, word in zip(tokens, words, strict=True)]
+        return tokens, words
+
+    def words(self, text: str) -> list[str]:
+        """Return the words of a line; too many are an error."""
+        words = text.split()
+        if len(words) > self.max_words:
+            raise RequestError("the sentence", f"at most {self.max_words} words", f"{len(words)} words")
+        return words
+
+    def hint(self) -> str:
+        """Return a short description of the format."""
+        if self.form == "columns":
+            shape = COLUMN.join(["word", "tag", *["column"] * (self.n_columns - 2)])
+            return f"Words separated by spaces, each with its columns: {shape}."
+        if self.form == "attributes":
+            return f"Tokens separated by spaces, each a list of attributes: one{ATTRIBUTE}two{ATTRIBUTE}three."
+        if self.form == "numbers":
+            return "Integers separated by spaces: this model reads numbers."
+        return "Words and punctuation marks separated by spaces."
+
+    def example(self) -> str:
+        """Return a sentence of the bundled corpus in this format; empty if it has not the columns."""
+        from trelliswork.data import bundled
+
+        if self.form not in ("words", "columns") or self.n_columns > 2:
+            return ""
+        sentence = bundled.load("train")[1853]  # short, and its preposition may attach to two words
+        if self.n_columns == 1:
+            return " ".join(sentence.words)
+        return " ".join(f"{word}{COLUMN}{tag}" for word, tag in zip(sentence.words, sentence.tags, strict=True))
+
+    def _token(self, t: int, typed: str) -> Any:
+        if self.form == "attributes":
+            return typed.split(ATTRIBUTE)
+        if self.form == "numbers":
+            if not typed.isascii() or not typed.isdigit() or len(typed) > 9:
+                raise RequestError(f"word {t + 1} of the sentence", "an integer: the model reads numbers", typed)
+            return int(typed)
+        if self.form == "words":
+            return typed
+        columns = typed.rsplit(COLUMN, self.n_columns - 1)
+        if len(columns) != self.n_columns or not all(columns):
+            shape = COLUMN.join(["dog", "NN", *["x"] * (self.n_columns - 2)])
+            wanted = f"{self.n_columns} columns joined by {COLUMN}, such as {shape}"
+            raise RequestError(f"word {t + 1} of the sentence", wanted, typed)
+        return tuple(columns)
+
+
+def feature_reader(feature_map: Any, max_words: int) -> TokenReader:
+    """Return the reader for a ``FeatureMap``: with the columns that its templates use."""
+    from trelliswork.features.presets import preset
+
+    if feature_map.function is None and feature_map.features is None:
+        return TokenReader("attributes", max_words=max_words)
+    if feature_map.function is not None:
+        return TokenReader(max_words=max_words)
+    if feature_map.preset is not None:
+        n_columns = preset(feature_map.preset).n_columns
+    else:
+        n_columns = max(1, *(template.n_columns for template in feature_map.features))
+    return TokenReader("columns" if n_columns > 1 else "words", n_columns, max_words)

@@ -1,4 +1,4 @@
-"""Where the page is served: a socket, the browser, and a Ctrl-C that ends at once."""
+"""The server of the page: address, socket, and an immediate stop on Ctrl-C."""
 
 import errno
 import ipaddress
@@ -11,7 +11,7 @@ from trelliswork.explore.app import LOOPBACK, create_app
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach the address."""
+    """Return whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -21,28 +21,30 @@ def is_loopback(host: str) -> bool:
 
 
 def check_host(host: str, allow_remote: bool) -> None:
-    """Refuse an address that others can reach, unless that is wanted."""
+    """Raise an error for an address that other machines can reach, unless that is allowed."""
     if not allow_remote and not is_loopback(host):
         raise ValueRangeError(
             f"host must be this machine (127.0.0.1, localhost or ::1), got {host!r}: others could use the model too. "
-            "Say --allow-remote if that is wanted, or reach this machine by ssh -L."
+            "Add --allow-remote to allow that, or connect to this machine with ssh -L."
         )
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes a free one."""
+    """Return a listening socket; port 0 chooses a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
-        found.listen(128)  # from now on a browser waits instead of being refused
+        listening.bind((host, port))
+        listening.listen(128)  # from now on connections wait instead of being refused
     except OSError as error:
-        found.close()
+        listening.close()
         if error.errno == errno.EADDRINUSE:
-            raise DataError(f"port {port} of {host} is taken: choose another with --port, or 0 for any.") from None
-        raise DataError(f"{host} cannot be listened at: {error.strerror}.") from None
-    return found
+            raise DataError(
+                f"port {port} of {host} is in use: choose another with --port, or 0 for a free one."
+            ) from None
+        raise DataError(f"cannot listen on {host}: {error.strerror}.") from None
+    return listening
 
 
 def serve(
@@ -62,11 +64,11 @@ def serve(
     name : str
         Shown on the page.
     host, port : str, int
-        Port 0 takes a free one.
+        Port 0 chooses a free port.
     allow_remote : bool
-        Other addresses than those of this machine; everyone who reaches them can use the page.
+        Whether the address may be one that other machines can reach; everyone there can use the page.
     ready : callable
-        Called with the address when it can be opened.
+        Called with the address when the page can be opened.
     """
     import uvicorn
 
@@ -79,7 +81,7 @@ def serve(
     config = uvicorn.Config(
         app,
         lifespan="off",
-        log_level="critical",  # a request that fails tells it in the application's own log
+        log_level="critical",  # the application logs failed requests itself
         access_log=False,
         server_header=False,
         limit_concurrency=64,
@@ -89,6 +91,6 @@ def serve(
         ready(address)
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:
-        pass  # the way to end it
+        pass  # the usual way to stop it
     finally:
         listening.close()

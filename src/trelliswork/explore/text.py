@@ -1,175 +1,145 @@
-"""Models of text on the page: score sentences, fill blanks, go on, make up sentences, neighbours of words."""
+"""Language models on the page: score sentences, fill blanks, next words, random sentences, neighbors of words."""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
-from trelliswork.data.vocabulary import END, START
-from trelliswork.explore.abilities import Abilities, Answer
-from trelliswork.explore.answers import layer_answer, plain
+from trelliswork.data.vocabulary import END
+from trelliswork.explore.abilities import Abilities, Answer, layer_answer, plain
 from trelliswork.explore.requests import (
+    BLANKS,
     MAX_ANSWERS,
     MAX_LINES,
     MAX_SAMPLE_LENGTH,
     MAX_SAMPLES,
     Body,
     RequestError,
+    TokenReader,
 )
-from trelliswork.explore.tokens import BLANKS, TokenReader
+from trelliswork.models.tasks import NextWord, Ranked, Tagger
+from trelliswork.report.learned import embeddings, neighbors
 
 MAX_WORDS = 200
 MAX_SEED = 2**31 - 1
 
 
 class TextExplorer:
-    """A language model behind the page; it offers what its class has."""
+    """A language model; it offers what its class has."""
 
     def __init__(self, model: Any, reader: TokenReader | None = None) -> None:
         self.model = model
         self.reader = reader or TokenReader(max_words=MAX_WORDS)
+        self.any_word = hasattr(model, "log_conditional")  # whether a blank in a sentence to score is any word
+        states = hasattr(model, "predict_marginals") and not isinstance(model, Tagger)
         offered: dict[str, tuple[bool, Callable[[Body], Answer]]] = {
-            "fill": (hasattr(model, "fill") and model.kind != "hmm", self.fill),
-            "next": (hasattr(model, "predict_next"), self.next),
-            "score": (hasattr(model, "log_evidence"), self.score),
-            "sample": (hasattr(model, "sample"), self.sample),
-            "neighbors": (_embeddings(model) is not None, self.neighbors),
-            "tag": (hasattr(model, "best_states"), self.states),
+            "fill": (True, self.fill),
+            "next": (isinstance(model, NextWord), self.next),
+            "score": (True, self.score),
+            "sample": (True, self.sample),
+            "neighbors": (embeddings(model) is not None, self.neighbors),
+            "tag": (states, self.states),
         }
         self.abilities: Abilities = {name: answer for name, (has, answer) in offered.items() if has}
 
     def facts(self) -> Answer:
-        """Sizes that a reader knows the model by."""
+        """Return the sizes of the model."""
         model = self.model
         about = []
-        for name, words in (("order", "order"), ("K", "words it looks at"), ("rank", "rank"), ("n_states_", "states")):
+        for name, title in (
+            ("order", "order"),
+            ("context_size", "context size"),
+            ("rank", "rank"),
+            ("n_states_", "states"),
+        ):
             value = getattr(model, name, None)
             if isinstance(value, int) and not (name == "rank" and getattr(model, "form", "") == "full"):
-                about.append([words, f"{value:,}"])
-        labels = [f"#{z}" for z in range(model.n_states_)] if hasattr(model, "best_states") else []
-        layers = [{"name": "state", "labels": labels}] if labels else []
-        return {"about": about, "layers": layers, "evidence": False, "word": self._word()}
+                about.append([title, f"{value:,}"])
+        layers = [{"name": "state", "labels": self._state_names()}] if "tag" in self.abilities else []
+        return {"about": about, "layers": layers, "evidence": False, "word": self._word(), "any_word": self.any_word}
 
     def score(self, body: Body) -> Answer:
-        """log p of each line, and its perplexity per token (the end counts, if the model has ends)."""
+        """Return log p of each line, and its perplexity per token (the end counts if it is an event)."""
         lines = [line for line in body.text("text").splitlines() if line.strip()]
         body.close()
         if len(lines) > MAX_LINES:
-            raise RequestError("the text", f"{MAX_LINES} sentences at most, one a line", f"{len(lines)} lines")
-        read = [self.reader.read(line) for line in lines]
-        unknown = self._any_word()
-        tokens = [[unknown if unknown is not _NONE and word in BLANKS else word for word in row] for row, _ in read]
-        values = self.model.log_evidence(tokens).tolist()
-        has_end = bool(getattr(self.model, "end", self.model.kind != "pcfg"))
+            raise RequestError("the text", f"at most {MAX_LINES} sentences, one per line", f"{len(lines)} lines")
+        read = [self.reader.read(line, blanks=self.any_word) for line in lines]
+        values = self.model.log_evidence([tokens for tokens, _ in read]).tolist()
+        has_end = bool(getattr(self.model, "end", True))
         answers = []
         for (_, words), value in zip(read, values, strict=True):
             mean = -value / (len(words) + has_end)
             perplexity = math.exp(mean) if mean < 700 else math.inf
             answers.append({"words": words, "log_p": plain(value), "perplexity": plain(perplexity)})
-        bound = getattr(self.model, "evidence_bound", None)
-        return {"sentences": answers, "kind": evidence_kind(self.model), "bound": bound}
+        kind, bound = getattr(self.model, "evidence_kind", "exact"), getattr(self.model, "evidence_bound", None)
+        return {"sentences": answers, "kind": kind, "bound": bound}
 
     def fill(self, body: Body) -> Answer:
-        """The most probable words of each blank, given all other words."""
-        words = self.reader.words(body.text("sentence"))
+        """Return the most probable words of each blank, given all other words."""
+        tokens, words = self.reader.read(body.text("sentence"), blanks=True)
         n = body.whole("n", 10, 1, MAX_ANSWERS)
         body.close()
-        blanks = [t for t, word in enumerate(words) if word in BLANKS]
-        several = self.model.kind == "hmm-lm"
-        if not blanks or (len(blanks) > 1 and not several):
-            wanted = "one blank _ or more" if several else "one blank _"
-            raise RequestError("the sentence", wanted, f"{len(blanks)} blanks")
-        if several:
-            tokens = [None if word in BLANKS else word for word in words]
-            found = [self.model.fill(tokens, t, n) for t in blanks]
-        else:
-            found = [self.model.fill([BLANKS[1] if word in BLANKS else word for word in words], n)]
-        filled = [{"token": t, "words": _listed(row)} for t, row in zip(blanks, found, strict=True)]
-        return {"words": words, "blanks": filled}
+        blanks = [t for t, token in enumerate(tokens) if token is None]
+        if not blanks:
+            raise RequestError("the sentence", f"at least one blank {BLANKS[0]}", "no blank")
+        lists = zip(blanks, self.model.fill(tokens, n), strict=True)
+        return {"words": words, "blanks": [{"token": t, "words": _ranked(row)} for t, row in lists]}
 
     def next(self, body: Body) -> Answer:
-        """The most probable next words, and how probable the end is."""
+        """Return the most probable next words, and the probability of the end."""
         tokens, words = self.reader.read(body.text("sentence"))
         n = body.whole("n", 10, 1, MAX_ANSWERS)
         body.close()
-        found = self.model.predict_next(tokens, n + 1)
-        if isinstance(found, tuple):
-            listed, end = found
-        elif self.model.kind == "hmm":
-            found = self.model.predict_next(tokens, len(self.model.vocabulary_) + 1)
-            listed, end = [(word, p) for word, p in found if word != END], dict(found).get(END, 0.0)
-        else:
-            listed = [(word, p) for word, p in found if word not in (START, END)]
-            end = float(self.model.next_distribution(tokens)[0])
-        return {"words": words, "next": _listed(listed[:n]), "end": plain(end)}
+        ranked = self.model.predict_next(tokens, len(self.model.vocabulary_) + 1)
+        following = [(word, p) for word, p in ranked if word != END]
+        return {"words": words, "next": _ranked(following[:n]), "end": plain(dict(ranked).get(END, 0.0))}
 
     def sample(self, body: Body) -> Answer:
-        """Sentences the model makes up; the same seed gives the same ones."""
+        """Return random sentences; the same seed gives the same ones."""
         n = body.whole("n", 5, 1, MAX_SAMPLES)
         seed = body.whole("seed", 0, 0, MAX_SEED)
-        longest = body.whole("max_length", 40, 2, MAX_SAMPLE_LENGTH)
+        options = {"seed": seed, "max_length": body.whole("max_length", 40, 2, MAX_SAMPLE_LENGTH)}
         body.close()
-        answers: list[Answer] = []
-        draw = getattr(self.model, "sample_with_states", self.model.sample)
-        for drawn in draw(n, seed=seed, max_length=longest):
-            words, states = drawn if isinstance(drawn, tuple) else (drawn, None)
-            answers.append({"words": [str(word) for word in words], "states": states})
+        if hasattr(self.model, "sample_with_states"):
+            pairs = self.model.sample_with_states(n, **options)
+        else:
+            pairs = [(words, None) for words in self.model.sample(n, **options)]
+        answers = [{"words": [str(word) for word in words], "states": states} for words, states in pairs]
         return {"sentences": answers, "seed": seed}
 
     def neighbors(self, body: Body) -> Answer:
-        """The words with the most similar vectors."""
-        from trelliswork.models.mrf.queries import nearest
-
+        """Return the words with the most similar vectors."""
         word = body.text("word").strip()
         n = body.whole("n", 10, 1, MAX_ANSWERS)
         body.close()
         vocabulary = self.model.vocabulary_
         if word not in vocabulary or vocabulary.id(word) == 0:
             raise RequestError("the word", f"one of the {len(vocabulary) - 1:,} words of the model", word)
-        found = nearest(_embeddings(self.model), vocabulary.id(word), n)
-        return {"word": word, "neighbors": [{"word": vocabulary[i], "cosine": plain(c)} for i, c in found]}
+        near = neighbors(self.model, word, n)
+        return {"word": word, "neighbors": [{"word": other, "cosine": plain(cosine)} for other, cosine in near]}
 
     def states(self, body: Body) -> Answer:
-        """Path and marginals of hidden states that have no names; evidence cannot be given."""
+        """Return path and marginals of hidden states; evidence cannot be given."""
         words = self.reader.words(body.text("sentence"))
         body.whole("k", 1, 1, 1)
         body.close()
-        (path,) = self.model.best_states([words])
-        (rows,) = self.model.posterior_states([words])
-        labels = [f"#{z}" for z in range(rows.shape[1])]
-        dicts = [dict(zip(labels, row.tolist(), strict=True)) for row in rows]
-        layer = layer_answer("state", labels, (path, dicts), None)
+        (path,) = self.model.predict([words])
+        (rows,) = self.model.predict_marginals([words])
+        names = self._state_names()
+        marginals = [dict(zip(names, row.tolist(), strict=True)) for row in rows]
+        layer = layer_answer("state", names, (path, marginals), None)
         return {"words": words, "kind": "exact", "layers": [layer], "best": []}
 
-    def _any_word(self) -> Any:
-        """What stands for any word in the sentences to score, if the model has it."""
-        return None if self.model.kind == "hmm-lm" else _NONE
+    def _state_names(self) -> list[str]:
+        return [f"#{z}" for z in range(self.model.n_states_)]
 
     def _word(self) -> str:
-        """A word to begin with, for neighbours: a frequent one of some length."""
+        """Return a first word for neighbors: a frequent one of some length."""
         if "neighbors" not in self.abilities:
             return ""
         items = self.model.vocabulary_.items[1:400]
         return next((word for word in items if len(word) > 3 and word.isalpha()), items[0] if items else "")
 
 
-_NONE = object()
-
-
-def evidence_kind(model: Any) -> str:
-    """Whether a log evidence is exact, a lower bound or an estimate."""
-    if model.kind == "hmm":
-        from trelliswork.models.hmm.decoding import state_beam
-
-        return "exact" if state_beam(model.beam, len(model.labels_), model.order) is None else "lower"
-    return str(getattr(model, "evidence_kind", "exact"))
-
-
-def _embeddings(model: Any) -> Any:
-    """Vectors of the words, None where the model has none."""
-    if model.kind == "lbl" or (model.kind == "mrf-lm" and model.form != "full"):
-        return model.embeddings_
-    return None
-
-
-def _listed(found: list[tuple[Any, float]]) -> list[Answer]:
-    return [{"word": str(word), "p": plain(p)} for word, p in found]
+def _ranked(words: Ranked) -> list[Answer]:
+    return [{"word": str(word), "p": plain(p)} for word, p in words]

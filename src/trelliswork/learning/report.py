@@ -80,7 +80,7 @@ class FitReport:
     reason : str
         Why training ended.
     value : float
-        Final objective, penalties included.
+        Final objective, penalties included; nan if the model was estimated by counting.
     history : list of Step
         All iterations; empty after loading a model.
     dev : float, optional
@@ -126,15 +126,16 @@ class FitReport:
             self.details["beam"] = statistics
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for ``model.json``, without the history."""
+        """Return plain data for ``model.json``, without the history; JSON has no nan."""
         plain = {k: v for k, v in vars(self).items() if k not in ("history", "details")}
+        plain["value"] = None if math.isnan(self.value) else self.value
         details = {k: asdict(v) if hasattr(v, "__dataclass_fields__") else v for k, v in self.details.items()}
         return plain | {"details": {k: v for k, v in details.items() if _is_plain(v)}}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "FitReport":
         """Build a report from ``to_dict``'s result."""
-        return cls(**plain)
+        return cls(**plain | {"value": math.nan if plain["value"] is None else plain["value"]})
 
 
 def _is_plain(value: object) -> bool:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Bin(NamedTuple):
+@dataclass(frozen=True)
+class Bin:
     """Answers of similar probability."""
 
     probability: float  # mean probability given by the model

@@ -80,7 +80,7 @@ class ParseReport:
             name: {"support": row.support, "attached": row.attached, **row.score.to_dict()}
             for name, row in self.by_label.items()
         }
-        plain["calibration"] = None if self.calibration is None else [row._asdict() for row in self.calibration]
+        plain["calibration"] = None if self.calibration is None else [asdict(row) for row in self.calibration]
         return plain
 
     def summary(self) -> str:

@@ -8,7 +8,7 @@ import inspect
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from trelliswork.errors import ValueRangeError
 
@@ -119,10 +119,11 @@ def _check_type(name: str, value: Any, plain: list[Any]) -> None:
 def declared(estimator: type) -> dict[str, Declared]:
     """Return the declared parameters of an estimator class by name, in the order of ``__init__``."""
     result = {}
+    hints = get_type_hints(estimator.__init__, include_extras=True)
     for name, argument in inspect.signature(estimator.__init__).parameters.items():
         if name == "self":
             continue
-        annotation, parameter = argument.annotation, Parameter("")
+        annotation, parameter = hints[name], Parameter("")
         if get_origin(annotation) is Annotated:
             annotation, *metadata = get_args(annotation)
             parameter = next((m for m in metadata if isinstance(m, Parameter)), parameter)
@@ -133,9 +134,9 @@ def declared(estimator: type) -> dict[str, Declared]:
 
 def plain_signature(estimator: type) -> inspect.Signature:
     """Return the signature of an estimator class without the metadata of its parameters."""
+    hints = get_type_hints(estimator.__init__)
     arguments = list(inspect.signature(estimator.__init__).parameters.values())[1:]
-    plain = (get_args(a.annotation)[0] if get_origin(a.annotation) is Annotated else a.annotation for a in arguments)
-    return inspect.Signature([a.replace(annotation=kind) for a, kind in zip(arguments, plain, strict=True)])
+    return inspect.Signature([a.replace(annotation=hints[a.name]) for a in arguments])
 
 
 def documented(estimator: type) -> str:

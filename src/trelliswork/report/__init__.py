@@ -1,18 +1,16 @@
-"""Pages and pictures of what models have learned.
+"""Pages and pictures about models.
 
-A :class:`Page` is one self-contained HTML file. The functions below make its blocks: inline SVG and tables, in which
-all text is escaped. ``pictures`` draws PNG files.
+A :class:`Page` is one self-contained HTML file. The functions below return blocks for it: inline SVG and tables, in
+which all text is escaped. ``pictures`` draws PNG files.
 """
 
 from trelliswork.metrics.calibration import Bin, calibration_error, reliability
 from trelliswork.report.charts import calibration, line_chart
-from trelliswork.report.markup import Html
-from trelliswork.report.page import Page, side_by_side
+from trelliswork.report.page import Html, Page, side_by_side
 from trelliswork.report.pages import evaluation_page, model_sections, training_page
 from trelliswork.report.samples import Sample
+from trelliswork.report.structures import constituent_tree, dependency_tree, trellis
 from trelliswork.report.tables import bars, code, confusion, facts, folded, table, word_lists
-from trelliswork.report.trees import constituent_tree, dependency_tree
-from trelliswork.report.trellis import trellis
 
 __all__ = [
     "Bin",

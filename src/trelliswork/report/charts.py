@@ -1,16 +1,15 @@
-"""Charts as SVG: learning curves, and whether a model knows when it errs."""
+"""Charts as SVG: lines such as learning curves, and reliability diagrams."""
 
 import math
 from collections.abc import Sequence
 
 from trelliswork.errors import ShapeError
 from trelliswork.metrics.calibration import Bin, calibration_error
-from trelliswork.report.markup import Html, element, join, number, percent, svg, text_width
-from trelliswork.report.page import figure
+from trelliswork.report.page import Html, element, figure, join, number, percent, svg, text_width
 
-WIDTH, HEIGHT = 460.0, 260.0  # small, so that letters can still be read on a phone
-_POINTS = 400  # of a line at most: more cannot be told apart
-_STYLES = 4  # of lines, in the stylesheet
+WIDTH, HEIGHT = 460.0, 260.0  # small, so that text is readable on a phone
+_POINTS = 400  # maximum per line: more cannot be distinguished
+_STYLES = 4  # line styles in the stylesheet
 
 
 def line_chart(
@@ -22,23 +21,23 @@ def line_chart(
     note: str = "",
     best: str | None = None,
 ) -> Html:
-    """Lines over one axis, such as learning curves.
+    """Draw lines over a common axis, such as learning curves.
 
     Parameters
     ----------
     lines : list of (name, xs, ys)
-        Numbers that are not finite leave a gap. Four lines can be told apart.
+        Numbers that are not finite are left out. Four lines can be distinguished.
     x, y : str
         Names of the axes.
     title, note : str
-        Above and below.
+        Texts above and below.
     best : {"min", "max"}, optional
-        Mark the lowest or highest point of each line and tell it in the legend.
+        Mark the lowest or highest point of each line and name it in the legend.
 
     Returns
     -------
     Html
-        Empty if there is no point to draw.
+        Empty if there are no points.
     """
     drawn = [(name, _points(name, xs, ys)) for name, xs, ys in lines]
     drawn = [(name, points) for name, points in drawn if points]
@@ -61,7 +60,7 @@ def line_chart(
         about = name
         if best is not None:
             chosen = (min if best == "min" else max)(points, key=lambda p: p[1])
-            parts.append(_dot(box, chosen, f"{name}, the best", style, 4.5))
+            parts.append(_dot(box, chosen, f"{name}, best", style, 4.5))
             about += f", best {number(chosen[1])} at {number(_whole(chosen[0]))}"
         sample = element("path", d="M0 5H26", class_=f"curve c{style}")
         legend.append(element("span", svg(26, 10, sample, label=""), about))
@@ -71,44 +70,51 @@ def line_chart(
 
 
 def calibration(bins: Sequence[Bin], *, title: str = "", what: str = "tokens") -> Html:
-    """A reliability diagram: how often answers are right, by how sure the model was; below, how many there are.
+    """Draw a reliability diagram: the fraction of correct answers by their probability, above a histogram.
 
     Parameters
     ----------
     bins : list of Bin
         From ``metrics.calibration.reliability``.
-    title, what : str
-        ``what`` names the answers.
+    title : str
+    what : str
+        Name of the answers.
     """
     if not bins:
         return Html("")
     size, strip = 320.0, 44.0
     tenths = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     box = _Box(58, 12, size, size - 46, (0.0, 1.0), (0.0, 1.0))
-    parts = [_axes(box, tenths, tenths, "", "right", as_percent=True)]
+    parts = [_axes(box, tenths, tenths, "", "correct", as_percent=True)]
     parts.append(element("path", d=f"M{box.x(0):g} {box.y(0):g}L{box.x(1):g} {box.y(1):g}", class_="ideal"))
     parts.append(element("path", d=_path(box, [(b.probability, b.accuracy) for b in bins]), class_="curve"))
     most = max(b.count for b in bins)
     base = size + strip
     for b in bins:
-        about = f"said {percent(b.probability)}, right {percent(b.accuracy)}: {b.count:,} {what}"
+        about = f"probability {percent(b.probability)}, correct {percent(b.accuracy)}: {b.count:,} {what}"
         at = {"cx": box.x(b.probability), "cy": box.y(b.accuracy), "r": 2.5 + 3 * math.sqrt(b.count / most)}
         parts.append(element("circle", element("title", about), class_="dot", **at))
         tall = max(1.0, strip * b.count / most)
         bar = {"x": box.x(b.probability) - 7, "y": base - tall, "width": 14.0, "height": tall}
         parts.append(element("rect", element("title", about), class_="count", **bar))
     parts.append(element("path", d=f"M{box.left:g} {base:g}H{box.right:g}", class_="axis"))
-    parts.append(element("text", "said by the model", x=box.right, y=base + 18, class_="name", text_anchor="end"))
+    parts.append(
+        element("text", "probability given by the model", x=box.right, y=base + 18, class_="name", text_anchor="end")
+    )
     parts.append(element("text", what, x=box.left - 8, y=base - 2, class_="tick", text_anchor="end"))
-    shown = svg(size + 22, base + 26, *parts, label=f"{title or 'Calibration'}: right by said", class_="chart square")
+    shown = svg(
+        size + 22, base + 26, *parts, label=f"{title or 'Calibration'}: correct by probability", class_="chart square"
+    )
     total, error = sum(b.count for b in bins), calibration_error(bins)
     return figure(
-        shown, title, f"Calibration error {percent(error, 2)} over {total:,} {what}; the dotted line is ideal."
+        shown,
+        title,
+        f"Calibration error {percent(error, 2)} over {total:,} {what}. On the dotted line, probabilities are correct.",
     )
 
 
 class _Box:
-    """Where numbers stand in a picture."""
+    """Mapping of numbers to positions in a picture."""
 
     def __init__(
         self, left: float, top: float, right: float, bottom: float, xs: tuple[float, float], ys: tuple[float, float]
@@ -148,14 +154,14 @@ def _axes(
 
 
 def _points(name: str, xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float]]:
-    """The finite points of a line, not more than can be seen; the first and last are always among them."""
+    """Return the finite points of a line, thinned if there are many; the first and last are kept."""
     if len(xs) != len(ys):
         raise ShapeError(f"line {name!r} must have as many xs as ys, got {len(xs)} and {len(ys)}.")
-    found = [(float(a), float(b)) for a, b in zip(xs, ys, strict=True) if math.isfinite(a) and math.isfinite(b)]
-    if len(found) <= _POINTS:
-        return found
-    last = len(found) - 1
-    return [found[round(i * last / (_POINTS - 1))] for i in range(_POINTS)]
+    points = [(float(a), float(b)) for a, b in zip(xs, ys, strict=True) if math.isfinite(a) and math.isfinite(b)]
+    if len(points) <= _POINTS:
+        return points
+    last = len(points) - 1
+    return [points[round(i * last / (_POINTS - 1))] for i in range(_POINTS)]
 
 
 def _path(box: _Box, points: Sequence[tuple[float, float]]) -> str:
@@ -173,7 +179,7 @@ def _whole(value: float) -> int | float:
 
 
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Round numbers from at most ``low`` to at least ``high``: steps of 1, 2 or 5 times a power of ten.
+    """Return round numbers from at most ``low`` to at least ``high``, in steps of 1, 2 or 5 times a power of ten.
 
     Examples
     --------
@@ -192,7 +198,7 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 
 def short(value: float) -> str:
-    """A number for an axis.
+    """Format a number for an axis.
 
     Examples
     --------

@@ -1,73 +1,63 @@
-"""What training told while it went on, as charts."""
+"""Learning curves of fitted models."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from trelliswork.learning.report import Step
+from trelliswork.models.tasks import NextWord
 from trelliswork.report.charts import line_chart
-from trelliswork.report.markup import Html
+from trelliswork.report.page import Html
+
+Line = tuple[str, list[float], list[float]]
 
 
 def learning_curves(model: Any) -> list[Html]:
-    """Charts of a fitted model's history: objective, log evidence or perplexity, and the development part's figure.
+    """Draw the training of a model: objective, log evidence or perplexity, and the metric on the development data.
 
-    Models that keep none (they count, or were loaded from a file) have no charts.
+    Models without a history (estimated by counting, or loaded from a file) have no charts.
     """
-    report = getattr(model, "report_", None)
-    history = getattr(model, "history_", None) or (report.history if report is not None else [])
-    if not history:
+    report = model.report_
+    steps = [step for step in report.history if not math.isnan(step.value)]
+    judged = [step for step in steps if step.dev is not None]
+    if not steps:
         return []
-    if hasattr(history[0], "perplexity"):
-        return _perplexities(history, "epochs", [h.progress for h in history])
-    if getattr(history[0], "log_evidence", None) is not None:
-        return [_chart("Log evidence", "iteration", [("log evidence", history, "log_evidence")])]
-    if hasattr(history[0], "train"):
-        return _likelihoods(history)
-    stages = list(dict.fromkeys(getattr(step, "stage", "") for step in history if not math.isnan(step.value)))
-    x = "epoch" if any(stages) else "iteration"
-    steps = {name: [step for step in history if getattr(step, "stage", "") == name] for name in stages}
-    found = [_chart("Objective", x, [(name or "objective", some, "value") for name, some in steps.items()])]
-    judged = {name: [step for step in some if step.dev is not None] for name, some in steps.items()}
-    if any(judged.values()):
-        lines = [(name or "development", some, "dev") for name, some in judged.items()]
-        found.append(_chart("Development part", x, lines, _measure(model), "max"))
-    return [chart for chart in found if chart]
+    if isinstance(model, NextWord) and steps[0].learning_rate is not None:
+        # Trained by stochastic gradients: the objective is minus the mean log evidence per token.
+        lines = _lines("training", steps, lambda step: _exp(step.value))
+        lines += _lines("development", judged, lambda step: _exp(-step.dev))
+        return [line_chart(lines, x="iteration", y="perplexity", title="Perplexity", best="min")]
+    if steps[0].log_evidence is not None:
+        lines, name = _lines("training", steps, lambda step: step.log_evidence), "Log evidence"
+    else:
+        lines, name = _lines("training", steps, lambda step: step.value), "Objective"
+    charts = [line_chart(lines, x="iteration", y=name.lower(), title=name)]
+    if judged and is_log_evidence(report.metric):
+        lines = _lines("development", judged, lambda step: _exp(-step.dev))
+        charts.append(line_chart(lines, x="iteration", y="perplexity", title="Development data", best="min"))
+    elif judged:
+        lines = _lines("development", judged, lambda step: step.dev)
+        y = report.metric if len(lines) == 1 else "metric of the stage"
+        charts.append(line_chart(lines, x="iteration", y=y, title="Development data", best="max"))
+    return [chart for chart in charts if chart]
 
 
-def _measure(model: Any) -> str:
-    """What is measured on the development part."""
-    if model.kind == "crf":
-        return "accuracy" if model.scheme_ is None else "F1 of spans"
-    return {"parser": "UAS (labels: LAS)", "factorial-crf": "joint accuracy", "mrf-lm": "log-likelihood"}.get(
-        model.kind, "accuracy"
-    )
+def is_log_evidence(metric: str) -> bool:
+    """Return whether a metric is a mean log-probability per token, so that exp(-metric) is a perplexity."""
+    return metric.startswith(("log evidence", "mean log p"))
 
 
-def _chart(
-    title: str, x: str, lines: list[tuple[str, list[Any], str]], y: str | None = None, best: str | None = None
-) -> Html:
-    drawn = [(name, _numbers(steps), [getattr(step, field) for step in steps]) for name, steps, field in lines]
-    return line_chart(drawn, x=x, y=y or title.lower(), title=title, best=best)
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))
 
 
-def _numbers(steps: list[Any]) -> list[float]:
-    """Iterations, counted anew where a stage begins."""
-    first = min((step.iteration for step in steps), default=1)
-    return [step.iteration - first + 1 for step in steps] if first > 1 else [step.iteration for step in steps]
-
-
-def _perplexities(history: list[Any], x: str, xs: list[float]) -> list[Html]:
-    lines = [("training", xs, [h.perplexity for h in history])]
-    dev = [(a, h.dev_perplexity) for a, h in zip(xs, history, strict=True) if h.dev_perplexity is not None]
-    if dev:
-        lines.append(("development", [a for a, _ in dev], [b for _, b in dev]))
-    return [line_chart(lines, x=x, y="perplexity", title="Perplexity", best="min")]
-
-
-def _likelihoods(history: list[Any]) -> list[Html]:
-    """Of steps that tell log-likelihoods a token."""
-    xs = [h.iteration for h in history]
-    lines = [("training", xs, [math.exp(-h.train) for h in history])]
-    if any(h.dev is not None for h in history):
-        dev = [h for h in history if h.dev is not None]
-        lines.append(("development", [h.iteration for h in dev], [math.exp(-h.dev) for h in dev]))
-    return [line_chart(lines, x="epoch", y="perplexity", title="Perplexity", best="min")]
+def _lines(name: str, steps: Sequence[Step], value: Callable[[Any], float]) -> list[Line]:
+    """Return one line per stage of training; iterations are counted from 1 in each."""
+    stages: dict[str, list[Step]] = {}
+    for step in steps:
+        stages.setdefault(step.stage, []).append(step)
+    lines = []
+    for stage, own in stages.items():
+        before = own[0].iteration - 1 if len(stages) > 1 else 0
+        lines.append((stage or name, [float(step.iteration - before) for step in own], [value(step) for step in own]))
+    return lines

@@ -1,5 +1,6 @@
-"""Whole pages: of a training run, and of an evaluation."""
+"""Complete pages about a training run and about an evaluation."""
 
+import math
 import platform
 import time
 from collections.abc import Mapping
@@ -11,33 +12,18 @@ from trelliswork.metrics.dependencies import ParseReport
 from trelliswork.metrics.induction import InductionReport
 from trelliswork.metrics.tagging import TaggingReport
 from trelliswork.models.factorial.data import FactorialReport
-from trelliswork.report import grammars, language_models, parsers, taggers
-from trelliswork.report.curves import learning_curves
-from trelliswork.report.markup import number, percent
-from trelliswork.report.page import Page, side_by_side
+from trelliswork.models.tasks import Tagger, TreeParser
+from trelliswork.report import language_models, parsing, taggers
+from trelliswork.report.curves import is_log_evidence, learning_curves
+from trelliswork.report.learned import learned_sections
+from trelliswork.report.page import Page, Section, number, percent, side_by_side
 from trelliswork.report.samples import Sample
 from trelliswork.report.tables import code, facts
-from trelliswork.report.taggers import Section
 
-NAMES = {
-    "crf": "CRF tagger",
-    "factorial-crf": "Factorial CRF",
-    "hmm": "Hidden Markov model",
-    "hmm-lm": "HMM language model",
-    "kneser-ney": "Kneser-Ney language model",
-    "lbl": "Log-bilinear language model",
-    "mrf-lm": "Markov random field language model",
-    "mrf-tagger": "MRF tagger",
-    "parser": "Dependency parser",
-    "pcfg": "Grammar",
-}
-TAGGERS = ("crf", "factorial-crf", "hmm", "mrf-tagger")
-LANGUAGE_MODELS = ("hmm-lm", "kneser-ney", "lbl", "mrf-lm")
-# What stands large at the head, if a run tells it, and how it is called.
+# Facts of a run that are shown large at the top, and their names there.
 CARDS = {
     "tokens": "tokens",
     "labels": "labels",
-    "tags": "tags",
     "states": "states",
     "nonterminals": "nonterminals",
     "words": "words",
@@ -45,171 +31,170 @@ CARDS = {
     "dev_perplexity": "development perplexity",
     "perplexity": "training perplexity",
     "iterations": "iterations",
-    "epochs": "epochs",
     "seconds": "seconds",
 }
 
 
 def model_sections(model: Any, sample: Sample | None = None) -> list[Section]:
-    """What there is to see in a fitted model of any kind.
+    """Return sections about a fitted model: an example, comparisons with gold answers, learned parameters.
 
     Parameters
     ----------
     model : Estimator
     sample : Sample, optional
-        Sentences to take an example from; with gold answers the model is judged by them.
+        Sentences for the example; with gold answers the model is compared with them.
 
     Returns
     -------
     list of (title, note, blocks)
         For ``Page.extend``.
     """
-    some = sample if sample is not None and len(sample) else None
-    if model.kind in TAGGERS:
-        shown = [] if some is None else taggers.sentence_section(model, some)
-        if some is not None and not getattr(model, "induced_", False):
-            shown += taggers.figures_sections(model, some) + taggers.judged_sections(model, some)
-        return shown + taggers.learned_sections(model)
-    if model.kind == "parser":
-        return [] if some is None else parsers.tree_section(model, some) + parsers.judged_sections(model, some)
-    if model.kind == "pcfg":
-        return ([] if some is None else grammars.tree_section(model, some)) + grammars.learned_sections(model)
-    shown = [] if some is None else language_models.sentence_sections(model, some)
-    return shown + language_models.learned_sections(model)
+    sections: list[Section] = []
+    if sample is not None and len(sample):
+        sections += _example(model, sample)
+        if isinstance(model, Tagger) and not getattr(model, "induced_", False):
+            sections += taggers.compared_sections(model, sample, results=True)
+        elif isinstance(model, TreeParser) and not model.constituents:
+            sections += parsing.compared_sections(model, sample)
+    return sections + learned_sections(model)
 
 
 def training_page(model: Any, outcome: Mapping[str, Any], *, sample: Sample | None = None, command: str = "") -> Page:
-    """The page of a training run.
+    """Return the page about a training run.
 
     Parameters
     ----------
     model : Estimator
-        Fitted; its history makes the learning curves.
+        Fitted; its history gives the learning curves.
     outcome : dict
-        What the run tells of itself: sizes, seconds, how it ended; ``model`` is the directory that it was saved in.
+        Facts about the run: sizes, seconds, why it ended; ``model`` is the directory of the model.
     sample : Sample, optional
         As in ``model_sections``.
     command : str
-        What was typed.
+        Command as it was typed.
     """
     name = Path(str(outcome.get("model", ""))).name
     sizes = [f"{number(outcome[key])} {key}" for key in ("sentences", "tokens") if isinstance(outcome.get(key), int)]
-    lead = f"Learned from {' with '.join(sizes)}" if sizes else "Learned"
+    lead = f"Trained on {' with '.join(sizes)}" if sizes else "Trained"
     lead += f" in {number(outcome['seconds'], 1)} s" if "seconds" in outcome else ""
     lead += f". Training ended: {outcome['reason']}." if outcome.get("reason") else "."
     page = Page(_title(model, name), lead=lead, facts=_cards(outcome), footer=_footer())
-    page.section("How it learned", side_by_side(*learning_curves(model)))
+    page.section("Learning curves", side_by_side(*learning_curves(model)))
     page.extend(model_sections(model, sample))
-    page.extend([_run(model, outcome, command)])
+    settings = facts(model.get_params().items(), title="Settings")
+    page.section(
+        "Run", code(command) if command else "", side_by_side(facts(outcome.items(), title="Outcome"), settings)
+    )
     return page
 
 
 def evaluation_page(
     model: Any, report: Any, *, file: str, name: str = "", sample: Sample | None = None, command: str = ""
 ) -> Page:
-    """The page of an evaluation.
+    """Return the page about an evaluation.
 
     Parameters
     ----------
     model : Estimator
     report : TaggingReport, InductionReport, FactorialReport, ParseReport or dict
-        What was found. Of a grammar ``{"brackets": {name: BracketReport}, "perplexity": float}``, of a language model
-        the figures of its score, with ``log_evidence_of_sentences``.
+        Results. For a grammar ``{"brackets": {name: BracketReport}, "perplexity": float}``, for a language model the
+        results of ``trelliswork score``, with ``log_evidence_of_sentences``.
     file : str
-        What it was compared with.
+        File with the gold answers.
     name : str
-        The model's directory.
+        Directory of the model.
     sample : Sample, optional
-        The same sentences, for an example, calibration and mistakes.
+        The same sentences, for an example, calibration and errors.
     command : str
+        Command as it was typed.
     """
     page = Page(_title(model, Path(name).name), lead=f"Evaluated on {file}.", footer=_footer())
-    page.facts, sections = _judged(model, report, sample)
+    page.facts, sections = _results(model, report, sample)
     page.extend(sections)
     if sample is not None and len(sample):
-        page.extend(_examples(model, sample, isinstance(report, InductionReport)))
+        if isinstance(report, InductionReport):  # states are not gold labels
+            sample = Sample(sample.part, sample.X)
+        if isinstance(model, Tagger):
+            page.extend(taggers.compared_sections(model, sample, results=False))
+        page.extend(_example(model, sample))
     page.section("Run", code(command) if command else "", facts([("file", file), ("model", name)]))
     return page
 
 
-def _judged(model: Any, report: Any, sample: Sample | None) -> tuple[list[tuple[str, str]], list[Section]]:
-    """What stands at the head of an evaluation's page, and the figures below it."""
+def _example(model: Any, sample: Sample) -> list[Section]:
+    """Return a sentence with the answer of the model."""
+    if isinstance(model, Tagger):
+        return taggers.sentence_section(model, sample)
+    if isinstance(model, TreeParser):
+        return parsing.tree_section(model, sample)
+    return language_models.sentence_sections(model, sample)
+
+
+def _results(model: Any, report: Any, sample: Sample | None) -> tuple[list[tuple[str, str]], list[Section]]:
+    """Return the facts at the top of an evaluation's page, and the sections with its results."""
     if isinstance(report, TaggingReport):
         return _tagging_cards(report), taggers.tagging_sections(report)
     if isinstance(report, FactorialReport):
-        cards = [("tokens", number(report.n_tokens)), ("all layers right", percent(report.joint_accuracy, 2))]
-        cards += [(name, percent(r.accuracy, 2)) for name, r in report.layers.items()]
-        return cards, [s for name, one in report.layers.items() for s in taggers.tagging_sections(one, name)]
+        rates = {"all layers correct": report.joint_accuracy, **{n: r.accuracy for n, r in report.layers.items()}}
+        sections = [s for name, one in report.layers.items() for s in taggers.tagging_sections(one, name)]
+        return _rates("tokens", report.n_tokens, rates), sections
     if isinstance(report, InductionReport):
         rates = {"many-to-one": report.many_to_one, "one-to-one": report.one_to_one, "V-measure": report.v_measure}
-        return _shares("tokens", report.n_tokens, rates), taggers.induction_sections(report)
+        return _rates("tokens", report.n_tokens, rates), taggers.induction_sections(report)
     if isinstance(report, ParseReport):
-        scores = {"UAS": report.uas, "LAS": report.las, "whole trees": report.exact}
-        return _shares("words", report.n_words, scores), parsers.parsing_sections(report)
+        scores = {"UAS": report.uas, "LAS": report.las, "complete trees": report.exact}
+        return _rates("words", report.n_words, scores), parsing.dependency_sections(report)
     if "brackets" in report:
         last = list(report["brackets"].values())[-1]
-        rates = {"F1 a sentence": last.sentence_f1, "right-branching": last.right_f1}
-        cards = [*_shares("sentences", last.n_sentences, rates), ("perplexity", number(report["perplexity"], 2))]
-        return cards, grammars.bracket_sections(report["brackets"], report["perplexity"])
+        rates = {"F1 per sentence": last.sentence_f1, "right-branching": last.right_f1}
+        cards = [*_rates("sentences", last.n_sentences, rates), ("perplexity", number(report["perplexity"], 2))]
+        return cards, parsing.bracket_sections(report["brackets"], report["perplexity"])
     cards = [(key, number(report[key], 2)) for key in ("sentences", "tokens", "perplexity")]
-    cards.append(("log evidence is", {"lower": "a bound", "estimate": "an estimate"}.get(report["kind"], "exact")))
+    cards.append(("log evidence", {"lower": "lower bound", "estimate": "estimate"}.get(report["kind"], "exact")))
     if sample is None:
         return cards, []
     values = report["log_evidence_of_sentences"]
     return cards, language_models.score_sections(values, sample.words(), getattr(model, "end", True))
 
 
-def _shares(what: str, count: int, rates: Mapping[str, float | None]) -> list[tuple[str, str]]:
+def _rates(what: str, count: int, rates: Mapping[str, float | None]) -> list[tuple[str, str]]:
     return [(what, number(count)), *((name, percent(rate, 2)) for name, rate in rates.items())]
 
 
-def _examples(model: Any, sample: Sample, induced: bool) -> list[Section]:
-    """A sentence with its answer, and what went wrong."""
-    if model.kind in TAGGERS:
-        shown = Sample(sample.part, sample.X) if induced else sample
-        return taggers.judged_sections(model, shown) + taggers.sentence_section(model, shown)
-    if model.kind == "parser":
-        return parsers.tree_section(model, sample)
-    if model.kind == "pcfg":
-        return grammars.tree_section(model, sample)
-    return language_models.sentence_sections(model, sample)
-
-
-def _title(model: Any, name: str) -> str:
-    kind = NAMES.get(model.kind, model.kind)
-    return f"{kind}: {name}" if name else kind
-
-
-def _footer() -> str:
-    when = time.strftime("%Y-%m-%d %H:%M")
-    return f"trelliswork {__version__}, Python {platform.python_version()}, {when}"
+def _tagging_cards(report: TaggingReport) -> list[tuple[str, str]]:
+    rates = {"accuracy": report.accuracy}
+    if report.chunks is not None:
+        rates["F1 of spans"] = report.chunks.f1
+    if report.unknown_accuracy is not None:
+        rates["unknown words"] = report.unknown_accuracy
+    return _rates("tokens", report.n_tokens, rates | {"complete sentences": report.sentence_accuracy})
 
 
 def _cards(outcome: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found = []
+    cards = []
     for key, name in CARDS.items():
         value = outcome.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool) and (value or key != "iterations"):
+        if isinstance(value, Mapping):  # sizes of layers
+            cards += [(f"{layer} {name}", number(size)) for layer, size in value.items()]
+        elif isinstance(value, int | float) and not isinstance(value, bool) and (value or key != "iterations"):
+            if key == "dev":
+                cards.append(_development(value, outcome.get("dev_metric") or ""))
+                continue
             value = int(value) if float(value).is_integer() else value
-            share = key == "dev" and 0 <= value <= 1
-            name = "development log-likelihood" if key == "dev" and not share else name
-            found.append((name, percent(value, 2) if share else number(value, 1 if key == "seconds" else 2)))
-        elif isinstance(value, Mapping):  # sizes of layers
-            found += [(f"{layer} {name}", number(size)) for layer, size in value.items()]
-    return found
+            cards.append((name, number(value, 1 if key == "seconds" else 2)))
+    return cards
 
 
-def _tagging_cards(report: TaggingReport) -> list[tuple[str, str]]:
-    found = [("tokens", number(report.n_tokens)), ("accuracy", percent(report.accuracy, 2))]
-    if report.chunks is not None:
-        found.append(("F1 of spans", percent(report.chunks.f1, 2)))
-    if report.unknown_accuracy is not None:
-        found.append(("unknown words", percent(report.unknown_accuracy, 2)))
-    return [*found, ("whole sentences", percent(report.sentence_accuracy, 2))]
+def _development(value: float, metric: str) -> tuple[str, str]:
+    """Return name and value of a metric on the development data."""
+    if is_log_evidence(metric):
+        return "development perplexity", number(math.exp(min(-value, 700.0)), 2)
+    return f"development {metric}".strip(), percent(value, 2) if 0 <= value <= 1 else number(value)
 
 
-def _run(model: Any, outcome: Mapping[str, Any], command: str) -> Section:
-    told = facts(outcome.items(), title="Outcome")
-    settings = facts(model.get_params().items(), title="Settings")
-    blocks = [code(command)] if command else []
-    return "Run", "", [*blocks, side_by_side(told, settings)]
+def _title(model: Any, name: str) -> str:
+    return f"{model.title}: {name}" if name else model.title
+
+
+def _footer() -> str:
+    return f"trelliswork {__version__}, Python {platform.python_version()}, {time.strftime('%Y-%m-%d %H:%M')}"

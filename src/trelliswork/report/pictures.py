@@ -1,4 +1,4 @@
-"""Pictures, drawn with matplotlib without a display."""
+"""PNG pictures, drawn with matplotlib without a display."""
 
 import os
 from pathlib import Path
@@ -16,17 +16,17 @@ PAPER = "#fcfcf9"
 def heat_map(values: NDArray[np.floating], names: list[str], path: str | os.PathLike[str], *, title: str) -> None:
     """Draw a square matrix (S, S) with named rows and columns to a PNG file; darker is larger.
 
-    Values are drawn by their square root, so that small ones can be told from nothing.
+    The shade is the square root of the value, so that small values are visible.
     """
     S = len(names)
     if values.shape != (S, S):
-        raise ShapeError(f"values must have shape ({S}, {S}), one row and column a name, got {values.shape}.")
+        raise ShapeError(f"values must have shape ({S}, {S}), one row and column per name, got {values.shape}.")
     size = float(np.clip(1.6 + 0.17 * S, 4.0, 30.0))
     figure, axes = _figure(path, (size, size))
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours = LinearSegmentedColormap.from_list("ink", [PAPER, "#7fa6b8", "#1d4e66", INK])
-    axes.imshow(np.sqrt(values), cmap=colours, vmin=0, vmax=max(1e-12, float(np.sqrt(values.max()))))
+    colormap = LinearSegmentedColormap.from_list("ink", [PAPER, "#7fa6b8", "#1d4e66", INK])
+    axes.imshow(np.sqrt(values), cmap=colormap, vmin=0, vmax=max(1e-12, float(np.sqrt(values.max()))))
     font = 7 if S <= 80 else 4
     axes.set_xticks(range(S), names, rotation=90, fontsize=font, color=INK)
     axes.set_yticks(range(S), names, fontsize=font, color=INK)
@@ -38,7 +38,7 @@ def heat_map(values: NDArray[np.floating], names: list[str], path: str | os.Path
 
 
 def _figure(path: str | os.PathLike[str], size: tuple[float, float]) -> tuple[Any, Any]:
-    """An empty figure and its axes, once it is sure that the picture can be written."""
+    """Return an empty figure and its axes, after checking the path."""
     check_picture(path)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -49,15 +49,15 @@ def _figure(path: str | os.PathLike[str], size: tuple[float, float]) -> tuple[An
 
 
 def check_picture(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that no picture can be written to, before a long computation rather than after it."""
+    """Raise an error if a picture cannot be written to a path; called before long computations."""
     if Path(path).suffix.lower() != ".png":
-        raise DataError(f"{path}: a file name that ends in .png is wanted.")
+        raise DataError(f"{path}: expected a file name that ends in .png.")
     if not Path(path).resolve().parent.is_dir():
-        raise DataError(f"{path}: its directory does not exist.")
+        raise DataError(f"{path}: the directory does not exist.")
 
 
 def _save(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Write a figure beside its place and move it there."""
+    """Write a figure to a temporary file and rename it."""
     fresh = Path(path).with_name(f".{Path(path).name}.tmp")
     try:
         figure.savefig(fresh, format="png", dpi=150, bbox_inches="tight")
@@ -73,7 +73,7 @@ def curves(
     title: str,
     axes: tuple[str, str],
 ) -> None:
-    """Draw lines (name, x, y) to a PNG file, named at their ends' legend."""
+    """Draw lines (name, x, y) with a legend to a PNG file."""
     figure, plot = _figure(path, (8.0, 4.8))
     shades = ["#1d4e66", "#c4553b", "#5b8c5a", "#8b6fb0", "#c99a2e", "#7a7f87"]
     styles = ["-", "--", "-.", ":"]

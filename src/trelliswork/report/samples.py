@@ -1,4 +1,4 @@
-"""Sentences that a page shows and judges a model by."""
+"""Sentences that a page shows, and compares with gold answers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ import numpy as np
 
 from trelliswork.data import AttributeCorpus, Corpus
 
-JUDGED = 1000  # sentences that answers are compared with gold on
-SEARCHED = 200  # among these an example is looked for
+JUDGED = 1000  # sentences that are compared with gold answers
+SEARCHED = 200  # sentences among which an example is chosen
 READABLE = (6, 16)  # words of an example, if there is such a sentence
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Sentences of one part of the data.
+    """Sentences of one part of the data, with or without gold answers.
 
     Attributes
     ----------
     part : str
-        What it is called: "development", "training", "test".
+        Name: "development", "training" or "test".
     X : Corpus, AttributeCorpus or list of sentences
-        As the model's ``predict`` takes it.
+        Input of the model's ``predict``.
     gold : optional
-        What is right: labels of tokens (a dict by layer for several), heads, or trees.
+        Gold answers: labels of tokens (a dict by layer for several layers), heads, or trees.
     labels : list of lists of str, optional
-        Of arcs, beside heads.
+        Labels of arcs, if ``gold`` are heads.
     """
 
     part: str
@@ -39,25 +39,25 @@ class Sample:
         return len(self.X)
 
     def first(self, n: int) -> "Sample":
-        """The first n sentences."""
+        """Return the first n sentences."""
         return self if len(self) <= n else self.take(range(n))
 
     def take(self, places: Sequence[int]) -> "Sample":
-        """Some of the sentences."""
+        """Return the sentences at some positions."""
         return Sample(self.part, take(self.X, places), _pick(self.gold, places), _pick(self.labels, places))
 
     def full(self) -> "Sample":
-        """Without sentences that have no token: there is nothing to show of them."""
+        """Return the sentences that have tokens."""
         return self.take([n for n, size in enumerate(self.lengths()) if size])
 
     def lengths(self) -> list[int]:
-        """Tokens of each sentence."""
+        """Return the number of tokens of each sentence."""
         if isinstance(self.X, Corpus | AttributeCorpus):
             return np.diff(self.X.offsets).tolist()
         return [len(sentence) for sentence in self.X]
 
     def words(self) -> list[list[str]]:
-        """The words of each sentence; of tokens with ready attributes the first one's name."""
+        """Return the words of each sentence; for tokens with ready attributes, the name of the first attribute."""
         X = self.X
         if isinstance(X, Corpus):
             return X.sentences(0)
@@ -83,7 +83,7 @@ def _pick(given: Any, places: Sequence[int]) -> Any:
 
 
 def take(X: Any, places: Sequence[int]) -> Any:
-    """Some sentences of a corpus, as the same kind of corpus."""
+    """Return the sentences of a corpus at some positions, as a corpus of the same type."""
     if not isinstance(X, Corpus | AttributeCorpus):
         return [X[n] for n in places]
     tokens = _ranges(X.offsets, np.asarray(places, np.int64))
@@ -103,20 +103,20 @@ def take(X: Any, places: Sequence[int]) -> Any:
 
 
 def _ranges(offsets: Any, places: Any) -> Any:
-    """All numbers from ``offsets[n]`` to ``offsets[n + 1]``, for each n of ``places``."""
+    """Return all numbers from ``offsets[n]`` to ``offsets[n + 1]``, for each n in ``places``."""
     parts = [np.arange(offsets[n], offsets[n + 1]) for n in places]
     return np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
 
 
-def example(sureness: Sequence[Iterable[float]]) -> int:
-    """The sentence to show: of readable length, and of those the one of which the model is least sure.
+def example(confidence: Sequence[Iterable[float]]) -> int:
+    """Return the number of the sentence to show: the least certain one of readable length.
 
     Parameters
     ----------
-    sureness : lists of float
-        For each sentence the probability of each answer.
+    confidence : lists of float
+        Probabilities of the answers of each sentence.
     """
-    rows = [list(row) for row in sureness]
+    rows = [list(row) for row in confidence]
     low, high = READABLE
     readable = [n for n, row in enumerate(rows) if low <= len(row) <= high]
     if readable:

@@ -231,7 +231,9 @@ def constituent_tree(
         names.append(element("text", word, x=x, y=height(0) + 22, class_="wordtext", text_anchor="middle"))
     about = f"Constituents of {' '.join(words)}"
     picture = svg(ends[-1] + 2, height(0) + 34, *lines, *names, label=about)
-    note = "" if probabilities is None else "Percentages are probabilities of spans; fainter branches are less probable."
+    note = (
+        "" if probabilities is None else "Percentages are probabilities of spans; fainter branches are less probable."
+    )
     return figure(scroll(picture, label=about), title, note)
 
 

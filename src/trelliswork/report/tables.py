@@ -1,4 +1,4 @@
-"""Tables: facts, figures, bars, words with numbers, and which labels are taken for which."""
+"""Tables: facts, numbers, bars, words with numbers, and confusion matrices."""
 
 import re
 from collections import Counter
@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trelliswork.errors import ShapeError
-from trelliswork.report.markup import Html, element, join, number, shortened, text
-from trelliswork.report.page import figure, scroll
+from trelliswork.report.page import Html, element, figure, join, number, scroll, shortened, text
 
 _NUMBER = re.compile(r"[-−–∞\d.,]+( %)?")
 
 
 def facts(rows: Iterable[tuple[str, object]], *, title: str = "") -> Html:
-    """Names and values, one pair a line; numbers are written for people."""
+    """Return a table of names and values, one pair per line."""
     lines = [element("tr", element("th", name, scope="row"), element("td", _value(value))) for name, value in rows]
     return figure(element("table", element("tbody", *lines), class_="facts"), title) if lines else Html("")
 
@@ -21,15 +20,15 @@ def facts(rows: Iterable[tuple[str, object]], *, title: str = "") -> Html:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", digits: int = 4, note: str = ""
 ) -> Html:
-    """A table: numbers to the right, with so many digits, all else to the left.
+    """Return a table: columns of numbers are aligned to the right, all others to the left.
 
     Parameters
     ----------
     headers : list of str
     rows : lists of str, int, float, None or Html
-        A column is one of numbers if none of its cells is other text; ``97.1 %`` is a number too.
+        A column is numeric if no cell contains other text; ``97.1 %`` is a number too.
     digits : int
-        Behind the point.
+        Number of decimals.
     """
     body = [list(row) for row in rows]
     for row in body:
@@ -48,8 +47,8 @@ def table(
             shown = value if isinstance(value, str) else number(value, digits)
             cells.append(element("td", shown, class_="number" if numeric[c] else "word"))
         lines.append(element("tr", *cells))
-    made = element("table", element("thead", element("tr", *head)), element("tbody", *lines))
-    return figure(scroll(made, label=title or headers[0]), title, note)
+    whole = element("table", element("thead", element("tr", *head)), element("tbody", *lines))
+    return figure(scroll(whole, label=title or headers[0]), title, note)
 
 
 def _numeric(cell: object) -> bool:
@@ -59,7 +58,7 @@ def _numeric(cell: object) -> bool:
 def bars(
     rows: Sequence[tuple[str, float]], *, title: str = "", headers: tuple[str, str] = ("", ""), digits: int = 3
 ) -> Html:
-    """Names with bars and numbers; negative ones have another colour.
+    """Return names with bars and numbers; bars of negative numbers have another color.
 
     Parameters
     ----------
@@ -96,7 +95,7 @@ def word_lists(
     digits: int = 2,
     note: str = "",
 ) -> Html:
-    """One line for each name, with words and a number beside each: neighbours, emissions of states, rules.
+    """Return a table with one line per name: words, each with a number (neighbors, words of states, rules).
 
     Parameters
     ----------
@@ -115,20 +114,20 @@ def word_lists(
 
 
 def terms(words: Sequence[tuple[Any, str]]) -> Html:
-    """Words in a row, each with a small text behind it, such as its probability."""
+    """Return words in a row, each followed by a small text, such as its probability."""
     shown = [element("span", shortened(str(word), 32), element("i", about)) for word, about in words]
     return element("span", *shown, class_="terms") if shown else text("–")
 
 
 def confusion(gold: Iterable[str], predicted: Iterable[str], *, title: str = "", most: int = 12) -> Html:
-    """How often each gold label (rows) got each label (columns), for the labels with most mistakes.
+    """Return how often each gold label (rows) got each label (columns), for the labels with most errors.
 
     Parameters
     ----------
     gold, predicted : iterables of str
-        One label a token.
+        One label per token.
     most : int
-        Labels at most.
+        Maximum number of labels.
     """
     pairs = Counter(zip(gold, predicted, strict=True))
     wrong: Counter[str] = Counter()
@@ -148,8 +147,8 @@ def confusion(gold: Iterable[str], predicted: Iterable[str], *, title: str = "",
     made = element("table", element("thead", element("tr", *head)), element("tbody", *lines), class_="confusion")
     shown = sum(pairs[g, p] for g in chosen for p in chosen if g != p)
     total = sum(n for (g, p), n in pairs.items() if g != p)
-    note = f"Rows are gold labels, columns the answers: {shown:,} of {total:,} mistakes are between these labels."
-    return figure(scroll(made, label=title or "Mistakes"), title, note)
+    note = f"Rows are gold labels, columns are predictions: {shown:,} of {total:,} errors are between these labels."
+    return figure(scroll(made, label=title or "Confusion matrix"), title, note)
 
 
 def _count(n: int, peak: int, right: bool) -> Html:
@@ -174,11 +173,11 @@ def _value(value: object) -> object:
 
 
 def code(typed: str) -> Html:
-    """Text as it was typed, such as a command."""
+    """Return text in a fixed-width font, such as a command."""
     return element("pre", typed)
 
 
 def folded(summary: str, *blocks: object) -> Html:
-    """Blocks behind a line that opens them; a str becomes a paragraph."""
+    """Return blocks that are hidden until the summary is clicked; a str becomes a paragraph."""
     shown = [block if isinstance(block, Html) else element("p", block) for block in blocks if block]
     return element("details", element("summary", summary), join(shown)) if shown else Html("")

@@ -91,7 +91,7 @@ class Job:
         outcome: dict[str, Any] = {"model": self.out, "kind": model.kind, **facts}
         if report is not None:
             outcome |= {
-                "objective": report.value,
+                "objective": report.value if report.n_iter else None,
                 "iterations": report.n_iter,
                 "converged": report.converged,
                 "reason": report.reason,
@@ -107,7 +107,8 @@ class Job:
         parts = [f"{value:,} {name.replace('_', ' ')}" for name, value in facts.items() if type(value) is int]
         text = ", ".join(parts)
         if report is not None:
-            text += f"; objective {report.value:.4f} after {report.n_iter} iterations ({report.reason})"
+            objective = f"objective {report.value:.4f} after {report.n_iter} iterations ({report.reason})"
+            text += f"; {objective if report.n_iter else report.reason}"
         print(f"{text}; {outcome['seconds']:.1f} s. Saved in {self.out}")
         if report is not None and report.beam is not None:
             print(f"beam {model.beam}: {report.beam}")

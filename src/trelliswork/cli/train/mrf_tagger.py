@@ -1,6 +1,5 @@
-"""``trelliswork train mrf-tagger``: train a Markov random field of tags and words on a file; ``inspect`` it."""
+"""``trelliswork train mrf-tagger``: train a Markov random field of tags and words on a file."""
 
-import json as json_module
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,31 +51,3 @@ def run(
         "bound": model.bound_,
         "bound_kind": "exact" if model.order == model.n_words == 1 else "lower",
     }
-
-
-def inspect_mrf_tagger(tagger: "MRFTagger", n: int, label: str | None, json: bool) -> None:
-    """Print the largest weights of word features, and of pairs of neighboring tags."""
-    if label is not None and label not in tagger.labels_:
-        raise typer.BadParameter(f"the model has no label {label!r}; it has {', '.join(tagger.labels_)}.")
-    shown: dict[str, Any] = {
-        "kind": tagger.kind,
-        "labels": list(tagger.labels_),
-        "words": len(tagger.known_words()),
-        "bound": tagger.bound_,
-        "cover": tagger.cover_weights_.tolist(),
-        "converged": tagger.report_.converged,
-        "reason": tagger.report_.reason,
-        "top_features": tagger.top_features(n, label),
-        "top_transitions": tagger.top_transitions(n),
-    }
-    if json:
-        print(json_module.dumps(shown, ensure_ascii=False))
-        return
-    print(f"MRF tagger, {len(shown['labels'])} tags, {shown['words']:,} words ({shown['reason']})")
-    print("labels: " + " ".join(shown["labels"]))
-    print("\nweight   label       feature")
-    for feature, name, weight in shown["top_features"]:
-        print(f"{weight:7.3f}  {name:10}  {feature}")
-    print("\nscore    transition")
-    for before, after, weight in shown["top_transitions"]:
-        print(f"{weight:7.3f}  {before} -> {after}")

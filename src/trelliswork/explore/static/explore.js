@@ -1,4 +1,4 @@
-// The page of one model: views of labels and of text, and which of them a model has. pieces.js and trees.js come before.
+// The page of one model: views of labels and of text, and the tabs that show them. Loaded after pieces.js and trees.js.
 "use strict";
 
 // ---- taggers --------------------------------------------------------------------------------------------------
@@ -15,12 +15,12 @@ function tagView() {
       drawings.push(box.draw);
       return el("section", {}, el("h2", { text: many ? `Layer ${layer.name}` : `p(${layer.name} | sentence)` }), box.root, openPicker(answer, layer, evidence, many));
     });
-    const said = [];
-    if (answer.entropy?.length) said.push(`Entropy ${answer.entropy.map((h) => `${h.toFixed(2)}`).join(" → ")} nats.`);
-    if (answer.kind !== "exact") said.push("Probabilities are approximate.");
-    if (model.evidence) said.push("Choose a word to force or forbid a label.");
+    const remarks = [];
+    if (answer.entropy?.length) remarks.push(`Entropy ${answer.entropy.map((h) => `${h.toFixed(2)}`).join(" → ")} nats.`);
+    if (answer.kind !== "exact") remarks.push("Probabilities are approximate.");
+    if (model.evidence) remarks.push("Choose a word to force or forbid a label.");
     return {
-      parts: [...sections, el("p", { class: "note", text: said.join(" ") }), bestLabels(answer)],
+      parts: [...sections, el("p", { class: "note", text: remarks.join(" ") }), bestLabels(answer)],
       drawn: () => drawings.forEach((draw) => draw()),
     };
   }, about);
@@ -90,7 +90,7 @@ function trellis(answer, layer, n, evidence, many) {
 function bestLabels(answer) {
   if (!answer.best.length) return null;
   const first = answer.best[0].labels;
-  return el("section", {}, el("h2", { text: "The most probable labellings" }), el("div", { class: "scroll" },
+  return el("section", {}, el("h2", { text: "Most probable labelings" }), el("div", { class: "scroll" },
     el("table", { class: "list k", id: "best" }, el("thead", {}, el("tr", {}, el("th", { class: "number", text: "p" }), el("th"),
       answer.words.map((word) => el("th", { text: word })))),
     el("tbody", {}, answer.best.map((one) => el("tr", {}, el("td", { class: "number", text: number(one.p) }),
@@ -112,7 +112,7 @@ const words = () => model.input.example.split(" ").filter(Boolean);
 function fillView() {
   const start = words();
   if (start.length > 1) start[1] = "_";
-  return view("fill", "Fill", "A sentence with a blank, written _ . The words on both sides are looked at.", 2, start.join(" "), [], async (values, api) => {
+  return view("fill", "Fill", "A sentence with one or more blanks, written _. The words on both sides are used.", 2, start.join(" "), [], async (values, api) => {
     const answer = await ask("fill", { sentence: values.text, n: 12 });
     return [...answer.blanks.map((blank) => el("section", {},
       el("p", {}, `${answer.words.slice(0, blank.token).join(" ")} `, el("span", { class: "blank", text: blank.words[0].word }), ` ${answer.words.slice(blank.token + 1).join(" ")}`),
@@ -124,9 +124,9 @@ function fillView() {
 }
 
 function nextView() {
-  return view("next", "Go on", "The begin of a sentence; choose a word to go on with it.", 2, words().slice(0, 3).join(" "), [], async (values, api) => {
+  return view("next", "Predict", "The start of a sentence. Choose a word to continue with it.", 2, words().slice(0, 3).join(" "), [], async (values, api) => {
     const answer = await ask("next", { sentence: values.text, n: 12 });
-    return [wordTable(answer.next.map((w) => [w.word, w.p]), "p(word | before)", (word) => {
+    return [wordTable(answer.next.map((w) => [w.word, w.p]), "p(word | words before)", (word) => {
       api.text.value = `${values.text.trim()} ${word}`;
       api.submit();
     }), el("p", { class: "note", text: `The sentence ends here with probability ${number(answer.end)}.` }), ...notes(answer)];
@@ -134,8 +134,8 @@ function nextView() {
 }
 
 function scoreView() {
-  const any = model.kind === "hmm-lm" ? " A blank _ stands for any word." : "";
-  return view("score", "Score", `One sentence a line.${any}`, 4, model.input.example, [], async (values) => {
+  const any = model.any_word ? " A blank _ stands for any word." : "";
+  return view("score", "Score", `One sentence per line.${any}`, 4, model.input.example, [], async (values) => {
     const answer = await ask("score", { text: values.text });
     const kind = { exact: "Exact.", lower: `Lower bounds of log p${answer.bound ? ` (${answer.bound})` : ""}; perplexities are upper bounds.`, estimate: "Estimates." }[answer.kind];
     return [el("div", { class: "scroll" }, el("table", { class: "list", id: "scores" },
@@ -148,7 +148,7 @@ function scoreView() {
 
 function sampleView() {
   const whole = (text) => (/^\d+$/.test(text) ? Number(text) : text);
-  const fields = [["n", "sentences", "number", 8, { min: 1, max: 50 }], ["seed", "seed", "number", 0, { min: 0 }], ["length", "words at most", "number", 30, { min: 2, max: 200 }]];
+  const fields = [["n", "sentences", "number", 8, { min: 1, max: 50 }], ["seed", "seed", "number", 0, { min: 0 }], ["length", "maximum length", "number", 30, { min: 2, max: 200 }]];
   return view("sample", "Sample", "The same seed gives the same sentences.", 0, "", fields, async (values, api) => {
     const answer = await ask("sample", { n: whole(values.n), seed: whole(values.seed), max_length: whole(values.length) });
     const again = el("button", { type: "button", id: "again", text: "Another seed", onclick: () => {
@@ -161,7 +161,7 @@ function sampleView() {
 }
 
 function neighborsView() {
-  return view("neighbors", "Look up", "Words whose vectors point the same way.", 0, "", [["word", "word", "text", model.word, {}]], async (values, api) => {
+  return view("neighbors", "Look up", "Words with similar vectors.", 0, "", [["word", "word", "text", model.word, {}]], async (values, api) => {
     const answer = await ask("neighbors", { word: values.word, n: 12 });
     return [wordTable(answer.neighbors.map((w) => [w.word, w.cosine]), "cosine", (word) => {
       api.form.elements.word.value = word;
@@ -173,7 +173,7 @@ function neighborsView() {
 // ---- the page -------------------------------------------------------------------------------------------------
 
 let model = null;
-const NAMES = { tag: "Tag", parse: "Parse", fill: "Fill a blank", next: "Next word", score: "Score", sample: "Sample", neighbors: "Neighbours" };
+const NAMES = { tag: "Tag", parse: "Parse", fill: "Fill a blank", next: "Next word", score: "Score", sample: "Sample", neighbors: "Neighbors" };
 const VIEWS = { tag: tagView, parse: () => (model.constituents ? grammarView() : parseView()), fill: fillView, next: nextView, score: scoreView, sample: sampleView, neighbors: neighborsView };
 
 function start() {
@@ -210,5 +210,5 @@ function start() {
   show(model.abilities[0]);
 }
 
-fetch("/api/model").then((response) => response.json()).then((found) => { model = found; start(); })
+fetch("/api/model").then((response) => response.json()).then((about) => { model = about; start(); })
   .catch((error) => $("main").replaceChildren(errorBox({ what: String(error) })));

@@ -1,4 +1,4 @@
-// What all views are made of: elements, forms, and evidence. Everything typed or answered is shown by textContent; nothing is ever run.
+// Parts of all views: elements, forms, and evidence. All input and all answers are shown by textContent and never executed.
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -37,7 +37,7 @@ async function ask(ability, body) {
       method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
     });
   } catch {
-    throw { what: "The server does not answer.", wanted: "trelliswork explore still running", got: "no connection" };
+    throw { what: "The server does not respond.", wanted: "trelliswork explore to be running", got: "no connection" };
   }
   const answer = await response.json();
   if (!response.ok) throw answer;
@@ -45,12 +45,12 @@ async function ask(ability, body) {
 }
 
 function errorBox(error) {
-  const details = error.wanted ? el("small", { text: `Wanted: ${error.wanted}. Got: ${error.got}.` }) : null;
+  const details = error.wanted ? el("small", { text: `Expected ${error.wanted}, got: ${error.got}.` }) : null;
   return el("div", { class: "error", role: "alert" }, el("span", { text: error.what || String(error) }), details);
 }
 const notes = (answer) => (answer.notes || []).map((text) => el("p", { class: "note", text }));
 
-// A form with a field for text and a place for the answer; `run` returns what to show.
+// A form with a text field and a place for the answer; `run` returns the elements to show.
 function view(ability, label, hint, rows, value, fields, run) {
   const result = el("div", { class: "result", "aria-live": "polite" });
   const text = rows ? el("textarea", { rows, name: "text", "aria-label": "Text", spellcheck: "false" }) : null;
@@ -72,7 +72,7 @@ function view(ability, label, hint, rows, value, fields, run) {
     } catch (error) {
       shown = [errorBox(error)];
     }
-    if (mine !== latest) return; // another question was asked meanwhile
+    if (mine !== latest) return; // a newer request is running
     button.removeAttribute("aria-busy");
     result.removeAttribute("aria-busy");
     result.replaceChildren(...[shown].flat().filter(Boolean));
@@ -88,7 +88,7 @@ function view(ability, label, hint, rows, value, fields, run) {
 
 // ---- evidence -------------------------------------------------------------------------------------------------
 
-// What is known, by place: the entries that are sent. `redo` asks again.
+// Evidence by place: the entries that are sent. `redo` sends the request again.
 class Evidence {
   constructor(redo) { this.places = new Map(); this.redo = redo; this.open = null; }
   get entries() { return [...this.places.values()]; }
@@ -109,18 +109,18 @@ class Evidence {
   bar(answer, describe) {
     if (!this.places.size) return null;
     const chips = [...this.places].map(([key, entry]) =>
-      el("button", { class: "chip", type: "button", title: "Take this back", text: describe(entry), onclick: () => this.set(key, null) }));
+      el("button", { class: "chip", type: "button", title: "Remove", text: describe(entry), onclick: () => this.set(key, null) }));
     const about = answer.evidence;
     const how = about && { exact: "", estimate: " (an estimate)", lower: " (within the beam)" }[about.kind];
-    const said = about && about.p > 0
-      ? el("p", {}, "The model gave this evidence probability ", el("strong", { id: "evidence-p", text: number(about.p) }), `${how}.`)
-      : el("p", {}, "The model had ruled this out: ", el("strong", { id: "evidence-p", text: "probability 0" }), ". It is believed all the same.");
-    return el("div", { class: "given", id: "given" }, chips, said,
+    const summary = about && about.p > 0
+      ? el("p", {}, "Probability of this evidence: ", el("strong", { id: "evidence-p", text: number(about.p) }), `${how}.`)
+      : el("p", {}, "Probability of this evidence: ", el("strong", { id: "evidence-p", text: "0" }), ". The model had ruled it out; it is used nevertheless.");
+    return el("div", { class: "given", id: "given" }, chips, summary,
       el("button", { type: "button", id: "reset", text: "Reset", onclick: () => { this.clear(); this.redo(); } }));
   }
 }
 
-// The choice of values for one place: options are [value, name, p].
+// List of values for one place: options are [value, name, p].
 function picker(evidence, key, base, title, options) {
   const entry = evidence.places.get(key);
   const list = el("ul", { id: "options" });
@@ -139,7 +139,7 @@ function picker(evidence, key, base, title, options) {
       choice("Forbid", name, !!entry?.forbid?.includes(value), () => evidence.forbid(key, base, value)))));
   show("");
   const search = options.length > 14
-    ? el("input", { type: "search", placeholder: "Find …", "aria-label": "Find", oninput: (e) => show(e.target.value) }) : null;
+    ? el("input", { type: "search", placeholder: "Search …", "aria-label": "Search", oninput: (e) => show(e.target.value) }) : null;
   const box = el("section", { class: "picker", id: "picker", "aria-label": title },
     el("header", {}, el("h2", { text: title }),
       el("button", { type: "button", class: "link", text: "Close", onclick: () => close() })), search, list);
@@ -148,7 +148,7 @@ function picker(evidence, key, base, title, options) {
   return box;
 }
 
-// A view whose answer can be asked again with evidence. `paint(answer, evidence)` gives the parts to show.
+// A view whose request can be repeated with evidence. `paint(answer, evidence)` returns the parts to show.
 function evidenceView(ability, label, body, paint, describe) {
   let last = null;
   const made = view(ability, label, model.input.hint, 2, model.input.example, [], async (values) => {

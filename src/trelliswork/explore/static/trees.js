@@ -16,10 +16,10 @@ function parseView() {
       const title = `Head of ${answer.words[token]}`;
       choice = picker(evidence, String(token), { token }, title, options);
     }
-    const said = (answer.kind === "exact" ? "" : "Probabilities of a second-order parser are beliefs of belief propagation. ")
-      + "Dotted arcs are other likely ones. Choose a word to force or forbid its head.";
+    const remark = (answer.kind === "exact" ? "" : "Probabilities are estimates by belief propagation. ")
+      + "Dotted arcs are likely alternatives. Choose a word to force or forbid its head.";
     const scroll = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Tree" }, arcs(answer, evidence));
-    return { parts: [el("section", {}, el("h2", { text: "Arcs with their probabilities" }), scroll, choice, el("p", { class: "note", text: said })),
+    return { parts: [el("section", {}, el("h2", { text: "Arcs with their probabilities" }), scroll, choice, el("p", { class: "note", text: remark })),
       bestTrees(answer)] };
   }, about);
 }
@@ -32,14 +32,14 @@ function press(node, act) {
   return node;
 }
 
-// Heights of arcs: one more than the highest arc inside.
+// Heights of arcs: one above the highest arc inside.
 function levels(spans) {
-  const found = new Map();
+  const placed = new Map();
   for (const [a, b, key] of [...spans].sort((x, y) => (x[1] - x[0]) - (y[1] - y[0]))) {
-    const inside = [...found.values()].filter((other) => other.a >= a && other.b <= b).map((other) => other.level);
-    found.set(key, { a, b, level: 1 + Math.max(0, ...inside) });
+    const inside = [...placed.values()].filter((other) => other.a >= a && other.b <= b).map((other) => other.level);
+    placed.set(key, { a, b, level: 1 + Math.max(0, ...inside) });
   }
-  return found;
+  return placed;
 }
 
 function arcs(answer, evidence) {
@@ -47,9 +47,9 @@ function arcs(answer, evidence) {
   const xs = [];
   let width = 10;
   for (const w of widths) { xs.push(width + w / 2); width += w + 6; }
-  const found = levels(answer.arcs.map((arc, t) => [arc.head, t + 1, t]).filter(([h]) => h > 0)
+  const heights = levels(answer.arcs.map((arc, t) => [arc.head, t + 1, t]).filter(([h]) => h > 0)
     .map(([h, d, t]) => [Math.min(h, d), Math.max(h, d), t]));
-  const top = Math.max(1, ...[...found.values()].map((one) => one.level));
+  const top = Math.max(1, ...[...heights.values()].map((one) => one.level));
   const ground = 40 + 36 * top;
   const shapes = [];
   const curve = (from, to, height) => `M${from},${ground} C${from},${ground - height} ${to},${ground - height} ${to},${ground - 5}`;
@@ -65,7 +65,7 @@ function arcs(answer, evidence) {
     const old = answer.before?.arcs[t];
     const mark = old && old.head !== arc.head ? " changed" : "";
     const to = xs[t] + (arc.head === 0 ? 0 : arc.head < t + 1 ? -5 : 5);
-    const level = found.get(t)?.level || 0;
+    const level = heights.get(t)?.level || 0;
     const from = arc.head === 0 ? to : xs[arc.head - 1] + (arc.head < t + 1 ? 5 : -5);
     const height = (24 + 36 * level) * 1.25;
     const d = arc.head === 0 ? `M${to},14 V${ground - 5}` : curve(from, to, height);
@@ -94,9 +94,9 @@ function bestTrees(answer) {
     return el("tr", {}, el("td", { class: "number", text: number(one.p) }), el("td", { class: "bars" }, bar(one.p)),
       el("td", { text: n ? changes.join(", ") || "the same arcs" : "the most probable tree" }));
   });
-  return el("section", {}, el("h2", { text: "The most probable trees" }), el("div", { class: "scroll" },
+  return el("section", {}, el("h2", { text: "Most probable trees" }), el("div", { class: "scroll" },
     el("table", { class: "list k", id: "best" }, el("thead", {}, el("tr", {}, el("th", { class: "number", text: "p" }), el("th"),
-      el("th", { text: "what differs from the first" }))), el("tbody", {}, rows))));
+      el("th", { text: "differences from the first" }))), el("tbody", {}, rows))));
 }
 
 const spanText = (answer, span) => answer.words.slice(span.first, span.last + 1).join(" ");
@@ -114,10 +114,10 @@ function grammarView() {
             "aria-pressed": String(now === (name === "Force")), "aria-label": `${name} ${spanText(answer, span)}`, onclick: () => choose(name === "Force") })) : []));
       })));
     const scroll = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Tree" }, constituents(answer));
-    const parts = [el("section", {}, el("h2", { text: "The tree with most expected spans" }), scroll)];
+    const parts = [el("section", {}, el("h2", { text: "Tree with most expected correct spans" }), scroll)];
     if (answer.spans.length) parts.push(el("section", {}, el("h2", { text: "Probable spans" }), list));
     if (answer.best.length) {
-      parts.push(el("section", {}, el("h2", { text: "The most probable trees" }), el("div", { class: "scroll" }, el("table", { class: "list k", id: "best" },
+      parts.push(el("section", {}, el("h2", { text: "Most probable trees" }), el("div", { class: "scroll" }, el("table", { class: "list k", id: "best" },
         el("tbody", {}, answer.best.map((one) => el("tr", {}, el("td", { class: "number", text: number(one.p) }), el("td", { class: "bars" }, bar(one.p)),
           el("td", { text: brackets(one.tree, answer.words) }))))))));
     }

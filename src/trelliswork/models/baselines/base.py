@@ -1,4 +1,4 @@
-"""What left-to-right language models share: text to ids, log evidence, the next word, samples, blanks."""
+"""Base class of left-to-right language models: text to ids, log evidence, next words, samples, blanks."""
 
 from __future__ import annotations
 
@@ -47,9 +47,14 @@ class LeftToRight(NextWord):
     def n_scored(self, X: Source) -> int:
         """Return the number of words and sentence ends."""
         text = self._ids(X)
+        return len(text.ids) + len(text)
+
+    def score(self, X: Source, y: object = None) -> float:
+        """Return the mean log evidence per token, sentence ends counted; ``y`` is ignored."""
+        text = self._ids(X)  # read once: X may be an iterator
         if not len(text):
             raise DataError("the text has no sentences, so there is no mean per token.")
-        return len(text.ids) + len(text)
+        return float(self._log_evidence(text).sum()) / (len(text.ids) + len(text))
 
     def predict_next(self, words: Sequence[str], n: int = 10) -> Ranked:
         """Return the n most probable words after the start of a sentence; ``</s>`` stands for its end."""
@@ -79,7 +84,11 @@ class LeftToRight(NextWord):
         return sentences
 
     def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
-        """Return the n most probable words for each blank (``None``, or ``___`` in a string), given both sides."""
+        """Return the n most probable words for each blank (``None``, or ``___`` in a string), given both sides.
+
+        Exact for one blank: the sentences with each word are scored. With several blanks each list is given the best
+        words of the others (`tasks.fill_blanks`).
+        """
         self._check_fitted()
         check_count("n", n)
         words = blanks(sentence)

@@ -267,7 +267,6 @@ def train(
         for name, group in groups.items():
             _copy(group, [torch.from_numpy(arrays[f"{name}.{k}"]) for k in range(len(group))])
     started, n_tokens = time.perf_counter() - report.seconds, len(data[1])
-    limit = np.inf if watch.max_minutes is None else 60 * watch.max_minutes
     for iteration in range(report.n_iter + 1, max_iter + 1):
         total = 0.0
         for batch in _Pieces.of(*data, len(p.bias), rng).batches(batch_size, rng):
@@ -275,8 +274,6 @@ def train(
                 loss, slopes = gradients(p, *batch)
             total -= loss
             _step(p, slopes, sums, rate, 2 * l2 * len(batch[3]) / n_tokens, len(batch[3]))
-            if time.perf_counter() - started > limit:
-                break
         step = Step(
             iteration,
             -total / n_tokens,
@@ -285,26 +282,23 @@ def train(
             n_tokens=iteration * n_tokens,
         )
         report.add(step)
-        values = {str(k): tensor.numpy().copy() for k, tensor in enumerate(p.tensors())}
-        measured = watch.measure(step, values)
-        late = step.seconds > limit
+        measured = watch.measure(step, {})
         value = total / n_tokens if measured is None else measured
-        if value > best_value or (late and measured is None):
+        if value > best_value:
             best_value, worse = value, 0
             _copy(best.tensors(), p.tensors())
         else:
             worse, rate = worse + 1, rate / 2
             _copy(p.tensors(), best.tensors())
-        report.reason = watch.after(step, values, state) or ""
-        if not report.reason and measured is None and worse >= watch.patience:
-            report.reason = f"no better likelihood for {worse} epochs"
-        if report.reason:
-            report.converged = not watch.interrupted
+        reason = watch.after(step, {}, state)
+        if reason is None and measured is None and worse >= watch.patience:
+            reason = f"no better likelihood for {worse} epochs"
+        if reason is not None:
+            report.reason, report.converged = reason, not watch.interrupted
             break
-    else:
-        report.reason = f"{max_iter} epochs"
     watch.finish({}, report)
     _copy(p.tensors(), best.tensors())
+    report.value = report.history[max(report.n_iter - worse, 1) - 1].value
     return report
 
 

@@ -16,7 +16,7 @@ from trelliswork.data.vocabulary import END, UNKNOWN
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.chain.beam import Beam, BeamStatistics
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.models.base import Arrays
+from trelliswork.models.base import Arrays, Description, Table, check_label
 from trelliswork.models.hmm.data import Sentences, States, Token, fill_states, read_sentences
 from trelliswork.models.hmm.decoding import StateChain, chain_from_arrays, state_beam
 from trelliswork.models.hmm.emissions import Emissions, emissions_from_state
@@ -106,17 +106,18 @@ class HMM(ChainTagger, NextWord):
         ] = "kneser-ney",
         start_prior: Annotated[
             float,
-            _prior("Pseudo-count (EM) or Dirichlet parameter (variational Bayes, above 0) of each first state."),
+            _prior("Pseudo-count of each first state (EM), or its Dirichlet parameter (variational Bayes, above 0)."),
         ] = 0.1,
         transition_prior: Annotated[
             float,
             _prior(
-                "The same for each transition and the end. Not used by a tagger estimated from known states and "
-                "suffixes; partly labeled words get priors from the labeled ones."
+                "Pseudo-count or Dirichlet parameter of each transition and of the end. Not used by a tagger estimated "
+                "from known states and suffixes; partly labeled words get priors from the labeled ones."
             ),
         ] = 0.1,
         emission_prior: Annotated[
-            float, _prior("The same for each word of a state; used where transition_prior is.")
+            float,
+            _prior("Pseudo-count or Dirichlet parameter of each word of a state; used where transition_prior is."),
         ] = 0.01,
         end: Annotated[
             bool, Parameter("Whether the end of a sentence is an event; if not, the lengths of sentences are given.")
@@ -342,6 +343,26 @@ class HMM(ChainTagger, NextWord):
         """Return the words of training."""
         self._check_fitted()
         return set(self.vocabulary_) - {UNKNOWN}
+
+    def describe(self, n: int = 20, label: str | None = None) -> Description:
+        """Return the most probable words and next states of each state."""
+        self._check_fitted()
+        check_label(label, self.labels_)
+        follow, states = self.transitions(), list(self.labels_) if label is None else [label]
+        rows: list[tuple[Any, ...]] = []
+        for state in states:
+            row = follow[self.labels_.id(state)]
+            after = [[self.labels_[j], float(row[j])] for j in np.argsort(-row, kind="stable")[:5]]
+            rows.append((state, [list(word) for word in self.top_words(state, n)], after))
+        facts = {
+            "order": self.order,
+            "induced": self.induced_,
+            "labels": list(self.labels_),
+            "words": len(self.known_words()),
+        }
+        tables = [Table("states", "Words and next states of each state", ("state", "words", "next"), rows)]
+        kind = "induced" if self.induced_ else "labeled"
+        return Description(f"HMM of order {self.order} with {len(self.labels_)} {kind} states", facts, tables)
 
     def _settings(self) -> Settings:
         """Return the checked training settings."""

@@ -233,8 +233,13 @@ class MRFLanguageModel(LanguageModel):
 
     def n_scored(self, X: Source) -> int:
         """Return the number of words and sentence ends."""
-        ids = self._some_ids(X)
+        ids = self._ids(X)
         return sum(map(len, ids)) + len(ids)
+
+    def score(self, X: Source, y: object = None) -> float:
+        """Return the mean of ``log_evidence`` per token, sentence ends counted; ``y`` is ignored."""
+        ids = self._some_ids(X)  # read once: X may be an iterator
+        return float(self.field_.log_likelihoods(ids).sum()) / (sum(map(len, ids)) + len(ids))
 
     @property
     def evidence_kind(self) -> str:
@@ -300,7 +305,7 @@ class MRFLanguageModel(LanguageModel):
         return estimate(self._field(), self._some_ids(X), n_lengths, n_samples, n_steps, seed)
 
     def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
-        """Return the n most probable words for the blank of a sentence, with p(word | all others): exact.
+        """Return the n most probable words for each blank of a sentence, with the exact p(word | all others).
 
         Parameters
         ----------

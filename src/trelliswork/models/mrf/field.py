@@ -1,4 +1,4 @@
-"""A learned Markov random field over words: its scores, a cover that bounds it, the lengths of its sentences."""
+"""A trained Markov random field over words: scores, a cover that bounds them, and sentence lengths."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,26 +19,26 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class MRFField:
-    """What was learned.
+    """Learned scores, the cover that bounds them, and the lengths of training sentences.
 
     Attributes
     ----------
     form : "UW", "URW" or "full"
     log_unary : ndarray (C,)
-        theta^0; zeros of a field without a unary.
+        theta^0; zeros for a field without a unary.
     factors : dict of arrays
         ``left`` U (C, D), ``right`` W (K, C, D) and, for "URW", ``middle`` R (K, D, D) with W (C, D); for "full" the
         rows, columns and values of each distance's sparse table.
     weights : ndarray (K,)
-        rho of the cover that bounds the field, and
+        rho, the weights of the distances in the cover that bounds the field.
     unaries : ndarray (K + 1, C)
-        its unaries, single words first; their weighted sum is theta^0.
+        Unaries of the cover, single words first; their weighted sum is theta^0.
     log_z_bound : float
-        What the cover gives: an upper bound of A / N for N -> infinity.
+        Bound of the cover: an upper bound of A / N for N -> infinity.
     lengths : ndarray of int64
         ``lengths[m]`` training sentences had m words.
     bias : ndarray (C,), optional
-        Of right words: part of the table of every distance.
+        Bias of right words, part of the table of every distance.
     """
 
     form: str
@@ -52,19 +52,19 @@ class MRFField:
 
     @property
     def K(self) -> int:  # noqa: N802
-        """The number of distances."""
+        """Number of distances."""
         return len(self.weights)
 
     @property
     def n_words(self) -> int:
-        """C, the pad included."""
+        """C: number of words, with the pad."""
         return len(self.log_unary)
 
     @cached_property
     def tables(self) -> list[Table]:
-        """theta^l, one a distance."""
-        found = self._bare_tables()
-        return found if self.bias is None else [BiasedTable(table, self.bias) for table in found]
+        """theta^l, one per distance."""
+        tables = self._bare_tables()
+        return tables if self.bias is None else [BiasedTable(table, self.bias) for table in tables]
 
     def _bare_tables(self) -> list[Table]:
         if self.form == "full":
@@ -84,10 +84,10 @@ class MRFField:
         return self.bias is not None or bool(self.log_unary.any())
 
     def biased(self, unary: bool) -> "MRFField":
-        """The same field with a bias of right words, which takes all of the unary, or shares it with one.
+        """Return the same field with a bias of right words instead of the unary, or (``unary``) with both.
 
-        Every word is the right word of one pair at each distance: K times the bias is a unary. With both, all K + 1
-        have the same share, which is what the smallest penalty on them would choose.
+        Every word is the right word of one pair at each distance, so K times the bias equals a unary. With both, all
+        K + 1 get the same share, which has the smallest penalty.
         """
         bias = self.log_unary / (self.K + unary)
         unaries = self.unaries.copy()
@@ -101,7 +101,7 @@ class MRFField:
         return self.K == 1 or exact.fits(self.n_words, self.K)
 
     def log_z(self, max_length: int) -> Array:
-        """log Z of sentences of 0, 1, ... words, exactly or from above, shape (max_length + 1,)."""
+        """Return log Z of sentences of 0, 1, ... words, exact or an upper bound, shape (max_length + 1,)."""
         if self.K == 1:  # one chain: no cover is needed
             return cover_log_z(np.ones(1), np.tile(self.log_unary, (2, 1)), self.tables, max_length)
         if self.exact:
@@ -109,7 +109,7 @@ class MRFField:
         return cover_log_z(self.weights, self.unaries, self.tables, max_length)
 
     def log_likelihoods(self, sentences: list[NDArray[np.int64]], log_z: Array | None = None) -> Array:
-        """log tau(M) + log p(words | M), or lower bounds of it, shape (n,)."""
+        """Return log tau(M) + log p(words | M), or lower bounds of it, shape (n,)."""
         lengths = np.array([len(s) for s in sentences], np.int64)
         longest = int(lengths.max(initial=0))
         log_z = self.log_z(longest) if log_z is None else log_z
@@ -117,9 +117,9 @@ class MRFField:
         return scores - log_z[lengths] + self.log_tau(longest)[lengths]
 
     def log_tau(self, max_length: int) -> Array:
-        """log probabilities of lengths 0, ..., ``max_length``.
+        """Return the log probabilities of the lengths 0, ..., ``max_length``.
 
-        Counts, and one sentence's worth of a geometric distribution of the same mean: no length is impossible.
+        The counts, plus one sentence distributed geometrically with the same mean, so that no length is impossible.
         """
         n = self.lengths.sum()
         mean = float(self.lengths @ np.arange(len(self.lengths))) / n
@@ -130,10 +130,10 @@ class MRFField:
         return np.log((counts + np.exp(smooth)) / (n + 1))[: max_length + 1]
 
     def moment_bound(self, frequencies: Frequencies) -> float:
-        """<mu, theta> less the bound of A / N, pads counted.
+        """Return <mu, theta> minus the bound of A / N, per position including pads.
 
-        A lower bound of the log-likelihood a position of a text in a circle as the text grows (N -> infinity); for a
-        few words it may be a little above.
+        A lower bound of the log-likelihood per position of a text in a circle as the text grows (N -> infinity); for a
+        few words it may be slightly above.
         """
         pairs = [m.tocoo() for m in frequencies.pairs]
         scores = [
@@ -143,7 +143,7 @@ class MRFField:
         return float(frequencies.unary @ self.log_unary) + sum(scores) - self.log_z_bound
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Plain data and arrays."""
+        """Return plain data and arrays for a file."""
         arrays = {"log_unary": self.log_unary, "weights": self.weights, "unaries": self.unaries}
         arrays["lengths"] = self.lengths  # type: ignore[assignment]
         if self.bias is not None:
@@ -153,9 +153,9 @@ class MRFField:
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: dict[str, NDArray[Any]], n_words: int) -> "MRFField":
-        """Build a field again; refuse what does not fit together."""
+        """Build a field from ``state``'s result; inconsistent arrays are an error."""
         factors = {name.removeprefix("factor."): a for name, a in arrays.items() if name.startswith("factor.")}
-        found = cls(
+        field = cls(
             plain["form"],
             arrays["log_unary"],
             factors,
@@ -167,13 +167,13 @@ class MRFField:
         )
         for name, array in arrays.items():
             if not np.isfinite(array).all():
-                raise DataError(f"{name} holds numbers that are not finite: the file is damaged, train again.")
-        fits = len(found.tables) == found.K and all(t.n_words == n_words for t in found.tables)
-        if found.log_unary.shape != (n_words,) or found.unaries.shape != (found.K + 1, n_words) or not fits:
+                raise DataError(f"{name} has values that are not finite: the file is damaged, train again.")
+        fits = len(field.tables) == field.K and all(t.n_words == n_words for t in field.tables)
+        if field.log_unary.shape != (n_words,) or field.unaries.shape != (field.K + 1, n_words) or not fits:
             raise DataError(f"the arrays do not fit a vocabulary of {n_words} words: the file is damaged, train again.")
-        return found
+        return field
 
 
 def compact(array: Array, n_words: int) -> NDArray[Any]:
-    """Factors in the precision that tables of so many words are computed in."""
+    """Return factors in the precision in which tables of this size are computed."""
     return np.ascontiguousarray(array, np.float64 if n_words <= SMALL else np.float32)

@@ -1,27 +1,27 @@
 r"""The likelihood bound of a Markov random field over text, from moments alone.
 
 A cover of the field by single words and by the chains of each distance, with weights rho (``reference`` (4) in
-``inference.lifted``), is learned in a form in which no bound has to be tightened. Write
+``inference.lifted``), is trained in a form in which no bound has to be tightened. Write
 :math:`\theta^l = \rho_l \vartheta^l`, choose biases :math:`b_l` freely and let the unaries of the chains be
 :math:`a_l = b_l - \log Z_l` with
 
 .. math:: Z_l(x) = \sum_y \exp(\vartheta^l(x, y) + b_l(y)).
 
-Then :math:`T_l Z_l = Z_l`: every Perron root is 1, the bound of A / N is 0, and the bound of the log-likelihood a
+Then :math:`T_l Z_l = Z_l`: every Perron root is 1, the bound of A / N is 0, and the bound of the log-likelihood per
 position
 
 .. math:: \rho_0 \langle\hat\mu_0, a_0\rangle + \sum_l \rho_l \Big(\langle\hat\mu_l, \vartheta^l\rangle
     + \langle\hat\mu_0, b_l - \log Z_l\rangle\Big), \qquad \theta^0 = \rho_0 a_0 + \sum_l \rho_l a_l,           (1)
 
-is concave in :math:`(\vartheta, b)`: a weighted sum of the log-likelihoods of chains :math:`p_l(y \mid x)`, one a
-distance. The best :math:`a_0` is the log frequency of words. Any unary of the field can be written so; its optimum is
-the joint optimum in (theta, delta) of the star cover if all weights are 1 / (K + 1), and of the chain cover if the
-distances' weights add up to 1. For K = 1 it is the exact likelihood. The cost of an evaluation depends on the
-vocabulary and on the number of distinct pairs, not on the length of the text.
+is concave in :math:`(\vartheta, b)`: a weighted sum of the log-likelihoods of chains :math:`p_l(y \mid x)`, one per
+distance. The best :math:`a_0` is the log frequency of words. Any unary of the field can be written in this form; the
+optimum is the joint optimum in (theta, delta) of the star cover if all weights are 1 / (K + 1), and of the chain cover
+if the weights of the distances sum to 1. For K = 1 it is the exact likelihood. The cost of an evaluation depends on
+the vocabulary and on the number of distinct pairs, not on the length of the text.
 
-**Without a unary** (and without a bias of right words, which adds up to one) :math:`\theta^0 = 0` ties the parts
-together: one of them has to take what the others leave, and its share of the bound is no longer 0. With the chains as
-above, single words do if they have a weight, and else the chain of distance 1:
+**Without a unary** (and without a bias of right words, which is equivalent to one) :math:`\theta^0 = 0` couples the
+parts: the unary of one of them is determined by the others, and its share of the bound is no longer 0. This part is the
+single words if they have a weight, and else the chain of distance 1:
 
 .. math:: a_0 = -\sum_{l \ge 1} \rho_l (b_l - \log Z_l) / \rho_0, \quad \frac{A}{N} \le \rho_0 \log \sum_x e^{a_0(x)};
     \qquad a_1 = -\sum_{l \ge 2} \rho_l (b_l - \log Z_l) / \rho_1, \quad
@@ -29,8 +29,8 @@ above, single words do if they have a weight, and else the chain of distance 1:
 
 The first is the star's own bound, with :math:`\delta^l = b_l`, if all weights are 1 / (K + 1). Both are convex in
 :math:`(\vartheta, b)`: a is, and so is a log-sum-exp or Perron root of convex functions. By the envelope theorem the
-gradient is that of (1) with the margin :math:`\pi` of the part that closes the cover, a softmax or both Perron vectors,
-in place of the frequencies of words. An evaluation costs one pass over the tables more, and power iteration.
+gradient is that of (1) with the margin :math:`\pi` of that part (a softmax, or the product of both Perron vectors)
+instead of the word frequencies. An evaluation costs one more pass over the tables, and power iteration.
 """
 
 import numpy as np
@@ -39,19 +39,10 @@ from scipy.special import logsumexp
 
 from trelliswork.inference.lifted.chain_cover import Perron, perron
 from trelliswork.inference.lifted.exponentials import ExpTable
-from trelliswork.models.mrf.shapes import Frequencies, LowRankShape, PairShape, Shape, log_frequencies
+from trelliswork.models.mrf.shapes import Frequencies, Shape, log_frequencies
 
-__all__ = [
-    "Frequencies",
-    "LowRankShape",
-    "MomentObjective",
-    "NoUnaryObjective",
-    "PairShape",
-    "Shape",
-    "log_frequencies",
-]
 Array = NDArray[np.float64]
-LEAST_REST = 1e-9  # weights that add up to nearly 1 leave nothing to single words
+LEAST_REST = 1e-9  # a smaller remainder of the weights is rounding
 
 
 class MomentObjective:
@@ -101,6 +92,13 @@ class MomentObjective:
         scores = self.shape.scores(parameters, frequencies)
         return float(self.weights @ scores + frequencies.unary @ (self.rho @ unaries))
 
+    def state(self) -> dict[str, Array]:
+        """Return what later evaluations depend on besides the parameters, for a checkpoint."""
+        return {}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Continue from ``state``'s result."""
+
     def _evaluate(self, parameters: Array) -> tuple[float, Array, Array]:
         """Return the bound, its gradient, and the unaries."""
         scores, gradient, log_norms = self.shape.evaluate(parameters, self.frequencies, self.weights)
@@ -111,19 +109,28 @@ class MomentObjective:
 class NoUnaryObjective(MomentObjective):
     r"""Objective of a field without a unary: the bound (2).
 
-    ``unaries`` add up, by weight, to minus the bound of A / N for every word: a constant is no unary.
+    The weighted sum of ``unaries`` is minus the bound of A / N, the same for every word.
 
     Notes
     -----
-    Costs one more pass over the tables than with a unary; if distances have all of the weight, also the exponentials
-    of the first table and some power iterations, which start from the vectors of the last evaluation.
+    Costs one more pass over the tables than with a unary; if the distances have all of the weight, also the
+    exponentials of the first table and power iterations, which start from the vectors of the last evaluation.
     """
 
     _root: Perron | None = None
 
+    def state(self) -> dict[str, Array]:
+        """Return the vectors from which power iteration starts."""
+        return {} if self._root is None else {"right": self._root.log_right, "left": self._root.log_left}
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Continue from ``state``'s result."""
+        if state:
+            self._root = Perron(np.inf, np.inf, state["right"], state["left"], 0, np.inf, False)
+
     def _evaluate(self, parameters: Array) -> tuple[float, Array, Array]:
         biases = self.shape.biases(parameters)
-        first = 0 if self.rest else 1  # the first distance whose chain has a bias of its own
+        first = 0 if self.rest else 1  # the first distance with a free bias
         chains = np.empty((len(biases), biases.shape[1]))  # b - log Z
         for k in range(first, len(biases)):
             chains[k] = biases[k] - self.shape.log_norms(parameters, k)
@@ -138,11 +145,11 @@ class NoUnaryObjective(MomentObjective):
             root = perron(ExpTable(self.shape.table(parameters, 0)), chains[0], self._root)
             self._root = root
             bound, margin = float(self.weights[0]) * root.log_root, np.exp(root.log_margin)
-            biases = np.vstack([chains[0] + root.log_right, biases[1:]])  # T times its right vector is its softmax
-            chains[0] -= root.log_above  # whatever the vectors, the bound of other texts must hold
+            biases = np.vstack([chains[0] + root.log_right, biases[1:]])  # the bias of p(y | x) in this chain
+            chains[0] -= root.log_above  # a bound of other texts whatever the vectors
             unaries = np.vstack([np.zeros_like(margin), chains])
         margin /= margin.sum()
         scores, gradient, _ = self.shape.evaluate(parameters, self.frequencies, self.weights, (margin, biases))
         if not self.rest:
-            self.shape.biases(gradient)[0] = 0.0  # not a parameter: the Perron vector is in its place
+            self.shape.biases(gradient)[0] = 0.0  # not a parameter: it is the Perron vector
         return float(self.weights @ scores) - bound, gradient, unaries

@@ -9,6 +9,7 @@ over the words of the text, normalized over all words (Jernite, Rush and Sontag,
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -121,47 +122,53 @@ def train(
     """
     stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
     rng = torch.Generator().manual_seed(seed)
-    run, report = _Run(field), FitReport(False, f"{max_iter} epochs", np.nan)
+    run, report, reason = _Run(field), FitReport(False, f"{max_iter} epochs", np.nan), None
     saved = watch.resume()
     if saved is not None:
         run.restore(report, *saved)
     started = time.perf_counter() - run.seconds
     per_epoch = -(-len(places) // batch_size)
     total, tenths = per_epoch * max_iter, {round(per_epoch * k / 10) for k in range(1, 10)}
-
-    def after(measure: bool) -> str | None:
-        run.seconds = time.perf_counter() - started
-        iteration = max(1, round(10 * run.n_steps / per_epoch))
-        step = Step(iteration, -run.value / run.done, n_evaluations=run.n_steps, seconds=run.seconds)
-        if measure:
-            report.add(step)
-            run.value, run.done = 0.0, 0
-        return watch.after(step, run.parameters(), lambda: run.state(report), measure=measure)
-
     for epoch in range(max_iter):
         order = places[torch.randperm(len(places), generator=rng)]
-        reason = None
-        for b in range(run.n_steps - epoch * per_epoch, per_epoch):  # none of an epoch before the interruption
+        for b in range(run.n_steps - epoch * per_epoch, per_epoch):  # empty for epochs before the interruption
             batch = order[b * batch_size : (b + 1) * batch_size]
             gain, gradient = gradients(field, stream, batch)
             if not unary:
                 gradient.unary.zero_()
-            run.step(gradient, gain, len(batch), learning_rate * (1 - 0.9 * run.n_steps / total), l2 / len(places))
-            if b + 1 in tenths:
-                reason = after(measure=False)
-            elif b + 1 == per_epoch:
-                reason = after(measure=True)
+            rate = learning_rate * (1 - 0.9 * (run.n_steps + 1) / total)
+            run.step(gradient, gain, len(batch), rate, l2 / len(places))
+            complete = b + 1 == per_epoch
+            if not complete and b + 1 not in tenths:
+                continue
+            run.seconds = time.perf_counter() - started
+            step = run.report(per_epoch)
+            if complete:
+                report.add(step)
+                run.value, run.done = 0.0, 0
+            reason = watch.after(step, run.parameters(), partial(run.state, report), measure=complete)
             if reason is not None:
                 break
         if reason is not None:
             report.reason, report.converged = reason, not watch.interrupted
-            if not report.history:  # interrupted within the first epoch
-                report.add(Step(1, -run.value / run.done, n_evaluations=run.n_steps, seconds=run.seconds))
+            if not complete:
+                _keep_partial_epoch(step, run, report, watch)
             break
     best, _ = watch.finish({}, report)
-    for tensor, value in zip(field.tensors(), best.values(), strict=False):
-        tensor.copy_(torch.from_numpy(value))
+    if watch.best_iteration:
+        report.value = next(step.value for step in report.history if step.iteration == watch.best_iteration)
+        for tensor, value in zip(field.tensors(), best.values(), strict=True):
+            tensor.copy_(torch.from_numpy(value))
     return report
+
+
+def _keep_partial_epoch(step: Step, run: "_Run", report: FitReport, watch: Watch) -> None:
+    """Measure an epoch that was interrupted, for the result of this run; the checkpoint does not contain this."""
+    report.add(step)
+    measured = watch.measure(step, run.parameters())
+    if measured is not None and measured > watch.best:
+        watch.best, watch.best_iteration = measured, step.iteration
+        watch.best_parameters = {name: value.copy() for name, value in run.parameters().items()}
 
 
 class _Run:
@@ -183,6 +190,11 @@ class _Run:
             tensor.grad = slope
         self.adam.param_groups[0]["lr"] = rate
         self.adam.step()
+
+    def report(self, per_epoch: int) -> Step:
+        """Return a step about the current epoch so far; iterations are tenths of epochs."""
+        iteration = max(1, round(10 * self.n_steps / per_epoch))
+        return Step(iteration, -self.value / self.done, n_evaluations=self.n_steps, seconds=self.seconds)
 
     def parameters(self) -> Arrays:
         """Return the field as arrays."""

@@ -1,4 +1,4 @@
-"""Families of tables of pairs of words: how their parameters lie in one vector, and their share of the objective."""
+"""Parameterizations of pair tables: layout of the parameters in one vector, and their part of the objective."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,19 +14,19 @@ from trelliswork.inference.lifted.conditionals import conditionals, log_norms
 
 Array = NDArray[np.float64]
 At = tuple[Array, Array]  # weights of rows (C,), biases (K, C)
-Found = tuple[Array, Array, Array]  # scores (K,), gradient (P,), log Z (K, C)
+Evaluation = tuple[Array, Array, Array]  # scores (K,), gradient (P,), log Z (K, C)
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """Moments as frequencies: what the objective sees.
+    """Moments as frequencies, the input of the objective.
 
     Attributes
     ----------
     unary : ndarray (C,)
         Sums to 1.
-    pairs, transposed : K csr_matrix (C, C)
-        Each sums to 1; and their transposes.
+    pairs, transposed : tuple of K csr_matrix (C, C)
+        Frequencies of pairs by distance, each summing to 1, and their transposes.
     n_positions : int
     """
 
@@ -37,43 +37,44 @@ class Frequencies:
 
     @classmethod
     def of(cls, moments: Moments) -> "Frequencies":
-        """Divide by the number of positions."""
+        """Divide moments by the number of positions."""
         N = moments.n_positions
         pairs = tuple(matrix / N for matrix in moments.pairs)
         return cls(moments.unary / N, pairs, tuple(matrix.T.tocsr() for matrix in pairs), N)
 
 
 class Shape(Protocol):
-    """A family of tables vartheta^l; how its parameters lie in one vector."""
+    """A parameterization of the tables vartheta^l by one vector."""
 
     @property
     def n_parameters(self) -> int:
-        """The length of the vector."""
+        """Length of the vector."""
 
     def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
-        """<mu_l, vartheta^l> of each distance, shape (K,)."""
+        """Return <mu_l, vartheta^l> of each distance (K,)."""
 
-    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Found:
-        r"""Scores (K,), a gradient, and log Z_l, shape (K, C).
+    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Evaluation:
+        r"""Return scores (K,), a gradient (P,), and log Z_l (K, C).
 
         The gradient is that of :math:`\sum_l \rho_l (\langle\hat\mu_l, \vartheta^l\rangle + \langle\pi, b_l - \log
-        Z_l\rangle)` for pi (C,) and b (K, C) in ``at``: by default the frequencies of words and the parameters' biases.
+        Z_l\rangle)` for pi (C,) and b (K, C) in ``at``; by default the word frequencies and the biases of the
+        parameters.
         """
 
     def log_norms(self, parameters: Array, k: int) -> Array:
-        """log Z of the distance k + 1 at its bias, shape (C,)."""
+        """Return log Z of the distance k + 1 at its bias (C,)."""
 
     def table(self, parameters: Array, k: int) -> Table:
-        """vartheta of the distance k + 1."""
+        """Return vartheta of the distance k + 1."""
 
     def biases(self, parameters: Array) -> Array:
-        """b, shape (K, C)."""
+        """Return b (K, C)."""
 
     def norm(self, parameters: Array) -> tuple[float, Array]:
-        """Half the sum of the squares of tables' parameters (not of biases), and its gradient."""
+        """Return half the squared norm of the parameters without biases, and its gradient."""
 
     def scale(self, frequencies: Frequencies, extra: float) -> Array:
-        """About the square root of each parameter's curvature, for an optimiser."""
+        """Return the approximate square root of the curvature by each parameter, for an optimizer (P,)."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,12 @@ class LowRankShape:
 
     @property
     def n_parameters(self) -> int:
-        """Of U, W (and R), and biases."""
+        """Length of the vector: U, W (and R), and biases."""
         C, K, D = self.n_words, self.K, self.rank
         return (C * D * (1 + K) if self.form == "UW" else 2 * C * D + K * D * D) + K * C
 
     def parts(self, parameters: Array) -> tuple[Array, Array, Array | None, Array]:
-        """Views of U (C, D), W (K, C, D) or (C, D), R (K, D, D) or None, b (K, C)."""
+        """Return views of U (C, D), W (K, C, D) or (C, D), R (K, D, D) or None, b (K, C)."""
         C, K, D = self.n_words, self.K, self.rank
         u, rest = parameters[: C * D].reshape(C, D), parameters[C * D :]
         if self.form == "UW":
@@ -108,25 +109,25 @@ class LowRankShape:
         return u, w, rest[: K * D * D].reshape(K, D, D), rest[K * D * D :].reshape(K, C)
 
     def factors(self, parameters: Array) -> list[tuple[Array, Array]]:
-        """Left and right factors (C, D) of each distance's table."""
+        """Return the left and right factors (C, D) of the table of each distance."""
         u, w, r, _ = self.parts(parameters)
         if r is None:
             return [(u, w[k]) for k in range(self.K)]
         return [(u @ r[k], w) for k in range(self.K)]
 
     def biases(self, parameters: Array) -> Array:
-        """b, shape (K, C)."""
+        """Return b (K, C)."""
         return self.parts(parameters)[3]
 
     def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
-        """<mu_l, vartheta^l> of each distance."""
+        """Return <mu_l, vartheta^l> of each distance (K,)."""
         factors = self.factors(parameters)
         return np.array(
             [float(np.vdot(left, m @ right)) for (left, right), m in zip(factors, frequencies.pairs, strict=True)]
         )
 
-    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Found:
-        """Scores, the gradient, and log Z_l: one pass over tiles a distance."""
+    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Evaluation:
+        """Return scores, the gradient, and log Z_l: one pass over tiles per distance."""
         u, _, r, own = self.parts(parameters)
         rows, b = (frequencies.unary, own) if at is None else at
         gradient = np.zeros_like(parameters)
@@ -151,28 +152,28 @@ class LowRankShape:
         return scores, gradient, norms
 
     def log_norms(self, parameters: Array, k: int) -> Array:
-        """log Z of the distance k + 1 at its bias."""
+        """Return log Z of the distance k + 1 at its bias (C,)."""
         return log_norms(*self.factors(parameters)[k], self.biases(parameters)[k])
 
     def table(self, parameters: Array, k: int) -> LowRankTable:
-        """vartheta of the distance k + 1."""
+        """Return vartheta of the distance k + 1."""
         return LowRankTable(*self.factors(parameters)[k])
 
     def norm(self, parameters: Array) -> tuple[float, Array]:
-        """Half the sum of the squares of U, W and R, and its gradient."""
+        """Return half the squared norm of U, W and R, and its gradient."""
         return _norm_without_biases(parameters, self.K * self.n_words)
 
     def scale(self, frequencies: Frequencies, extra: float) -> Array:
-        """Rows of U and W by how often their word occurs: rare words would learn slowly otherwise."""
-        found = np.ones(self.n_parameters)
-        u, w, r, b = self.parts(found)
+        """Scale rows of U and W by the frequency of their word: rare words would learn slowly otherwise."""
+        scale = np.ones(self.n_parameters)
+        u, w, r, b = self.parts(scale)
         by_word = np.sqrt(frequencies.unary + extra)
         u *= by_word[:, None]
         w *= by_word[:, None]
         b *= by_word
         if r is not None:
             r /= np.sqrt(self.rank)
-        return found
+        return scale
 
 
 @dataclass(frozen=True)
@@ -181,12 +182,12 @@ class PairShape:
 
     Parameters
     ----------
-    patterns : K csr_matrix (C, C)
-        Their nonzeros are the pairs; the columns of a row ascend.
+    patterns : tuple of K csr_matrix (C, C)
+        Their nonzeros are the pairs; columns are sorted within rows.
 
     Notes
     -----
-    An evaluation costs O(pairs + C): where the table is 0, all rows share one sum.
+    An evaluation costs O(pairs + C): all rows share the sum over words whose score is 0.
     """
 
     patterns: tuple[Any, ...]
@@ -194,32 +195,32 @@ class PairShape:
 
     @property
     def n_words(self) -> int:
-        """C."""
+        """C: number of words."""
         return int(self.patterns[0].shape[0])
 
     @property
     def K(self) -> int:  # noqa: N802
-        """Distances."""
+        """Number of distances."""
         return len(self.patterns)
 
     @property
     def n_parameters(self) -> int:
-        """Of scores and biases."""
+        """Length of the vector: scores and biases."""
         return sum(pattern.nnz for pattern in self.patterns) + self.K * self.n_words
 
     def parts(self, parameters: Array) -> tuple[list[Array], Array]:
-        """Views of the scores of each distance, and of b (K, C)."""
+        """Return views of the scores of each distance, and of b (K, C)."""
         ends = np.cumsum([0, *(pattern.nnz for pattern in self.patterns)])
         scores = [parameters[a:b] for a, b in pairwise(ends)]
         return scores, parameters[ends[-1] :].reshape(self.K, self.n_words)
 
     @cached_property
     def rows(self) -> list[NDArray[np.int64]]:
-        """The row of each pair, by distance."""
+        """Row of each pair, by distance."""
         return [np.repeat(np.arange(self.n_words), np.diff(pattern.indptr)) for pattern in self.patterns]
 
-    def found(self, frequencies: Frequencies) -> list[Array]:
-        """The frequencies of the pattern's pairs, by distance; looked up once for those of training."""
+    def observed(self, frequencies: Frequencies) -> list[Array]:
+        """Return the frequencies of the pairs, by distance; cached for the frequencies of training."""
         if not self._looked_up or self._looked_up[0] is not frequencies:
             self._looked_up[:] = [
                 frequencies,
@@ -228,15 +229,15 @@ class PairShape:
                     for m, rows, pattern in zip(frequencies.pairs, self.rows, self.patterns, strict=True)
                 ],
             ]
-        found: list[Array] = self._looked_up[1]
-        return found
+        observed: list[Array] = self._looked_up[1]
+        return observed
 
     def biases(self, parameters: Array) -> Array:
-        """b, shape (K, C)."""
+        """Return b (K, C)."""
         return self.parts(parameters)[1]
 
     def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
-        """<mu_l, vartheta^l> of each distance."""
+        """Return <mu_l, vartheta^l> of each distance (K,)."""
         values, _ = self.parts(parameters)
         return np.array(
             [
@@ -245,14 +246,14 @@ class PairShape:
             ]
         )
 
-    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Found:
-        """Scores, the gradient, and log Z_l."""
+    def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Evaluation:
+        """Return scores, the gradient, and log Z_l."""
         values, own = self.parts(parameters)
         rows, b = (frequencies.unary, own) if at is None else at
         gradient = np.zeros_like(parameters)
         d_values, db = self.parts(gradient)
         scores, norms = np.empty(self.K), np.empty((self.K, self.n_words))
-        seen = self.found(frequencies)
+        seen = self.observed(frequencies)
         for k, pattern in enumerate(self.patterns):
             rho, places = weights[k], self.rows[k]
             sums = self._sums(values[k], b[k], k)
@@ -268,16 +269,16 @@ class PairShape:
         return scores, gradient, norms
 
     def log_norms(self, parameters: Array, k: int) -> Array:
-        """log Z of the distance k + 1 at its bias."""
+        """Return log Z of the distance k + 1 at its bias (C,)."""
         values, b = self.parts(parameters)
         return self._sums(values[k], b[k], k).log_norm
 
     def table(self, parameters: Array, k: int) -> SparseTable:
-        """vartheta of the distance k + 1."""
+        """Return vartheta of the distance k + 1."""
         return SparseTable(_like(self.patterns[k], self.parts(parameters)[0][k]))
 
     def _sums(self, values: Array, bias: Array, k: int) -> "_Sums":
-        """Z(x) = sum_y e^b + sum of e^b (e^score - 1) over the pattern."""
+        """Compute Z(x) = sum_y e^b + sum of e^b (e^score - 1) over the pattern."""
         pattern, rows = self.patterns[k], self.rows[k]
         top = float(bias.max())
         base = np.exp(bias - top)
@@ -290,47 +291,43 @@ class PairShape:
         return _Sums(base, tops, raised, norm, np.log(norm) + tops + top)
 
     def norm(self, parameters: Array) -> tuple[float, Array]:
-        """Half the sum of the squares of the scores, and its gradient."""
+        """Return half the squared norm of the scores, and its gradient."""
         return _norm_without_biases(parameters, self.K * self.n_words)
 
     def scale(self, frequencies: Frequencies, extra: float) -> Array:
-        """By how often a pair occurs."""
-        found = np.ones(self.n_parameters)
-        values, b = self.parts(found)
-        for v, seen in zip(values, self.found(frequencies), strict=True):
+        """Scale scores by the frequency of their pair."""
+        scale = np.ones(self.n_parameters)
+        values, b = self.parts(scale)
+        for v, seen in zip(values, self.observed(frequencies), strict=True):
             v[:] = np.sqrt(seen + extra)
         b *= np.sqrt(frequencies.unary + extra)
-        return found
+        return scale
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """Normalisers of sparse tables, divided by the largest e^b.
+    """Normalizers of a sparse table; all but ``log_norm`` are divided by the largest e^b."""
 
-    e^b (C,); the largest score of each row, if above 0; e^(b + score) of the pairs, divided by that of their row; Z,
-    divided likewise; log Z.
-    """
-
-    base: Array
-    tops: Array
-    raised: Array
-    norm: Array
-    log_norm: Array
+    base: Array  # (C,) e^b
+    tops: Array  # (C,) the largest score of each row, at least 0
+    raised: Array  # e^(b + score - top) of the pairs
+    norm: Array  # (C,) Z e^-top
+    log_norm: Array  # (C,) log Z
 
 
 def _norm_without_biases(parameters: Array, n_biases: int) -> tuple[float, Array]:
-    """Half the sum of the squares of all but the biases, which come last, and its gradient."""
+    """Return half the squared norm of all parameters but the biases, which are last, and its gradient."""
     gradient = parameters.copy()
     gradient[len(gradient) - n_biases :] = 0.0
     return 0.5 * float(gradient @ gradient), gradient
 
 
 def _like(pattern: Any, values: Array) -> Any:
-    """A matrix with the pattern's places and other values."""
+    """Return a matrix with the nonzeros of a pattern and other values."""
     return type(pattern)((values, pattern.indices, pattern.indptr), pattern.shape)
 
 
 def log_frequencies(frequencies: Frequencies) -> Array:
-    """Log frequencies of words, half a count for those that do not occur."""
+    """Return log frequencies of words (C,); words that do not occur get half a count."""
     counts = np.maximum(frequencies.unary * frequencies.n_positions, 0.5)
     return np.log(counts / counts.sum())

@@ -1,4 +1,4 @@
-"""Where the learning of a Markov random field begins: singular vectors of what pairs say beyond their words."""
+"""First parameters of a Markov random field: singular vectors of the mutual information of pairs."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ from scipy.sparse import coo_matrix, csr_matrix, hstack, vstack
 from trelliswork.models.mrf.shapes import Frequencies, LowRankShape, PairShape, log_frequencies
 
 Array = NDArray[np.float64]
-RARE = 5.0  # counts: rarer words begin with shorter vectors
+RARE = 5.0  # counts: rarer words start with shorter vectors
 
 
 def first_parameters(
@@ -18,25 +18,25 @@ def first_parameters(
     unary: bool = True,
     rest: float = 0.0,
 ) -> Array:
-    """Biases are log frequencies; a low-rank table is near the positive mutual information of its pairs.
+    """Return log frequencies as biases, and low-rank tables near the positive mutual information of pairs.
 
-    The best table of rank D near independence, in the metric of the likelihood, comes from singular vectors of the
-    mutual information weighted by the square roots of both frequencies. Pairs seen once or twice count less. Cost: some
-    products of the sparse pairs with D vectors.
+    Near independence the best table of rank D, in the metric of the likelihood, comes from the singular vectors of the
+    mutual information weighted by the square roots of both frequencies. Pairs seen once or twice are damped. Costs a
+    few products of the sparse pairs with D vectors.
 
-    Without a unary the tables have to say how frequent words are: the last of their D dimensions begins with that. If
+    Without a unary the tables must encode the frequencies of words: the last of their D dimensions starts with them. If
     single words have a weight in the cover, ``rest``, biases shift it such that all its parts have the same margin.
     """
     parameters = np.zeros(shape.n_parameters)
     often = log_frequencies(frequencies)
     if not unary:
-        # A constant more or less is the same field: the shortest vectors say how far words are from the mean.
+        # A constant does not change the field: vectors are shortest for differences from the mean.
         often = (often - often.mean()) / (1 - rest)
     shape.biases(parameters)[:] = often if unary else -rest * often
     if isinstance(shape, PairShape):
         if not unary:
             for values, pattern in zip(shape.parts(parameters)[0], shape.patterns, strict=True):
-                values[:] = (often - often.min())[pattern.indices]  # pairs without a score are as rare as the rarest
+                values[:] = (often - often.min())[pattern.indices]  # a pair without a score counts as the rarest
         return parameters
     rng = np.random.default_rng(seed)
     u, w, r, _ = shape.parts(parameters)
@@ -65,16 +65,19 @@ def first_parameters(
 
 
 def _information(pairs: csr_matrix, frequencies: Frequencies) -> csr_matrix:
-    """max(log p(x, y) / p(x) p(y), 0) times the square root of p(x) p(y), damped where counts are small."""
-    found = pairs.tocoo()
-    alone = frequencies.unary[found.row] * frequencies.unary[found.col]
-    counts = found.data * frequencies.n_positions
-    values = np.sqrt(alone) * np.maximum(np.log(found.data / alone), 0.0) * counts / (counts + 1)
-    return coo_matrix((values, (found.row, found.col)), found.shape).tocsr()
+    """Return max(log p(x, y) / p(x) p(y), 0) times the square root of p(x) p(y), damped for small counts."""
+    matrix = pairs.tocoo()
+    alone = frequencies.unary[matrix.row] * frequencies.unary[matrix.col]
+    counts = matrix.data * frequencies.n_positions
+    values = np.sqrt(alone) * np.maximum(np.log(matrix.data / alone), 0.0) * counts / (counts + 1)
+    return coo_matrix((values, (matrix.row, matrix.col)), matrix.shape).tocsr()
 
 
 def _svd(matrix: csr_matrix, rank: int, rng: np.random.Generator, n_rounds: int = 4) -> tuple[Array, Array, Array]:
-    """The largest singular values with their vectors (columns), by subspace iteration; random ones fill up the rank."""
+    """Return the largest singular values with their vectors (columns), by subspace iteration.
+
+    If the rank exceeds the size of the matrix, random vectors are added.
+    """
     back = matrix.T.tocsr()
     width = min(rank + 10, *matrix.shape)
     right = rng.standard_normal((matrix.shape[1], width))

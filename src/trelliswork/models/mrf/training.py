@@ -2,8 +2,9 @@
 
 import os
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from trelliswork.inference.lifted.exponentials import ExpTable
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Watch, open_checkpoint
+from trelliswork.learning.watch import Saved, Watch, open_checkpoint
 from trelliswork.models.mrf import pseudo_likelihood
 from trelliswork.models.mrf.field import MRFField, compact
 from trelliswork.models.mrf.objective import MomentObjective, NoUnaryObjective
@@ -169,14 +170,15 @@ def learn_lifted(
             None if dev is None else dev.unary,
         ),
     )
-    development = None if dev is None else BoundDevelopment(objective, Frequencies.of(dev))
-    watch = Watch(
-        development,
+    watch = BoundWatch(
+        objective,
+        None if dev is None else BoundDevelopment(objective, Frequencies.of(dev)),
         patience=settings.patience,
         max_minutes=settings.max_minutes,
         checkpoint=file,
         callback=callback,
     )
+    options = {} if dev is None else {"snapshot": partial(snapshot, objective)}
     with warnings.catch_warnings():
         if dev is not None:
             warnings.simplefilter("ignore", ConvergenceWarning)  # the development data decide
@@ -184,14 +186,17 @@ def learn_lifted(
             objective,
             parameters * objective.scale,
             watch,
-            snapshot=lambda w: snapshot(objective, w),
             max_iter=settings.iterations,
             tol=settings.tol,
             history_size=settings.history_size,
             period=PERIOD,
+            **options,
         )
-    if report.dev is not None:
-        report.converged = report.converged or not watch.interrupted
+    if dev is None:
+        learned = snapshot(objective, learned["weights"])
+    elif watch.best_iteration:
+        early = report.history[-1].iteration - watch.best_iteration >= settings.patience
+        report.converged = report.converged or (early and not watch.interrupted)
         report.value = next(step.value for step in report.history if step.iteration == watch.best_iteration)
     factors = factors_of(shape, learned["parameters"], weights)
     unaries, log_z = learned["unaries"], 0.0
@@ -209,6 +214,28 @@ def snapshot(objective: MomentObjective, weights: Array) -> dict[str, NDArray[An
         objective(weights)
     assert objective.unaries is not None
     return {"parameters": weights / objective.scale, "unaries": objective.unaries}
+
+
+class BoundWatch(Watch):
+    """A watch whose checkpoints also have the state of the objective."""
+
+    def __init__(self, objective: MomentObjective, development: "BoundDevelopment | None", **options: Any) -> None:
+        super().__init__(development, **options)
+        self._objective = objective
+
+    def save(self, state: Callable[[], Saved]) -> None:
+        """Write the checkpoint now."""
+        plain, arrays = state()
+        extra = {f"objective.{name}": array for name, array in self._objective.state().items()}
+        super().save(lambda: (plain, arrays | extra))
+
+    def resume(self) -> Saved | None:
+        """Return the optimizer's state in the checkpoint, if there is one, and restore the objective."""
+        saved = super().resume()
+        if saved is not None:
+            prefix = "objective."
+            self._objective.restore({k.removeprefix(prefix): v for k, v in saved[1].items() if k.startswith(prefix)})
+        return saved
 
 
 class BoundDevelopment:

@@ -12,7 +12,7 @@ from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.errors import DataError, ShapeError
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.models.base import Arrays, check_finite
+from trelliswork.models.base import Arrays, Description, Table, check_finite, check_label
 from trelliswork.models.hmm.data import read_sentences
 from trelliswork.models.hmm.decoding import StateChain
 from trelliswork.models.hmm.tagging import ChainTagger
@@ -157,6 +157,22 @@ class MRFTagger(ChainTagger):
         table = self._phi[0, :-1, :-1]
         best = [divmod(int(k), len(table)) for k in np.argsort(-table, axis=None, kind="stable")[:n]]
         return [(self.labels_[a], self.labels_[b], float(table[a, b])) for a, b in best]
+
+    def describe(self, n: int = 20, label: str | None = None) -> Description:
+        """Return the largest weights, and the bound."""
+        self._check_fitted()
+        check_label(label, self.labels_)
+        facts = {
+            "labels": list(self.labels_),
+            "words": len(self.known_words()),
+            "bound": self.bound_,
+            "cover": self.cover_weights_.tolist(),
+        }
+        tables = [
+            Table("top_features", "Largest weights", ("feature", "label", "weight"), self.top_features(n, label)),
+            Table("top_transitions", "Label pairs", ("from", "to", "score"), self.top_transitions(n)),
+        ]
+        return Description(f"MRF tagger with {len(self.labels_)} labels", facts, tables)
 
     def _measure(self, X: Sentences, y: Sentences, learned: Learned) -> float:
         """Return the accuracy of a tagger with the parameters of this one."""

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trelliswork.inference.span.autograd import grammar_log_partition
-from trelliswork.inference.span.lowrank_autograd import lowrank_log_partition
+from trelliswork.inference.span.autograd import grammar_log_partition, lowrank_log_partition
 from trelliswork.models.pcfg.objective import GrammarParameters, TextBatch
 
 

@@ -65,15 +65,14 @@ class Progress(NamedTuple):
 
 
 @helper
-def _advance(last, first, flat, parts, n_states, scratch):
+def _advance(last, first, part, moves, variables, n_states, digits, place):
     """Go to the next state of the axes up to ``last`` of the factor whose axes start at ``first``."""
-    digits, place = scratch.digits, scratch.place
     a = last
     while a >= 0:
         digits[a] += 1
-        p, by = parts.part[first + a], parts.move[first + a]
+        p, by = part[first + a], moves[first + a]
         place[p] += by
-        size = n_states[flat.variables[first + a]]
+        size = n_states[variables[first + a]]
         if digits[a] < size:
             break
         place[p] -= by * size
@@ -82,12 +81,11 @@ def _advance(last, first, flat, parts, n_states, scratch):
 
 
 @helper
-def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, scratch):
+def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, digits, place):
     """Add E[log f] given each value of the part ``target`` to its logits; with target -1 return E[log f].
 
     Entries of weight zero do not count, not even -inf.
     """
-    digits, place = scratch.digits, scratch.place
     tables, variables, places, part, moves = flat.tables, flat.variables, parts.place, parts.part, parts.move
     first, last = flat.ptr[f], flat.ptr[f + 1]
     k = last - first
@@ -136,7 +134,7 @@ def _weigh(b, f, target, flat, parts, n_states, beliefs, logits, scratch):
                 else:
                     total += weight * mean
         at += n
-        _advance(k - 2, first, flat, parts, n_states, scratch)
+        _advance(k - 2, first, part, moves, variables, n_states, digits, place)
     return total
 
 
@@ -219,7 +217,7 @@ def _update(b, d, inside, variables, unary, flat, parts, scratch, beliefs, entro
     for e in range(parts.factor_ptr[d], parts.factor_ptr[d + 1]):
         f = parts.factors[e]
         if not inside or parts.n_parts[f] == 1:
-            _weigh(b, f, parts.axes[e], flat, parts, n_states, beliefs, logits, scratch)
+            _weigh(b, f, parts.axes[e], flat, parts, n_states, beliefs, logits, scratch.digits, scratch.place)
     log_z, entropy[d], change = _infer(d, parts, n_states, offsets, scratch, beliefs)
     return log_z, change
 
@@ -233,7 +231,7 @@ def _bound(b, variables, flat, parts, scratch, beliefs, entropy):
         if beliefs[x] > 0:
             total += beliefs[x] * unary[x]
     for f in range(flat.base.size):
-        total += _weigh(b, f, -1, flat, parts, variables.n_states, beliefs, beliefs, scratch)
+        total += _weigh(b, f, -1, flat, parts, variables.n_states, beliefs, beliefs, scratch.digits, scratch.place)
     return total
 
 
@@ -294,4 +292,4 @@ def factor_beliefs(variables: Variables, flat: Flat, parts: Parts, scratch: Scra
                         weight *= beliefs[b, place[a]]
                 entries[b, at] = weight
                 at += 1
-                _advance(k - 1, first, flat, parts, n_states, scratch)
+                _advance(k - 1, first, parts.part, parts.move, flat.variables, n_states, digits, place)

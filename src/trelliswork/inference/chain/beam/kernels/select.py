@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, get, lanes, largest, load, maximum, put, spread, total
 
-UNDECIDED = 8  # at most so many values are compared one by one
+UNDECIDED = 8  # values that are left to be compared one by one
 PROBES = 40
 FEW = 32  # vectors, up to which a loop over single values without branches is faster
 

@@ -1,0 +1,95 @@
+"""Queries that both left-to-right models share: against enumeration, saved and loaded, without text."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from trelliswork.errors import DataError, NotFittedError
+from trelliswork.models import KneserNey, LogBilinear, load
+
+TEXT = [["a", "b", "c"], ["b", "c"], ["a", "c", "c", "b"], ["c"], ["b", "b", "a", "c", "a", "b"]]
+MODELS = {
+    "unigrams": lambda: KneserNey(1).fit(TEXT),
+    "bigrams": lambda: KneserNey(2).fit(TEXT),
+    "trigrams": lambda: KneserNey(3).fit(TEXT),
+    "log-bilinear": lambda: LogBilinear(2, 3, max_iter=4, batch_size=4).fit(TEXT),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    return MODELS[request.param]()
+
+
+def test_next_words_and_log_evidence_agree(model):
+    sentence = ["c", "a", "b"]
+    steps = [model.next_distribution(sentence[:i]) for i in range(4)]
+    ids = [*model.vocabulary_.ids(sentence), 0]
+    log_p = sum(np.log(p[i]) for p, i in zip(steps, ids, strict=True))
+    assert_allclose(model.log_evidence([sentence, []]), [log_p, np.log(steps[0][0])], rtol=1e-5)
+    ranked = model.predict_next(["a"], 10)
+    assert sorted(word for word, _ in ranked) == ["</s>", "a", "b", "c"]
+    assert_allclose([p for _, p in ranked], np.sort(model.next_distribution(["a"]))[::-1])
+
+
+@pytest.mark.parametrize("sentence", ["___", "a ___", "___ c", "a b ___ c a", "b b a c a b c ___ c b a a b c"])
+def test_one_blank_is_filled_as_by_enumeration(model, sentence):
+    filled = [[w if v == "___" else v for v in sentence.split()] for w in "abc"]
+    p = np.exp(model.log_evidence(filled))
+    (ranked,) = model.fill(sentence)
+    assert [word for word, _ in ranked] == ["abc"[i] for i in np.argsort(-p, kind="stable")]
+    assert_allclose([dict(ranked)[w] for w in "abc"], p / p.sum(), rtol=1e-5)
+    assert model.fill(sentence, 2) == [ranked[:2]]
+
+
+def test_several_blanks_are_given_the_best_words_of_the_others(model):
+    ranked = model.fill(["a", None, "c", None, "b"])
+    best = [words[0][0] for words in ranked]
+    assert model.fill(["a", None, "c", best[1], "b"]) == ranked[:1]
+    assert model.fill(["a", best[0], "c", None, "b"]) == ranked[1:]
+
+
+def test_samples_have_the_frequencies_of_enumeration(model):
+    n = 4000
+    samples = model.sample(n, seed=1)
+    assert samples[:20] == model.sample(20, seed=1)
+    assert samples[:20] != model.sample(20, seed=2)
+    short = [list(words) for length in range(3) for words in product("abc", repeat=length)]
+    p = np.exp(model.log_evidence(short))
+    counts = np.array([samples.count(sentence) for sentence in short])
+    assert_allclose(counts / n, p, atol=4 * np.sqrt(p.max() / n))
+    assert_allclose(counts.sum() / n, p.sum(), atol=4 / np.sqrt(4 * n))
+    assert max(map(len, model.sample(200, max_length=2))) == 2
+
+
+@pytest.mark.parametrize("model", [KneserNey(3, min_count=2), LogBilinear(2, 4, min_count=2, max_iter=2)])
+def test_saved_models_are_the_same(model, tmp_path):
+    text = [["a", "b", "a"], ["b", "a", "x"], ["y"]]
+    with pytest.raises(NotFittedError):
+        model.log_evidence(text)
+    model.fit(text)
+    (tmp_path / "text").write_text("\n".join(" ".join(s) for s in text))
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert type(again) is type(model)
+    assert again.get_params() == model.get_params()
+    assert again.report_.reason == model.report_.reason
+    assert np.array_equal(again.log_evidence([["a", "new"]]), model.log_evidence([["a", "new"]]))
+    assert np.array_equal(again.log_evidence(tmp_path / "text"), model.log_evidence(text))
+    assert again.sample(3) == model.sample(3)
+
+
+def test_a_text_without_sentences_has_no_score(tmp_path):
+    (tmp_path / "text").write_text("a b\n")
+    for model in (KneserNey(2), LogBilinear(1, 2, max_iter=1)):
+        with pytest.raises(NotFittedError):
+            model.perplexity([["a"]])
+        model.fit(tmp_path.glob("*"))
+        assert model.log_evidence([]).shape == (0,)
+        assert_allclose(model.score(tmp_path.glob("*")), model.score([["a", "b"]]))
+        with pytest.raises(DataError, match="no sentences"):
+            model.perplexity([])
+        with pytest.raises(DataError, match="at least one sentence"):
+            model.fit([])
