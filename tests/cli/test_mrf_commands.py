@@ -73,7 +73,7 @@ def test_figures_say_which_bound_they_are(options, bound, per, tmp_path, monkeyp
 
 def test_ctrl_c_ends_counting_at_once_and_training_after_an_iteration(capsys):
     from trelliswork.cli.train.mrf import bound_progress
-    from trelliswork.data.moments.text import CountStep
+    from trelliswork.data.ids import CountStep
     from trelliswork.learning.lbfgs import Step
 
     step = Step(1, 2.0, 1.0, 3, 4, 5.0)

@@ -39,10 +39,10 @@ def example(client, name):
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_each_model_offers_its_abilities_and_answers(client, name):
-    found = client(name)
-    facts = found.get("/api/model").json()
+    page = client(name)
+    facts = page.get("/api/model").json()
     assert set(facts["abilities"]) == ABILITIES[name]
-    sentence = example(found, name)
+    sentence = example(page, name)
     words = sentence.split()
     bodies = {
         "tag": {"sentence": sentence},
@@ -54,8 +54,8 @@ def test_each_model_offers_its_abilities_and_answers(client, name):
         "neighbors": {"word": facts.get("word"), "n": 4},
     }
     for ability in facts["abilities"]:
-        answer = post(found, ability, bodies[ability])
-        assert answer == post(found, ability, bodies[ability])  # the same request, the same answer
+        answer = post(page, ability, bodies[ability])
+        assert answer == post(page, ability, bodies[ability])  # the same request, the same answer
         assert "notes" not in answer or all(isinstance(note, str) for note in answer["notes"])
 
 
@@ -81,12 +81,12 @@ def test_a_chain_shows_the_posterior_of_the_model(client, model, name):
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_forced_and_forbidden_labels_change_the_posterior(client, name):
-    found = client(name)
-    sentence = example(found, name)
-    before = post(found, "tag", {"sentence": sentence})["layers"][0]
+    page = client(name)
+    sentence = example(page, name)
+    before = post(page, "tag", {"sentence": sentence})["layers"][0]
     t = min(range(len(before["path"])), key=lambda t: max(before["marginals"][t]))
     p, label = sorted(zip(before["marginals"][t], before["labels"], strict=True))[-2]
-    forced = post(found, "tag", {"sentence": sentence, "evidence": [{"token": t, "force": label}]})
+    forced = post(page, "tag", {"sentence": sentence, "evidence": [{"token": t, "force": label}]})
     layer = forced["layers"][0]
     assert forced["evidence"]["p"] == pytest.approx(p, rel=1e-3)
     assert forced["evidence"]["kind"] == "exact"
@@ -96,7 +96,7 @@ def test_forced_and_forbidden_labels_change_the_posterior(client, name):
     assert len(forced["entropy"]) == 2
     assert all(one["labels"][t] == label for one in forced["best"])
     best = before["path"][t]
-    out = post(found, "tag", {"sentence": sentence, "evidence": [{"token": t, "forbid": [best]}]})
+    out = post(page, "tag", {"sentence": sentence, "evidence": [{"token": t, "forbid": [best]}]})
     largest = before["marginals"][t][before["labels"].index(best)]
     assert out["evidence"]["p"] == pytest.approx(1 - largest, rel=1e-3)
     assert out["layers"][0]["path"][t] != best
@@ -104,20 +104,20 @@ def test_forced_and_forbidden_labels_change_the_posterior(client, name):
     s = t - 1 if t else t + 1
     other = layer["path"][s]
     both = [{"token": t, "force": label}, {"token": s, "force": other}]
-    joint = post(found, "tag", {"sentence": sentence, "evidence": both})["evidence"]["p"]
+    joint = post(page, "tag", {"sentence": sentence, "evidence": both})["evidence"]["p"]
     assert joint == pytest.approx(p * layer["marginals"][s][layer["labels"].index(other)], rel=1e-3)
 
 
 def test_evidence_about_one_layer_changes_the_other(client):
-    found = client("factorial-crf")
-    sentence = example(found, "factorial-crf")
-    before = post(found, "tag", {"sentence": sentence})
+    page = client("factorial-crf")
+    sentence = example(page, "factorial-crf")
+    before = post(page, "tag", {"sentence": sentence})
     assert [layer["name"] for layer in before["layers"]] == ["pos", "chunk"]
     assert before["kind"] == "estimate"
     chunk = before["layers"][1]
     p, label = sorted(zip(chunk["marginals"][1], chunk["labels"], strict=True))[-2]
     evidence = [{"token": 1, "layer": "chunk", "force": label}]
-    after = post(found, "tag", {"sentence": sentence, "evidence": evidence})
+    after = post(page, "tag", {"sentence": sentence, "evidence": evidence})
     assert after["layers"][1]["path"][1] == label
     assert after["layers"][0]["marginals"] != after["layers"][0]["before"]["marginals"]
     assert after["evidence"]["p"] == pytest.approx(p, rel=0.1)
@@ -126,22 +126,22 @@ def test_evidence_about_one_layer_changes_the_other(client):
 
 @pytest.mark.parametrize(("name", "kind"), [("parser", "exact"), ("parser-2", "estimate")])
 def test_forced_heads(client, name, kind):
-    found = client(name)
-    sentence = example(found, name)
-    before = post(found, "parse", {"sentence": sentence, "k": 3})
+    page = client(name)
+    sentence = example(page, name)
+    before = post(page, "parse", {"sentence": sentence, "k": 3})
     assert before["kind"] == kind
     assert len(before["tags"]) == len(before["words"])
     for row in before["heads"]:
         assert sum(p for _, p in row) == pytest.approx(1, abs=0.05)
     t = min(range(len(before["arcs"])), key=lambda t: before["arcs"][t]["p"])
     head, p = next((h, p) for h, p in before["heads"][t] if h != before["arcs"][t]["head"])
-    after = post(found, "parse", {"sentence": sentence, "k": 3, "evidence": [{"token": t, "force": head}]})
+    after = post(page, "parse", {"sentence": sentence, "k": 3, "evidence": [{"token": t, "force": head}]})
     assert after["arcs"][t]["head"] == head
     assert after["before"]["arcs"] == before["arcs"]
     assert after["evidence"]["p"] == pytest.approx(p, rel=1e-3)
     assert all(tree["arcs"][t][0] == head for tree in after["best"])
     others = [{"token": t, "forbid": [before["arcs"][t]["head"]]}]
-    assert post(found, "parse", {"sentence": sentence, "evidence": others})["arcs"][t]["head"] != others[0]["forbid"][0]
+    assert post(page, "parse", {"sentence": sentence, "evidence": others})["arcs"][t]["head"] != others[0]["forbid"][0]
 
 
 def spans_of(node):
@@ -149,23 +149,23 @@ def spans_of(node):
 
 
 def test_forced_and_forbidden_spans_of_a_grammar(client):
-    found = client("pcfg")
-    sentence = example(found, "pcfg")
-    before = post(found, "parse", {"sentence": sentence, "k": 3})
+    page = client("pcfg")
+    sentence = example(page, "pcfg")
+    before = post(page, "parse", {"sentence": sentence, "k": 3})
     n = len(sentence.split())
     assert before["tree"]["first"] == 0
     assert before["tree"]["last"] == n - 1
     tree = spans_of(before["tree"])
     span = next(s for s in before["spans"] if (s["first"], s["last"]) not in tree)
     place = {"first": span["first"], "last": span["last"]}
-    after = post(found, "parse", {"sentence": sentence, "evidence": [{**place, "force": True}]})
+    after = post(page, "parse", {"sentence": sentence, "evidence": [{**place, "force": True}]})
     assert after["evidence"]["p"] == pytest.approx(span["p"], rel=1e-3)
     assert (span["first"], span["last"]) in spans_of(after["tree"])
     assert all((span["first"], span["last"]) in spans_of(one["tree"]) for one in after["best"])
-    out = post(found, "parse", {"sentence": sentence, "evidence": [{**place, "force": False}]})
+    out = post(page, "parse", {"sentence": sentence, "evidence": [{**place, "force": False}]})
     assert out["evidence"]["p"] == pytest.approx(1 - span["p"], rel=1e-3)
     crossing = [{"first": 0, "last": 2, "force": True}, {"first": 1, "last": 3, "force": True}]
-    response = found.post("/api/parse", json={"sentence": sentence, "evidence": crossing})
+    response = page.post("/api/parse", json={"sentence": sentence, "evidence": crossing})
     assert response.status_code == 400
     assert "together" in response.json()["wanted"]
 
@@ -174,11 +174,11 @@ def test_a_grammar_with_too_many_rules_has_a_tree_but_no_evidence(model, monkeyp
     from tests.explore.conftest import client_of
 
     monkeypatch.setattr("trelliswork.models.pcfg.MAX_RULES", 1)
-    found = client_of(model("pcfg"))
-    assert not found.get("/api/model").json()["evidence"]
-    answer = post(found, "parse", {"sentence": "A cat ran ."})
+    page = client_of(model("pcfg"))
+    assert not page.get("/api/model").json()["evidence"]
+    answer = post(page, "parse", {"sentence": "A cat ran ."})
     assert len(spans_of(answer["tree"])) == 7
-    refused = found.post("/api/parse", json={"sentence": "A b c", "evidence": [{"first": 0, "last": 1, "force": True}]})
+    refused = page.post("/api/parse", json={"sentence": "A b c", "evidence": [{"first": 0, "last": 1, "force": True}]})
     assert refused.status_code == 400
 
 
@@ -218,7 +218,7 @@ def test_log_evidence_within_a_beam_is_a_lower_bound(model):
 
 
 def test_evidence_that_the_lexicon_excludes_is_used_and_has_probability_zero(client):
-    found = client("hmm")
-    answer = post(found, "tag", {"sentence": "the cat .", "evidence": [{"token": 0, "force": "VBD"}]})
+    page = client("hmm")
+    answer = post(page, "tag", {"sentence": "the cat .", "evidence": [{"token": 0, "force": "VBD"}]})
     assert answer["layers"][0]["path"][0] == "VBD"
     assert answer["evidence"] == {"p": 0.0, "log_p": None, "kind": "exact"}

@@ -97,13 +97,13 @@ def test_an_error_of_the_library_is_reported(client):
 
 
 def test_bodies_that_are_not_json_are_refused(client):
-    found, kind = client("crf"), {"content-type": "application/json"}
+    page, kind = client("crf"), {"content-type": "application/json"}
     for raw in (b"", b"{", b"\xff\xfe", b'{"sentence": NaN}', b"[" * 60000, b'{"k": ' + b"9" * 5000 + b"}"):
-        response = found.post("/api/tag", content=raw, headers=kind)
+        response = page.post("/api/tag", content=raw, headers=kind)
         assert response.status_code == 400
         assert response.json()["wanted"] == "JSON"
-    assert found.post("/api/tag", content=b"{}").status_code == 415  # a form of another site could send this
-    assert found.post("/api/tag", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
+    assert page.post("/api/tag", content=b"{}").status_code == 415  # a form of another site could send this
+    assert page.post("/api/tag", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
 
 
 def test_a_long_body_is_refused_while_it_arrives(client):
@@ -138,15 +138,15 @@ def test_words_are_returned_unchanged_and_never_executed(client):
 
 
 def test_unknown_addresses_and_abilities(client):
-    found = client("crf")
+    page = client("crf")
     for method, path in (("GET", "/nothing"), ("GET", "/static/../app.py"), ("GET", "/static/%2e%2e/app.py")):
-        response = found.request(method, path)
+        response = page.request(method, path)
         assert response.status_code == 404
         assert "api/model" in response.json()["wanted"]
-    assert found.get("/api/tag").status_code == 405
-    assert found.delete("/api/model").status_code == 405
-    assert refused(found, "fill", {"sentence": "a _"}, 404)["wanted"] == "one of tag"
-    assert refused(found, "__class__", {}, 404)["got"] == "__class__"
+    assert page.get("/api/tag").status_code == 405
+    assert page.delete("/api/model").status_code == 405
+    assert refused(page, "fill", {"sentence": "a _"}, 404)["wanted"] == "one of tag"
+    assert refused(page, "__class__", {}, 404)["got"] == "__class__"
 
 
 def test_only_names_of_this_machine_are_answered(client, model):

@@ -46,8 +46,8 @@ def test_trellis_shows_path_gold_and_probabilities():
     assert texts(side) == ["X", "Y", "Z"]
     assert "90 %" in texts(grid)
     assert "65 %" in texts(grid)
-    found = classes(grid)
-    assert (found["heat"], found["stop"], found["gold"]) == (5, 2, 1)  # p = 0 has no shade
+    counts = classes(grid)
+    assert (counts["heat"], counts["stop"], counts["gold"]) == (5, 2, 1)  # p = 0 has no shade
     shades = [float(n.attrib["fill-opacity"]) for n in grid.iter() if n.attrib.get("class") == "heat"]
     assert max(shades) == shades[0] == pytest.approx(0.85 * 0.9**0.5, abs=0.006)
 
@@ -86,8 +86,8 @@ def test_dependency_trees_are_complete(heads, random):
     words, labels = [EVIL[: random.randint(1, 20)] for _ in heads], ["label"] * n
     picture = pictures(dependency_tree(words, heads, labels, [random.random() for _ in heads], tags=["T"] * n))[0]
     check_picture(picture)
-    found = classes(picture)
-    assert found["arc"] == found["arrow"] == n
+    counts = classes(picture)
+    assert counts["arc"] == counts["arrow"] == n
     # Words are in order and do not overlap.
     xs = [float(node.attrib["x"]) for node in picture.iter() if node.attrib.get("class") == "wordtext"]
     assert all(b - a > 10 for a, b in pairwise(xs))
@@ -95,8 +95,8 @@ def test_dependency_trees_are_complete(heads, random):
 
 def test_wrong_arcs_are_marked():
     shown = pictures(dependency_tree(["a", "b", "c"], [2, 0, 1], gold=[2, 0, 2]))[0]
-    found = classes(shown)
-    assert (found["arc"], found["arc wrong"], found["missed"]) == (2, 1, 1)
+    counts = classes(shown)
+    assert (counts["arc"], counts["arc wrong"], counts["missed"]) == (2, 1, 1)
     for wrong in ({"heads": [0, 4]}, {"heads": [0]}, {"heads": [0, 1], "labels": ["x"]}):
         with pytest.raises(ShapeError):
             dependency_tree(["a", "b"], **wrong)
@@ -114,27 +114,27 @@ def test_constituents():
 
 
 def test_tables_align_numbers_and_escape():
-    made = table(["name", "n", "share"], [[EVIL, 1234, "97.1 %"], ["b", None, "–"]], title=EVIL)
-    assert made.count('class="number"') == 6
-    assert "1,234" in made
-    assert "<script>" not in made
+    markup = table(["name", "n", "share"], [[EVIL, 1234, "97.1 %"], ["b", None, "–"]], title=EVIL)
+    assert markup.count('class="number"') == 6
+    assert "1,234" in markup
+    assert "<script>" not in markup
     with pytest.raises(ShapeError, match="each of the 2 headers"):
         table(["a", "b"], [[1]])
     assert table(["a"], []) == facts([]) == bars([]) == word_lists({}) == ""
 
 
 def test_lengths_of_bars_follow_their_values():
-    made = bars([("a", 2.0), ("b", -1.0), (EVIL, 0.0)])
-    assert "width:100.0%" in made
-    assert 'class="below" style="width:50.0%"' in made
-    assert "<script>" not in made
+    markup = bars([("a", 2.0), ("b", -1.0), (EVIL, 0.0)])
+    assert "width:100.0%" in markup
+    assert 'class="below" style="width:50.0%"' in markup
+    assert "<script>" not in markup
 
 
 def test_confusion_counts_errors():
-    gold, said = list("AABBBC"), list("ABBAAC")
-    made = confusion(gold, said)
-    assert "3 of 3 errors" in made
-    assert ">C<" not in made  # no errors
+    gold, predicted = list("AABBBC"), list("ABBAAC")
+    markup = confusion(gold, predicted)
+    assert "3 of 3 errors" in markup
+    assert ">C<" not in markup  # no errors
     assert confusion("AB", "AB") == ""
     many = confusion([f"g{k}" for k in range(30)], ["x"] * 30, most=5)
     assert "4 of 30 errors" in many
@@ -153,5 +153,5 @@ def test_hostile_text_everywhere_on_a_page():
         confusion([EVIL], ["x"]),
         note=EVIL,
     )
-    found = check_page(page.render())
-    assert "".join(found.words).count("<script>alert('x')</script>") >= 15  # shown as text
+    parsed = check_page(page.render())
+    assert "".join(parsed.words).count("<script>alert('x')</script>") >= 15  # shown as text

@@ -127,7 +127,7 @@ def _first_sentences(given: Any, n: int) -> list[list[str]]:
     from itertools import islice
 
     from trelliswork.data.files import fields_of, open_text
-    from trelliswork.data.moments.files import files_of
+    from trelliswork.data.ids import files_of
 
     if isinstance(given, list) and given and isinstance(given[0], list):
         return given[:n]

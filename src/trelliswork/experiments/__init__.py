@@ -1,1 +1,1 @@
-"""The papers' experiments, run again: each takes sizes and seeds and returns a table, our figures beside theirs."""
+"""Reproductions of the papers' experiments; each takes sizes and seeds and returns a table of our and their figures."""

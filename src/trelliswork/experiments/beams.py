@@ -13,16 +13,17 @@ from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.beam import passes as beam_passes
-from trelliswork.learning.lbfgs import FitReport, Step, Weights, lbfgs
+from trelliswork.learning.lbfgs import Weights, lbfgs
+from trelliswork.learning.report import FitReport, Step
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.start import first_weights
 from trelliswork.models.crf.beams.training import BeamSearch
 from trelliswork.models.crf.layout import FeatureLayout, Labeling, Tokens
 from trelliswork.models.crf.objective import ChainObjective
 
-ENOUGH = 0.99  # exact paths that make a criterion good enough
+ENOUGH = 0.99  # fraction of exact paths that makes a criterion good enough
 EXACT_PATHS = 1e-9
-CLASSES = 10  # of symbols, where transitions depend on them
+CLASSES = 10  # classes of symbols, where transitions depend on them
 
 
 def decoding(
@@ -35,9 +36,9 @@ def decoding(
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
-    """How many states each criterion needs for the exact Viterbi path.
+    """Measure the number of states that each criterion needs for the exact Viterbi path.
 
-    The paper gives neither the number of states nor that of symbols; the first is that of its training experiment.
+    The paper gives neither the number of states nor of symbols; the number of states is that of its training experiment.
     A criterion is tightened until at least 99 % of the paths are exact.
     """
     problems = []
@@ -50,12 +51,12 @@ def decoding(
         problems.append((p, chain.viterbi(p)[1]))
 
     def measure(beam: Beam) -> tuple[float, float]:
-        found = [beam_passes.viterbi(p, beam) for p, _ in problems]
-        right = [np.abs(f.scores - best) < EXACT_PATHS for f, (_, best) in zip(found, problems, strict=True)]
-        return float(np.mean(right)), float(np.mean([f.mean_size for f in found]))
+        paths = [beam_passes.viterbi(p, beam) for p, _ in problems]
+        right = [np.abs(path.scores - best) < EXACT_PATHS for path, (_, best) in zip(paths, problems, strict=True)]
+        return float(np.mean(right)), float(np.mean([path.mean_size for path in paths]))
 
     def least(make: Callable[[float], Beam], values: list[float]) -> Beam:
-        """The first beam, from loose to tight, that is good enough."""
+        """Return the first beam, from loose to tight, that is good enough."""
         return next((beam for beam in map(make, values) if measure(beam)[0] >= ENOUGH), make(values[-1]))
 
     sizes = [float(n) for n in range(2, n_states + 1)]
@@ -74,24 +75,24 @@ def decoding(
     thresholds = [0.25 * k for k in range(1, 100)]
     looks.append(("threshold", least(lambda d: Beam("threshold", threshold=d, min_size=1), thresholds), 30.4))
     table = Table(
-        f"States a position for the exact Viterbi path: {n_states} states, {n_symbols} symbols, length {length}",
+        f"States per position for the exact Viterbi path: {n_states} states, {n_symbols} symbols, length {length}",
         ["criterion", "beam", "exact paths %", "states", "states in the paper"],
         notes=[
-            f"{n_models} random models, {n_sequences} sequences each, seed {seed}; at least 99 % exact paths wanted.",
-            "Both passes: the sets that the backward pass leaves; the forward pass has larger ones.",
+            f"{n_models} random models, {n_sequences} sequences each, seed {seed}; target: at least 99 % exact paths.",
+            "Both passes: states after the backward pass; the forward pass keeps more.",
         ],
     )
     for name, beam, theirs in looks:
         right, states = measure(beam)
         table.rows.append([name, str(beam), 100 * right, states, theirs])
-        note = f"{beam}: {100 * right:.1f} % exact paths; the paper does not tell its number of symbols"
-        table.figures.append(Figure(name, theirs, states, "states a position", note=note))
+        note = f"{beam}: {100 * right:.1f} % exact paths; the paper does not give its number of symbols"
+        table.figures.append(Figure(name, theirs, states, "states per position", note=note))
     return table
 
 
 @dataclass(frozen=True)
 class CRFProblem:
-    """Training and test sequences of one random model, for a CRF with a weight for each symbol and state."""
+    """Training and test sequences of one random model, for a CRF with one weight per symbol and state."""
 
     tokens: Tokens
     gold: NDArray[np.int32]
@@ -102,7 +103,7 @@ class CRFProblem:
     def draw(
         cls, n_train: int, n_test: int, seed: int, *, n_states: int, n_symbols: int, length: int = 75, own: bool = False
     ) -> "CRFProblem":
-        """``own``: transitions that depend on the class of the symbol too, hence on the position."""
+        """Draw a problem; ``own``: transitions also depend on the class of the symbol, hence on the position."""
         drawn = synthetic_hmm(
             n_train + n_test, np.random.default_rng(seed), n_states=n_states, n_symbols=n_symbols, length=length
         )
@@ -119,7 +120,7 @@ class CRFProblem:
         return cls(tokens, drawn.states[:n_train].reshape(-1).astype(np.int32), layout, test)
 
     def accuracy(self, weights: Weights) -> float:
-        """Share of the test states that exact Viterbi decoding finds."""
+        """Return the fraction of test states that exact Viterbi decoding finds."""
         S, n = self.layout.n_labels, len(self.layout.transitions)
         transition = weights[:n].reshape(S, S)
         state = weights[n : self.layout.first_edge].reshape(-1, S)
@@ -134,7 +135,7 @@ class CRFProblem:
 
 @dataclass
 class Run:
-    """How one training went."""
+    """Outcome of one training."""
 
     weights: Weights
     report: FitReport
@@ -142,8 +143,8 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Of training."""
-        return self.report.history[-1].seconds
+        """Training time."""
+        return self.report.seconds
 
 
 def train(
@@ -156,7 +157,7 @@ def train(
     hold: bool = True,
     keep_path: bool = False,
 ) -> Run:
-    """Train a CRF, exactly or within a beam; ``hold=False`` chooses states at every evaluation, as the paper does."""
+    """Train a CRF, exactly or within a beam; ``hold=False`` chooses states at every evaluation, as in the paper."""
     path: list[tuple[float, Weights]] = []
 
     def after(step: Step, weights: Weights, *_: Any) -> None:
@@ -182,8 +183,7 @@ def train(
 
 def training(
     *,
-    n_train: int = 50,
-    n_test: int = 50,
+    n_sequences: int = 50,
     n_states: int = 100,
     n_symbols: int = 1000,
     l2: float = 0.003,
@@ -191,20 +191,20 @@ def training(
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
-    """Learning curves of CRF training with five kinds of inference (figure 1 of the paper).
+    """Measure learning curves of CRF training with several kinds of inference (figure 1 of the paper).
 
     Minimum divergence as in the paper (KL at most 0.5, at least 30 states), exact, a fixed beam of 30, and a larger
     fixed beam and a threshold that keep on average as many states as minimum divergence; all choose states at every
-    evaluation. The last row is our own way: states chosen by the posterior and held.
+    evaluation. The last row is our own method: states are chosen by the posterior and held.
     """
-    problem = CRFProblem.draw(n_train, n_test, seed, n_states=n_states, n_symbols=n_symbols)
+    problem = CRFProblem.draw(n_sequences, n_sequences, seed, n_states=n_states, n_symbols=n_symbols)
     exact_value = ChainObjective(problem.tokens, problem.gold, problem.layout, l2=l2)
     table = Table(
-        f"CRF training on {n_train} sequences of a random HMM with {n_states} states",
+        f"CRF training on {n_sequences} sequences of a random HMM with {n_states} states",
         ["method", "beam", "seconds", "iterations", "log-likelihood", "test accuracy %", "states", "ended"],
         notes=[
-            "log-likelihood: exact, of the training data, without the penalty; test accuracy by exact decoding.",
-            "Paper: minimum divergence a quarter of the exact time and no loss; fixed 30 ends early; threshold 67.1 %.",
+            "log-likelihood: exact, of the training data, without the penalty; test accuracy: exact decoding.",
+            "Paper: minimum divergence takes a quarter of the exact time without loss; fixed 30 ends early; threshold 67.1 %.",
         ],
         axes=("seconds", "log-likelihood of the training data"),
     )
@@ -220,34 +220,34 @@ def training(
         accuracy, text = 100 * problem.accuracy(run.weights), "" if beam is None else str(beam)
         report = run.report
         table.rows.append([name, text, run.seconds, report.n_iter, values[-1], accuracy, kept, report.reason])
-        note = f"{text or 'exact'}, {kept:.1f} states a token; ended: {report.reason}"
+        note = f"{text or 'exact'}, {kept:.1f} states per token; ended: {report.reason}"
         if paper is not None:
-            note += "; another random model than the paper's, which does not tell its number of symbols"
+            note += "; another random model than the paper's, which does not give its number of symbols"
         table.figures.append(Figure(f"{name}: test accuracy", paper, accuracy, "%", run.seconds, note))
         return run
 
     look("exact", None)
-    found = look("minimum divergence", divergence)
+    run = look("minimum divergence", divergence)
     look("fixed, small", Beam("size", size=min(30, n_states)))
-    states = _mean_states(problem, divergence, found.weights, l2)
+    states = _mean_states(problem, divergence, run.weights, l2)
     look("fixed, as many states", Beam("size", size=max(1, round(states))))
-    look("threshold, as many states", _calibrated(problem, states, found.weights, l2), 67.1)
+    look("threshold, as many states", _calibrated(problem, states, run.weights, l2), 67.1)
     look("minimum divergence, held", Beam("kl", eps=0.01, min_size=2), hold=True)
     return table
 
 
 def _mean_states(problem: CRFProblem, beam: Beam, weights: Weights, l2: float) -> float:
-    """States a token that a beam keeps at these weights."""
+    """Return the mean number of states per token that a beam keeps at these weights."""
     objective = BeamObjective(problem.tokens, problem.gold, problem.layout, beam=beam, l2=l2, full_first=False)
     objective(weights)
     return objective.statistics.mean_size
 
 
 def _calibrated(problem: CRFProblem, states: float, weights: Weights, l2: float) -> Beam:
-    """A threshold that keeps about so many states at these weights, by bisection."""
+    """Return a threshold that keeps about this number of states at these weights, by bisection."""
     low, high = 0.0, 60.0
     for _ in range(12):
         middle = (low + high) / 2
-        found = _mean_states(problem, Beam("threshold", threshold=middle, min_size=1), weights, l2)
-        low, high = (middle, high) if found < states else (low, middle)
+        kept = _mean_states(problem, Beam("threshold", threshold=middle, min_size=1), weights, l2)
+        low, high = (middle, high) if kept < states else (low, middle)
     return Beam("threshold", threshold=round(high, 2), min_size=1)

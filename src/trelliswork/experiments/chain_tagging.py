@@ -1,4 +1,4 @@
-"""Chains at work (paper 1): taggers from labels, HMMs and a CRF, and states induced from words by EM."""
+"""Chains (paper 1): taggers trained on labels, HMMs and a CRF, and states induced from words by EM."""
 
 import os
 import time
@@ -10,6 +10,7 @@ from typing import Any
 from trelliswork.data import read_columns, read_conllu
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.learning.report import Step
 from trelliswork.metrics.induction import evaluate_induction
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import CRF, HMM
@@ -18,8 +19,8 @@ Split = tuple[list[list[str]], list[list[str]]]  # words, tags
 DATASETS = ("ud-en-ewt", "conll2000")
 NAMES = {"conll2000": "CoNLL-2000 POS", "ud-en-ewt": "UD EWT XPOS"}
 NOTE = "the paper is lecture notes without figures"
-PUBLIC = {  # taggers of others on the same split: all words, unseen ones
-    "ud-en-ewt": "NLTK's TnT with its best helper for unknown words has 92.7 and 68.6",
+PUBLIC = {  # other taggers on the same split: all words, unseen words
+    "ud-en-ewt": "NLTK's TnT with its best model of unknown words has 92.7 and 68.6",
     "conll2000": "a public first-order tagger with a suffix model has 96.96 and 82.37",
 }
 
@@ -33,20 +34,20 @@ def chain_tagging(
     n_sentences: int | None = None,
     say: Say = lambda _: None,
 ) -> Table:
-    """Accuracy of HMMs of the first and second order and of a CRF, on all words and on unseen ones.
+    """Measure the accuracy of HMMs of order 1 and 2 and of a CRF on all words and on unseen words.
 
     Parameters
     ----------
     folder : path
-        Where ``ud-en-ewt`` and ``conll2000`` are.
+        Folder with ``ud-en-ewt`` and ``conll2000``.
     datasets : sequence of str
     l2, max_iter
-        Of the CRF, whose features are those of the preset ``pos``.
+        Parameters of the CRF, whose features are the preset ``pos``.
     n_sentences : int, optional
-        Only so many sentences for training, for a quick look.
+        Maximum number of training sentences; default: all.
     """
     table = Table(
-        "Parts of speech by chains: accuracy in per cent on the test part, all words and words not seen in training",
+        "Parts of speech by chains: accuracy in percent on the test part, all words and words not seen in training",
         ["data", "model", "all", "unseen", "train s", "tokens/s"],
         notes=[f"{NAMES[data]}: {PUBLIC[data]}." for data in datasets],
     )
@@ -67,9 +68,9 @@ def chain_tagging(
                 model = make().fit(X, y)
             seconds = time.perf_counter() - began
             began = time.perf_counter()
-            found = model.predict(test[0])
+            predicted = model.predict(test[0])
             speed = sum(map(len, test[0])) / (time.perf_counter() - began)
-            report = evaluate_tagging(test[1], found, words=test[0], known_words=known)
+            report = evaluate_tagging(test[1], predicted, words=test[0], known_words=known)
             rates = [100 * report.accuracy, 100 * (report.unknown_accuracy or 0.0)]
             table.rows.append([NAMES[data], name, *rates, seconds, speed])
             note = f"{NOTE}; {PUBLIC[data]}"
@@ -88,44 +89,44 @@ def chain_induction(
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
-    """States of an HMM that EM finds in words alone, against the tags that people gave them.
+    """Compare the states that EM finds in words alone with manual tags.
 
     Parameters
     ----------
     folder : path
-        Of UD English EWT; its training part is learned from, without labels, and measured on.
+        Folder of UD English EWT; its training part is used without labels, for training and evaluation.
     n_states, max_iter, n_restarts
-        Of the HMM; of the random starts the best after five iterations goes on.
+        Parameters of the HMM; the best random start after five iterations continues.
     n_sentences : int, optional
-        Only so many, for a quick look.
+        Maximum number of sentences; default: all.
     """
     words, tags = _read(Path(folder), "train")
     words, tags = words[:n_sentences], tags[:n_sentences]
     table = Table(
         f"{n_states} states induced from {len(words):,} sentences of UD English EWT, against XPOS tags",
         ["measure", "ours", "unit"],
-        notes=["On the larger and more regular WSJ, EM with 45 to 50 states is known for a many-to-one of about 62 %."],
-        axes=("iteration", "log evidence a token"),
+        notes=["On the larger and more regular WSJ, EM with 45 to 50 states has a many-to-one accuracy of about 62 %."],
+        axes=("iteration", "log evidence per token"),
     )
     n_tokens = sum(map(len, words))
 
-    def tell(step: Any) -> None:
-        if step.iteration % 10 == 0:
+    def show(step: Step) -> None:
+        if step.iteration and step.iteration % 10 == 0:
             say(f"iteration {step.iteration}: log evidence {step.log_evidence:,.1f}, {step.seconds:.0f} s")
 
     began = time.perf_counter()
     model = HMM(n_states, max_iter=max_iter, tol=1e-6, n_restarts=n_restarts, seed=seed, dtype="float32")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(words, callback=tell)
+        model.fit(words, callback=show)
     seconds = time.perf_counter() - began
     history = model.report_.history
     table.curves.append(
-        Curve("EM", [float(s.iteration) for s in history], [s.log_evidence / n_tokens for s in history])
+        Curve("EM", [float(s.iteration) for s in history], [(s.log_evidence or 0.0) / n_tokens for s in history])
     )
     report = evaluate_induction(tags, model.predict(words))
     measured: list[tuple[str, float, str]] = [
-        ("log evidence", history[-1].log_evidence, "nats"),
+        ("log evidence", history[-1].log_evidence or 0.0, "nats"),
         ("many-to-one", 100 * report.many_to_one, "%"),
         ("one-to-one", 100 * report.one_to_one, "%"),
         ("V-measure", 100 * report.v_measure, "%"),
@@ -139,7 +140,7 @@ def chain_induction(
 
 
 def _read(folder: Path, part: str) -> Split:
-    """Words and tags of the training or test part."""
+    """Return words and tags of the training or test part."""
     if folder.name == "conll2000":
         corpus = read_columns(folder / f"{part}.txt")
     else:

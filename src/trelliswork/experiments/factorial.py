@@ -1,4 +1,4 @@
-"""POS tags and chunks of CoNLL-2000 jointly (paper 3): one factorial CRF against two CRFs on the same features."""
+"""Joint POS tags and chunks of CoNLL-2000 (paper 3): one factorial CRF against two CRFs with the same features."""
 
 import os
 import time
@@ -11,8 +11,8 @@ from trelliswork.experiments.tables import Figure, Say, Table
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import CRF, FactorialCRF
 
-FEATURES = "pos"  # neighbours, affixes and shapes of words; never the tags of the file
-ALL = 0  # a size: every sentence
+FEATURES = "pos"  # neighbors, affixes and shapes of words; never the tags of the file
+ALL = 0  # size of the whole training part
 Columns = tuple[list[list[str]], list[list[str]], list[list[str]]]
 
 
@@ -24,23 +24,23 @@ def factorial(
     l2: float = 1.0,
     say: Say = lambda _: None,
 ) -> Table:
-    """Chunk F1, POS accuracy and joint accuracy of two CRFs and of joint models, by size of the training part.
+    """Measure chunk F1, POS accuracy and joint accuracy of two CRFs and of joint models, by training size.
 
     Parameters
     ----------
     folder : path
-        Where train.txt and test.txt of CoNLL-2000 are.
+        Folder with train.txt and test.txt of CoNLL-2000.
     sizes : sequence of int
-        The first so many sentences; 0 is all.
+        Numbers of training sentences, from the first; 0 is all.
     engines : sequence of str
-        Of the factorial CRF: "bp", "structured_mean_field", "exact".
+        Engines of the factorial CRF: "bp", "structured_mean_field", "exact".
     l2 : float
-        Of every model.
+        L2 penalty of every model.
     """
     table = Table(
-        "CoNLL-2000, parts of speech and chunks from words alone, in per cent on the test part",
+        "CoNLL-2000, parts of speech and chunks from words alone, in percent on the test part",
         ["sentences", "model", "chunk F1", "POS", "joint", "train s", "tag s", "iterations"],
-        notes=[f"Preset {FEATURES}, L2 {l2:g}; joint: tokens with both labels right."],
+        notes=[f"Preset {FEATURES}, L2 {l2:g}; joint: tokens with both labels correct."],
     )
     test = _read(Path(folder) / "test.txt", ALL)
     for size in sizes:
@@ -49,10 +49,10 @@ def factorial(
         began = time.perf_counter()
         models = [CRF(FEATURES, l2=l2).fit(words, y) for y in (tags, chunks)]
         trained = time.perf_counter()
-        found = [model.predict(test[0]) for model in models]
+        predicted = [model.predict(test[0]) for model in models]
         n_iter = sum(model.report_.n_iter for model in models)
         times = [trained - began, time.perf_counter() - trained]
-        _add(table, len(words), "two CRFs", _rates(test, *found), times, n_iter)
+        _add(table, len(words), "two CRFs", _rates(test, *predicted), times, n_iter)
         for engine in engines:
             say(f"{len(words):,} sentences: {engine}")
             began = time.perf_counter()
@@ -68,22 +68,22 @@ def factorial(
 
 
 def _add(table: Table, size: int, model: str, rates: list[float], times: list[float], n_iter: int) -> None:
-    """A row, and its figures; the paper gives none for this data."""
+    """Add a row and its figures; the paper has none for this data."""
     table.rows.append([size, model, *rates, *times, n_iter])
     for what, rate in zip(("chunk F1", "POS", "joint"), rates, strict=True):
-        note = "the paper gives no figure for this data"
+        note = "the paper has no figure for this data"
         table.figures.append(Figure(f"{size} sentences, {model}: {what}", None, rate, "%", times[0], note))
 
 
 def _read(path: Path, n_sentences: int) -> Columns:
-    """Words, tags and chunk labels."""
+    """Return words, tags and chunk labels."""
     corpus = read_columns(path)
     words, tags, chunks = (corpus.sentences(c)[: n_sentences or None] for c in range(3))
     return words, tags, chunks
 
 
 def _rates(test: Columns, tags: list[list[str]], chunks: list[list[str]]) -> list[float]:
-    """Chunk F1, POS accuracy and joint accuracy, in per cent."""
+    """Return chunk F1, POS accuracy and joint accuracy in percent."""
     pos, chunk = evaluate_tagging(test[1], tags), evaluate_tagging(test[2], chunks)
     assert chunk.chunks is not None
     right = [

@@ -1,4 +1,4 @@
-"""What the figures of a run were computed on."""
+"""Description of the machine, and peak memory of the process."""
 
 import importlib.metadata
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 from trelliswork import __version__
 
 PACKAGES = ("numpy", "scipy", "numba", "torch")
-RESET = "5"  # what clear_refs takes to set the high-water mark back
+RESET = "5"  # clear_refs: reset the high-water mark
 
 
 def describe_machine() -> str:
-    """Processor, cores, memory, system, Python and the versions of what computes, in a line."""
+    """Return one line with processor, cores, memory, system, and the versions of Python and numerical packages."""
     n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = _memory_gb()
     parts = [_processor(), f"{n_cores} cores", *([f"{memory:.1f} GB of memory"] if memory else []), platform.system()]
@@ -22,7 +22,7 @@ def describe_machine() -> str:
 
 
 def restart_peak_memory() -> None:
-    """Count `peak_memory` from now on; where the system has no such thing, it goes on from the begin of the process."""
+    """Measure `peak_memory` from now on; without support by the system it counts from the start of the process."""
     try:
         Path("/proc/self/clear_refs").write_text(RESET, encoding="ascii")
     except OSError:
@@ -30,7 +30,7 @@ def restart_peak_memory() -> None:
 
 
 def peak_memory() -> float | None:
-    """The most that this process had resident since `restart_peak_memory`, in bytes; None where it cannot be told."""
+    """Return the peak resident memory since `restart_peak_memory` in bytes; ``None`` if the system does not report it."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
         return 1024 * next(float(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
@@ -47,12 +47,12 @@ def peak_memory() -> float | None:
 def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    found = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(found, platform.processor() or platform.machine())
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
 
 
 def _memory_gb() -> float | None:
-    """Of the machine; None where it cannot be told."""
+    """Return the memory of the machine; ``None`` if the system does not report it."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""HMMs against the Markov random field tagger, in total and on unseen words (paper 0, table 2)."""
+"""HMMs against the Markov random field tagger, on all words and on unseen words (paper 0, table 2)."""
 
 import os
 import time
@@ -18,7 +18,7 @@ DATASETS = ("conll2000", "ud-en-ewt")
 NAMES = {"conll2000": "CoNLL-2000 POS", "ud-en-ewt": "UD EWT XPOS"}
 OTHER = "another corpus and other tags than the paper's (WSJ 2-21 and 23, 36 tags)"
 WHY = {
-    "hmm": f"{OTHER}; its HMM has simple rare word smoothing, ours one symbol for all unseen words",
+    "hmm": f"{OTHER}; its HMM has simple rare word smoothing, ours one symbol for unseen words",
     "mrf": f"{OTHER}; ours is tied to the word itself only",
 }
 
@@ -34,40 +34,40 @@ def mrf_tagging(
     n_sentences: int | None = None,
     say: Say = lambda _: None,
 ) -> Table:
-    """Accuracy of all and of unseen words: HMM without and with suffix model, MRF tagger without and with dictionary.
+    """Compare HMMs without and with a suffix model and MRF taggers without and with a dictionary.
 
-    Settings are fixed beforehand, the iteration of the MRF tagger is chosen on held-out sentences (the development part
-    of EWT; of CoNLL-2000, which has none, the last tenth of training, which then trains no model), and the test part is
-    only measured.
+    Accuracies are for all words and for unseen words. The iteration of the MRF tagger is chosen on held-out sentences
+    (the development part of EWT; for CoNLL-2000, which has none, the last tenth of the training part, which is then
+    not used for training). The test part is used for measurement only.
 
     Parameters
     ----------
     folder : path
-        Where ``conll2000`` and ``ud-en-ewt`` are.
+        Folder with ``conll2000`` and ``ud-en-ewt``.
     datasets : sequence of str
     n_words : sequence of int
-        Words that a tag of the MRF is tied to; one tagger for each.
+        Numbers of words that a tag of the MRF depends on; one tagger each.
     l2, min_count, max_iter
-        Of the MRF tagger.
+        Parameters of the MRF tagger.
     n_sentences : int, optional
-        Only so many training sentences, held-out ones among them if they are a tenth, for a quick look.
+        Maximum number of training sentences, including the held-out ones of CoNLL-2000; default: all.
 
     Returns
     -------
     Table
-        Its curves are the accuracies on held-out sentences over the iterations.
+        The curves are accuracies on held-out sentences by iteration.
     """
     table = Table(
-        "Tagging accuracy in per cent, all words and words not seen in training (paper: WSJ 2-21/23, T=36)",
+        "Tagging accuracy in percent, all words and words not seen in training (paper: WSJ 2-21/23, T=36)",
         ["data", "model", "total", "unseen", "train s", "tag s"],
         notes=[
             "The paper's corpus is licensed; ours are public. Its HMM has 'simple rare word smoothing': ours without "
             "suffix model has one symbol for unseen words, ours with suffix model is TnT's.",
-            f"MRF tagger: K=1, L2 {l2:g}, words seen at most {min_count - 1} times by affixes and shape, at most "
-            f"{max_iter} iterations; with L=1 its likelihood is exact, with L>1 a lower bound is maximised.",
-            "Which iteration is taken was chosen on held-out sentences: EWT's development part, the last tenth of "
-            "CoNLL-2000's training part, on which no model is trained. The test parts were only measured. "
-            "The seconds of training include tagging the held-out sentences after each iteration.",
+            f"MRF tagger: order 1, L2 {l2:g}, words seen at most {min_count - 1} times by affixes and shape, at most "
+            f"{max_iter} iterations; with L=1 its likelihood is exact, with L>1 a lower bound is maximized.",
+            "The iteration is chosen on held-out sentences: EWT's development part, and the last tenth of "
+            "CoNLL-2000's training part, which is not used for training. Training time includes tagging the held-out "
+            "sentences after each iteration.",
         ],
         axes=("iterations", "accuracy on held-out sentences, %"),
     )
@@ -96,21 +96,18 @@ def mrf_tagging(
 
 
 def _fit(model: MRFTagger, train: Split, held_out: Split, max_iter: int) -> None:
-    """Train, and keep the best iteration on held-out sentences.
-
-    That the iterations may end before the tolerance is reached is part of the experiment.
-    """
+    """Train and keep the best iteration on held-out sentences."""
     import warnings
 
     from trelliswork.errors import ConvergenceWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of iterations is part of the experiment
         model.set_params(max_iter=max_iter).fit(*train, dev=held_out)
 
 
 def _curve(name: str, model: Any, held_out: Split, max_iter: int) -> Curve:
-    """Accuracy over the iterations; of an HMM, which has none, a level line."""
+    """Return the accuracy by iteration; a level line for an HMM, which has no iterations."""
     if isinstance(model, MRFTagger):
         steps = [step for step in model.report_.history if step.dev is not None]
         return Curve(name, [float(step.iteration) for step in steps], [100 * float(step.dev or 0.0) for step in steps])
@@ -119,7 +116,7 @@ def _curve(name: str, model: Any, held_out: Split, max_iter: int) -> Curve:
 
 
 def _add(table: Table, data: str, name: str, key: str, model: Any, test: Split, seconds: float) -> None:
-    """One row, and its two figures."""
+    """Add a row and its two figures."""
     began = time.perf_counter()
     report = evaluate_tagging(test[1], model.predict(test[0]), words=test[0], known_words=model.known_words())
     total, unseen = 100 * report.accuracy, 100 * (report.unknown_accuracy or 0.0)
@@ -131,7 +128,7 @@ def _add(table: Table, data: str, name: str, key: str, model: Any, test: Split, 
 
 
 def _read(folder: Path, n_sentences: int | None) -> tuple[Split, Split, Split]:
-    """Words and tags of the training part, of held-out sentences and of the test part."""
+    """Return words and tags of the training part, of held-out sentences and of the test part."""
     if folder.name == "conll2000":
         train, test = (_split(read_columns(folder / f"{part}.txt")) for part in ("train", "test"))
         train = train[0][:n_sentences], train[1][:n_sentences]

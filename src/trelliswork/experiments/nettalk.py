@@ -7,10 +7,10 @@ from pathlib import Path
 
 from trelliswork.data.nettalk import read_nettalk, split_words
 from trelliswork.experiments.tables import Cell, Curve, Figure, Say, Table
-from trelliswork.learning.lbfgs import Step
+from trelliswork.learning.report import Step
 from trelliswork.models import CRF
 
-METHODS: list[tuple[int, str | None, str | float | None]] = [  # order, beam, letters right in the paper
+METHODS: list[tuple[int, str | None, str | float | None]] = [  # order, beam, correct letters in the paper
     (1, None, 91.6),
     (1, "kl=0.005,min=10", 91.7),
     (1, "kl=0.1,min=3", None),
@@ -19,10 +19,10 @@ METHODS: list[tuple[int, str | None, str | float | None]] = [  # order, beam, le
     (2, "kl=0.005,min=10", None),
 ]
 
-WHY = {  # ours are not the paper's figures, by beam
+WHY = {  # reasons for differences from the paper, by beam
     None: "another split, and other features: the paper's are not known",
-    "size=20": "another split and other features; exact where a beam does not pay, and states held while L-BFGS works",
-    "threshold=6.9,min=1": "the paper's gradients were too noisy for a step; ours holds the states while L-BFGS works",
+    "size=20": "another split and other features; exact where a beam is not faster, and states are held during L-BFGS",
+    "threshold=6.9,min=1": "the paper's gradients were too noisy for a step; ours holds the states during L-BFGS",
 }
 
 
@@ -37,21 +37,21 @@ def nettalk(
     exact_second: bool = False,
     say: Say = lambda _: None,
 ) -> Table:
-    """Letter and word accuracy, time and learning curves.
+    """Measure letter and word accuracy, training time and learning curves.
 
     Parameters
     ----------
     path : path
         ``nettalk.data``, or its folder.
     l2, max_iter
-        Of every CRF; chosen on 934 words held out of the training part.
+        Parameters of every CRF; chosen on 934 words held out of the training part.
     seed : int
-        Of the split by words, 934 for the test.
+        Seed of the split by words, 934 for the test.
     n_words : int, optional
-        Only so many words, for a quick look.
+        Maximum number of words; default: all.
     orders : tuple of int
     exact_second : bool
-        Also the second order without a beam, which takes as long as all the others together.
+        Whether to include the second order without a beam, which takes as long as all others together.
     """
     letters, phonemes = read_nettalk(Path(path) / "nettalk.data" if Path(path).is_dir() else path)
     if n_words is not None:
@@ -72,7 +72,7 @@ def nettalk(
             "seconds",
             "states",
         ],
-        notes=[f"Preset letters, L2 {l2:g}, at most {max_iter} iterations; seconds of training, features made before."],
+        notes=[f"Preset letters, L2 {l2:g}, at most {max_iter} iterations; seconds: training without feature extraction."],
         axes=("seconds", "objective"),
     )
     for order, beam, theirs in methods:
@@ -88,16 +88,16 @@ def nettalk(
         report = model.report_
         accuracies = [100 * sum(right) / len(right), 100 * sum(words) / len(words)]
         states = None if report.beam is None else report.beam.mean_size
-        outcome: list[Cell] = [report.value, report.n_iter, report.history[-1].seconds, states]
+        outcome: list[Cell] = [report.value, report.n_iter, report.seconds, states]
         table.rows.append([order, beam or "exact", *accuracies, theirs, *outcome])
         history = report.history
         for what, paper, rate in zip(("letters", "words"), (theirs, None), accuracies, strict=True):
-            note = WHY.get(beam, WHY[None]) if paper else "the paper counts letters only, of the first order only"
-            table.figures.append(Figure(f"{name}: {what}", paper, rate, "%", history[-1].seconds, note))
+            note = WHY.get(beam, WHY[None]) if paper else "the paper has figures for letters and the first order only"
+            table.figures.append(Figure(f"{name}: {what}", paper, rate, "%", report.seconds, note))
         table.curves.append(Curve(name, [s.seconds for s in history], [s.value for s in history]))
     return table
 
 
 def _note(name: str, say: Say, step: Step) -> None:
-    if step.iteration % 10 == 0:
+    if step.iteration and step.iteration % 10 == 0:
         say(f"{name}: iteration {step.iteration}, objective {step.value:,.1f}, {step.seconds:.1f} s")

@@ -25,7 +25,7 @@ class SyntheticHMM(NamedTuple):
     symbols: NDArray[np.int64]
 
     def log_unary(self, dtype: type[np.floating] = np.float64) -> NDArray[np.floating]:
-        """Scores (n_sequences, length, S) of the states, the start among them."""
+        """Return the scores of the states (n_sequences, length, S), including the start."""
         scores = self.log_emission.T[self.symbols].astype(dtype)
         scores[:, 0] += self.log_start.astype(dtype)
         return scores
@@ -45,9 +45,10 @@ def synthetic_hmm(
 ) -> SyntheticHMM:
     """Draw a model and sequences.
 
-    Rows of the transition matrix have a Dirichlet(``transition``) distribution. A share ``share_sharp`` of the states
-    emit ``n_sharp`` symbols only, with Dirichlet(1) probabilities; the others emit all, with Dirichlet(``flat``) ones,
-    hence nearly as often. The paper leaves the number of symbols open and the first state too: it is uniform here.
+    Rows of the transition matrix have a Dirichlet(``transition``) distribution. A fraction ``share_sharp`` of the states
+    emits ``n_sharp`` symbols only, with Dirichlet(1) probabilities; the others emit all symbols with Dirichlet(``flat``)
+    probabilities, which are nearly equal. The paper gives neither the number of symbols nor the distribution of the
+    first state, which is uniform here.
     """
     S, V = n_states, n_symbols
     matrix = _dirichlet(rng, transition, (S, S))
@@ -72,7 +73,7 @@ def _dirichlet(rng: np.random.Generator, concentration: float, shape: tuple[int,
 
 
 def _draw(cumulative: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """One index a row, by its cumulative probabilities; what has probability zero is never drawn."""
+    """Draw one index per row by its cumulative probabilities; an index of probability zero is never drawn."""
     at = rng.random(len(cumulative)) * cumulative[:, -1]
     result: NDArray[np.int64] = (cumulative <= at[:, None]).sum(axis=1)
     return result

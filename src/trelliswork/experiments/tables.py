@@ -1,18 +1,18 @@
-"""What an experiment returns: a table of figures, and perhaps learning curves."""
+"""Results of experiments: tables of figures, with learning curves where there are any."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 Cell = str | float | int | None
-Say = Callable[[str], None]  # told how far an experiment is
-RANGE = re.compile(r"(-?\d+(?:\.\d+)?)(?: to (-?\d+(?:\.\d+)?))?")  # a paper's number, or a range of them
-QUICK = "quick"  # how a note begins whose figure was computed with small settings
+Say = Callable[[str], None]  # receives lines about the progress of an experiment
+RANGE = re.compile(r"(-?\d+(?:\.\d+)?)(?: to (-?\d+(?:\.\d+)?))?")  # a number in a paper, or a range
+QUICK = "quick"  # start of the note of a figure computed with small settings
 
 
 @dataclass
 class Curve:
-    """One line of a picture."""
+    """One line of a plot."""
 
     name: str
     x: list[float]
@@ -21,22 +21,22 @@ class Curve:
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of ours beside the paper's.
+    """One of our numbers and the corresponding number of the paper.
 
     Attributes
     ----------
     row : str
         What was measured, such as ``"order 1, exact: letters"``.
     paper : str, float or None
-        The paper's number, or what it says in words; ``None`` if it gives none.
+        Number in the paper, or its statement in words; ``None`` if it gives none.
     ours : float or None
-        Our number; ``None`` if there is none, and the note says why.
+        Our number; ``None`` if there is none, for the reason in the note.
     unit : str
         Such as ``"%"``, ``"s"``, ``"perplexity per token"``.
     seconds : float or None
-        What it took.
+        Time to compute it.
     note : str
-        Why they differ, and what must be known to compare them.
+        Reasons for a difference, and conditions for a comparison.
     """
 
     row: str
@@ -48,7 +48,7 @@ class Figure:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's; of a range such as ``"20 to 25"`` the nearer end; None without two numbers.
+        """Ours minus the paper's, for a range such as ``"20 to 25"`` its nearer end; ``None`` without two numbers.
 
         >>> Figure("states", "20 to 25", 27.0, "states").difference
         2.0
@@ -73,14 +73,14 @@ class Table:
     title : str
     columns : list of str
     rows : list of lists
-        One cell a column; ``None`` where there is no figure.
+        One cell per column; ``None`` where there is no figure.
     notes : list of str
-        What must be known to read it.
+        Explanations.
     curves : list of Curve
     axes : (str, str)
-        What the axes of the curves are.
+        Labels of the axes of the curves.
     figures : list of Figure
-        Our numbers beside the paper's, one by one: what ``reproduce --json`` prints.
+        Our numbers and the paper's, as ``reproduce --json`` prints them.
     """
 
     title: str
@@ -92,7 +92,7 @@ class Table:
     figures: list[Figure] = field(default_factory=list)
 
     def to_text(self) -> str:
-        """The table in Markdown, title and notes around it."""
+        """Return the table in Markdown with its title and notes."""
         cells = [[_show(cell) for cell in row] for row in [list[Cell](self.columns), *self.rows]]
         widths = [max(len(row[k]) for row in cells) for k in range(len(self.columns))]
         lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
@@ -100,9 +100,9 @@ class Table:
         return "\n".join([self.title, "", *lines, *([""] if self.notes else []), *self.notes])
 
     def quick(self, settings: str) -> "Table":
-        """The same, saying everywhere that the settings were small ones."""
+        """Return a copy that is marked as computed with small settings."""
         figures = [replace(f, note=f"{QUICK}: {f.note}" if f.note else QUICK) for f in self.figures]
-        notes = [*self.notes, f"Quick, for a look ({settings}): not to be compared with the paper."]
+        notes = [*self.notes, f"Quick run with small settings ({settings}): not comparable with the paper."]
         return replace(self, title=f"{self.title} ({QUICK})", figures=figures, notes=notes)
 
 

@@ -102,12 +102,12 @@ def _moments() -> object:
     """Text as bytes and as sentences, and two blocks to merge."""
     from pathlib import Path
 
+    from trelliswork.data.ids import tokenized_block
     from trelliswork.data.moments import count_moments
-    from trelliswork.data.moments.files import _tokenize
     from trelliswork.data.moments.runs import merged
 
     run = np.array([0, 1]), np.array([1, 1])
-    return _tokenize(b"a b\n", Path("text"), 1), count_moments(X, 2), merged(run, run)
+    return tokenized_block(b"a b\n", Path("text"), 1), count_moments(X, 2), merged(run, run)
 
 
 def _language_model() -> object:

@@ -144,11 +144,11 @@ def confusion(gold: Iterable[str], predicted: Iterable[str], *, title: str = "",
     for g in chosen:
         cells = [_count(pairs[g, p], peak, g == p) for p in chosen]
         lines.append(element("tr", element("th", shortened(g, 12), scope="row"), *cells))
-    made = element("table", element("thead", element("tr", *head)), element("tbody", *lines), class_="confusion")
+    whole = element("table", element("thead", element("tr", *head)), element("tbody", *lines), class_="confusion")
     shown = sum(pairs[g, p] for g in chosen for p in chosen if g != p)
     total = sum(n for (g, p), n in pairs.items() if g != p)
     note = f"Rows are gold labels, columns are predictions: {shown:,} of {total:,} errors are between these labels."
-    return figure(scroll(made, label=title or "Confusion matrix"), title, note)
+    return figure(scroll(whole, label=title or "Confusion matrix"), title, note)
 
 
 def _count(n: int, peak: int, right: bool) -> Html:

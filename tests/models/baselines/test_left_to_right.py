@@ -44,6 +44,11 @@ def test_one_blank_is_filled_as_by_enumeration(model, sentence):
     assert model.fill(sentence, 2) == [ranked[:2]]
 
 
+def test_an_unknown_word_beside_a_blank_is_named(model):
+    with pytest.raises(DataError, match="sentence 0, token 1: 'zebra' is not in the vocabulary"):
+        model.fill("___ zebra")
+
+
 def test_several_blanks_are_given_the_best_words_of_the_others(model):
     ranked = model.fill(["a", None, "c", None, "b"])
     best = [words[0][0] for words in ranked]

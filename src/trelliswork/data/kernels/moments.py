@@ -70,6 +70,3 @@ def merge_runs(keys_a, counts_a, keys_b, counts_b, keys, counts):
         j += 1
         n += 1
     return n
-
-
-END = -1  # still imported by models/baselines/base.py; kernels.ids.BREAK replaces it

@@ -181,12 +181,12 @@ function start() {
   $("title").textContent = model.name ? `${model.title}: ${model.name}` : model.title;
   $("about").replaceChildren(...model.about.map(([name, value]) => el("li", {}, el("span", { text: name }), value)));
   $("parameters").replaceChildren(...Object.entries(model.parameters).map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
-  const made = new Map();
+  const views = new Map();
   const tabs = model.abilities.map((ability) => el("button", { type: "button", role: "tab", id: `tab-${ability}`, text: NAMES[ability], onclick: () => show(ability) }));
   const show = (ability) => {
-    const first = !made.has(ability);
-    if (first) made.set(ability, VIEWS[ability]());
-    const now = made.get(ability);
+    const first = !views.has(ability);
+    if (first) views.set(ability, VIEWS[ability]());
+    const now = views.get(ability);
     for (const tab of tabs) {
       const chosen = tab.id === `tab-${ability}`;
       tab.setAttribute("aria-selected", String(chosen));
@@ -206,7 +206,7 @@ function start() {
     next.focus();
     next.click();
   });
-  window.addEventListener("resize", () => made.forEach((one) => one.root.isConnected && one.drawn()));
+  window.addEventListener("resize", () => views.forEach((one) => one.root.isConnected && one.drawn()));
   show(model.abilities[0]);
 }
 

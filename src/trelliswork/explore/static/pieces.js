@@ -151,7 +151,7 @@ function picker(evidence, key, base, title, options) {
 // A view whose request can be repeated with evidence. `paint(answer, evidence)` returns the parts to show.
 function evidenceView(ability, label, body, paint, describe) {
   let last = null;
-  const made = view(ability, label, model.input.hint, 2, model.input.example, [], async (values) => {
+  const panel = view(ability, label, model.input.hint, 2, model.input.example, [], async (values) => {
     const sent = { sentence: values.text, ...body };
     if (evidence.places.size) sent.evidence = evidence.entries;
     last = await ask(ability, sent);
@@ -159,14 +159,14 @@ function evidenceView(ability, label, body, paint, describe) {
   });
   const parts = () => {
     const painted = paint(last, evidence);
-    made.drawn = painted.drawn || (() => {});
+    panel.drawn = painted.drawn || (() => {});
     return [evidence.bar(last, (entry) => describe(last, entry)), ...painted.parts, ...notes(last)];
   };
-  const evidence = new Evidence(() => made.submit().then(focus));
-  const focus = () => evidence.focus && made.result.querySelector(evidence.focus)?.focus();
+  const evidence = new Evidence(() => panel.submit().then(focus));
+  const focus = () => evidence.focus && panel.result.querySelector(evidence.focus)?.focus();
   evidence.repaint = () => {
-    made.result.replaceChildren(...parts().filter(Boolean));
-    made.drawn();
+    panel.result.replaceChildren(...parts().filter(Boolean));
+    panel.drawn();
     focus();
     if (evidence.open != null) $("picker")?.scrollIntoView({ block: "nearest" });
   };
@@ -175,6 +175,6 @@ function evidenceView(ability, label, body, paint, describe) {
     evidence.open = evidence.open === key ? null : key;
     evidence.repaint();
   };
-  made.fresh = () => { evidence.clear(); evidence.focus = null; };
-  return made;
+  panel.fresh = () => { evidence.clear(); evidence.focus = null; };
+  return panel;
 }

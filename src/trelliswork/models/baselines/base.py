@@ -93,9 +93,7 @@ class LeftToRight(NextWord):
         check_count("n", n)
         words = blanks(sentence)
         where = [t for t, word in enumerate(words) if word is None]
-        known = [t for t, word in enumerate(words) if word is not None]
-        ids = np.zeros(len(words), np.int64)
-        ids[known] = self._ids([[words[t] for t in known]]).ids
+        ids = self._ids([[self.vocabulary_[1] if word is None else word for word in words]]).ids  # any word for blanks
         ranked = []
         for p in fill_blanks(ids, where, self._blank):
             best = np.argsort(-p, kind="stable")[:n].tolist()

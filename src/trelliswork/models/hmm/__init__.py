@@ -258,7 +258,7 @@ class HMM(ChainTagger, NextWord):
         self._check_fitted()
         return sum(len(sentence) + self._chain.has_end for sentence in read_sentences(X))
 
-    def score(self, X: Sentences | Corpus, y: States | None = None) -> float:
+    def score(self, X: Sentences | Corpus, y: Any = None) -> float:
         """Return the token accuracy if labels are given, else the mean log evidence per token.
 
         Tokens whose label is ``None`` do not count; sentence ends count as tokens if they are events.
@@ -376,7 +376,8 @@ class HMM(ChainTagger, NextWord):
         for limit in ("max_iter", "max_minutes"):  # a longer run may resume from a shorter one
             del identity[limit]
         if dev is not None:
-            X, y = dev if isinstance(dev, tuple) and len(dev) == 2 else (dev, None)
+            data: Any = dev if isinstance(dev, tuple) and len(dev) == 2 else (dev, None)
+            X, y = data
             sentences = read_sentences(X)
             labels = None if y is None else fill_states(sentences, y)
             score, metric = partial(self._measure, sentences, labels), "log evidence per token"

@@ -7,7 +7,7 @@ from trelliswork.errors import ImpossibleError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, joined, passes
 from trelliswork.models.hmm.data import Counts, HMMParameters, Sequences
-from trelliswork.models.hmm.objective import count_labelled, log_unary
+from trelliswork.models.hmm.objective import count_labeled, log_unary
 
 BATCH_SCORES = 1 << 22  # scores of states in one batch
 
@@ -26,10 +26,10 @@ def beam_counts(
     S, V = parameters.n_states, parameters.n_symbols
     sequences.check(S, V)
     counts = Counts.zeros(S, V, sequences.n_sequences)
-    if sequences.labelled.any():
-        count_labelled(parameters, sequences, counts)
+    if sequences.labeled.any():
+        count_labeled(parameters, sequences, counts)
     statistics: list[BeamStatistics] = []
-    hidden, lengths = np.flatnonzero(~sequences.labelled), np.diff(sequences.offsets)
+    hidden, lengths = np.flatnonzero(~sequences.labeled), np.diff(sequences.offsets)
     # Expected transitions are summed over a batch, so all its sequences must have the same weight.
     for weight in np.unique(sequences.sequence_weights[hidden]):
         of_weight = hidden[sequences.sequence_weights[hidden] == weight]

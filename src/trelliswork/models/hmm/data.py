@@ -228,7 +228,7 @@ class Sequences:
         return rows
 
     @cached_property
-    def labelled(self) -> NDArray[np.bool_]:
+    def labeled(self) -> NDArray[np.bool_]:
         """(N,): True if every state of the sequence is known."""
         if self.labels is None:
             return np.zeros(self.n_sequences, bool)
@@ -237,7 +237,7 @@ class Sequences:
     @cached_property
     def hidden(self) -> "SortedSequences":
         """The other sequences, longest first also in memory, so that those processed together are neighbors."""
-        which = np.flatnonzero(~self.labelled)
+        which = np.flatnonzero(~self.labeled)
         return SortedSequences.select(self, which[np.argsort(-np.diff(self.offsets)[which], kind="stable")])
 
     def check(self, n_states: int, n_symbols: int) -> None:

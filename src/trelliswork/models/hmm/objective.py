@@ -55,8 +55,8 @@ def expected_counts(parameters: HMMParameters, sequences: Sequences, *, dtype: D
     S, V = parameters.n_states, parameters.n_symbols
     sequences.check(S, V)
     counts = Counts.zeros(S, V, sequences.n_sequences)
-    if sequences.labelled.any():
-        count_labelled(parameters, sequences, counts)
+    if sequences.labeled.any():
+        count_labeled(parameters, sequences, counts)
     left = sequences.hidden
     for precision in sorted({kind, np.dtype(np.float64)}, key=lambda d: d.itemsize):
         if len(left.which):
@@ -355,11 +355,11 @@ def log_unary(parameters: HMMParameters, sequences: Sequences, start: int, stop:
     return unary
 
 
-def count_labelled(parameters: HMMParameters, sequences: Sequences, counts: Counts) -> None:
+def count_labeled(parameters: HMMParameters, sequences: Sequences, counts: Counts) -> None:
     """Add plain counts of the sequences whose states are all known, and their joint log-probability."""
     p, S, V = parameters, parameters.n_states, parameters.n_symbols
     assert sequences.labels is not None
-    which = np.flatnonzero(sequences.labelled)
+    which = np.flatnonzero(sequences.labeled)
     own = SortedSequences.select(sequences, which)
     y, rows = own.labels.astype(np.int64), own.rows
     weight = np.repeat(own.weights, np.diff(own.offsets))

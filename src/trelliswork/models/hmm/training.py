@@ -305,10 +305,10 @@ def _informed(
     emission[:n_known] = table.T + 1e-6 * table.max()
     emission /= emission.sum(axis=1, keepdims=True)
     states = _chain(start, settings)
-    whole = np.flatnonzero(sequences.labelled)
+    whole = np.flatnonzero(sequences.labeled)
     if len(whole) and n_known == S:
         lengths = np.diff(sequences.offsets)
-        which = np.repeat(sequences.labelled, lengths)
+        which = np.repeat(sequences.labeled, lengths)
         offsets = np.concatenate([[0], np.cumsum(lengths[whole])])
         log_bigram, _ = count_ngrams(labels[which], offsets, S, 1, interpolation=settings.interpolation)
         states = first_order(log_bigram, end=settings.end)

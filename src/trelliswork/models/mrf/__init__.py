@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
 from trelliswork.data import Vocabulary
-from trelliswork.data.ids import Source
+from trelliswork.data.ids import Source, read_ids
 from trelliswork.data.moments import Moments
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.lifted import ChainBound, ChainCover, Star, StarBound
@@ -25,8 +25,6 @@ from trelliswork.models.mrf.queries import (
     estimate,
     nearest,
     random_sentences,
-    sentence_ids,
-    word_ids,
     write_word2vec,
 )
 from trelliswork.models.mrf.shapes import Frequencies
@@ -323,9 +321,7 @@ class MRFLanguageModel(LanguageModel):
         check_count("n", n)
         words = blanks(sentence)
         where = [t for t, word in enumerate(words) if word is None]
-        known = [t for t, word in enumerate(words) if word is not None]
-        ids = np.full(len(words), -1, np.int64)
-        ids[known] = word_ids(self.vocabulary_, [words[t] for t in known], "the sentence")  # type: ignore[misc]
+        (ids,) = self._ids([[self.vocabulary_[1] if word is None else word for word in words]])  # any word for blanks
         ranked = []
         for p in fill_blanks(ids, where, lambda ids, t: blank_words(self.field_, ids[:t], ids[t + 1 :])):
             best = 1 + np.argsort(-p[1:], kind="stable")[:n]  # the pad is not a word
@@ -419,7 +415,7 @@ class MRFLanguageModel(LanguageModel):
 
     def _ids(self, X: Source) -> list[NDArray[np.int64]]:
         self._check_fitted()
-        return sentence_ids(self.vocabulary_, X)
+        return read_ids(X, vocabulary=self.vocabulary_, edges=True, keep_empty=True).sentences()
 
     def _some_ids(self, X: Source) -> list[NDArray[np.int64]]:
         """Return the ids of at least one sentence."""

@@ -1,6 +1,5 @@
 """Queries of a Markov random field: words for blanks, samples, likelihood estimates, embeddings."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data import Vocabulary
-from trelliswork.data.ids import Source, read_ids
 from trelliswork.errors import DataError
 from trelliswork.inference.lifted.ais import annealed_log_z
 from trelliswork.inference.lifted.sentences import ChainSampler, blanket, gibbs_sweep, without_pad
@@ -101,19 +98,6 @@ def estimate(
         float(np.sqrt((errors**2).sum())) / n_events,
         min((one.effective for one in estimates), default=float(n_samples)),
     )
-
-
-def word_ids(vocabulary: Vocabulary, words: Sequence[str], where: str) -> Ids:
-    """Return the ids of words; unknown words without ``<unk>``, and pads, are an error that names the place."""
-    try:
-        return read_ids([list(words)], vocabulary=vocabulary, edges=True, keep_empty=True).ids
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
-
-
-def sentence_ids(vocabulary: Vocabulary, X: Source) -> list[Ids]:
-    """Return sentences as ids; blank lines of files are left out."""
-    return read_ids(X, vocabulary=vocabulary, edges=True, keep_empty=True).sentences()
 
 
 def blank_words(field: MRFField, before: Ids, behind: Ids) -> Array:

@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 Form = Literal["UW", "URW", "full"]
 Bound = Literal["chain", "star"]
 Algorithm = Literal["lifted", "pseudo-likelihood"]
-MEANINGLESS: dict[str, tuple[str, ...]] = {
+NO_EFFECT: dict[str, tuple[str, ...]] = {
     "lifted": ("learning_rate", "batch_size"),
     "pseudo-likelihood": ("bound", "cover_weights", "tol", "history_size"),
 }
@@ -68,7 +68,7 @@ class Settings:
         """Raise an error for settings that exclude each other, or that are ``given`` without having an effect."""
         if self.algorithm == "pseudo-likelihood" and self.form != "UW":
             raise ValueRangeError("algorithm='pseudo-likelihood' needs form='UW': choose that, or algorithm='lifted'.")
-        for name in MEANINGLESS[self.algorithm]:
+        for name in NO_EFFECT[self.algorithm]:
             if name in given:
                 raise ValueRangeError(f"{name} has no effect with algorithm={self.algorithm!r}: leave it out.")
         if self.form == "full" and "rank" in given:
@@ -87,9 +87,9 @@ class Settings:
 
     @property
     def mark(self) -> dict[str, Any]:
-        """Settings that a checkpoint must share."""
-        limits = {"max_minutes"} if self.algorithm == "pseudo-likelihood" else {"max_minutes", "max_iter"}
-        return {k: str(v) for k, v in vars(self).items() if k not in limits}
+        """Settings that a checkpoint must share; those of pseudo-likelihood's schedule include the number of epochs."""
+        shared = {k: str(v) for k, v in vars(self).items() if k not in ("max_minutes", "max_iter")}
+        return shared if self.algorithm == "lifted" else shared | {"max_iter": self.iterations}
 
     def check_sources(self, X: Any, dev: Any, start: Any) -> None:
         """Raise an error for data that pseudo-likelihood cannot use, before anything is counted."""

@@ -1,0 +1,23 @@
+"""A small text, models trained on it, and their fields as dense arrays."""
+
+import numpy as np
+
+from trelliswork.inference.lifted.potentials import dense
+from trelliswork.models import MRFLanguageModel
+
+TEXT = [s.split() for s in ("a b c a", "b c a", "c c", "a b", "b c c a b", "a", "c a b")] * 3
+
+
+def make(order: int = 2, **options) -> MRFLanguageModel:
+    """Return a small model, trained for a few iterations."""
+    parameters = {"rank": 3, "l2": 0.05, "max_iter": 15} | options
+    if options.get("form") == "full":
+        del parameters["rank"]
+    if "algorithm" in options and "max_iter" not in options:
+        del parameters["max_iter"]
+    return MRFLanguageModel(order, **parameters).fit(TEXT)
+
+
+def learned(model: MRFLanguageModel) -> tuple[np.ndarray, np.ndarray]:
+    """Return the unary (C,) and the tables (K, C, C) of a model."""
+    return model.field_.log_unary, np.array([dense(t) for t in model.field_.tables])

@@ -1,0 +1,117 @@
+"""Fields without a unary, and with a bias of right words."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tests.models.mrf.cases import TEXT, learned, make
+from tests.oracle import fields
+from trelliswork.errors import ValueRangeError
+from trelliswork.inference.lifted import exact
+from trelliswork.models import MRFLanguageModel, load
+from trelliswork.models.mrf import field as mrf_field
+
+pytestmark = pytest.mark.filterwarnings("ignore::trelliswork.errors.ConvergenceWarning")
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("form", ["UW", "URW", "full"])
+@pytest.mark.parametrize("bound", ["chain", "star"])
+def test_queries_without_a_unary_equal_enumeration(order, form, bound, monkeypatch, tmp_path):
+    model = make(order, form=form, bound=bound, unary=False)
+    log_unary, tables = learned(model)
+    assert not log_unary.any()
+    assert model.field_.bias is None
+    rho = np.concatenate([[1 - model.field_.weights.sum()], model.field_.weights])
+    assert_allclose(rho @ model.field_.unaries, 0, atol=1e-12)
+    log_tau = model.field_.log_tau(6)
+    some = TEXT[:7]
+    expected = []
+    for s in some:
+        ids = tuple(model.vocabulary_.ids(s))
+        log_z = fields.sentence_log_z(log_unary, tables, len(ids))
+        expected.append(fields.sentence_score(log_unary, tables, ids) - log_z + log_tau[len(ids)])
+    assert_allclose(model.log_evidence(some), expected, rtol=1e-6)
+    words = ["a", "___", "c", "a"]
+    scores = [
+        fields.sentence_score(log_unary, tables, tuple(model.vocabulary_.ids([w if v == "___" else v for v in words])))
+        for w in "abc"
+    ]
+    filled = dict(model.fill(words)[0])
+    assert_allclose([filled[w] for w in "abc"], np.exp(np.array(scores) - fields.log_sum(scores)), rtol=1e-6)
+    # Bounds of circles: endless ones, and of N words.
+    endless = exact.cyclic_log_z(log_unary, model.field_.tables, 2**18) / 2**18
+    assert model.field_.log_z_bound >= endless - 2e-5
+    assert model.bound_ == ("exact" if order == 1 and bound == "chain" else bound)
+    if model.bound_ == "exact":
+        assert_allclose(model.field_.log_z_bound, model.tighten().value, atol=1e-6)
+    N = 2 * order + 1
+    truth = exact.cyclic_log_z(log_unary, model.field_.tables, N) / N
+    assert model.tighten(n_positions=N, max_iter=10).value >= truth - 1e-9
+    assert model.tighten("star", max_passes=10).value >= truth - 1e-9
+    per_position, _ = model.moment_bound(TEXT)
+    assert_allclose(-model.report_.value, per_position, atol=0.2)  # less the penalty
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert (again.unary, again.bias) == (False, False)
+    assert (again.log_evidence(some) == model.log_evidence(some)).all()
+    assert again.moment_bound(TEXT) == model.moment_bound(TEXT)
+    assert again.sample(5) == model.sample(5)
+    monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)  # as for a large vocabulary
+    below = model.log_likelihood_bounds(some)
+    assert (below.values <= np.array(expected) + 1e-6).all()
+    if (order, form) == (2, "UW"):
+        estimate = model.estimate(some, n_samples=100, n_steps=10)
+        per_token = sum(expected) / (sum(map(len, some)) + len(some))
+        assert abs(estimate.per_token - per_token) < 5 * estimate.standard_error + 1e-3
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"bound": "star"}, {"form": "URW"}, {"form": "full"}, {"cover_weights": (0.6, 0.3)}]
+)
+@pytest.mark.parametrize("unary", [True, False])
+def test_a_bias_of_right_words_is_equivalent_to_a_unary(options, unary, tmp_path, monkeypatch):
+    plain, biased = make(2, **options), make(2, unary=unary, bias=True, **options)
+    assert biased.field_.log_unary.any() == unary
+    assert_allclose(biased.field_.bias, plain.field_.log_unary / (2 + unary))
+    assert_allclose(biased.log_evidence(TEXT), plain.log_evidence(TEXT), rtol=1e-9)
+    assert_allclose(biased.moment_bound(TEXT), plain.moment_bound(TEXT), rtol=1e-9)
+    assert_allclose(dict(biased.fill("a ___")[0])["b"], dict(plain.fill("a ___")[0])["b"], rtol=1e-9)
+    assert biased.sample(20, seed=3) == plain.sample(20, seed=3)
+    assert_allclose(biased.tighten(max_iter=20).value, plain.tighten(max_iter=20).value, atol=1e-6)
+    biased.save(tmp_path / "model")
+    assert (load(tmp_path / "model").log_evidence(TEXT) == biased.log_evidence(TEXT)).all()
+    monkeypatch.setattr(mrf_field.exact, "fits", lambda C, K: False)
+    assert_allclose(biased.log_evidence(TEXT), plain.log_evidence(TEXT), rtol=1e-9)  # bounds, too
+
+
+def test_pseudo_likelihood_without_a_unary_and_with_a_bias():
+    options = {"algorithm": "pseudo-likelihood", "max_iter": 3, "learning_rate": 0.02, "batch_size": 16}
+    bare = make(2, unary=False, **options)
+    assert not bare.field_.has_unary
+    assert bare.report_.history[-1].value < bare.report_.history[0].value
+    biased, plain = make(2, unary=False, bias=True, **options), make(2, **options)
+    assert not biased.field_.log_unary.any()
+    assert_allclose(biased.log_evidence(TEXT), plain.log_evidence(TEXT), rtol=1e-6)
+
+
+def test_training_starts_from_models_with_and_without_a_unary():
+    """The first iteration continues where the other training ended."""
+    options = {"rank": 3, "l2": 0.05, "max_iter": 1, "tol": 0}
+    for order, bound in ((1, "chain"), (2, "chain"), (2, "star")):
+        for kind in ({"unary": False}, {"unary": False, "bias": True}):
+            first = make(order, bound=bound, **kind)
+            started = MRFLanguageModel(order, bound=bound, **kind, **options).fit(TEXT, start=first)
+            assert first.report_.value - 0.01 < started.report_.value <= first.report_.value + 1e-5
+    MRFLanguageModel(2, **options).fit(TEXT, start=make(1, unary=False))
+    biased, plain = make(1, bias=True), make(1)
+    values = [MRFLanguageModel(2, **options).fit(TEXT, start=s).report_.value for s in (biased, plain)]
+    assert_allclose(values[0], values[1], rtol=1e-6)
+    with pytest.raises(ValueRangeError, match="start has a unary or a bias"):
+        MRFLanguageModel(2, unary=False, **options).fit(TEXT, start=plain)
+
+
+def test_early_stopping_without_a_unary():
+    model = MRFLanguageModel(2, rank=3, l2=0.05, tol=0, unary=False, max_iter=12).fit(TEXT, dev=TEXT[:4])
+    best = max(step.dev for step in model.report_.history)
+    assert_allclose(model.moment_bound(TEXT[:4])[0], best, atol=1e-5)
