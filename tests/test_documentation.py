@@ -1,4 +1,4 @@
-"""Everything shown in the README and the documentation is run, and prints what is shown."""
+"""Snippets and commands in the README and the documentation run and print the output shown."""
 
 import doctest
 import importlib
@@ -25,32 +25,32 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def snippets() -> list:
-    """Python blocks, each with the text block right behind it: its output."""
-    found = []
+    """Return the Python blocks, each with the text block that follows it: its output."""
+    cases = []
     for page in PAGES:
-        these = blocks(page)
-        for n, (language, code) in enumerate(these):
+        parts = blocks(page)
+        for n, (language, code) in enumerate(parts):
             if language == "python":
-                output = these[n + 1][1] if n + 1 < len(these) and these[n + 1][0] == "text" else ""
-                found.append(pytest.param(code, output, id=f"{page.name}:{n}"))
-    return found
+                output = parts[n + 1][1] if n + 1 < len(parts) and parts[n + 1][0] == "text" else ""
+                cases.append(pytest.param(code, output, id=f"{page.name}:{n}"))
+    return cases
 
 
 def consoles() -> list:
-    """Console blocks with lines ``$ trelliswork ...`` (perhaps behind a pipe), in their order."""
-    found = []
+    """Return the console blocks with lines ``$ trelliswork ...``, possibly after a pipe, in their order."""
+    cases = []
     for page in PAGES:
         for n, (language, code) in enumerate(blocks(page)):
             lines = [line[2:].split("  #")[0].strip() for line in code.splitlines() if line.startswith("$ ")]
             lines = [line for line in lines if re.match(r"(echo .* \| )?trelliswork ", line)]
             if language == "console" and lines:
-                found.append(pytest.param(lines, id=f"{page.name}:{n}"))
-    return found
+                cases.append(pytest.param(lines, id=f"{page.name}:{n}"))
+    return cases
 
 
 @pytest.mark.parametrize(("code", "output"), snippets())
-def test_python_snippets_print_what_is_shown(code, output, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # where they may write
+def test_python_snippets_print_the_output_shown(code, output, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # for files that snippets write
     printed = io.StringIO()
     with redirect_stdout(printed):
         exec(compile(code, "<snippet>", "exec"), {"__name__": "__main__"})
@@ -59,7 +59,7 @@ def test_python_snippets_print_what_is_shown(code, output, tmp_path, monkeypatch
 
 @pytest.mark.parametrize("lines", consoles())
 def test_shown_commands_run(lines, tmp_path):
-    """Each block in a folder of its own, line after line, in a shell that knows our command."""
+    """Run each block in its own folder, line by line, in a shell with the command on its path."""
     binary = tmp_path / "bin" / "trelliswork"
     binary.parent.mkdir()
     binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m trelliswork "$@"\n')
@@ -67,13 +67,13 @@ def test_shown_commands_run(lines, tmp_path):
     environment = os.environ | {"PATH": f"{binary.parent}:{os.environ['PATH']}"}
     for line in lines:
         if line.startswith("trelliswork bench"):
-            line += " --help"  # the benchmarks themselves take minutes, and peers that the tests do not install
+            line += " --help"  # benchmarks take minutes and need packages that the tests do not install
         run = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, env=environment)
         assert run.returncode == 0, f"{line}: {run.stderr}"
         assert run.stdout or line == "trelliswork warmup"
 
 
-def test_make_targets_that_are_shown_exist():
+def test_make_targets_on_pages_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     command = re.compile(r"(?:`|\$ )make ([a-z]+(?:-[a-z]+)*)")
     shown = {target for page in PAGES for target in command.findall(page.read_text(encoding="utf-8"))}
@@ -83,21 +83,21 @@ def test_make_targets_that_are_shown_exist():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_lead_somewhere(page):
+def test_links_have_targets(page):
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), target
 
 
 def site_module(name: str):
-    """A module of the folder that builds the site, which is no package."""
+    """Import a module of the folder that builds the site, which is not a package."""
     spec = importlib.util.spec_from_file_location(f"site_{name}", ROOT / "docs" / "site" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_every_formula_can_be_drawn():
+def test_every_formula_can_be_rendered():
     maths = site_module("maths")
     drawn = 0
     for page in PAGES:
@@ -115,7 +115,7 @@ def test_formulas_keep_their_numbers():
         maths.display(r"\nosuch{x}")
 
 
-def test_equation_numbers_go_up_by_one():
+def test_equation_numbers_are_consecutive():
     for page in sorted((ROOT / "docs" / "maths").glob("*.md")):
         numbers = [int(n) for n in re.findall(r"\\tag\{(\d+)\}", page.read_text(encoding="utf-8"))]
         assert numbers == list(range(1, len(numbers) + 1)), page.name
@@ -127,23 +127,25 @@ def test_the_reference_has_every_public_name():
         for page in (ROOT / "docs" / "api").glob("*.md")
         for name in re.findall(r"^::: trelliswork\.(\w+)", page.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    elsewhere = {"bundled", "TrellisworkError", "__version__"}  # their modules are shown
+    elsewhere = {"bundled", "TrellisworkError", "__version__"}  # documented with their modules
     assert set(trelliswork.__all__) - elsewhere <= shown
 
 
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
     listed = set(re.findall(r"[\w/]+\.md", navigation))
-    there = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    assert listed == there | {"commands.md"}  # made when the site is built
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert listed == pages | {"commands.md"}  # generated when the site is built
 
 
-def test_the_page_of_commands_has_them_all():
+def test_the_page_of_commands_is_complete():
     page = site_module("commands").page()
     for name in ("tag", "train crf", "data bundled", "reproduce", "bench"):
         assert re.search(rf"^##+ {name}$", page, re.MULTILINE), name
     assert "| `--threads` N |" not in page.split("## tag")[0]
     assert "`--topk` N" in page
+    assert "`--algorithm` lbfgs sgd perceptron |" in page
+    assert "Ctrl-C stops after the current iteration" in page.split("### train crf")[1].split("###")[0]
 
 
 @pytest.mark.slow

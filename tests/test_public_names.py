@@ -1,4 +1,4 @@
-"""One page of public names: each is there, explained and typed, and every model comes back as what it was."""
+"""Public names: each exists, has a docstring and types, and every model is loaded as the class that was saved."""
 
 import ast
 import inspect
@@ -13,16 +13,16 @@ from trelliswork.models import Estimator
 
 
 @pytest.mark.parametrize("name", [n for n in trelliswork.__all__ if n != "__version__"])
-def test_every_name_is_there_and_explained(name):
+def test_every_name_exists_and_has_a_docstring(name):
     value = getattr(trelliswork, name)
     assert inspect.getdoc(value), name
     if inspect.isclass(value) or inspect.isfunction(value):
-        assert value.__doc__, f"{name}: its own docstring, not that of its base"
+        assert value.__doc__, f"{name}: expected a docstring of its own, not that of its base"
         assert value.__module__.startswith("trelliswork.")
 
 
-def test_type_checkers_see_the_same_page():
-    """What ``__getattr__`` finds at run time is imported for type checkers, name by name."""
+def test_type_checkers_see_the_same_names():
+    """The names that ``__getattr__`` resolves at run time are imported for type checkers."""
     tree = ast.parse(Path(trelliswork.__file__).read_text(encoding="utf-8"))
     block = next(n for n in tree.body if isinstance(n, ast.If))
     seen = {alias.name: n.module for n in block.body if isinstance(n, ast.ImportFrom) for alias in n.names}
@@ -30,18 +30,18 @@ def test_type_checkers_see_the_same_page():
     assert set(seen) | {"__version__"} == set(trelliswork.__all__)
 
 
-def test_the_page_is_tidy():
+def test_names_are_listed_once():
     assert dir(trelliswork) == sorted(trelliswork.__all__)
     assert len(set(trelliswork.__all__)) == len(trelliswork.__all__)
 
 
-def test_the_package_says_that_it_is_typed():
+def test_the_package_is_marked_as_typed():
     assert files("trelliswork").joinpath("py.typed").is_file()
     project = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
-    assert 'packages = ["src/trelliswork"]' in project  # hatchling takes every file of the folder
+    assert 'packages = ["src/trelliswork"]' in project  # hatchling includes every file of the folder
 
 
-def test_every_data_reader_of_the_data_room_is_on_the_page():
+def test_every_data_reader_is_public():
     import trelliswork.data
 
     readers = {name for name in dir(trelliswork.data) if name.startswith("read_")}
@@ -49,7 +49,7 @@ def test_every_data_reader_of_the_data_room_is_on_the_page():
 
 
 @pytest.mark.parametrize("name", sorted(BUILDERS))
-def test_load_gives_the_right_class_back(name, tmp_path):
+def test_load_returns_the_class_that_was_saved(name, tmp_path):
     model = fitted(name)
     model.save(tmp_path / "model")
     again = trelliswork.load(tmp_path / "model")
@@ -57,11 +57,11 @@ def test_load_gives_the_right_class_back(name, tmp_path):
     assert again.get_params() == model.get_params()
 
 
-def test_no_estimator_was_forgotten():
+def test_every_estimator_has_a_builder():
     classes = (getattr(trelliswork, name) for name in trelliswork.__all__ if name not in ("Estimator", "__version__"))
     assert {c.__name__ for c in classes if inspect.isclass(c) and issubclass(c, Estimator)} == set(BUILDERS)
 
 
-def test_a_directory_that_is_no_model_is_refused(tmp_path):
+def test_a_directory_without_a_model_is_refused(tmp_path):
     with pytest.raises((trelliswork.TrellisworkError, OSError)):
         trelliswork.load(tmp_path)

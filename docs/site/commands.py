@@ -1,26 +1,27 @@
-"""The command-line reference in Markdown, from the program itself."""
+"""Generate the command-line reference in Markdown from the program."""
 
 import re
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 INTRODUCTION = """# Commands
 
-Every command and option, as the program itself tells them: `trelliswork COMMAND --help` (or `-h`) prints the same.
-Options before the command's name: `--threads N`, `--debug` (tracebacks of errors), `--version`. `trelliswork
---install-completion` makes the shell complete names with the tab key.
+All commands and options; `trelliswork COMMAND --help` (or `-h`) prints the same text. Options before the name of the
+command: `--threads N`, `--debug` (tracebacks of errors), `--version`. `trelliswork --install-completion` installs
+completion for the shell.
 
-- Exit codes: 0 done, 1 an error (one line on standard error), 2 wrong use, 130 Ctrl-C.
-- Results go to standard output, progress and warnings to standard error; progress bars appear on terminals only.
-  `NO_COLOR=1` is respected.
-- `--json` gives figures as JSON: one object, or one a line.
-- `-` is standard input; gzip is recognised; without a file the bundled corpus is used.
+- Exit codes: 0 success, 1 error (one line on standard error), 2 wrong usage, 130 Ctrl-C.
+- Results are written to standard output, progress and warnings to standard error; progress bars appear on terminals
+  only. `NO_COLOR=1` is respected.
+- `--json` prints results as JSON: one object, or one object per line.
+- `-` is standard input; gzip is recognized; without a file the bundled corpus is used.
 """
 
 
 def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """All commands below one, by their paths."""
+    """Yield a command and all commands below it, with their paths."""
+    command = getattr(command, "inner", command)  # a train command is completed from its estimator when needed
     yield path, command
     for name, child in getattr(command, "commands", {}).items():
         if not child.hidden:
@@ -28,7 +29,7 @@ def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     import typer
 
     from trelliswork.cli import app
@@ -41,7 +42,7 @@ def page() -> str:
 
 
 def section(path: tuple[str, ...], command: Any) -> str:
-    """Heading, usage, text, example and tables of one command."""
+    """Return heading, usage, text, example and table of one command."""
     name = " ".join(path[1:])
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option" and "--help" not in p.opts]
@@ -61,9 +62,9 @@ def section(path: tuple[str, ...], command: Any) -> str:
 
 
 def split(text: str) -> tuple[str, str]:
-    """The text without its example, and the example."""
-    found = re.search(r"Example[^:]*: (.+)", text)
-    example = found.group(1).strip() if found else ""
+    """Return the text without its example, and the example."""
+    match = re.search(r"Example[^:]*: (.+)", text)
+    example = match.group(1).strip() if match else ""
     rest = re.sub(r"Example[^:]*: .+", "", text)
     paragraphs = [" ".join(p.split()) for p in re.split(r"\n\s*\n", rest) if p.strip()]
     return "\n\n".join(_cell(p) for p in paragraphs), example
@@ -79,11 +80,13 @@ def _names(parameter: Any) -> str:
     if getattr(parameter, "is_flag", False):
         return shown
     annotation = parameter.type_descriptor.annotation
-    plain = next((a for a in get_args(annotation) if a is not type(None)), annotation)  # of X | None, list[X]
-    plain = next(iter(get_args(plain)), plain)
-    if isinstance(plain, type) and issubclass(plain, Enum):
-        return f"{shown} {_cell(' '.join(str(choice.value) for choice in plain))}"
-    return f"{shown} {({int: 'N', float: 'X'}).get(plain, 'TEXT')}"
+    while get_args(annotation) and get_origin(annotation) is not Literal:  # X | None, list[X]
+        annotation = next(a for a in get_args(annotation) if a is not type(None))
+    if get_origin(annotation) is Literal:
+        return f"{shown} {_cell(' '.join(map(str, get_args(annotation))))}"
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return f"{shown} {_cell(' '.join(str(choice.value) for choice in annotation))}"
+    return f"{shown} {({int: 'N', float: 'X'}).get(annotation, 'TEXT')}"
 
 
 def _default(parameter: Any) -> str:

@@ -1,4 +1,4 @@
-"""Docstrings speak reStructuredText's dialect of formulas; the pages speak Markdown's."""
+"""Convert the formulas and roles of docstrings from reStructuredText to Markdown."""
 
 import importlib
 import inspect
@@ -12,7 +12,7 @@ BLOCK = re.compile(r"^( *)\.\. math::([^\n]*)\n((?:\1 +[^\n]*\n|\s*\n(?=\1 {2,}\
 
 
 def to_markdown(text: str) -> str:
-    """``.. math::`` as a fence, ``:math:`` inside lines, ``:class:`` and the like as code."""
+    """Convert ``.. math::`` to a fence, ``:math:`` to inline formulas, and ``:class:`` and the like to code."""
 
     def fenced(match: re.Match[str]) -> str:
         indent, first, rest = match.groups()
@@ -26,10 +26,10 @@ def to_markdown(text: str) -> str:
 
 
 class Formulas(griffe.Extension):
-    """Translate every docstring when it is collected."""
+    """Convert every docstring when it is collected."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rewrite the docstring of one object; that of an estimator has its parameters only at run time."""
+        """Convert the docstring of one object; estimators get their parameters only at run time."""
         if obj.docstring is not None:
             text = obj.docstring.value
             if obj.is_class and obj.path.startswith("trelliswork.models."):

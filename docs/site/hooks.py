@@ -1,4 +1,4 @@
-"""What the site adds to its Markdown pages: formulas, and a page of all commands made from the program itself."""
+"""Hooks of the site: formulas, and a page of all commands generated from the program."""
 
 import importlib.util
 import sys
@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parent
 
 
 def _sibling(name: str) -> Any:
-    """A module of this folder, which is no package."""
+    """Import a module of this folder, which is not a package."""
     spec = importlib.util.spec_from_file_location(f"trelliswork_site_{name}", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -22,7 +22,7 @@ def _sibling(name: str) -> Any:
 
 
 def on_config(config: Any) -> Any:
-    """Let fences and inline code named ``math`` be formulas."""
+    """Render fences and inline code named ``math`` as formulas."""
     maths = _sibling("maths")
     fences = {"name": "math", "class": "math", "format": maths.fence}
     config.mdx_configs.setdefault("pymdownx.superfences", {})["custom_fences"] = [fences]

@@ -1,4 +1,4 @@
-"""Formulas as inline SVG by matplotlib, at build time: a page needs neither a network nor a script to show them."""
+"""Render formulas as inline SVG with matplotlib when the site is built, so that pages need no scripts or network."""
 
 import html
 import io
@@ -8,7 +8,7 @@ from typing import Any
 from zlib import crc32
 
 SIZE = 12.5  # points
-# What matplotlib's mathtext does not know, in words that it does; GitHub knows both.
+# Commands that matplotlib's mathtext lacks, with replacements; GitHub supports both.
 OTHER_NAMES = [
     (re.compile(r"\\[bB]ig+[lrm]?(?![a-zA-Z])\s*"), ""),
     (re.compile(r"\\[lr]Vert(?![a-zA-Z])"), r"\\|"),
@@ -17,7 +17,7 @@ OTHER_NAMES = [
     (re.compile(r"\\(le|ge|ne)(?![a-zA-Z])"), r"\\\1q"),
     (re.compile(r"\\neqq"), r"\\neq"),
     (re.compile(r"\\iff(?![a-zA-Z])"), r"\\Leftrightarrow"),
-    # and a little air behind large operators
+    # a thin space after large operators
     (re.compile(r"(\\(?:sum|prod|max|min)(?:_(?:\{[^{}]*\}|\\?\w+))?(?:\^(?:\{[^{}]*\}|\w))?)"), r"\1\\,"),
 ]
 NUMBER = re.compile(r"\\tag\{([^}]*)\}|\s&?\s*\((\d+[a-z]?)\)\s*\.?\s*$")
@@ -25,7 +25,7 @@ NUMBER = re.compile(r"\\tag\{([^}]*)\}|\s&?\s*\((\d+[a-z]?)\)\s*\.?\s*$")
 
 @cache
 def svg(formula: str, size: float = SIZE) -> str:
-    """One formula as an ``<svg>`` in the colour of the text around it; ValueError where it cannot be read."""
+    """Return a formula as an ``<svg>`` in the color of the surrounding text; ValueError if it cannot be parsed."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.mathtext import math_to_image
 
@@ -44,7 +44,7 @@ def svg(formula: str, size: float = SIZE) -> str:
     drawn = re.search(r"<svg.*</svg>", stream.getvalue(), re.DOTALL)
     assert drawn is not None
     text = re.sub(r"<metadata>.*?</metadata>", "", drawn.group(), flags=re.DOTALL)
-    prefix = f"m{crc32(formula.encode()):x}"  # all pictures of a page share one space of ids
+    prefix = f"m{crc32(formula.encode()):x}"  # ids must be unique on a page
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{prefix}", text)
     text = re.sub(r"<g id=\"[^\"]*patch_1\">.*?</g>", "", text, flags=re.DOTALL)  # the white background
     label = html.escape(formula, quote=True)
@@ -53,18 +53,18 @@ def svg(formula: str, size: float = SIZE) -> str:
 
 
 def lines(source: str) -> list[tuple[str, str]]:
-    r"""The formulas of a display, with their numbers: lines end in ``\\``; ``\tag{1}`` or a final ``(1)`` numbers."""
-    found = []
+    r"""Return the formulas of a display, separated by ``\\``, with their numbers (``\tag{1}`` or a final ``(1)``)."""
+    formulas = []
     for line in re.split(r"\\\\(?![a-zA-Z|])", source):
         number = NUMBER.search(line)
         rest = NUMBER.sub("", line).replace("&", "").strip()
         if rest:
-            found.append((rest, "" if number is None else number.group(1) or number.group(2)))
-    return found
+            formulas.append((rest, "" if number is None else number.group(1) or number.group(2)))
+    return formulas
 
 
 def display(source: str, strict: bool = True) -> str:
-    """A display of formulas as HTML; what cannot be read is shown as it is written, or refused if ``strict``."""
+    """Return a display of formulas as HTML; an unreadable one raises an error if ``strict``, else is shown as code."""
     rows = []
     for formula, number in lines(source):
         try:
@@ -78,12 +78,12 @@ def display(source: str, strict: bool = True) -> str:
 
 
 def fence(source: str, language: str, css_class: str, options: dict[str, Any], md: Any, **_: Any) -> str:
-    """The fence ``math`` of ``pymdownx.superfences``."""
+    """Render the fence ``math`` of ``pymdownx.superfences``."""
     return display(source, strict=False)
 
 
 def inline(source: str, language: str, css_class: str, md: Any) -> Any:
-    """A formula inside a line, for ``pymdownx.inlinehilite``: written ```#!math ...```."""
+    """Render an inline formula, written ```#!math ...```, for ``pymdownx.inlinehilite``."""
     try:
         return md.htmlStash.store(svg(source, 10.5))
     except ValueError:

@@ -1,4 +1,4 @@
-"""``trelliswork bench``: what runs, what is handed on, how it ends; the scripts are fakes."""
+"""``trelliswork bench`` with fake scripts: options, order and exit codes."""
 
 import json
 
@@ -36,17 +36,17 @@ def calls(folder):
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def test_all_runs_every_benchmark_after_a_failure_too(folder):
+def test_all_continues_after_a_failure(folder):
     make(folder, chain=0, crf=1, tree=3)
     done = runner.invoke(app, ["bench", "all", "--json", "--quick", "--peers", "", "--cases", "S=16"])
     assert done.exit_code == 1
     options = ["--threads", "2", "--json", "--quick", "--cases", "S=16", "--peers", "", "--any"]
     assert calls(folder) == [[name, *options] for name in ("chain", "crf", "tree")]
     assert "[2 of 3] crf" in done.stderr
-    assert "not measured, or with other results than a peer: crf" in done.stderr
+    assert "failed, or results differ from a peer: crf" in done.stderr
 
 
-def test_one_benchmark_has_its_own_status(folder):
+def test_exit_code_of_one_benchmark(folder):
     make(folder, chain=1, crf=0, beam=3)
     assert runner.invoke(app, ["bench", "chain", "--repeats", "2"]).exit_code == 1
     assert runner.invoke(app, ["bench", "crf", "--threads", "1"]).exit_code == 0
@@ -55,14 +55,14 @@ def test_one_benchmark_has_its_own_status(folder):
     assert runner.invoke(app, ["bench", "none"]).exit_code == 2
 
 
-def test_nothing_anywhere_is_wrong_use_and_something_somewhere_is_not(folder):
+def test_cases_that_no_benchmark_has_are_an_error(folder):
     make(folder, chain=3, crf=3)
     assert runner.invoke(app, ["bench", "all", "--cases", "none"]).exit_code == 2
     make(folder, chain=0)
     assert runner.invoke(app, ["bench", "all", "--cases", "S=16"]).exit_code == 0
 
 
-def test_ctrl_c_in_a_benchmark_ends_them_all(folder):
+def test_ctrl_c_in_one_benchmark_ends_all(folder):
     make(folder, chain=130, crf=0)
     assert runner.invoke(app, ["bench", "all"]).exit_code == 130
     assert [call[0] for call in calls(folder)] == ["chain"]

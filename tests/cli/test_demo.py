@@ -1,4 +1,4 @@
-"""The first minutes of a new user: what the demo prints, the page it writes, and a Ctrl-C in the middle."""
+"""``trelliswork demo``: its output, its page, and Ctrl-C."""
 
 import json
 import os
@@ -16,51 +16,58 @@ COMMAND = [sys.executable, "-m", "trelliswork", "demo", "--sentences", "60"]
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """A small run: what it printed, and its folder."""
+    """Output and folder of a small run."""
     folder = tmp_path_factory.mktemp("demo")
     environment = os.environ | {"COLUMNS": "120", "NO_COLOR": "1"}
     run = subprocess.run(COMMAND, capture_output=True, text=True, cwd=folder, env=environment)
-    assert (run.returncode, run.stderr) == (0, "")  # no bars where there is no terminal
+    assert (run.returncode, run.stderr) == (0, "")  # no progress bars without a terminal
     return run.stdout, folder / "demo"
 
 
-def test_it_prints_confidences_evidence_a_tree_and_results(shown):
+def test_prints_confidences_evidence_a_tree_and_results(shown):
     text, _ = shown
     assert "\x1b" not in text
     for name in ("Tagger", "Parser", "Language model"):
         assert re.search(rf"^{name} \(", text, re.MULTILINE)
     probability = float(re.search(r"had probability ([\d.]+)", text).group(1))
     next_best = [float(p) for p in re.findall(r"│ [^ ]+ (0\.\d{3})  +│ [^│]+│ [^│]+│$", text, re.MULTILINE)]
-    assert probability in next_best  # of a single word the evidence is as probable as its tag was
+    assert probability in next_best  # evidence on one word has the probability of its tag
     assert "p(arc)" in text
-    assert "right head (UAS)" in text
+    assert "correct head (UAS)" in text
     assert "Fill the blank" in text
 
 
-def test_it_saves_models_that_load(shown):
+def test_saves_models_that_load(shown):
     from trelliswork import load
 
     folder = shown[1]
     assert [load(folder / name).kind for name in ("tagger", "parser", "words")] == ["crf", "parser", "mrf-lm"]
 
 
-def test_the_page_has_all_pictures_and_asks_for_nothing(shown):
+def test_page_has_all_plots_and_loads_nothing(shown):
     page = (shown[1] / "report.html").read_text(encoding="utf-8")
-    for title in ("learned", "posterior of a sentence", "given evidence", "A tree", "honest", "Nearest neighbours"):
+    for title in (
+        "Learning curves",
+        "posterior of a sentence",
+        "given evidence",
+        "A tree",
+        "Calibration",
+        "Nearest neighbors",
+    ):
         assert title in page
     assert page.count("<svg") >= 7
     assert not re.search(r"(src|href)=[\"']?https?:", page)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_page_fits_a_desk_and_a_phone(shown, open_page, width):
+def test_page_fits_desktop_and_phone(shown, open_page, width):
     opened = open_page(shown[1] / "report.html", width)
     assert opened.errors == []
     assert opened.overflow() <= 0
     assert len(opened.requests) == 1
 
 
-def test_json_and_a_place_that_cannot_be(tmp_path):
+def test_json_and_an_unusable_folder(tmp_path):
     run = subprocess.run([*COMMAND, "--json", "--out", str(tmp_path / "a")], capture_output=True, text=True)
     figures = json.loads(run.stdout)
     assert set(figures["seconds"]) == {"tagger", "parser", "language model"}
@@ -75,7 +82,7 @@ def test_json_and_a_place_that_cannot_be(tmp_path):
 def test_ctrl_c_is_quiet(tmp_path):
     command = [sys.executable, "-u", "-m", "trelliswork", "demo"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    assert "bundled corpus" in child.stdout.readline()  # now it is at work, with seconds to go
+    assert "bundled corpus" in child.stdout.readline()  # training has started
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)
     assert errors == "interrupted\n"

@@ -143,7 +143,7 @@ def test_no_colours_where_none_are_wanted():
 def test_progress_is_for_terminals(tmp_path):
     shown = on_a_terminal(*TRAIN, "--out", str(tmp_path / "terminal"), NO_COLOR="1")
     assert not COLOUR.search(shown)
-    assert "log evidence" in shown
+    assert "objective" in shown
     assert "━" in shown
     piped = run(*TRAIN, "--out", str(tmp_path / "pipe"), "--json")
     assert "━" not in piped.stderr + piped.stdout

@@ -25,46 +25,40 @@ def model(tmp_path_factory):
     return folder / "model"
 
 
-def test_train_from_counts_and_text(tmp_path, model):
+def test_counts_and_text_give_the_same_model(tmp_path, model):
     (tmp_path / "train.txt").write_text(TEXT)
     run("data", "count", tmp_path / "train.txt", "--distances", 2, "-o", tmp_path / "counts", "--quiet")
     options = ["--rank", 2, "--max-iter", 5, "--quiet", "--json", "-o", tmp_path / "model"]
     outcome = json.loads(run("train", "mrf", "--counts", tmp_path / "counts", *options))
-    assert (outcome["words"], outcome["distances"], outcome["bound"]) == (3, 2, "chain")
+    assert (outcome["words"], outcome["order"], outcome["bound"]) == (3, 2, "chain")
     scores = [json.loads(run("score", m, tmp_path / "train.txt", "--json")) for m in (model, tmp_path / "model")]
     assert scores[0] == scores[1]
     assert (scores[0]["kind"], scores[0]["bound"], scores[0]["per"]) == ("exact", "exact", "token")
-    again = json.loads(run("train", "mrf", "--counts", tmp_path / "counts", "-K", 2, *options))
+    again = json.loads(run("train", "mrf", "--counts", tmp_path / "counts", "--order", 2, *options))
     assert again["objective"] == outcome["objective"]
 
 
 @pytest.mark.parametrize(
     ("options", "bound", "per"),
     [
-        (["-K", 1], "exact", "position"),
-        (["-K", 1, "--bound", "star"], "star", "position"),
-        (["-K", 1, "--weights", "0.5"], "chain", "position"),
-        (["-K", 2, "--memory", 3], "chain", "position"),
-        (["--algorithm", "pseudo-likelihood", "--rate", 0.01, "--batch-size", 16, "--epochs", 2], "chain", "word"),
+        (["--order", 1], "exact", "position"),
+        (["--order", 1, "--bound", "star"], "star", "position"),
+        (["--order", 1, "--cover-weights", "0.5"], "chain", "position"),
+        (["--order", 2, "--history-size", 3], "chain", "position"),
+        (["--algorithm", "pseudo-likelihood", "--learning-rate", 0.01, "--batch-size", 16], "chain", "word"),
     ],
 )
-def test_figures_say_which_bound_they_are(options, bound, per, tmp_path, monkeypatch):
+def test_results_name_their_bound(options, bound, per, tmp_path, monkeypatch):
     (tmp_path / "train.txt").write_text(TEXT)
-    common = [tmp_path / "train.txt", "--rank", 2, "--quiet", "-o", tmp_path / "model"]
-    if per == "position":
-        common += ["--max-iter", 3]
+    common = [tmp_path / "train.txt", "--rank", 2, "--max-iter", 3, "--quiet", "-o", tmp_path / "model"]
     outcome = json.loads(run("train", "mrf", *common, *options, "--json"))
     assert (outcome["bound"], outcome["per"]) == (bound, per)
     shown = json.loads(run("inspect", tmp_path / "model", "--json"))
     assert (shown["bound"], shown["per"]) == (bound, per)
-    assert f"bound {bound}, " in run("inspect", tmp_path / "model")
-    assert f" a {per} (" in run("inspect", tmp_path / "model")
-    printed = run("train", "mrf", *common, *options)
-    assert ("less the penalty" in printed) == (per == "position")
-    assert ({"exact": "log-likelihood a", "chain": "chain bound", "star": "star bound"}[bound] in printed) == (
-        per == "position"
-    )
-    monkeypatch.setattr("trelliswork.inference.lifted.exact.fits", lambda C, K: False)  # as if there were many words
+    assert f"bound: {bound}\n" in run("inspect", tmp_path / "model")
+    assert f"per: {per}\n" in run("inspect", tmp_path / "model")
+    assert f"objective {outcome['objective']:.4f} after 3 iterations" in run("train", "mrf", *common, *options)
+    monkeypatch.setattr("trelliswork.inference.lifted.exact.fits", lambda C, K: False)  # as for a large vocabulary
     scored = json.loads(run("score", tmp_path / "model", tmp_path / "train.txt", "--json"))
     assert (scored["kind"], scored["bound"]) == (("exact", "exact") if "1" in map(str, options) else ("lower", "chain"))
     if scored["kind"] == "lower":
@@ -72,34 +66,36 @@ def test_figures_say_which_bound_they_are(options, bound, per, tmp_path, monkeyp
 
 
 def test_ctrl_c_ends_counting_at_once_and_training_after_an_iteration(capsys):
-    from trelliswork.cli.train.mrf import bound_progress
+    from trelliswork.cli.progress import training_progress
     from trelliswork.data.ids import CountStep
-    from trelliswork.learning.lbfgs import Step
+    from trelliswork.learning.report import Step, counting_callback
 
     step = Step(1, 2.0, 1.0, 3, 4, 5.0)
-    with bound_progress(10, quiet=True) as (callback, counting):
-        counting(CountStep(5, 10, 100, 1.0))
+    with training_progress(0, 10, quiet=True) as callback:
+        counting_callback(callback)(CountStep(5, 10, 100, 1.0))
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-        assert not callback(step, None)
+        assert not callback(step)
         signal.raise_signal(signal.SIGINT)
-        assert callback(step, None)
-    assert "what was learned will be saved" in capsys.readouterr().err
+        assert callback(step)
+    assert "the model will be saved" in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 
 
-def test_questions(tmp_path, model):
-    found = json.loads(run("fill", model, "a ___ c", "--json"))
-    assert {f["word"] for f in found} == set("abc")
-    assert abs(sum(f["p"] for f in found) - 1) < 1e-6
+def test_queries(tmp_path, model):
+    (words,) = json.loads(run("fill", model, "a ___ c", "--json"))
+    assert {w["word"] for w in words} == set("abc")
+    assert abs(sum(w["p"] for w in words) - 1) < 1e-6
+    assert len(json.loads(run("fill", model, "a ___ ___", "-n", 1, "--json"))) == 2
     assert len(json.loads(run("neighbors", model, "a", "-n", 1, "--json"))["a"]) == 1
     assert json.loads(run("embeddings", model, tmp_path / "v.txt", "--json"))["words"] == 3
     assert len(run("sample", model, "-n", 3).splitlines()) == 3
     assert "words" in json.loads(run("sample", model, "-n", 1, "--json"))
     shown = json.loads(run("inspect", model, "--json"))
-    assert (shown["kind"], shown["distances"]) == ("mrf-lm", 2)
-    assert "Markov random field, 3 words, 2 distances, rank 2" in run("inspect", model)
+    assert (shown["kind"], shown["order"], shown["words"], shown["rank"]) == ("mrf-lm", 2, 3, 2)
+    assert {word for word, _ in shown["neighbors"]} == set("abc")
+    assert run("inspect", model).startswith("Markov random field of order 2\n")
 
 
 def test_wrong_use(tmp_path, model):
@@ -111,9 +107,10 @@ def test_wrong_use(tmp_path, model):
         (["sample", model, "--states"], 2),
         (["train", "mrf", tmp_path / "x", "--counts", tmp_path], 2),
         (["train", "mrf", tmp_path / "missing.txt"], 1),
-        (["train", "mrf", "--weights", "a,b"], 2),
-        (["train", "mrf", "--counts", tmp_path / "counts", "--distances", 1], 2),
-        (["train", "mrf", tmp_path / "train.txt", "--epochs", 3], 1),
+        (["train", "mrf", "--cover-weights", "a,b"], 2),
+        (["train", "mrf", "--counts", tmp_path / "counts", "--order", 1], 2),
+        (["train", "mrf", "--counts", tmp_path / "counts", "--min-count", 2], 2),
+        (["train", "mrf", tmp_path / "train.txt", "--learning-rate", 3], 1),
         (["train", "mrf", tmp_path / "train.txt", "--form", "full", "--rank", 3], 1),
         (["train", "mrf", tmp_path / "train.txt", "--algorithm", "pseudo-likelihood", "--bound", "star"], 1),
         (["inspect", model, "--label", "a"], 2),
@@ -124,7 +121,7 @@ def test_wrong_use(tmp_path, model):
         assert result.exit_code == code, (arguments, result.output)
 
 
-def test_reproduce_the_exact_figure():
+def test_the_exact_experiment_is_reproduced():
     lines = [json.loads(line) for line in run("reproduce", "mrf-exact", "--quiet", "--json").splitlines()]
     ours = {line["row"]: line["ours"] for line in lines}
     by_exact, by_star = (
@@ -147,10 +144,21 @@ def test_embeddings_that_cannot_be_written(tmp_path, model):
     assert "v.txt: cannot be written (No such file or directory)" in result.stderr
 
 
+def test_a_stopped_run_resumes(tmp_path):
+    (tmp_path / "train.txt").write_text(TEXT)
+    common = ["train", "mrf", tmp_path / "train.txt", "--rank", 2, "--tol", 0, "--max-iter", 4, "--quiet", "--json"]
+    whole = json.loads(run(*common, "-o", tmp_path / "whole"))
+    checkpoint = ["--checkpoint", tmp_path / "run", "-o", tmp_path / "again"]
+    assert json.loads(run(*common, "--max-minutes", 1e-9, *checkpoint))["iterations"] == 1
+    assert (tmp_path / "run").exists()
+    again = json.loads(run(*common, *checkpoint))
+    assert (again["objective"], again["iterations"]) == (whole["objective"], 4)
+
+
 @pytest.mark.parametrize(
     ("options", "unary", "bias"),
     [
-        (["--no-unary", "--no-bias", "-K", 1], False, False),
+        (["--no-unary", "--no-bias", "--order", 1], False, False),
         (["--no-unary", "--bound", "star"], False, False),
         (["--no-unary", "--bias"], False, True),
         (["--bias", "--form", "URW"], True, True),

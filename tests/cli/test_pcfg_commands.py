@@ -10,7 +10,7 @@ from trelliswork.cli.use.constituents import parse_constituents
 from trelliswork.data import Tree, bundled
 
 runner = CliRunner()
-SMALL = ["--nonterminals", "3", "--rank", "4", "--max-iter", "3", "--tol", "0", "--quiet"]
+SMALL = ["--n-nonterminals", "3", "--rank", "4", "--max-iter", "3", "--tol", "0", "--quiet"]
 
 
 def run(*args, code=0, **options):
@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
     (path / "some.txt").write_text("".join(f"{s}\n" for s in sentences))
     out = run("train", "pcfg", str(path / "some.txt"), "--out", str(path / "words"), "--lower", "--json", *SMALL)
     assert json.loads(out.stdout)["iterations"] == 3
-    options = ["--tags", "--preterminals", "0", "--right-bias", "4"]
+    options = ["--tags", "--n-preterminals", "0", "--right-bias", "4"]
     run("train", "pcfg", str(path / "some.mrg"), "--out", str(path / "tags"), *options, *SMALL)
     return path
 
@@ -57,9 +57,9 @@ def test_evaluate(folder):
 def test_inspect_score_and_sample(folder):
     shown = json.loads(run("inspect", str(folder / "tags"), "--n", "2", "--json").stdout)
     assert len(shown["rules"]) == 3
-    assert len(shown["rules"]["N0"]) == 2
-    assert "N1 ->" in run("inspect", str(folder / "words"), "--label", "N1").stdout
-    assert "no symbol" in run("inspect", str(folder / "words"), "--label", "X", code=2).output
+    assert len(dict(shown["rules"])["N0"]) == 2
+    assert "N1  " in run("inspect", str(folder / "words"), "--label", "N1").stdout
+    assert "no label 'X'" in run("inspect", str(folder / "words"), "--label", "X", code=2).output
     assert "perplexity" in run("score", str(folder / "words"), str(folder / "some.txt"), "--format", "text").stdout
     assert len(run("sample", str(folder / "words"), "-n", "2", "--states").stdout.splitlines()) == 2
 
@@ -74,14 +74,14 @@ def test_score_leaves_out_sentences_that_are_too_short_for_a_tree(folder, tmp_pa
     assert both.pop("too_short") == 1
     assert both == one
     assert "left out, too short for a tree: 1" in run(*score, str(tmp_path / "with.txt")).stdout
-    assert "short.txt: no sentence has 2 words" in run(*score, str(tmp_path / "short.txt"), code=1).output
+    assert "short.txt: no sentence has at least 2 words" in run(*score, str(tmp_path / "short.txt"), code=1).output
 
 
 def test_a_broken_file_and_wrong_options(folder, tmp_path):
     (tmp_path / "broken.mrg").write_text("(S (A a)\n")
     failed = run("train", "pcfg", str(tmp_path / "broken.mrg"), code=1)
     assert "broken.mrg:1: " in failed.output
-    assert "--column" in run("train", "pcfg", str(folder / "some.txt"), "--tags", code=2).output
+    assert "--columns" in run("train", "pcfg", str(folder / "some.txt"), "--tags", code=2).output
     assert "induction" in run("reproduce", "low-rank-pcfg", "--data", str(folder), "--part", "nothing", code=2).output
 
 

@@ -1,4 +1,4 @@
-"""``--report`` on every train and evaluate command: a page is written, told of, and refused early if it cannot be."""
+"""``--report`` of all train and evaluate commands."""
 
 import inspect
 import io
@@ -16,7 +16,7 @@ from trelliswork.cli.use import tag
 from trelliswork.data import bundled
 from trelliswork.data.writers import write_columns, write_conllu
 
-KINDS = {  # command: file, options, what the page must show
+KINDS = {  # command: file, options, texts on the page
     "crf": ("some.txt", ["--dev", "{dev}.txt", "--max-iter", "4"], ["Objective", "Calibration", "Largest weights"]),
     "hmm": ("some.txt", ["--columns", "0", "--label", "1"], ["The posterior of a sentence", "States"]),
     "factorial-crf": ("some.txt", ["--dev", "{dev}.txt", "--max-iter", "3"], ["Layer chunk", "Ties between layers"]),
@@ -35,7 +35,7 @@ KINDS = {  # command: file, options, what the page must show
     "hmm-lm": ("some.raw", ["--states", "4", "--hidden", "4", "--epochs", "1", "--min-count", "2"],
                ["Perplexity", "States", "Transition matrix"]),
 }  # fmt: skip
-JUDGED = {  # what the page of an evaluation must show
+EVALUATED = {  # texts on the page of an evaluation
     "crf": ["Figures", "Labels taken for others"],
     "hmm": ["Figures", "Confidence and mistakes"],
     "factorial-crf": ["Figures of layer pos", "Confidence and mistakes of layer chunk"],
@@ -89,7 +89,7 @@ def test_training_and_evaluation_write_pages(kind, folder):
     done = run("evaluate", model, test, "--report", judged, "--json")
     assert json.loads(done.stdout)["report"] == str(judged)
     words = " ".join(check_page(judged.read_text()).words)
-    for title in JUDGED.get(kind, ["By length", "Hard and easy sentences"]):
+    for title in EVALUATED.get(kind, ["By length", "Hard and easy sentences"]):
         assert title in words, title
     assert "report" not in json.loads(run("evaluate", model, test, "--json").stdout)
 
@@ -122,18 +122,18 @@ def test_attributes_without_words(folder):
 
 @pytest.mark.parametrize(
     ("place", "why"),
-    [("none/page.html", "does not exist"), ("", "ends in .html"), ("page.txt", "ends in .html"),
+    [("none/page.html", "does not exist"), ("", "end in .html"), ("page.txt", "end in .html"),
      ("dir.html", "is a directory")],
 )  # fmt: skip
-def test_a_page_that_cannot_be_written_is_refused_before_training(place, why, tmp_path):
+def test_unwritable_page_is_an_error_before_training(place, why, tmp_path):
     (tmp_path / "dir.html").mkdir()
     for command in (["train", "crf", "--out", tmp_path / "model"], ["evaluate", tmp_path / "model"]):
         done = run(*command, "--report", tmp_path / place if place else "", code=2)
-        assert why in re.sub(r"\W*\n\W*", " ", done.output)  # the message is framed and wrapped
+        assert why in re.sub(r"\W*\n\W*", " ", done.output)  # the message has a frame and line breaks
     assert not (tmp_path / "model").exists()
 
 
-def test_a_folder_without_permission_is_refused(tmp_path, monkeypatch):
+def test_folder_without_permission_is_an_error(tmp_path, monkeypatch):
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
@@ -158,7 +158,7 @@ def test_an_interrupted_run_has_its_page(folder, tmp_path, monkeypatch):
 
     def describe_and_interrupt(*arguments):
         signal.raise_signal(signal.SIGINT)
-        monkeypatch.setattr(progress, "describe", shown)  # once: the second Ctrl-C would drop what was learned
+        monkeypatch.setattr(progress, "describe", shown)  # once: a second Ctrl-C would discard the model
         return shown(*arguments)
 
     monkeypatch.setattr(progress, "describe", describe_and_interrupt)
@@ -169,7 +169,7 @@ def test_an_interrupted_run_has_its_page(folder, tmp_path, monkeypatch):
     assert "stopped by the caller" in page.read_text()
 
 
-def test_the_command_is_told_as_typed(monkeypatch):
+def test_command_line_on_the_page(monkeypatch):
     monkeypatch.setattr(reporting.sys, "argv", ["/bin/trelliswork", "train", "crf", "a file.txt"])
     assert reporting.typed() == "trelliswork train crf 'a file.txt'"
     monkeypatch.setattr(reporting.sys, "argv", ["/x/trelliswork/__main__.py", "demo"])
@@ -184,4 +184,4 @@ def test_sentences_of_text(tmp_path):
     found = reporting.text_part(str(tmp_path / "a.txt"), None)
     assert (found.part, found.X) == ("development", [["a", "b"], ["c"]])
     assert reporting.text_part(None, [str(tmp_path)]).X == [["a", "b"], ["c"]]
-    assert reporting.text_part(object(), "-") is None  # counts, and a stream that has been read
+    assert reporting.text_part(object(), "-") is None  # counts, and standard input

@@ -1,4 +1,4 @@
-"""``reproduce all`` on experiments that behave, fail, lack their data or are interrupted; one of them real."""
+"""``reproduce all`` with experiments that succeed, fail, lack data or are interrupted."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ def reads(folder, *, say):
 
 @pytest.fixture
 def experiments(monkeypatch):
-    """Fakes under the names of real experiments, so that all of ``reproduce`` works with them."""
+    """Fake experiments under names of real ones."""
     seen.clear()
     fakes = (
         Experiment("mrf-exact", 0, "works", f"{HERE}:works", full={"size": 10, "seed": 0}, small={"size": 2}),
@@ -56,7 +56,7 @@ def run(*arguments, **options):
     return CliRunner().invoke(app, ["reproduce", "all", *map(str, arguments)], env=NOWHERE, **options)
 
 
-def test_all_goes_on_after_a_failure_and_without_data(experiments, tmp_path):
+def test_all_continues_after_a_failure_and_without_data(experiments, tmp_path):
     done = run("--quick", "--json", "--out", tmp_path, "--seed", 4)
     assert done.exit_code == 1
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -68,7 +68,7 @@ def test_all_goes_on_after_a_failure_and_without_data(experiments, tmp_path):
     assert seen == [{"size": 2, "seed": 4}, {"size": 1, "seed": 4}]
     assert "[1 of 4] mrf-exact: paper 0, works" in done.stderr
     assert "mrf-ptb: failed: ArithmeticError: no such luck" in done.stderr
-    assert "nettalk: skipped, its data is not there: nettalk/text.txt (give --data" in done.stderr
+    assert "nettalk: skipped, its data is missing: nettalk/text.txt (pass --data" in done.stderr
     assert done.stderr.rstrip().endswith("not finished: mrf-ptb, nettalk")
     assert [json.loads(line) for line in (tmp_path / "figures.jsonl").read_text().splitlines()] == rows
     assert "| failed: ArithmeticError: no such luck |" in (tmp_path / "paper-0.md").read_text()
@@ -105,13 +105,13 @@ def test_wrong_names(experiments, arguments):
     assert not seen
 
 
-def test_ctrl_c_keeps_what_is_finished(experiments, monkeypatch, tmp_path):
+def test_ctrl_c_keeps_finished_results(experiments, monkeypatch, tmp_path):
     changed = (experiments[0], replace(experiments[1], function=f"{HERE}:is_interrupted"), *experiments[2:])
-    for module in ("cli.reproduce_all", "experiments.registry", "experiments.record"):
+    for module in ("cli.reproduce.all", "experiments.registry", "experiments.record"):
         monkeypatch.setattr(f"trelliswork.{module}.EXPERIMENTS", changed)
     done = run("--out", tmp_path)
     assert done.exit_code == 130
-    assert "interrupted in mrf-ptb: 1 experiments were finished; they are in" in done.stderr
+    assert "interrupted in mrf-ptb: 1 experiments are finished; they are in" in done.stderr
     assert "--resume runs the rest" in done.stderr
     assert "| mrf-exact | size |" in (tmp_path / "paper-0.md").read_text()
     assert len(seen) == 1
@@ -129,7 +129,7 @@ def test_resume_runs_the_rest(experiments, tmp_path):
     assert (tmp_path / "paper-0.md").read_text() == page
 
 
-def test_resume_takes_other_settings_and_failures_for_unfinished(experiments, tmp_path):
+def test_resume_repeats_other_settings_and_failures(experiments, tmp_path):
     assert run("--out", tmp_path, "--quick").exit_code == 1
     for again in (["--seed", 4, "--quick"], ["--seed", 4]):  # another seed, then no longer quick
         seen.clear()
@@ -145,11 +145,11 @@ def test_resume_takes_other_settings_and_failures_for_unfinished(experiments, tm
 def test_resume_needs_a_folder(experiments):
     refused = run("--resume")
     assert refused.exit_code == 2
-    assert "--resume goes on with the results" in refused.stderr
+    assert "--resume needs the folder" in refused.stderr
     assert not seen
 
 
-def test_an_unusable_folder_is_refused_before_anything_runs(experiments, tmp_path):
+def test_unusable_folder_is_an_error_before_anything_runs(experiments, tmp_path):
     (tmp_path / "file").write_text("")
     assert run("--out", tmp_path / "file").exit_code == 1
     assert run("--out", tmp_path / "full").exit_code == 1  # two of them fail
@@ -161,7 +161,7 @@ def test_an_unusable_folder_is_refused_before_anything_runs(experiments, tmp_pat
 
 
 def test_one_experiment_writes_the_same_folder(tmp_path):
-    """Without fakes: a real one, by its own command, then by ``all``."""
+    """A real experiment, by its own command, then by ``all``."""
     arguments = ["reproduce", "mrf-exact", "--quick", "--words", "2", "--out", str(tmp_path), "--json"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
@@ -175,8 +175,8 @@ def test_one_experiment_writes_the_same_folder(tmp_path):
     assert "(quick)" in done.stdout
 
 
-def test_a_command_without_its_data_says_what_it_needs():
+def test_missing_data_is_named():
     done = CliRunner().invoke(app, ["reproduce", "nettalk"], env=NOWHERE | {"COLUMNS": "200"})
     assert done.exit_code == 2
-    assert "nettalk needs nettalk/nettalk.data: give their folder by --data" in done.stderr
+    assert "nettalk needs nettalk/nettalk.data: pass their folder with --data" in done.stderr
     assert find("nettalk").folder == "nettalk"

@@ -1,4 +1,4 @@
-"""The experiments on second-order belief propagation: their enumeration, and the tables they fill."""
+"""Experiments on second-order belief propagation: enumeration and tables."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from trelliswork.models.parser.second_order import Propagation
 
 
 @pytest.mark.parametrize("projective", [True, False])
-def test_enumeration_is_that_of_the_oracle(projective):
+def test_enumeration_equals_the_oracle(projective):
     given = candidates(3, 2, np.random.default_rng(0), strength=1.0)
     found = enumerate_trees(given, projective=projective)
     for b in range(2):
@@ -20,7 +20,7 @@ def test_enumeration_is_that_of_the_oracle(projective):
         assert_allclose(found.arcs[arcs], (want.probabilities @ want.arcs)[arcs], atol=1e-12)
 
 
-def test_pruning_keeps_some_heads_and_a_tree():
+def test_pruning_keeps_n_heads_and_a_tree():
     given = candidates(12, 3, np.random.default_rng(1), n_heads=4)
     assert len(given.arc_scores) == 3 * 12 * 4
     arcs = set(zip(given.parts.heads[:48].tolist(), given.parts.modifiers[:48].tolist(), strict=True))
@@ -28,7 +28,7 @@ def test_pruning_keeps_some_heads_and_a_tree():
     assert_allclose(given.arc_scores[:48], [given.log_arc[0, h, d] for h, d in sorted(arcs)])
 
 
-def test_the_tree_alone_is_exact_and_more_is_not():
+def test_tree_factor_alone_is_exact():
     said = []
     table = bp_accuracy(lengths=(3,), strengths=(0.0, 1.0), n_models=20, say=said.append)
     assert [row[:3] for row in table.rows] == [[3, 0.0, 5], [3, 0.0, 500], [3, 1.0, 5], [3, 1.0, 500]]

@@ -1,4 +1,4 @@
-"""What is told of the machine, and how much memory an experiment took."""
+"""Description of the machine, and peak memory."""
 
 from pathlib import Path
 
@@ -10,21 +10,21 @@ from trelliswork.experiments.machine import describe_machine, peak_memory, resta
 MB = 2**20
 
 
-def test_the_line_names_what_computes():
+def test_description_has_machine_and_packages():
     line = describe_machine()
     for part in (" cores", "Python 3.", "trelliswork ", "numpy ", "torch "):
         assert part in line
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc")
-def test_peak_memory_is_that_since_it_was_restarted():
+def test_peak_memory_counts_from_its_restart():
     restart_peak_memory()
     before = peak_memory()
     large = np.ones(200 * MB, dtype=np.uint8)
     with_it = peak_memory()
     del large
     assert with_it - before > 150 * MB
-    assert peak_memory() > with_it - 10 * MB  # a peak stays; the system counts in batches
+    assert peak_memory() > with_it - 10 * MB  # the peak stays; the system counts in batches
     restart_peak_memory()
     assert peak_memory() < with_it - 150 * MB
 

@@ -1,4 +1,4 @@
-"""The folder of results: pages, figures and what is kept when more is computed."""
+"""The folder of results: pages, figures, and results of earlier runs."""
 
 import json
 
@@ -19,9 +19,9 @@ def table(ours=92.0, note="another | split"):
 
 @pytest.fixture
 def record(tmp_path):
-    found = Record(tmp_path / "deep" / "out")
-    found.add(find("nettalk"), table(), {"seed": 3, "orders": (1, 2), "n_words": None}, False, 61.0)
-    return found
+    record = Record(tmp_path / "deep" / "out")
+    record.add(find("nettalk"), table(), {"seed": 3, "orders": (1, 2), "n_words": None}, False, 61.0)
+    return record
 
 
 def test_a_page_has_machine_settings_and_the_difference(record):
@@ -38,7 +38,7 @@ def test_a_page_has_machine_settings_and_the_difference(record):
     assert sorted(path.name for path in record.folder.iterdir()) == ["figures.jsonl", "paper-2.md", "runs.json"]
 
 
-def test_results_of_other_experiments_stay(record):
+def test_results_of_other_experiments_are_kept(record):
     again = Record(record.folder)
     assert again.runs == record.runs
     again.add(find("beams-decoding"), table(10.0), {}, False, 1.0)
@@ -50,7 +50,7 @@ def test_results_of_other_experiments_stay(record):
     assert "mrf-exact" not in page
 
 
-def test_a_failure_is_told_but_takes_nothing_away(record):
+def test_a_failure_does_not_replace_figures(record):
     record.add(find("nettalk"), "failed: no luck", {}, False, 1.0)
     assert record.runs["nettalk"].outcome == FINISHED
     record.add(find("beams-decoding"), "failed: no luck", {}, False, 1.0)
@@ -68,9 +68,9 @@ def test_quick_figures_do_not_replace_full_ones(record):
     record.check("factorial", quick=True)
 
 
-def test_folders_that_cannot_be_used_are_refused_at_once(tmp_path):
+def test_unusable_folders_are_an_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be made a folder"):
+    with pytest.raises(DataError, match="cannot create the folder"):
         Record(tmp_path / "file")
     for text in ("[1]", "{", '{"nettalk": {"quick": true}}', '{"nettalk": {"figures": [{"row": 1}]}}'):
         (tmp_path / "runs.json").write_text(text)
@@ -79,7 +79,7 @@ def test_folders_that_cannot_be_used_are_refused_at_once(tmp_path):
         assert (tmp_path / "runs.json").read_text() == text
 
 
-def test_an_interrupted_write_leaves_the_old_page(record, monkeypatch):
+def test_interrupted_write_leaves_the_old_page(record, monkeypatch):
     before = (record.folder / "paper-2.md").read_text()
     monkeypatch.setattr("trelliswork.experiments.record.page", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -88,7 +88,7 @@ def test_an_interrupted_write_leaves_the_old_page(record, monkeypatch):
     assert len(list(record.folder.iterdir())) == 3
 
 
-def test_what_is_not_finite_is_null():
+def test_not_finite_is_null():
     line = json_lines("nettalk", [Figure("row", None, float("nan"), "%", float("inf"))])[0]
     assert json.loads(line)["ours"] is json.loads(line)["seconds"] is None
 

@@ -1,4 +1,4 @@
-"""The list of experiments: what it names is there, quick settings count, data is found, quick tables say so."""
+"""The registry of experiments: settings, data, quick runs; and the experiments of paper 1."""
 
 import importlib
 import inspect
@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from trelliswork.cli.reproduce import app
+from trelliswork.cli.reproduce.commands import COMMANDS
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.experiments import chain_tagging
 from trelliswork.experiments.registry import EXPERIMENTS, PAPERS, describe, find
@@ -21,7 +22,7 @@ def function_of(experiment):
     return getattr(importlib.import_module(module), name)
 
 
-def test_every_experiment_is_a_command_and_every_command_one():
+def test_experiments_and_commands_are_the_same():
     assert sorted(command.name for command in app.registered_commands) == sorted([*NAMES, "all"])
     assert len(set(NAMES)) == len(NAMES)
     assert [e.paper for e in EXPERIMENTS] == sorted(e.paper for e in EXPERIMENTS)
@@ -29,7 +30,7 @@ def test_every_experiment_is_a_command_and_every_command_one():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_settings_are_those_of_the_function(name):
+def test_settings_are_parameters_of_the_function(name):
     experiment = find(name)
     parameters = inspect.signature(function_of(experiment)).parameters
     assert set(experiment.full) | set(experiment.small) | {"say"} <= set(parameters)
@@ -42,23 +43,24 @@ def test_settings_are_those_of_the_function(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_options_of_the_command_are_settings(name):
-    """What a command hands on is a parameter of the experiment, whatever it is called on the command line."""
     experiment = find(name)
     command = next(c for c in app.registered_commands if c.name == name)
     shared = {"data", "quick", "out", "quiet", "json"}
     assert shared <= set(inspect.signature(command.callback).parameters)
+    settings = {option.setting for option in COMMANDS[name].options}
+    assert settings <= set(inspect.signature(function_of(experiment)).parameters)
     assert f"paper {experiment.paper}" in command.callback.__doc__
     assert "Example: trelliswork reproduce " + name in command.callback.__doc__
 
 
-def test_given_settings_win_over_quick_ones_and_these_over_full_ones():
+def test_given_settings_override_quick_settings_and_these_full_ones():
     experiment = find("beams-decoding")
     assert experiment.settings(False) == dict(experiment.full)
     quick = experiment.settings(True, {"n_states": 7, "n_sequences": None})
     assert quick == {**experiment.full, **experiment.small, "n_states": 7}
 
 
-def test_data_is_found_in_the_folder_of_all_or_in_its_own(tmp_path):
+def test_data_is_found_in_the_common_folder_or_in_its_own(tmp_path):
     nettalk = find("nettalk")
     assert nettalk.missing(None) == nettalk.missing(tmp_path) == ["nettalk/nettalk.data"]
     (tmp_path / "nettalk").mkdir()
@@ -71,16 +73,16 @@ def test_data_is_found_in_the_folder_of_all_or_in_its_own(tmp_path):
         nettalk.run(None)
 
 
-def test_unknown_names_are_refused():
+def test_unknown_name_is_an_error():
     with pytest.raises(ValueRangeError, match="no experiment is called 'none'; there are mrf-exact"):
         find("none")
 
 
-def test_a_real_quick_experiment_says_so_in_every_figure():
+def test_quick_experiment_is_marked_in_every_figure():
     said = []
     table = find("mrf-exact").run(quick=True, given={"max_iter": 3}, say=said.append)
     assert table.title.endswith("(quick)")
-    assert table.notes[-1].startswith("Quick, for a look (max_iter=3)")
+    assert table.notes[-1].startswith("Quick run with small settings (max_iter=3)")
     assert all(figure.note.startswith("quick: ") for figure in table.figures)
     assert [row[-1] for row in table.rows] == [3, 3, 3]  # iterations
     assert said
@@ -102,11 +104,11 @@ def test_no_difference_without_two_numbers(paper, ours):
     assert Figure("row", paper, ours, "unit").difference is None
 
 
-def test_settings_in_words():
+def test_settings_as_text():
     assert describe({"parts": ("a", "b"), "rank": 3, "save": None}) == "parts=a b, rank=3"
 
 
-def test_a_quick_table_leaves_the_other_alone():
+def test_quick_returns_a_copy():
     table = Table("title", ["a"], figures=[Figure("row", None, 1.0, "unit")])
     assert table.quick("n=1").figures == [replace(table.figures[0], note="quick")]
     assert table.title == "title"
@@ -115,7 +117,7 @@ def test_a_quick_table_leaves_the_other_alone():
 
 @pytest.fixture
 def data(tmp_path):
-    """Two tiny corpora laid out like the real ones."""
+    """Two tiny corpora in the layout of the real ones."""
     from trelliswork.data import bundled
 
     ewt, conll = tmp_path / "ud-en-ewt", tmp_path / "conll2000"

@@ -1,4 +1,4 @@
-"""``trelliswork bench``: measure side by side with other packages."""
+"""``trelliswork bench``: compare the speed with other packages."""
 
 import signal
 import subprocess
@@ -11,28 +11,32 @@ import typer
 from trelliswork.errors import TrellisworkError
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
-NOTHING = 3  # a benchmark that has none of the cases or peers asked for
+NOTHING = 3  # exit code of a benchmark that has none of the chosen cases or peers
 INTERRUPTED = 130
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="A benchmark, or 'all'.", show_default=True)] = "all",
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    threads: Annotated[int, typer.Option(min=1, help="Threads for both sides.")] = 2,
+    name: Annotated[str, typer.Argument(help="Name of a benchmark, or 'all'.", show_default=True)] = "all",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    threads: Annotated[int, typer.Option(min=1, help="Number of threads of all contenders.")] = 2,
     repeats: Annotated[
         int | None,
-        typer.Option(min=1, help="Interleaved repetitions; the best counts.", show_default="5, with --quick 1"),
+        typer.Option(
+            min=1, help="Number of interleaved repetitions; the best counts.", show_default="5, with --quick 1"
+        ),
     ] = None,
-    cases: Annotated[str | None, typer.Option(help="Only cases whose name contains one of these, by comma.")] = None,
-    peers: Annotated[str | None, typer.Option(help="Only these peers, by comma; '' for none.")] = None,
+    cases: Annotated[
+        str | None, typer.Option(help="Run only cases whose name contains one of these texts, separated by commas.")
+    ] = None,
+    peers: Annotated[str | None, typer.Option(help="Peers to compare with, separated by commas; '' for none.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Tiny problems only: does everything run, and to the same results?")
+        bool, typer.Option("--quick", help="Tiny problems only, to check that everything runs and results agree.")
     ] = False,
 ) -> None:
-    """Measure this package against its peers, in one run, ratios first (above 1: we are faster).
+    """Compare the speed of this package with its peers; a ratio above 1 means that this package is faster.
 
-    Needs the source tree, and 'make setup-bench' for the peers; one that is not installed is named as absent. With
-    'all' every benchmark runs, also after one that failed; the exit code is 1 then. Some need TRELLISWORK_DATA.
+    Needs the source tree, and 'make setup-bench' for the peers; peers that are not installed are listed as absent. With
+    'all' every benchmark runs; the exit code is 1 if one fails. Some need TRELLISWORK_DATA.
 
     Example: trelliswork bench chain --json --cases S=16
     """
@@ -43,7 +47,7 @@ def bench(
             "run 'make setup-bench' and try again there."
         )
     if name != "all" and name not in names:
-        raise typer.BadParameter(f"no benchmark is called {name!r}; there are: all, {', '.join(names)}.")
+        raise typer.BadParameter(f"no benchmark is called {name!r}; choose from all, {', '.join(names)}.")
     options = ["--threads", str(threads)]
     options += ["--repeats", str(repeats)] if repeats is not None else []
     options += ["--json"] if json else []
@@ -53,7 +57,7 @@ def bench(
     if name != "all":
         status = _run(name, options)
         if status == NOTHING:
-            raise typer.BadParameter(f"{name} has no tiny problems among these cases: leave --quick out.")
+            raise typer.BadParameter(f"{name} has no tiny problems among these cases: leave out --quick.")
         raise typer.Exit(status)
     statuses: dict[str, int] = {}
     for k, one in enumerate(names):
@@ -66,18 +70,18 @@ def bench(
     if set(statuses.values()) == {NOTHING}:
         raise typer.BadParameter("no benchmark has any of these cases and peers.")
     if failed := [one for one, status in statuses.items() if status not in (0, NOTHING)]:
-        print(f"not measured, or with other results than a peer: {', '.join(failed)}", file=sys.stderr)
+        print(f"failed, or results differ from a peer: {', '.join(failed)}", file=sys.stderr)
         raise typer.Exit(1)
 
 
 def benchmarks() -> list[str]:
-    """Names of the benchmarks in the source tree: the scripts that declare a ``BENCHMARK``."""
+    """Return the names of the scripts in the source tree that declare a ``BENCHMARK``."""
     return sorted(path.stem for path in FOLDER.glob("*.py") if "\nBENCHMARK = " in path.read_text(encoding="utf-8"))
 
 
 def _run(name: str, options: list[str]) -> int:
-    """Run a benchmark's script; Ctrl-C is its to answer: it ends its workers and prints what was measured."""
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # not SIG_IGN, which the script would inherit
+    """Run the script of a benchmark, which handles Ctrl-C: it ends its workers and prints finished rows."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # unlike SIG_IGN, not inherited by the script
     try:
         return subprocess.call([sys.executable, str(FOLDER / f"{name}.py"), *options])
     finally:

@@ -59,11 +59,12 @@ class Layout:
         return asdict(self)
 
 
-def guess_format(path: str, format: FileFormat) -> FileFormat:
+def guess_format(path: str, format: FileFormat, *, labeled: bool = False) -> FileFormat:
     """Return the format that is given; else that of the file's name, or of its first lines.
 
-    A name that ends in .conllu, .raw or .text is decisive. Any other file is a column file if its lines have equally
-    many fields and sentences are separated by empty lines, and plain text otherwise; standard input has columns.
+    A name that ends in .conllu, .raw or .text is decisive. Any other file is a column file if it must have labels, or
+    if its lines have equally many fields and empty lines separate sentences; else it is plain text. Standard input has
+    columns.
     """
     if format != FileFormat.auto:
         return format
@@ -72,7 +73,7 @@ def guess_format(path: str, format: FileFormat) -> FileFormat:
         return FileFormat.text
     if name.endswith((".conllu", ".conll-u")):
         return FileFormat.conllu
-    return FileFormat.columns if path == "-" or _has_columns(path) else FileFormat.text
+    return FileFormat.columns if labeled or path == "-" or _has_columns(path) else FileFormat.text
 
 
 def _has_columns(path: str, n_lines: int = 200) -> bool:
@@ -85,8 +86,9 @@ def _has_columns(path: str, n_lines: int = 200) -> bool:
     except (OSError, DataError):
         return True
     words = [size for size in sizes if size]
-    alike = len(set(words)) <= 1
-    return alike and (len(words) > 1 or not words) and (0 in sizes or words[0] <= 3)
+    if not words:
+        return True
+    return len(words) > 1 and len(set(words)) == 1 and (0 in sizes or words[0] <= 3)
 
 
 def training_layout(
@@ -95,7 +97,7 @@ def training_layout(
     """Return the layout that the options describe; labels are the last column by default, or upos."""
     if path is None:
         return Layout("columns", _numbers(columns) if columns else [0, 1], int(label) if label else 2, " ")
-    chosen = guess_format(path, format)
+    chosen = guess_format(path, format, labeled=True)
     if chosen == FileFormat.conllu:
         return Layout("conllu", columns.split(",") if columns else ["form"], label or "upos")
     if chosen == FileFormat.crfsuite:
@@ -145,7 +147,7 @@ def layers_layout(
     separator: str | None,
 ) -> Layout:
     """Return the layout for several layers of labels: the last columns by default, or CoNLL-U columns by name."""
-    chosen = FileFormat.columns if path is None else guess_format(path, format)
+    chosen = FileFormat.columns if path is None else guess_format(path, format, labeled=True)
     if labels is not None and len(labels.split(",")) != len(layers):
         raise DataError(f"--labels must name a column for each of the layers {', '.join(layers)}, got {labels!r}.")
     if chosen == FileFormat.conllu:
@@ -208,8 +210,8 @@ def evaluation_layout(layout: Layout, path: str, format: FileFormat, label: str 
         if layout.label is None and layout.format != "crfsuite":
             raise DataError("the model was trained without labels: --label names the column to compare with.")
         return layout
-    chosen = guess_format(path, format) if format != FileFormat.auto else layout.format
-    chosen = guess_format(path, FileFormat.auto) if chosen == "text" else chosen
+    chosen = format if format != FileFormat.auto else layout.format
+    chosen = guess_format(path, FileFormat.auto, labeled=True) if chosen == "text" else chosen
     if chosen == "conllu":
         columns = layout.columns if layout.format == "conllu" else ["form"]
         return Layout("conllu", columns, label or (layout.label if isinstance(layout.label, str) else "upos"))

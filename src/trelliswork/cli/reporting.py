@@ -1,4 +1,4 @@
-"""``--report FILE.html``: one page about a run of a command."""
+"""``--report FILE.html``: a page about the run of a command."""
 
 import shlex
 import sys
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def _writable(path: str | None) -> str | None:
-    """Refuse a file that cannot be written, before anything is read or learned."""
+    """Raise an error for a file that cannot be written, before any work."""
     if path is None:
         return None
     if Path(path).suffix.lower() not in (".html", ".htm"):
-        raise typer.BadParameter(f"a file name that ends in .html is wanted, got {path!r}.")
+        raise typer.BadParameter(f"the file name must end in .html, got {path!r}.")
     target = Path(path).resolve()
     if target.is_dir():
         raise typer.BadParameter(f"{path} is a directory: add a file name, such as {Path(path) / 'report.html'}.")
     if not target.parent.is_dir():
-        raise typer.BadParameter(f"the directory of {path} does not exist: make it first, or name another.")
+        raise typer.BadParameter(f"the directory of {path} does not exist: create it first, or choose another.")
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".report"):  # gone again at once
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".report"):  # removed at once
             pass
     except OSError as error:
         raise typer.BadParameter(f"{path} cannot be written: {error.strerror or error}.") from None
@@ -46,18 +46,18 @@ ReportOption = Annotated[
 def report_training(
     path: str | None, model: Any, outcome: dict[str, Any], sample: "Callable[[], Sample | None] | None" = None
 ) -> None:
-    """Write the page of a training run, if one is wanted, and tell its place in ``outcome``.
+    """Write the page of a training run if ``path`` is given, and add it to ``outcome``.
 
     Parameters
     ----------
     path : str or None
-        As ``--report`` gives it.
+        Value of ``--report``.
     model : Estimator
         Fitted and saved.
     outcome : dict
-        What the command tells; gets the key ``report``.
+        Outcome of the command; gets the key ``report``.
     sample : callable, optional
-        Gives the sentences that the page shows; only called if there is a page.
+        Returns the sentences that the page shows; called only if there is a page.
     """
     if path is None:
         return
@@ -71,16 +71,16 @@ def report_training(
 def report_evaluation(
     path: str | None, model: Any, report: Any, *, file: str, name: str, sample: "Callable[[], Sample | None]"
 ) -> dict[str, str]:
-    """Write the page of an evaluation, if one is wanted; gives what is told of it as JSON.
+    """Write the page of an evaluation if ``path`` is given; return its entry of the JSON output.
 
     Parameters
     ----------
     path, sample
         As in ``report_training``.
     model, report
-        The model, and what was found, see ``report.evaluation_page``.
+        Model and results, see ``report.evaluation_page``.
     file, name : str
-        The file that it was compared with, and the model's directory.
+        Gold file, and directory of the model.
     """
     if path is None:
         return {}
@@ -92,7 +92,7 @@ def report_evaluation(
 
 
 def part(development: Any, training: Any) -> "Sample":
-    """The development part with its gold answers, or else the training part without.
+    """Return the development part with its gold answers, or the training part without.
 
     Parameters
     ----------
@@ -105,14 +105,14 @@ def part(development: Any, training: Any) -> "Sample":
 
 
 def judged_part(X: Any, gold: Any, labels: Any = None) -> "Sample":
-    """The sentences of an evaluation."""
+    """Return the sentences of an evaluation."""
     from trelliswork.report import Sample
 
     return Sample("test", X, gold, labels)
 
 
 def text_part(dev: Any, train: Any) -> "Sample | None":
-    """The first sentences of development or training text: sentences at hand, or files that are there."""
+    """Return the first sentences of the development or training text, given as sentences or files."""
     from trelliswork.report import Sample
     from trelliswork.report.samples import SEARCHED
 
@@ -132,19 +132,19 @@ def _first_sentences(given: Any, n: int) -> list[list[str]]:
     if isinstance(given, list) and given and isinstance(given[0], list):
         return given[:n]
     if not isinstance(given, str | list) or not given or given == "-":
-        return []  # counts, or a stream that has been read
+        return []  # counts, or standard input
     files = files_of(given) or []
-    found: list[list[str]] = []
+    sentences: list[list[str]] = []
     for file in files:
         with open_text(file) as lines:
-            found += islice((words for line in lines if (words := fields_of(line))), n - len(found))
-        if len(found) >= n:
+            sentences += islice((words for line in lines if (words := fields_of(line))), n - len(sentences))
+        if len(sentences) >= n:
             break
-    return found
+    return sentences
 
 
 def typed() -> str:
-    """The command as it was typed; nothing if this is another program."""
+    """Return the command line; empty if this is another program."""
     program = Path(sys.argv[0])
     if program.stem != "trelliswork" and not (program.name == "__main__.py" and program.parent.name == "trelliswork"):
         return ""

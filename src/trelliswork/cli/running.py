@@ -1,4 +1,4 @@
-"""How commands run: errors become one clear line and an exit code, unless the traceback is asked for."""
+"""Errors of commands: one line and an exit code, or with ``--debug`` a traceback."""
 
 import functools
 import os
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 @dataclass
 class Settings:
-    """Options given before the command's name."""
+    """Options before the name of the command."""
 
     debug: bool = False
 
@@ -31,7 +31,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def report_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a command: exit code 1 for a failure, 130 for Ctrl-C, and quiet when the reader of a pipe has gone."""
+    """Wrap a command: exit code 1 for a failure, 130 for Ctrl-C, 0 for a closed pipe."""
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""``trelliswork warmup``: compile all kernels now."""
+"""``trelliswork warmup``: compile all kernels."""
 
 import json as json_module
 import sys
@@ -8,9 +8,9 @@ from trelliswork.cli.options import JsonOption
 
 
 def warmup(json: JsonOption = False) -> None:
-    """Compile every kernel once, so that nobody waits at the first sentence.
+    """Compile all kernels now instead of when they are first used.
 
-    Takes a minute or two after an installation or an upgrade, and a second when nothing is left to compile.
+    Takes minutes after an installation or an upgrade, and seconds when nothing is left to compile.
 
     Example: trelliswork warmup
     """
@@ -20,7 +20,7 @@ def warmup(json: JsonOption = False) -> None:
     from trelliswork.inference import warmup as inference
     from trelliswork.models import warmup as models
 
-    began = time.perf_counter()
+    started = time.perf_counter()
     todo = [*inference.tasks(), *models.tasks()]
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -29,7 +29,7 @@ def warmup(json: JsonOption = False) -> None:
             progress.update(bar, description=name)
             work()
             progress.advance(bar)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - started
     if json:
         print(json_module.dumps({"checks": len(todo), "seconds": round(seconds, 3)}))
     else:

@@ -38,8 +38,8 @@ def decoding(
 ) -> Table:
     """Measure the number of states that each criterion needs for the exact Viterbi path.
 
-    The paper gives neither the number of states nor of symbols; the number of states is that of its training experiment.
-    A criterion is tightened until at least 99 % of the paths are exact.
+    The paper gives neither the number of states nor of symbols; the former is that of its training experiment. A
+    criterion is tightened until at least 99 % of the paths are exact.
     """
     problems = []
     for k in range(n_models):
@@ -204,7 +204,7 @@ def training(
         ["method", "beam", "seconds", "iterations", "log-likelihood", "test accuracy %", "states", "ended"],
         notes=[
             "log-likelihood: exact, of the training data, without the penalty; test accuracy: exact decoding.",
-            "Paper: minimum divergence takes a quarter of the exact time without loss; fixed 30 ends early; threshold 67.1 %.",
+            "Paper: minimum divergence a quarter of the exact time, no loss; fixed 30 ends early; threshold 67.1 %.",
         ],
         axes=("seconds", "log-likelihood of the training data"),
     )

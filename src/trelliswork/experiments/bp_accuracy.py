@@ -1,4 +1,4 @@
-"""Second-order dependency trees by belief propagation: how far from the truth, and what it costs beside first order."""
+"""Second-order dependency trees by belief propagation: errors, and cost compared with first order."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -18,16 +18,16 @@ from trelliswork.models import DependencyParser
 from trelliswork.models.parser.second_order import Propagation
 
 Doubles = NDArray[np.float64]
-NO_FIGURE = "the paper gives no figure"
+NO_FIGURE = "the paper has no figure"
 
 
 class Candidates(NamedTuple):
-    """Sentences of one length with scores for all arcs, and the candidate arcs that pruning leaves.
+    """Sentences of one length with scores of all arcs, and the candidate arcs after pruning.
 
     Attributes
     ----------
     log_arc : ndarray (B, n+1, n+1)
-        Head before word, node 0 the root.
+        Axes are head and word; node 0 is the root.
     parts : Parts
     arc_scores, sibling_scores, grandparent_scores : ndarray (A,), (S,), (G,)
     """
@@ -42,9 +42,9 @@ class Candidates(NamedTuple):
 def candidates(
     n_words: int, n_sentences: int, rng: np.random.Generator, *, n_heads: int | None = None, strength: float = 0.5
 ) -> Candidates:
-    """Draw sentences: normal arc scores less the logarithm of the distance, normal scores of parts times ``strength``.
+    """Draw sentences with normal arc scores minus log distance, and normal part scores times ``strength``.
 
-    Each word keeps its ``n_heads`` best heads (default: all), its neighbours among them, so that a tree is left.
+    Each word keeps its ``n_heads`` best heads (default: all), including its neighbors, so that a tree exists.
     """
     node = np.arange(n_words + 1)
     distance = np.abs(node[:, None] - node)
@@ -69,15 +69,15 @@ class Truth(NamedTuple):
 
 
 def enumerate_trees(given: Candidates, *, projective: bool = True, single_root: bool = True) -> Truth:
-    """Sum over all trees, one by one: for sentences of one length with all arcs as candidates.
+    """Sum over all trees of sentences of one length, with all arcs as candidates.
 
-    Time and memory O((n+1)^n) a length: up to 6 words or so.
+    Time and memory O((n+1)^n): up to about 6 words.
     """
     parts = given.parts
     n, B = int(parts.n_words[0]), parts.n_sentences
     per = [ends[1] for ends in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
     if len(parts.heads) != B * n * n:
-        raise AssertionError("all arcs must be candidates: every sentence then has the same parts")
+        raise AssertionError("all arcs must be candidates, so that every sentence has the same parts")
     number = {(int(parts.heads[a]), int(parts.modifiers[a])): a for a in range(per[0])}
     rows = [
         _parts_of(parts, [number[h, d] for d, h in enumerate(heads, 1)], per)
@@ -94,7 +94,7 @@ def enumerate_trees(given: Candidates, *, projective: bool = True, single_root: 
 
 
 def _parts_of(parts: second_order.Parts, arcs: list[int], per: list[int]) -> list[NDArray[np.bool_]]:
-    """Which of a sentence's arcs, siblings and grandparents a tree has."""
+    """Return masks of the arcs, siblings and grandparents of a sentence that a tree has."""
     on = np.zeros(per[0], np.bool_)
     on[arcs] = True
     siblings = np.zeros(per[1], np.bool_)
@@ -114,25 +114,25 @@ def bp_accuracy(
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
-    """Errors of belief propagation against enumeration, on random second-order models.
+    """Measure errors of belief propagation against enumeration, on random second-order models.
 
     Parameters
     ----------
     lengths : sequence of int
-        Words of a sentence.
+        Numbers of words per sentence.
     strengths : sequence of float
-        Standard deviation of the scores of siblings and grandparents; 0 is the tree factor alone, and exact.
+        Standard deviations of the scores of siblings and grandparents; 0 is the tree factor alone, which is exact.
     n_models : int
-        Models for each length and strength.
+        Number of models for each length and strength.
     """
     table = Table(
         f"Belief propagation against enumeration, {'projective' if projective else 'all'} trees",
         ["words", "strength", "iterations", "converged %", "arcs: mean", "arcs: max", "log Z: mean", "log Z: max"],
         notes=[
-            f"Absolute errors of the beliefs of arcs and of log Z, {n_models} random models each: arc scores normal "
-            "less the logarithm of the distance, scores of siblings and grandparents normal times the strength.",
-            "iterations: 5 is what a parser takes, but that its tree factor takes part in every other one only; up to "
-            "500 is the fixed point, with damping 0.3.",
+            f"Absolute errors of the beliefs of arcs and of log Z, {n_models} random models each: normal arc "
+            "scores minus log distance, normal scores of siblings and grandparents times the strength.",
+            "iterations: 5 is the default of the parser, where the tree factor takes part in every other one; 500, "
+            "with damping 0.3, is the fixed point.",
         ],
         axes=("strength", "mean error of an arc's belief"),
     )
@@ -144,13 +144,13 @@ def bp_accuracy(
             truth = enumerate_trees(given, projective=projective)
             for max_iter, tolerance, damping in ((5, 1e-4, 0.0), (500, 1e-10, 0.3)):
                 begin = time.perf_counter()
-                found = second_order.infer(
+                beliefs = second_order.infer(
                     *given[1:], projective=projective, max_iter=max_iter, tolerance=tolerance, damping=damping
                 )
                 seconds = time.perf_counter() - begin
-                arcs, log_z = np.abs(found.arcs - truth.arcs), np.abs(found.log_partition - truth.log_partition)
+                arcs, log_z = np.abs(beliefs.arcs - truth.arcs), np.abs(beliefs.log_partition - truth.log_partition)
                 errors = [float(value) for value in (arcs.mean(), arcs.max(), log_z.mean(), log_z.max())]
-                table.rows.append([n, strength, max_iter, 100 * float(found.converged.mean()), *errors])
+                table.rows.append([n, strength, max_iter, 100 * float(beliefs.converged.mean()), *errors])
                 row = f"{n} words, strength {strength:g}, {max_iter} iterations"
                 names = ("mean error of arcs", "largest error of arcs", "mean error of log Z", "largest error of log Z")
                 for name, error in zip(names, errors, strict=True):
@@ -174,15 +174,15 @@ def bp_cost(
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
-    """What second-order belief propagation costs beside first-order inside-outside, and a whole parse beside another.
+    """Measure the time of second-order belief propagation and of whole parses relative to first order.
 
-    Both are given scores and return log Z and marginals of a batch: first order of all n^2 arcs (`eisner`), second
-    order of ``n_heads`` candidate heads a word, by exactly ``max_iter`` iterations, with all siblings and grandparents.
-    A whole parse is from words to heads by small parsers of both orders, trained on the first ``n_train`` sentences of
-    the bundled corpus: scoring, pruning and, with order 2, belief propagation on what pruning left.
+    Both compute log Z and marginals of a batch from scores: first order of all n^2 arcs (`eisner`), second order of
+    ``n_heads`` candidate heads per word, by exactly ``max_iter`` iterations, with all siblings and grandparents. A
+    whole parse goes from words to heads, by small parsers of both orders trained on the first ``n_train`` sentences of
+    the bundled corpus: scoring, pruning and, with order 2, belief propagation on the remaining arcs.
     """
     table = Table(
-        f"Second order by belief propagation beside first order, {n_heads} candidate heads a word",
+        f"Second order by belief propagation against first order, {n_heads} candidate heads per word",
         [
             "words",
             "first order ms",
@@ -193,14 +193,14 @@ def bp_cost(
             "whole parse: ratio",
         ],
         notes=[
-            f"Milliseconds of processor time a sentence, one thread, {n_sentences} at once, best of {n_repeats} runs; "
-            "scoring is not counted. First order: Eisner's inside-outside on all arcs. Second order: "
+            f"Processor time per sentence in ms, one thread, {n_sentences} at once, best of {n_repeats} runs; "
+            "without scoring. First order: Eisner's inside-outside on all arcs. Second order: "
             f"{max_iter} iterations, the tree factor in every {tree_every} and at the end.",
             "growth: the exponent k of n^k from the row above to this one.",
-            "whole parse: time from words to heads with order 2 over that with order 1, scoring and pruning included, "
-            f"by parsers trained on {n_train} sentences of the bundled corpus, on its words cut into such lengths.",
+            "whole parse: ratio of the times from words to heads of order 2 and order 1, with scoring and pruning, "
+            f"by parsers trained on {n_train} sentences of the bundled corpus, on its words cut into these lengths.",
         ],
-        axes=("words", "ms a sentence"),
+        axes=("words", "ms per sentence"),
     )
     rng = np.random.default_rng(seed)
     parsers, stream = _parsers(n_train, seed)
@@ -224,16 +224,16 @@ def bp_cost(
         for curve, ms in zip(curves, (first_ms, second_ms), strict=True):
             curve.x.append(float(n))
             curve.y.append(ms)
-            table.figures.append(Figure(f"n={n}: {curve.name}", None, ms, "ms a sentence", None, NO_FIGURE))
+            table.figures.append(Figure(f"n={n}: {curve.name}", None, ms, "ms per sentence", None, NO_FIGURE))
         table.rows.append([n, first_ms, second_ms, second_ms / first_ms, *growth, whole[1] / whole[0]])
-        note = f"{NO_FIGURE}; at most 4 is wanted" if n == 40 else NO_FIGURE
+        note = f"{NO_FIGURE}; target: at most 4" if n == 40 else NO_FIGURE
         ratio = second_ms / first_ms
         table.figures.append(Figure(f"n={n}: second order / first order", None, ratio, "times", None, note))
         kept = np.mean([len(heads) for row in parsers[1].predict_marginals(sentences) for heads in row])
         table.figures.append(
             Figure(
                 f"n={n}: whole parse, order 2 / order 1", None, whole[1] / whole[0], "times", None,
-                f"pruning left {kept:.1f} heads a word",
+                f"{kept:.1f} heads per word after pruning",
             )
         )  # fmt: skip
         say(f"n={n}: first order {first_ms:.3f} ms, second order {second_ms:.3f} ms, {second_ms / first_ms:.1f} times")
@@ -242,19 +242,19 @@ def bp_cost(
 
 
 def _parsers(n_train: int, seed: int) -> tuple[list[DependencyParser], list[tuple[str, str]]]:
-    """Small parsers of both orders, and the words of other sentences with their tags, one behind the other."""
+    """Return small parsers of both orders, and the tagged words of other sentences in one list."""
     train = bundled.load("train")[:n_train]
     X, heads = [list(zip(s.words, s.tags, strict=True)) for s in train], [s.heads for s in train]
-    found = [DependencyParser(order, hash_bits=18, batch_size=8, seed=seed).fit(X, heads) for order in (1, 2)]
-    return found, [pair for s in bundled.load("test") for pair in zip(s.words, s.tags, strict=True)]
+    parsers = [DependencyParser(order, hash_bits=18, batch_size=8, seed=seed).fit(X, heads) for order in (1, 2)]
+    return parsers, [pair for s in bundled.load("test") for pair in zip(s.words, s.tags, strict=True)]
 
 
 def _time(work: Callable[[], object], n_repeats: int) -> float:
-    """Milliseconds of processor time of the fastest of some runs; the first, which may compile, is not counted."""
+    """Return milliseconds of processor time of the fastest run after a first one, which may compile."""
     work()
-    found = []
+    times = []
     for _ in range(n_repeats):
         begin = time.thread_time()
         work()
-        found.append(time.thread_time() - begin)
-    return 1000 * min(found)
+        times.append(time.thread_time() - begin)
+    return 1000 * min(times)

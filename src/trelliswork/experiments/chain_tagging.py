@@ -112,7 +112,7 @@ def chain_induction(
 
     def show(step: Step) -> None:
         if step.iteration and step.iteration % 10 == 0:
-            say(f"iteration {step.iteration}: log evidence {step.log_evidence:,.1f}, {step.seconds:.0f} s")
+            say(f"iteration {step.iteration}: log evidence {step.log_evidence or 0:,.1f}, {step.seconds:.0f} s")
 
     began = time.perf_counter()
     model = HMM(n_states, max_iter=max_iter, tol=1e-6, n_restarts=n_restarts, seed=seed, dtype="float32")

@@ -1,4 +1,4 @@
-"""HMM language models with many states on Penn Treebank text (paper 4): perplexity by states and by rank."""
+"""HMM language models with many states on Penn Treebank text (paper 4): perplexity by states and rank."""
 
 import os
 import time
@@ -12,13 +12,13 @@ import torch
 
 from trelliswork.compute.threads import get_num_threads
 from trelliswork.data import read_text
-from trelliswork.errors import DataError
+from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.experiments.machine import peak_memory, restart_peak_memory
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
 from trelliswork.inference import lowrank
+from trelliswork.learning.report import Step
 from trelliswork.models import HMMLanguageModel
 from trelliswork.models.hmm_lm.kernel_features import Approximation, softmax_error
-from trelliswork.models.hmm_lm.training import LMStep
 
 SOFTMAX = {128: 225.9, 256: 208.3, 512: 180.8, 1024: 172.7}  # validation, the authors' logs
 RANKS = {(4096, 512): 507, (4096, 1024): 790, (4096, 2048): 1171}  # singular values > 1e-5, the authors' logs
@@ -30,7 +30,7 @@ COLUMNS = [
     "model", "valid", "paper valid", "test", "paper test", "s per epoch", "minutes", "epochs", "MB", "peak MB",
     "sigma > 1e-5", "dense",
 ]  # fmt: skip
-LARGE = 4096  # states, from where on a batch has these settings
+LARGE = 4096  # number of states from which on the settings below are the defaults
 OF_LARGE = {"state_dropout": 0.5, "batch_tokens": 4096}
 METHODS: tuple[Approximation, ...] = ("positive", "orthogonal", "fourier", "nystroem", "taylor")
 Words = list[list[str]]
@@ -45,72 +45,81 @@ class Size:
 
     @property
     def name(self) -> str:
-        """Such as ``kernel, 4096 states, R = 512``."""
+        """Name in tables, such as ``kernel, 4096 states, R = 512``."""
         return f"kernel, {self.states} states, R = {self.rank}" if self.rank else f"softmax, {self.states} states"
 
     @classmethod
     def parse(cls, text: str) -> "Size":
-        """``512`` or ``4096/512``."""
+        """Return the size of a text such as ``512`` or ``4096/512``."""
         states, _, rank = text.partition("/")
-        return cls(int(states), int(rank or 0))
+        try:
+            return cls(int(states), int(rank or 0))
+        except ValueError:
+            raise ValueRangeError(f"a size must be states or states/rank, such as 4096/512, got {text!r}.") from None
 
 
 def kernel_hmm(
     folder: str | os.PathLike[str],
     *,
     sizes: Sequence[Size | str] = (Size(128), Size(512), Size(1024, 256), Size(4096, 256)),
-    max_epochs: int = 2,
-    seconds: float | None = None,
+    max_iter: int = 2,
+    max_minutes: float | None = None,
     n_sentences: int = 0,
     kneser_ney: bool = True,
     seed: int = 0,
-    options: dict[str, Any] | None = None,
+    batch_tokens: int | None = None,
+    learning_rate: float | None = None,
+    state_dropout: float | None = None,
+    em_iterations: int = 0,
     keep: str | os.PathLike[str] | None = None,
     say: Say = lambda _: None,
 ) -> Table:
-    """Train models of several sizes and compare them.
+    """Train models of several sizes and measure their perplexity.
 
     Parameters
     ----------
     folder : path
-        Where ptb.train.txt, ptb.valid.txt and ptb.test.txt are.
+        Folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt.
     sizes : sequence of Size, or str for ``Size.parse``
-    max_epochs, seconds : int, float
-        Of each training, whose rate falls to zero over the epochs: better let it have them all than stop by the clock.
+    max_iter, max_minutes : int, float
+        Limits of each training. The learning rate decreases to zero over ``max_iter`` epochs, so a limit on the number
+        of epochs is better than a limit on the time.
     n_sentences : int
-        The first so many for training; 0 is all.
+        Number of training sentences, from the first; 0 is all.
     kneser_ney : bool
-        Also the 5-gram baseline.
-    options : dict, optional
-        Other parameters of ``HMMLanguageModel``, also in place of ``OF_LARGE``.
+        Whether to include the 5-gram baseline.
+    batch_tokens, learning_rate, state_dropout, em_iterations : optional
+        Parameters of `HMMLanguageModel` in place of its defaults and of ``OF_LARGE``.
     keep : path, optional
-        A folder for the trained models and for the states of unfinished runs: the same call goes on where it stood.
+        Folder for trained models and for checkpoints, from which the same call resumes.
     """
+    chosen = [Size.parse(size) if isinstance(size, str) else size for size in sizes]
+    if em_iterations and any(size.rank for size in chosen):
+        raise ValueRangeError("em_iterations applies to softmax models: choose sizes without a rank.")
     train, dev, test = (read_text(Path(folder) / f"ptb.{part}.txt").sentences(0) for part in ("train", "valid", "test"))
     train = train[: n_sentences or None]
     table = Table(
-        "Penn Treebank text, perplexity per token (ends of sentences are tokens), validation and test",
+        "Penn Treebank text, perplexity per token (sentence ends are tokens), validation and test",
         COLUMNS,
         axes=("minutes", "validation perplexity"),
         notes=[
             "paper valid: the authors' training logs of the softmax HMM (LayerNorm after the block, 256 dimensions).",
-            "sigma: singular values of the transition matrix. MB: parameters; peak MB: of the process in training.",
-            "dense: how far the log evidence is from that of the low-rank matrix written out, relative, in float64.",
-            f"Models with {LARGE:,} states or more, unless told otherwise: "
+            "sigma: singular values of the transition matrix. MB: parameters; peak MB: process memory in training.",
+            "dense: relative difference of the log evidence to that of the same matrix in dense form, in float64.",
+            f"Defaults for models with {LARGE:,} states or more: "
             + ", ".join(f"{name} {value:g}" for name, value in OF_LARGE.items())
             + ".",
         ],
     )
-    for size in [Size.parse(size) if isinstance(size, str) else size for size in sizes]:
-        settings: dict[str, Any] = {
-            "max_epochs": max_epochs,
-            "max_seconds": seconds,
-            "seed": seed,
-            "schedule": "linear",
-        }
-        settings |= (OF_LARGE if size.states >= LARGE else {}) | (options or {})
-        kind: Any = "kernel" if size.rank else "softmax"
-        lm = HMMLanguageModel(size.states, parameterisation=kind, n_features=size.rank or 256, **settings)
+    options = {"batch_tokens": batch_tokens, "learning_rate": learning_rate, "state_dropout": state_dropout}
+    options = {name: value for name, value in options.items() if value is not None}
+    for size in chosen:
+        settings: dict[str, Any] = (OF_LARGE if size.states >= LARGE else {}) | options
+        lm = HMMLanguageModel(
+            size.states, parameterization="kernel" if size.rank else "softmax", n_features=size.rank or 256,
+            max_iter=max_iter, max_minutes=max_minutes, em_iterations=em_iterations, seed=seed, schedule="linear",
+            **settings,
+        )  # fmt: skip
         restart_peak_memory()
         _one(table, size, _trained(lm, size, train, dev, keep, say), test)
     if kneser_ney:
@@ -122,66 +131,74 @@ def kernel_hmm(
 def _trained(
     lm: HMMLanguageModel, size: Size, train: Words, dev: Words, keep: str | os.PathLike[str] | None, say: Say
 ) -> HMMLanguageModel:
-    """The model, trained now, or before and kept."""
+    """Return the trained model, from the folder ``keep`` if it is there."""
     checkpoint = file = None
+    n_tokens = sum(len(s) + 1 for s in train)
     if keep is not None:
         file = Path(keep) / f"{size.states}-{size.rank}"
         checkpoint = file.with_suffix(".checkpoint")
         Path(keep).mkdir(parents=True, exist_ok=True)
         if file.exists() and not checkpoint.exists():
             say(f"{size.name}: from {file}")
-            found = HMMLanguageModel.load(file)
-            if found.get_params() != lm.get_params() or found.n_tokens_ != sum(len(s) + 1 for s in train):
+            kept = HMMLanguageModel.load(file)
+            if kept.get_params() != lm.get_params() or kept.n_tokens_ != n_tokens:
                 raise DataError(
                     f"{file}: a model of other data or settings. Use those, delete it, or name another folder."
                 )
-            return found
+            return kept
 
-    def tell(step: LMStep) -> None:
-        say(
-            f"{size.name}: epoch {step.progress:.2f}, {step.seconds:.0f} s, perplexity {step.perplexity:.1f}, "
-            f"validation {step.dev_perplexity or np.nan:.1f}"
-        )
+    def show(step: Step) -> None:
+        if step.iteration:
+            point = _point(step, n_tokens)
+            say(
+                f"{size.name}: epoch {point[1]:.2f}, {step.seconds:.0f} s, perplexity {np.exp(step.value):.1f}, "
+                f"validation {point[2]:.1f}"
+            )
 
-    lm.fit(train, dev=dev, checkpoint=checkpoint, callback=tell)
+    lm.fit(train, dev=dev, checkpoint=checkpoint, callback=show)
+    lm.report_.details["curve"] = [_point(step, n_tokens) for step in lm.report_.history]  # saved with the model
     if file is not None:
         lm.save(file)
     return lm
 
 
+def _point(step: Step, n_tokens: int) -> tuple[float, float, float]:
+    """Return seconds, epochs and validation perplexity of an iteration."""
+    return step.seconds, step.n_tokens / n_tokens, float(np.exp(-(step.dev or np.nan)))
+
+
 def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
-    """The row, the curve and the figures of one model."""
+    """Add the row, the curve and the figures of one model."""
     resident = peak_memory()  # before the dense matrices below
-    history, valid, tested = lm.report_.history, lm.report_.dev_perplexity, lm.perplexity(test)
-    last = history[-1]
-    per_epoch = last.seconds / last.progress
-    if len(history) > 1:  # what came before the first validation has the start in it
-        per_epoch = (last.seconds - history[0].seconds) / (last.progress - history[0].progress)
+    points, tested = lm.report_.details["curve"], lm.perplexity(test)
+    valid = None if lm.report_.dev is None else float(np.exp(-lm.report_.dev))
+    seconds, epochs, _ = points[-1]
+    per_epoch = seconds / epochs
+    if len(points) > 1:  # the time before the first validation includes the initialization
+        per_epoch = (seconds - points[0][0]) / (epochs - points[0][1])
     spectrum = lm.transition_spectrum()
     rank, large = (int((spectrum > least).sum()) for least in (1e-5, 1e-2))
     apart = same_as_dense(lm, test[:50]) if size.rank and size.states <= 4096 else None
     peak = None if resident is None else resident / 2**20
     megabytes = sum(p.numel() for p in lm.network_.parameters()) * 4 / 2**20
     paper = None if size.rank else SOFTMAX.get(size.states)
-    took = [per_epoch, last.seconds / 60, last.progress, megabytes, peak]
+    took = [per_epoch, seconds / 60, epochs, megabytes, peak]
     table.rows.append([size.name, valid, paper, tested, None, *took, rank, apart])
-    table.curves.append(
-        Curve(size.name, [s.seconds / 60 for s in history], [s.dev_perplexity or np.nan for s in history])
-    )
-    note = f"{last.progress:g} epochs on {get_num_threads()} threads, {lm.report_.reason}"
+    table.curves.append(Curve(size.name, [p[0] / 60 for p in points], [p[2] for p in points]))
+    note = f"{epochs:g} epochs on {get_num_threads()} threads, {lm.report_.reason}"
     table.figures += [
         Figure(
-            f"{size.name}: validation", paper, valid, "perplexity per token", last.seconds,
+            f"{size.name}: validation", paper, valid, "perplexity per token", seconds,
             note if paper is None else f"{note}; theirs 100 epochs on a GPU, batches of 4 sentences",
         ),
-        Figure(f"{size.name}: test", None, tested, "perplexity per token", last.seconds, note),
-        Figure(f"{size.name}: seconds per epoch", None, per_epoch, "s", last.seconds, note),
+        Figure(f"{size.name}: test", None, tested, "perplexity per token", seconds, note),
+        Figure(f"{size.name}: seconds per epoch", None, per_epoch, "s", seconds, note),
         Figure(
             f"{size.name}: singular values above 1e-5", RANKS.get((size.states, size.rank)), rank, "singular values",
-            last.seconds, "of the trained transition matrix; theirs: the authors' logs of training on a GPU",
+            seconds, "of the trained transition matrix; theirs: the authors' logs of training on a GPU",
         ),
-        Figure(f"{size.name}: singular values above 0.01", None, large, "singular values", last.seconds, "of the same"),
-        Figure(f"{size.name}: peak memory", None, peak, "MB", last.seconds, "of the process in training"),
+        Figure(f"{size.name}: singular values above 0.01", None, large, "singular values", seconds, "of the same"),
+        Figure(f"{size.name}: peak memory", None, peak, "MB", seconds, "memory of the process in training"),
     ]  # fmt: skip
     if apart is not None:
         table.figures.append(
@@ -191,13 +208,13 @@ def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
                 apart,
                 "relative difference",
                 None,
-                "two ways to compute one number, in float64: 0 but for rounding",
+                "two computations of the same number in float64: equal up to rounding",
             )
         )
 
 
 def same_as_dense(lm: HMMLanguageModel, sentences: Words) -> float:
-    """The largest relative difference of log evidences, in float64, when the low-rank matrix is written out."""
+    """Return the largest relative difference of log evidences to those of the dense matrix, in float64."""
     from trelliswork.models.hmm_lm.data import number
     from trelliswork.models.hmm_lm.training import score_sentences
 
@@ -217,16 +234,15 @@ def _baseline(table: Table, train: Words, dev: Words, test: Words, say: Say) -> 
     say("Kneser-Ney, 5-grams")
     began = time.perf_counter()
     model = KneserNey(5).fit(train)
-    n = [sum(len(sentence) + 1 for sentence in part) for part in (dev, test)]
-    found = [float(np.exp(-model.log_evidence(part).sum() / k)) for part, k in zip((dev, test), n, strict=True)]
+    valid, tested = model.perplexity(dev), model.perplexity(test)
     took = time.perf_counter() - began
-    table.rows.append(["Kneser-Ney, order 5", found[0], None, found[1], 141.2, took, took / 60, 1, *[None] * 4])
+    table.rows.append(["Kneser-Ney, order 5", valid, None, tested, 141.2, took, took / 60, 1, *[None] * 4])
     table.figures += [
-        Figure("Kneser-Ney, order 5: validation", None, found[0], "perplexity per token", took, "a baseline"),
+        Figure("Kneser-Ney, order 5: validation", None, valid, "perplexity per token", took, "a baseline"),
         Figure(
             "Kneser-Ney, order 5: test",
             141.2,
-            found[1],
+            tested,
             "perplexity per token",
             took,
             "theirs: Mikolov's thesis, the same text; a baseline",
@@ -244,17 +260,17 @@ def kernel_features(
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
-    """How far softmax rows of approximate exponential kernels are from the exact ones, by number of features.
+    """Measure the error of softmax rows of approximate exponential kernels, by number of features.
 
     Parameters
     ----------
     features : sequence of int
     n_states, n_dims : int
-        Random points: so many, in so many dimensions.
+        Number and dimension of the random points.
     norm : float
-        Their length: the larger, the sharper the softmax, and the harder to approximate.
+        Length of the points; longer points make a sharper softmax, which is harder to approximate.
     n_draws : int
-        Random features are drawn so often; the mean is told.
+        Number of draws of random features; the table has means.
     """
     generator = torch.Generator().manual_seed(seed)
     u, v = (torch.randn(n_states, n_dims, generator=generator).double() for _ in range(2))
@@ -264,23 +280,23 @@ def kernel_features(
         ["method", "features", "distance", "worst row", "negative"],
         axes=("features", "total variation distance"),
         notes=[
-            "distance: total variation of rows, mean; negative: share of entries below zero, which are set to zero.",
-            "taylor has as many features as the largest full degree that fits.",
+            "distance: total variation of rows, mean; negative: fraction of entries below zero, which are set to zero.",
+            "taylor: as many features as the largest full degree that fits.",
         ],
     )
     for method in METHODS:
         say(method)
         curve = Curve(method, [], [])
         for n in features:
-            found = [softmax_error(u.numpy(), v.numpy(), method, n, seed + k) for k in range(n_draws)]
+            errors = [softmax_error(u.numpy(), v.numpy(), method, n, seed + k) for k in range(n_draws)]
             distance, worst, negative = (
-                float(np.mean([getattr(f, name) for f in found])) for name in ("distance", "worst", "negative")
+                float(np.mean([getattr(e, name) for e in errors])) for name in ("distance", "worst", "negative")
             )
-            table.rows.append([method, found[0].n_features, distance, worst, negative])
-            curve.x.append(float(found[0].n_features))
+            table.rows.append([method, errors[0].n_features, distance, worst, negative])
+            curve.x.append(float(errors[0].n_features))
             curve.y.append(distance)
-            row = f"{method}, {found[0].n_features} features"
-            note = f"mean of {n_draws} draws; the paper has no figures on this"
+            row = f"{method}, {errors[0].n_features} features"
+            note = f"mean of {n_draws} draws; the paper has no figures for this"
             table.figures.append(Figure(row, None, distance, "total variation distance", None, note))
         table.curves.append(curve)
     return table

@@ -1,4 +1,4 @@
-"""Low-rank grammars (paper 4's generalisation): cost and perplexity against rank, and trees induced from tags."""
+"""Low-rank grammars (a generalization of paper 4): cost and perplexity by rank, and trees induced from tags."""
 
 import os
 import time
@@ -19,12 +19,12 @@ from trelliswork.models.pcfg.decoding import gold_spans
 
 INDUCTION: list[tuple[str, dict[str, Any]]] = [
     ("EM, dense", {"n_nonterminals": 10, "max_iter": 40}),
-    ("EM, dense, leaning right", {"n_nonterminals": 10, "max_iter": 40, "right_bias": 4.0}),
+    ("EM, dense, right bias", {"n_nonterminals": 10, "max_iter": 40, "right_bias": 4.0}),
     ("EM, rank 12", {"n_nonterminals": 15, "rank": 12, "max_iter": 40}),
-    ("EM, rank 12, leaning right", {"n_nonterminals": 15, "rank": 12, "max_iter": 40, "right_bias": 4.0}),
+    ("EM, rank 12, right bias", {"n_nonterminals": 15, "rank": 12, "max_iter": 40, "right_bias": 4.0}),
     (
         "Adam, neural, rank 12",
-        {"n_nonterminals": 15, "rank": 12, "max_iter": 20, "parameterisation": "neural", "algorithm": "gradient"},
+        {"n_nonterminals": 15, "rank": 12, "max_iter": 20, "parameterization": "neural", "algorithm": "gradient"},
     ),
 ]
 
@@ -39,31 +39,31 @@ def low_rank_pcfg(
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
-    """Cost, perplexity and induced trees.
+    """Measure cost, perplexity and induced trees.
 
     Parameters
     ----------
     folder : path
-        Of Penn Treebank files, ``*.mrg``.
+        Folder of Penn Treebank files, ``*.mrg``.
     parts : tuple of str
         Some of ``cost`` (inside-outside of 8 sentences of 30 words, 100 nonterminals, 200 preterminals), ``perplexity``
         (tags of sentences up to 15 words, every tenth sentence held out) and ``induction`` (tags of sentences up to 10
         words).
     ranks : tuple of int
-        Beside dense rules.
+        Ranks to compare with dense rules.
     n_seeds : int
-        Random starts of each kind of grammar in ``induction``.
+        Number of random starts of each kind of grammar in ``induction``.
     max_iter : int
-        Iterations of EM in ``perplexity``.
+        Number of EM iterations in ``perplexity``.
     """
     table = Table(
         "Low-rank grammars",
         ["what", "rank", "figure", "unit", "seconds"],
         notes=[
-            "Perplexity: of tags without punctuation, sentences up to 15, every tenth held out; starts lean right.",
-            "F1: unlabelled, mean over sentences, trivial spans dropped, no punctuation; trees of tags, by minimum "
-            "Bayes risk. Learned and measured on the same sentences. Learning sees no gold tree, but the sizes and the "
-            "leaning of the starts were chosen among about ten settings by this very F1.",
+            "Perplexity: tags without punctuation, sentences up to 15, every tenth held out; starts have a right bias.",
+            "F1: unlabeled, mean over sentences, without trivial spans and punctuation; trees of tags by minimum Bayes "
+            "risk. Training and evaluation use the same sentences. Training uses no gold trees, but the sizes and the "
+            "bias of the starts were chosen among about ten settings by this F1.",
         ],
         axes=("rank", "seconds or perplexity"),
     )
@@ -85,7 +85,7 @@ def _add(table: Table, figure: Figure, rank: str = "") -> None:
 
 
 def _cost(table: Table, ranks: tuple[int, ...], seed: int, say: Say) -> None:
-    """Seconds of log Z and all expectations, dense and of each rank."""
+    """Measure the time of log Z and all expectations, dense and of each rank."""
     rng = np.random.default_rng(seed)
     N, P, n, B = 100, 200, 30, 8
     seconds = []
@@ -104,8 +104,8 @@ def _cost(table: Table, ranks: tuple[int, ...], seed: int, say: Say) -> None:
     _add(table, Figure("inside-outside, dense", None, 1000 * time_dense, "ms", None, "the same grammar"), "dense")
     if 32 in ranks:
         ratio = time_dense / seconds[ranks.index(32)]
-        _add(table, Figure("dense against rank 32", None, ratio, "times", None, "5 or more is wanted"), "32")
-    _add(table, Figure("largest difference of log Z", None, error, "nats", None, "1e-8 at most is wanted"), str(R))
+        _add(table, Figure("dense against rank 32", None, ratio, "times", None, "target: 5 or more"), "32")
+    _add(table, Figure("largest difference of log Z", None, error, "nats", None, "target: at most 1e-8"), str(R))
 
 
 def _best_time(call: Any, n: int = 5) -> float:
@@ -119,11 +119,11 @@ def _best_time(call: Any, n: int = 5) -> float:
 
 
 def _perplexity(table: Table, trees: list[Tree], ranks: tuple[int, ...], max_iter: int, seed: int, say: Say) -> None:
-    """Perplexity of held-out tags after EM with 20 nonterminals."""
+    """Measure the perplexity of held-out tags after EM with 20 nonterminals."""
     tags = [[node.label for node in tree.preterminals()] for tree in trees]
     tags = [s for s in tags if 2 <= len(s) <= 15]
     train, held_out = [s for k, s in enumerate(tags) if k % 10], tags[::10]
-    found = []
+    perplexities = []
     for R in (*ranks, None):
         began = time.perf_counter()
         model = PCFG(20, None, rank=R, max_iter=max_iter, tol=0, right_bias=4.0, seed=seed).fit(train)
@@ -131,14 +131,14 @@ def _perplexity(table: Table, trees: list[Tree], ranks: tuple[int, ...], max_ite
         name = "dense" if R is None else f"rank {R}"
         perplexity, own = model.perplexity(held_out), model.perplexity(train)
         say(f"perplexity: {name}, {perplexity:.2f} held out, {own:.2f} in training, {seconds:.0f} s")
-        note = f"{own:.2f} on the {len(train):,} sentences of training; {len(held_out)} held out, {max_iter} iterations"
+        note = f"{own:.2f} on the {len(train):,} training sentences; {len(held_out)} held out, {max_iter} iterations"
         _add(table, Figure(f"perplexity, {name}", None, perplexity, "per tag", seconds, note), name)
-        found.append(perplexity)
-    table.curves.append(Curve("perplexity", [float(R) for R in ranks], found[:-1]))
+        perplexities.append(perplexity)
+    table.curves.append(Curve("perplexity", [float(R) for R in ranks], perplexities[:-1]))
 
 
 def _induction(table: Table, trees: list[Tree], n_seeds: int, seed: int, say: Say) -> None:
-    """F1 of trees induced from the tags of sentences up to 10 words."""
+    """Measure the F1 of trees induced from the tags of sentences up to 10 words."""
     tags = [[node.label for node in tree.preterminals()] for tree in trees]
     short = [k for k, s in enumerate(tags) if 2 <= len(s) <= 10]
     trees_short, text = [trees[k] for k in short], [tags[k] for k in short]
@@ -162,23 +162,23 @@ def _induction(table: Table, trees: list[Tree], n_seeds: int, seed: int, say: Sa
     for name, options in INDUCTION:
         began = time.perf_counter()
         runs: list[tuple[float, float]] = []
-        likeliest = PCFG()
+        best = PCFG()
         for k in range(n_seeds):
             model = PCFG(n_preterminals=None, tol=0, seed=seed + k, **options).fit(text)
-            runs.append((model.score(text), 100 * model.evaluate(trees_short, text).sentence_f1))
-            likeliest = model if runs[-1] == max(runs) else likeliest
+            runs.append((float(model.log_evidence(text).sum()), 100 * model.evaluate(trees_short, text).sentence_f1))
+            best = model if runs[-1] == max(runs) else best
             say(f"induction: {name}, seed {seed + k}: F1 {runs[-1][1]:.1f}, log evidence {runs[-1][0]:.0f}")
         scores = [f1 for _, f1 in runs]
         seconds = time.perf_counter() - began
-        note = f"{n_seeds} starts from {min(scores):.1f} to {max(scores):.1f}; the likeliest {max(runs)[1]:.1f}"
+        note = f"{n_seeds} starts from {min(scores):.1f} to {max(scores):.1f}; the most probable {max(runs)[1]:.1f}"
         rank = str(options.get("rank", "dense"))
         _add(table, Figure(f"up to 10 words, {name}: mean", None, float(np.mean(scores)), "F1", seconds, note), rank)
-        _add(table, Figure(f"up to 10 words, {name}: likeliest", None, max(runs)[1], "F1", None, note), rank)
+        _add(table, Figure(f"up to 10 words, {name}: most probable", None, max(runs)[1], "F1", None, note), rank)
         if options.get("rank") and options.get("right_bias"):
-            long = likeliest.evaluate(trees, tags, max_length=40)
-            note = f"learned from sentences up to 10 words; right-branching {100 * long.right_f1:.1f}"
+            long = best.evaluate(trees, tags, max_length=40)
+            note = f"trained on sentences up to 10 words; right-branching {100 * long.right_f1:.1f}"
             _add(
                 table,
-                Figure(f"up to 40 words, {name}: likeliest", None, 100 * long.sentence_f1, "F1", None, note),
+                Figure(f"up to 40 words, {name}: most probable", None, 100 * long.sentence_f1, "F1", None, note),
                 rank,
             )

@@ -30,7 +30,7 @@ def restart_peak_memory() -> None:
 
 
 def peak_memory() -> float | None:
-    """Return the peak resident memory since `restart_peak_memory` in bytes; ``None`` if the system does not report it."""
+    """Return the peak resident memory since `restart_peak_memory` in bytes; ``None`` if it is unknown."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
         return 1024 * next(float(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))

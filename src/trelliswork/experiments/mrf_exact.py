@@ -19,28 +19,28 @@ Array = NDArray[np.float64]
 def mrf_exact(
     *, n_positions: int = 12, n_words: int = 4, max_iter: int = 100, seed: int = 0, say: Say = lambda _: None
 ) -> Table:
-    """Exact log-likelihoods and bounds a position of models trained exactly, by the star and by the chain cover.
+    """Compare models trained exactly, by the star and by the chain cover: log-likelihoods and bounds per position.
 
     Parameters
     ----------
     n_positions, n_words : int
-        N and C of the paper; K = 1. The text is drawn from a random field, in a circle.
+        N and C of the paper; the order is 1. The text is drawn from a random chain and closed to a circle.
     max_iter : int
-        Of L-BFGS.
+        Maximum number of L-BFGS iterations.
     seed : int
     """
     rng = np.random.default_rng(seed)
     text = _text(rng, n_positions, n_words)
     frequencies = _frequencies(text, n_words)
     table = Table(
-        f"A text of {n_positions} words of {n_words} kinds, K = 1: log-likelihood a position",
+        f"A text of {n_positions} words, {n_words} different ones, order 1: log-likelihood per position",
         ["trained by", "exact", "star bound", "chain bound", "endless chain", "iterations"],
         notes=[
-            "In nats a position. The chain bound is that of a circle of this length: exact for K = 1. Training by",
-            "chains uses that of an endless circle, which differs a little: for so few words it may be above the exact",
-            "value. The paper shows curves only: ours are drawn with --plot.",
+            "In nats per position. The chain bound is that of a circle of this length, which is exact for order 1.",
+            "Training by chains uses that of an endless circle, which differs slightly: for a short text it may be",
+            "above the exact value. The paper shows curves only: --plot draws ours.",
         ],
-        axes=("iteration", "log-likelihood a position"),
+        axes=("iteration", "log-likelihood per position"),
     )
     shape = PairShape((_everything(n_words),))
     runs: list[tuple[str, Any]] = [
@@ -71,15 +71,20 @@ def mrf_exact(
         endless = data - ChainCover(log_unary, [DenseTable(scores)]).tighten().value
         table.rows.append([name, likelihood, star, chain, endless, report.n_iter])
         table.curves += [curve] if name == "exact likelihood" else [curve, truth]
-        found = {"exact log-likelihood": likelihood, "star bound": star, "chain bound": chain, "endless chain": endless}
-        for what, value in found.items():
+        values = {
+            "exact log-likelihood": likelihood,
+            "star bound": star,
+            "chain bound": chain,
+            "endless chain": endless,
+        }
+        for what, value in values.items():
             note = "the paper's figure is a picture without numbers"
-            table.figures.append(Figure(f"trained by {name}: {what}", None, value, "nats a position", None, note))
+            table.figures.append(Figure(f"trained by {name}: {what}", None, value, "nats per position", None, note))
     return table
 
 
 class _Exact:
-    """Minus the exact log-likelihood a position of the circle, and its gradient."""
+    """Objective: minus the exact log-likelihood per position of the circle, and its gradient."""
 
     def __init__(self, frequencies: Frequencies, n_positions: int) -> None:
         self.frequencies, self.n_positions = frequencies, n_positions
@@ -93,7 +98,7 @@ class _Exact:
         top = log_step.max()
         step = np.exp(log_step - top)
         before = np.linalg.matrix_power(step, self.n_positions - 1)
-        edges = step * before.T  # a pair, and all ways round the rest of the circle
+        edges = step * before.T  # a pair times all paths through the rest of the circle
         log_z = np.log(edges.sum()) + self.n_positions * top
         edges /= edges.sum()
         gradient = np.concatenate([self.frequencies.unary - edges.sum(0), (data - edges).ravel()])
@@ -101,7 +106,7 @@ class _Exact:
 
 
 def _field(objective: Any, weights: Array, C: int) -> tuple[Array, Array]:
-    """Unary and table of what the optimiser holds."""
+    """Return the unary and the table at the weights of the optimizer."""
     if isinstance(objective, _Exact):
         return weights[:C], weights[C:].reshape(C, C)
     objective(weights)
@@ -115,7 +120,7 @@ def _likelihood(log_unary: Array, scores: Array, frequencies: Frequencies, n_pos
 
 
 def _text(rng: np.random.Generator, n_positions: int, n_words: int) -> NDArray[np.int64]:
-    """Words from a random chain, the first of each kind somewhere among them."""
+    """Draw words from a random chain."""
     step = rng.dirichlet(np.full(n_words, 0.5), n_words)
     text = [int(rng.integers(n_words))]
     for _ in range(n_positions - 1):

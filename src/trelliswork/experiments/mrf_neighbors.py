@@ -2,14 +2,17 @@
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Container, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from trelliswork.data import read_text
-from trelliswork.errors import ValueRangeError
+from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.learning.report import Step
+from trelliswork.models.mrf import MRFLanguageModel
 
 WORDS = ("company", "red", "has", "dollar", "jack")
 PAPER = {
@@ -20,8 +23,8 @@ PAPER = {
     "word2vec": ("holding anacomp uniroyal", "cross tape delicious", "had been have", "currency pound stabilized",
                  "kemp porter timothy"),
 }  # fmt: skip
-LONGEST = 50  # neighbours of a word up to which models are compared
-Neighbours = Callable[[str, int], list[tuple[str, float]]]
+LONGEST = 50  # number of neighbors that models are compared by
+Neighbors = Callable[[str, int], list[tuple[str, float]]]
 
 
 def mrf_neighbors(
@@ -30,139 +33,120 @@ def mrf_neighbors(
     words: Sequence[str] = WORDS,
     n: int = 3,
     rank: int = 30,
-    K: int = 2,
+    order: int = 2,
     bound: str = "star",
     minutes: float = 4.0,
     max_words: int | None = None,
     n_sentences: int | None = None,
     say: Say = lambda _: None,
 ) -> Table:
-    """The n nearest words of some, by three kinds of embeddings of the Penn Treebank's text.
+    """Compare the n nearest words by three kinds of embeddings of the Penn Treebank.
 
     Parameters
     ----------
     folder : path
-        Where ptb.train.txt and ptb.valid.txt are.
+        Folder of ptb.train.txt and ptb.valid.txt.
     words : sequence of str
-        An error if one does not occur in the text; one that a model leaves out has an empty cell.
+        A word that is not in the text is an error; one that a model leaves out has an empty cell.
     n : int
-        Neighbours of each.
-    rank, K, bound
-        Of the Markov random fields; the paper's bound is the star's.
+        Number of neighbors per word.
+    rank, order, bound
+        Parameters of the Markov random fields; the paper uses the star bound.
     minutes : float
-        Of training, for each field.
+        Training time of each field.
     max_words, n_sentences : int, optional
-        Only the most frequent words, only so many sentences, for a quick look.
+        Maximum number of words and of training sentences, for a quick run.
 
     Returns
     -------
     Table
-        Its curves tell how far two models agree: which part of their m nearest words they share, m = 1 to 50.
+        Its curves show the agreement of two models: the fraction of their m nearest words that both have, m = 1 to 50.
     """
     table = Table(
         f"The {n} nearest words by the cosine of embeddings, Penn Treebank (paper's in brackets)",
         ["word", *PAPER],
-        notes=[f"Fields: K={K}, D={rank}, {minutes:g} minutes of training each, bound of the lifted one: {bound}."],
-        axes=("m nearest words", "% of them that both models have, mean of the words"),
+        notes=[f"Fields: K={order}, D={rank}, {minutes:g} minutes of training each, bound of the lifted one: {bound}."],
+        axes=("m nearest words", "% of them that both models have, mean over words"),
     )
     text, dev = Path(folder) / "ptb.train.txt", Path(folder) / "ptb.valid.txt"
     sentences = read_text(text).sentences(0)[:n_sentences]
     _check_words(words, sentences, text)
-    found: dict[str, tuple[Neighbours | None, float]] = {}
+    models: dict[str, tuple[Neighbors | None, float]] = {}
     for name, algorithm in (("MRF lifted", "lifted"), ("MRF pseudo-likelihood", "pseudo-likelihood")):
         say(f"{name}: training")
         began = time.perf_counter()
-        model = _field(
-            text if n_sentences is None else sentences, dev, algorithm, rank, K, bound, minutes, max_words, say
-        )
-        found[name] = _neighbours_of(model.vocabulary_, model.neighbors), time.perf_counter() - began
+        model = MRFLanguageModel(order, rank, algorithm=algorithm, max_words=max_words, max_minutes=max(minutes, 1e-9))
+        model.set_params(**({"max_iter": 10_000, "bound": bound} if algorithm == "lifted" else {"max_iter": 1_000}))
+        _fit(model, text if n_sentences is None else sentences, dev, say)
+        models[name] = _neighbors_of(model.vocabulary_, model.neighbors), time.perf_counter() - began
         last = model.report_.history[-1]
         done = f"{last.iteration} iterations" if algorithm == "lifted" else f"{last.iteration / 10:g} epochs"
         table.notes.append(f"{name}: {done} in {last.seconds:.0f} s.")
     say("word2vec: training")
     began = time.perf_counter()
     word2vec = _word2vec(sentences)
-    found["word2vec"] = word2vec, time.perf_counter() - began
+    models["word2vec"] = word2vec, time.perf_counter() - began
     if word2vec is None:
         table.notes.append("word2vec: gensim is not installed (pip install gensim), so its column is empty.")
     for k, word in enumerate(words):
         row: list[Any] = [word]
-        for name, (neighbours, seconds) in found.items():
+        for name, (neighbors, seconds) in models.items():
             theirs = PAPER[name][WORDS.index(word)] if word in WORDS else None
-            near = [] if neighbours is None else neighbours(word, n)
+            near = [] if neighbors is None else neighbors(word, n)
             listed = " ".join(other for other, _ in near)
             row.append(f"{listed} [{theirs}]" if theirs else listed)
             mean = sum(cosine for _, cosine in near) / len(near) if near else None
-            missing = "gensim is not installed" if neighbours is None else "not among the words of the model"
+            missing = "gensim is not installed" if neighbors is None else "not in the vocabulary of the model"
             note = f"ours: {listed}" if near else missing
             table.figures.append(Figure(f"{word}, {name}: mean cosine of {n}", theirs, mean, "cosine", seconds, note))
         table.rows.append(row)
         say(f"{k + 1} of {len(words)} words")
-    table.curves = _agreement({name: near for name, (near, _) in found.items() if near is not None}, words)
+    table.curves = _agreement({name: near for name, (near, _) in models.items() if near is not None}, words)
     return table
 
 
-def _agreement(models: dict[str, Neighbours], words: Sequence[str]) -> list[Curve]:
-    """A curve for each two models; words that one of them does not know are left out."""
+def _agreement(models: dict[str, Neighbors], words: Sequence[str]) -> list[Curve]:
+    """Return a curve for each pair of models; words that one of them does not have are left out."""
     lists = {name: [[other for other, _ in near(word, LONGEST)] for word in words] for name, near in models.items()}
-    found = []
+    curves = []
     for one, two in combinations(lists, 2):
         both = [(a, b) for a, b in zip(lists[one], lists[two], strict=True) if a and b]
         longest = min((min(len(a), len(b)) for a, b in both), default=0)
         sizes = range(1, longest + 1)
         shared = [100 * sum(len(set(a[:m]) & set(b[:m])) for a, b in both) / (m * len(both)) for m in sizes]
-        found.append(Curve(f"{one}, {two}", [float(m) for m in sizes], shared))
-    return found
+        curves.append(Curve(f"{one}, {two}", [float(m) for m in sizes], shared))
+    return curves
 
 
 def _check_words(words: Sequence[str], sentences: list[list[str]], text: Path) -> None:
-    """Refuse words without neighbours before minutes are spent on training."""
+    """Raise an error for words that are not in the text, before training."""
     seen = {word for sentence in sentences for word in sentence}
     missing = [word for word in words if word not in seen]
     if missing:
         raise ValueRangeError(
-            f"{text}: {', '.join(missing)} not in the text: ask for words that are (in its spelling)."
+            f"{text}: {', '.join(missing)} not in the text: choose words of the text, in its spelling."
         )
 
 
-def _neighbours_of(vocabulary: Container[str], neighbours: Neighbours) -> Neighbours:
-    """None for a word that the model does not know."""
-    return lambda word, n: neighbours(word, n) if word in vocabulary else []
+def _neighbors_of(vocabulary: Container[str], neighbors: Neighbors) -> Neighbors:
+    """Return the neighbors of words; none for a word that the model does not have."""
+    return lambda word, n: neighbors(word, n) if word in vocabulary else []
 
 
-def _field(
-    text: Path | list[list[str]],
-    dev: Path,
-    algorithm: Any,
-    rank: int,
-    K: int,
-    bound: Any,
-    minutes: float,
-    max_words: int | None,
-    say: Say,
-) -> Any:
-    """A Markov random field, trained for so long."""
-    import warnings
+def _fit(model: MRFLanguageModel, text: Path | list[list[str]], dev: Path, say: Say) -> None:
+    """Train a field until its time limit."""
 
-    from trelliswork.errors import ConvergenceWarning
-    from trelliswork.models.mrf import MRFLanguageModel
+    def tell(step: Step) -> None:
+        if step.iteration:
+            say(f"{model.algorithm}: iteration {step.iteration}, {step.seconds:.0f} s, objective {step.value:.4f}")
 
-    began = time.perf_counter()
-
-    def late(step: Any, *_: Any) -> bool:
-        seconds = time.perf_counter() - began
-        say(f"{algorithm}: iteration {step.iteration}, {seconds:.0f} s, objective {step.value:.4f}")
-        return seconds > 60 * minutes
-
-    endless: Any = {"max_iter": 10_000, "bound": bound} if algorithm == "lifted" else {"epochs": 1_000}
-    model = MRFLanguageModel(K, rank, algorithm=algorithm, max_words=max_words, **endless)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the time is what ends it
-        return model.fit(text, dev=dev, callback=late)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(text, dev=dev, callback=tell)
 
 
-def _word2vec(sentences: list[list[str]]) -> Neighbours | None:
-    """word2vec by gensim with the paper's settings (D=100, window 4, 5 epochs); None if it is not installed."""
+def _word2vec(sentences: list[list[str]]) -> Neighbors | None:
+    """Train word2vec by gensim with the paper's settings (D=100, window 4, 5 epochs); None if it is not installed."""
     try:
         from gensim.models import Word2Vec
     except ImportError:

@@ -72,7 +72,9 @@ def nettalk(
             "seconds",
             "states",
         ],
-        notes=[f"Preset letters, L2 {l2:g}, at most {max_iter} iterations; seconds: training without feature extraction."],
+        notes=[
+            f"Preset letters, L2 {l2:g}, at most {max_iter} iterations; seconds: training without feature extraction."
+        ],
         axes=("seconds", "objective"),
     )
     for order, beam, theirs in methods:

@@ -1,7 +1,7 @@
-"""Results of experiments in a folder: one page a paper, all figures as JSON lines, and what is needed to go on later.
+"""Results of experiments in a folder: one page per paper, all figures as JSON lines, and the state for ``--resume``.
 
-``runs.json`` holds everything; ``paper-0.md`` ... and ``figures.jsonl`` are made from it. Each file is there whole or
-not at all, and the folder is written after every experiment, so that an interrupted run keeps what was finished.
+``runs.json`` has all results; ``paper-0.md`` ... and ``figures.jsonl`` are made from it. Files are replaced atomically
+after every experiment, so an interrupted run keeps finished results.
 """
 
 import json
@@ -19,24 +19,24 @@ from trelliswork.experiments.registry import EXPERIMENTS, PAPERS, Experiment, de
 from trelliswork.experiments.tables import Figure, Table
 
 FINISHED = "finished"
-COLUMNS = ("experiment", "row", "paper", "ours", "difference", "unit", "seconds", "why, and what to know")
+COLUMNS = ("experiment", "row", "paper", "ours", "difference", "unit", "seconds", "notes")
 
 
 @dataclass(frozen=True)
 class Run:
-    """How one experiment went.
+    """Outcome of one experiment.
 
     Attributes
     ----------
     quick : bool
     settings : dict
-        As text, by name; the seed among them, if there is one.
+        Values as text, by name, including the seed.
     began : str
-        Time of day, UTC.
+        Start time, UTC.
     seconds : float
     machine : str
     outcome : str
-        ``"finished"``, or why there are no figures.
+        ``"finished"``, or the reason why there are no figures.
     title : str
     notes : list of str
     figures : list of Figure
@@ -54,17 +54,17 @@ class Run:
 
 
 class Record:
-    """The folder that ``reproduce --out`` writes; results that are there already stay until they are computed anew.
+    """The folder that ``reproduce --out`` writes; existing results stay until they are recomputed.
 
     Parameters
     ----------
     folder : path
-        Made if it is not there.
+        Created if it does not exist.
 
     Raises
     ------
     DataError
-        If it cannot be written to, or holds a ``runs.json`` that is none of ours.
+        If it cannot be written, or has a ``runs.json`` of another format.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -72,12 +72,12 @@ class Record:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(f"{self.folder}: cannot be made a folder for results: {error.strerror}.") from None
+            raise DataError(f"{self.folder}: cannot create the folder for results: {error.strerror}.") from None
         self.runs = _load(self.folder / "runs.json")
-        self.write()  # what cannot be written is better known now than after hours
+        self.write()  # fails now rather than after hours
 
     def check(self, name: str, quick: bool) -> None:
-        """Refuse to put quick figures in the place of full ones, before anything is computed."""
+        """Raise an error if quick figures would replace full ones."""
         before = self.runs.get(name)
         if quick and before is not None and not before.quick and before.outcome == FINISHED:
             raise DataError(
@@ -85,7 +85,7 @@ class Record:
             )
 
     def holds(self, name: str, settings: Mapping[str, Any], quick: bool) -> bool:
-        """Whether it has finished figures of these settings."""
+        """Return whether there are finished figures of these settings."""
         before = self.runs.get(name)
         if before is None or before.outcome != FINISHED:
             return False
@@ -94,7 +94,7 @@ class Record:
     def add(
         self, experiment: Experiment, outcome: Table | str, settings: Mapping[str, Any], quick: bool, seconds: float
     ) -> None:
-        """Keep a table, or why there is none, and write the folder; a failure leaves earlier figures alone."""
+        """Store a table, or the reason of a failure, and write the folder; a failure does not replace figures."""
         before = self.runs.get(experiment.name)
         if isinstance(outcome, str) and before is not None and before.outcome == FINISHED:
             return
@@ -131,7 +131,7 @@ def _as_text(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def json_lines(name: str, figures: list[Figure]) -> list[str]:
-    """One JSON object a figure: reproduce, row, paper, ours, unit, seconds, note; what is not finite is null."""
+    """Return one JSON object per figure: reproduce, row, paper, ours, unit, seconds, note; not finite is null."""
     return [
         json.dumps(
             {"reproduce": name} | {k: None if _is_no_number(v) else v for k, v in asdict(figure).items()},
@@ -142,12 +142,12 @@ def json_lines(name: str, figures: list[Figure]) -> list[str]:
 
 
 def page(paper: int, runs: dict[str, Run]) -> str:
-    """The page of a paper in Markdown: machine, runs, and the table of its figures."""
+    """Return the page of a paper in Markdown: machine, runs, and the table of figures."""
     lines = [f"# Paper {paper}: {PAPERS[paper]}", ""]
     lines += [f"Machine: {machine}.  " for machine in dict.fromkeys(run.machine for run in runs.values())]
-    lines += ["", "difference: ours less the paper's. quick: small settings, for a look only.", ""]
+    lines += ["", "difference: ours minus the paper's. quick: small settings, not comparable.", ""]
     lines += _table(
-        ("experiment", "settings", "began", "seconds", "outcome"),
+        ("experiment", "settings", "started", "seconds", "outcome"),
         [
             [
                 name,
@@ -181,7 +181,7 @@ def _cells(figure: Figure) -> list[str]:
 
 
 def number(value: float | None, *, signed: bool = False) -> str:
-    """Digits enough to compare: ``1,234.5``, ``92.72``, ``-5.2137``, ``1.1e-16``.
+    """Format a number for comparison: ``1,234.5``, ``92.72``, ``-5.2137``, ``1.1e-16``.
 
     >>> [number(x) for x in (1234.51, 92.7163, -5.21374, 1.1e-16, 0.0)]
     ['1,234.5', '92.72', '-5.2137', '1.1e-16', '0']
@@ -194,7 +194,7 @@ def number(value: float | None, *, signed: bool = False) -> str:
 
 
 def _table(columns: tuple[str, ...], rows: list[list[str]]) -> list[str]:
-    """Lines of a Markdown table; a bar within a cell is escaped."""
+    """Return the lines of a Markdown table; bars in cells are escaped."""
     cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in [list(columns), *rows]]
     lines = ["| " + " | ".join(row) + " |" for row in cells]
     return [lines[0], "|" + "---|" * len(columns), *lines[1:]]
@@ -208,10 +208,10 @@ def _load(path: Path) -> dict[str, Run]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        plain = json.loads(path.read_text(encoding="utf-8"))
         return {
             name: Run(**{**run, "figures": [Figure(**figure) for figure in run["figures"]]})
-            for name, run in found.items()
+            for name, run in plain.items()
         }
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         raise DataError(

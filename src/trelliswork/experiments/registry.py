@@ -1,6 +1,6 @@
-"""All experiments by name: the paper, what each reproduces, the data it needs, its full and its quick settings.
+"""All experiments by name: paper, content, data, full and quick settings.
 
-Light to import: an experiment's own module is loaded when it runs.
+Light to import: the module of an experiment is loaded when it runs.
 """
 
 import importlib
@@ -31,24 +31,24 @@ class Experiment:
     Attributes
     ----------
     name : str
-        That of the command, such as ``"nettalk"``.
+        Name of the command, such as ``"nettalk"``.
     paper : int
         0 to 4, a key of ``PAPERS``.
     about : str
-        What it reproduces, in a line.
+        Content, in one line.
     function : str
-        ``"module:function"`` in this package; the function takes the folder of the data, if it needs any, the settings
-        and ``say``, and returns a `Table`.
+        ``"module:function"``; the function takes the folder of the data, if it needs any, the settings and ``say``, and
+        returns a `Table`.
     folder : str or None
-        Where its data is within the folder of all data (``""``: that folder itself); ``None`` if it needs none.
+        Folder of its data within the folder of all data (``""``: that folder itself); ``None`` if it needs none.
     files : tuple of str
-        What must be there, as patterns within ``folder``.
+        Required files, as patterns within ``folder``.
     full : mapping
         Settings of the reproduction.
     small : mapping
-        Those that differ for a quick look.
+        Settings that differ in a quick run.
     minutes : float
-        Roughly, on two cores, with the full settings.
+        Approximate time on two cores with the full settings.
     """
 
     name: str
@@ -62,24 +62,24 @@ class Experiment:
     minutes: float = 1.0
 
     def settings(self, quick: bool, given: Settings | None = None) -> dict[str, Any]:
-        """The full or the quick settings; those that are given (not None) win."""
+        """Return the full or quick settings, replaced by those in ``given`` that are not ``None``."""
         chosen = {**self.full, **(self.small if quick else {})}
         return chosen | {key: value for key, value in (given or {}).items() if value is not None}
 
     def locate(self, data: str | Path) -> Path:
-        """Its folder within ``data``, or ``data`` itself, if that is the one."""
+        """Return its folder within ``data``, or ``data`` itself if there is no such folder."""
         inside = Path(data) / (self.folder or "")
         return inside if inside.is_dir() else Path(data)
 
     def missing(self, data: str | Path | None) -> list[str]:
-        """What it needs and is not there, with the folder's name."""
+        """Return the required files that are missing, with the name of their folder."""
         if self.folder is None:
             return []
         wanted = [f"{self.folder}/{name}".lstrip("/") for name in self.files]
         if not data:
             return wanted
         place = self.locate(data)
-        return [told for told, name in zip(wanted, self.files, strict=True) if not any(place.glob(name))]
+        return [shown for shown, name in zip(wanted, self.files, strict=True) if not any(place.glob(name))]
 
     def run(
         self,
@@ -94,21 +94,21 @@ class Experiment:
         Parameters
         ----------
         data : path, optional
-            Folder of the data sets, or of this experiment's own.
+            Folder of all data sets, or of the one that is needed.
         quick : bool
-            With the small settings; the table then says so, in its title and in the note of each figure.
+            Whether to use the small settings; the table and the notes of its figures are marked then.
         given : mapping, optional
-            Settings that win over both.
+            Settings that override both.
         say : callable
-            Told how far it is.
+            Receives lines about the progress.
 
         Raises
         ------
         DataError
-            If it needs data and no folder is given, or a file is missing or broken.
+            If it needs data and no folder is given, or a file is missing or malformed.
         """
         if self.folder is not None and not data:
-            raise DataError(f"{self.name} needs {', '.join(self.missing(None))}: name the folder with the data.")
+            raise DataError(f"{self.name} needs {', '.join(self.missing(None))}: pass the folder with the data.")
         module, _, name = self.function.partition(":")
         function: Callable[..., Table] = getattr(importlib.import_module(module), name)
         place = () if self.folder is None or data is None else (self.locate(data),)
@@ -120,7 +120,7 @@ class Experiment:
 
 
 def describe(settings: Settings) -> str:
-    """Such as ``max_iter=15, parts=k1 lbl``."""
+    """Return settings as text such as ``max_iter=15, parts=k1 lbl``."""
     shown = {key: value for key, value in settings.items() if value is not None}
     return ", ".join(
         f"{key}={' '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
@@ -129,7 +129,7 @@ def describe(settings: Settings) -> str:
 
 
 def find(name: str) -> Experiment:
-    """The experiment of that name."""
+    """Return the experiment of that name."""
     for experiment in EXPERIMENTS:
         if experiment.name == name:
             return experiment
@@ -144,9 +144,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
         small={"max_iter": 20}, minutes=0.2,
     ),
     Experiment(
-        "mrf-ptb", 0, "bounds of the lifted language model beside exact models (figure 6)", f"{ROOM}.mrf_ptb:mrf_ptb",
+        "mrf-ptb", 0, "bounds of the lifted language model (figure 6)", f"{ROOM}.mrf_ptb:mrf_ptb",
         "ptb-lm", ("ptb.train.txt", "ptb.valid.txt"),
-        full={"parts": ("k1", "chain", "weighted", "from-k1", "star", "full", "lbl", "kn"), "rank": 30, "l2": 5.0,
+        full={"parts": ("k1", "chain", "weighted", "from-k1", "star", "full", "lbl", "kn"), "rank": 30, "l2": 2.5,
               "max_iter": 150, "estimates": True, "seed": 0},
         small={"quick": True, "parts": ("k1", "weighted", "star", "lbl", "kn"), "rank": 10, "max_iter": 15}, minutes=20,
     ),
@@ -158,13 +158,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
                "n_sentences": 5000},
     ),
     Experiment(
-        "mrf-tagging", 0, "the Markov random field tagger beside HMMs (table 2)", f"{ROOM}.mrf_tagging:mrf_tagging",
+        "mrf-tagging", 0, "the Markov random field tagger against HMMs (table 2)", f"{ROOM}.mrf_tagging:mrf_tagging",
         "", (*CONLL, *EWT),
         full={"datasets": ("conll2000", "ud-en-ewt"), "n_words": (1, 3), "max_iter": 60, "l2": 0.5},
         small={"n_words": (1,), "max_iter": 8, "n_sentences": 500}, minutes=2,
     ),
     Experiment(
-        "chain-tagging", 1, "parts of speech by HMMs and a CRF, from labels", f"{ROOM}.chain_tagging:chain_tagging",
+        "chain-tagging", 1, "parts of speech by HMMs and a CRF", f"{ROOM}.chain_tagging:chain_tagging",
         "", (*CONLL, *EWT),
         full={"datasets": ("ud-en-ewt", "conll2000"), "l2": 1.0, "max_iter": 100},
         small={"max_iter": 15, "n_sentences": 1000}, minutes=1,
@@ -183,17 +183,17 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
     ),
     Experiment(
         "beams-training", 2, "CRF training within beams (figure 1)", f"{ROOM}.beams:training",
-        full={"n_train": 50, "n_test": 50, "n_states": 100, "l2": 0.003, "max_iter": 200, "seed": 0},
-        small={"n_train": 15, "n_test": 15, "n_states": 40, "max_iter": 40}, minutes=1,
+        full={"n_sequences": 50, "n_states": 100, "l2": 0.003, "max_iter": 200, "seed": 0},
+        small={"n_sequences": 15, "n_states": 40, "max_iter": 40}, minutes=1,
     ),
     Experiment(
-        "nettalk", 2, "letters to phonemes by CRFs, exactly and within beams (figure 2)", f"{ROOM}.nettalk:nettalk",
+        "nettalk", 2, "letters to phonemes by exact CRFs and within beams (figure 2)", f"{ROOM}.nettalk:nettalk",
         "nettalk", ("nettalk.data",),
         full={"orders": (1, 2), "exact_second": False, "max_iter": 100, "l2": 0.5, "seed": 0},
         small={"n_words": 1000, "max_iter": 25}, minutes=3,
     ),
     Experiment(
-        "factorial", 3, "parts of speech and chunks jointly, against two CRFs", f"{ROOM}.factorial:factorial",
+        "factorial", 3, "joint parts of speech and chunks, against two CRFs", f"{ROOM}.factorial:factorial",
         "conll2000", ("train.txt", "test.txt"),
         full={"sizes": (200, 1000, 0), "engines": ("bp",), "l2": 1.0}, small={"sizes": (200,)}, minutes=8,
     ),
@@ -207,16 +207,16 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
         full={"n_models": 200, "projective": True, "seed": 0}, small={"n_models": 20}, minutes=0.1,
     ),
     Experiment(
-        "bp-cost", 3, "the cost of the second order beside the first", f"{ROOM}.bp_accuracy:bp_cost",
+        "bp-cost", 3, "cost of second-order against first-order inference", f"{ROOM}.bp_accuracy:bp_cost",
         full={"n_sentences": 32, "seed": 0},
         small={"n_sentences": 8, "lengths": (10, 20, 40), "n_repeats": 3, "n_train": 100}, minutes=0.2,
     ),
     Experiment(
         "kernel-hmm", 4, "perplexity of HMM language models by states and rank", f"{ROOM}.kernel_hmm:kernel_hmm",
         "ptb-lm", ("ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"),
-        full={"sizes": ("128", "256", "512", "1024", "1024/64", "1024/256", "4096/256"), "max_epochs": 2,
-              "seconds": 1800.0, "n_sentences": 0, "kneser_ney": True, "seed": 0},
-        small={"sizes": ("32", "128/32"), "max_epochs": 1, "n_sentences": 2000}, minutes=32,
+        full={"sizes": ("128", "256", "512", "1024", "1024/64", "1024/256", "4096/256"), "max_iter": 2,
+              "max_minutes": 30.0, "n_sentences": 0, "kneser_ney": True, "seed": 0},
+        small={"sizes": ("32", "128/32"), "max_iter": 1, "n_sentences": 2000}, minutes=32,
     ),
     Experiment(
         "kernel-features", 4, "approximations of the exponential kernel, by features",

@@ -45,10 +45,10 @@ def synthetic_hmm(
 ) -> SyntheticHMM:
     """Draw a model and sequences.
 
-    Rows of the transition matrix have a Dirichlet(``transition``) distribution. A fraction ``share_sharp`` of the states
-    emits ``n_sharp`` symbols only, with Dirichlet(1) probabilities; the others emit all symbols with Dirichlet(``flat``)
-    probabilities, which are nearly equal. The paper gives neither the number of symbols nor the distribution of the
-    first state, which is uniform here.
+    Rows of the transition matrix have a Dirichlet(``transition``) distribution. A fraction ``share_sharp`` of the
+    states emits ``n_sharp`` symbols only, with Dirichlet(1) probabilities; the others emit all symbols with
+    Dirichlet(``flat``) probabilities, which are nearly equal. The paper gives neither the number of symbols nor the
+    distribution of the first state, which is uniform here.
     """
     S, V = n_states, n_symbols
     matrix = _dirichlet(rng, transition, (S, S))

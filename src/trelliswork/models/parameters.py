@@ -119,8 +119,9 @@ def _check_type(name: str, value: Any, plain: list[Any]) -> None:
 def declared(estimator: type) -> dict[str, Declared]:
     """Return the declared parameters of an estimator class by name, in the order of ``__init__``."""
     result = {}
-    hints = get_type_hints(estimator.__init__, include_extras=True)
-    for name, argument in inspect.signature(estimator.__init__).parameters.items():
+    init: Any = getattr(estimator, "__init__")  # noqa: B009  # mypy distrusts the attribute
+    hints = get_type_hints(init, include_extras=True)
+    for name, argument in inspect.signature(init).parameters.items():
         if name == "self":
             continue
         annotation, parameter = hints[name], Parameter("")
@@ -134,8 +135,8 @@ def declared(estimator: type) -> dict[str, Declared]:
 
 def plain_signature(estimator: type) -> inspect.Signature:
     """Return the signature of an estimator class without the metadata of its parameters."""
-    hints = get_type_hints(estimator.__init__)
-    arguments = list(inspect.signature(estimator.__init__).parameters.values())[1:]
+    init: Any = vars(estimator)["__init__"]
+    hints, arguments = get_type_hints(init), list(inspect.signature(init).parameters.values())[1:]
     return inspect.Signature([a.replace(annotation=hints[a.name]) for a in arguments])
 
 

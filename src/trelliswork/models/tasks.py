@@ -87,7 +87,7 @@ class TreeParser(Estimator):
     constituents: ClassVar[bool] = False
 
     @abstractmethod
-    def predict(self, X: Any, **options: Any) -> list[Any]:
+    def predict(self, X: Any) -> list[Any]:
         """Return the tree of each sentence."""
 
     @abstractmethod

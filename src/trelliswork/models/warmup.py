@@ -1,4 +1,4 @@
-"""Compile what estimators call, by training and using each on a toy; see ``inference.warmup``."""
+"""Compile the kernels of estimators by training and using each on tiny data; see ``inference.warmup``."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,7 +22,7 @@ Y = [["A", "B", "A"], ["B", "A"]]
 
 
 def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Name and call of each piece of work."""
+    """Yield the name and the call of each task."""
     yield "crf: templates", partial(_train, "U:%x[0,0]\nU:%x[-1,0]/%x[0,0]", X)
     yield "crf: real-valued features", partial(_train, None, [[{w: 0.5} for w in x] for x in X])
     yield "crf: L1", partial(_train, "U:%x[0,0]", X, l1=0.1)
@@ -46,7 +46,7 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def _beam(features: str, order: int) -> object:
-    """All states are more than a quarter of so few: the beams of the objective are asked for by hand."""
+    """Also call the objective directly: with few states a beam is not faster, and training would not use it."""
     crf = CRF(features, order=order, beam="kl=0.1,min=1", scheme=None, tol=0.1).fit(X, Y)
     crf.predict_marginals(X)
     tokens = Tokens(np.array([0, 2]), np.array([0, 1, 2]), np.array([0, 0], np.int32))
@@ -59,7 +59,7 @@ def _beam(features: str, order: int) -> object:
     for layout in layouts:
         objective = BeamObjective(given, gold, layout, beam=Beam("size", size=1), completes=True, full_first=False)
         weights = np.zeros(layout.n_features)
-        weights[len(layout.transitions)] = 3.0  # of the first label: the beam is this one
+        weights[len(layout.transitions)] = 3.0  # of the first label, which the beam keeps
         objective.hold(weights)
         objective(weights)
         objective.release()
@@ -68,7 +68,7 @@ def _beam(features: str, order: int) -> object:
 
 
 def _parser(projective: bool) -> object:
-    """Both orders, a partial tree, labels, and every answer."""
+    """Train both orders on partial trees and labels, and use every method of prediction."""
     parser = DependencyParser(
         2, projective=projective, hash_bits=10, max_iter=1, max_iter_second_order=1, max_iter_labels=1
     )
@@ -84,7 +84,7 @@ def _layers(engine: Any) -> object:
 
 
 def _hmm(dtype: Literal["float32", "float64"]) -> object:
-    """EM, one sentence in blocks, log space, and tagging."""
+    """Run EM, a long sentence in blocks, log space, and tagging."""
     hmm = HMM(2, dtype=dtype, max_iter=6, tol=0).fit(X)
     hmm.predict(X, decoding="posterior")
     hmm.predict_topk(X, 2)
@@ -99,7 +99,7 @@ def _hmm(dtype: Literal["float32", "float64"]) -> object:
 
 
 def _moments() -> object:
-    """Text as bytes and as sentences, and two blocks to merge."""
+    """Count text as bytes and as sentences, and merge two blocks."""
     from pathlib import Path
 
     from trelliswork.data.ids import tokenized_block
@@ -113,8 +113,8 @@ def _moments() -> object:
 def _language_model() -> object:
     from trelliswork.models.hmm_lm import HMMLanguageModel
 
-    HMMLanguageModel(3, hidden=4, clusters=1, max_epochs=1).fit(X)
-    return HMMLanguageModel(2, hidden=4, em_iterations=1, max_epochs=1).fit(X).perplexity(X)
+    HMMLanguageModel(3, hidden=4, clusters=1, max_iter=1).fit(X)
+    return HMMLanguageModel(2, hidden=4, em_iterations=1, max_iter=1).fit(X).perplexity(X)
 
 
 def _trigrams() -> object:
@@ -124,20 +124,20 @@ def _trigrams() -> object:
 
 
 def _underflow() -> object:
-    """Transitions of weight -1000 and 1000, which single precision cannot hold; shared, and with edge features."""
+    """Evaluate transition weights of -1000 and 1000, which underflow in float32; shared, and with edge features."""
     tokens = Tokens(np.array([0, 2]), np.array([0, 1, 2]), np.array([0, 0], np.int32))
     pairs = Tokens(tokens.offsets, np.array([0, 0, 1]), np.zeros(1, np.int32))
     weights = 1000.0 * np.array([-1, 1, 1, -1, 1, -1, 1, 1, 1, 1])
-    found = []
+    values = []
     for n_edges, edges in ((0, None), (1, pairs)):
         layout = FeatureLayout.all_pairs(1, 2, n_edges)
         given = Tokens(tokens.offsets, tokens.token_ptr, tokens.ids, None, edges)
-        found.append(ChainObjective(given, np.array([0, 0], np.int32), layout)(weights[: layout.n_features]))
-    return found
+        values.append(ChainObjective(given, np.array([0, 0], np.int32), layout)(weights[: layout.n_features]))
+    return values
 
 
 def _perceptron() -> object:
-    """With a label scheme, whose possibility is checked sentence by sentence, and a set of labels."""
+    """Train with a label scheme, which is checked per sentence, and a set of labels."""
     crf = CRF("U:%x[0,0]", algorithm="perceptron", scheme="bio")
     return crf.fit(X, [["B-A", {"I-A", "O"}, "O"], ["O", "O"]]).predict(X)
 

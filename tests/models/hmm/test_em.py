@@ -227,9 +227,9 @@ def test_stepwise_running_mean():
         rows = np.log(after / after.sum(axis=1, keepdims=True))
         log_emission = np.log(emission / emission.sum(axis=1, keepdims=True))
         p = HMMParameters(np.log(begin / begin.sum()), rows[:, :2], rows[:, 2], log_emission)
-    found, _ = stepwise(start, batches, 10)
+    learned, _ = stepwise(start, batches, 10)
     for name in ("log_start", "log_transition", "log_end", "log_emission"):
-        assert_allclose(getattr(found, name), getattr(p, name), rtol=1e-9, err_msg=name)
+        assert_allclose(getattr(learned, name), getattr(p, name), rtol=1e-9, err_msg=name)
 
 
 def test_same_trajectory_as_hmmlearn():

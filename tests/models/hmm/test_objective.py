@@ -50,10 +50,10 @@ def test_counts_equal_enumeration(dtype, problem):
     p, lists, labels, weights = problem
     sequences = sequences_of(lists, labels=None if labels is None else np.concatenate(labels), weights=weights)
     want = enumerate_counts(p.log_start, p.log_transition, p.log_end, p.log_emission, lists, labels, weights)
-    found = expected_counts(p, sequences, dtype=dtype)
-    assert_counts(found, want, rtol=PRECISION[dtype], atol=PRECISION[dtype])
+    counts = expected_counts(p, sequences, dtype=dtype)
+    assert_counts(counts, want, rtol=PRECISION[dtype], atol=PRECISION[dtype])
     assert_allclose(
-        found.total, (want[-1] * (1 if weights is None else weights)).sum(), rtol=PRECISION[dtype], atol=1e-6
+        counts.total, (want[-1] * (1 if weights is None else weights)).sum(), rtol=PRECISION[dtype], atol=1e-6
     )
 
 
@@ -67,9 +67,9 @@ def test_all_sizes_agree_with_log_space(n_states, dtype):
     weights = rng.uniform(0.5, 2, 70)
     sequences = Sequences(sequences.offsets, sequences.symbols, labels.astype(np.int32), weights)
     p = random_parameters(n_states, 11, seed=2, mean_length=10)
-    found, want = expected_counts(p, sequences, dtype=dtype), in_log_space(p, sequences)
+    counts, want = expected_counts(p, sequences, dtype=dtype), in_log_space(p, sequences)
     names = ("start", "transition", "end", "emission", "log_evidence")
-    assert_counts(found, [getattr(want, n) for n in names], rtol=PRECISION[dtype], atol=10 * PRECISION[dtype])
+    assert_counts(counts, [getattr(want, n) for n in names], rtol=PRECISION[dtype], atol=10 * PRECISION[dtype])
 
 
 def in_log_space(p, sequences):
@@ -95,10 +95,10 @@ def test_long_sequences_in_blocks(monkeypatch, dtype, n_states):
     monkeypatch.setattr(objective, "CHUNK_BYTES", 8)
     results = []
     monkeypatch.setattr(objective, "_in_blocks", spy(objective._in_blocks, results))
-    found = expected_counts(p, sequences, dtype=dtype)
+    counts = expected_counts(p, sequences, dtype=dtype)
     assert len(results) == 5
     assert all(safe for _, safe in results)
-    assert_counts(found, want, rtol=PRECISION[dtype], atol=PRECISION[dtype])
+    assert_counts(counts, want, rtol=PRECISION[dtype], atol=PRECISION[dtype])
     logs = in_log_space(p, sequences)
     assert_counts(logs, want, rtol=1e-9, atol=1e-10)
 
@@ -115,9 +115,9 @@ def test_chunks_do_not_matter(monkeypatch):
     sequences, p = random_sequences(200, 40, 9, seed=5), random_parameters(6, 9, seed=5)
     want = expected_counts(p, sequences)
     monkeypatch.setattr(objective, "CHUNK_BYTES", 1 << 15)
-    found = expected_counts(p, sequences)
+    counts = expected_counts(p, sequences)
     for name in ("start", "transition", "end", "emission", "log_evidence"):
-        assert_allclose(getattr(found, name), getattr(want, name), rtol=1e-12, err_msg=name)
+        assert_allclose(getattr(counts, name), getattr(want, name), rtol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -158,8 +158,8 @@ def test_an_unsafe_sequence_does_not_change_its_neighbors():
     want = enumerate_counts(p.log_start, log_transition, None, log_emission, lists)
     safe = []
     for dtype in (np.float32, np.float64):
-        found = expected_counts(p, sequences_of(lists), dtype=dtype)
-        assert_counts(found, want, rtol=1e-5, atol=1e-6)
+        counts = expected_counts(p, sequences_of(lists), dtype=dtype)
+        assert_counts(counts, want, rtol=1e-5, atol=1e-6)
         tables = objective._Tables(p, sequences_of(lists), np.dtype(dtype))
         scratch = objective.Counts.zeros(2, 3, 4)
         safe.append(objective._scaled(tables, sequences_of(lists).hidden, scratch))
@@ -182,9 +182,9 @@ def test_an_end_that_underflows():
     log_end = np.array([-100.0, 0.0])  # state 1 may end, but cannot be reached
     p = HMMParameters(np.array([0.0, -np.inf]), np.array([[0.0, -np.inf], [0.0, 0.0]]), log_end, np.zeros((2, 1)))
     for dtype in (np.float32, np.float64):
-        found = expected_counts(p, sequences_of([[0, 0], [0]]), dtype=dtype)
-        assert_allclose(found.log_evidence, [-100, -100], rtol=1e-6)
-        assert_allclose(found.transition, [[1, 0], [0, 0]])
+        counts = expected_counts(p, sequences_of([[0, 0], [0]]), dtype=dtype)
+        assert_allclose(counts.log_evidence, [-100, -100], rtol=1e-6)
+        assert_allclose(counts.transition, [[1, 0], [0, 0]])
 
 
 def test_fully_labeled_sequences_are_counted():
@@ -213,13 +213,13 @@ def test_unknown_symbols_have_their_own_scores(labels):
     extra = np.log(np.array([[0.2, 0.9], [0.5, 0.1]]))
     wider = HMMParameters(p.log_start, p.log_transition, None, np.column_stack([p.log_emission, extra.T]))
     known = {"labels": None if labels is None else np.array(labels, np.int32)}
-    found = expected_counts(p, sequences_of([[0, -1, 1], [1, 0, -1]], **known, extra_log_emission=extra))
+    counts = expected_counts(p, sequences_of([[0, -1, 1], [1, 0, -1]], **known, extra_log_emission=extra))
     want = expected_counts(wider, sequences_of([[0, 2, 1], [1, 0, 3]], **known))
-    assert_allclose(found.log_evidence, want.log_evidence, rtol=1e-12)
-    assert_allclose(found.emission, want.emission[:, :2], rtol=1e-12)
-    assert_allclose(found.transition, want.transition, rtol=1e-12)
+    assert_allclose(counts.log_evidence, want.log_evidence, rtol=1e-12)
+    assert_allclose(counts.emission, want.emission[:, :2], rtol=1e-12)
+    assert_allclose(counts.transition, want.transition, rtol=1e-12)
     sequences = sequences_of([[0, -1, 1], [1, 0, -1]], **known, extra_log_emission=extra)
-    assert_allclose(in_log_space(p, sequences).emission, found.emission, rtol=1e-9)
+    assert_allclose(in_log_space(p, sequences).emission, counts.emission, rtol=1e-9)
 
 
 def test_impossible_sequences():

@@ -1,4 +1,4 @@
-"""``trelliswork demo``: the first minutes, on the bundled corpus."""
+"""``trelliswork demo``: three models on the bundled corpus."""
 
 import json as json_module
 from pathlib import Path
@@ -11,51 +11,57 @@ from trelliswork.cli.options import JsonOption, QuietOption
 
 def demo(
     out: Annotated[str, typer.Option("--out", "-o", help="Directory for the page and the models.")] = "demo",
-    sentences: Annotated[int, typer.Option(min=20, max=3000, help="Learn from so many sentences.")] = 3000,
+    sentences: Annotated[int, typer.Option(min=20, max=3000, help="Number of training sentences.")] = 3000,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Train a tagger, a parser and a language model, ask them questions, and write a page with pictures.
+    """Train a tagger, a parser and a language model, query them, and write a page with plots.
 
-    Needs no data: a small corpus comes with the package. The models are saved beside the page, to be explored.
+    Needs no data: a small corpus is part of the package. The models are saved in the same directory as the page.
 
     Example: trelliswork demo --out demo
     """
     from rich.console import Console
 
     from trelliswork.cli.demo.models import train
-    from trelliswork.cli.demo.page import demo_page
-    from trelliswork.cli.demo.questions import blank, doubtful_parse, neighbours, telling_evidence
-    from trelliswork.cli.demo.tables import result_rows, show_evidence, show_parse, show_results, show_words
+    from trelliswork.cli.demo.output import (
+        demo_page,
+        result_rows,
+        show_evidence,
+        show_parse,
+        show_results,
+        show_words,
+    )
+    from trelliswork.cli.demo.questions import best_evidence, blank, neighbors, uncertain_parse
 
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)  # a place that cannot be written to is told before the work
+    folder.mkdir(parents=True, exist_ok=True)  # fails now rather than after training
     console = Console(quiet=json, highlight=False)
-    found = train(sentences, quiet, console.print)
-    evidence, parse, near = telling_evidence(found), doubtful_parse(found), neighbours(found)
-    sentence, fills = blank(found)
-    show_evidence(console, found, evidence)
-    show_parse(console, found, parse)
+    trained = train(sentences, quiet, console.print)
+    evidence, parse, near = best_evidence(trained), uncertain_parse(trained), neighbors(trained)
+    sentence, fills = blank(trained)
+    show_evidence(console, trained, evidence)
+    show_parse(console, trained, parse)
     show_words(console, near, sentence, fills)
-    rows = result_rows(found)
-    show_results(console, found, rows)
-    for name, model in (("tagger", found.tagger), ("parser", found.parser), ("words", found.language_model)):
+    rows = result_rows(trained)
+    show_results(console, trained, rows)
+    for name, model in (("tagger", trained.tagger), ("parser", trained.parser), ("words", trained.language_model)):
         model.save(folder / name)
     page = folder / "report.html"
-    demo_page(found, evidence, parse, near, sentence, fills).write(page)
+    demo_page(trained, evidence, parse, near, sentence, fills).write(page)
     if json:
         figures = {
-            "sentences": len(found.train.sentences),
-            "accuracy": found.tagging.accuracy,
-            "unknown_accuracy": found.tagging.unknown_accuracy,
-            "uas": found.parsing.uas,
-            "las": found.parsing.las,
-            "perplexity": found.perplexity,
+            "sentences": len(trained.train.sentences),
+            "accuracy": trained.tagging.accuracy,
+            "unknown_accuracy": trained.tagging.unknown_accuracy,
+            "uas": trained.parsing.uas,
+            "las": trained.parsing.las,
+            "perplexity": trained.perplexity,
             "evidence_probability": evidence.probability,
-            "seconds": found.seconds,
+            "seconds": trained.seconds,
             "report": str(page),
         }
         print(json_module.dumps(figures))
         return
-    console.print(f"The page with all pictures: {page}")
-    console.print(f"Go on with a model: trelliswork explore {folder / 'tagger'} --open")
+    console.print(f"Page with all plots: {page}")
+    console.print(f"Explore a model: trelliswork explore {folder / 'tagger'} --open")

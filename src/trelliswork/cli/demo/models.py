@@ -1,4 +1,4 @@
-"""The three models of ``trelliswork demo``: trained on the bundled corpus, judged on its test part."""
+"""Models of ``trelliswork demo``: trained on the bundled corpus, evaluated on its test part."""
 
 import time
 from collections.abc import Callable
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from trelliswork.models import CRF, DependencyParser, MRFLanguageModel
 
 TAGGER_ITERATIONS, FIELD_ITERATIONS, EPOCHS, LABEL_EPOCHS = 60, 40, 3, 4
-DISTANCES, RANK, MIN_COUNT = 2, 20, 3  # of the language model
+ORDER, RANK, MIN_COUNT = 2, 20, 3  # of the language model
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the corpus, column by column."""
+    """A part of the corpus by columns."""
 
     sentences: "list[TreebankSentence]"
 
@@ -40,23 +40,26 @@ class Part:
 
     @property
     def n_tokens(self) -> int:
-        """Words of all sentences."""
+        """Number of words of all sentences."""
         return sum(map(len, self.sentences))
 
 
 @dataclass
 class Trained:
-    """What the demo shows.
+    """Trained models and their results.
 
     Attributes
     ----------
-    tagger, parser, language_model : the models
-        The parser reads the tagger's tags.
-    tagging, parsing : reports on the test part
+    tagger, parser, language_model : Estimator
+        Models; the parser uses predicted tags.
+    tagging, parsing : TaggingReport, ParseReport
+        Results on the test part.
     perplexity : float
-        Of the test part under the language model, a bound from above.
+        Upper bound of the language model's perplexity on the test part.
+    tagged : list of lists of (word, tag)
+        The test part with predicted tags.
     seconds : dict of str to float
-        Of training, by model.
+        Training times by model.
     """
 
     train: Part
@@ -68,19 +71,19 @@ class Trained:
     tagging: "TaggingReport"
     parsing: "ParseReport"
     perplexity: float
-    tagged: list[list[tuple[str, str]]]  # the test part with the tagger's tags
+    tagged: list[list[tuple[str, str]]]
     seconds: dict[str, float]
 
 
 def train(n_sentences: int, quiet: bool, say: Callable[[str], object]) -> Trained:
-    """Train all three, one line each; Ctrl-C interrupts at once, for there is nothing to lose."""
+    """Train all three, with one line of output each; Ctrl-C interrupts at once."""
     from trelliswork.data import bundled
     from trelliswork.metrics.tagging import evaluate_tagging
     from trelliswork.models import CRF, DependencyParser, MRFLanguageModel
 
     part, dev, test = (Part(bundled.load(name)) for name in ("train", "dev", "test"))
     part = Part(part.sentences[:n_sentences])
-    say(f"The bundled corpus: {len(part.sentences):,} sentences, {part.n_tokens:,} words to learn from.")
+    say(f"The bundled corpus: {len(part.sentences):,} training sentences, {part.n_tokens:,} words.")
     clock = _Clock()
 
     tagger = CRF("pos", tol=1e-4, max_iter=TAGGER_ITERATIONS)
@@ -90,7 +93,7 @@ def train(n_sentences: int, quiet: bool, say: Callable[[str], object]) -> Traine
     predicted = tagger.predict(test.words)
     tagging = evaluate_tagging(test.tags, predicted, words=test.words, known_words=tagger.known_words())
     say(f"[bold]Tagger[/] (CRF), {clock.last:.0f} s: {tagging.accuracy:.1%} of the words of {len(test.sentences)} new "
-        f"sentences have the right tag, {tagging.unknown_accuracy or 0:.1%} of the unknown ones.")  # fmt: skip
+        f"sentences have the correct tag, {tagging.unknown_accuracy or 0:.1%} of the unknown ones.")  # fmt: skip
 
     parser = DependencyParser(2, max_iter=EPOCHS, max_iter_second_order=EPOCHS, max_iter_labels=LABEL_EPOCHS)
     with_tags = [list(zip(w, t, strict=True)) for w, t in zip(part.words, part.tags, strict=True)]
@@ -100,22 +103,22 @@ def train(n_sentences: int, quiet: bool, say: Callable[[str], object]) -> Traine
     clock.stop("parser")
     tagged = [list(zip(w, t, strict=True)) for w, t in zip(test.words, predicted, strict=True)]
     parsing = parser.evaluate(tagged, test.trees)
-    say(f"[bold]Parser[/] (second order), {clock.last:.0f} s: {parsing.uas:.1%} of the words find their head, "
-        f"{parsing.las or 0:.1%} with the right label; tags are the tagger's.")  # fmt: skip
+    say(f"[bold]Parser[/] (second order), {clock.last:.0f} s: {parsing.uas:.1%} of the words have the correct head, "
+        f"{parsing.las or 0:.1%} also the correct label; tags are predicted.")  # fmt: skip
 
-    lm = MRFLanguageModel(DISTANCES, RANK, min_count=MIN_COUNT, max_iter=FIELD_ITERATIONS)
+    lm = MRFLanguageModel(ORDER, RANK, min_count=MIN_COUNT, max_iter=FIELD_ITERATIONS)
     clock.start()
     with bar("language model", FIELD_ITERATIONS, quiet) as show:
         _fit(lm, show, "language model", part.n_tokens, part.words)
     clock.stop("language model")
     perplexity = lm.perplexity(test.words)
     say(f"[bold]Language model[/] (Markov random field of {len(lm.vocabulary_) - 1:,} words), {clock.last:.0f} s: "
-        f"perplexity {perplexity:.0f} per token at most, all rare words taken as one.\n")  # fmt: skip
+        f"perplexity at most {perplexity:.0f} per token, rare words as <unk>.\n")  # fmt: skip
     return Trained(part, dev, test, tagger, parser, lm, tagging, parsing, perplexity, tagged, clock.seconds)
 
 
 class _Clock:
-    """Seconds by name."""
+    """Times in seconds by name."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -123,23 +126,22 @@ class _Clock:
         self.start()
 
     def start(self) -> None:
-        self.began = time.perf_counter()
+        self.started = time.perf_counter()
 
     def stop(self, name: str) -> None:
-        self.last = self.seconds[name] = time.perf_counter() - self.began
+        self.last = self.seconds[name] = time.perf_counter() - self.started
 
 
 def _fit(model: Any, show: Callable[[int, str], None], name: str, n_tokens: int, *data: Any, **options: Any) -> None:
-    """Fit with a bar; that training ends at its last iteration is meant, so nothing is said of it."""
+    """Fit with a progress bar, without a warning at the last iteration, which is intended."""
     import warnings
 
     from trelliswork.errors import ConvergenceWarning
 
-    total = getattr(model, "max_iter", None) if name != "parser" else 2 * EPOCHS + LABEL_EPOCHS
+    total = 2 * EPOCHS + LABEL_EPOCHS if name == "parser" else model.max_iter
 
-    def callback(step: Any, *_: Any) -> bool:
-        show(step.iteration, f"{name}: {describe(step, n_tokens, total or step.iteration)}")
-        return False
+    def callback(step: Any) -> None:
+        show(step.iteration, f"{name}: {describe(step, n_tokens, total)}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -1,4 +1,4 @@
-"""``trelliswork reproduce all``: every experiment, paper after paper; what fails or lacks its data does not stop it."""
+"""``trelliswork reproduce all``: all experiments in the order of the papers; a failure does not stop the others."""
 
 import sys
 import time
@@ -9,16 +9,18 @@ import typer
 
 from trelliswork.cli.options import JsonOption, QuietOption
 from trelliswork.cli.progress import duration
-from trelliswork.cli.reproduce.running import Data, Out, Quick, Seed, open_record, say_to, show
+from trelliswork.cli.reproduce.commands import Data, Out, Quick, Seed, open_record, say_to, show
 from trelliswork.cli.running import report_errors, settings
 from trelliswork.experiments.registry import EXPERIMENTS, Experiment, find
 
 if TYPE_CHECKING:
     from trelliswork.experiments.tables import Table
 
-Names = Annotated[list[str] | None, typer.Option(help="Only this experiment; may be repeated.", show_default="all")]
-Skipped = Annotated[list[str] | None, typer.Option(help="Not this experiment; may be repeated.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Leave out what --out holds already with the same settings.")]
+Names = Annotated[list[str] | None, typer.Option(help="Experiment to run. May be repeated.", show_default="all")]
+Skipped = Annotated[list[str] | None, typer.Option(help="Experiment to leave out. May be repeated.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Leave out experiments with finished results of the same settings in --out.")
+]
 
 
 @report_errors
@@ -33,76 +35,76 @@ def reproduce_all(
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """All experiments in the order of the papers: about 80 minutes on two cores, minutes with --quick.
+    """Run all experiments in the order of the papers: about 80 minutes on two cores, minutes with --quick.
 
-    An experiment that fails, or whose data is not there, is named and the next one runs; the exit code is 1 then.
-    After each one --out DIR is written anew, so Ctrl-C keeps the tables that are finished; --resume then runs the rest.
+    If an experiment fails or its data is missing, the others run and the exit code is 1. The folder --out is updated
+    after each experiment, so Ctrl-C keeps finished tables; --resume runs the rest.
 
     Example: trelliswork reproduce all --quick --data DATA --out results
     """
     chosen = choose(only, skip)
     if resume and out is None:
-        raise typer.BadParameter("--resume goes on with the results in a folder: name it by --out.")
+        raise typer.BadParameter("--resume needs the folder with earlier results: pass --out.")
     record = open_record(out, chosen, quick)
-    tell = say_to(quiet)
-    troubles: dict[str, str] = {}
-    began = time.perf_counter()
+    say = say_to(quiet)
+    failures: dict[str, str] = {}
+    started = time.perf_counter()
     for k, experiment in enumerate(chosen):
         name, place = experiment.name, f"[{k + 1} of {len(chosen)}]"
         given = {"seed": seed} if "seed" in experiment.full else {}
         values = experiment.settings(quick, given)
         if resume and record is not None and record.holds(name, values, quick):
-            tell(f"{place} {name}: finished before, {record.runs[name].began}")
+            say(f"{place} {name}: finished before, {record.runs[name].began}")
             continue
         about = "" if quick else f", about {experiment.minutes:g} minutes"
-        tell(f"{place} {name}: paper {experiment.paper}, {experiment.about}{about}")
-        start = time.perf_counter()
+        say(f"{place} {name}: paper {experiment.paper}, {experiment.about}{about}")
+        before = time.perf_counter()
         try:
             outcome = attempt(experiment, data, quick, given, quiet)
         except KeyboardInterrupt:
-            finished = k - len(troubles)
+            finished = k - len(failures)
             kept = f"; they are in {out}, and --resume runs the rest" if out is not None else ""
-            print(f"interrupted in {name}: {finished} experiments were finished{kept}", file=sys.stderr)
+            print(f"interrupted in {name}: {finished} experiments are finished{kept}", file=sys.stderr)
             raise typer.Exit(130) from None
-        seconds = time.perf_counter() - start
+        seconds = time.perf_counter() - before
         if record is not None:
             record.add(experiment, outcome, values, quick, seconds)
         if isinstance(outcome, str):
-            troubles[name] = outcome
+            failures[name] = outcome
             print(f"{name}: {outcome}", file=sys.stderr, flush=True)
             continue
         if not json and k:
             print()
         show(name, outcome, None, json)
-        tell(f"{place} {name}: {len(outcome.figures)} figures in {duration(seconds)}")
-    done = len(chosen) - len(troubles)
-    tell(f"{done} of {len(chosen)} experiments finished in {duration(time.perf_counter() - began)}")
-    if troubles:
-        print(f"not finished: {', '.join(troubles)}", file=sys.stderr)
+        say(f"{place} {name}: {len(outcome.figures)} figures in {duration(seconds)}")
+    done = len(chosen) - len(failures)
+    say(f"{done} of {len(chosen)} experiments finished in {duration(time.perf_counter() - started)}")
+    if failures:
+        print(f"not finished: {', '.join(failures)}", file=sys.stderr)
         raise typer.Exit(1)
 
 
 def choose(only: list[str] | None, skip: list[str] | None) -> list[Experiment]:
-    """The experiments to run, in the order of the papers; a name that is none is refused."""
+    """Return the experiments to run, in the order of the papers; raise an error for an unknown name."""
     known = [e.name for e in EXPERIMENTS]
     for name in [*(only or []), *(skip or [])]:
         if name not in known:
             raise typer.BadParameter(f"no experiment is called {name!r}; there are {', '.join(known)}.")
-    found = [find(name) for name in known if (not only or name in only) and name not in (skip or [])]
-    if not found:
+    chosen = [find(name) for name in known if (not only or name in only) and name not in (skip or [])]
+    if not chosen:
         raise typer.BadParameter("--only and --skip leave no experiment to run.")
-    return found
+    return chosen
 
 
 def attempt(experiment: Experiment, data: str | None, quick: bool, given: dict[str, Any], quiet: bool) -> "Table | str":
-    """The table, or in a line why there is none."""
+    """Return the table, or one line with the reason why there is none."""
     missing = experiment.missing(data)
     if missing:
-        where = f"in {data}" if data else "(give --data, or set TRELLISWORK_DATA)"
-        return f"skipped, its data is not there: {', '.join(missing)} {where}"
+        where = f"in {data}" if data else "(pass --data, or set TRELLISWORK_DATA)"
+        return f"skipped, its data is missing: {', '.join(missing)} {where}"
     try:
         return experiment.run(data, quick=quick, given=given, say=say_to(quiet, "    "))
-    except Exception as error:  # whatever it is, the other experiments are worth running
+    except Exception as error:  # the other experiments shall run
         if settings.debug:
             traceback.print_exc()
         return f"failed: {type(error).__name__}: {' '.join(str(error).split())}"

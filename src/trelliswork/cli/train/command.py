@@ -140,7 +140,7 @@ class TrainCommand(TyperCommand):
         return self._inner
 
     @property
-    def params(self) -> Any:  # type: ignore[override]
+    def params(self) -> Any:
         """Options and arguments."""
         return self.inner.params if getattr(self, "_place", None) else []
 
@@ -161,7 +161,7 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
     """Return the function behind a command, with a signature for Typer."""
     from trelliswork.models.parameters import declared
 
-    without = getattr(run, "without", frozenset())
+    without: frozenset[str] = getattr(run, "without", frozenset())
     parameters = {k: d for k, d in declared(estimator).items() if d.parameter.option and k not in without}
     files = list(inspect.signature(run).parameters.values())[2:]
     fit = inspect.signature(estimator.fit).parameters
@@ -207,7 +207,7 @@ def _was_given(context: Any, name: str) -> bool:
 
 def _in_panel(argument: inspect.Parameter, panel: str) -> inspect.Parameter:
     """Put an option into a group of the help text."""
-    kind, *metadata = argument.annotation.__origin__, *argument.annotation.__metadata__
+    kind, metadata = argument.annotation.__origin__, argument.annotation.__metadata__
     for option in metadata:
         if not isinstance(option, str) and option.rich_help_panel is None and hasattr(option, "param_decls"):
             option.rich_help_panel = panel
@@ -230,7 +230,7 @@ def _from_declaration(d: "Declared") -> inspect.Parameter:
         return _option(d.name, str | None, shown, text, p.panel, **more)
     if d.choices:
         choices = (*d.choices, "none") if d.optional and d.default is not None else d.choices
-        kind: Any = Literal[choices]  # type: ignore[valid-type]
+        kind: Any = Literal[choices]
         return _option(d.name, kind | None if d.default is None else kind, d.default, text, p.panel, **more)
     assert len(plain) == 1, f"{d.name}: give its Parameter a `parse` function, or option=False"
     kind = plain[0]

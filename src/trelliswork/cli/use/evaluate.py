@@ -61,10 +61,10 @@ def evaluate(
         return
     tagger: Any = task.load(model)
     set_beam(tagger, beam)
-    if isinstance(tagger, TreeParser):
+    if issubclass(task, TreeParser):
         evaluate_parser(tagger, file, format, label, json, model, page)
         return
-    if isinstance(tagger, LayeredTagger):
+    if issubclass(task, LayeredTagger):
         evaluate_layers(tagger, Layout.of(tagger), file, format, label, json, model, page)
         return
     corpus, gold = read_labeled(file, evaluation_layout(Layout.of(tagger), file, format, label))

@@ -50,7 +50,7 @@ def tag(
     tagger: Any = load_for(model, Tagger, "tag: expected a tagger (for a parser use trelliswork parse)")
     set_beam(tagger, beam)
     layout = Layout.of(tagger)
-    if isinstance(tagger, LayeredTagger):
+    if issubclass(type(tagger), LayeredTagger):
         if topk > 1:
             raise typer.BadParameter("--topk needs a model with one layer of labels.")
         tag_layers(tagger, layout, file, format, marginals, known, out, json)

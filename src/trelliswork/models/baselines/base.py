@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from trelliswork.compute.checks import check_count
 from trelliswork.data.ids import Callback, Source, TextIds, read_ids
 from trelliswork.data.vocabulary import END, Vocabulary
-from trelliswork.errors import DataError
+from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.models.base import Description
 from trelliswork.models.tasks import NextWord, Ranked, blanks, fill_blanks
 
 Tokens = NDArray[np.int64]
@@ -100,6 +101,13 @@ class LeftToRight(NextWord):
             ranked.append([(self._name(i), float(p[i])) for i in best if p[i] > 0])
         return ranked
 
+    def describe(self, n: int = 20, label: str | None = None) -> Description:
+        """Return the shape of the model."""
+        self._check_fitted()
+        if label is not None:
+            raise ValueRangeError("a language model has no labels: leave label out.")
+        return self._description()
+
     def _blank(self, ids: Tokens, t: int) -> NDArray[np.float64]:
         """Return p(word at t | other words) (C,): the sentences with each word are scored and normalized."""
         C = len(self.vocabulary_)
@@ -136,6 +144,9 @@ class LeftToRight(NextWord):
     def _next(self, context: Tokens) -> NDArray[np.float64]:
         """Return p(word | context) of all words (C,)."""
         raise AssertionError("each model defines its probabilities")
+
+    def _description(self) -> Description:
+        raise AssertionError("each model describes itself")
 
     def _ids(self, X: Source) -> TextIds:
         """Return sentences as ids, empty sentences included."""

@@ -131,8 +131,7 @@ class KneserNey(LeftToRight):
         self._check_fitted()
         return [int((order.table.counts > 0).sum()) for order in self._orders]
 
-    def describe(self, n: int = 20, label: str | None = None) -> Description:
-        """Return the number of words and n-grams."""
+    def _description(self) -> Description:
         facts = {"order": self.order, "words": len(self.vocabulary_) - 1, "ngrams": self.n_ngrams()}
         return Description(f"Kneser-Ney language model of order {self.order}", facts)
 

@@ -148,8 +148,7 @@ class LogBilinear(LeftToRight):
         """Number of words before a word that its probability depends on."""
         return self.context_size
 
-    def describe(self, n: int = 20, label: str | None = None) -> Description:
-        """Return the shape of the model, and how training ended."""
+    def _description(self) -> Description:
         facts = {"words": len(self.vocabulary_) - 1, "context_size": self.context_size, "rank": self.rank}
         return Description("Log-bilinear language model", facts)
 

@@ -244,7 +244,9 @@ class FactorialCRF(LayeredTagger):
         self.weights_, self.report_ = weights, report
         return self
 
-    def predict(self, X: Sentences, *, known: Mapping[str, Labels] | None = None) -> Joint:
+    def predict(  # type: ignore[override]  # by layer
+        self, X: Sentences, *, known: Mapping[str, Labels] | None = None
+    ) -> Joint:
         """Return the most probable labeling of all layers together: a tuple of labels per token.
 
         With more than 5,000 combinations of labels and an engine other than ``exact`` it is a labeling that no change
@@ -268,7 +270,7 @@ class FactorialCRF(LayeredTagger):
                 predicted[layer.name] += [[items[j] for j in row[:n]] for row, n in rows]
         return predicted
 
-    def predict_marginals(
+    def predict_marginals(  # type: ignore[override]  # by layer
         self, X: Sentences, *, known: Mapping[str, Labels] | None = None
     ) -> dict[str, list[list[dict[str, float]]]]:
         """Return p(label | sentence, known labels) by layer and token, as dicts by label: the engine's beliefs."""
@@ -285,7 +287,7 @@ class FactorialCRF(LayeredTagger):
         """Raise an error: the k best labelings of several layers are not defined for approximate engines."""
         raise ValueRangeError("a factorial CRF has no k best labelings: use predict, or posterior(sentence).topk(k).")
 
-    def posterior(
+    def posterior(  # type: ignore[override]  # by layer
         self, sentence: Sentence, *, known: Mapping[str, Sequence[Any]] | None = None, engine: str = "bp"
     ) -> "FactorGraph":
         """Return the distribution over labelings of one sentence as a factor graph, for any query and engine.

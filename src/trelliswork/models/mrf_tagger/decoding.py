@@ -53,11 +53,11 @@ def emission_rows(
         The offsets.
     """
     sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    begin, end = offsets[:-1][sentence], offsets[1:][sentence]
+    start, end = offsets[:-1][sentence], offsets[1:][sentence]
     rows = np.zeros((len(ids), scores[0].shape[1]))
     at = np.arange(len(ids))
     for table, place in zip(scores, places, strict=True):
         there = at + place
-        inside = (there >= begin) & (there < end)
+        inside = (there >= start) & (there < end)
         rows += table[np.where(inside, ids[np.clip(there, 0, len(ids) - 1)], 0)]
     return rows

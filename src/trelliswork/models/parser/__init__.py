@@ -280,7 +280,7 @@ class DependencyParser(TreeParser):
         self._set(Learned(reader, weights, labels), report)
         return self
 
-    def predict(  # type: ignore[override]
+    def predict(
         self, X: Sentences, *, known: Evidence | None = None
     ) -> list[LabeledTree]:
         """Return head and label of each word in the tree with the largest expected number of correct arcs.

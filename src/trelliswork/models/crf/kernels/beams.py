@@ -13,8 +13,8 @@ from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import get, put
 from trelliswork.inference.chain.beam.kernels.forward_backward import (
     Steps,
-    advance,
     finish_forward,
+    forward,
     make_space,
     marginals,
     start_forward,
@@ -107,35 +107,40 @@ def _forward(sequence, steps, weights, gold, rule, s):
 
     With edge features only the rows of states in the beam are computed.
     """
-    ptr, states, log_transition = s.ptr, s.states, weights.labels.log_transition
-    start_forward(sequence.n_positions, steps, s)
-    for t in range(sequence.n_positions):
-        if t > 0 and weights.use_edges:
+    T, ptr, states, matrix = sequence.n_positions, s.ptr, s.states, steps.matrix
+    edges, log_transition = weights.edges, weights.labels.log_transition
+    start_forward(T, steps, s)
+    if not weights.use_edges:
+        return finish_forward(s) if forward(0, T, sequence, steps, gold, rule, s) else -np.inf
+    for t in range(T):
+        if t > 0:
             base = steps.first + (t - 1) * steps.time_step
             for a in range(ptr[t - 1], ptr[t]):
-                to = base + states[a] * steps.stride
-                edge_row(weights.edges, log_transition, sequence.first + t, states[a], steps.matrix, to)
-        if not advance(t, sequence, steps, gold, rule, s):
+                edge_row(edges, log_transition, sequence.first + t, states[a], matrix, base + states[a] * steps.stride)
+        if not forward(t, t + 1, sequence, steps, gold, rule, s):
             return -np.inf
     return finish_forward(s)
 
 
 @helper
-def _copy_beam(i, t, s, sums):
-    """Copy the beam of token i, position t of its sentence, to the outputs."""
-    here, size, rows = s.ptr[t], s.ptr[t + 1] - s.ptr[t], sums.rows
-    sums.sizes[i], sums.kept[i] = size, s.kept[t]
-    if rows.ptr.size:
-        for k in range(size):
-            rows.states[rows.ptr[i] + k] = s.states[here + k]
-            rows.masses[rows.ptr[i] + k] = s.alpha[here + k]
+def _copy_beams(first, T, s, sums):
+    """Copy the beams of a sentence, whose tokens start at ``first``, to the outputs."""
+    ptr, rows = s.ptr, sums.rows
+    for t in range(T):
+        sums.sizes[first + t], sums.kept[first + t] = ptr[t + 1] - ptr[t], s.kept[t]
+        if rows.ptr.size:
+            to = rows.ptr[first + t]
+            for k in range(ptr[t], ptr[t + 1]):
+                rows.states[to + k - ptr[t]] = s.states[k]
+                rows.masses[to + k - ptr[t]] = s.alpha[k]
 
 
 @kernel
 def dense(start, stop, sentences, tokens, weights, rule, safety, gradient, sums):
     """Add loss and gradient of the sentences ``start`` to ``stop``; mark those that are not safe."""
     offsets, gold, weight, _ = sentences
-    labels, use_edges, counts = weights.labels, weights.use_edges, gradient.counts
+    labels, edges, use_edges = weights.labels, weights.edges, weights.use_edges
+    state_gradient, edge_gradient, counts = gradient
     log_transition, wide = labels.log_transition, weights.state.wide
     S, Sw, dtype = log_transition.shape[0], wide.shape[1], wide.dtype
     longest = offsets[start + 1] - offsets[start]
@@ -167,10 +172,9 @@ def dense(start, stop, sentences, tokens, weights, rule, safety, gradient, sums)
                 put(residual, get(states, k), get(alpha, k))
             residual[y] -= weight[n]
             score += log_unary[t, y]
-            add_row(i, residual, states, here, size, tokens, gradient.state)
+            add_row(i, residual, states, here, size, tokens, state_gradient)
             for k in range(here, here + size):
                 put(residual, get(states, k), dtype.type(0))
-            _copy_beam(i, t, s, sums)
             if t == 0:
                 continue
             before = gold[i - 1]
@@ -180,8 +184,9 @@ def dense(start, stop, sentences, tokens, weights, rule, safety, gradient, sums)
                 continue
             score += log_pairwise[(t - 1) * S + before, y]
             block = PairBlock(states, ptr[t - 1], here, ptr[t + 1], pairs, at_pair, size)
-            add_pairs(i, S, block, before * S + y, weight[n], square, weights.edges, gradient.edges, counts)
+            add_pairs(i, S, block, before * S + y, weight[n], square, edges, edge_gradient, counts)
             at_pair += (here - ptr[t - 1]) * size
+        _copy_beams(first, T, s, sums)
         sums.loss[n] = weight[n] * (log_z - score)
 
 
@@ -189,7 +194,8 @@ def dense(start, stop, sentences, tokens, weights, rule, safety, gradient, sums)
 def sparse(start, stop, sentences, tokens, weights, sets, rule, limit, gradient, sums):
     """Add loss and gradient for sparse transitions, within ``sets`` (a ``BeamSets``) unless it is empty."""
     offsets, gold, weight, entry = sentences
-    entries, emits, counts, wide = weights.entries, weights.entries.emits, gradient.counts, weights.state.wide
+    entries, emits, log_values, wide = weights.entries, weights.entries.emits, weights.log_values, weights.state.wide
+    state_gradient, _, counts = gradient
     S, L, Sw, dtype = emits.size, weights.n_labels, wide.shape[1], wide.dtype
     longest = offsets[start + 1] - offsets[start]
     log_unary = np.empty((longest, Sw), dtype)
@@ -218,9 +224,9 @@ def sparse(start, stop, sentences, tokens, weights, sets, rule, limit, gradient,
                 put(residual, j, get(residual, j) + get(alpha, k))
             residual[emits[y]] -= weight[n]
             score += log_unary[t, emits[y]]
-            add_row(i, residual, labels, 0, L, tokens, gradient.state)
+            add_row(i, residual, labels, 0, L, tokens, state_gradient)
             if t > 0:
-                score += weights.log_values[entry[i]]
+                score += log_values[entry[i]]
                 counts[entry[i]] -= weight[n]
-            _copy_beam(i, t, s, sums)
+        _copy_beams(first, T, s, sums)
         sums.loss[n] = weight[n] * (log_z - score)

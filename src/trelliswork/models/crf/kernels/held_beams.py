@@ -288,10 +288,10 @@ def _pair_score(edges, log_transition, token, pair):
 
 
 @helper
-def _add_transitions(step, states, s, weight, counts):
+def _add_transitions(step, states, block, alpha, ahead, weight, counts):
     """Add the weighted expected transitions between two sets to ``counts`` (S, S)."""
     before, here, n, width, at, earlier, later = step
-    block, alpha, ahead, S = s.block, s.alpha, s.ahead, counts.shape[1]
+    S = counts.shape[1]
     for a in range(before, here):
         row, x = np.int64(get(states, a)) * S, get(alpha, earlier + a - before) * weight
         for k in range(n):
@@ -301,25 +301,23 @@ def _add_transitions(step, states, s, weight, counts):
 
 
 @helper
-def _add_rests(step, states, s, weight, masses):
-    """Add the weighted expected transitions into and out of a rest, the last state of its set."""
+def _add_rests(step, states, block, alpha, ahead, weight, row_mass, column_mass):
+    """Add the weighted expected transitions into and out of a rest, the last state of its set; return rest to rest."""
     before, here, n, width, at, earlier, later = step
-    block, alpha, ahead = s.block, s.alpha, s.ahead
     into = np.float64(get(ahead, later + n)) * weight
     for a in range(before, here):
-        masses.row[get(states, a)] += get(alpha, earlier + a - before) * get(block, at + n) * into
+        row_mass[get(states, a)] += get(alpha, earlier + a - before) * get(block, at + n) * into
         at += width
     rest = np.float64(get(alpha, earlier + here - before))
     for k in range(n):
-        masses.column[get(states, here + k)] += rest * weight * get(block, at + k) * get(ahead, later + k)
-    masses.both[0] += rest * get(block, at + n) * into
+        column_mass[get(states, here + k)] += rest * weight * get(block, at + k) * get(ahead, later + k)
+    return rest * get(block, at + n) * into
 
 
 @helper
-def _weigh(step, s, weight):
+def _weigh(step, block, alpha, ahead, weight):
     """Replace the block by the weighted expected transitions."""
     before, here, n, width, at, earlier, later = step
-    block, alpha, ahead = s.block, s.alpha, s.ahead
     for a in range(here - before):
         x = get(alpha, earlier + a) * weight
         for k in range(n):
@@ -328,27 +326,14 @@ def _weigh(step, s, weight):
 
 
 @helper
-def _fill_block(weights, token, states, held, step, block, row):
-    """Fill the block of transitions into a token, with the rest if there is one; return what was taken out."""
-    before, here, n, width, at, _, _ = step
-    if weights.use_edges:
-        return _edge_block(weights, token, states, step, block, row)
-    matrix, rest, factors = weights.matrix, held.rest, held.factors
-    dtype = matrix.dtype
-    for a in range(before, here):
-        _pick(matrix, np.int64(get(states, a)) * matrix.shape[1], states, here, n, width, block, at, 0)
-        if rest.stay.size:
-            put(block, at + n, get(rest.into, a) * get(factors.row, get(states, a)))
-        at += width
-    if rest.stay.size:
-        unshifted = dtype.type(math.exp(-weights.log_shift))
-        for k in range(n):
-            by = get(factors.column, get(states, here + k)) * unshifted
-            put(block, at + k, get(rest.out_of, here + k) * by)
-        put(block, at + n, rest.stay[token] * dtype.type(factors.both))
-        for k in range(n + 1, width):
-            put(block, at + k, dtype.type(0))
-    return 0.0
+def _rest_row(token, states, here, n, width, rest, factors, unshifted, block, at):
+    """Fill the last row of a block: the transitions from the rest of the previous token."""
+    out_of, stay, column, dtype = rest.out_of, rest.stay, factors.column, block.dtype
+    for k in range(n):
+        put(block, at + k, get(out_of, here + k) * (get(column, get(states, here + k)) * unshifted))
+    put(block, at + n, stay[token] * dtype.type(factors.both))
+    for k in range(n + 1, width):
+        put(block, at + k, dtype.type(0))
 
 
 @helper
@@ -380,13 +365,18 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
     """
     offsets, gold, weight, _ = sentences
     ptr, states = held.sets
-    rest, log_state = held.rest, held.factors.log_state
-    wide_ptr, wide_ids, wide_values, counts = tokens.wide_ptr, tokens.wide_ids, tokens.wide_values, gradient.counts
-    labels, log_shift, use_edges, wide = weights.labels, weights.log_shift, weights.use_edges, weights.state.wide
-    S, Sw, W, dtype = labels.log_transition.shape[0], wide.shape[1], lanes(wide), wide.dtype
+    rest, factors = held.rest, held.factors
+    into, log_scale, log_state, row_factor = rest.into, rest.log_scale, factors.log_state, factors.row
+    state_mass, row_mass, column_mass, both_mass = masses
+    wide_ptr, wide_ids, wide_values = tokens.wide_ptr, tokens.wide_ids, tokens.wide_values
+    state, labels, matrix, log_shift, edges, use_edges = weights
+    start_scores, end_scores, log_transition = labels
+    state_gradient, edge_gradient, counts = gradient
+    S, Sw, W, dtype = log_transition.shape[0], state.wide.shape[1], lanes(state.wide), state.wide.dtype
     n_rest = 1 if rest.stay.size else 0
-    s = _make_space(start, stop, offsets, ptr, n_rest, wide)
-    place, block_at, emission, marginals = s.place, s.block_at, s.emission, s.marginals
+    unshifted = dtype.type(math.exp(-log_shift))
+    s = _make_space(start, stop, offsets, ptr, n_rest, state.wide)
+    place, block_at, block, emission, alpha, _, marginals, ahead = s
     residual, square, row = np.zeros(Sw, dtype), np.zeros(S * S if use_edges else 0, dtype), np.empty(Sw, dtype)
     for sentence in range(start, stop):
         first, T, by_sentence = offsets[sentence], offsets[sentence + 1] - offsets[sentence], weight[sentence]
@@ -396,14 +386,14 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
             here, n = ptr[i], ptr[i + 1] - ptr[i]
             width = -(-(n + n_rest) // W) * W
             place[t + 1] = place[t] + width
-            _set_scores(i, tokens, weights.state, states, here, n, width, emission, place[t])
+            _set_scores(i, tokens, state, states, here, n, width, emission, place[t])
             if t == 0:
-                _add_picked(labels.start, states, here, n, emission, place[t])
+                _add_picked(start_scores, states, here, n, emission, place[t])
             if t == T - 1:
-                _add_picked(labels.end, states, here, n, emission, place[t])
+                _add_picked(end_scores, states, here, n, emission, place[t])
             score += emission[place[t] + np.searchsorted(states[here : here + n], gold[i])]
             if n_rest:
-                fixed = np.float64(rest.log_scale[i]) - (log_shift if t else 0.0)
+                fixed = np.float64(log_scale[i]) - (log_shift if t else 0.0)
                 for at in range(wide_ptr[i], wide_ptr[i + 1]):
                     by = np.float64(wide_values[at]) if wide_values.size else 1.0
                     fixed += by * log_state[wide_ids[at]]
@@ -412,10 +402,19 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
             if t == 0:
                 block_at[1] = 0
                 continue
-            before = ptr[i - 1]
-            block_at[t + 1] = block_at[t] + (here - before + n_rest) * width
-            step = Step(before, here, n, width, block_at[t], place[t - 1], place[t])
-            log_z += _fill_block(weights, i, states, held, step, s.block, row)
+            before, to = ptr[i - 1], block_at[t]
+            block_at[t + 1] = to + (here - before + n_rest) * width
+            if use_edges:
+                step = Step(before, here, n, width, to, place[t - 1], place[t])
+                log_z += _edge_block(weights, i, states, step, block, row)
+                continue
+            for a in range(before, here):
+                _pick(matrix, np.int64(get(states, a)) * matrix.shape[1], states, here, n, width, block, to, 0)
+                if n_rest:
+                    put(block, to + n, get(into, a) * get(row_factor, get(states, a)))
+                to += width
+            if n_rest:
+                _rest_row(i, states, here, n, width, rest, factors, unshifted, block, to)
         log_z += _forward(T, s)
         safe = log_z > -np.inf and _backward(T, s, limit, by_sentence)
         sums.safe[sentence] = safe
@@ -427,26 +426,26 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
             for k in range(n):
                 put(residual, get(states, here + k), get(marginals, place[t] + k))
             residual[y] -= by_sentence
-            add_row(i, residual, states, here, n, tokens, gradient.state)
+            add_row(i, residual, states, here, n, tokens, state_gradient)
             for k in range(n):
                 put(residual, get(states, here + k), dtype.type(0))
             if n_rest:
                 mass = np.float64(get(marginals, place[t] + n))
                 for at in range(wide_ptr[i], wide_ptr[i + 1]):
-                    masses.state[wide_ids[at]] += mass * wide_values[at] if wide_values.size else mass
+                    state_mass[wide_ids[at]] += mass * wide_values[at] if wide_values.size else mass
             if t == 0:
                 continue
             before, pair, width = ptr[i - 1], gold[i - 1] * S + y, place[t + 1] - place[t]
             step = Step(before, here, n, width, block_at[t], place[t - 1], place[t])
             if n_rest:
-                _add_rests(step, states, s, by_sentence, masses)
+                both_mass[0] += _add_rests(step, states, block, alpha, ahead, by_sentence, row_mass, column_mass)
             if use_edges:
-                score += _pair_score(weights.edges, labels.log_transition, i, pair)
-                _weigh(step, s, by_sentence)
-                block = PairBlock(states, before, here, here + n, s.block, block_at[t], width)
-                add_pairs(i, S, block, pair, by_sentence, square, weights.edges, gradient.edges, counts)
+                score += _pair_score(edges, log_transition, i, pair)
+                _weigh(step, block, alpha, ahead, by_sentence)
+                expected = PairBlock(states, before, here, here + n, block, block_at[t], width)
+                add_pairs(i, S, expected, pair, by_sentence, square, edges, edge_gradient, counts)
                 continue
-            score += get(labels.log_transition, pair)
+            score += get(log_transition, pair)
             put(counts, pair, get(counts, pair) - by_sentence)
-            _add_transitions(step, states, s, by_sentence, counts)
+            _add_transitions(step, states, block, alpha, ahead, by_sentence, counts)
         sums.loss[sentence] = by_sentence * (log_z - score)

@@ -166,38 +166,42 @@ def start_forward(T, steps, s):
 
 
 @helper
-def advance(t, sequence, steps, gold, rule, s):
-    """Choose the beam of position t and fill its alpha; return False if every path is lost.
+def forward(start, stop, sequence, steps, gold, rule, s):
+    """Choose the beams of positions ``start`` to ``stop`` and fill their alpha; return False if every path is lost.
 
-    ``gold[sequence.first + t]`` is always in the beam, unless ``gold`` is empty.
+    ``gold[sequence.first + t]`` is always in the beam of position t, unless ``gold`` is empty.
     """
-    S, emission, belief, ptr, sums = sequence.n_labels, s.emission, s.belief, s.ptr, s.sums
+    S, log_unary, emission, belief = sequence.n_labels, sequence.log_unary, s.emission, s.belief
+    ptr, states, alpha, scale, sums = s.ptr, s.states, s.alpha, s.scale, s.sums
+    offset, coefficient, selection, chosen = s.offset, s.coefficient, s.selection, s.selection.chosen
+    row, shift, tops, kept = s.row, s.shift, s.tops, s.kept
+    rows = s.rows if steps.is_log else steps.matrix
     Sp = emission.shape[1]
-    s.tops[t] = exp_row(sequence.log_unary, sequence.at + t * sequence.stride, S, emission, t * Sp, Sp)
-    sums[0] += s.tops[t]
-    to = t * Sp if belief.shape[0] > 1 else 0
-    if t == 0:
-        s.coefficient[0], s.offset[0] = 1, 0
-        s.row[:] = 1
-        mass = _push(s.row, s.offset, s.coefficient, 1, emission, 0, Sp, belief, 0)
-    else:
-        n = ptr[t] - ptr[t - 1]
-        s.shift[t] = _matrix_rows(steps, steps.first + (t - 1) * steps.time_step, S, ptr[t - 1], n, s)
-        sums[0] += s.shift[t]
-        rows = s.rows if steps.is_log else steps.matrix
-        mass = _push(rows, s.offset, s.coefficient, n, emission, t * Sp, Sp, belief, to)
-    forced = gold[sequence.first + t] if gold.size else -1
-    n = select(belief, to, S, Sp, mass, rule, forced, s.selection)
-    c = _keep(belief, to, s.selection.chosen, n, s.states, s.alpha, ptr[t])
-    if not c > 0:
-        return False
-    ptr[t + 1] = ptr[t] + n
-    s.scale[t] = c
-    s.kept[t] = min(1.0, c / mass)
-    sums[1] *= c
-    if not 1e-200 < sums[1] < 1e200:  # a logarithm now and then, not at every position
-        sums[0] += math.log(sums[1])
-        sums[1] = 1.0
+    for t in range(start, stop):
+        tops[t] = exp_row(log_unary, sequence.at + t * sequence.stride, S, emission, t * Sp, Sp)
+        sums[0] += tops[t]
+        to = t * Sp if belief.shape[0] > 1 else 0
+        if t == 0:
+            coefficient[0], offset[0] = 1, 0
+            row[:] = 1
+            mass = _push(row, offset, coefficient, 1, emission, 0, Sp, belief, 0)
+        else:
+            n = ptr[t] - ptr[t - 1]
+            shift[t] = _matrix_rows(steps, steps.first + (t - 1) * steps.time_step, S, ptr[t - 1], n, s)
+            sums[0] += shift[t]
+            mass = _push(rows, offset, coefficient, n, emission, t * Sp, Sp, belief, to)
+        forced = gold[sequence.first + t] if gold.size else -1
+        n = select(belief, to, S, Sp, mass, rule, forced, selection)
+        c = _keep(belief, to, chosen, n, states, alpha, ptr[t])
+        if not c > 0:
+            return False
+        ptr[t + 1] = ptr[t] + n
+        scale[t] = c
+        kept[t] = min(1.0, c / mass)
+        sums[1] *= c
+        if not 1e-200 < sums[1] < 1e200:  # a logarithm now and then, not at every position
+            sums[0] += math.log(sums[1])
+            sums[1] = 1.0
     return True
 
 
@@ -205,16 +209,6 @@ def advance(t, sequence, steps, gold, rule, s):
 def finish_forward(s):
     """Return log Z of the chain restricted to the beams."""
     return s.sums[0] + math.log(s.sums[1])
-
-
-@helper
-def _forward(sequence, steps, gold, rule, s):
-    """Run equations (1) and (2) over a sequence; return log Z, -inf if every path is lost."""
-    start_forward(sequence.n_positions, steps, s)
-    for t in range(sequence.n_positions):
-        if not advance(t, sequence, steps, gold, rule, s):
-            return -np.inf
-    return finish_forward(s)
 
 
 @helper
@@ -465,6 +459,7 @@ def dense(start, stop, batch, matrices, choice, safety, counts, results, buffer)
     """
     lengths, offsets, log_unary = batch
     matrix, batch_step, time_step, is_log, log_shift = matrices
+    gold, rule = choice.gold, choice.rule
     T, S = log_unary.shape[1:]
     W = lanes(log_unary)
     s = make_space(T, S, -(-S // W) * W, choice.refine, is_log, log_unary)
@@ -476,9 +471,10 @@ def dense(start, stop, batch, matrices, choice, safety, counts, results, buffer)
             return b, used
         sequence = Sequence(n, S, offsets[b], log_unary, b * T * S, S)
         steps = Steps(matrix, b * batch_step * S * S, matrix.shape[1], time_step * S * S, is_log, log_shift)
-        log_z = _forward(sequence, steps, choice.gold, choice.rule, s)
+        start_forward(n, steps, s)
+        log_z = finish_forward(s) if forward(0, n, sequence, steps, gold, rule, s) else -np.inf
         if choice.refine and log_z > -np.inf:
-            log_z = _refine(sequence, steps, choice.gold, choice.rule, s)
+            log_z = _refine(sequence, steps, gold, rule, s)
         if log_z > -np.inf and marginals(n, steps, safety, one, counts, no_pairs, s):
             results.log_z[b] = log_z
             used += copy_beams(sequence, used, s, results, buffer)

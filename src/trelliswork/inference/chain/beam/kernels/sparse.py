@@ -72,10 +72,10 @@ def _spread_out(t, entries, to, s):
 
 
 @helper
-def _end_factor(t, T, j, entries):
+def _end_factor(t, T, j, start, end):
     """Return the factor of the ends of the sequence for state j at position t."""
-    f = entries.start[j] if t == 0 else entries.start.dtype.type(1)
-    return f * entries.end[j] if t == T - 1 else f
+    f = start[j] if t == 0 else start.dtype.type(1)
+    return f * end[j] if t == T - 1 else f
 
 
 @helper
@@ -84,7 +84,7 @@ def forward(sequence, entries, gold, rule, s):
 
     ``gold[sequence.first + t]`` is always in the beam of position t, unless ``gold`` is empty.
     """
-    T, emits = sequence.n_positions, entries.emits
+    T, emits, start, end = sequence.n_positions, entries.emits, entries.start, entries.end
     emission, ptr, reached_ptr, belief, reached = s.emission, s.ptr, s.reached_ptr, s.belief, s.reached
     dense = s.dense
     S, Lp, W = emits.size, emission.shape[1], lanes(emission)
@@ -108,7 +108,7 @@ def forward(sequence, entries, gold, rule, s):
             j = reached[r]
             v = dense[j] * emission[t, emits[j]]
             if ends:
-                v *= _end_factor(t, T, j, entries)
+                v *= _end_factor(t, T, j, start, end)
             belief[r] = v
             mass += v
             place = r - to if j == wanted else place
@@ -145,7 +145,7 @@ def _keep(t, n, mass, to, s):
 @helper
 def _inside(sequence, entries, s):
     """Run the forward pass inside the sets in ``s``; ``emission`` is filled. Return log Z, -inf if no path is left."""
-    T, emits = sequence.n_positions, entries.emits
+    T, emits, start, end = sequence.n_positions, entries.emits, entries.start, entries.end
     indptr, targets, values = entries.indptr, entries.targets, entries.values
     ptr, dense, states, alpha, emission = s.ptr, s.dense, s.states, s.alpha, s.emission
     log_z = (T - 1) * entries.log_shift + entries.log_ends
@@ -166,7 +166,7 @@ def _inside(sequence, entries, s):
         for a in range(here, ptr[t + 1]):
             j = states[a]
             v = dense[j] if t > 0 else dense.dtype.type(1)
-            alpha[a] = v * emission[t, emits[j]] * _end_factor(t, T, j, entries)
+            alpha[a] = v * emission[t, emits[j]] * _end_factor(t, T, j, start, end)
             c += alpha[a]
         s.scale[t] = c
         log_z += math.log(c) if c > 0 else -np.inf
@@ -199,7 +199,7 @@ def _refine(sequence, entries, gold, rule, s):
 
     Return nan if this underflows, -inf if no path is left.
     """
-    T, emits = sequence.n_positions, entries.emits
+    T, emits, start, end = sequence.n_positions, entries.emits, entries.start, entries.end
     indptr, targets, transition = entries.indptr, entries.targets, entries.values
     emission, dense, reached_ptr, reached, beta = s.emission, s.dense, s.reached_ptr, s.reached, s.beta
     belief, chosen, spare = s.belief, s.selection.chosen, s.spare
@@ -236,7 +236,7 @@ def _refine(sequence, entries, gold, rule, s):
             j = reached[to + chosen[a]]
             spare[used + size - 1 - a] = j
             mass_kept += values[chosen[a]]
-            dense[j] = beta[chosen[a]] * emission[t, emits[j]] * _end_factor(t, T, j, entries)
+            dense[j] = beta[chosen[a]] * emission[t, emits[j]] * _end_factor(t, T, j, start, end)
         if not mass_kept > 0:
             return np.nan
         s.kept[t] = min(1.0, mass_kept / mass)
@@ -249,7 +249,7 @@ def _refine(sequence, entries, gold, rule, s):
 @helper
 def _backward(T, entries, limit, weight, final, counts, s):
     """Compute beta inside the beams; if ``final``, produce the outputs of ``marginals``. Return False if not safe."""
-    emits, indptr, targets, values = entries.emits, entries.indptr, entries.targets, entries.values
+    emits, end, indptr, targets, values = entries.emits, entries.end, entries.indptr, entries.targets, entries.values
     beta, ptr, dense, alpha, scale = s.beta, s.ptr, s.dense, s.alpha, s.scale
     states, emission = s.states, s.emission
     beta[: ptr[T] - ptr[T - 1]] = 1
@@ -275,7 +275,7 @@ def _backward(T, entries, limit, weight, final, counts, s):
             j = states[here + k]
             dense[j] = b * emission[t, emits[j]]
             if t == T - 1:
-                dense[j] *= entries.end[j]
+                dense[j] *= end[j]
         if not top <= limit:
             return False
         before = ptr[t - 1]
