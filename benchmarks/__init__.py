@@ -1,1 +1,1 @@
-"""Benchmarks of trelliswork against its peers; see ``harness.py`` for how they are measured."""
+"""Benchmarks of trelliswork against its peers; ``harness.py`` describes the measurement."""

@@ -1,4 +1,4 @@
-"""The words a benchmark is declared in: contenders, cases, references, and the task a worker times."""
+"""Declarations of benchmarks: contenders, cases, references, and tasks that a worker times."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,16 +9,15 @@ Params = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """What a contender hands to its worker: the call to time and a digest of its result.
+    """The call to time, and a digest of its result.
 
     Parameters
     ----------
     call : callable
-        Does the work once and returns its result. It must have finished when it returns
-        (``block_until_ready`` on asynchronous devices).
+        Runs once and returns its result, which must be complete (``block_until_ready`` on asynchronous devices).
     digest : callable, optional
-        Turns the result into a small dict of numbers and nested lists, which the harness compares
-        between contenders. None leaves the contender unchecked.
+        Converts the result to a small dict of numbers and nested lists, which the harness compares between contenders.
+        ``None``: no comparison.
     """
 
     call: Callable[[], Any]
@@ -27,19 +26,19 @@ class Task:
 
 @dataclass(frozen=True)
 class Contender:
-    """Ours or a peer: where its code is and which environment runs it.
+    """Our package or a peer: its code and its environment.
 
     Parameters
     ----------
     name : str
-        As it appears in the rows and after ``--peers``.
+        Name in rows and for ``--peers``.
     path : str
-        ``module:function``; the function maps the parameters of a case to a `Task`. It imports its
-        library itself; an ImportError or NotImplementedError from it means skipped, not failed.
+        ``module:function``; the function maps the parameters of a case to a `Task` and imports its library. An
+        ImportError or NotImplementedError means skipped, not failed.
     environment : str
         ``""`` is our environment ``.venv``, ``"bench"`` is ``.venv-bench``, and so on.
     packages : tuple of str
-        Distributions whose versions are told on stderr.
+        Distributions whose versions are printed to stderr.
     """
 
     name: str
@@ -50,18 +49,18 @@ class Contender:
 
 @dataclass(frozen=True)
 class Reference:
-    """A figure of the machine, measured in the same rounds as a case.
+    """A rate of the machine, measured in the same rounds as a case.
 
     Parameters
     ----------
     contender : Contender
-        What is timed, such as a matrix product.
+        The work to time, such as a matrix product.
     params : dict
         Its parameters.
     describe : callable
         Maps its seconds to the ``extra`` of its own row.
     relate : callable
-        Maps (our seconds, its seconds) to what the rows of the case get in ``extra``.
+        Maps (our seconds, its seconds) to an addition to ``extra`` in the rows of the case.
     """
 
     contender: Contender
@@ -72,22 +71,22 @@ class Reference:
 
 @dataclass(frozen=True)
 class Case:
-    """One problem, given to ours and to every peer alike.
+    """One problem for our package and every peer.
 
     Parameters
     ----------
     name : str
-        As it appears in the rows and after ``--cases``.
+        Name in rows and for ``--cases``.
     params : dict
-        What the contenders' functions get; JSON only.
+        Parameters for the contenders' functions; JSON only.
     check : dict, optional
         Parameters of a tiny problem whose digests are compared before anything is timed.
     reference : Reference, optional
-        A figure of the machine to measure beside it.
+        A rate of the machine to measure with it.
     show : bool
-        Whether rows tell the digests, ``ours`` and ``theirs``: figures of quality beside those of speed.
+        Whether rows include the digests ``ours`` and ``theirs``, such as accuracies.
     alone : bool
-        Whether ours runs without the peers.
+        Whether to run without the peers.
     """
 
     name: str
@@ -105,15 +104,15 @@ class Benchmark:
     Parameters
     ----------
     name : str
-        As it appears in the rows.
+        Name in rows.
     ours : Contender
-        The contender all ratios refer to.
+        The contender that all ratios refer to.
     peers : tuple of Contender
-        Those it is compared with; may be empty.
+        Contenders to compare with; may be empty.
     cases : tuple of Case
-        The problems, in the order they are run.
+        Problems in the order of their runs.
     rtol, atol : float
-        How far a number of a peer's digest may be from ours, relative to ours and absolutely.
+        Tolerances for numbers of a peer's digest, relative to ours and absolute.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Factor graphs against PGMax: loopy belief propagation by the iteration, an exact chain, and cost by size."""
+"""Factor graphs against PGMax: loopy belief propagation, an exact chain, and time by size."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.harness import Benchmark, Case, Contender, main
 
 MODULE = "benchmarks.contenders.graph"
-ITERATIONS = 100  # of one call of the loopy cases: a hundredth of the seconds is an iteration
+ITERATIONS = 100  # per call of the loopy cases
 
 GRID = {"task": "grid", "side": 20, "S": 8, "n_iter": ITERATIONS, "seed": 0}
 FACTORIAL = {"task": "factorial", "T": 50, "S": [45, 23], "n_iter": ITERATIONS, "seed": 0}
@@ -37,7 +37,7 @@ BENCHMARK = Benchmark(
         _linear(100_000),
     ),
     rtol=1e-5,
-    atol=1e-6,  # float32 on the peer's side
+    atol=1e-6,  # the peer uses float32
 )
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
-"""Time ours against peers, each in a process of its own, and print what was measured.
+"""Time our package against peers, each in its own process, and print the results.
 
-A benchmark script declares a `Benchmark` and calls `main`. For each case every contender gets a worker
-(``worker.py``), started with the interpreter of its environment: ours with ``.venv``, peers with
-``.venv-bench``. The results on a tiny problem, and those of the warm-up call on the real one, are
-compared with ours; then the repetitions are interleaved (ours, peer, peer, ours, ...) and the best of
-each contender counts. Threads are the same for all: the workers are kept on that many cores and the
-usual variables are set. A sample during which other processes used these cores is taken again, up to
-twice; where all were disturbed, ``extra`` says so, and the row is not to be trusted.
+A benchmark script declares a `Benchmark` and calls `main`. For each case every contender gets a worker (``worker.py``)
+with the interpreter of its environment: ours with ``.venv``, peers with ``.venv-bench``. Results on a tiny problem and
+of the warm-up call on the real one are compared with ours; then the repetitions are interleaved (ours, peer, peer,
+ours, ...) and the best of each contender counts. All contenders have the same number of threads and cores. A sample during
+which other processes used these cores is repeated up to twice; if all were disturbed, ``extra`` marks the row, which is
+then not reliable.
 
-A contender that is not installed is reported as skipped (below the table, as absent); one that crashes,
-disagrees with ours, or exceeds the time or memory limit as failed; the rest goes on.
+A contender that is not installed is reported as skipped (below the table: absent); one that crashes, disagrees with
+ours, or exceeds the time or memory limit is reported as failed; the others continue.
 
-With ``--quick`` the tiny problems that are compared are also what is timed, once each: whether everything
-runs, not how fast it is; cases without one of their own are left out.
+With ``--quick`` the tiny problems are timed, once each, to check that everything runs; cases without a tiny problem of
+their own are left out.
 
-Rows go to stdout, as a table or with ``--json`` as one object a line; progress and the machine go to
-stderr. The exit status is 1 when ours could not be measured or a peer disagrees with it.
+Rows go to stdout, as a table or with ``--json`` as one object per line; progress and a description of the machine go to
+stderr. The exit status is 1 if ours could not be measured or a peer disagrees with it.
 """
 
 import argparse
@@ -39,11 +38,11 @@ __all__ = ["Benchmark", "Case", "CaseRun", "Contender", "Limits", "Reference", "
 
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 1.0
-NOTHING = 3  # exit status when, with --any, this benchmark has none of the cases or peers that are asked for
+NOTHING = 3  # exit status with --any if this benchmark has none of the chosen cases or peers
 
 
 class MismatchError(FailedError):
-    """A peer's results are not ours."""
+    """The results of a peer differ from ours."""
 
 
 class CaseRun:
@@ -52,15 +51,15 @@ class CaseRun:
     Parameters
     ----------
     bench : Benchmark
-        Where the case comes from.
+        The benchmark of the case.
     case : Case
-        What to measure.
+        The case to measure.
     peers : sequence of Contender
-        Those to compare with.
+        Peers to compare with.
     limits : Limits
-        Of each worker.
+        Limits of each worker.
     attempts : int
-        At a sample that other processes disturb.
+        Maximum number of attempts at a sample that other processes disturb.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class CaseRun:
         return rows
 
     def _row(self, case: str, peer: str | None, contender: Contender) -> Row:
-        """Return a row with the measured side filled in; ours has its troubles marked as such."""
+        """Return a row with the measurements of one contender; problems of ours are marked."""
         row = Row(self.bench.name, case, peer, self.limits.threads)
         row.seconds, row.peak_mb = self._best(contender), self._peak_mb.get(contender)
         prefix = "ours: " if contender is self.bench.ours else ""
@@ -138,7 +137,7 @@ class CaseRun:
         return row
 
     def _guarded(self, contender: Contender, step: Callable[[Contender], None]) -> None:
-        """Take a step of a contender; when it cannot, note why and go on without it."""
+        """Run a step of a contender; if it fails, note the reason and drop the contender."""
         try:
             step(contender)
         except SkippedError as error:
@@ -170,12 +169,12 @@ class CaseRun:
         if not is_reference:
             self._figures[contender] = digest
             self._compare(contender, "case", digest)
-        told = ", ".join(f"{name} {version}" for name, version in versions.items())
-        told = f" ({told})" if told else ""
-        say(f"{self.case.name}: {contender.name}{told} ready after {time.monotonic() - begin:.1f} s")
+        listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+        listed = f" ({listed})" if listed else ""
+        say(f"{self.case.name}: {contender.name}{listed} ready after {time.monotonic() - begin:.1f} s")
 
     def _sample(self, contender: Contender) -> None:
-        """Take one sample; one that was disturbed is taken again, and counts only if there is no better."""
+        """Take one sample; a disturbed one is repeated, and counts only if there is no better one."""
         worker = self._workers[contender]
         for attempt in range(self.attempts):
             load = ForeignLoad(worker.pid, self.limits.threads)
@@ -190,7 +189,7 @@ class CaseRun:
                 time.sleep(_PAUSE_SECONDS)
 
     def _best(self, contender: Contender) -> float | None:
-        """Return the best undisturbed sample, else the best."""
+        """Return the best undisturbed sample, or else the best."""
         return min(self._samples[contender])[1] if contender in self._samples else None
 
     def _disturbed(self, contender: Contender) -> bool:
@@ -208,17 +207,17 @@ class CaseRun:
 
 
 def differ(ours: Any, theirs: Any, rtol: float, atol: float, at: str = "digest") -> str | None:
-    """Tell the first place where two digests are not close, or None.
+    """Return a description of the first difference of two digests, or None.
 
     Parameters
     ----------
     ours, theirs : dict, list, number or other JSON value
-        Compared item by item; a key of only one side is a difference. Keys that begin with ``only_`` are told, not
-        compared: how each side got there.
+        Compared item by item; a key of only one side is a difference. Keys that start with ``only_`` are shown but not
+        compared.
     rtol, atol : float
         Numbers may differ by ``atol + rtol * abs(ours)``.
     at : str
-        Name of the place, for the answer.
+        Name of the place, for the description.
     """
     if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
         items = [(ours[key], theirs[key], f"{at}.{key}") for key in ours if not key.startswith("only_")]
@@ -245,8 +244,8 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit status: 0; 1 when ours failed or a peer disagrees with it; 3 for nothing to do with ``--any``; 130 after
-        Ctrl-C.
+        Exit status: 0; 1 if ours failed or a peer disagrees with it; 3 if there is nothing to do with ``--any``; 130
+        after Ctrl-C.
     """
     options = _parse(bench, argv)
     if options.list:
@@ -272,7 +271,7 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
                         print(row.to_json(), flush=True)
             status = status if run.ok else 1
     except KeyboardInterrupt:
-        say("interrupted; this is what was measured so far")
+        say("interrupted; results so far:")
         status = 130
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -293,7 +292,7 @@ def say(text: str) -> None:
 
 
 def describe_machine(threads: int) -> str:
-    """Return one line on the processor, its cores, the system and the load."""
+    """Return one line with the processor, its cores, the system and the load."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
@@ -309,16 +308,22 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 
 def _parse(bench: Benchmark, argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Benchmark {bench.name}: ours against its peers.")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line instead of a table")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line instead of a table")
     parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default 2)")
-    parser.add_argument("--repeats", type=int, help="rounds; the best counts (default 5, with --quick 1)")
-    parser.add_argument("--quick", action="store_true", help="only the tiny problems: does everything run?")
-    parser.add_argument("--any", action="store_true", help="none of the cases or peers asked for: exit status 3")
-    parser.add_argument("--cases", default="", metavar="TEXT[,TEXT]", help="only cases whose name has one of these")
-    parser.add_argument("--peers", metavar="NAME[,NAME]", help="only these peers; an empty text for none")
-    parser.add_argument("--timeout", type=float, default=300, help="seconds a contender may take (default 300)")
-    parser.add_argument("--max-memory-gb", type=float, default=16, help="memory a contender may take (default 16)")
-    parser.add_argument("--list", action="store_true", help="list cases and peers and stop")
+    parser.add_argument("--repeats", type=int, help="number of rounds; the best counts (default 5, with --quick 1)")
+    parser.add_argument(
+        "--quick", action="store_true", help="run only the tiny problems, to check that everything works"
+    )
+    parser.add_argument(
+        "--any", action="store_true", help="exit with status 3 if there are none of the chosen cases or peers"
+    )
+    parser.add_argument(
+        "--cases", default="", metavar="TEXT[,TEXT]", help="run only cases whose name contains one of these"
+    )
+    parser.add_argument("--peers", metavar="NAME[,NAME]", help="compare only with these peers; an empty text for none")
+    parser.add_argument("--timeout", type=float, default=300, help="time limit of a request in seconds (default 300)")
+    parser.add_argument("--max-memory-gb", type=float, default=16, help="memory limit of a contender (default 16)")
+    parser.add_argument("--list", action="store_true", help="list cases and peers and exit")
     options = parser.parse_args(argv)
     if options.repeats is None:
         options.repeats = 1 if options.quick else 5
@@ -341,11 +346,11 @@ def _parse(bench: Benchmark, argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def tiny_cases(cases: Sequence[Case]) -> list[Case]:
-    """The cases on their tiny problems; one that has none, or that of an earlier case, is left out."""
-    found: list[Case] = []
+    """Return the cases with their tiny problems, without those that have none or that of an earlier case."""
+    tiny: list[Case] = []
     for case in cases:
-        if case.check is None or any(case.check == other.params for other in found):
+        if case.check is None or any(case.check == other.params for other in tiny):
             say(f"{case.name}: left out, it has no tiny problem of its own")
         else:
-            found.append(replace(case, params=case.check, check=None, reference=None))
-    return found
+            tiny.append(replace(case, params=case.check, check=None, reference=None))
+    return tiny

@@ -1,4 +1,4 @@
-"""Categorical HMMs against hmmlearn, pomegranate and dynamax: an iteration of EM; and memory on long sequences."""
+"""Categorical HMMs against hmmlearn, pomegranate and dynamax: one EM iteration, and memory on long sequences."""
 
 import sys
 from pathlib import Path
@@ -24,8 +24,8 @@ def _em(n_states: int, reference: bool = False) -> Case:
 
 
 def _long(n_states: int, length: int = 100_000) -> Case:
-    # The check loads the kernels, so that the peak is that of the data. More than two states are too many to keep for
-    # all positions and take another road, in blocks; with two, it takes a million positions to get there.
+    # The check loads the kernels, so that the peak memory is that of the data. With more than two states the sequence
+    # is processed in blocks; with two states that happens from a million positions on.
     check_length = 20 if n_states == 2 else 1_100_000
     return Case(
         name=f"long states={n_states}" + ("" if length == 100_000 else f" T={length}"),

@@ -1,4 +1,4 @@
-"""The lifted language model: a tight bound against the paper's sub-gradient, a pass against torch alone, more text."""
+"""The lifted language model: a tight bound, a pass and a step against sub-gradients, torch and 20 times the text."""
 
 import sys
 from pathlib import Path

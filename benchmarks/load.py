@@ -1,7 +1,7 @@
-"""How much others used the cores during a sample.
+"""Load of the cores by other processes during a sample.
 
-A single busy process on one of the cores makes libraries that wait in spinning barriers (OpenMP, hence
-torch) up to a hundred times slower, and others only twice, so a ratio measured beside it says nothing.
+A single busy process on one of the cores makes libraries with spinning barriers (OpenMP, hence torch) up to a hundred
+times slower and others only twice, so ratios would be meaningless.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _IDLE = (3, 4)  # columns of /proc/stat: idle and waiting for input; the rest is busy, or stolen by the host
 _SHARE = 0.05
-_SLACK_SECONDS = 0.04  # the counters go in ticks of 10 ms
+_SLACK_SECONDS = 0.04  # the counters have ticks of 10 ms
 
 
 class ForeignLoad:
@@ -20,9 +20,9 @@ class ForeignLoad:
     Parameters
     ----------
     pid : int
-        The worker, which runs on these cores only.
+        Process id of the worker, which runs on these cores only.
     n_cores : int
-        It is kept on the first ones of the cores this process may use.
+        Number of its cores, the first ones that this process may use.
     """
 
     def __init__(self, pid: int, n_cores: int) -> None:
@@ -31,7 +31,7 @@ class ForeignLoad:
         self._begin = time.monotonic(), busy_seconds(self._cores), process_seconds(pid)
 
     def is_high(self) -> bool:
-        """Tell whether others took more than a twentieth of the cores since the start."""
+        """Return whether other processes used more than 5 % of the cores since the start."""
         wall, busy, own = self._begin
         wall = time.monotonic() - wall
         others = (busy_seconds(self._cores) - busy) - (process_seconds(self._pid) - own)
@@ -39,7 +39,7 @@ class ForeignLoad:
 
 
 def busy_seconds(cores: list[int]) -> float:
-    """Return for how long these cores have been busy since the system started; 0 without /proc."""
+    """Return the busy time of these cores since the system started; 0 without /proc."""
     names = {f"cpu{core}" for core in cores}
     try:
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
@@ -50,7 +50,7 @@ def busy_seconds(cores: list[int]) -> float:
 
 
 def process_seconds(pid: int) -> float:
-    """Return the processor time of a process and its ended children; 0 where it cannot be told."""
+    """Return the processor time of a process and its ended children; 0 if unknown."""
     try:
         columns = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Models of low rank against dense ones and plain torch autograd: log evidence of a batch and its gradient."""
+"""Low-rank models against dense ones and plain torch autograd: log evidence of a batch and its gradient."""
 
 import sys
 from pathlib import Path

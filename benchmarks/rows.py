@@ -1,4 +1,4 @@
-"""What was measured: rows, as JSON lines or as a table."""
+"""Results of benchmarks: rows as JSON lines or as a table."""
 
 import json
 from dataclasses import asdict, dataclass, field, replace
@@ -7,22 +7,22 @@ from typing import Any
 
 @dataclass
 class Row:
-    """Ours against one peer on one case; ``peer`` is None for a figure without one.
+    """Our package against one peer on one case.
 
     Parameters
     ----------
     bench, case : str
-        What was measured.
+        Names of benchmark and case.
     peer : str or None
-        With whom ours is compared.
+        Peer; ``None`` for a row without one.
     threads : int
-        Threads of both sides.
+        Number of threads of both sides.
     seconds, peer_seconds : float or None
         Best repetition of each side; None when it was skipped or failed.
     peak_mb, peer_peak_mb : float or None
         Peak memory of each side, see ``worker.py``.
     extra : dict
-        ``skipped`` or ``failed`` with the reason, ``disturbed``, ``interrupted``, and what the benchmark adds.
+        ``skipped`` or ``failed`` with the reason, ``disturbed``, ``interrupted``, and additions of the benchmark.
     """
 
     bench: str
@@ -48,7 +48,7 @@ class Row:
 
 
 def round_significant(value: Any, digits: int = 4) -> Any:
-    """Round floats, also inside dicts and lists, to significant digits; leave the rest."""
+    """Round floats, also inside dicts and lists, to significant digits."""
     if isinstance(value, float):
         return float(f"{value:.{digits}g}")
     if isinstance(value, dict):
@@ -59,9 +59,9 @@ def round_significant(value: Any, digits: int = 4) -> Any:
 
 
 def without_absent(rows: list[Row]) -> tuple[list[Row], dict[str, list[str]]]:
-    """Leave out the peers that were skipped in every row, and tell which those are, by the reason.
+    """Return rows without the peers that were skipped in every row, and these peers by reason.
 
-    A case that would have no row left keeps one, of ours alone. Where ours was skipped, rows stay as they are.
+    A case without another row keeps one, of ours alone. Rows in which ours was skipped are kept.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Trees against torch-struct, SuPar and JAX: log Z and marginals of dependency trees; inside-outside of a grammar.
 
-Cases ``second-order``: belief propagation with siblings and grandparents beside our own first order, as a peer.
+Cases ``second-order``: belief propagation with siblings and grandparents, with our first order as a peer.
 """
 
 import sys
@@ -23,7 +23,7 @@ def _arcs(task: str, n: int) -> Case:
 
 
 def _second_order(n: int) -> Case:
-    """Eight candidate heads a word; the tiny problem has all arcs and no weight on parts, so both must agree."""
+    """Return a case with eight candidate heads per word; in the tiny problem both must agree: all arcs, no parts."""
     return Case(
         name=f"second-order n={n}",
         params={"task": "second-order", "B": B, "n": n, "n_heads": 8, "strength": 0.5, "seed": 0},

@@ -1,7 +1,7 @@
-"""The worker process: builds one contender's inputs and runs it on demand, over JSON lines.
+"""The worker process: builds the inputs of one contender and runs it on request, with JSON lines.
 
-The parent (``workers.py``) writes one request a line to stdin, ``{"op": ..., arguments}``, and reads one
-reply a line. Whatever a library prints goes to stderr, never between the replies.
+The parent (``workers.py``) writes one request per line to stdin, ``{"op": ..., arguments}``, and reads one reply per
+line. Output of libraries goes to stderr.
 
 ======== ============================================ ==========================================
 op       arguments                                    reply
@@ -12,14 +12,12 @@ prepare  params                                       digest of the result of th
 run                                                   seconds of one call, peak_mb so far
 ======== ============================================ ==========================================
 
-Instead, a reply may be ``{"skipped": reason}`` (a missing library, a task the library does not have) or
-``{"failed": reason}``.
+A reply may also be ``{"skipped": reason}`` (missing library, or a task that it lacks) or ``{"failed": reason}``.
 
-Peak memory is the growth of the resident set over its level after the imports, the tiny check and the
-building of the inputs: the high-water mark (VmHWM) during the timed calls minus that level. The mark is
-reset after the warm-up through ``/proc/self/clear_refs``, so the compilers' transient memory does not
-count, while what they keep does. Where there is no such file, it is the growth of ``ru_maxrss``, which
-includes the warm-up. MB are 2**20 bytes.
+Peak memory is the growth of the resident set over its level after the imports, the tiny check and the building of the
+inputs: the high-water mark (VmHWM) during the timed calls minus that level. The mark is reset after the warm-up through
+``/proc/self/clear_refs``, so transient memory of compilers does not count. Without that file it is the growth of
+``ru_maxrss``, which includes the warm-up. MB are 2**20 bytes.
 """
 
 import contextlib
@@ -47,8 +45,8 @@ _SHORT_SECONDS = 0.2
 def main() -> None:
     """Serve requests from stdin until it is closed."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # a library's prints must not end up between the replies
-    with contextlib.suppress(OSError):  # should memory run out all the same, the kernel ends this process first
+    os.dup2(2, 1)  # output of libraries must not mix with the replies
+    with contextlib.suppress(OSError):  # if memory runs out, the kernel ends this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
     serve(sys.stdin, replies)
 
@@ -60,7 +58,7 @@ def serve(requests: TextIO, replies: TextIO) -> None:
         request = json.loads(line)
         try:
             reply = getattr(worker, request.pop("op"))(**request)
-        except NotImplementedError as error:  # its text says what the peer cannot do
+        except NotImplementedError as error:  # its text is the reason
             reply = {"skipped": str(error)}
         except ImportError as error:
             reply = {"skipped": _one_line(error)}
@@ -72,7 +70,7 @@ def serve(requests: TextIO, replies: TextIO) -> None:
 
 
 class Worker:
-    """One contender and the task it is at; each public method answers one kind of request."""
+    """One contender and its current task; each public method answers one kind of request."""
 
     def __init__(self) -> None:
         self._factory: Callable[[Params], Task] | None = None
@@ -92,11 +90,11 @@ class Worker:
         return {"versions": {package: importlib.metadata.version(package) for package in packages}}
 
     def check(self, params: Params) -> dict[str, Any]:
-        """Run a tiny problem once; it also loads what a library loads late."""
+        """Run a tiny problem once; this also triggers late imports."""
         return {"digest": self._call_and_digest(self._build(params))}
 
     def prepare(self, params: Params) -> dict[str, Any]:
-        """Build the inputs, note the level of memory, and run once to warm up."""
+        """Build the inputs, record the memory level, and run once to warm up."""
         self._task = self._build(params)
         self._level_mb = lower_peak()
         start = time.perf_counter()
@@ -108,8 +106,7 @@ class Worker:
     def run(self) -> dict[str, Any]:
         """Time one repetition; a short one is looped until ``min_seconds`` have passed.
 
-        Since the other contenders had the caches meanwhile, and the threads slept, a short repetition
-        follows an untimed one.
+        A short repetition follows an untimed one, because other contenders have used the caches meanwhile.
         """
         assert self._task is not None, "run comes after prepare"
         call, n_calls = self._task.call, 0
@@ -141,13 +138,13 @@ class Worker:
 
 
 def pin(n_threads: int) -> None:
-    """Keep this process on ``n_threads`` of its cores, where the system can."""
+    """Restrict this process to ``n_threads`` of its cores, if the system can."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:n_threads])
 
 
 def lower_peak() -> float:
-    """Give freed memory back to the system and bring the high-water mark down to what is left; return it in MB."""
+    """Return freed memory to the system, reset the high-water mark, and return it in MB."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # glibc only
         ctypes.CDLL(None).malloc_trim(0)

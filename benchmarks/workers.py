@@ -1,4 +1,4 @@
-"""The parent's side of a worker: start it, ask it, watch its time and memory, end it."""
+"""Worker processes as the parent sees them: start, requests, limits of time and memory, end."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from benchmarks.declarations import Contender
 
 ROOT = Path(__file__).resolve().parents[1]
 _POLL_SECONDS = 0.05
-_MIN_FREE_FRACTION = 0.04  # of the machine's memory; below it the asked worker is ended
+_MIN_FREE_FRACTION = 0.04  # of the machine's memory; below it the active worker is ended
 
 
 class SkippedError(Exception):
@@ -30,7 +30,7 @@ class FailedError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """What every worker gets alike: threads, seconds a request, gigabytes, shortest sample."""
+    """Limits of every worker: threads, seconds per request, gigabytes, duration of the shortest sample."""
 
     threads: int = 2
     timeout: float = 300.0
@@ -56,7 +56,7 @@ def find_python(environment: str) -> Path:
     variable = "_".join(["TRELLISWORK", *(word.upper() for word in words), "PYTHON"])
     folder = "-".join([".venv", *words])
     if variable in os.environ:
-        python = Path(os.environ[variable]).absolute()  # not resolve(): an environment's python is a link
+        python = Path(os.environ[variable]).absolute()  # not resolve(): the python of an environment is a link
     else:
         python = ROOT / folder / "bin" / "python"
         if not environment and not python.exists():
@@ -67,21 +67,21 @@ def find_python(environment: str) -> Path:
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """Return the environment variables that hold every library to ``threads`` threads."""
+    """Return the environment variables that limit every library to ``threads`` threads."""
     names = ["OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "NUMBA_NUM", "VECLIB_MAXIMUM", "TRELLISWORK"]
     variables = {f"{name}_THREADS": str(threads) for name in names} | {"JAX_PLATFORMS": "cpu"}
-    if threads == 1:  # with more, XLA takes as many threads as the process has cores
+    if threads == 1:  # otherwise XLA uses as many threads as the process has cores
         variables["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     return variables
 
 
 class WorkerProcess:
-    """A contender in a process of its own; a context manager that leaves no process behind.
+    """A contender in its own process; a context manager that ends the process.
 
     Parameters
     ----------
     contender : Contender
-        Whose code to run, and where.
+        Code to run, and its environment.
     limits : Limits
         A request that exceeds them ends the worker and raises FailedError.
     """
@@ -100,7 +100,7 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            start_new_session=True,  # Ctrl-C reaches the parent only, which ends its workers itself
+            start_new_session=True,  # Ctrl-C reaches the parent only, which ends its workers
         )
         self._received = b""
 
@@ -132,7 +132,7 @@ class WorkerProcess:
         Raises
         ------
         SkippedError, FailedError
-            As the worker says, or when it dies or exceeds the limits.
+            As the worker replies, or if it dies or exceeds the limits.
         """
         request = json.dumps({"op": op, **arguments}) + "\n"
         try:
@@ -149,7 +149,7 @@ class WorkerProcess:
         return reply
 
     def close(self) -> None:
-        """End the process and whatever it started, and reap it; harmless when repeated."""
+        """End the process and its children; may be called again."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._process.returncode is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -192,7 +192,7 @@ class WorkerProcess:
 
 
 def resident_gb(pid: int) -> float:
-    """Return the resident memory of a process in gigabytes (2**30); 0 where it cannot be told."""
+    """Return the resident memory of a process in gigabytes (2**30); 0 if unknown."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, IndexError):
@@ -201,7 +201,7 @@ def resident_gb(pid: int) -> float:
 
 
 def free_fraction() -> float:
-    """Return the share of the machine's memory that is available; 1 where it cannot be told."""
+    """Return the fraction of the machine's memory that is available; 1 if unknown."""
     try:
         lines = (line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         kilobytes = {name: int(value.split()[0]) for name, value in lines}

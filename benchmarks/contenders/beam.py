@@ -1,7 +1,7 @@
-"""CRF training within beams, and the same training exactly: both are ours.
+"""CRF training within beams, and exact training, both by our package.
 
 Each function takes ``{"task": ..., "beam": ...}``. Task ``synthetic``: sequences from a random hidden Markov model with
-``S`` states (``own``: transitions that depend on the position), from zero weights to L-BFGS's own stopping rule.
+``S`` states (``own``: transitions that depend on the position), from zero weights to the stopping rule of L-BFGS.
 Task ``nettalk``: letters to phonemes, pairs of phonemes as states, ``n_iter`` iterations from the weights of the first
 order; ``n_words`` cuts the data. Digests are test accuracy by exact decoding (NetTalk: as the model decodes).
 """
@@ -13,12 +13,12 @@ from benchmarks.declarations import Params, Task
 
 
 def trelliswork(params: Params) -> Task:
-    """Within the beam."""
+    """Train within the beam."""
     return _task(params, params["beam"])
 
 
 def exact(params: Params) -> Task:
-    """The best exact kernels there are."""
+    """Train with the exact kernels."""
     return _task(params, None)
 
 
@@ -45,7 +45,7 @@ def _synthetic(params: Params, beam: str | None) -> Task:
     def run() -> Any:
         return train(problem, chosen, l2=params["l2"], max_iter=params["n_iter"])
 
-    return Task(run, lambda found: {"accuracy": problem.accuracy(found.weights)})
+    return Task(run, lambda result: {"accuracy": problem.accuracy(result.weights)})
 
 
 def _nettalk(params: Params, beam: str | None) -> Task:

@@ -1,9 +1,8 @@
 """Linear chains: ours, dynamax, pytorch-crf, SuPar and torch-struct on the same potentials.
 
 Each function takes ``{"task": "expectations" or "viterbi", "B": ..., "T": ..., "S": ..., "seed": ...}``.
-``expectations`` gives log Z, the node marginals and the edge marginals summed over positions; where a
-choice had to be made it favours the peer, as its function says. What a peer wants to have laid out in
-its own way (transposed, exponentiated, as edge potentials) is laid out before the timing.
+``expectations`` computes log Z, the node marginals and the edge marginals summed over positions. Choices favor the
+peer, see the functions. Inputs are converted to the layout of the peer before the timing.
 """
 
 import importlib.util
@@ -22,7 +21,7 @@ Array = npt.NDArray[np.float32]
 
 
 class Expectations(NamedTuple):
-    """What a chain's expectations are: (B,), (B, T, S), and (B, S, S) or summed over the batch (S, S)."""
+    """Expectations of a chain: (B,), (B, T, S), and (B, S, S) or summed over the batch (S, S)."""
 
     log_z: Any
     marginals: Any
@@ -84,8 +83,8 @@ def dynamax(params: Params) -> Task:
     """dynamax, compiled and mapped over the batch.
 
     Its filters take any non-negative matrix, so the transition matrix is ``exp(log_pairwise)`` and the
-    initial distribution all ones; the "log likelihood" is then log Z. Its two-filter smoother was found
-    to be no faster.
+    initial distribution all ones; the "log likelihood" is then log Z. Its two-filter smoother is not
+    faster.
     """
     import jax
     import jax.numpy as jnp
@@ -114,10 +113,10 @@ def dynamax(params: Params) -> Task:
 
 
 def pytorch_crf(params: Params) -> Task:
-    """pytorch-crf: its normaliser and the gradients of that, which are the marginals.
+    """pytorch-crf: its normalizer and the gradients of that, which are the marginals.
 
-    The edge marginals are summed over the batch, which is less work than ours. The mask is given as
-    booleans, since ``torch.where`` takes no bytes any more.
+    The edge marginals are summed over the batch, which is less work than ours. The mask is
+    boolean, since ``torch.where`` no longer takes bytes.
     """
     import torch
     import torchcrf
@@ -147,7 +146,7 @@ def pytorch_crf(params: Params) -> Task:
 def supar(params: Params) -> Task:
     """SuPar's structs: log partition and its gradients with respect to both scores.
 
-    The gradients are taken in one pass and without a graph of their own, which is cheaper than its
+    The gradients are computed in one pass and without a graph, which is cheaper than its
     ``marginals``; the edge marginals are summed over the batch.
     """
     import torch
@@ -174,16 +173,16 @@ def supar(params: Params) -> Task:
 
 
 def torch_struct(params: Params) -> Task:
-    """torch-struct on edge potentials (B, T-1, next, previous), which are made before the timing.
+    """torch-struct on edge potentials (B, T-1, next, previous), which are computed before the timing.
 
-    The marginals are the gradient of one ``partition`` without a graph of its own, which takes half the
-    work and memory of asking for ``partition`` and ``marginals``.
+    The marginals are the gradient of one ``partition`` without a graph, which takes half the time and memory of
+    ``partition`` and ``marginals``.
     """
     import torch
     import torch_struct
     from torch.distributions import Distribution
 
-    Distribution.set_default_validate_args(False)  # it declares no constraints, and torch warns of that
+    Distribution.set_default_validate_args(False)  # it declares no constraints, for which torch warns
     arrays = potentials(params)
     log_unary, log_pairwise = (torch.from_numpy(array) for array in arrays)
     edges = log_unary[:, 1:, :, None] + log_pairwise.T
@@ -212,7 +211,7 @@ def _task(
 
 
 def _bypass_supar_init() -> None:
-    """Let ``supar.structs`` be imported alone: the package's own __init__ wants parsers, stanza, transformers."""
+    """Make ``supar.structs`` importable alone: the __init__ of the package imports stanza and transformers."""
     if "supar" in sys.modules:
         return
     spec = importlib.util.find_spec("supar")

@@ -1,7 +1,7 @@
-"""CRF taggers: ours and python-crfsuite on the same attributes of the same real files.
+"""CRF taggers: ours and python-crfsuite on the same attributes of the same files.
 
 Each function takes ``{"task": ..., "target": ...}``; the data is CoNLL-2000. Tasks: ``train`` (prepared attributes to
-the optimum: CRFsuite to its own stopping rule, ours until it is within 1e-4 of ``target``, CRFsuite's final objective),
+the optimum: CRFsuite to its stopping rule, ours until it is within 1e-4 of ``target``, CRFsuite's final objective),
 ``ingest`` (lists of attribute strings to trainer-ready), ``tag strings`` (from lists of attribute strings),
 ``tag columns`` (from words and part-of-speech tags; CRFsuite's users build strings in Python). The task ``train ewt``
 is UD English EWT with XPOS labels and the attributes of our preset ``pos``, prepared attributes to ``EWT_ITERATIONS``
@@ -22,15 +22,15 @@ EWT_ITERATIONS = 100
 
 
 def data_folder() -> Path:
-    """Where the real data is: ``TRELLISWORK_DATA``, or a folder beside the repository."""
+    """Return the folder of the data: ``TRELLISWORK_DATA``, or one next to the repository."""
     folder = Path(os.environ.get("TRELLISWORK_DATA") or ROOT.parent / "shared" / "data")
     if not folder.is_dir():
-        raise NotImplementedError("the real data is not here (set TRELLISWORK_DATA)")
+        raise NotImplementedError("the data is missing (set TRELLISWORK_DATA)")
     return folder
 
 
 def read_ewt(split: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Words and XPOS tags of each sentence of UD English EWT."""
+    """Return words and XPOS tags of each sentence of UD English EWT."""
     text = (data_folder() / "ud-en-ewt" / f"en_ewt-ud-{split}.conllu").read_text(encoding="utf-8")
     rows = [
         [line.split("\t") for line in block.splitlines() if line[0].isdigit()] for block in text.strip().split("\n\n")
@@ -40,13 +40,13 @@ def read_ewt(split: str) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def pos_attributes(words: list[str]) -> list[list[str]]:
-    """The attributes of the preset ``pos`` as strings, one list a token."""
+    """Return the attributes of the preset ``pos`` as strings, one list per token."""
     n, lower = len(words), [w.lower() for w in words]
     kinds = [
         "".join("X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c for c in w) for w in words
     ]
     shape = [re.sub(r"(.)\1\1+", r"\1\1", kind) for kind in kinds]
-    found = []
+    tokens = []
     for t in range(n):
         token = [f"lower[{k}]={lower[t + k]}" for k in range(-2, 3) if 0 <= t + k < n]
         token += [f"lower[{k}]|lower[{k + 1}]={lower[t + k]}|{lower[t + k + 1]}" for k in (-1, 0) if 0 <= t + k < n - 1]
@@ -56,21 +56,21 @@ def pos_attributes(words: list[str]) -> list[list[str]]:
         token += [f"suffix{k}={words[t][-k:].lower()}" for k in range(1, 5)]
         token += [f"suffix3[{k}]={words[t + k][-3:].lower()}" for k in (-1, 1) if 0 <= t + k < n]
         token += ["__BOS__"] * (t == 0) + ["__EOS__"] * (t == n - 1)
-        found.append(token)
-    return found
+        tokens.append(token)
+    return tokens
 
 
 def read(split: str) -> tuple[Sentences, list[list[str]]]:
-    """Words with part-of-speech tags, and chunk labels, of each sentence of CoNLL-2000."""
+    """Return words with part-of-speech tags, and chunk labels, of each sentence of CoNLL-2000."""
     blocks = (data_folder() / "conll2000" / f"{split}.txt").read_text(encoding="utf-8").strip().split("\n\n")
     rows = [[line.split() for line in block.splitlines()] for block in blocks]
     return [[cells[:2] for cells in sentence] for sentence in rows], [[cells[2] for cells in s] for s in rows]
 
 
 def chunking_attributes(sentence: list[list[str]]) -> list[list[str]]:
-    """The attributes of CRFsuite's chunking example as strings, one list a token."""
+    """Return the attributes of CRFsuite's chunking example as strings, one list per token."""
     n = len(sentence)
-    found = []
+    tokens = []
     for t in range(n):
         token = []
         for column, name in ((0, "w"), (1, "pos")):
@@ -84,18 +84,18 @@ def chunking_attributes(sentence: list[list[str]]) -> list[list[str]]:
                     where = "|".join(f"{name}[{k}]" for k in group)
                     token.append(where + "=" + "|".join(sentence[t + k][column] for k in group))
         token += ["__BOS__"] * (t == 0) + ["__EOS__"] * (t == n - 1)
-        found.append(token)
-    return found
+        tokens.append(token)
+    return tokens
 
 
 def attributes(split: str) -> tuple[Sentences, list[list[str]]]:
-    """Attribute strings and labels."""
+    """Return attribute strings and labels."""
     X, y = read(split)
     return [chunking_attributes(sentence) for sentence in X], y
 
 
 def trelliswork(params: Params) -> Task:
-    """Ours, in one process with its threads."""
+    """Ours, in one process with several threads."""
     import warnings
 
     import numpy as np
@@ -120,22 +120,22 @@ def trelliswork(params: Params) -> Task:
         problem = prepare(attributes_of, tags, named, None, "observed", None, None)
 
         def train_ewt() -> float:
-            objective = ChainObjective(problem.tokens, problem.labelling, problem.layout, l2=1.0)
+            objective = ChainObjective(problem.tokens, problem.labeling, problem.layout, l2=1.0)
             return lbfgs(objective, np.zeros(problem.layout.n_features), max_iter=EWT_ITERATIONS, tol=0)[1].value
 
-        def judge(value: float) -> dict[str, float]:
+        def evaluate(value: float) -> dict[str, float]:
             return _by_knowledge(words, test_words, gold_tags, crf.fit(words, tags).predict(test_words))
 
-        return Task(train_ewt, judge)
+        return Task(train_ewt, evaluate)
     X, y = attributes("train")
     if task in ("train", "ingest"):
         labels = Vocabulary.from_sequences(y)
         gold = np.array([i for sentence in y for i in labels.ids(sentence)], np.int32)
 
         def ready() -> tuple[Tokens, FeatureLayout]:
-            found = ReadyExtractor().fit(X)
-            tokens = Tokens(found.offsets, found.token_ptr, found.ids)
-            return tokens, FeatureLayout.observed(tokens, gold, found.n_attributes, len(labels))
+            extracted = ReadyExtractor().fit(X)
+            tokens = Tokens(extracted.offsets, extracted.token_ptr, extracted.ids)
+            return tokens, FeatureLayout.observed(tokens, gold, extracted.n_attributes, len(labels))
 
         if task == "ingest":
             return Task(lambda: ScoredTokens(*ready()), lambda result: {"sentences": len(result.offsets) - 1})
@@ -152,11 +152,11 @@ def trelliswork(params: Params) -> Task:
     if task == "tag strings":
         test, gold_test = attributes("test")
         model = CRF(None, max_iter=TRAINED, scheme=None).fit(X, y)
-        return Task(lambda: model.predict(test), lambda found: _accuracy(found, gold_test))
+        return Task(lambda: model.predict(test), lambda tags: _accuracy(tags, gold_test))
     rows, _ = read("train")
     test, gold_test = read("test")
     model = CRF("chunking", max_iter=TRAINED, scheme=None).fit(rows, y)
-    return Task(lambda: model.predict(Corpus.from_sentences(test)), lambda found: _accuracy(found, gold_test))
+    return Task(lambda: model.predict(Corpus.from_sentences(test)), lambda tags: _accuracy(tags, gold_test))
 
 
 def crfsuite(params: Params) -> Task:
@@ -196,11 +196,11 @@ def crfsuite(params: Params) -> Task:
     if task == "train ewt":
         test_words, gold_tags = read_ewt("test")
 
-        def judge(value: float) -> dict[str, float]:
+        def evaluate(value: float) -> dict[str, float]:
             tagger.open(path)
             return _by_knowledge(words, test_words, gold_tags, [tagger.tag(pos_attributes(x)) for x in test_words])
 
-        return Task(train, judge)
+        return Task(train, evaluate)
     train()
     tagger.open(path)
     test, gold = attributes("test") if task == "tag strings" else read("test")
@@ -210,23 +210,23 @@ def crfsuite(params: Params) -> Task:
             return [tagger.tag(x) for x in test]
         return [tagger.tag(chunking_attributes(x)) for x in test]
 
-    return Task(tag, lambda found: _accuracy(found, gold))
+    return Task(tag, lambda tags: _accuracy(tags, gold))
 
 
 def _by_knowledge(
-    words: list[list[str]], test: list[list[str]], gold: list[list[str]], found: list[list[str]]
+    words: list[list[str]], test: list[list[str]], gold: list[list[str]], predicted: list[list[str]]
 ) -> dict[str, float]:
-    """Accuracy on all tokens of the test part, and on those whose word training has not seen."""
+    """Return the accuracy on all tokens of the test part, and on words that are not in training."""
     known = {w for sentence in words for w in sentence}
     rows = [
         (w in known, p == g)
-        for ws, ps, gs in zip(test, found, gold, strict=True)
+        for ws, ps, gs in zip(test, predicted, gold, strict=True)
         for w, p, g in zip(ws, ps, gs, strict=True)
     ]
     unseen = [right for seen, right in rows if not seen]
     return {"accuracy": sum(right for _, right in rows) / len(rows), "unknown": sum(unseen) / len(unseen)}
 
 
-def _accuracy(found: list[list[str]], gold: list[list[str]]) -> dict[str, float]:
-    pairs = [(a, b) for p, g in zip(found, gold, strict=True) for a, b in zip(p, g, strict=True)]
+def _accuracy(predicted: list[list[str]], gold: list[list[str]]) -> dict[str, float]:
+    pairs = [(a, b) for p, g in zip(predicted, gold, strict=True) for a, b in zip(p, g, strict=True)]
     return {"accuracy": sum(a == b for a, b in pairs) / len(pairs)}

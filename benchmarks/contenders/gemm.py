@@ -1,4 +1,4 @@
-"""The machine's rate of float32 matrix products, which other figures can be held against."""
+"""Rate of float32 matrix products on this machine, as a reference."""
 
 from benchmarks.declarations import Contender, Params, Reference, Task
 
@@ -15,14 +15,14 @@ def matmul(params: Params) -> Task:
 
 
 def gemm_reference(n_flops: float, size: int = 2048) -> Reference:
-    """Return the reference that tells which fraction of the GEMM rate ours reaches.
+    """Return a reference for the fraction of the GEMM rate that our package reaches.
 
     Parameters
     ----------
     n_flops : float
         Floating point operations of the case, a multiply-add counted as two.
     size : int
-        Rows of the square matrices that are multiplied.
+        Number of rows of the square matrices.
     """
     gemm_flops = 2.0 * size**3
 

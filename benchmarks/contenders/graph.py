@@ -3,12 +3,12 @@
 Each function takes ``{"task": ..., "seed": ..., sizes}``:
 
 - ``grid``: a Potts grid, side x side variables of S states, one table for all edges;
-- ``factorial``: two chains of T labels of S[0] and S[1] states, pairs within each and between the two at each position;
-- ``chain``: T variables of S states with tables of their own, to be solved exactly;
-- ``linear``: a grid of two states with n factors, each with a table of its own.
+- ``factorial``: two chains of T labels with S[0] and S[1] states, pairs within each and between the two per position;
+- ``chain``: T variables of S states with one table per factor, solved exactly;
+- ``linear``: a grid of two states with n factors and one table per factor.
 
-The loopy ones do ``n_iter`` iterations of undamped flooding and compute the marginals; by then they have converged.
-Where a choice had to be made it favours the peer, as its function says.
+The loopy tasks run ``n_iter`` iterations of undamped flooding, which converges, and compute the marginals.
+Choices favor the peer, see the functions.
 """
 
 from typing import Any, NamedTuple
@@ -23,14 +23,14 @@ Integers = npt.NDArray[np.int64]
 
 
 class Problem(NamedTuple):
-    """Layers of variables with equally many states, their unary scores, and pairwise factors.
+    """Layers of variables with the same number of states, unary scores, and pairwise factors.
 
     Parameters
     ----------
     unary : list of ndarray (V, S)
-        One for each layer; the variables of all layers are numbered through.
+        One array per layer; variables are numbered across layers.
     pairs : list of (ndarray (F, 2), ndarray (S, S') or (F, S, S'))
-        Variables and log-tables, one for all factors of the entry or one each.
+        Variables and log-tables: one table for all factors of the entry, or one per factor.
     """
 
     unary: list[Doubles]
@@ -75,7 +75,7 @@ def digest_marginals(marginals: list[Any]) -> dict[str, Any]:
 
 
 def trelliswork(params: Params) -> Task:
-    """Ours; laying out the graph and exponentiating the tables are part of the call."""
+    """Ours; building the graph and exponentiating the tables are part of the call."""
     from trelliswork.inference.graph import Tables, wire
     from trelliswork.inference.graph.engines import bp
 
@@ -108,9 +108,9 @@ def trelliswork(params: Params) -> Task:
 
 
 def pgmax(params: Params) -> Task:
-    """PGMax in float32, its favoured precision, compiled once; the graph is built and its state on the device before.
+    """PGMax in float32, its preferred precision, compiled once; the graph is built before the timing.
 
-    It has flooding only: an exact chain takes as many iterations as there are steps.
+    It has flooding only: an exact chain takes as many iterations as steps.
     """
     import jax
     from jax.extend import backend

@@ -2,8 +2,8 @@
 
 Each function takes ``{"task": "em" or "long", "N": ..., "T": ..., "S": ..., "V": ..., "seed": ...}``: N sequences of T
 symbols out of V, S states. ``em`` is one iteration of maximum likelihood, E-step and M-step, always from the same
-parameters; ``long`` is one E-step, ours alone, to see its memory. Where a choice had to be made it favours the peer, as
-its function says. What a peer wants to have laid out in its own way is laid out before the timing.
+parameters; ``long`` is one E-step, ours alone, to measure its memory. Choices favor the peer,
+see the functions. Inputs are converted to the layout of the peer before the timing.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 class Problem(NamedTuple):
-    """Symbols (N, T) and the parameters to start from: (S,), (S, S), (S, V)."""
+    """Symbols (N, T) and initial parameters: (S,), (S, S), (S, V)."""
 
     symbols: npt.NDArray[np.int64]
     start: Doubles
@@ -26,7 +26,7 @@ class Problem(NamedTuple):
 
 
 class Iteration(NamedTuple):
-    """The data's log-likelihood before an iteration, and the probabilities after it: (S,), (S, S), (S, V)."""
+    """Log-likelihood before an iteration, and probabilities after it: (S,), (S, S), (S, V)."""
 
     log_evidence: float
     start: Any
@@ -35,9 +35,9 @@ class Iteration(NamedTuple):
 
 
 def problem(params: Params) -> Problem:
-    """Return the seeded problem: symbols alike likely, rows of parameters from Dirichlet(2, ..., 2).
+    """Return the seeded problem: uniform symbols, rows of parameters from Dirichlet(2, ..., 2).
 
-    Values near 0 are rare with this prior: dynamax has no M-step where a count is lost beside 1 in float32.
+    Values near 0 are rare with this prior: the M-step of dynamax fails if a count is lost next to 1 in float32.
     """
     N, T, S, V = (params[name] for name in "NTSV")
     rng = np.random.default_rng(params["seed"])
@@ -102,10 +102,10 @@ def hmmlearn(params: Params) -> Task:
 
 
 def pomegranate(params: Params) -> Task:
-    """pomegranate in float32, all sequences in one batch, its checks of the data switched off.
+    """pomegranate in float32, all sequences in one batch, without checks of the data.
 
-    It always has an end event. With an end of probability 1 in every state the likelihood is that of a model without,
-    and so are the new transitions once the ends are taken out of their rows, which the digest does.
+    It always has an end event. With end probability 1 in every state the likelihood is that of a model without ends,
+    and so are the new transitions after the digest removes the ends from their rows.
     """
     import torch
     from pomegranate.distributions import Categorical
@@ -136,8 +136,8 @@ def pomegranate(params: Params) -> Task:
 def dynamax(params: Params) -> Task:
     """dynamax in float32: ``fit_em`` of one iteration, compiled once.
 
-    By itself ``fit_em`` would compile anew in every call. Concentrations of 1 make it maximum likelihood; its figure is
-    the log joint, from which the log prior, a constant then, is taken off.
+    Without ``jit``, ``fit_em`` compiles in every call. Concentrations of 1 make it maximum likelihood; it returns the
+    log joint, from which the constant log prior is subtracted.
     """
     import jax
     import jax.numpy as jnp

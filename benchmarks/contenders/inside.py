@@ -1,7 +1,7 @@
-"""Inside-outside of a low-rank grammar: in rank space, and as the dense grammar it stands for; both ours.
+"""Inside-outside of a low-rank grammar, in rank space and as a dense grammar, both by our package.
 
-Each function takes ``{"B": ..., "n": ..., "N": ..., "P": ..., "R": ..., "seed": ...}`` and gives log Z and the expected
-uses of roots, symbols under rules and preterminals. The dense one gets its rules laid out before the timing.
+Each function takes ``{"B": ..., "n": ..., "N": ..., "P": ..., "R": ..., "seed": ...}`` and returns log Z and the
+expected counts of roots, left children and preterminals. The rules of the dense grammar are built before the timing.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from benchmarks.declarations import Params, Task
 
 
 class Inside(NamedTuple):
-    """log Z (B,), expected roots (N,), uses of each symbol as a left child (S,), preterminals (B, n, P)."""
+    """log Z (B,), expected roots (N,), left children (S,), preterminals (B, n, P)."""
 
     log_z: Any
     roots: Any
@@ -21,7 +21,7 @@ class Inside(NamedTuple):
 
 
 def factors(params: Params) -> Any:
-    """Return the seeded low-rank grammar: scores standard normal."""
+    """Return the seeded low-rank grammar with standard normal scores."""
     from trelliswork.inference.span.lowrank import LowRankGrammar
 
     B, n, N, P, R = (params[name] for name in ("B", "n", "N", "P", "R"))
@@ -49,22 +49,22 @@ def low_rank(params: Params) -> Task:
     given = factors(params)
 
     def inside() -> Inside:
-        found = lowrank.expectations(given)
-        return Inside(found.log_z, found.roots, found.lefts.sum(axis=0), found.terminals)
+        e = lowrank.expectations(given)
+        return Inside(e.log_z, e.roots, e.lefts.sum(axis=0), e.terminals)
 
     return Task(inside, digest)
 
 
 def dense(params: Params) -> Task:
-    """Ours, with all rules laid out (not timed)."""
+    """Ours, with dense rules."""
     from trelliswork.inference.span import grammar
 
     given = factors(params).dense()
 
     def inside() -> Inside:
-        found = grammar.expectations(given)
+        e = grammar.expectations(given)
         return Inside(
-            found.log_z, found.roots.sum(axis=0), found.rules.sum(axis=(0, 1, 3)), found.terminals
-        )  # the sum over rules is a small part of the time
+            e.log_z, e.roots.sum(axis=0), e.rules.sum(axis=(0, 1, 3)), e.terminals
+        )  # the sum takes little time
 
     return Task(inside, digest)

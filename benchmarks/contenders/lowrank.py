@@ -1,9 +1,9 @@
-"""HMMs of low rank: ours, our dense model, and the same recursion left to torch's autograd.
+"""Low-rank HMMs: ours, our dense model, and the same recursion with torch autograd.
 
-Each function takes ``{"B": sentences, "T": words, "S": states, "R": rank, "W": word types, "seed": ...}`` and gives the
-log evidence of each sentence with its gradients in the transition and the emissions. ``dense`` only goes forward: it
-gives the log evidence and no gradients, which favours it. In the task ``forward`` nobody makes gradients; the task
-``inside`` is that of ``contenders.inside``.
+Each function takes ``{"B": sentences, "T": words, "S": states, "R": rank, "W": word types, "seed": ...}`` and returns
+the log evidence of each sentence with its gradients by transition and emission. ``dense`` computes the log evidence
+without gradients, which favors it. The task ``forward`` has no gradients for any contender; the task ``inside`` is that
+of ``contenders.inside``.
 """
 
 from typing import Any, NamedTuple
@@ -17,8 +17,8 @@ from benchmarks.declarations import Contender, Params, Reference, Task
 Array = npt.NDArray[np.float32]
 
 
-class Found(NamedTuple):
-    """log Z (B,), gradients in left (S, R) and in log emission (W, S); ``None`` where there are none."""
+class Evidence(NamedTuple):
+    """log Z (B,), gradients by left (S, R) and by log emission (W, S); ``None`` without gradients."""
 
     log_z: Any
     left: Any
@@ -26,7 +26,7 @@ class Found(NamedTuple):
 
 
 def model(params: Params) -> tuple[Array, Array, Array, Array]:
-    """Return the seeded start (S,), left and right (S, R) and emission (W, S), all normalised, float32."""
+    """Return the seeded start (S,), left and right (S, R) and emission (W, S), all normalized, float32."""
     S, R, W = (params[name] for name in ("S", "R", "W"))
     rng = np.random.default_rng(params["seed"])
     start, left, right, emission = (
@@ -41,7 +41,7 @@ def words(params: Params) -> npt.NDArray[np.int64]:
     return np.random.default_rng(params["seed"] + 1).integers(0, params["W"], (params["B"], params["T"]))
 
 
-def digest(result: Found) -> dict[str, Any]:
+def digest(result: Evidence) -> dict[str, Any]:
     """Return log Z of 3 sentences, which all contenders have."""
     return {"log_z": np.asarray(result.log_z, dtype=np.float64)[:3].tolist()}
 
@@ -64,18 +64,18 @@ def trelliswork(params: Params) -> Task:
     leaves = [x.requires_grad_() for x in (start.log(), left, right, emission.log())]
     ids, offsets = words(params).ravel(), np.arange(0, params["B"] * params["T"] + 1, params["T"])
 
-    def call() -> Found:
+    def call() -> Evidence:
         for leaf in leaves:
             leaf.grad = None
         log_z = log_evidence(leaves[0], LowRank(leaves[1], leaves[2]), leaves[3], ids, offsets)
         log_z.sum().backward()
-        return Found(log_z.detach(), leaves[1].grad, leaves[3].grad)
+        return Evidence(log_z.detach(), leaves[1].grad, leaves[3].grad)
 
     return Task(call, digest)
 
 
 def dense(params: Params) -> Task:
-    """Our dense model of the same matrix, forward only; the matrix is written out before the timing."""
+    """Our dense model of the same matrix, forward only; the matrix is built before the timing."""
     if params.get("task") == "inside":
         return inside.dense(params)
     from trelliswork.inference.lowrank import Dense, LowRank
@@ -85,25 +85,25 @@ def dense(params: Params) -> Task:
 
 
 def _forward(transition: Any, start: Any, emission: Any, params: Params) -> Task:
-    """The log evidence alone, step by step through the states."""
+    """Return the task of the log evidence alone."""
     from trelliswork.inference.lowrank import passes
 
     given = start.log(), transition, emission.log()
     ids, offsets = words(params).ravel(), np.arange(0, params["B"] * params["T"] + 1, params["T"])
-    return Task(lambda: Found(passes.score(*given, ids, offsets), None, None), digest)
+    return Task(lambda: Evidence(passes.score(*given, ids, offsets), None, None), digest)
 
 
 def torch_autograd(params: Params) -> Task:
-    """The straightforward recursion with normalised states, gradients by autograd."""
+    """The plain recursion with normalized states, gradients by autograd."""
     if "task" in params:
-        raise NotImplementedError("plain torch is measured with gradients, and has no grammar of ours")
+        raise NotImplementedError("plain torch is measured with gradients only, and has no grammar")
     import torch
 
     start, left, right, emission = _tensors(params)
     leaves = [x.requires_grad_() for x in (start.log(), left, right, emission.log())]
     ids = torch.from_numpy(words(params))
 
-    def call() -> Found:
+    def call() -> Evidence:
         for leaf in leaves:
             leaf.grad = None
         first, a, b, scores = leaves
@@ -116,13 +116,13 @@ def torch_autograd(params: Params) -> Task:
             norm = alpha.sum(dim=1, keepdim=True)
             log_z = log_z + torch.log(norm[:, 0])
         log_z.sum().backward()
-        return Found(log_z.detach(), leaves[1].grad, leaves[3].grad)
+        return Evidence(log_z.detach(), leaves[1].grad, leaves[3].grad)
 
     return Task(call, digest)
 
 
 def thin_products(params: Params) -> Task:
-    """The matrix products of one pass alone, in the shapes they have: the rate of the machine for them."""
+    """The matrix products of one pass alone, in the same shapes."""
     import torch
 
     B, T, S, R = (params[name] for name in ("B", "T", "S", "R"))
@@ -144,7 +144,7 @@ def thin_products(params: Params) -> Task:
 
 
 def thin_reference(B: int, T: int, S: int, R: int) -> Reference:
-    """The rate of GEMMs of the same shapes, and which fraction of it ours reaches."""
+    """Return a reference for the rate of GEMMs of the same shapes."""
     n_flops = 2.0 * B * S * R * (4 * (T - 1) + 2 * T)
 
     return Reference(

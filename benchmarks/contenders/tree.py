@@ -1,11 +1,11 @@
 """Trees: ours, torch-struct, SuPar and JAX on the same scores.
 
 Each function takes ``{"task": "projective", "nonprojective" or "inside", "B": ..., "n": ..., "seed": ...}``; ``inside``
-also takes the numbers of nonterminals ``N`` and preterminals ``P``. ``projective`` and ``nonprojective`` give log Z and
-the marginals of arcs, single root; ``inside`` gives log Z of a dense grammar and its gradients: expected rules,
-preterminals and roots. ``second-order`` (ours alone, beside our first order) takes the number of candidate heads
-``n_heads`` and the ``strength`` of the scores of parts. Where a choice had to be made it favours the peer, as its
-function says. What a peer wants to have laid out in its own way is laid out before the timing.
+also takes the numbers of nonterminals ``N`` and preterminals ``P``. ``projective`` and ``nonprojective`` compute log
+Z and the marginals of arcs, single root; ``inside`` computes log Z of a dense grammar and its gradients: expected
+rules, preterminals and roots. ``second-order`` (ours alone, against our first order) takes the number of candidate
+heads ``n_heads`` and the ``strength`` of the scores of parts. Choices favor the peer, see the functions. Inputs are
+converted to the layout of the peer before the timing.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Array = npt.NDArray[np.float32]
 
 
 class Arcs(NamedTuple):
-    """log Z (B,) and marginals (B, n+1, n+1), head before word."""
+    """log Z (B,) and marginals (B, n+1, n+1) by head and word."""
 
     log_z: Any
     marginals: Any
@@ -52,14 +52,14 @@ def grammar(params: Params) -> tuple[Array, Array, Array]:
 
 
 def digest_arcs(result: Arcs) -> dict[str, Any]:
-    """Return log Z of 3 sentences, the marginals of some arcs and how many arcs there are."""
+    """Return log Z of 3 sentences, the marginals of some arcs and their sum."""
     log_z, marginals = (np.asarray(array, dtype=np.float64) for array in result)
     arcs = marginals[:, :, 1:] * (np.eye(marginals.shape[1])[:, 1:] == 0)
     return {"log_z": log_z[:3].tolist(), "marginals": arcs[0, :6, :6].tolist(), "n_arcs": arcs.sum()}
 
 
 def digest_inside(result: Inside) -> dict[str, Any]:
-    """Return log Z of 3 sentences, some expected rules, all rules' total and the first position's preterminals."""
+    """Return log Z of 3 sentences, some expected rules, their sum, and preterminals of the first position."""
     log_z, rules, terminals = (np.asarray(array, dtype=np.float64) for array in result)
     return {
         "log_z": log_z[:3].tolist(),
@@ -70,7 +70,7 @@ def digest_inside(result: Inside) -> dict[str, Any]:
 
 
 def second_order(params: Params) -> Task:
-    """Ours: belief propagation as a parser runs it, so many iterations, the tree factor in every so manieth."""
+    """Ours: belief propagation with the settings of the parser."""
     from trelliswork.experiments.bp_accuracy import candidates
     from trelliswork.inference.tree import second_order as engine
     from trelliswork.models.parser.second_order import Propagation
@@ -93,9 +93,9 @@ def second_order(params: Params) -> Task:
 
 
 def first_order(params: Params) -> Task:
-    """Ours: inside-outside on all arcs of the same sentences; compared where the parts have no weight."""
+    """Ours: inside-outside on all arcs of the same sentences; compared if the parts have no weight."""
     if params["task"] != "second-order":
-        raise NotImplementedError("only beside second order.")
+        raise NotImplementedError("only for comparison with second order.")
     from trelliswork.experiments.bp_accuracy import candidates
     from trelliswork.inference.tree import eisner, tree_potentials
 
@@ -128,8 +128,8 @@ def trelliswork(params: Params) -> Task:
 
         @torch.no_grad()
         def inside() -> Inside:
-            found = GrammarTree(root, rules, terminals).expectations()
-            return Inside(found.log_z, found.rules, found.symbols[:, at, at, N:])
+            e = GrammarTree(root, rules, terminals).expectations()
+            return Inside(e.log_z, e.rules, e.symbols[:, at, at, N:])
 
         return Task(inside, digest_inside)
     scores = torch.from_numpy(arc_scores(params))
@@ -143,10 +143,10 @@ def trelliswork(params: Params) -> Task:
 
 
 def torch_struct(params: Params) -> Task:
-    """torch-struct; marginals are the gradient of one partition, without a graph of its own.
+    """torch-struct; marginals are the gradient of one partition, without a graph.
 
-    Its non-projective partition adds 1e-5 to every weight by itself; that is set to 0. Its grammars take rules of each
-    sentence, which are laid out before the timing.
+    Its non-projective partition adds 1e-5 to every weight; that is set to 0. Its grammars take the rules of each
+    sentence, which are built before the timing.
     """
     if params["task"] == "second-order":
         raise NotImplementedError("torch-struct has no second-order dependency trees.")
@@ -168,7 +168,7 @@ def torch_struct(params: Params) -> Task:
 
         return Task(inside, digest_inside)
     scores = torch.from_numpy(arc_scores(params))
-    on_diagonal = scores[:, 1:, 1:].clone()  # root arcs stand on the diagonal
+    on_diagonal = scores[:, 1:, 1:].clone()  # root arcs are on the diagonal
     on_diagonal.diagonal(0, 1, 2).copy_(scores[:, 0, 1:])
     on_diagonal.requires_grad_()
     struct = DepTree(LogSemiring)
@@ -181,17 +181,17 @@ def torch_struct(params: Params) -> Task:
 
     def nonprojective() -> Arcs:
         log_z = deptree_part(on_diagonal, False, eps=0.0)
-        (found,) = torch.autograd.grad(log_z.sum(), on_diagonal)
+        (gradient,) = torch.autograd.grad(log_z.sum(), on_diagonal)
         marginals = torch.zeros_like(scores)
-        marginals[:, 1:, 1:] = found
-        marginals[:, 0, 1:] = found.diagonal(0, 1, 2)
+        marginals[:, 1:, 1:] = gradient
+        marginals[:, 0, 1:] = gradient.diagonal(0, 1, 2)
         return Arcs(log_z.detach(), marginals)
 
     return Task(projective if params["task"] == "projective" else nonprojective, digest_arcs)
 
 
 def supar(params: Params) -> Task:
-    """SuPar's structs: log partition and its gradient, without a graph of its own; scores are word before head."""
+    """SuPar's structs: log partition and its gradient, without a graph; scores are by word and head."""
     if params["task"] in ("inside", "second-order"):
         raise NotImplementedError("SuPar's structs have no grammars, and no second order of this kind.")
     import torch
@@ -211,9 +211,9 @@ def supar(params: Params) -> Task:
 
 
 def jax(params: Params) -> Task:
-    """The matrix-tree theorem in compiled JAX, as SynJax computes it; it stands for SynJax where that is missing."""
+    """The matrix-tree theorem in compiled JAX, as SynJax computes it."""
     if params["task"] != "nonprojective":
-        raise NotImplementedError("only the matrix-tree theorem is a few lines of JAX.")
+        raise NotImplementedError("only the matrix-tree theorem is implemented in JAX.")
     import jax as jx
     import jax.numpy as jnp
 

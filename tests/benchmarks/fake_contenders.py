@@ -1,4 +1,4 @@
-"""Contenders that need nothing installed and misbehave in one way each."""
+"""Contenders without dependencies, most of which misbehave in one way."""
 
 import os
 import time
@@ -19,13 +19,13 @@ def _digest(result: Any) -> dict[str, Any]:
 
 
 def sums(params: Params) -> Task:
-    """Behaves."""
+    """Work."""
     _note_pid(params)
     return Task(lambda: sum(range(params["n"])), _digest)
 
 
 def sleeps(params: Params) -> Task:
-    """Behaves, slowly, and prints where the replies go."""
+    """Work slowly, and print to the stream of the replies."""
     _note_pid(params)
 
     def call() -> int:
@@ -37,7 +37,7 @@ def sleeps(params: Params) -> Task:
 
 
 def raises(params: Params) -> Task:
-    """Raises an error when called."""
+    """Raise an error when called."""
     _note_pid(params)
 
     def call() -> None:
@@ -47,7 +47,7 @@ def raises(params: Params) -> Task:
 
 
 def misses(params: Params) -> Task:
-    """Wants a library that is not there."""
+    """Import a missing library."""
     _note_pid(params)
     import library_that_nobody_has  # noqa: F401
 
@@ -55,12 +55,12 @@ def misses(params: Params) -> Task:
 
 
 def lacks(params: Params) -> Task:
-    """Does not do this task."""
+    """Lack the task."""
     raise NotImplementedError("no second-order chains")
 
 
 def eats(params: Params) -> Task:
-    """Takes memory without end."""
+    """Allocate memory without end."""
     _note_pid(params)
 
     def call() -> None:
@@ -73,14 +73,14 @@ def eats(params: Params) -> Task:
 
 
 def hangs(params: Params) -> Task:
-    """Does not come back when timed."""
+    """Hang when timed."""
     _note_pid(params)
     calls = iter([0.0])
     return Task(lambda: time.sleep(next(calls, 600.0)))
 
 
 def dies(params: Params) -> Task:
-    """Ends its process."""
+    """End the process."""
     _note_pid(params)
 
     def call() -> None:
@@ -91,10 +91,10 @@ def dies(params: Params) -> Task:
 
 
 def errs(params: Params) -> Task:
-    """Comes to another result."""
+    """Return another result."""
     return Task(lambda: sum(range(params["n"])) + 100, _digest)
 
 
 def holds(params: Params) -> Task:
-    """Needs 64 MB while it works."""
+    """Use 64 MB."""
     return Task(lambda: len(bytearray(b"x") * (64 << 20)))

@@ -1,4 +1,4 @@
-"""The attributes that the peer gets as strings are those of our presets."""
+"""Attribute strings for the peer equal the attributes of our presets."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from trelliswork.features.feature_map import FeatureMap
 
 
 @pytest.mark.parametrize("preset", ["pos", "chunking"])
-def test_the_same_attributes_as_strings(preset):
+def test_attribute_strings_equal_the_preset(preset):
     sentences = bundled.load("test")[:40]
     if preset == "pos":
         X = [list(s.words) for s in sentences]
@@ -22,8 +22,10 @@ def test_the_same_attributes_as_strings(preset):
         X = [[list(pair) for pair in zip(s.words, s.tags, strict=True)] for s in sentences]
         strings = [token for x in X for token in chunking_attributes(x)]
     features = FeatureMap(preset)
-    found = features.fit(X)
+    attributes = features.fit(X)
     names = features.names()
     for i, token in enumerate(strings):
-        ours = [names[k].removeprefix("U:") for k in found.ids[found.token_ptr[i] : found.token_ptr[i + 1]]]
+        ours = [
+            names[k].removeprefix("U:") for k in attributes.ids[attributes.token_ptr[i] : attributes.token_ptr[i + 1]]
+        ]
         assert sorted(ours) == sorted(token)

@@ -1,4 +1,4 @@
-"""The harness on contenders that behave, and on those that misbehave in one way each."""
+"""The benchmark harness with contenders that work and contenders that misbehave."""
 
 import json
 import math
@@ -23,7 +23,7 @@ FIELDS = ["bench", "case", "peer", "threads", "seconds", "peer_seconds", "ratio"
 
 
 class NoLoad:
-    """Whatever else this machine does, the tests take every sample once."""
+    """Report no load, so that every sample is taken once."""
 
     def __init__(self, pid: int, n_cores: int) -> None:
         pass
@@ -45,7 +45,7 @@ def contender(name: str, **keywords: Any) -> Contender:
 
 
 def before_rounding(value: float) -> tuple[float, float]:
-    """Between what a number of four digits was before it was rounded."""
+    """Return the limits of a number before it was rounded to four digits."""
     half = 10.0 ** (math.floor(math.log10(value)) - 3) / 2
     return value - half, value + half
 
@@ -73,7 +73,7 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_rows_of_a_peer_that_behaves(capsys):
+def test_rows_of_a_working_peer(capsys):
     status, rows = run(benchmark("sleeps", cases=2), capsys, "--repeats", "3")
     assert status == 0
     assert [(row["case"], row["peer"]) for row in rows] == [("n=0", "sleeps"), ("n=1", "sleeps")]
@@ -109,7 +109,7 @@ def test_misbehaving_peers_do_not_stop_the_others(capsys, tmp_path):
     assert all(is_gone(pid) for pid in workers)
 
 
-def test_a_peer_with_other_results_is_not_timed(capsys):
+def test_peer_with_other_results_is_not_timed(capsys):
     status, rows = run(benchmark("errs", "sleeps"), capsys)
     assert status == 1
     assert rows[0]["peer_seconds"] is None
@@ -118,7 +118,7 @@ def test_a_peer_with_other_results_is_not_timed(capsys):
 
 
 @pytest.mark.parametrize(("ours", "kind"), [("raises", "failed"), ("misses", "skipped")])
-def test_without_ours_the_peers_are_still_measured(capsys, ours, kind):
+def test_peers_are_measured_without_ours(capsys, ours, kind):
     status, (row,) = run(benchmark("sleeps", ours=ours), capsys)
     assert status == 1
     assert row["seconds"] is None
@@ -127,7 +127,7 @@ def test_without_ours_the_peers_are_still_measured(capsys, ours, kind):
     assert row["extra"][kind].startswith("ours: ")
 
 
-def test_missing_environment_is_told(capsys, monkeypatch):
+def test_missing_environment_is_reported(capsys, monkeypatch):
     monkeypatch.setenv("TRELLISWORK_BENCH_PYTHON", str(HERE / "no-python"))
     _, (row,) = run(benchmark("sums"), capsys)
     assert "make setup-bench" in row["extra"]["skipped"]
@@ -149,7 +149,7 @@ def test_threads_are_set_for_every_library():
 
 
 @pytest.mark.parametrize(("disturbed", "extra"), [([True, False, False], {}), ([True] * 6, {"disturbed": True})])
-def test_disturbed_samples_are_taken_again(capsys, monkeypatch, disturbed, extra):
+def test_disturbed_samples_are_repeated(capsys, monkeypatch, disturbed, extra):
     answers = iter(disturbed)
     monkeypatch.setattr(harness, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(NoLoad, "is_high", lambda self: next(answers))
@@ -160,7 +160,7 @@ def test_disturbed_samples_are_taken_again(capsys, monkeypatch, disturbed, extra
 
 
 @pytest.mark.parametrize(("others", "high"), [(0.0, False), (0.03, False), (5.0, True)])
-def test_load_is_what_the_worker_did_not_cause(monkeypatch, others, high):
+def test_load_excludes_the_worker(monkeypatch, others, high):
     busy, own = iter([100.0, 101.0 + others]), iter([10.0, 11.0])
     monkeypatch.setattr(load, "busy_seconds", lambda cores: next(busy))
     monkeypatch.setattr(load, "process_seconds", lambda pid: next(own))
@@ -175,29 +175,29 @@ def test_processor_times_are_read():
     assert load.busy_seconds(sorted(os.sched_getaffinity(0))) > 0.05
 
 
-def test_reference_has_its_row_and_adds_to_the_case(capsys):
-    told: dict[str, float] = {}  # seconds before they are rounded for the rows
+def test_reference_has_a_row_and_adds_to_the_case(capsys):
+    exact: dict[str, float] = {}  # seconds before rounding
 
     def describe(seconds):
-        told["alone"] = seconds
+        exact["alone"] = seconds
         return {"rate": 1 / seconds}
 
     def relate(ours, seconds):
-        told["ours"], told["same"] = ours, seconds
+        exact["ours"], exact["same"] = ours, seconds
         return {"part": ours / seconds}
 
     reference = Reference(contender("sleeps"), {"n": 1}, describe, relate)
     _, (own, row) = run(benchmark("sums", reference=reference), capsys)
     assert own["case"] == "sleeps"
     assert own["peer"] is None
-    ours, same = told["ours"], told["same"]
-    assert told["alone"] == same
+    ours, same = exact["ours"], exact["same"]
+    assert exact["alone"] == same
     assert [own["seconds"], row["seconds"]] == round_significant([same, ours])
     assert own["extra"] == round_significant({"rate": 1 / same})
     assert row["extra"] == round_significant({"part": ours / same})
 
 
-def test_without_peers_ours_has_a_row(capsys):
+def test_row_of_ours_without_peers(capsys):
     _, (row,) = run(benchmark("sleeps"), capsys, "--peers", "")
     assert row["peer"] is None
     assert row["ratio"] is None
@@ -205,7 +205,7 @@ def test_without_peers_ours_has_a_row(capsys):
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc")
-def test_peak_memory_is_what_the_call_takes(capsys):
+def test_peak_memory_is_that_of_the_call(capsys):
     bench = Benchmark("fake", contender("sums", environment=""), (contender("holds"),), (Case("n", {"n": 100}),))
     _, (row,) = run(bench, capsys)
     assert row["peak_mb"] < 8
@@ -220,7 +220,7 @@ def test_cases_and_peers_are_chosen(capsys):
 
 
 @pytest.mark.parametrize("arguments", [["--cases", "none such"], ["--peers", "nobody"], ["--repeats", "0"]])
-def test_wrong_arguments_are_refused(arguments):
+def test_wrong_arguments_are_errors(arguments):
     with pytest.raises(SystemExit, match="2"):
         harness.main(benchmark("sums"), arguments)
 
@@ -235,14 +235,14 @@ def test_table_has_the_ratio_first(capsys):
     assert "misses SKIPPED" in err
 
 
-def test_absent_peers_are_named_once_and_ours_keeps_a_row(capsys):
+def test_absent_peers_are_listed_once_and_ours_keeps_a_row(capsys):
     bench = benchmark("misses", "lacks", cases=2)
     assert harness.main(bench, ["--repeats", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in lines[4:6]] == [["-", "n=0", "-"], ["-", "n=1", "-"]]
     assert [line.split()[1] for line in lines[7:]] == ["misses", "lacks"]
     failed = [Row("fake", "a", "gone", 1, None, extra={"skipped": "ours: no data; not installed"})]
-    assert without_absent(failed) == (failed, {})  # ours is the trouble
+    assert without_absent(failed) == (failed, {})  # ours was skipped
 
 
 def test_quick_times_each_tiny_problem_once(capsys):
@@ -261,7 +261,7 @@ def test_quick_times_each_tiny_problem_once(capsys):
 
 
 @pytest.mark.parametrize("arguments", [["--cases", "none such"], ["--peers", "nobody"]])
-def test_with_any_nothing_to_do_is_no_mistake(arguments, capsys):
+def test_any_allows_nothing_to_do(arguments, capsys):
     assert harness.main(benchmark("sums"), ["--any", *arguments]) == harness.NOTHING
     status, rows = run(benchmark("sums", "sleeps"), capsys, "--any", "--peers", "sleeps,nobody")
     assert (status, [row["peer"] for row in rows]) == (0, ["sleeps"])
@@ -300,7 +300,7 @@ def test_floats_are_rounded_to_four_digits():
     }
 
 
-def test_ctrl_c_ends_the_workers_and_prints_what_was_measured(tmp_path):
+def test_ctrl_c_ends_the_workers_and_prints_results_so_far(tmp_path):
     pids = tmp_path / "pids"
     program = f"""
 import sys
@@ -327,7 +327,7 @@ sys.exit(main(benchmark("sleeps", pids=Path({str(pids)!r})), ["--json", "--repea
 
 
 @pytest.mark.parametrize("command", [["-m", "benchmarks.chain"], [str(ROOT / "benchmarks" / "chain.py")]])
-def test_the_chain_benchmark_starts_as_module_and_as_script(command, tmp_path, monkeypatch):
+def test_chain_benchmark_starts_as_module_and_as_script(command, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT) if "-m" in command else "")
     result = subprocess.run(
         [sys.executable, *command, "--list"], cwd=tmp_path, capture_output=True, text=True, check=True

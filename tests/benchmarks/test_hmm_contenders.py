@@ -1,4 +1,4 @@
-"""Our side of the HMM benchmark against enumeration, and the declaration itself; the peers are not needed."""
+"""Our side of the HMM benchmark against enumeration, and its declaration."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ from tests.oracle.hmm import enumerate_counts
 SMALL = {"N": 4, "T": 5, "S": 3, "V": 4, "seed": 3}
 
 
-def normalised(rows):
+def normalized(rows):
     return rows / rows.sum(axis=-1, keepdims=True)
 
 
@@ -28,7 +28,7 @@ def enumerated():
     return enumerate_counts(start, transition, None, emission, symbols.tolist())
 
 
-def test_the_problem_is_the_same_for_all_and_its_rows_are_distributions():
+def test_problem_is_seeded_and_its_rows_are_distributions():
     once, again = contenders.problem(SMALL), contenders.problem(SMALL)
     for a, b in zip(once, again, strict=True):
         assert_array_equal(a, b)
@@ -37,18 +37,18 @@ def test_the_problem_is_the_same_for_all_and_its_rows_are_distributions():
         assert_allclose(rows.sum(axis=-1), 1)
 
 
-def test_ours_is_one_iteration_of_em_however_often_it_is_called(enumerated):
+def test_ours_is_one_iteration_of_em_at_every_call(enumerated):
     start, transition, _, emission, log_evidence = enumerated
     task = contenders.trelliswork({"task": "em", **SMALL})
     task.call()
     digest = task.digest(task.call())
     assert_allclose(digest["log_evidence"], log_evidence.sum(), rtol=1e-6)
-    assert_allclose(digest["trace"], np.trace(normalised(transition)), rtol=1e-5)
+    assert_allclose(digest["trace"], np.trace(normalized(transition)), rtol=1e-5)
     for name, counts in (("start", start), ("transition", transition), ("emission", emission)):
-        assert_allclose(digest[name], normalised(counts), rtol=1e-5, err_msg=name)
+        assert_allclose(digest[name], normalized(counts), rtol=1e-5, err_msg=name)
 
 
-def test_a_long_sequence_is_counted(enumerated):
+def test_counts_of_a_long_sequence(enumerated):
     task = contenders.trelliswork({"task": "long", **SMALL})
     digest = task.digest(task.call())
     assert_allclose(digest["log_evidence"], enumerated[-1].sum(), rtol=1e-6)
@@ -63,10 +63,10 @@ def test_cases():
         assert json.loads(json.dumps(case.params)) == case.params
         assert case.check["task"] == case.params["task"]
     symbols = contenders.problem(TINY).symbols
-    assert set(symbols.ravel()) == set(range(TINY["V"]))  # dynamax has no M-step for a symbol that does not occur
+    assert set(symbols.ravel()) == set(range(TINY["V"]))  # the M-step of dynamax fails for a missing symbol
 
 
-def test_the_row_of_512_states_tells_the_fraction_of_the_gemm_rate():
+def test_row_of_512_states_has_the_fraction_of_the_gemm_rate():
     reference = BENCHMARK.cases[1].reference
     gemm_flops = 2 * 2048**3
     n_flops = 6 * 200 * 199 * 512**2

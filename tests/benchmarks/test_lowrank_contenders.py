@@ -1,4 +1,4 @@
-"""Ours, the dense model and plain autograd are the same model; the cases are those of the bars."""
+"""Contenders of the low-rank benchmark compute the same; its cases."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from benchmarks.lowrank import BENCHMARK
 SMALL = {"B": 5, "T": 4, "S": 12, "R": 3, "W": 6, "seed": 2}
 
 
-def test_all_contenders_find_the_same():
+def test_all_contenders_agree():
     ours, dense, plain = (
         f(SMALL).call() for f in (contenders.trelliswork, contenders.dense, contenders.torch_autograd)
     )
@@ -23,7 +23,7 @@ def test_all_contenders_find_the_same():
     assert_allclose(plain.emission, ours.emission, rtol=1e-3, atol=1e-5)
 
 
-def test_the_cases():
+def test_cases():
     assert [case.name for case in BENCHMARK.cases] == [
         "states=4096",
         "states=8192",

@@ -82,8 +82,8 @@ def test_topk_columns_are_distinct_and_sorted(files, chunker):
     tagged = run("tag", str(chunker), "--topk", "3", input=text)
     assert tagged.returncode == 0, tagged.stderr
     rows = [line.split()[3:] for line in tagged.stdout.splitlines() if line]
-    labellings = list(zip(*rows, strict=True))[:3]
-    assert len(set(labellings)) == 3
+    labelings = list(zip(*rows, strict=True))[:3]
+    assert len(set(labelings)) == 3
     probabilities = [float(p) for p in rows[0][3].split(",")]
     assert probabilities == sorted(probabilities, reverse=True)
 
@@ -299,4 +299,4 @@ def test_sentence_weights_from_a_file(files):
     assert refused.returncode == 1
     assert "expected 60 numbers" in refused.stderr
     weights.write_text("1\nmuch\n")
-    assert ":2: a number is wanted" in run("train", "crf", *arguments).stderr
+    assert ":2: expected a number" in run("train", "crf", *arguments).stderr

@@ -60,11 +60,11 @@ def test_plain_text_and_known_labels(joint):
 
 def test_inspect(joint):
     shown = json.loads(run("inspect", str(joint), "--json", "--n", "3").stdout)
-    assert set(shown["layers"]) == {"pos", "chunk"}
+    assert set(shown["labels"]) == {"pos", "chunk"}
     assert len(shown["top_ties"]) == 3
     text = run("inspect", str(joint), "--label", "B-NP", "--n", "2").stdout
-    assert "layer chunk" in text
-    assert "layer pos" not in text
+    assert "Layer chunk" in text
+    assert "Layer pos" not in text
     assert run("inspect", str(joint), "--label", "nothing").returncode == 2
     assert run("inspect", str(joint), "--plot", "x.png").returncode == 2
 
@@ -98,11 +98,11 @@ def test_bundled_corpus_dev_and_other_columns(folder):
 def test_clear_errors(folder, joint, tmp_path):
     (tmp_path / "two.txt").write_text("a B\nc D\n")
     cases = (
-        (("train", "factorial-crf", str(tmp_path / "two.txt")), 1, "2 columns only: words and 2 layers"),
+        (("train", "factorial-crf", str(tmp_path / "two.txt")), 1, "only 2 columns: expected words and 2 layers"),
         (("train", "factorial-crf", str(folder / "train.txt"), "--label", "1"), 1, "a column for each of the layers"),
-        (("train", "factorial-crf", str(tmp_path / "x.raw")), 1, "layers of labels stand in a column or CoNLL-U file"),
+        (("train", "factorial-crf", str(tmp_path / "x.raw")), 1, "layers of labels need a column or CoNLL-U file"),
         (("train", "factorial-crf", str(folder / "train.txt"), "--label", "1,7"), 1, "no column 7"),
-        (("tag", str(joint), "--topk", "3", str(folder / "train.txt")), 2, "--topk is for models with one layer"),
+        (("tag", str(joint), "--topk", "3", str(folder / "train.txt")), 2, "--topk needs a model with one layer"),
         (("tag", str(joint), "--beam", "size=3", str(folder / "train.txt")), 2, "has no beam"),
     )
     for command, code, message in cases:

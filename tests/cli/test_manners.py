@@ -164,10 +164,10 @@ def test_tags_as_json(tmp_path):
         assert len(row["labels"]) == len(row["probabilities"]) == len(row["words"])
         assert all(0 < p <= 1 for p in row["probabilities"])
     best = json.loads(tag("--topk", "3").stdout.splitlines()[0])
-    found = [one["probability"] for one in best["labellings"]]
+    found = [one["probability"] for one in best["labelings"]]
     assert len(found) == 3
     assert found == sorted(found, reverse=True)
-    assert best["labellings"][0]["labels"] == rows[0]["labels"]
+    assert best["labelings"][0]["labels"] == rows[0]["labels"]
     assert tag("--marginals").returncode == 2
 
 

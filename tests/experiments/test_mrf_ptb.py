@@ -1,4 +1,4 @@
-"""The table of the Penn Treebank on a tiny text: its parts, which of them wins, what is measured beside."""
+"""The Penn Treebank experiment on a tiny text: its parts, the best of them, times and memory."""
 
 import pytest
 
@@ -17,29 +17,30 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_every_part_is_a_row_and_the_best_is_told(folder, monkeypatch):
+def test_every_part_is_a_row_and_the_best_is_reported(folder, monkeypatch):
     starts = []
     fit = MRFLanguageModel.fit
     monkeypatch.setattr(
-        MRFLanguageModel, "fit", lambda self, *a, **o: (starts.append((self.K, o.get("start"))), fit(self, *a, **o))[1]
+        MRFLanguageModel,
+        "fit",
+        lambda self, *a, **o: (starts.append((self.order, o.get("start"))), fit(self, *a, **o))[1],
     )
     parts = [part for part in ptb.PARTS if part not in ("rank100", "k1-rank100", "lbl100", "k4")]
     table = ptb.mrf_ptb(folder, parts=parts, rank=4, quick=True, estimates=False)
     assert len(table.rows) == len(parts)
     assert all(len(row) == len(table.columns) for row in table.rows)
     names = [str(row[0]) for row in table.rows]
-    begun = [(K, start.K) for K, start in starts if start is not None]
-    assert begun == [(2, 1)]  # from-k1
+    assert [(order, start.order) for order, start in starts if start is not None] == [(2, 1)]  # from-k1
     means = {name: float(row[table.columns.index("sentences")]) for name, row in zip(names, table.rows, strict=True)}
     fields = {name: mean for name, mean in means.items() if name.startswith("K=")}
     best = max(fields, key=fields.get)
     assert any(note.startswith(f"Best bound of sentences: {best}, {fields[best]:.4f}") for note in table.notes)
     lbl = means["left-context log-bilinear, K=2, rank 4"]
     of_rank = max((mean, name) for name, mean in fields.items() if "rank 4" in name)
-    told = next(note for note in table.notes if note.startswith("Of rank 4"))
-    assert f"{of_rank[1]}: {of_rank[0] - lbl:+.3f}" in told
+    note = next(note for note in table.notes if note.startswith("Of rank 4"))
+    assert f"{of_rank[1]}: {of_rank[0] - lbl:+.3f}" in note
     distance = of_rank[0] - lbl
-    assert ("above it" in told, "not within" in told) == (distance >= 0, distance < -ptb.NEAR)
+    assert ("above it" in note, "not within" in note) == (distance >= 0, distance < -ptb.NEAR)
     figures = {figure.row: figure for figure in table.figures}
     assert 0.01 < figures["peak resident memory of the process"].ours < 100
     lifted = [name for name in fields if "pseudo" not in name]
@@ -51,9 +52,9 @@ def test_every_part_is_a_row_and_the_best_is_told(folder, monkeypatch):
             assert figures[f"{name}: time of the best validation bound"].ours == at
 
 
-def test_a_start_that_is_not_among_the_parts_is_trained_for_it(folder):
-    said = []
-    table = ptb.mrf_ptb(folder, parts=["from-k1"], rank=2, quick=True, estimates=False, say=said.append)
+def test_a_start_that_is_not_among_the_parts_is_trained(folder):
+    lines = []
+    table = ptb.mrf_ptb(folder, parts=["from-k1"], rank=2, quick=True, estimates=False, say=lines.append)
     assert len(table.rows) == 1
-    assert any("training K=1 to begin with" in line for line in said)
-    assert any("No log-bilinear model" in note for note in table.notes)
+    assert any("training K=1 as a start" in line for line in lines)
+    assert any("no log-bilinear model" in note for note in table.notes)

@@ -1,4 +1,4 @@
-"""The tables of the Markov random fields on tiny data: what is held out, what is drawn, words that are missing."""
+"""Experiments with Markov random fields on tiny data: held-out sentences, curves, missing words."""
 
 import importlib.util
 
@@ -23,8 +23,8 @@ def conll(tmp_path_factory):
     return folder.parent
 
 
-def test_the_test_part_is_only_measured(conll, monkeypatch):
-    """The models see nine tenths of training; the tenth that is left chooses the iteration."""
+def test_the_test_part_is_only_evaluated(conll, monkeypatch):
+    """Models are trained on nine tenths of the training part; the last tenth chooses the iteration."""
     seen = []
     fit = tagging.MRFTagger.fit
     monkeypatch.setattr(
@@ -55,20 +55,20 @@ def text(tmp_path_factory):
     return folder
 
 
-def test_unknown_words_are_refused_before_training(text, monkeypatch):
-    monkeypatch.setattr(neighbors, "_field", None)
+def test_unknown_words_are_an_error_before_training(text, monkeypatch):
+    monkeypatch.setattr(neighbors, "_fit", None)
     with pytest.raises(ValueRangeError, match="zebra not in the text"):
         neighbors.mrf_neighbors(text, words=("a", "zebra"))
 
 
-def test_neighbours_by_all_models(text):
+def test_neighbors_by_all_models(text):
     options = {"n": 2, "rank": 2, "max_words": 3, "minutes": 0.0}
     table = neighbors.mrf_neighbors(text, words=("a", "once"), **options)
     assert [row[0] for row in table.rows] == ["a", "once"]
     assert len(table.rows[0][1].split()) == len(table.rows[0][2].split()) == 2
-    assert table.rows[1][1:3] == ["", ""]  # not among the three words
+    assert table.rows[1][1:3] == ["", ""]  # not one of the three words
     notes = [figure.note for figure in table.figures]
-    assert notes.count("not among the words of the model") == 2
+    assert notes.count("not in the vocabulary of the model") == 2
     assert notes.count("gensim is not installed") == (0 if GENSIM else 2)
     assert any(note.startswith("MRF lifted: 1 iterations in") for note in table.notes)
     assert [curve.name for curve in table.curves][:1] == ["MRF lifted, MRF pseudo-likelihood"]
@@ -78,7 +78,7 @@ def test_neighbours_by_all_models(text):
     assert all(len(curve.x) == len(curve.y) for curve in table.curves)
 
 
-def test_agreement_of_neighbours():
+def test_agreement_of_neighbors():
     lists = {"x": "bcd", "y": "cbe", "z": ""}
     models = {name: lambda word, n, other=other: [(o, 1.0) for o in other[:n]] for name, other in lists.items()}
     xy, xz, _ = neighbors._agreement(models, ["a"])

@@ -91,7 +91,7 @@ def count(
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Count words and pairs of words in one pass over texts of any size; language models can be trained on the counts."""
+    """Count words and word pairs in one pass over texts of any size, for the training of language models."""
     from trelliswork.data.moments import Moments, count_moments
 
     if not files and not merge:

@@ -72,20 +72,23 @@ def mrf_neighbors(
     sentences = read_text(text).sentences(0)[:n_sentences]
     _check_words(words, sentences, text)
     models: dict[str, tuple[Neighbors | None, float]] = {}
-    for name, algorithm in (("MRF lifted", "lifted"), ("MRF pseudo-likelihood", "pseudo-likelihood")):
+    fields: dict[str, dict[str, Any]] = {
+        "MRF lifted": {"bound": bound, "max_iter": 10_000},
+        "MRF pseudo-likelihood": {"algorithm": "pseudo-likelihood", "max_iter": 1_000},
+    }
+    for name, options in fields.items():
         say(f"{name}: training")
-        began = time.perf_counter()
-        model = MRFLanguageModel(order, rank, algorithm=algorithm, max_words=max_words, max_minutes=max(minutes, 1e-9))
-        model.set_params(**({"max_iter": 10_000, "bound": bound} if algorithm == "lifted" else {"max_iter": 1_000}))
+        started = time.perf_counter()
+        model = MRFLanguageModel(order, rank, max_words=max_words, max_minutes=max(minutes, 1e-9), **options)
         _fit(model, text if n_sentences is None else sentences, dev, say)
-        models[name] = _neighbors_of(model.vocabulary_, model.neighbors), time.perf_counter() - began
+        models[name] = _neighbors_of(model.vocabulary_, model.neighbors), time.perf_counter() - started
         last = model.report_.history[-1]
-        done = f"{last.iteration} iterations" if algorithm == "lifted" else f"{last.iteration / 10:g} epochs"
+        done = f"{last.iteration} iterations" if model.algorithm == "lifted" else f"{last.iteration / 10:g} epochs"
         table.notes.append(f"{name}: {done} in {last.seconds:.0f} s.")
     say("word2vec: training")
-    began = time.perf_counter()
+    started = time.perf_counter()
     word2vec = _word2vec(sentences)
-    models["word2vec"] = word2vec, time.perf_counter() - began
+    models["word2vec"] = word2vec, time.perf_counter() - started
     if word2vec is None:
         table.notes.append("word2vec: gensim is not installed (pip install gensim), so its column is empty.")
     for k, word in enumerate(words):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data.vocabulary import Vocabulary
-from trelliswork.errors import ShapeError
+from trelliswork.errors import DataError, ShapeError
 from trelliswork.models.base import Estimator
 from trelliswork.models.evidence import Labels
 
@@ -116,7 +116,10 @@ class LanguageModel(Estimator):
 
     def score(self, X: Any, y: object = None) -> float:
         """Return the mean log evidence per token, sentence ends counted; ``y`` is ignored."""
-        return float(self.log_evidence(X).sum()) / self.n_scored(X)
+        n_tokens = self.n_scored(X)
+        if not n_tokens:
+            raise DataError("X has no sentences, so there is no mean per token.")
+        return float(self.log_evidence(X).sum()) / n_tokens
 
     def perplexity(self, X: Any) -> float:
         """Return exp of the negative mean log evidence per token, sentence ends counted."""

@@ -104,7 +104,14 @@ class Job:
         if self.json:
             print(json_module.dumps(outcome))
             return
-        parts = [f"{value:,} {name.replace('_', ' ')}" for name, value in facts.items() if type(value) is int]
+        parts = []
+        for name, value in facts.items():
+            sizes = value if isinstance(value, dict) else {"": value}  # by layer
+            parts += [
+                f"{n:,} {layer} {name.replace('_', ' ')}".replace("  ", " ")
+                for layer, n in sizes.items()
+                if type(n) is int
+            ]
         text = ", ".join(parts)
         if report is not None:
             objective = f"objective {report.value:.4f} after {report.n_iter} iterations ({report.reason})"
