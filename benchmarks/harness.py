@@ -3,9 +3,9 @@
 A benchmark script declares a `Benchmark` and calls `main`. For each case every contender gets a worker (``worker.py``)
 with the interpreter of its environment: ours with ``.venv``, peers with ``.venv-bench``. Results on a tiny problem and
 of the warm-up call on the real one are compared with ours; then the repetitions are interleaved (ours, peer, peer,
-ours, ...) and the best of each contender counts. All contenders have the same number of threads and cores. A sample during
-which other processes used these cores is repeated up to twice; if all were disturbed, ``extra`` marks the row, which is
-then not reliable.
+ours, ...) and the best of each contender counts. All contenders have the same number of threads and cores. A sample
+during which other processes used these cores is repeated up to twice; if all were disturbed, ``extra`` marks the row,
+which is then not reliable.
 
 A contender that is not installed is reported as skipped (below the table: absent); one that crashes, disagrees with
 ours, or exceeds the time or memory limit is reported as failed; the others continue.

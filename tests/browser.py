@@ -1,6 +1,6 @@
-"""A browser without a window, for tests of pages; they are skipped where playwright or Chromium is absent.
+"""A headless browser for tests of pages, which are skipped without playwright or Chromium.
 
-``tests/conftest.py`` makes the fixtures known everywhere: ``browser`` and ``open_page``.
+``tests/conftest.py`` imports the fixtures ``browser`` and ``open_page`` for all tests.
 """
 
 import shutil
@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-WIDTHS = (1280, 390)  # a desk's and a phone's
+WIDTHS = (1280, 390)  # desktop and phone
 
 
 @dataclass
 class Opened:
-    """A page in a browser, and what it did.
+    """A page in a browser, with its errors and requests.
 
     Attributes
     ----------
     page : playwright.sync_api.Page
-        To click, type and read.
+        The page, for clicking, typing and reading.
     errors : list of str
-        Errors on the console, uncaught exceptions, requests that failed.
+        Console errors, uncaught exceptions and failed requests.
     requests : list of str
-        Addresses that were asked for, the page's own first.
+        Requested addresses, starting with the page's own.
     """
 
     page: Any
@@ -34,15 +34,15 @@ class Opened:
     requests: list[str] = field(default_factory=list)
 
     def overflow(self) -> int:
-        """By how many pixels the document is wider than the window; 0 or less is well."""
+        """Return the number of pixels by which the document is wider than the window; 0 or less if it fits."""
         return self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
 
-@pytest.fixture(scope="module")  # not the session: its event loop would stand in the way of tests that have their own
+@pytest.fixture(scope="module")  # not session: its event loop would conflict with tests that run their own
 def browser() -> Iterator[Any]:
-    """A playwright ``Browser``: Chromium without a window."""
+    """Yield a playwright ``Browser``: headless Chromium."""
     playwright = pytest.importorskip("playwright.sync_api")
-    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    program = next((path for name in PROGRAMS if (path := shutil.which(name))), None)
     if program is None:
         pytest.skip("no Chromium on this machine (make test-all installs it)")
     with playwright.sync_playwright() as running:
@@ -53,7 +53,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
-    """``open_page(path_or_url, width=1280, height=900, scheme="light")`` gives an ``Opened``, closed after the test."""
+    """Yield ``open_page(path_or_url, width=1280, height=900, scheme="light")``, which returns an ``Opened``."""
     contexts = []
 
     def open_one(where: str | Path, width: int = 1280, height: int = 900, scheme: str = "light") -> Opened:

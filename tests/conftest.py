@@ -1,4 +1,4 @@
-"""Shared by all tests: where the real data is, and how hypothesis behaves."""
+"""Fixtures and settings for all tests: the folder of real data, and the hypothesis profile."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.browser import browser, open_page  # noqa: F401, fixtures for all tes
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Deadlines measure the machine, not the code; the same examples everywhere make a failure everyone's.
+# Deadlines would depend on the machine; fixed examples make failures reproducible.
 settings.register_profile(
     "trelliswork", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -19,7 +19,7 @@ settings.load_profile("trelliswork")
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder of real data: TRELLISWORK_DATA, or ``../shared/data`` beside the repository."""
+    """Return the folder of real data: TRELLISWORK_DATA, or ``../shared/data`` beside the repository."""
     folder = Path(os.environ.get("TRELLISWORK_DATA") or ROOT.parent / "shared" / "data")
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder (set TRELLISWORK_DATA)")

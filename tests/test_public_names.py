@@ -13,7 +13,7 @@ from trelliswork.models import Estimator
 
 
 @pytest.mark.parametrize("name", [n for n in trelliswork.__all__ if n != "__version__"])
-def test_every_name_exists_and_has_a_docstring(name):
+def test_public_names_exist_and_have_docstrings(name):
     value = getattr(trelliswork, name)
     assert inspect.getdoc(value), name
     if inspect.isclass(value) or inspect.isfunction(value):
@@ -21,7 +21,7 @@ def test_every_name_exists_and_has_a_docstring(name):
         assert value.__module__.startswith("trelliswork.")
 
 
-def test_type_checkers_see_the_same_names():
+def test_type_checkers_import_the_same_names():
     """The names that ``__getattr__`` resolves at run time are imported for type checkers."""
     tree = ast.parse(Path(trelliswork.__file__).read_text(encoding="utf-8"))
     block = next(n for n in tree.body if isinstance(n, ast.If))
@@ -41,7 +41,7 @@ def test_the_package_is_marked_as_typed():
     assert 'packages = ["src/trelliswork"]' in project  # hatchling includes every file of the folder
 
 
-def test_every_data_reader_is_public():
+def test_all_data_readers_are_public():
     import trelliswork.data
 
     readers = {name for name in dir(trelliswork.data) if name.startswith("read_")}
@@ -62,6 +62,6 @@ def test_every_estimator_has_a_builder():
     assert {c.__name__ for c in classes if inspect.isclass(c) and issubclass(c, Estimator)} == set(BUILDERS)
 
 
-def test_a_directory_without_a_model_is_refused(tmp_path):
+def test_loading_a_directory_without_a_model_raises(tmp_path):
     with pytest.raises((trelliswork.TrellisworkError, OSError)):
         trelliswork.load(tmp_path)

@@ -11,14 +11,14 @@ from trelliswork.models.hmm.counting import count_chain
 
 
 def read(path: Path) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Words and tags of the sentences of a column file."""
+    """Return words and tags of the sentences of a column file."""
     sentences = [block.split("\n") for block in path.read_text(encoding="utf-8").strip().split("\n\n")]
     rows = [[line.split() for line in sentence] for sentence in sentences]
     return [tuple(r[0] for r in s) for s in rows], [tuple(r[1] for r in s) for s in rows]
 
 
 def posterior(tagger, words: Vocabulary, sentences: list[tuple[str, ...]]) -> LinearChain:
-    """The distribution over tag sequences of each sentence: emissions as unary scores, transitions as pairwise ones."""
+    """Return a chain over the tags of each sentence: emissions are unary scores, transitions pairwise ones."""
     lengths = [len(s) for s in sentences]
     log_unary = np.zeros((len(sentences), max(lengths), len(tagger.log_start)))
     for b, sentence in enumerate(sentences):
@@ -33,7 +33,7 @@ def tagged(data_dir):
     return read(data_dir / "conll2000" / "train.txt"), read(data_dir / "conll2000" / "test.txt")
 
 
-def test_a_counting_tagger_reads_the_wall_street_journal(tagged):
+def test_count_chain_on_conll2000(tagged):
     (train_words, train_tags), (test_words, test_tags) = tagged
     tags = Vocabulary.from_sequences(train_tags)
     words = Vocabulary.from_sequences(train_words, min_count=2, unknown=word_shape)
@@ -48,14 +48,14 @@ def test_a_counting_tagger_reads_the_wall_street_journal(tagged):
     assert len(hits) == 47_377
     assert np.mean(hits) > 0.95
     sure = np.array(confidences) > 0.99
-    assert np.mean(np.array(hits)[sure]) > 0.98  # confidence means something
+    assert np.mean(np.array(hits)[sure]) > 0.98  # confident predictions are more accurate
     assert np.mean(np.array(hits)[~sure]) < 0.9
     assert (chain.log_prob(best) <= 0).all()
     assert (chain.entropy() >= -1e-9).all()
 
 
 def accuracies(model, words, tags):
-    """On all tokens, and on those whose word training has not seen."""
+    """Return the accuracies on all tokens, and on those whose word is not in the training data."""
     known = model.known_words()
     rows = [
         (word in known, a == b)
@@ -66,16 +66,16 @@ def accuracies(model, words, tags):
 
 
 def test_hidden_markov_taggers_on_conll2000(tagged):
-    """The public first-order tagger with a suffix model has 96.96 and 82.37 per cent."""
+    """The public first-order tagger with a suffix model has 96.96 and 82.37 percent."""
     (train_words, train_tags), test = tagged
     for order, total, unseen in ((1, 0.9715, 0.848), (2, 0.9755, 0.866)):
-        found = accuracies(HMM(order=order).fit(train_words, train_tags), *test)
-        assert found[0] > total
-        assert found[1] > unseen
+        on_all, on_unseen = accuracies(HMM(order=order).fit(train_words, train_tags), *test)
+        assert on_all > total
+        assert on_unseen > unseen
 
 
 def test_hidden_markov_taggers_on_ewt(data_dir):
-    """NLTK's TnT with its best helper for unknown words has 92.7 and 68.6 per cent."""
+    """NLTK's TnT with its best helper for unknown words has 92.7 and 68.6 percent."""
     train, test = (
         read_conllu(data_dir / "ud-en-ewt" / f"en_ewt-ud-{part}.conllu", columns=("form", "xpos"))
         for part in ("train", "test")

@@ -1,6 +1,6 @@
 """Structured probabilistic models of language: taggers, parsers and language models with exact posteriors.
 
-Public names stand on this page; what is heavy is loaded when first used.
+This module lists the public names; the modules behind them are imported on first use.
 """
 
 from importlib import import_module
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0.dev0"
 
-# Modules, and the public names that come from them.
+# Modules and the public names they define.
 _MODULES = {
     # estimators: sentences in, predictions out
     "trelliswork.models": (
         "CRF DependencyParser Estimator FactorialCRF HMM HMMLanguageModel KneserNey LogBilinear MRFLanguageModel "
         "MRFTagger PCFG load"
     ),
-    # distributions: scores in, any question answered
+    # distributions: scores in, answers to queries out
     "trelliswork.distributions": (
         "BeamChain Distribution FactorGraph GrammarTree LinearChain ProjectiveTree SpanTree SpanningTree "
         "Structure AtMostOne Cardinality ChainFactor ExactlyOne LowRankFactor ProjectiveTreeFactor "
@@ -27,14 +27,14 @@ _MODULES = {
         "AttributeCorpus Corpus Tree TreebankSentence Vocabulary bundled read_columns read_conllu read_crfsuite "
         "read_dependencies read_nettalk read_text read_trees read_uai"
     ),
-    # counts, and figures of predictions against gold
+    # counts, and evaluation of predictions against gold
     "trelliswork.models.hmm.counting": "count_chain",
     "trelliswork.data.moments": "Moments count_moments",
     "trelliswork.metrics.brackets": "evaluate_brackets",
     "trelliswork.metrics.induction": "evaluate_induction",
     "trelliswork.metrics.tagging": "evaluate_tagging",
     "trelliswork.metrics.dependencies": "evaluate_parsing",
-    # the machine, and what can go wrong
+    # threads and errors
     "trelliswork.compute.threads": "get_num_threads num_threads set_num_threads",
     "trelliswork.errors": "TrellisworkError",
 }

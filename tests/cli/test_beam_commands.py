@@ -1,4 +1,4 @@
-"""``--beam`` and ``--order`` of the commands, ``reproduce`` and ``infer``: what they print and what they refuse."""
+"""``--beam`` and ``--order`` of the commands, ``reproduce`` and ``infer``: output and errors."""
 
 import json
 import math
@@ -24,7 +24,7 @@ def run(*words, given=None):
     return runner.invoke(app, [str(word) for word in words], input=given)
 
 
-def test_a_crf_of_the_second_order_within_a_beam(columns, tmp_path):
+def test_second_order_crf_with_a_beam(columns, tmp_path):
     model = tmp_path / "model"
     done = run(
         "train",
@@ -54,7 +54,7 @@ def test_a_crf_of_the_second_order_within_a_beam(columns, tmp_path):
     assert tagged.stdout.split()[:3] == ["the", "D", "D"]
 
 
-def test_an_hmm_within_a_beam_gives_a_lower_bound(columns, tmp_path):
+def test_hmm_with_a_beam_gives_a_lower_bound(columns, tmp_path):
     model = tmp_path / "model"
     done = run("train", "hmm", columns, "--order", 3, "--beam", "size=2", "-o", model, "-q")
     assert done.exit_code == 0, done.output
@@ -71,7 +71,7 @@ def test_an_hmm_within_a_beam_gives_a_lower_bound(columns, tmp_path):
 
 
 @pytest.mark.parametrize("beam", ["kl", "size=0", "kl=0.1,size=3", "6.9"])
-def test_a_beam_that_cannot_be_read_is_refused_before_anything_else(beam):
+def test_invalid_beam_fails_before_the_file_is_read(beam):
     done = run("train", "crf", "nowhere.txt", "--beam", beam)
     assert done.exit_code == 2
     assert "beam" in done.output
@@ -109,9 +109,9 @@ def test_reproduce_nettalk_small(tmp_path):
 
 
 def test_infer(tmp_path):
-    path, given = tmp_path / "g.uai", tmp_path / "g.evid"
+    path, evidence = tmp_path / "g.uai", tmp_path / "g.evid"
     path.write_text(GRAPH, encoding="utf-8")
-    given.write_text("1\n1 0 1\n", encoding="utf-8")
+    evidence.write_text("1\n1 0 1\n", encoding="utf-8")
     weights = [
         [[(1, 2)[a] * ((3, 1), (1, 3))[a][b] * (1 + 3 * b + c) for c in range(3)] for b in range(2)] for a in range(2)
     ]
@@ -122,7 +122,7 @@ def test_infer(tmp_path):
     bp = json.loads(run("infer", path, "--json").stdout)
     assert (bp["kind"], bp["converged"]) == ("exact", True)  # a tree
     assert bp["log_z"] == pytest.approx(math.log(z))
-    fixed = json.loads(run("infer", path, "-e", given, "--json").stdout)
+    fixed = json.loads(run("infer", path, "-e", evidence, "--json").stdout)
     assert fixed["log_z"] == pytest.approx(math.log(sum(w for row in weights[1] for w in row)))
     assert run("infer", path, "--engine", "exact", "--best").stdout.split()[2:] == ["1", "1", "2"]
     assert "estimate" in run("infer", path, "--engine", "gibbs").stdout

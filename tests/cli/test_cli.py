@@ -1,4 +1,4 @@
-"""The command line as a user meets it: output, errors, exit codes."""
+"""The command line: output, errors, exit codes."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ def test_version_and_help():
         assert command in page.stdout
 
 
-def test_without_a_command_the_help_is_shown():
+def test_help_is_shown_without_a_command():
     shown = run()
     assert "Usage" in shown.stdout + shown.stderr
 
@@ -30,11 +30,11 @@ def test_without_a_command_the_help_is_shown():
     "words",
     [["nonsense"], ["data", "bundled", "--split", "nope"], ["--threads", "0", "demo"], ["bench", "no-such-benchmark"]],
 )
-def test_wrong_use_exits_with_2_and_says_what_was_wrong(words):
-    wrong = run(*words)
-    assert wrong.returncode == 2
-    assert "Traceback" not in wrong.stderr
-    assert any(word in wrong.stderr for word in words)
+def test_usage_errors_exit_with_2_and_name_the_cause(words):
+    failed = run(*words)
+    assert failed.returncode == 2
+    assert "Traceback" not in failed.stderr
+    assert any(word in failed.stderr for word in words)
 
 
 def test_bundled_data_in_every_format():
@@ -50,27 +50,27 @@ def test_bundled_data_in_every_format():
     assert re.findall(r" ([^ ()]+)\)", trees) == text.split()
 
 
-def test_an_empty_selection_prints_nothing():
+def test_empty_selection_prints_nothing():
     nothing = run("data", "bundled", "--limit", "0")
     assert nothing.returncode == 0
     assert nothing.stdout == ""
 
 
-def test_a_reader_that_leaves_early_is_no_error():
+def test_closed_pipe_is_not_an_error():
     script = f"{sys.executable} -m trelliswork data bundled | head -n 1"
     piped = subprocess.run(["bash", "-c", f"set -o pipefail; {script}"], capture_output=True, text=True)
     assert piped.stdout == "# sent_id = 1\n"
     assert piped.stderr == ""
 
 
-def test_warmup_reaches_every_kernel():
+def test_warmup():
     done = run("warmup")
     assert done.returncode == 0
     assert "kernels ready" in done.stderr
 
 
-def test_after_warmup_nothing_is_left_to_compile():
-    """Every compiled function of the package was reached by the warm-up, in every precision that the queries use."""
+def test_nothing_is_compiled_after_warmup():
+    """Warm-up compiles every kernel of the package, in every precision that the queries use."""
     code = """
 from trelliswork.inference import warmup as inference
 from trelliswork.models import warmup as models

@@ -1,4 +1,4 @@
-"""train crf, tag, evaluate, inspect: on files, pipes, broken input, and interrupted."""
+"""train crf, tag, evaluate, inspect: files, pipes, invalid input, interrupts."""
 
 import gzip
 import json
@@ -56,13 +56,13 @@ def test_evaluate_and_tag_agree(files, chunker):
     ]
 
 
-def test_conllu_comes_back_with_the_label_replaced(files, tagger):
+def test_tagging_conllu_replaces_the_label(files, tagger):
     tagged = run("tag", str(tagger), str(files / "test.conllu")).stdout.splitlines()
     gold = (files / "test.conllu").read_text().splitlines()
     assert len(tagged) == len(gold)
     hits = total = 0
-    for ours, theirs in zip(tagged, gold, strict=True):
-        a, b = ours.split("\t"), theirs.split("\t")
+    for line, expected in zip(tagged, gold, strict=True):
+        a, b = line.split("\t"), expected.split("\t")
         assert a[:4] + a[5:] == b[:4] + b[5:]
         if len(a) == 10:
             total, hits = total + 1, hits + (a[4] == b[4])
@@ -109,7 +109,7 @@ def test_crfsuite_files(files):
     assert run("train", "crf", str(path), "--format", "crfsuite", "--features", "pos").returncode == 2
 
 
-def test_a_template_file(files):
+def test_template_file(files):
     (files / "templates").write_text("# words\nU00:%x[0,0]\nU01:%x[-1,1]/%x[0,1]\n\nB\n")
     made = run(
         "train", "crf", str(files / "train.txt"), "--features", str(files / "templates"), "-o", str(files / "own")
@@ -131,7 +131,7 @@ def test_a_template_file(files):
         (["evaluate", "no-such-model", "good.txt"], "not a model"),
     ],
 )
-def test_bad_input_is_one_clear_line(words, message, tmp_path):
+def test_invalid_input_gives_a_one_line_error(words, message, tmp_path):
     (tmp_path / "good.txt").write_text("a D O\nb N B-NP\n")
     (tmp_path / "broken.txt").write_text("a D O\nb N\n")
     (tmp_path / "bad-bio.txt").write_text("a D O\nb N I-NP\n\na D B-NP\n")
@@ -144,17 +144,17 @@ def test_bad_input_is_one_clear_line(words, message, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
-def test_a_model_is_not_written_over_something_else(files, tmp_path):
+def test_other_directories_are_not_overwritten(files, tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("keep me")
-    refused = run("train", "crf", str(files / "train.txt"), "-o", str(tmp_path / "precious"), "--max-iter", "1")
-    assert refused.returncode == 1
-    assert "not a model" in refused.stderr
+    failed = run("train", "crf", str(files / "train.txt"), "-o", str(tmp_path / "precious"), "--max-iter", "1")
+    assert failed.returncode == 1
+    assert "not a model" in failed.stderr
     assert (tmp_path / "precious" / "file").read_text() == "keep me"
 
 
-def test_ctrl_c_keeps_what_was_learned(tmp_path):
-    """On a terminal, so that the progress bar is there: interrupt when it shows an objective."""
+def test_ctrl_c_saves_the_model(tmp_path):
+    """Interrupt when the progress bar, shown only on a terminal, has an objective."""
     command = [sys.executable, "-m", "trelliswork", "train", "crf", "-o", str(tmp_path / "model"), "--tol", "1e-12"]
     main, side = pty.openpty()
     child = subprocess.Popen(
@@ -174,7 +174,7 @@ def test_ctrl_c_keeps_what_was_learned(tmp_path):
 
 
 def small(files: Path, n: int = 60) -> Path:
-    """The first sentences of the training file."""
+    """Write the first sentences of the training file, and return the path."""
     path = files / f"small{n}.txt"
     path.write_text("\n\n".join((files / "train.txt").read_text().split("\n\n")[:n]) + "\n")
     return path
@@ -186,7 +186,7 @@ def trained(*arguments: str) -> dict:
     return json.loads(done.stdout)
 
 
-def test_a_development_file_stops_training_early(files):
+def test_development_file_stops_training_early(files):
     outcome = trained(str(small(files)), "--dev", str(files / "test.txt"), "--patience", "3", "-o", str(files / "dev"))
     assert "no better F1 on the development data for 3 iterations; kept iteration" in outcome["reason"]
     report = json.loads(run("evaluate", str(files / "dev"), str(files / "test.txt"), "--json").stdout)
@@ -200,19 +200,19 @@ def test_other_algorithms_from_the_command_line(files, algorithm):
     assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
 
 
-def test_a_file_in_parts(files):
+def test_training_with_stream(files):
     out = str(files / "streamed")
     arguments = ["--algorithm", "sgd", "--hash-bits", "16", "--max-iter", "5", "--stream", "25", "-o", out]
     outcome = trained(str(small(files)), *arguments)
     assert (outcome["sentences"], outcome["iterations"]) == (60, 5)
     assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
-    refused = run("train", "crf", "-", *arguments)
-    assert refused.returncode != 0
-    assert "--stream" in refused.stderr
+    failed = run("train", "crf", "-", *arguments)
+    assert failed.returncode != 0
+    assert "--stream" in failed.stderr
     assert run("train", "crf", str(small(files)), *arguments, "--dev", str(files / "test.txt")).returncode != 0
 
 
-def test_a_start_and_a_checkpoint_from_the_command_line(files, chunker):
+def test_start_and_checkpoint_from_the_command_line(files, chunker):
     outcome = trained(str(files / "train.txt"), "--start", str(chunker), "-o", str(files / "warm"))
     assert outcome["iterations"] <= 15
     whole = trained(str(small(files)), "-o", str(files / "whole"))
@@ -221,8 +221,8 @@ def test_a_start_and_a_checkpoint_from_the_command_line(files, chunker):
     assert not (files / "state").exists()
 
 
-def test_a_run_that_was_killed_goes_on(files):
-    """kill -9 in the middle; the second run ends with the weights of one that was left alone."""
+def test_killed_run_resumes_from_its_checkpoint(files):
+    """After kill -9, the second run ends with the weights of an uninterrupted one."""
     out, state = files / "killed", files / "killed.state"
     code = (
         "import trelliswork.learning.checkpoint as c, sys\n"
@@ -239,16 +239,16 @@ def test_a_run_that_was_killed_goes_on(files):
     child.communicate()
     assert not out.exists()
     assert subprocess.run([*command, "-o", str(out), "--checkpoint", str(state)], capture_output=True).returncode == 0
-    subprocess.run([*command, "-o", str(files / "alone")], check=True, capture_output=True)
+    subprocess.run([*command, "-o", str(files / "uninterrupted")], check=True, capture_output=True)
     weights = "weights.safetensors"
-    assert (out / weights).read_bytes() == (files / "alone" / weights).read_bytes()
+    assert (out / weights).read_bytes() == (files / "uninterrupted" / weights).read_bytes()
 
 
 def test_partial_labels_in_a_file(files):
     lines = small(files).read_text().split("\n")
-    some = [line.rsplit(" ", 1)[0] + " ?" if line and n % 4 == 0 else line for n, line in enumerate(lines)]
-    some = [line.replace("I-VP", "I-VP|B-VP") if n % 3 == 0 else line for n, line in enumerate(some)]
-    (files / "partial.txt").write_text("\n".join(some))
+    partial = [line.rsplit(" ", 1)[0] + " ?" if line and n % 4 == 0 else line for n, line in enumerate(lines)]
+    partial = [line.replace("I-VP", "I-VP|B-VP") if n % 3 == 0 else line for n, line in enumerate(partial)]
+    (files / "partial.txt").write_text("\n".join(partial))
     out = str(files / "partly")
     outcome = trained(str(files / "partial.txt"), "--unknown-label", "?", "--alternatives", "|", "-o", out)
     assert outcome["labels"] < 15
@@ -264,9 +264,9 @@ def test_label_weights_from_the_command_line(files):
     assert sum(line.endswith(" O") for line in tagged.splitlines()) > sum(
         line.endswith(" O") for line in light.splitlines()
     )
-    refused = run("train", "crf", str(small(files)), "--label-weight", "O")
-    assert refused.returncode != 0
-    assert "NAME=NUMBER" in refused.stderr
+    failed = run("train", "crf", str(small(files)), "--label-weight", "O")
+    assert failed.returncode != 0
+    assert "NAME=NUMBER" in failed.stderr
 
 
 def test_known_labels_at_tagging_time(files, chunker):
@@ -274,9 +274,9 @@ def test_known_labels_at_tagging_time(files, chunker):
     done = run("tag", str(chunker), "--known", "2", input=text)
     assert done.returncode == 0, done.stderr
     assert [line.split()[3] for line in done.stdout.splitlines() if line][1] == "B-NP"
-    refused = run("tag", str(chunker), "--known", "2", input=text.replace("B-NP", "B-ZZ"))
-    assert refused.returncode != 0
-    assert "sentence 0, token 1: 'B-ZZ'" in refused.stderr
+    failed = run("tag", str(chunker), "--known", "2", input=text.replace("B-NP", "B-ZZ"))
+    assert failed.returncode != 0
+    assert "sentence 0, token 1: 'B-ZZ'" in failed.stderr
     assert run("tag", str(chunker), "--format", "text", "--known", "2", input="We saw it").returncode != 0
 
 
@@ -295,8 +295,8 @@ def test_sentence_weights_from_a_file(files):
     arguments = [str(small(files)), "--sentence-weights", str(weights), "-o", str(files / "weighted")]
     assert trained(*arguments)["objective"] != trained(str(small(files)), "-o", str(files / "even"))["objective"]
     weights.write_text("1\n")
-    refused = run("train", "crf", *arguments)
-    assert refused.returncode == 1
-    assert "expected 60 numbers" in refused.stderr
+    failed = run("train", "crf", *arguments)
+    assert failed.returncode == 1
+    assert "expected 60 numbers" in failed.stderr
     weights.write_text("1\nmuch\n")
     assert ":2: expected a number" in run("train", "crf", *arguments).stderr

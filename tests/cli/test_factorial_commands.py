@@ -39,8 +39,8 @@ def test_evaluate_and_tag_agree(folder, joint):
     (folder / "test.txt").write_text(text)
     tagged = run("tag", str(joint), str(folder / "test.txt"), "--marginals").stdout
     rows = [line.split() for line in tagged.splitlines() if line]
-    right = sum(row[1] == row[3] and row[2] == row[4] for row in rows) / len(rows)
-    assert right == pytest.approx(report["joint_accuracy"])
+    accuracy = sum(row[1] == row[3] and row[2] == row[4] for row in rows) / len(rows)
+    assert accuracy == pytest.approx(report["joint_accuracy"])
     assert all(0 < float(p) <= 1 for row in rows for p in row[5:7])
     assert "joint accuracy of" in run("evaluate", str(joint), str(folder / "test.txt")).stdout
 
@@ -54,8 +54,8 @@ def test_plain_text_and_known_labels(joint):
         done = run("tag", str(joint), "--known", known, input="her PRP\n")
         assert done.returncode == 2
         assert message in done.stderr.replace("\n", " ").replace("│", "").replace("  ", " ")
-    wrong = run("tag", str(joint), "--known", "pos=1", input="her XYZ\n")
-    assert "layer pos has no such label" in wrong.stderr
+    failed = run("tag", str(joint), "--known", "pos=1", input="her XYZ\n")
+    assert "layer pos has no such label" in failed.stderr
 
 
 def test_inspect(joint):
@@ -69,7 +69,7 @@ def test_inspect(joint):
     assert run("inspect", str(joint), "--plot", "x.png").returncode == 2
 
 
-def test_conllu_columns_come_back_replaced(folder):
+def test_tagging_conllu_replaces_columns(folder):
     file, model = str(folder / "train.conllu"), str(folder / "two")
     done = run("train", "factorial-crf", file, "--layers", "upos,xpos", "--tol", "1e-2", "-o", model)
     assert done.returncode == 0, done.stderr
@@ -95,7 +95,7 @@ def test_bundled_corpus_dev_and_other_columns(folder):
     assert json.loads(swapped.stdout)["joint_accuracy"] == 0
 
 
-def test_clear_errors(folder, joint, tmp_path):
+def test_error_messages(folder, joint, tmp_path):
     (tmp_path / "two.txt").write_text("a B\nc D\n")
     cases = (
         (("train", "factorial-crf", str(tmp_path / "two.txt")), 1, "only 2 columns: expected words and 2 layers"),

@@ -52,7 +52,7 @@ def induced(files) -> str:
     return out
 
 
-def test_a_tagger_from_labels(files, tagger):
+def test_tagger_from_labels(files, tagger):
     report = figures("evaluate", tagger, str(files / "test.conllu"))
     assert report["accuracy"] > 0.95
     assert report["unknown_accuracy"] > 0.85
@@ -82,16 +82,16 @@ def test_induced_states_are_evaluated_by_induction_measures(files, induced):
     assert 0 < report["v_measure"] <= 1
     text = run("evaluate", induced, str(files / "test.conllu"), "--format", "conllu", "--label", "xpos").stdout
     assert "V-measure" in text
-    refused = run("evaluate", induced, str(files / "test.conllu"))
-    assert refused.returncode == 1
-    assert "--label" in refused.stderr
+    failed = run("evaluate", induced, str(files / "test.conllu"))
+    assert failed.returncode == 1
+    assert "--label" in failed.stderr
 
 
 def test_partly_labeled_files(files):
     lines = (files / "train.txt").read_text().split("\n")[:4000]
-    hidden = [line.rsplit(" ", 1)[0].rsplit(" ", 1)[0] + (" ?" if n % 2 else f" {line.split()[1]}") if line else line
+    lines = [line.rsplit(" ", 1)[0].rsplit(" ", 1)[0] + (" ?" if n % 2 else f" {line.split()[1]}") if line else line
               for n, line in enumerate(lines)]  # fmt: skip
-    (files / "half.txt").write_text("\n".join(hidden))
+    (files / "half.txt").write_text("\n".join(lines))
     out = str(files / "half")
     outcome = trained(str(files / "half.txt"), "--unknown-label", "?", "--max-iter", "10", "-o", out)
     assert not outcome["induced"]
@@ -102,9 +102,9 @@ def test_partly_labeled_files(files):
 
 def test_score(files, tagger, induced):
     for model in (tagger, induced):
-        found = figures("score", model, str(files / "test.raw"), "--format", "text", "--sentences")
-        assert found["log_evidence"] == pytest.approx(sum(found["log_evidence_of_sentences"]))
-        assert 10 < found["perplexity"] < 10_000
+        scores = figures("score", model, str(files / "test.raw"), "--format", "text", "--sentences")
+        assert scores["log_evidence"] == pytest.approx(sum(scores["log_evidence_of_sentences"]))
+        assert 10 < scores["perplexity"] < 10_000
     assert "perplexity" in run("score", tagger, "--format", "text", input="The dog runs .\n").stdout
     line = run("score", tagger, "--format", "text", "--sentences", input="The dog runs .\n").stdout
     assert line.endswith("\tThe dog runs .\n")
@@ -124,15 +124,15 @@ def test_sample(tagger):
 def test_inspect_and_plot(files, tagger, induced):
     shown = run("inspect", tagger, "-n", "5", "--label", "DT").stdout
     assert "the" in shown
-    found = figures("inspect", induced, "-n", "3")
-    assert len(found["states"]) == 12
-    assert all(len(words) == 3 and len(following) == 5 for _, words, following in found["states"])
+    content = figures("inspect", induced, "-n", "3")
+    assert len(content["states"]) == 12
+    assert all(len(words) == 3 and len(following) == 5 for _, words, following in content["states"])
     picture = files / "transitions.png"
     assert run("inspect", tagger, "--plot", str(picture)).returncode == 0
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    refused = run("inspect", tagger, "--plot", str(files / "transitions.pdf"))
-    assert refused.returncode == 1
-    assert ".png" in refused.stderr
+    failed = run("inspect", tagger, "--plot", str(files / "transitions.pdf"))
+    assert failed.returncode == 1
+    assert ".png" in failed.stderr
 
 
 def test_invalid_input(files):
@@ -142,16 +142,16 @@ def test_invalid_input(files):
         ([str(files / "train.raw"), "--format", "text", "--label", "1"], "--label"),
         ([str(files / "nothing.txt")], "no such file"),
     ):
-        refused = run("train", "hmm", *arguments)
-        assert refused.returncode != 0
-        assert message in refused.stderr
+        failed = run("train", "hmm", *arguments)
+        assert failed.returncode != 0
+        assert message in failed.stderr
     (files / "empty.txt").write_text("\n\n")
     assert run("train", "hmm", str(files / "empty.txt")).returncode == 1
     crf = str(files / "crf")
     assert run("train", "crf", "--max-iter", "2", "-o", crf).returncode == 0
-    refused = run("score", crf, "test")
-    assert refused.returncode == 1
-    assert "'crf'" in refused.stderr
+    failed = run("score", crf, "test")
+    assert failed.returncode == 1
+    assert "'crf'" in failed.stderr
 
 
 def test_ctrl_c_saves_the_model(files):
@@ -161,15 +161,15 @@ def test_ctrl_c_saves_the_model(files):
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(4)
     child.send_signal(signal.SIGINT)
-    shown, told = child.communicate(timeout=60)
-    assert child.returncode == 0, told
-    assert "stopped by the caller" in shown
-    assert "stopping after this iteration" in told
+    out_text, err_text = child.communicate(timeout=60)
+    assert child.returncode == 0, err_text
+    assert "stopped by the caller" in out_text
+    assert "stopping after this iteration" in err_text
     assert figures("score", str(out), str(files / "test.raw"), "--format", "text")["log_evidence"] < 0
 
 
 @pytest.mark.parametrize(("name", "options"), [("train.raw", []), ("train.txt", ["--unlabeled"])])
-def test_streams(files, name, options):
+def test_training_with_stream(files, name, options):
     out = str(files / "streamed")
     arguments = ["--n-states", "8", "--max-iter", "2", "--stream", "700", "-o", out]
     outcome = trained(str(files / name), *options, *arguments)
@@ -190,15 +190,15 @@ def test_development_file_and_checkpoint(files):
     assert outcome["iterations"] == 4
     assert outcome["dev"] >= stopped["dev"]
     assert not checkpoint.exists()
-    found = figures("score", out, str(files / "test.raw"), "--format", "text")
-    assert math.log(found["perplexity"]) == pytest.approx(-outcome["dev"])
+    scores = figures("score", out, str(files / "test.raw"), "--format", "text")
+    assert math.log(scores["perplexity"]) == pytest.approx(-outcome["dev"])
     labeled = trained(str(files / "train.conllu"), "--label", "xpos", "--dev", str(files / "test.conllu"), "-o", out)
     accuracy = figures("evaluate", out, str(files / "test.conllu"))["accuracy"]
     assert (labeled["dev"], labeled["dev_metric"]) == (pytest.approx(accuracy), "accuracy")
 
 
-def test_the_outcome_of_counting(files):
-    """There is no objective: none is printed, and JSON has null for it."""
+def test_outcome_of_counting(files):
+    """No objective is printed, and it is null in JSON."""
     outcome = trained(str(files / "train.conllu"), "-o", str(files / "counted"))
     assert outcome["objective"] is None
     text = run("train", "hmm", str(files / "train.conllu"), "-o", str(files / "counted")).stdout

@@ -31,7 +31,7 @@ def files(tmp_path_factory):
     return folder
 
 
-def test_training_prints_its_outcome(files):
+def test_training_prints_the_outcome(files):
     outcome = json.loads(
         call("train", "hmm-lm", files / "ptb.train.txt", "--dev", files / "ptb.valid.txt", "--parameterization",
              "kernel", "--n-features", 3, "--n-states", 8, "--band", 1, "--json", *SMALL, "--out", files / "kernel")
@@ -77,7 +77,7 @@ def test_inspect(files):
     call("inspect", files / "lm", "--label", "DT", ok=False)
 
 
-def test_a_run_goes_on_from_its_checkpoint(files):
+def test_training_resumes_from_a_checkpoint(files):
     train, run = files / "ptb.train.txt", files / "run"
     common = ["train", "hmm-lm", train, "--dev", train, "--n-states", 4, *SMALL, "--checkpoint", run]
     call(*common, "--max-minutes", 1e-9, "--out", files / "first")
@@ -103,7 +103,7 @@ def test_reproduce_kernel_hmm(files):
     call("reproduce", "kernel-hmm", "--data", files, "--size", "many", ok=False)
 
 
-def test_reproduce_kernel_hmm_goes_on_from_what_was_kept(files, tmp_path):
+def test_reproduce_kernel_hmm_resumes_from_kept_models(files, tmp_path):
     def run(*more, ok=True):
         return call(
             "reproduce", "kernel-hmm", "--data", files, "--size", "6/3", "--max-iter", 3, "--no-kneser-ney", "--json",
@@ -118,17 +118,17 @@ def test_reproduce_kernel_hmm_goes_on_from_what_was_kept(files, tmp_path):
     assert (tmp_path / "two" / "6-3.checkpoint").exists()
     assert validation(run("--keep", tmp_path / "two", "--quiet")) == whole
     again = run()
-    assert "from" in again  # it was not trained anew
+    assert "from" in again  # it was not retrained
     assert validation(again) == whole
     assert "other data or settings" in run("--learning-rate", 0.5, ok=False)
 
 
-def test_reproduce_kernel_hmm_refuses(files):
-    told = call("reproduce", "kernel-hmm", "--data", files, "--size", "8/3", "--em-iterations", 2, ok=False)
-    assert "--em-iterations are for softmax models" in told
+def test_reproduce_kernel_hmm_with_invalid_options(files):
+    output = call("reproduce", "kernel-hmm", "--data", files, "--size", "8/3", "--em-iterations", 2, ok=False)
+    assert "--em-iterations are for softmax models" in output
 
 
-def test_same_parameters_give_the_same_numbers_dense_or_not(files):
+def test_low_rank_and_dense_transitions_give_the_same_results(files):
     from trelliswork.experiments.kernel_hmm import same_as_dense
 
     text = [s.split() for s in SENTENCES[:4]]

@@ -51,7 +51,7 @@ def test_errors_of_counting(folder):
     for option in (["--distances", "5"], ["--max-words", "3"], ["--min-count", "3"], ["--vocabulary", "x"]):
         done = run("data", "count", text, "--merge", "y", *option)
         assert done.returncode == 2
-        assert "--merge says" in done.stderr
+        assert "--merge defines" in done.stderr
         assert option[0] in done.stderr
     assert run("data", "count", "--merge", "y", "--memory", "5").returncode == 2
     assert run("data", "count", text, "--vocabulary", "x", "--min-count", "2").returncode == 2

@@ -1,4 +1,4 @@
-"""train parser, parse, evaluate, inspect: files and pipes, evidence, checkpoints, interruptions, broken input."""
+"""train parser, parse, evaluate, inspect: files and pipes, evidence, checkpoints, interrupts, invalid input."""
 
 import json
 import os
@@ -66,12 +66,12 @@ def test_parse_and_evaluate_agree(folder, parser):
     assert report["calibration"]
     parsed = run("parse", str(parser), file, "--marginals").stdout
     gold = words((folder / "test.conllu").read_text())
-    found = words(parsed)
-    right = [a[6] == b[6] for a, b in zip(gold, found, strict=True)]
-    assert sum(right) / len(right) == pytest.approx(report["uas"])
-    both = [a[6:8] == b[6:8] for a, b in zip(gold, found, strict=True)]
+    predicted = words(parsed)
+    correct = [a[6] == b[6] for a, b in zip(gold, predicted, strict=True)]
+    assert sum(correct) / len(correct) == pytest.approx(report["uas"])
+    both = [a[6:8] == b[6:8] for a, b in zip(gold, predicted, strict=True)]
     assert sum(both) / len(both) == pytest.approx(report["las"])
-    assert all(0 < float(row[9].removeprefix("ArcProb=")) <= 1 for row in found)
+    assert all(0 < float(row[9].removeprefix("ArcProb=")) <= 1 for row in predicted)
     assert parsed.count("# text") == 40
     text = run("evaluate", str(parser), "test").stdout
     assert "500 sentences" in text
@@ -91,15 +91,15 @@ def test_k_best_trees_and_known_heads(folder, parser):
     assert given[0][9] == "X=y|ArcProb=1.0000"
     for k in ("1", "2"):
         assert ask("parse", str(parser), str(file), "--topk", k, "--marginals").exit_code == 2
-    (likeliest,) = [
+    (best,) = [
         float(line.split("=")[1])
         for line in ask("parse", str(parser), str(file), "--topk", "1").stdout.splitlines()
         if "tree_prob" in line
     ]
-    assert likeliest == max(probabilities)
+    assert best == max(probabilities)
 
 
-def test_parses_are_parsed_again(folder, parser):
+def test_parsing_the_output_of_parse(folder, parser):
     """Additions of an earlier parse are dropped, sentence ids remain unique, and comments stay in place."""
     text = "# newdoc\n\n# sent_id = a1\n1\tIt\t_\tPRON\tPRP\t_\t_\t_\t_\tX=y\n2\trains\t_\tVERB\tVBZ\t_\t_\t_\t_\t_\n\n"
     several = ask("parse", str(parser), "--topk", "2", input=text).stdout
@@ -121,10 +121,10 @@ def test_parses_are_parsed_again(folder, parser):
 def test_json(folder, parser, with_tagger):
     file = str(folder / "test.conllu")
     rows = [json.loads(line) for line in ask("parse", str(parser), file, "--json").stdout.splitlines()]
-    found = words(ask("parse", str(parser), file).stdout)
-    assert [w for row in rows for w in row["words"]] == [cells[1] for cells in found]
-    assert [h for row in rows for h in row["heads"]] == [int(cells[6]) for cells in found]
-    assert [name for row in rows for name in row["labels"]] == [cells[7] for cells in found]
+    cells = words(ask("parse", str(parser), file).stdout)
+    assert [w for row in rows for w in row["words"]] == [row[1] for row in cells]
+    assert [h for row in rows for h in row["heads"]] == [int(row[6]) for row in cells]
+    assert [name for row in rows for name in row["labels"]] == [row[7] for row in cells]
     assert all(0 < p <= 1 for row in rows for p in row["arc_probabilities"])
     text = folder / "some.txt"
     text.write_text("The dog runs .\n")
@@ -144,9 +144,9 @@ def test_plain_text_with_a_tagger(folder, parser, with_tagger):
     assert [row[6] for row in parsed].count("0") == 2
     again = words(run("parse", str(with_tagger), str(folder / "test.conllu")).stdout)
     assert sum(row[4] != "_" for row in again) == len(again)
-    refused = run("parse", str(parser), "--format", "text", input="The dog runs .\n")
-    assert refused.returncode == 1
-    assert "this parser has no tagger" in refused.stderr
+    failed = run("parse", str(parser), "--format", "text", input="The dog runs .\n")
+    assert failed.returncode == 1
+    assert "this parser has no tagger" in failed.stderr
 
 
 def test_inspect(parser, with_tagger):
@@ -200,12 +200,12 @@ def test_training_resumes_from_a_checkpoint(folder, tmp_path):
     files = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("resumed", "whole")]
     assert files[0] == files[1]
     ask(*command, "--checkpoint", str(checkpoint), "--max-minutes", "1e-9", "-o", str(resumed))
-    refused = ask(*command, "--checkpoint", str(checkpoint), "--seed", "1", "-o", str(resumed))
-    assert refused.exit_code == 1
-    assert "a checkpoint of other data or settings" in " ".join(refused.stderr.split())
+    failed = ask(*command, "--checkpoint", str(checkpoint), "--seed", "1", "-o", str(resumed))
+    assert failed.exit_code == 1
+    assert "a checkpoint of other data or settings" in " ".join(failed.stderr.split())
 
 
-def test_clear_errors(folder, parser, tmp_path):
+def test_error_messages(folder, parser, tmp_path):
     broken = tmp_path / "broken.conllu"
     broken.write_text("1\ta\t_\tN\tNN\t_\t7\tx\t_\t_\n")
     unlabeled = tmp_path / "open.conllu"
@@ -241,7 +241,7 @@ def test_clear_errors(folder, parser, tmp_path):
         ((*train, "--order", "3", *out), 2, "less than or equal to 2"),
         (("train", "parser", str(broken), *out), 1, "broken.conllu:1: the head must be"),
         (("train", "parser", str(folder / "train.conllu"), "--columns", "form", *out), 2, "one or two kinds of tags"),
-        (("evaluate", str(parser), str(unlabeled)), 1, "whole trees are wanted"),
+        (("evaluate", str(parser), str(unlabeled)), 1, "evaluation needs complete trees"),
         (("evaluate", str(parser), str(unlabeled), "--label", "upos"), 2, "a parser is compared"),
         (("tag", str(parser), str(unlabeled)), 1, "use trelliswork parse"),
         (("parse", str(parser), str(tmp_path / "none.conllu")), 1, "no such file"),
@@ -255,23 +255,23 @@ def test_clear_errors(folder, parser, tmp_path):
 
 
 def interrupted(command, shown):
-    """Run a command on a terminal, so that it has a progress bar; interrupt it when the bar shows a text."""
-    master, slave = pty.openpty()
-    child = subprocess.Popen([sys.executable, "-m", "trelliswork", *command], stdout=subprocess.PIPE, stderr=slave)
-    os.close(slave)
+    """Run a command on a terminal, and interrupt it when the progress bar shows a text."""
+    main, side = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-m", "trelliswork", *command], stdout=subprocess.PIPE, stderr=side)
+    os.close(side)
     seen = b""
     while shown not in seen:
-        seen += os.read(master, 10_000)
+        seen += os.read(main, 10_000)
     child.send_signal(signal.SIGINT)
     printed, _ = child.communicate(timeout=120)
-    os.close(master)
+    os.close(main)
     return child.returncode, printed
 
 
 @pytest.mark.parametrize(
     ("shown", "options"), [(b"objective", ("--max-iter", "100000")), (b"labels", ("--max-iter-labels", "100000"))]
 )
-def test_an_interrupted_epoch_is_finished_and_the_parser_saved(folder, shown, options):
+def test_interrupt_finishes_the_epoch_and_saves_the_parser(folder, shown, options):
     out = str(folder / "stopped")
     command = ("train", "parser", str(folder / "train.conllu"), "-o", out, *options, *FAST)
     code, printed = interrupted(command, shown)
@@ -281,7 +281,7 @@ def test_an_interrupted_epoch_is_finished_and_the_parser_saved(folder, shown, op
     assert report["uas"] > 0.5
 
 
-def test_an_interrupt_before_the_first_epoch_ends_the_command(folder):
+def test_interrupt_before_the_first_epoch_ends_the_command(folder):
     out = folder / "nothing"
     command = ("train", "parser", str(folder / "train.conllu"), "-o", str(out), "--tagger", "crf", *FAST)
     assert interrupted(command, b"fold 2 of 5")[0] == 130

@@ -21,7 +21,7 @@ def run(*args, code=0, **options):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Files of trees and text, a grammar of words and one of tags."""
+    """Write files of trees and text, and train a grammar of words and one of tags."""
     path = tmp_path_factory.mktemp("grammar")
     sentences = [s for s in bundled.load("train")[:150] if len(s.words) <= 10]
     (path / "some.mrg").write_text("".join(f"{s.tree}\n" for s in sentences))
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_parse_writes_a_bracketing_a_line(folder, capsys):
+def test_parse_writes_one_bracketing_per_line(folder, capsys):
     parse_constituents(str(folder / "words"), str(folder / "some.txt"), str(folder / "out.trees"))
     lines = (folder / "out.trees").read_text().splitlines()
     words = (folder / "some.txt").read_text().lower().splitlines()
@@ -50,8 +50,8 @@ def test_evaluate(folder):
     assert set(figures) == {"up to 10 words", "up to 40 words", "all", "perplexity"}
     assert 0 <= figures["all"]["sentence_f1"] <= figures["all"]["best_f1"] <= 1
     assert "right-branching" in run("evaluate", str(folder / "words"), "test").stdout
-    refused = run("evaluate", str(folder / "tags"), "test", "--label", "1", code=2)
-    assert "leave --label" in refused.output
+    failed = run("evaluate", str(folder / "tags"), "test", "--label", "1", code=2)
+    assert "leave --label" in failed.output
 
 
 def test_inspect_score_and_sample(folder):
@@ -64,7 +64,7 @@ def test_inspect_score_and_sample(folder):
     assert len(run("sample", str(folder / "words"), "-n", "2", "--states").stdout.splitlines()) == 2
 
 
-def test_score_leaves_out_sentences_that_are_too_short_for_a_tree(folder, tmp_path):
+def test_score_skips_sentences_too_short_for_a_tree(folder, tmp_path):
     words = (folder / "some.txt").read_text().splitlines()[0]
     (tmp_path / "with.txt").write_text(f"{words}\n{words.split()[0]}\n")
     (tmp_path / "without.txt").write_text(f"{words}\n")
@@ -77,7 +77,7 @@ def test_score_leaves_out_sentences_that_are_too_short_for_a_tree(folder, tmp_pa
     assert "short.txt: no sentence has at least 2 words" in run(*score, str(tmp_path / "short.txt"), code=1).output
 
 
-def test_a_broken_file_and_wrong_options(folder, tmp_path):
+def test_invalid_file_and_options(folder, tmp_path):
     (tmp_path / "broken.mrg").write_text("(S (A a)\n")
     failed = run("train", "pcfg", str(tmp_path / "broken.mrg"), code=1)
     assert "broken.mrg:1: " in failed.output

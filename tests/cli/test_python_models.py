@@ -1,4 +1,4 @@
-"""Commands on taggers that were fitted and saved in Python: words in the first column, labels in those after it."""
+"""Commands on taggers that were fitted in Python: the first column has words, the others labels."""
 
 import json
 import warnings

@@ -94,7 +94,7 @@ def test_evidence_matches_renormalized_enumeration(backend, device, data):
     log_z = given_evidence.log_partition().tolist()
     for b, want in enumerate(enumerate_batch(*case)):
         n = case.lengths[b]
-        consistent = mask[b, np.arange(n), want.labellings].all(axis=1)
+        consistent = mask[b, np.arange(n), want.labelings].all(axis=1)
         want.scores = np.where(consistent, want.scores, -np.inf)
         assert_allclose(log_z[b], want.log_z, rtol=1e-10, atol=1e-10)
         assert_allclose(marginals[b, :n], want.marginals(S), atol=1e-8)

@@ -167,7 +167,7 @@ def test_forced_and_forbidden_spans_of_a_grammar(client):
     crossing = [{"first": 0, "last": 2, "force": True}, {"first": 1, "last": 3, "force": True}]
     response = page.post("/api/parse", json={"sentence": sentence, "evidence": crossing})
     assert response.status_code == 400
-    assert "together" in response.json()["wanted"]
+    assert "together" in response.json()["expected"]
 
 
 def test_a_grammar_with_too_many_rules_has_a_tree_but_no_evidence(model, monkeypatch):

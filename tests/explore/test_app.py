@@ -19,12 +19,12 @@ def refused(client, ability, body, status=400):
     response = client.post(f"/api/{ability}", json=body)
     assert response.status_code == status, response.text
     answer = response.json()
-    assert set(answer) == {"what", "wanted", "got"}
+    assert set(answer) == {"what", "expected", "got"}
     return answer
 
 
 @pytest.mark.parametrize(
-    ("body", "wanted"),
+    ("body", "expected"),
     [
         ({}, "a string"),
         ({"sentence": 3}, "a string"),
@@ -52,19 +52,20 @@ def refused(client, ability, body, status=400):
         ("sentence", "a JSON object"),
     ],
 )
-def test_wrong_fields_of_a_tagger(client, body, wanted):
-    assert wanted in refused(client("crf"), "tag", body)["wanted"]
+def test_wrong_fields_of_a_tagger(client, body, expected):
+    assert expected in refused(client("crf"), "tag", body)["expected"]
 
 
 def test_all_labels_forbidden(client, model):
     evidence = [{"token": 0, "forbid": list(model("crf").labels_)}]
     assert (
-        "at least one allowed label" in refused(client("crf"), "tag", {"sentence": "a", "evidence": evidence})["wanted"]
+        "at least one allowed label"
+        in refused(client("crf"), "tag", {"sentence": "a", "evidence": evidence})["expected"]
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "ability", "body", "wanted"),
+    ("name", "ability", "body", "expected"),
     [
         ("chunker", "tag", {"sentence": "A/DT cat"}, "2 columns"),
         ("chunker", "tag", {"sentence": "A/DT /"}, "2 columns"),
@@ -86,14 +87,14 @@ def test_all_labels_forbidden(client, model):
         ("kneser-ney", "score", {"text": "a\n" * 21}, "20 sentences"),
     ],
 )
-def test_wrong_fields_of_other_models(client, name, ability, body, wanted):
-    assert wanted in refused(client(name), ability, body)["wanted"]
+def test_wrong_fields_of_other_models(client, name, ability, body, expected):
+    assert expected in refused(client(name), ability, body)["expected"]
 
 
 def test_an_error_of_the_library_is_reported(client):
     answer = refused(client("numbers"), "tag", {"sentence": "1 99"})
     assert answer["what"]
-    assert answer["wanted"] is None
+    assert answer["expected"] is None
 
 
 def test_bodies_that_are_not_json_are_refused(client):
@@ -101,7 +102,7 @@ def test_bodies_that_are_not_json_are_refused(client):
     for raw in (b"", b"{", b"\xff\xfe", b'{"sentence": NaN}', b"[" * 60000, b'{"k": ' + b"9" * 5000 + b"}"):
         response = page.post("/api/tag", content=raw, headers=kind)
         assert response.status_code == 400
-        assert response.json()["wanted"] == "JSON"
+        assert response.json()["expected"] == "JSON"
     assert page.post("/api/tag", content=b"{}").status_code == 415  # a form of another site could send this
     assert page.post("/api/tag", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
 
@@ -126,7 +127,7 @@ def test_an_unpaired_surrogate_is_refused(client):
     raw = b'{"sentence": "\\ud800"}'
     response = client("crf").post("/api/tag", content=raw, headers={"content-type": "application/json"})
     assert response.status_code == 400
-    assert "Unicode" in response.json()["wanted"]
+    assert "Unicode" in response.json()["expected"]
 
 
 def test_words_are_returned_unchanged_and_never_executed(client):
@@ -142,10 +143,10 @@ def test_unknown_addresses_and_abilities(client):
     for method, path in (("GET", "/nothing"), ("GET", "/static/../app.py"), ("GET", "/static/%2e%2e/app.py")):
         response = page.request(method, path)
         assert response.status_code == 404
-        assert "api/model" in response.json()["wanted"]
+        assert "api/model" in response.json()["expected"]
     assert page.get("/api/tag").status_code == 405
     assert page.delete("/api/model").status_code == 405
-    assert refused(page, "fill", {"sentence": "a _"}, 404)["wanted"] == "one of tag"
+    assert refused(page, "fill", {"sentence": "a _"}, 404)["expected"] == "one of tag"
     assert refused(page, "__class__", {}, 404)["got"] == "__class__"
 
 
@@ -228,5 +229,5 @@ def test_too_many_requests_are_refused_and_waiting_ones_answered():
 
 
 def test_errors_shorten_long_values():
-    error = RequestError("what", "wanted", "x" * 10_000)
+    error = RequestError("what", "expected", "x" * 10_000)
     assert len(json.dumps(error.to_dict())) < 200

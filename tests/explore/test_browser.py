@@ -54,13 +54,13 @@ def test_type_a_sentence_force_a_tag_and_see_the_posterior_change(open_page, add
     page.click("#word-0-1")
     page.wait_for_selector("#picker")
     second = page.query_selector_all("#options li")[1]
-    wanted = second.query_selector("span").inner_text()
+    chosen = second.query_selector("span").inner_text()
     second.query_selector("button").click()
     page.wait_for_selector("#given")
     after = [node.inner_text().split()[0] for node in page.query_selector_all(".best-label")]
-    assert after[1] == wanted != labels[1]
+    assert after[1] == chosen != labels[1]
     assert page.inner_text("#evidence-p")
-    assert f"old = {wanted}" in page.inner_text("#given")
+    assert f"old = {chosen}" in page.inner_text("#given")
     check(opened, address("hmm"))
     page.click("#reset")
     page.wait_for_selector("#given", state="detached")

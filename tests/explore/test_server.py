@@ -56,7 +56,7 @@ def test_the_command_serves_until_ctrl_c(running):
     assert running.wait(10) == 0
     assert time.monotonic() - started < 5
     idle.close()
-    assert running.stderr.read() == "Ctrl-C ends it.\n"
+    assert running.stderr.read() == "Press Ctrl-C to stop.\n"
 
 
 @pytest.mark.parametrize("options", [["--host", "0.0.0.0"], ["--port", "70000"], ["nothing-here"]])

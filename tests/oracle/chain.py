@@ -1,4 +1,4 @@
-"""Linear chains by enumeration of all labellings: slow, obvious, and the judge of everything else."""
+"""Linear chains by enumeration of all labelings: the ground truth of the tests."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -8,9 +8,9 @@ import numpy as np
 
 @dataclass
 class Enumerated:
-    """Every labelling of one sequence with its score, in lexicographic order."""
+    """All labelings of one sequence with their scores, in lexicographic order."""
 
-    labellings: np.ndarray  # (S^T, T)
+    labelings: np.ndarray  # (S^T, T)
     scores: np.ndarray  # (S^T,)
 
     @property
@@ -25,11 +25,11 @@ class Enumerated:
         return np.exp(self.scores - self.log_z)
 
     def marginals(self, n_labels: int) -> np.ndarray:
-        hits = self.labellings[:, :, None] == np.arange(n_labels)
+        hits = self.labelings[:, :, None] == np.arange(n_labels)
         return np.einsum("n,ntj->tj", self.probabilities, hits.astype(float))
 
     def edges(self, n_labels: int) -> np.ndarray:
-        hits = (self.labellings[:, :, None] == np.arange(n_labels)).astype(float)
+        hits = (self.labelings[:, :, None] == np.arange(n_labels)).astype(float)
         return np.einsum("n,nti,ntj->tij", self.probabilities, hits[:, :-1], hits[:, 1:])
 
     def entropy(self) -> float:
@@ -38,12 +38,12 @@ class Enumerated:
 
 
 def enumerate_chain(log_unary: np.ndarray, log_pairwise: np.ndarray) -> Enumerated:
-    """All labellings of one sequence; log_unary (T, S), log_pairwise (T-1, S, S)."""
+    """Enumerate all labelings of one sequence; log_unary (T, S), log_pairwise (T-1, S, S)."""
     T, S = log_unary.shape
-    labellings = np.array(list(product(range(S), repeat=T)))
-    scores = log_unary[np.arange(T), labellings].sum(axis=1)
-    scores = scores + log_pairwise[np.arange(T - 1), labellings[:, :-1], labellings[:, 1:]].sum(axis=1)
-    return Enumerated(labellings, scores)
+    labelings = np.array(list(product(range(S), repeat=T)))
+    scores = log_unary[np.arange(T), labelings].sum(axis=1)
+    scores = scores + log_pairwise[np.arange(T - 1), labelings[:, :-1], labelings[:, 1:]].sum(axis=1)
+    return Enumerated(labelings, scores)
 
 
 def enumerate_batch(log_unary: np.ndarray, log_pairwise: np.ndarray, lengths: np.ndarray) -> list[Enumerated]:

@@ -38,7 +38,7 @@ class EnumeratedFactorial:
     def best(self) -> tuple[float, np.ndarray]:
         """Return the best score and its labels (T, D)."""
         at = self.chain.scores.argmax()
-        return float(self.chain.scores[at]), self.combinations[self.chain.labellings[at]]
+        return float(self.chain.scores[at]), self.combinations[self.chain.labelings[at]]
 
 
 def enumerate_factorial(log_unary, log_pairwise, log_between) -> EnumeratedFactorial:

@@ -1,4 +1,4 @@
-"""Factor graphs by enumeration of all assignments: slow, simple, and the judge of the reference and the engines."""
+"""Factor graphs by enumeration of all assignments: the ground truth of the tests."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -10,7 +10,7 @@ from trelliswork.inference.graph import Tables, Wiring, wire
 
 @dataclass
 class EnumeratedGraph:
-    """Every assignment of one graph with its score, in lexicographic order."""
+    """All assignments of one graph with their scores, in lexicographic order."""
 
     wiring: Wiring
     assignments: np.ndarray  # (n, V)
@@ -34,7 +34,7 @@ class EnumeratedGraph:
         return float(-(p[p > 0] * np.log(p[p > 0])).sum())
 
     def joint(self, variables) -> np.ndarray:
-        """Joint probabilities of the states of some variables, one axis each."""
+        """Return joint probabilities of the states of some variables, one axis each."""
         variables = np.asarray(variables)
         shape = self.wiring.n_states[variables]
         out = np.zeros(shape)
@@ -42,11 +42,11 @@ class EnumeratedGraph:
         return out
 
     def marginals(self) -> np.ndarray:
-        """Flat (N,), as in `Wiring`."""
+        """Return marginals as a flat array (N,), as in `Wiring`."""
         return np.concatenate([self.joint([v]) for v in range(self.wiring.n_variables)])
 
     def factor_marginals(self) -> list[np.ndarray]:
-        """One array (F, s1, .., sk) per group."""
+        """Return one array (F, s1, .., sk) per group."""
         return [np.stack([self.joint(v) for v in group.variables]) for group in self.wiring.groups]
 
 
@@ -70,7 +70,7 @@ def enumerate_graphs(wiring: Wiring) -> list[EnumeratedGraph]:
 
 
 def random_scores(rng: np.random.Generator, shape, scale: float = 1.0, zeros: float = 0.0) -> np.ndarray:
-    """Normal log-potentials, a fraction ``zeros`` of them -inf."""
+    """Return normal log-potentials, a fraction ``zeros`` of them -inf."""
     scores = rng.normal(0, scale, shape)
     scores[rng.random(shape) < zeros] = -np.inf
     return scores
@@ -91,10 +91,10 @@ def random_graph(
     structured=(),
     n_states=None,
 ) -> Wiring:
-    """A random graph; factors have their own tables or sometimes share the table of the previous one.
+    """Return a random graph; factors have their own tables or sometimes share the table of the previous one.
 
-    With ``tree`` each factor joins one earlier variable and new ones, so that ``n_factors`` is ignored and the graph is
-    connected and without cycles.
+    With ``tree`` each factor connects one earlier variable with new ones: ``n_factors`` is ignored, and the graph is
+    connected and has no cycles.
     """
     sizes = rng.integers(1, max_states + 1, n_variables) if n_states is None else np.asarray(n_states)
     V = len(sizes)

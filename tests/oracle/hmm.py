@@ -1,4 +1,4 @@
-"""Hidden Markov models by enumeration of all state paths: slow, obvious, and the judge of the E-step."""
+"""Hidden Markov models by enumeration of all state paths: the ground truth of the tests."""
 
 from itertools import pairwise, product
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def enumerate_counts(log_start, log_transition, log_end, log_emission, sequences, labels=None, weights=None):
-    """Expected counts (start, transition, end, emission) and log evidence (N,) of lists of symbol lists.
+    """Return expected counts (start, transition, end, emission) and log evidence (N,) of lists of symbol lists.
 
-    ``labels[n][t]`` is the known state or -1. A symbol -1 stands for an emission score of 0 in every state.
+    ``labels[n][t]`` is the known state or -1. A symbol -1 has an emission score of 0 in every state.
     """
     S, V = log_emission.shape
     start, transition, end, emission = np.zeros(S), np.zeros((S, S)), np.zeros(S), np.zeros((S, V))
@@ -37,7 +37,7 @@ def enumerate_counts(log_start, log_transition, log_end, log_emission, sequences
 
 
 def joint(log_start, log_transition, log_end, log_emission, x, path) -> float:
-    """log p(symbols, path)."""
+    """Return log p(symbols, path)."""
     score = log_start[path[0]] + sum(log_emission[y, v] for y, v in zip(path, x, strict=True) if v >= 0)
     score += sum(log_transition[i, j] for i, j in pairwise(path))
     return score if log_end is None else score + log_end[path[-1]]

@@ -1,4 +1,4 @@
-"""Second-order dependency trees by enumeration: slow, simple, the ground truth of the tests."""
+"""Second-order dependency trees by enumeration: the ground truth of the tests."""
 
 import itertools
 from dataclasses import dataclass

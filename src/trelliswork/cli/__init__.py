@@ -38,8 +38,8 @@ app.command("bench")(report_errors(bench.bench))
 app.command("warmup")(report_errors(warmup.warmup))
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         print(f"trelliswork {__version__}")
         raise typer.Exit
 

@@ -60,11 +60,11 @@ class Layout:
 
 
 def guess_format(path: str, format: FileFormat, *, labeled: bool = False) -> FileFormat:
-    """Return the format that is given; else that of the file's name, or of its first lines.
+    """Return the given format; by default the one of the file's name or of its first lines.
 
     A name that ends in .conllu, .raw or .text is decisive. Any other file is a column file if it must have labels, or
-    if its lines have equally many fields and empty lines separate sentences; else it is plain text. Standard input has
-    columns.
+    if all lines have the same number of fields and empty lines separate sentences; else it is plain text. The format
+    of standard input is columns.
     """
     if format != FileFormat.auto:
         return format
@@ -77,7 +77,7 @@ def guess_format(path: str, format: FileFormat, *, labeled: bool = False) -> Fil
 
 
 def _has_columns(path: str, n_lines: int = 200) -> bool:
-    """Return whether the first lines of a file look like columns; True if it cannot be read, for the reader to say."""
+    """Return whether the first lines look like columns; True for unreadable files, where the reader raises an error."""
     from trelliswork.data.files import fields_of, open_text
 
     try:
@@ -119,7 +119,7 @@ def read_labeled(path: str | None, layout: Layout) -> "tuple[Corpus | AttributeC
     from trelliswork.data import bundled
 
     if path is None or path in bundled.SPLITS:
-        return _bundled_labelled(path or "train", layout)
+        return _bundled_labeled(path or "train", layout)
     if layout.format == "crfsuite":
         from trelliswork.data import read_crfsuite
 
@@ -224,7 +224,7 @@ def labeled_parts(path: str | None, layout: Layout, n_sentences: int) -> "Iterat
     from trelliswork.data.columns import column_parts
 
     if path is None or path == "-" or layout.format != "columns":
-        raise DataError("--stream reads a column file several times: name one (not standard input).")
+        raise DataError("--stream reads a column file several times: expected its name, not standard input.")
     for part in column_parts(path, n_sentences, separator=layout.separator):
         n_columns = len(part.columns)
         if not layout.columns:
@@ -241,7 +241,9 @@ class WordParts:
 
     def __init__(self, path: str | None, layout: Layout, n_sentences: int) -> None:
         if path is None or path == "-" or layout.format not in ("columns", "text"):
-            raise DataError("--stream reads a text or column file several times: name one (not standard input).")
+            raise DataError(
+                "--stream reads a text or column file several times: expected its name, not standard input."
+            )
         self._path, self._layout, self._size = path, layout, n_sentences
 
     def __iter__(self) -> "Iterator[list[list[str]]]":
@@ -277,17 +279,17 @@ def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
     return np.array(numbers)
 
 
-def _bundled_labelled(split: str, layout: Layout) -> "tuple[Corpus, list[list[str]]]":
+def _bundled_labeled(split: str, layout: Layout) -> "tuple[Corpus, list[list[str]]]":
     """Return columns of a part of the bundled corpus: 0 words, 1 tags, 2 chunk labels."""
     wide = _bundled(split, [*layout.columns, layout.label])
     return _select(wide, layout.columns), wide.sentences(layout.label)
 
 
-def _bundled(split: str, wanted: list[Any]) -> "Corpus":
+def _bundled(split: str, columns: list[Any]) -> "Corpus":
     """Return all columns of a part of the bundled corpus, after checking that the requested ones exist."""
     from trelliswork.data import Corpus, bundled
 
-    for column in wanted:
+    for column in columns:
         if column not in range(3):
             raise DataError(f"the bundled corpus has the columns 0 (word), 1 (tag) and 2 (chunk), got {column}.")
     return Corpus.from_sentences([list(zip(s.words, s.tags, s.chunks, strict=True)) for s in bundled.load(split)])

@@ -10,16 +10,9 @@ LabeledFile = Annotated[
     str | None,
     typer.Argument(help="Labeled file; '-' is standard input, gzip is recognized. Default: the bundled corpus."),
 ]
-OutOption = Annotated[str, typer.Option("--out", "-o", help="Directory for the model.")]
 TextFile = Annotated[
     str | None,
     typer.Argument(help="Text, one sentence per line; '-' is standard input. Default: the bundled corpus."),
-]
-DevOption = Annotated[
-    str | None, typer.Option(help="Development file, laid out likewise: stop early, keep the best iteration.")
-]
-PatienceOption = Annotated[
-    int, typer.Option(min=1, help="With --dev: stop after so many iterations without a better figure.")
 ]
 FormatOption = Annotated[FileFormat, typer.Option(help="Format of the file; by default from its name and first lines.")]
 LabelOption = Annotated[
@@ -27,14 +20,6 @@ LabelOption = Annotated[
     typer.Option(help="Column of the labels: a number or a CoNLL-U name.", show_default="last, or upos"),
 ]
 SeparatorOption = Annotated[str | None, typer.Option(help="Separator of the columns.", show_default="white space")]
-MinCountOption = Annotated[int, typer.Option(min=1, help="Drop attributes seen less often.")]
-HashBitsOption = Annotated[
-    int | None, typer.Option(min=1, max=30, help="Hash attributes to 2^N numbers instead of remembering them.")
-]
-FallOption = Annotated[
-    float, typer.Option("--tol", help="Stop when the objective falls by less (a fraction, in 10 iterations).")
-]
-PenaltyOption = Annotated[float, typer.Option("--l2", min=0.0, help="L2 penalty.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
 
@@ -52,14 +37,6 @@ def _readable(text: str | None) -> str | None:
     return text
 
 
-BeamOption = Annotated[
-    str | None,
-    typer.Option(
-        "--beam",
-        callback=_readable,
-        help="Keep few states a token: kl=0.005,min=10 (or kl=auto), size=20, threshold=6.9,min=4; auto where faster.",
-    ),
-]
 OtherBeamOption = Annotated[
     str | None,
     typer.Option(

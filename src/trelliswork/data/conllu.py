@@ -110,7 +110,7 @@ class _Ids:
         self.empty = 0  # empty nodes since the last word
 
     def skip(self, id_: str) -> str:
-        """Check the id of a line that is not a word; return a description of what is wrong, or an empty text."""
+        """Check the id of a line that is not a word; return a description of the error, or an empty text."""
         following = self.words + 1
         if match := _RANGE.fullmatch(id_):
             first, last = int(match[1]), int(match[2])

@@ -21,7 +21,7 @@ GZIP = b"\x1f\x8b"  # first bytes of a gzip file
 BOM = b"\xef\xbb\xbf"  # byte order mark of UTF-8
 _BLOCK = 1 << 18
 _SHOWN = 60
-_BLANKS = re.compile(r"[\t-\r\x1c-\x20]+")  # what str.split() takes as white space in an ASCII string
+_BLANKS = re.compile(r"[\t-\r\x1c-\x20]+")  # white space of str.split() in an ASCII string
 
 
 def source_name(path: str | os.PathLike[str]) -> str:

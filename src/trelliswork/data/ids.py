@@ -237,7 +237,7 @@ def stream_ids(
         raise ValueRangeError(f"min_count and max_words must be positive, got {min_count} and {max_words}.")
     if vocabulary is not None and edges and (not len(vocabulary) or vocabulary[0] != START):
         raise ValueRangeError(f"vocabulary must list {START} first, such as the vocabulary of other counts.")
-    begin, step = time.perf_counter(), CountStep()
+    started, step = time.perf_counter(), CountStep()
     source = paths_listed(source)
     files = files_of(source)
     if files is not None:
@@ -247,7 +247,7 @@ def stream_ids(
 
     def progress(n: int) -> None:
         step.done += n
-        step.seconds = time.perf_counter() - begin
+        step.seconds = time.perf_counter() - started
         if callback is not None:
             callback(step)
 

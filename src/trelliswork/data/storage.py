@@ -11,21 +11,21 @@ from trelliswork import __version__
 from trelliswork.data.files import replacing
 from trelliswork.errors import DataError
 
-FORMAT = 1
 Arrays = dict[str, NDArray[Any]]
 
 
 class Layout(NamedTuple):
-    """Files of a kind of directory, and the words of its error messages."""
+    """Files of a kind of directory, their format, and the words of its error messages."""
 
     name: str
     description: str
     arrays: str
     remedy: str
+    format: int
 
 
-MODEL = Layout("a model", "model.json", "weights.safetensors", "train again")
-MOMENTS = Layout("moments", "moments.json", "moments.safetensors", "count again with 'trelliswork data count'")
+MODEL = Layout("a model", "model.json", "weights.safetensors", "train again", 2)
+MOMENTS = Layout("moments", "moments.json", "moments.safetensors", "count again with 'trelliswork data count'", 1)
 
 
 def save_model(
@@ -40,7 +40,7 @@ def save_model(
     if path.exists() and not (path / layout.description).is_file() and not (path.is_dir() and not any(path.iterdir())):
         raise DataError(f"{path}: exists and is not {layout.name}. Choose another directory, or delete it.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    head = {"kind": kind, "format": FORMAT, "trelliswork": __version__, **description}
+    head = {"kind": kind, "format": layout.format, "trelliswork": __version__, **description}
     with replacing(path) as fresh:
         fresh.mkdir()
         text = json.dumps(head, ensure_ascii=False, default=_plain_number)
@@ -92,10 +92,10 @@ def read_description(path: str | Path, kind: str | None = None, *, layout: Layou
         raise DataError(f"{file}: not valid JSON ({error}). The file is damaged: {layout.remedy}.") from None
     if not isinstance(description, dict) or "kind" not in description:
         raise DataError(f"{file}: not the description of {layout.name}: it has no entry 'kind'.")
-    if description.get("format") != FORMAT:
+    if description.get("format") != layout.format:
         raise DataError(
             f"{path}: written in format {description.get('format')} by trelliswork {description.get('trelliswork')}, "
-            f"but trelliswork {__version__} reads format {FORMAT}. Use that version, or {layout.remedy}."
+            f"but trelliswork {__version__} reads format {layout.format}. Use that version, or {layout.remedy}."
         )
     if kind is not None and description["kind"] != kind:
         raise DataError(f"{path}: expected a model of kind {kind!r}, got one of kind {description['kind']!r}.")

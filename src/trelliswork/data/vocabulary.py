@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-UNKNOWN = "<unk>"  # stands for words that are not in a vocabulary
+UNKNOWN = "<unk>"  # replaces words that are not in a vocabulary
 START, END = "<s>", "</s>"  # edges of a sentence
 _FORMER_START, _FORMER_UNKNOWN = "<S>", "<unknown>"  # in files of earlier versions
 

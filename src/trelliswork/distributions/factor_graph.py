@@ -289,9 +289,9 @@ class FactorGraph:
         for evidence in (known, labels):
             if evidence is not None:
                 given = self._states(evidence, lowest=-1).numpy()
-                wanted = np.repeat(given, self.n_states, axis=1)
+                repeated = np.repeat(given, self.n_states, axis=1)
                 place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], self.n_states)
-                new._restrict((wanted < 0) | (wanted == place))
+                new._restrict((repeated < 0) | (repeated == place))
         if allowed is not None:
             new._restrict(self._mask(allowed))
         return new

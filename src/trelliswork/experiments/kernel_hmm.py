@@ -229,7 +229,7 @@ def same_as_dense(lm: HMMLanguageModel, sentences: Words) -> float:
 
 
 def _baseline(table: Table, train: Words, dev: Words, test: Words, say: Say) -> None:
-    from trelliswork.models.baselines import KneserNey
+    from trelliswork.models import KneserNey
 
     say("Kneser-Ney, 5-grams")
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a model can be asked on the page: one object per task answers, in plain data for JSON."""
+"""Queries of a model on the page: one object per task, which answers with plain data for JSON."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence

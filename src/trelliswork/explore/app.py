@@ -57,7 +57,7 @@ def create_app(model: Any, *, name: str = "", hosts: Sequence[str] = LOOPBACK) -
     -----
     ``GET /`` is the page, ``GET /api/model`` describes the model and its abilities, ``POST /api/ABILITY`` queries it.
     Requests are JSON with the content type ``application/json``, which a page of another site cannot send. Errors are
-    JSON too, ``{"what", "wanted", "got"}``, except for a wrong ``Host``, which gets a line of plain text.
+    JSON too, ``{"what", "expected", "got"}``, except for a wrong ``Host``, which gets a line of plain text.
     """
     explorer, worker = explorer_of(model), Worker()
     about = describe(model, explorer, name)
@@ -123,7 +123,7 @@ def _no_constant(name: str) -> None:
 
 
 def _refusal(what: str, status: int) -> JSONResponse:
-    answer: Answer = {"what": what, "wanted": None, "got": None}
+    answer: Answer = {"what": what, "expected": None, "got": None}
     return JSONResponse(answer, status_code=status)
 
 
@@ -132,14 +132,14 @@ async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # the only exceptions it is registered for
     answer = {
         "what": str(error.detail),
-        "wanted": "GET /, GET /api/model or POST /api/ABILITY",
+        "expected": "GET /, GET /api/model or POST /api/ABILITY",
         "got": f"{request.method} {request.url.path}"[:80],
     }
     return JSONResponse(answer, status_code=error.status_code, headers=error.headers)
 
 
 class _Headers:
-    """Adds headers that restrict the browser to what the page needs."""
+    """Adds headers that restrict the browser to the needs of the page."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -171,8 +171,8 @@ class Worker:
         try:
             self._jobs.put_nowait((work, future, loop))
         except queue.Full:
-            wanted = f"at most {MAX_WAITING} waiting"
-            raise RequestError("too many requests at once", wanted, "one more", status=503) from None
+            expected = f"at most {MAX_WAITING} waiting"
+            raise RequestError("too many requests at once", expected, "one more", status=503) from None
         return await future
 
     def _work(self) -> None:

@@ -16,17 +16,17 @@ BLANKS = ("_", "___")
 
 
 class RequestError(Exception):
-    """A request that cannot be answered: what was wrong, what was expected, what was sent."""
+    """A request that cannot be answered: the problem, the expected value, and the value sent."""
 
-    def __init__(self, what: str, wanted: str, got: object, status: int = 400) -> None:
+    def __init__(self, what: str, expected: str, got: object, status: int = 400) -> None:
         super().__init__(what)
         text = got if isinstance(got, str) else repr(got)
-        self.what, self.wanted, self.status = what, wanted, status
+        self.what, self.expected, self.status = what, expected, status
         self.got = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + " ..."
 
     def to_dict(self) -> dict[str, str]:
         """Return plain data for JSON."""
-        return {"what": self.what, "wanted": self.wanted, "got": self.got}
+        return {"what": self.what, "expected": self.expected, "got": self.got}
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,16 @@ class Body:
     def pairs(self, name: str, n_tokens: int) -> list[tuple[int, int, bool]]:
         """Return spans ``{first, last, force}`` of at least two words; ``force: false`` forbids the span."""
         value = self._fields.pop(name, [])
-        wanted = f"a list of {{first, last, force}} with 0 <= first < last < {n_tokens}"
+        expected = f"a list of {{first, last, force}} with 0 <= first < last < {n_tokens}"
         if not isinstance(value, list) or len(value) > n_tokens**2:
-            raise RequestError(f"field {name!r}", wanted, value)
+            raise RequestError(f"field {name!r}", expected, value)
         spans = []
         for entry in value:
             span = entry if isinstance(entry, dict) else {}
             first, last, force = (span.get(key) for key in ("first", "last", "force"))
             good = set(span) == {"first", "last", "force"} and isinstance(force, bool)
             if not good or type(first) is not int or type(last) is not int or not 0 <= first < last < n_tokens:
-                raise RequestError(f"field {name!r}", wanted, entry)
+                raise RequestError(f"field {name!r}", expected, entry)
             spans.append((first, last, bool(force)))
         return spans
 
@@ -105,10 +105,10 @@ class Body:
 
 
 def _item(entry: Any, n_tokens: int, layers: Collection[str] | None) -> Item:
-    wanted = "{token, force} or {token, forbid: [...]}" + ("" if layers is None else ", and layer")
+    expected = "{token, force} or {token, forbid: [...]}" + ("" if layers is None else ", and layer")
     names = {"token", "force", "forbid"} | (set() if layers is None else {"layer"})
     if not isinstance(entry, dict) or not set(entry) <= names or ("force" in entry) == ("forbid" in entry):
-        raise RequestError("an entry of the evidence", wanted, entry)
+        raise RequestError("an entry of the evidence", expected, entry)
     token, layer, forbid = entry.get("token"), entry.get("layer"), entry.get("forbid", [])
     if type(token) is not int or not 0 <= token < n_tokens:
         raise RequestError("'token' in an entry of the evidence", f"a number from 0 to {n_tokens - 1}", token)
@@ -175,7 +175,7 @@ class TokenReader:
         return "Words and punctuation marks separated by spaces."
 
     def example(self) -> str:
-        """Return a sentence of the bundled corpus in this format; empty if it has not the columns."""
+        """Return a sentence of the bundled corpus in this format; empty if it lacks the columns."""
         from trelliswork.data import bundled
 
         if self.form not in ("words", "columns") or self.n_columns > 2:
@@ -197,8 +197,8 @@ class TokenReader:
         columns = typed.rsplit(COLUMN, self.n_columns - 1)
         if len(columns) != self.n_columns or not all(columns):
             shape = COLUMN.join(["dog", "NN", *["x"] * (self.n_columns - 2)])
-            wanted = f"{self.n_columns} columns joined by {COLUMN}, such as {shape}"
-            raise RequestError(f"word {t + 1} of the sentence", wanted, typed)
+            expected = f"{self.n_columns} columns joined by {COLUMN}, such as {shape}"
+            raise RequestError(f"word {t + 1} of the sentence", expected, typed)
         return tuple(columns)
 
 

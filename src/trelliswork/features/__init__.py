@@ -1,4 +1,4 @@
-"""Sentences to sparse attribute ids: templates and what they become."""
+"""Sparse attribute ids of sentences: templates and their extraction."""
 
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import TemplateExtractor

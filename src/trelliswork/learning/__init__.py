@@ -1,1 +1,1 @@
-"""Optimizers that see only an objective, and what they report. Knows no model."""
+"""Optimizers of objectives, their reports and checkpoints; independent of models."""

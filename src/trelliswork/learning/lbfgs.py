@@ -108,7 +108,7 @@ def lbfgs(
     weights : ndarray (F,)
     report : FitReport
     """
-    began = time.perf_counter()
+    started = time.perf_counter()
     if not isinstance(start, State):
         w = np.array(start, np.float64)
         value, gradient = objective(w)
@@ -124,7 +124,7 @@ def lbfgs(
     n_evaluations = 1
     if report.history:
         n_evaluations = report.history[-1].n_evaluations
-        began -= report.history[-1].seconds
+        started -= report.history[-1].seconds
     done = report.history[-1].iteration if report.history else 0
     for iteration in range(done + 1, max_iter + 1):
         steepest = _pseudo_gradient(w, gradient, l1)
@@ -158,7 +158,7 @@ def lbfgs(
         if curvature > 1e-10 * dot(y, y):
             pairs.append((s, y, 1 / curvature))
         w, value, gradient = new, new_value, new_gradient
-        step = Step(iteration, value, norm, int(np.count_nonzero(w)), n_evaluations, time.perf_counter() - began)
+        step = Step(iteration, value, norm, int(np.count_nonzero(w)), n_evaluations, time.perf_counter() - started)
         report.add(step)
         stop = callback(step, State(w, value, gradient, list(pairs), report.history)) if callback is not None else None
         if stop:

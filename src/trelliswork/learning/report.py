@@ -62,11 +62,11 @@ def counting_callback(callback: Callback | None) -> Callable[[Any], None] | None
     if callback is None:
         return None
 
-    def tell(step: Any) -> None:
+    def announce(step: Any) -> None:
         text = f"counting: {step.n_tokens:,} tokens" if step.n_tokens else "reading text"
         callback(Step(0, math.nan, stage=f"{text}, {step.done / max(step.total, 1):.0%}"))
 
-    return tell
+    return announce
 
 
 @dataclass

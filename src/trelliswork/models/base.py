@@ -133,7 +133,7 @@ class Estimator:
         raise AssertionError("each estimator describes itself")
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return what is saved: plain data for JSON, and arrays."""
+        """Return the saved state: plain data for JSON, and arrays."""
         raise AssertionError("each estimator defines its state")
 
     @classmethod
@@ -149,6 +149,6 @@ def check_finite(name: str, values: NDArray[np.floating]) -> None:
 
 
 def check_label(label: str | None, labels: Iterable[str]) -> None:
-    """Raise an error if a label that was asked for does not exist."""
+    """Raise an error if a requested label does not exist."""
     if label is not None and label not in (names := list(labels)):
         raise ValueRangeError(f"the model has no label {label!r}; it has {', '.join(names[:50])}.")

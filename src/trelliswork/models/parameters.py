@@ -104,7 +104,7 @@ def _either(names: list[str]) -> str:
 
 
 def _check_type(name: str, value: Any, plain: list[Any]) -> None:
-    wanted = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
+    descriptions = {bool: "True or False", int: "an integer", float: "a number", str: "a string"}
     if isinstance(value, bool) and bool not in plain:
         ok = False
     else:
@@ -113,7 +113,7 @@ def _check_type(name: str, value: Any, plain: list[Any]) -> None:
         abstract = {bool: bool, int: numbers.Integral, float: numbers.Real, str: str}
         ok = any(isinstance(value, abstract[t]) for t in plain)
     if not ok:
-        raise ValueRangeError(f"{name} must be {_either([wanted[t] for t in plain])}, got {value!r}.")
+        raise ValueRangeError(f"{name} must be {_either([descriptions[t] for t in plain])}, got {value!r}.")
 
 
 def declared(estimator: type) -> dict[str, Declared]:

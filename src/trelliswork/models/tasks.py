@@ -1,4 +1,4 @@
-"""Kinds of models by what they answer: taggers, tree parsers and language models.
+"""Kinds of models by task: taggers, tree parsers and language models.
 
 The command line, the report and the explorer ask for the task of a model, never for its class. Every estimator of a
 task has the methods below with the same signatures and return types (``tests/models/test_vocabulary.py``).
@@ -152,7 +152,7 @@ class NextWord(LanguageModel):
 
     @abstractmethod
     def predict_next(self, words: Sequence[str], n: int = 10) -> Ranked:
-        """Return the n most probable words after the start of a sentence; ``</s>`` stands for its end."""
+        """Return the n most probable words after the start of a sentence; ``</s>`` is its end."""
 
 
 def accuracy(predicted: Sequence[Sequence[Any]], gold: Sequence[Sequence[Any]]) -> float:
@@ -190,7 +190,7 @@ def fill_blanks(
     where : sequence of int
         Positions of the blanks.
     distribution : callable
-        ``distribution(ids, t)`` returns p(word at t | all other words); zero for what is not a word.
+        ``distribution(ids, t)`` returns p(word at t | all other words); zero for ids that are not words.
 
     Notes
     -----

@@ -178,7 +178,7 @@ def _whole(value: float) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+def ticks(low: float, high: float, n_ticks: int = 5) -> list[float]:
     """Return round numbers from at most ``low`` to at least ``high``, in steps of 1, 2 or 5 times a power of ten.
 
     Examples
@@ -189,7 +189,7 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     if low == high:
         margin = abs(low) / 10 or 1.0
         low, high = low - margin, high + margin
-    rough = (high - low) / wanted
+    rough = (high - low) / n_ticks
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

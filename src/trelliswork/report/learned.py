@@ -20,7 +20,7 @@ NEIGHBORS = 12  # words whose neighbors are listed
 
 
 def learned_sections(model: Any) -> list[Section]:
-    """Return what a model has learned, for people."""
+    """Return sections about the learned parameters of a model."""
     sections: list[Section] = []
     if hasattr(model, "top_features"):
         sections.append(_weights(model))

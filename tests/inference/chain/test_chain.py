@@ -84,7 +84,7 @@ def test_viterbi_and_topk_match_enumeration(case):
         distinct = {tuple(y[:n]) for y in many[b, :possible]}
         assert len(distinct) == possible
         for y, score in zip(many[b, :possible], many_scores[b, :possible], strict=True):
-            index = int(np.flatnonzero((want.labellings == y[:n]).all(axis=1))[0])
+            index = int(np.flatnonzero((want.labelings == y[:n]).all(axis=1))[0])
             assert_allclose(want.scores[index], score, rtol=1e-12, atol=1e-9)
 
 

@@ -111,6 +111,15 @@ def test_the_rate_is_halved_after_an_epoch_without_improvement(cycles, dev):
     assert history[-1].learning_rate < 3.0
 
 
+def test_batches_share_the_gradient_of_the_penalty(cycles, monkeypatch):
+    """The gradient of l2 * |w|^2 is 2 * l2 * w."""
+    factors = []
+    monkeypatch.setattr(log_bilinear_training, "_step", lambda p, slopes, sums, rate, l2, n: factors.append(l2))
+    LogBilinear(1, 2, l2=0.7, max_iter=1, batch_size=50).fit(cycles)
+    assert len(factors) > 10
+    assert_allclose(sum(factors), 2 * 0.7)
+
+
 def test_training_ends_at_limits_and_on_request(cycles):
     model = LogBilinear(1, 6, max_iter=10)
     assert not model.fit(cycles, callback=lambda step: step.iteration == 1).report_.converged

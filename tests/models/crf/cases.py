@@ -2,7 +2,7 @@
 
 from trelliswork import CRF
 
-TEMPLATES = "# word and neighbours\nU0:%x[0,0]\nU1:%x[-1,0]\nU2:%x[1,0]\nB\n"
+TEMPLATES = "# word and neighbors\nU0:%x[0,0]\nU1:%x[-1,0]\nU2:%x[1,0]\nB\n"
 
 WORDS = [
     ["the", "dog", "barks"],

@@ -29,7 +29,7 @@ def test_the_posterior_agrees_with_everything_else(fitted):
         assert_allclose([[token[label] for label in labels] for token in marginals], want, atol=1e-5)
         (ranked,) = fitted.predict_topk([sentence], 4)
         assert ranked[0][0] == best
-        ids = torch.tensor([[labels.index(label) for label in labelling] for labelling, _ in ranked])
+        ids = torch.tensor([[labels.index(label) for label in labeling] for labeling, _ in ranked])
         log_probs = [posterior.log_prob(row[None]).item() for row in ids]
         assert_allclose([p for _, p in ranked], np.exp(log_probs), rtol=1e-4, atol=1e-7)
 
@@ -38,18 +38,18 @@ def test_topk_is_sorted_and_distinct(fitted):
     for sentence, ranked in zip(NEW, fitted.predict_topk(NEW, 10), strict=True):
         probabilities = [p for _, p in ranked]
         assert probabilities == sorted(probabilities, reverse=True)
-        assert len({tuple(labelling) for labelling, _ in ranked}) == len(ranked) == min(10, 4 ** len(sentence))
-        assert all(len(labelling) == len(sentence) for labelling, _ in ranked)
+        assert len({tuple(labeling) for labeling, _ in ranked}) == len(ranked) == min(10, 4 ** len(sentence))
+        assert all(len(labeling) == len(sentence) for labeling, _ in ranked)
         assert sum(probabilities) <= 1 + 1e-5
 
 
-def test_all_labellings_of_a_short_sentence(fitted):
+def test_all_labelings_of_a_short_sentence(fitted):
     (ranked,) = fitted.predict_topk([["the", "dog"]], 100)
     assert len(ranked) == 16
     assert_allclose(sum(p for _, p in ranked), 1, rtol=1e-5)
     (marginals,) = fitted.predict_marginals([["the", "dog"]])
     for label, p in marginals[1].items():
-        assert_allclose(p, sum(q for labelling, q in ranked if labelling[1] == label), atol=1e-5)
+        assert_allclose(p, sum(q for labeling, q in ranked if labeling[1] == label), atol=1e-5)
 
 
 def test_sentences_together_are_sentences_alone(fitted):

@@ -100,7 +100,7 @@ DAMAGES = {
     "future format": lambda path: change_json(path, lambda plain: plain.update(format=999)),
     "no labels": lambda path: change_json(path, lambda plain: plain.pop("labels")),
     "a label less": lambda path: change_json(path, lambda plain: plain["labels"].pop()),
-    "unknown parameter": lambda path: change_json(path, lambda plain: plain["parameters"].update(colour="red")),
+    "unknown parameter": lambda path: change_json(path, lambda plain: plain["parameters"].update(color="red")),
     "nan": lambda path: change_arrays(path, weights=with_one(np.nan)),
     "inf": lambda path: change_arrays(path, weights=with_one(np.inf)),
     "fewer weights": lambda path: change_arrays(path, weights=lambda w: w[:-1]),

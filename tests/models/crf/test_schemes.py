@@ -26,7 +26,7 @@ def test_bio_never_predicts_an_ill_formed_transition(feature_set):
     options = {"l2": 1e-3, "feature_set": feature_set}
 
     def ill_formed(sentences):
-        pairs = [pair for labelling in sentences for pair in pairwise(labelling)]
+        pairs = [pair for labeling in sentences for pair in pairwise(labeling)]
         return [(a, b) for a, b in pairs if b[0] == "I" and a not in (f"B-{b[2:]}", f"I-{b[2:]}")]
 
     free = CRF("U:%x[0,0]", scheme=None, **options).fit(x, y)
@@ -36,7 +36,7 @@ def test_bio_never_predicts_an_ill_formed_transition(feature_set):
         assert crf.predict(x) == y
         assert not ill_formed(crf.predict(new))
         ranked = crf.predict_topk(new[:10], 5)
-        assert not ill_formed([labelling for sentence in ranked for labelling, _ in sentence])
+        assert not ill_formed([labeling for sentence in ranked for labeling, _ in sentence])
         posterior = crf.posterior(["o", "i"])
         ids = torch.tensor([[list(crf.labels_).index(label) for label in ("O", "I-X")]])
         assert posterior.log_prob(ids).item() == -np.inf

@@ -29,8 +29,8 @@ def test_parameters_can_be_set():
     crf = CRF()
     assert crf.set_params(l2=3.0, features="ner") is crf
     assert (crf.get_params()["l2"], crf.features) == (3.0, "ner")
-    with pytest.raises(ValueRangeError, match="'colour'"):
-        crf.set_params(colour="red")
+    with pytest.raises(ValueRangeError, match="'color'"):
+        crf.set_params(color="red")
 
 
 def accuracy_of_sentences(crf, x, y):

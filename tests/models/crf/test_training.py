@@ -94,7 +94,7 @@ def test_stochastic_learners_take_partial_labels(algorithm):
     assert crf.fit(WORDS, y).predict(WORDS) == TAGS
 
 
-def test_unlabelled_tokens_in_a_scheme():
+def test_unlabeled_tokens_in_a_scheme():
     y = [[None if t % 3 == 0 else label for t, label in enumerate(labels)] for labels in Y]
     crf = CRF("chunking", max_iter=30).fit(X, y)
     assert crf.scheme_ == "bio"

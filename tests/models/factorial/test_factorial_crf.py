@@ -104,7 +104,7 @@ def test_marginals_are_the_engines_beliefs(tagger):
     assert factorial.infer(potentials, "structured_mean_field").value[0] <= exact.value[0] + 1e-3
 
 
-def test_predictions_are_the_most_probable_labelling(tagger, monkeypatch):
+def test_predictions_are_the_most_probable_labeling(tagger, monkeypatch):
     (potentials,) = tagger._potentials(UNSEEN[:1])
     labels, _ = factorial.decode(potentials, "exact")
     names = [[layer.labels[j] for j in row[0]] for layer, row in zip(tagger.layers_, labels, strict=True)]

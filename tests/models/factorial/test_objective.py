@@ -188,7 +188,7 @@ def test_what_the_schemes_forbid_has_no_part():
 def test_impossible_sentences_and_wrong_input_are_refused():
     problem = Problem(8, (2, 2), lengths=(3, 2))
     nothing = Allowed(np.zeros((2, 2), bool), np.ones(2, bool), np.ones(2, bool))
-    with pytest.raises(ImpossibleError, match=r"sentence \d: no labelling agrees"):
+    with pytest.raises(ImpossibleError, match=r"sentence \d: no labeling satisfies"):
         problem.objective("bp", allowed=[nothing, None])(problem.weights)
     with pytest.raises(ShapeError, match="one entry for each of 2 layers"):
         FactorialObjective([problem.tokens], problem.gold, problem.layout)

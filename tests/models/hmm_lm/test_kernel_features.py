@@ -1,4 +1,4 @@
-"""Feature maps of the exponential kernel: unbiased, normalised, better with more features."""
+"""Feature maps of the exponential kernel: unbiased, normalized, better with more features."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.models.hmm_lm.kernel_features import (
     approximate_kernel,
     log_features,
-    normalised_factors,
+    normalized_factors,
     random_projection,
     softmax_error,
 )
@@ -67,7 +67,7 @@ def test_rows_sum_to_one_whatever_the_scale(kind):
     w = random_projection(4, 6, torch.Generator().manual_seed(0)).double()
     for scale in (0.1, 1.0, 300.0):
         logs = [log_features(scale * torch.from_numpy(x), w, kind) for x in (U, V)]
-        left, right = normalised_factors(*logs)
+        left, right = normalized_factors(*logs)
         matrix = left @ right.T
         assert torch.isfinite(matrix).all()
         assert (matrix >= 0).all()
@@ -76,7 +76,7 @@ def test_rows_sum_to_one_whatever_the_scale(kind):
         torch.exp(log_features(torch.from_numpy(U), w, kind)) @ torch.exp(log_features(torch.from_numpy(V), w, kind)).T
     )
     logs = [log_features(torch.from_numpy(x), w, kind) for x in (U, V)]
-    left, right = normalised_factors(*logs)
+    left, right = normalized_factors(*logs)
     assert_allclose(left @ right.T, odds / odds.sum(dim=1, keepdim=True), rtol=1e-10)
 
 
@@ -84,8 +84,8 @@ def test_the_norm_term_of_the_left_side_cancels():
     w = random_projection(4, 6, torch.Generator().manual_seed(0)).double()
     u, v = torch.from_numpy(2 * U), torch.from_numpy(V)
     right = log_features(v, w, "exp-norm")
-    one = normalised_factors(log_features(u, w, "exp"), right)
-    other = normalised_factors(log_features(u, w, "exp-norm"), right)
+    one = normalized_factors(log_features(u, w, "exp"), right)
+    other = normalized_factors(log_features(u, w, "exp-norm"), right)
     assert_allclose(one[0] @ one[1].T, other[0] @ other[1].T)
 
 

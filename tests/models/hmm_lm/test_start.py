@@ -35,7 +35,7 @@ def random_counts(S=7, V=5, seed=0, n=60):
     return text, count(text, rng.integers(0, S, offsets[-1]), V, S)
 
 
-def test_words_with_the_same_neighbours_have_the_same_vectors():
+def test_words_with_the_same_neighbors_have_the_same_vectors():
     rng = np.random.default_rng(0)
     kind = np.arange(12) // 4  # words of a kind are followed alike
     odds = rng.dirichlet(np.full(12, 0.5), 3)
@@ -60,14 +60,14 @@ def test_vectors_are_singular_vectors(monkeypatch):
         assert_allclose(found @ found.T, want @ want.T, atol=1e-4)  # whatever the signs
 
 
-def test_the_nearest_centres_are_found_in_little_memory(monkeypatch):
+def test_nearest_centers_in_blocks(monkeypatch):
     rng = np.random.default_rng(3)
-    points, centres = rng.standard_normal((20_000, 4), np.float32), rng.standard_normal((500, 4), np.float32)
-    expected = ((points[:, None] - centres[None]) ** 2).sum(axis=2).argmin(axis=1)
+    points, centers = rng.standard_normal((20_000, 4), np.float32), rng.standard_normal((500, 4), np.float32)
+    expected = ((points[:, None] - centers[None]) ** 2).sum(axis=2).argmin(axis=1)
     monkeypatch.setattr(hmm_lm_clusters, "DISTANCES", 300_000)
     tracemalloc.start()
     try:
-        found = nearest(points, centres)
+        found = nearest(points, centers)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -79,13 +79,13 @@ def test_k_means_finds_what_lies_apart():
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 5, 300)
     points = (10 * np.eye(5)[kind] + rng.normal(0, 0.1, (300, 5))).astype(np.float32)
-    centres = k_means(points, 8, rng)
-    near = nearest(points, centres)
-    distances = ((points[:, None] - centres[None]) ** 2).sum(axis=2)
+    centers = k_means(points, 8, rng)
+    near = nearest(points, centers)
+    distances = ((points[:, None] - centers[None]) ** 2).sum(axis=2)
     assert_allclose(distances[np.arange(300), near], distances.min(axis=1), atol=1e-4)
     for c in np.unique(near):
         assert len(np.unique(kind[near == c])) == 1  # no cluster has points of two kinds
-        assert_allclose(centres[c], points[near == c].mean(axis=0), atol=1e-3)
+        assert_allclose(centers[c], points[near == c].mean(axis=0), atol=1e-3)
     assert k_means(points[:3], 5, rng).shape == (5, 5)  # fewer points than clusters
 
 
@@ -106,7 +106,7 @@ def test_counts_are_those_of_a_loop():
     assert_allclose(found.emission.toarray(), emission)
 
 
-def test_tokens_are_clustered_by_words_and_neighbours():
+def test_tokens_are_clustered_by_words_and_neighbors():
     text = patterned_text()
     counts = clustered_counts(text, N_WORDS, 6, n_groups=2, seed=1)
     emission = counts.emission.toarray()

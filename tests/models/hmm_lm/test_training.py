@@ -87,7 +87,7 @@ def test_evidence_and_gradients_are_those_of_autograd(name, blocked, dropout):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_dropout_normalises_what_is_left(name):
+def test_dropout_normalizes_the_rest(name):
     network = StateNetwork(SHAPES[name], 0, np.arange(V) % 3)
     drawn = network.draw(0.5, 0.5, 3)
     assert len(drawn.states) == 3  # one of the two states of each block
@@ -119,7 +119,7 @@ def test_blocks_emit_their_words_alone():
 def test_first_emissions_are_the_frequencies():
     network = StateNetwork(NetworkShape(50, V, 32))
     frequencies = np.arange(V) * 100
-    network.begin_with(frequencies)
+    network.start_with(frequencies)
     p = network.log_emission(Drawn()).detach().numpy()
     assert np.corrcoef(p.mean(axis=1), np.log(frequencies + 1))[0, 1] > 0.85
     assert 0.3 < p.std(axis=1).mean() < 3  # and states differ

@@ -142,6 +142,22 @@ def test_pseudo_likelihood_stopped_within_an_epoch_reports_the_mean_so_far():
     assert_allclose(report.value, -pseudo_likelihood.mean_log_p(field, text), rtol=0.15)
 
 
+def test_pseudo_likelihood_has_the_penalty_l2_times_the_squared_norm():
+    """At the optimum the gradient of the likelihood equals that of the penalty, 2 * l2 * w."""
+    import torch
+
+    rng = np.random.default_rng(0)
+    text = pseudo_likelihood.padded_stream(np.tile(np.array([1, 2, 3, 2, -1, 3, 1, -1]), 10), 1)
+    shapes = (4,), (4, 2), (1, 4, 2)
+    field = pseudo_likelihood.Field(*(torch.from_numpy(rng.normal(size=s).astype(np.float32)) for s in shapes))
+    pseudo_likelihood.train(field, text, Watch(), learning_rate=0.1, batch_size=1000, max_iter=200, l2=1.0)
+    places = torch.from_numpy(np.flatnonzero(text))
+    _, gradient = pseudo_likelihood.gradients(field, torch.from_numpy(text), places)
+    assert field.left.abs().max() > 1
+    for slope, tensor in zip(gradient.tensors()[1:], field.tensors()[1:], strict=True):
+        assert_allclose(slope.numpy(), 2 * tensor.numpy(), atol=0.1)
+
+
 def test_pseudo_likelihood_and_its_gradient():
     import torch
 

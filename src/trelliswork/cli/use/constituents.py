@@ -19,7 +19,7 @@ LENGTHS = (10, 40, None)  # maximum sentence lengths that papers on grammar indu
 
 
 def holds_trees(path: str | None) -> bool:
-    """Return whether a path is a folder, has a name of tree files, or is the bundled corpus."""
+    """Return whether a path is a folder, a tree file by its name, or the bundled corpus."""
     from trelliswork.data.bundled import SPLITS
 
     return path is None or path in SPLITS or Path(path).is_dir() or path.removesuffix(".gz").endswith(TREE_ENDINGS)
@@ -47,14 +47,14 @@ def tokens_of(trees: "list[Tree]", tags: bool, lower: bool) -> list[list[str]]:
 def read_tokens(
     path: str | None, format: FileFormat, columns: str | None, *, tags: bool, lower: bool, punctuation: bool
 ) -> list[list[str]]:
-    """Return sentences of any file: words or tags of trees, one column of columns and CoNLL-U, words of text.
+    """Return the sentences of a file: words or tags of trees, a column of a column or CoNLL-U file, words of text.
 
-    A file that is neither trees nor CoNLL-U by its name is text, unless a column or a format is named.
+    A file whose name is not that of trees or CoNLL-U is text, unless a column or a format is given.
     """
     if format == FileFormat.auto and columns is None and holds_trees(path):
         return tokens_of(read_gold(path, punctuation), tags, lower)
     if tags:
-        raise typer.BadParameter("--tags reads the tags of trees; for other files name the column with --columns.")
+        raise typer.BadParameter("--tags reads the tags of trees; for other files select a column with --columns.")
     if format == FileFormat.auto and columns is None and guess_format(path or "", format) != FileFormat.conllu:
         format = FileFormat.text
     corpus = read_words(path, words_layout(path, format, columns, None))
@@ -84,11 +84,11 @@ def parse_constituents(
     model : str
         Directory of a saved PCFG.
     file, out : str
-        ``-`` is standard input or output. Plain text (of tags, for a grammar of tags), or a file as in training.
+        ``-`` is standard input or output. The file is plain text (of tags, for a grammar of tags), or as in training.
     format, columns
         Format of the file, and the column of the words.
     viterbi : bool
-        The most probable trees instead of those with most expected spans.
+        Write the most probable trees instead of those with the most expected spans.
     """
     from trelliswork.data.files import atomic_write
 
@@ -111,7 +111,7 @@ def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -
             name = "all" if longest is None else f"up to {longest} words"
             reports[name] = grammar.evaluate(trees, tokens, max_length=longest)
     if not reports:
-        raise DataError(f"{file}: no tree of at least two words to compare with.")
+        raise DataError(f"{file}: no tree of at least two words for the evaluation.")
     perplexity = grammar.perplexity(tokens)
     results = {"brackets": reports, "perplexity": perplexity}
     more = report_evaluation(page, grammar, results, file=file, name=model, sample=lambda: judged_part(tokens, trees))
@@ -125,6 +125,6 @@ def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -
 
 
 def _reading(grammar: "PCFG") -> dict[str, Any]:
-    """Return how the training file was read."""
-    given = grammar.input_
-    return {name: bool(given.get(name, False)) for name in ("tags", "lower", "punctuation")}
+    """Return the options with which the training file was read."""
+    saved = grammar.input_
+    return {name: bool(saved.get(name, False)) for name in ("tags", "lower", "punctuation")}

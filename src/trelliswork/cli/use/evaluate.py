@@ -19,7 +19,7 @@ from trelliswork.cli.use.tag import check_words
 def evaluate(
     model: Model,
     file: Annotated[
-        str, typer.Argument(help="Labeled file in the format of training; or test, dev of the bundled corpus.")
+        str, typer.Argument(help="Labeled file in the format of training, or test or dev of the bundled corpus.")
     ] = "test",
     format: Annotated[
         FileFormat, typer.Option(help="Format of the file; by default that of training.")
@@ -38,7 +38,7 @@ def evaluate(
 
     Taggers: accuracy, spans, known and unknown words, frequent errors; by layer and jointly for several layers.
     Induced states: many-to-one and one-to-one accuracy, V-measure and variation of information.
-    Parsers: attachment scores. Grammars: brackets, beside left- and right-branching trees.
+    Parsers: attachment scores. Grammars: brackets, with left- and right-branching trees for comparison.
     Language models: log evidence and perplexity of a text.
 
     Example: trelliswork evaluate chunker test.txt --json

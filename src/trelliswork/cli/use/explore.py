@@ -1,4 +1,4 @@
-"""``trelliswork explore``: a web page of this machine for a saved model."""
+"""``trelliswork explore``: a local web page for a saved model."""
 
 import sys
 from pathlib import Path
@@ -12,32 +12,34 @@ from trelliswork.cli.use.tag import Model
 
 def explore(
     model: Model,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 selects a free one.")] = 8765,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    host: Annotated[str, typer.Option(help="Address to listen at: this machine only.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; by default reachable from this machine only.")
+    ] = "127.0.0.1",
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Let --host be an address that others reach: they can use it too.")
+        bool, typer.Option("--allow-remote", help="Allow a --host that other machines can reach.")
     ] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Explore a model in a browser: see its posterior, force and forbid labels, fill blanks, make up sentences.
+    """Explore a model in a browser: show its posterior, force and forbid labels, fill blanks, sample sentences.
 
-    Any saved model has a page; it shows what the model can do. The page is served by this machine for this machine,
-    and needs no network. Ctrl-C ends it.
+    The page depends on the kind of the model. It is served locally and needs no network connection. Press Ctrl-C to
+    stop the server.
 
     Example: trelliswork explore tagger --open
     """
     from trelliswork.explore.server import check_host, serve
     from trelliswork.models import load
 
-    check_host(host, allow_remote)  # before a large model is read
-    found = load(model)
+    check_host(host, allow_remote)  # before a large model is loaded
+    fitted = load(model)
 
     def ready(address: str) -> None:
         print(address, flush=True)
         if not quiet:
-            print("Ctrl-C ends it.", file=sys.stderr)
+            print("Press Ctrl-C to stop.", file=sys.stderr)
         if open_browser:
             typer.launch(address)
 
-    serve(found, name=Path(model).resolve().name, host=host, port=port, allow_remote=allow_remote, ready=ready)
+    serve(fitted, name=Path(model).resolve().name, host=host, port=port, allow_remote=allow_remote, ready=ready)

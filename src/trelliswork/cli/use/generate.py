@@ -26,7 +26,7 @@ def score(
     file: Annotated[
         str,
         typer.Argument(
-            help="Text, or a directory of such files; '-' is standard input; or test, dev of the bundled corpus."
+            help="Text file or a directory of them, '-' for standard input, or test or dev of the bundled corpus."
         ),
     ] = "-",
     format: Annotated[
@@ -38,7 +38,7 @@ def score(
 ) -> None:
     """Print the log evidence of a text under a model, and its perplexity per token (sentence ends count as tokens).
 
-    A grammar has no tree for a sentence of one word: such sentences are left out and counted.
+    Grammars have no trees for sentences of one word, which are skipped and counted.
     A model that scores unknown words by their endings estimates their probabilities: compare its results between
     texts, not with those of other models.
 
@@ -57,7 +57,7 @@ def score(
 
 
 def evaluate_text(model: str, file: str, format: FileFormat, beam: str | None, json: bool, page: str | None) -> None:
-    """Evaluate a language model: the results of ``score``, and a page about them."""
+    """Evaluate a language model: print the results of ``score``, and write a report page."""
     fitted, corpus, evidence, figures = _scored(model, file, format, beam)
     more = figures | {"log_evidence_of_sentences": evidence.tolist()}
     written = report_evaluation(page, fitted, more, file=file, name=model, sample=lambda: judged_part(corpus, None))
@@ -89,7 +89,7 @@ def _scored(
         "kind": kind,
         **({} if bound is None else {"bound": bound}),
         "log_evidence": total if total > -math.inf else None,
-        "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # none for impossible text
+        "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # null for impossible text
         "per": "token",
     }
     return fitted, corpus, evidence, figures

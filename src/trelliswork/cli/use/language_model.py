@@ -34,7 +34,7 @@ def fill(
 
 def neighbors(
     model: Model,
-    words: Annotated[list[str], typer.Argument(help="Words.")],
+    words: Annotated[list[str], typer.Argument(help="Words to look up.")],
     n: Many = 10,
     json: JsonOption = False,
 ) -> None:

@@ -26,7 +26,7 @@ def tag_layers(
     out: str,
     json: bool = False,
 ) -> None:
-    """Add the labels of every layer to a file, with ``marginals`` followed by their probabilities; or JSON."""
+    """Write a file with the labels of every layer, followed by their probabilities with ``marginals``; or JSON."""
     from trelliswork.data.files import atomic_write
 
     name, column = _known(tagger, known)

@@ -1,4 +1,4 @@
-"""Saved models for commands, by task: ``model.json`` alone decides whether a model suits a command."""
+"""Saved models for commands, checked by task: only ``model.json`` is read for the check."""
 
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ def class_of(path: str) -> Any:
 
 
 def load_for(path: str, task: Any, purpose: str) -> Any:
-    """Return a saved model that has a task or a method; an error that names the purpose otherwise.
+    """Return a saved model if it has a task or a method, otherwise raise an error that names the purpose.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def load_for(path: str, task: Any, purpose: str) -> Any:
     task : type or str
         Class in ``models.tasks``, or the name of a method.
     purpose : str
-        What the model cannot do, for the message: "tag: expected a tagger".
+        Rest of the message "a model of kind ... does not": "tag: expected a tagger".
     """
     cls = class_of(path)
     if not (hasattr(cls, task) if isinstance(task, str) else issubclass(cls, task)):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trelliswork.data import Corpus
     from trelliswork.models import DependencyParser
 
-COLUMNS = ("form", "upos", "xpos")  # what a parser sees of a treebank, unless other columns are named
+COLUMNS = ("form", "upos", "xpos")  # columns that a parser reads by default
 
 
 def parse(
@@ -24,30 +24,31 @@ def parse(
     file: Annotated[str, typer.Argument(help="File to parse; '-' is standard input.")] = "-",
     format: Annotated[
         FileFormat,
-        typer.Option(help="conllu, or text (a sentence a line; .txt files), which needs a parser with a tagger."),
+        typer.Option(help="conllu, or text (one sentence per line; .txt files), which needs a parser with a tagger."),
     ] = FileFormat.auto,
     marginals: Annotated[
         bool, typer.Option("--marginals", help="Add the probability of each arc to MISC: ArcProb=0.98.")
     ] = False,
     topk: Annotated[
         int | None,
-        typer.Option(min=1, help="The so many likeliest trees of each sentence.", show_default="most expected arcs"),
+        typer.Option(min=1, help="Number of most probable trees per sentence.", show_default="minimum-risk tree"),
     ] = None,
     known: Annotated[
-        bool, typer.Option("--known", help="Take the heads that the file has as given; _ where none is.")
+        bool, typer.Option("--known", help="Use the heads in the file as known; _ means unknown.")
     ] = False,
     constituents: Annotated[
-        bool, typer.Option("--constituents", help="Constituents by a PCFG: a bracketed tree a line.")
+        bool, typer.Option("--constituents", help="Parse into constituents with a PCFG: one bracketed tree per line.")
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="An object a line: words, heads, labels, probabilities of arcs.")
+        bool,
+        typer.Option("--json", help="One JSON object per sentence and line: words, heads, labels, arc probabilities."),
     ] = False,
-    out: Annotated[str, typer.Option("--out", "-o", help="Write here instead of standard output.")] = "-",
+    out: Annotated[str, typer.Option("--out", "-o", help="Output file instead of standard output.")] = "-",
 ) -> None:
     """Parse a file: CoNLL-U in, CoNLL-U out, with heads and labels replaced.
 
-    Without --topk the tree with most expected right arcs. With --topk the likeliest trees, one after the other, each
-    with its probability in a comment. With --constituents and a PCFG: the bracketing with most expected constituents.
+    The default is the tree with the most expected correct arcs. --topk gives the most probable trees, each with its
+    probability in a comment. --constituents and a PCFG give the bracketing with the most expected constituents.
 
     Example: echo 'We parse words .' | trelliswork parse parser --format text
     """
@@ -64,9 +65,9 @@ def parse(
         parse_constituents(model, file, out, format=format)
         return
     if topk is not None and marginals:
-        raise typer.BadParameter("--topk tells probabilities of trees, --marginals those of arcs: choose one.")
+        raise typer.BadParameter("--topk prints probabilities of trees, --marginals those of arcs: choose one.")
     if json and marginals:
-        raise typer.BadParameter("--json has the probabilities of arcs anyway: leave --marginals out.")
+        raise typer.BadParameter("--json includes the probabilities of arcs: leave --marginals out.")
     parser = load_parser(model)
     chosen = _format(file, format)
     columns = _columns(parser)
@@ -78,25 +79,25 @@ def parse(
                 f"{file}: plain text has no tags, and this parser has no tagger: train it with --tagger crf."
             )
         if known:
-            raise typer.BadParameter("--known takes the heads of a CoNLL-U file; plain text has none.")
+            raise typer.BadParameter("--known reads the heads of a CoNLL-U file; plain text has none.")
         corpus = read_text(file)
     elif chosen == FileFormat.conllu:
-        wanted = columns[:1] if has_tagger else columns
+        selected = columns[:1] if has_tagger else columns
         if known:
-            corpus, evidence, _ = read_dependencies(file, columns=wanted)
+            corpus, evidence, _ = read_dependencies(file, columns=selected)
         else:
-            corpus = read_conllu(file, columns=wanted, keep_lines=True)
+            corpus = read_conllu(file, columns=selected, keep_lines=True)
         if not has_tagger:
             check_tags(corpus, columns, file)
     else:
-        raise DataError(f"{file}: a CoNLL-U or text file is wanted: say --format conllu or text.")
+        raise DataError(f"{file}: expected a CoNLL-U or text file; use --format conllu or --format text.")
     plain = Corpus(corpus.columns[:1], corpus.offsets) if has_tagger else Corpus(corpus.columns, corpus.offsets)
     try:
         results = list(parses(parser, plain, evidence, topk))
     except NoTreeError as error:
         at = place(corpus, int(corpus.offsets[error.sentence]), file)
         raise DataError(
-            f"{at}: no tree of this parser's kind has all the heads that the sentence gives: leave some open (_), or "
+            f"{at}: no tree of this parser's kind has all known heads of the sentence: mark some as unknown (_), or "
             "leave --known out."
         ) from None
     tags = tag_cells(parser, plain, columns) if has_tagger and not json else None
@@ -110,7 +111,7 @@ def parse(
 
 
 def _format(file: str, format: FileFormat) -> FileFormat:
-    """The format that is named, or that the file's name tells; standard input is CoNLL-U."""
+    """Return the given format, or that of the file's name; standard input is CoNLL-U."""
     if format != FileFormat.auto:
         return format
     if file.removesuffix(".gz").endswith(".txt"):
@@ -123,34 +124,34 @@ def _columns(parser: "DependencyParser") -> list[str]:
 
 
 def load_parser(path: str) -> "DependencyParser":
-    """Read a parser; an error if it is another kind of model."""
+    """Return a saved parser; raise an error for another kind of model."""
     from trelliswork.models import DependencyParser, load
 
-    found = load(path)
-    if not isinstance(found, DependencyParser):
-        raise DataError(f"{path}: a model of kind {found.kind!r}; a parser is wanted (trelliswork train parser).")
-    return found
+    model = load(path)
+    if not isinstance(model, DependencyParser):
+        raise DataError(f"{path}: expected a parser (trelliswork train parser), got a model of kind {model.kind!r}.")
+    return model
 
 
 def place(corpus: "Corpus", token: int, file: str) -> str:
-    """File and line of a token, for messages."""
+    """Return file and line of a token, for messages."""
     return file if corpus.token_lines is None else f"{file}:{corpus.token_lines[token] + 1}"
 
 
 def check_tags(corpus: "Corpus", columns: list[str], file: str) -> None:
-    """Refuse a file whose column of tags is open everywhere: the parser would see nothing."""
+    """Raise an error if a column of tags is empty, since the parser needs them."""
     for name, tags in zip(columns[1:], corpus.columns[1:], strict=True):
         if all(tag == "_" for tag in tags):
             raise DataError(
-                f"{file}: no tags: the column {name} is open (_) everywhere. Tag the file first, train with --tagger "
-                "crf to parse words alone, or name other columns (train parser --columns form,upos)."
+                f"{file}: no tags: the column {name} is empty (_) throughout. Tag the file first, train with --tagger "
+                "crf to parse words alone, or select other columns (train parser --columns form,upos)."
             )
 
 
 def read_treebank(
     path: str | None, columns: list[str]
 ) -> "tuple[Corpus, list[list[int | None]], list[list[str | None]]]":
-    """Columns, heads and labels of a CoNLL-U file, or of a part of the bundled corpus (by default train)."""
+    """Return columns, heads and labels of a CoNLL-U file, or of a part of the bundled corpus (default: train)."""
     from trelliswork.data import Corpus, bundled
     from trelliswork.data.conllu import COLUMNS, read_dependencies
     from trelliswork.data.writers import write_conllu
@@ -188,13 +189,13 @@ def evaluate_parser(
     flat_heads, flat_labels = ([x for row in rows for x in row] for rows in (heads, labels))
     if None in flat_heads:
         at = place(corpus, flat_heads.index(None), file)
-        raise DataError(f"{at}: the word has no head (_), but whole trees are wanted to compare with.")
+        raise DataError(f"{at}: the word has no head (_), but evaluation needs complete trees.")
     known = any(name is not None for name in flat_labels)
     if known and None in flat_labels:
         at = place(corpus, flat_labels.index(None), file)
-        raise DataError(f"{at}: the word has no label (_) while others have: fill it in, or leave all labels open.")
+        raise DataError(f"{at}: the word has no label (_), but other words have one: add it, or remove all labels.")
     report = parser.evaluate(corpus, pairs(heads, labels if known else None))
-    told = report_evaluation(
+    more = report_evaluation(
         page, parser, report, file=file, name=name, sample=lambda: judged_part(corpus, heads, labels)
     )
-    print(json_module.dumps(report.to_dict() | told) if json else report.summary())
+    print(json_module.dumps(report.to_dict() | more) if json else report.summary())

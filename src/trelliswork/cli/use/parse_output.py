@@ -1,4 +1,4 @@
-"""What ``trelliswork parse`` writes: CoNLL-U with new heads and labels, or JSON."""
+"""Output of ``trelliswork parse``: CoNLL-U with new heads and labels, or JSON."""
 
 import json as json_module
 import re
@@ -23,11 +23,11 @@ class Parse:
     Attributes
     ----------
     heads, labels : list
-        Of each word; labels are ``None`` if the parser has none.
+        Head and label of each word; labels are ``None`` if the parser has none.
     arcs : list of float
-        Probabilities of the arcs; empty for one of the k best trees.
+        Probabilities of the arcs; empty for the k best trees.
     probability : float or None
-        That of the tree, for one of the k best.
+        Probability of the tree, for the k best trees.
     """
 
     heads: list[int]
@@ -36,7 +36,7 @@ class Parse:
     probability: float | None = None
 
     def cells(self, marginals: bool) -> list[Cells]:
-        """New values of the columns of each word."""
+        """Return the new column values of each word."""
         rows = [{HEAD: str(h), DEPREL: name or "_", DEPS: "_"} for h, name in zip(self.heads, self.labels, strict=True)]
         if marginals:
             for row, p in zip(rows, self.arcs, strict=True):
@@ -44,19 +44,19 @@ class Parse:
         return rows
 
     def comment(self) -> str:
-        """The comment above a tree."""
+        """Return the comment above a tree."""
         return "" if self.probability is None else f"{TREE_PROBABILITY} {self.probability:.6f}\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        found: dict[str, Any] = {"heads": self.heads, "labels": self.labels}
+        """Return plain data for JSON."""
+        plain: dict[str, Any] = {"heads": self.heads, "labels": self.labels}
         if self.probability is not None:
-            return found | {"probability": self.probability}
-        return found | {"arc_probabilities": self.arcs}
+            return plain | {"probability": self.probability}
+        return plain | {"arc_probabilities": self.arcs}
 
 
 def parses(parser: "DependencyParser", corpus: "Corpus", evidence: Any, topk: int | None) -> Iterator[list[Parse]]:
-    """The trees of each sentence: one of minimum risk, or the k likeliest."""
+    """Yield the trees of each sentence: the minimum-risk tree, or the k most probable ones."""
     if topk is None:
         for sentence in parser.parse(corpus, known=evidence):
             yield [Parse([h for h, _, _ in sentence], [name for _, name, _ in sentence], [p for _, _, p in sentence])]
@@ -66,16 +66,16 @@ def parses(parser: "DependencyParser", corpus: "Corpus", evidence: Any, topk: in
 
 
 def tag_cells(parser: "DependencyParser", corpus: "Corpus", columns: list[str]) -> list[Cells]:
-    """The tagger's tags of all words."""
+    """Return the tagger's tags of all words."""
     from trelliswork.data.conllu import COLUMNS
 
-    found = parser.tag(corpus)
-    places = [COLUMNS.index(name) for name in columns[1:]]
-    return [dict(zip(places, row, strict=True)) for row in zip(*found, strict=True)]
+    tags = parser.tag(corpus)
+    indices = [COLUMNS.index(name) for name in columns[1:]]
+    return [dict(zip(indices, row, strict=True)) for row in zip(*tags, strict=True)]
 
 
 def write_json(corpus: "Corpus", results: list[list[Parse]], topk: bool, out: TextIO) -> None:
-    """One object a line for each sentence: words, and the tree; or all ``trees`` of the k best."""
+    """Write one object per sentence and line: words and the tree, or the k best ``trees``."""
     for words, trees in zip(corpus.sentences(0), results, strict=True):
         tree: dict[str, Any] = {"trees": [one.to_dict() for one in trees]} if topk else trees[0].to_dict()
         out.write(json_module.dumps({"words": words, **tree}, ensure_ascii=False) + "\n")
@@ -84,7 +84,7 @@ def write_json(corpus: "Corpus", results: list[list[Parse]], topk: bool, out: Te
 def write_text(
     corpus: "Corpus", results: list[list[Parse]], tags: list[Cells] | None, marginals: bool, out: TextIO
 ) -> None:
-    """CoNLL-U of sentences that came as plain text."""
+    """Write CoNLL-U for sentences that were read from plain text."""
     for (start, stop), trees in zip(pairwise(corpus.offsets.tolist()), results, strict=True):
         for tree in trees:
             rows = tree.cells(marginals)
@@ -98,7 +98,7 @@ def write_text(
 def write_conllu(
     corpus: "Corpus", results: list[list[Parse]], tags: list[Cells] | None, marginals: bool, out: TextIO
 ) -> None:
-    """The lines of the file with new cells; a sentence with several trees is repeated, with a sent_id of its own."""
+    """Write the lines of a file with new cells; a sentence is repeated for each tree, with a distinct sent_id."""
     assert corpus.lines is not None
     assert corpus.token_lines is not None
     word_at = {line: i for i, line in enumerate(corpus.token_lines.tolist())}
@@ -119,7 +119,7 @@ def write_conllu(
                         i = word_at[n]
                         text = _replace(text, {**(tags[i] if tags else {}), **rows[i - start]})
                     elif text.startswith(TREE_PROBABILITY):
-                        continue  # of an earlier parse
+                        continue  # from an earlier parse
                     elif copy > 1 and re.match(r"#\s*sent_id\s*=", text):
                         text = f"{text.rstrip()}-tree{copy}"
                     out.write(f"{text}\n")
@@ -132,7 +132,7 @@ def write_conllu(
 
 
 def _replace(line: str, cells: Cells) -> str:
-    """A word's line with new cells; the probability of an earlier parse's arc is dropped."""
+    """Return a word's line with new cells, without the arc probability of an earlier parse."""
     fields = line.split("\t")
     kept = [part for part in fields[MISC].split("|") if part != "_" and not part.startswith(ARC_PROBABILITY)]
     for column, value in cells.items():

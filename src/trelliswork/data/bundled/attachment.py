@@ -1,7 +1,7 @@
-"""Which prepositional phrases go with which nouns and which verbs.
+"""Preferences of nouns and verbs for prepositional phrases.
 
 The two tables overlap on purpose: *with* and a tool may belong to the man who is seen or to the seeing, *in* and a
-place to nearly anything. So the words make one attachment more likely, and only sometimes certain.
+place to nearly anything. The words make one attachment more likely, but rarely certain.
 """
 
 from __future__ import annotations
@@ -55,5 +55,5 @@ VERB_PPS = {
     "happening": preferences("in place 6, near place 3, at event 2, on furniture 2, behind place 1"),
     "affecting": preferences("at event 3, in place 3, with idea 2, during event 2"),
 }
-# How often a noun takes a phrase after it, in percent, by depth; deeper levels are simpler.
+# Probability in percent that a noun takes a phrase after it, by depth; deeper levels are simpler.
 NOUN_PP_PERCENT = (34, 16, 6, 0)

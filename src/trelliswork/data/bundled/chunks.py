@@ -1,6 +1,6 @@
-"""Base phrases in IOB2 read off a tree, by the conventions of the CoNLL-2000 chunking task.
+"""Base phrases of a tree in IOB2, by the conventions of the CoNLL-2000 chunking task.
 
-Every word is given an owner, the phrase whose chunk it belongs to; a chunk is a run of words with one owner.
+Every word has an owner, the phrase whose chunk it belongs to; a chunk is a run of words with one owner.
 An NP owns its words up to the head noun, a possessive 's opens the chunk of the outer NP, a chain of verbs
 (``wants to have seen``) is one VP chunk with the adverbs inside it, a PP owns only its preposition and an SBAR
 only its conjunction.

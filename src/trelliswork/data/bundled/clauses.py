@@ -1,7 +1,8 @@
-"""Clauses: what a verb takes (its frame), what modifies it, and clauses inside noun phrases.
+"""Clauses: verb frames, modifiers of verbs, and clauses inside noun phrases.
 
-Noun phrases hold clauses and clauses hold noun phrases, so they call each other here; ``depth`` counts the levels, and
-deeper levels are simpler. A new frame is one function under ``@frame`` and one row of verbs in ``vocabulary.py``.
+Noun phrases contain clauses and clauses contain noun phrases, so these functions are mutually recursive; ``depth``
+counts the levels, and deeper levels are simpler. A new frame needs one function under ``@frame`` and one row of verbs
+in ``vocabulary.py``.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _SUBJECT_KINDS = weighted(
     {"person": 62, "animal": 13, "group": 5, "thing": 5, "food": 3, "idea": 4, "event": 3, "place": 2, "tool": 1}
     | {"container": 1, "wear": 1, "furniture": 1, "stuff": 1}
 )
-_CLAUSE_PERCENT = (11, 4, 0)  # how often a noun takes a clause, by depth
-_PP_PERCENT = (46, 30, 12)  # how often a verb takes a prepositional phrase
+_CLAUSE_PERCENT = (11, 4, 0)  # probability that a noun takes a clause, by depth
+_PP_PERCENT = (46, 30, 12)  # probability that a verb takes a prepositional phrase
 
 # --- frames -----------------------------------------------------------------------------------------------------------
 
@@ -205,18 +206,18 @@ def action(draw: Draw, subject: Nominal, depth: int) -> Predicate:
 
 def adjuncts(draw: Draw, scene: str, depth: int) -> list[Node]:
     """Return adverbs, places, companions and times that modify the verb."""
-    found = []
+    modifiers = []
     if draw.chance(9):
-        found.append(adverb_phrase(draw, "manner"))
+        modifiers.append(adverb_phrase(draw, "manner"))
     if draw.chance(_PP_PERCENT[min(depth, 2)]):
-        found.append(prepositional_phrase(draw, VERB_PPS[scene], depth + 1).as_("obl"))
+        modifiers.append(prepositional_phrase(draw, VERB_PPS[scene], depth + 1).as_("obl"))
     elif draw.chance(5):
-        found.append(adverb_phrase(draw, "place"))
+        modifiers.append(adverb_phrase(draw, "place"))
     if depth < 2 and draw.chance(11):
-        found.append(time_phrase(draw))
+        modifiers.append(time_phrase(draw))
     elif draw.chance(5):
-        found.append(adverb_phrase(draw, "time"))
-    return found
+        modifiers.append(adverb_phrase(draw, "time"))
+    return modifiers
 
 
 def adverb_phrase(draw: Draw, use: str) -> Node:

@@ -17,7 +17,7 @@ _REGISTERED: dict[str, tuple[tuple[Construction, str], int]] = {}
 
 
 def construction(share: int, end: str = ".") -> Callable[[Construction], Construction]:
-    """Register a type of sentence with its share (in parts of about a thousand) and its final mark."""
+    """Register a type of sentence with its share (per thousand, approximately) and its final mark."""
 
     def register(build: Construction) -> Construction:
         assert build.__name__ not in _REGISTERED, f"two constructions are called {build.__name__}"

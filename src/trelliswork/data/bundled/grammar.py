@@ -1,4 +1,4 @@
-"""The whole grammar: all types of sentences gathered, and one of them drawn."""
+"""The complete grammar: draws sentences of all types."""
 
 from __future__ import annotations
 

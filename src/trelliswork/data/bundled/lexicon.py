@@ -1,8 +1,8 @@
-"""The words ready to draw: the hand-written vocabulary inflected, widened by derivation, and part of it held back.
+"""Words to draw from: the hand-written vocabulary with inflected and derived forms, some of them held back.
 
-Derived words (*hatmaker*, *repaint*, *sourness*, *foxlike*) follow their stems in rank. Of every three of them one
-joins the known words and two are held back: a corpus made with ``unseen=0`` never has those, so that they are
-unknown words with telling suffixes in the development and test parts.
+Derived words (*hatmaker*, *repaint*, *sourness*, *foxlike*) follow their stems in rank. One in
+three of them is a known word. The others are held back: they never occur in a corpus with ``unseen=0``, so they are
+unknown words with informative suffixes in the development and test parts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _interleave(*lists: Sequence[T]) -> list[T]:
 
 
 def _hold_back(derived: Iterable[str], known: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return every third derived word, and the others; none of them is in ``known``, none comes twice."""
+    """Return every third derived word, and the others, without words in ``known`` and duplicates."""
     taken = frozenset(known)
     new = [word for word in dict.fromkeys(derived) if word not in taken]
     return new[::3], [word for i, word in enumerate(new) if i % 3]
@@ -178,7 +178,7 @@ def _noun_table(kind: str) -> WordTable[Noun]:
             for word in _all_adjectives()
             if not word.endswith(("ic", "al", "ed", "ful", "ing", "nt", "ble"))
         ]
-    # A drawer is not who draws, and tamer is more tame.
+    # These have other meanings: a drawer is furniture, tamer is a comparative.
     other_nouns = [word for words in vocabulary.COUNT_NOUNS.values() for word in words.split()]
     degrees = [degree for word in _all_adjectives() for degree in morphology.comparison(word) or ()]
     more_count, held_count = _hold_back(new_count, other_nouns + degrees)
@@ -257,7 +257,7 @@ ADVERBS = {use: _adverb_table(use) for use in vocabulary.ADVERBS}
 
 
 def _name_table(beginnings: str, endings: str, n_known: int) -> WordTable[str]:
-    """Mix all compositions by a stride, so that names of neighboring ranks do not share their beginning."""
+    """Mix all compositions by a stride, so that names of neighboring ranks start differently."""
     clashes = ("aa", "ae", "ea", "ei", "ee", "oa", "oe", "oi", "dd", "kk", "ll", "mm", "nn", "rr", "tt", "ww")
     names = [name for name in _compose(beginnings, endings) if not any(pair in name[1:] for pair in clashes)]
     assert len(names) % 37, "the stride must meet every name"

@@ -1,11 +1,11 @@
-"""One mechanism for all layers: phrases with marked heads, from which words, tags, arcs and the tree follow.
+"""Phrases with marked heads, from which words, tags, arcs and the tree are derived.
 
-A grammar function writes a phrase once::
+A grammar function returns a phrase::
 
     phrase("S", subject.as_("nsubj"), phrase("VP", leaf("VBD", "sang"), phrase("NP", ...).as_("obj")))
 
 A child without a role is the head of its phrase. Every other child depends on the head word of its phrase by its role,
-or, with ``of=other``, on the head word of another phrase: so the arcs of extraposed clauses cross.
+or, with ``of=other``, on the head word of another phrase, which gives the crossing arcs of extraposed clauses.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ _MODIFIER_KINDS = {  # the noun before the noun: the kitchen table, an onion sou
 
 @dataclass(slots=True)
 class Nominal:
-    """A noun phrase with what the rest of the sentence must know of it."""
+    """A noun phrase with its properties that the rest of the sentence needs."""
 
     node: Node
     kind: str
@@ -135,7 +135,7 @@ def common_noun_phrase(
     if kind in _MODIFIER_KINDS and draw.chance(5):
         before.append(leaf("NN", draw.word(NOUNS[_MODIFIER_KINDS[kind]]).singular).as_("compound"))
     node = phrase("NP", *before, leaf("NNS", noun.plural) if is_plural else leaf("NN", noun.singular))
-    if is_plural and draw.chance(5):  # old cats and dogs: one phrase, and the adjective means both
+    if is_plural and draw.chance(5):  # old cats and dogs: one phrase, where the adjective modifies both nouns
         second = draw.word(NOUNS[kind])
         if second.plural:
             other = leaf("NNS", second.plural).as_("conj")

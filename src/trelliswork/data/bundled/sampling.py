@@ -1,4 +1,4 @@
-"""Random choice that gives the same corpus on every machine: tables of integer weights and one seeded generator.
+"""Reproducible random choice: tables of integer weights and one seeded generator.
 
 Only ``random.Random.random`` is used, whose sequence Python guarantees; the other methods of that class may
 change between versions.
@@ -63,7 +63,7 @@ class Draw:
         self._random = Random(seed).random
         self._unseen = unseen
         self._recent: list[object] = []
-        self.in_past = True  # whether the sentence is told in the past tense
+        self.in_past = True  # whether the sentence is in the past tense
 
     def start_sentence(self) -> None:
         """Choose the tense, and forget the words used so far, so that they can be used again."""

@@ -1,8 +1,8 @@
 """The hand-written words: nouns by kind, verbs by frame, adjectives by what they describe, adverbs, names.
 
 Within a list the order is the rank: the first words are the frequent ones. A word may be in several lists;
-*plan*, *report* or *water* are nouns and verbs, *orange* and *secret* nouns and adjectives, and only the sentence
-around them decides which.
+*plan*, *report* or *water* are nouns and verbs, *orange* and *secret* nouns and adjectives, and only the
+sentence around them decides which.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ MASS_NOUNS = {
 }
 
 # frame | kinds of subject | kinds of object | scene, which decides the prepositional phrases |
-# and below it the verbs. The frames are told in clauses.py; look_at and pick_up bring their preposition or particle.
+# and below it the verbs. Frames are defined in clauses.py; look_at and pick_up include their preposition or particle.
 VERBS = """
 vt | person group | food | eating |
     eat cook taste bake order share finish serve slice peel swallow chew fry boil spill stir devour grill cut burn
@@ -227,7 +227,7 @@ ADJECTIVES_HARD = (
 # Verbs of state: no one is owning a hat, rewants it, is a knower of it, or finds it needable.
 STATIVE = """know like love hate own need want keep remember understand enjoy miss lose doubt fear trust respect
     interest"""
-# Adjectives that are said of people but make no adverb.
+# Adjectives for people that have no adverb.
 WITHOUT_ADVERB = "young tall poor rich bald human drunk elderly"
 # Adjectives that take un-, and nouns that take -less, by what they then describe.
 UN_PERSON = "happy kind wise friendly loyal helpful grateful musical cheerful"

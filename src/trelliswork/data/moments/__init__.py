@@ -178,7 +178,7 @@ def count_moments(
     """
     if K < 1:
         raise ValueRangeError(f"K must be 1 or more, got {K}.")
-    begin = time.perf_counter()
+    started = time.perf_counter()
     text = stream_ids(
         source,
         vocabulary=vocabulary,
@@ -199,7 +199,7 @@ def count_moments(
                 count_ids(block, words, lengths)
             _add_pairs(batch, C, store)
             text.step.n_tokens = int(words.sum())
-            text.step.seconds = time.perf_counter() - begin
+            text.step.seconds = time.perf_counter() - started
             if callback is not None:
                 callback(text.step)
         if not lengths.any():

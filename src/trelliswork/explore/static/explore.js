@@ -134,7 +134,7 @@ function nextView() {
 }
 
 function scoreView() {
-  const any = model.any_word ? " A blank _ stands for any word." : "";
+  const any = model.any_word ? " A blank _ is any word." : "";
   return view("score", "Score", `One sentence per line.${any}`, 4, model.input.example, [], async (values) => {
     const answer = await ask("score", { text: values.text });
     const kind = { exact: "Exact.", lower: `Lower bounds of log p${answer.bound ? ` (${answer.bound})` : ""}; perplexities are upper bounds.`, estimate: "Estimates." }[answer.kind];

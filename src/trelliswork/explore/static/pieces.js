@@ -37,7 +37,7 @@ async function ask(ability, body) {
       method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
     });
   } catch {
-    throw { what: "The server does not respond.", wanted: "trelliswork explore to be running", got: "no connection" };
+    throw { what: "The server does not respond.", expected: "trelliswork explore to be running", got: "no connection" };
   }
   const answer = await response.json();
   if (!response.ok) throw answer;
@@ -45,7 +45,7 @@ async function ask(ability, body) {
 }
 
 function errorBox(error) {
-  const details = error.wanted ? el("small", { text: `Expected ${error.wanted}, got: ${error.got}.` }) : null;
+  const details = error.expected ? el("small", { text: `Expected ${error.expected}, got: ${error.got}.` }) : null;
   return el("div", { class: "error", role: "alert" }, el("span", { text: error.what || String(error) }), details);
 }
 const notes = (answer) => (answer.notes || []).map((text) => el("p", { class: "note", text }));
@@ -131,8 +131,8 @@ function picker(evidence, key, base, title, options) {
       act();
     } });
   };
-  const show = (wanted) => list.replaceChildren(...options
-    .filter(([, name]) => name.toLowerCase().includes(wanted.toLowerCase())).slice(0, 200)
+  const show = (typed) => list.replaceChildren(...options
+    .filter(([, name]) => name.toLowerCase().includes(typed.toLowerCase())).slice(0, 200)
     .map(([value, name, p]) => el("li", {},
       el("span", { text: name, title: name }), bar(p), el("span", { class: "number", text: p == null ? "< .01" : number(p) }),
       choice("Force", name, entry?.force === value, () => evidence.force(key, base, value)),

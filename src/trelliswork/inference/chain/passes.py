@@ -307,7 +307,7 @@ def _backward_work(result: Forward, out: _Outputs) -> Callable[[int, int], None]
 
 
 def _recompute_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np.bool_]) -> None:
-    """Compute log Z of the unsafe sequences in double precision, and in log space what is unsafe there."""
+    """Compute log Z of unsafe sequences in double precision, and in log space if still unsafe."""
     which = np.flatnonzero(~safe)
     if which.size:
         again = p.take(which)

@@ -45,11 +45,11 @@ def _differentiable(
     value: Callable[[], Tensor], weights: Tensor, inputs: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
     """Return the gradients of weights * log Z by ``torch_path``, which can be differentiated once more."""
-    wanted = [x for x in inputs if x is not None and x.requires_grad]
+    differentiable = [x for x in inputs if x is not None and x.requires_grad]
     with torch.enable_grad():
         log_z = value()
         total = (weights * torch.where(torch.isneginf(log_z), 0, log_z)).sum()
-        gradients = iter(torch.autograd.grad(total, wanted, create_graph=True, materialize_grads=True))
+        gradients = iter(torch.autograd.grad(total, differentiable, create_graph=True, materialize_grads=True))
     return [next(gradients) if x is not None and x.requires_grad else None for x in inputs]
 
 

@@ -116,7 +116,7 @@ def _zeros(B: int, n: int, N: int, S: int) -> Expected:
 
 
 def _scaled(g: Grammar, charts: bool = False) -> tuple[Expected, NDArray[np.bool_], Doubles]:
-    """Return expectations in scaled probability space, which sentences are safe, and the inside charts if wanted."""
+    """Return expectations in scaled probability space, which sentences are safe, and the inside charts if requested."""
     B, n, N, P = g.sizes
     S = N + P
     shift = finite(g.log_rules.reshape(N, -1).max(axis=1))

@@ -89,9 +89,9 @@ class _Pieces:
             order = order[np.argsort(contexts[order, k], kind="stable")]
         sorted_contexts = contexts[order]
         new = np.concatenate([[True], (sorted_contexts[1:] != sorted_contexts[:-1]).any(axis=1)])
-        begin = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
+        first = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
         if rng is not None:
-            new |= (np.arange(len(new)) - begin) % _MOST == 0
+            new |= (np.arange(len(new)) - first) % _MOST == 0
         firsts = np.flatnonzero(new)
         return cls(sorted_contexts[firsts], np.append(firsts, len(words)), words[order])
 
@@ -141,9 +141,9 @@ def _expected(p: LBLParameters, predicted: Tensor, n: Tensor) -> tuple[Tensor, T
     log_norm, d_left = torch.empty(B, dtype=torch.float64), torch.empty_like(left)
     height = tiles.tile_rows(C, right.element_size())
 
-    def work(begin: int, stop: int) -> None:
-        total = parts[number[begin]]
-        for a in range(begin, stop, height):
+    def work(first: int, stop: int) -> None:
+        total = parts[number[first]]
+        for a in range(first, stop, height):
             b = min(a + height, stop)
             odds = left[a:b] @ across
             top = odds.amax(1, keepdim=True)

@@ -24,9 +24,9 @@ def best_labels(scores: Scores, beam: Beam | None) -> Labels:
 def marginals(scores: Scores, beam: Beam | None) -> NDArray[Any]:
     """Return p(label) (B, T, L), zero in the padding; within a beam, of the labels that it kept."""
     if beam is None and isinstance(scores, chain.Potentials):
-        found = chain.expectations(scores)[1].marginals
-        assert found is not None
-        return found
+        marginals = chain.expectations(scores)[1].marginals
+        assert marginals is not None
+        return marginals
     expected = beam_passes.expectations(scores, beam or EXACT)
     B, T, L = scores.log_unary.shape
     out = np.zeros((B, T, L))

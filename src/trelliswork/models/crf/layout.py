@@ -276,7 +276,7 @@ class Allowed(NamedTuple):
 
 
 class ChainWeights:
-    """A weight vector laid out for the kernels, in float32; scores of what is not allowed are -inf.
+    """A weight vector laid out for the kernels, in float32; scores that are not allowed are -inf.
 
     Attributes
     ----------

@@ -186,11 +186,11 @@ class OnlineChain:
         self.restore(OnlineState(start, start.copy(), rate=self._given_rate))
 
     def state(self) -> OnlineState:
-        """What ``restore`` needs to go on to the last bit, here or in another process."""
+        """Return the state from which ``restore`` resumes bit for bit, in this or another process."""
         return OnlineState.from_parts(self._state.arrays(), self._state.numbers())
 
     def restore(self, state: OnlineState) -> None:
-        """Go on from a state; data and options must be those it came from."""
+        """Resume from a state; data and options must be those of the run that it came from."""
         if state.weights.shape != (self.layout.n_features,):
             raise ShapeError(
                 f"the state has {state.weights.shape} weights, the layout {self.layout.n_features}: they do not match."

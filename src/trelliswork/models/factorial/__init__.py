@@ -386,13 +386,13 @@ class FactorialCRF(LayeredTagger):
         ]
 
     def _attributes(self, X: Sentences) -> list[Attributes]:
-        """What each layer sees."""
+        """Return the attributes of each layer."""
         for m, name in zip(self.features_, self.layers, strict=True):
             given = self.features[name] if isinstance(self.features, Mapping) else self.features
             if callable(given):
                 m.function = given  # a loaded model gets it by set_params
-        found = {id(m): m.transform(X) for m in self.features_}
-        return [found[id(m)] for m in self.features_]
+        attributes = {id(m): m.transform(X) for m in self.features_}
+        return [attributes[id(m)] for m in self.features_]
 
     def _potentials(
         self, X: Sentences, known: Mapping[str, Labels] | None = None

@@ -1,13 +1,13 @@
-r"""The objective of factorial CRFs: several layers of labels on sparse attributes, tied token by token.
+r"""Objective of factorial CRFs: several layers of labels on sparse attributes, tied at each token.
 
 .. math:: f(w) = \sum_n \alpha_n \big(\Phi_n(w) - \text{score}_n(w)\big) + c_2 \lVert w \rVert^2
 
 Phi is log Z (exact), a lower bound of it (structured mean field) or its Bethe estimate (belief propagation). At a fixed
-point of the engine its gradient is the engine's expectations, so that the gradient of f is expected minus observed
+point of the engine, its gradient equals the engine's expectations, so that the gradient of f is expected minus observed
 counts for all three.
 
-Belief propagation begins anew at every evaluation: f depends on w alone. Mean field, whose bound has several ends,
-begins where the evaluation before ended: it stays with one of them as long as it can, which a line search needs.
+Belief propagation restarts at every evaluation, so that f depends on w alone. Mean field, whose bound has several
+optima, starts from the result of the previous evaluation: a line search needs it to stay with one of them.
 """
 
 from collections.abc import Sequence
@@ -38,19 +38,19 @@ from trelliswork.models.crf.layout import (
 )
 
 compiled: Any = crf_kernels  # mypy cannot count starred arguments
-SLOTS = 4  # gradients that are summed apart; as many threads can work at once, and results do not depend on them
+SLOTS = 4  # partial gradients, at most one thread each; fixed, so that results do not depend on the threads
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class FactorialLayout:
-    """How the weights of a factorial CRF lie in one vector: layer after layer, then the ties' tables.
+    """Order of the weights of a factorial CRF in one vector: layer by layer, then the tables of ties.
 
     Attributes
     ----------
     layers : tuple of FeatureLayout
     ties : tuple of (d, e), d < e
-        Layers that score each other's labels; each has a weight for every pair of labels.
+        Pairs of tied layers; each tie has a weight for every pair of labels.
     """
 
     layers: tuple[FeatureLayout, ...]
@@ -63,12 +63,12 @@ class FactorialLayout:
         return sum(layer.n_features for layer in self.layers) + sum(sizes[d] * sizes[e] for d, e in self.ties)
 
     def layer(self, weights: Vector, d: int) -> Vector:
-        """The part (a view) of layer d."""
+        """Return the weights of layer d (a view)."""
         first = sum(layer.n_features for layer in self.layers[:d])
         return weights[first : first + self.layers[d].n_features]
 
     def tie(self, weights: Vector, pair: Pair) -> Vector:
-        """The table (S_d, S_e), a view, of a tie."""
+        """Return the table (S_d, S_e) of a tie (a view)."""
         sizes = [layer.n_labels for layer in self.layers]
         first = sum(layer.n_features for layer in self.layers)
         for d, e in self.ties:
@@ -89,7 +89,7 @@ class FactorialWeights:
         self.tables = Tables([chain.log_transition for chain in self.chains], between)
 
     def scores(self, d: int, tokens: ScoredTokens, first: int, last: int) -> NDArray[np.float32]:
-        """Unary scores (n_tokens, Sp) of the sentences ``first`` to ``last``, one behind the other."""
+        """Return the concatenated unary scores (n_tokens, Sp) of the sentences ``first`` to ``last``."""
         w = self.chains[d]
         start, stop = int(tokens.offsets[first]), int(tokens.offsets[last])
         out = np.empty((stop - start, w.wide.shape[1]), np.float32)
@@ -102,40 +102,40 @@ class FactorialWeights:
 
 
 def padded(scores: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Rows of tokens (n_tokens, Sp) as sentences (B, T, Sp); -inf in the padding."""
+    """Return rows of tokens (n_tokens, Sp) as sentences (B, T, Sp), with -inf in the padding."""
     out = np.full((len(lengths), int(lengths.max()), scores.shape[1]), -np.inf, np.float32)
     out[np.arange(out.shape[1]) < lengths[:, None]] = scores
     return out
 
 
 class FactorialObjective:
-    """Penalised loss of labelled sentences and its gradient.
+    """Penalized loss of labeled sentences and its gradient.
 
     Parameters
     ----------
     tokens : sequence of Tokens
-        The attributes that each layer sees; the same sentences in each.
+        Attributes of each layer, for the same sentences.
     gold : sequence of ndarray of int32 (n_tokens,)
-        The labels of each layer.
+        Labels of each layer.
     layout : FactorialLayout
     engine : {"bp", "structured_mean_field", "exact"}
     l2 : float
-        c_2 above.
+        Penalty c_2 in the equation above.
     weights : ndarray (n_sentences,), optional
-        alpha_n above.
+        Sentence weights alpha_n in the equation above.
     allowed : sequence of Allowed or None, optional
-        What may occur in each layer; everything by default.
+        Allowed labels and transitions of each layer; all by default.
     options : Options, optional
-        When the engine stops.
+        Stopping criteria of the engine.
 
     Attributes
     ----------
     n_sweeps : float
-        Sweeps a sentence in the last evaluation, on average.
+        Mean number of sweeps per sentence in the last evaluation.
     residual : float
-        The largest change of a marginal in a last sweep of the last evaluation.
+        Largest change of a marginal in a final sweep of the last evaluation.
     n_unconverged : int
-        Sentences whose engine stopped before its tolerance.
+        Number of sentences whose engine stopped before reaching its tolerance.
 
     Notes
     -----
@@ -168,7 +168,7 @@ class FactorialObjective:
         lengths = np.diff(offsets)
         if lengths.min(initial=1) < 1:
             raise ValueRangeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
-        # Longest first, in memory too: sentences that advance together are neighbours.
+        # Longest first, also in memory: sentences that are processed together are adjacent.
         self._numbers = np.argsort(-lengths, kind="stable")
         self._lengths = lengths[self._numbers]
         order = np.repeat(offsets[self._numbers], self._lengths) + counting(self._lengths)
@@ -180,15 +180,15 @@ class FactorialObjective:
         alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights)
         self._weights = alpha[self._numbers].astype(np.float32)
         self._ranges = threads.cut(self._lengths, multiple=GROUP, most=SLOTS)
-        # Kept from one evaluation to the next: fresh memory costs more than clearing it.
+        # Reused by all evaluations: allocating memory costs more than clearing it.
         n = len(self._ranges)
         self._wide = [np.empty((n, *layer.wide_shape), np.float32) for layer in layout.layers]
         self._narrow = [np.empty((n, len(layer.narrow_features)), np.float32) for layer in layout.layers]
-        self._ends: dict[int, list[Floats]] = {}  # of mean field: marginals of the groups, by their first sentence
+        self._ends: dict[int, list[Floats]] = {}  # mean field: final marginals of the groups, by first sentence
         self.n_sweeps, self.residual, self.n_unconverged = 0.0, 0.0, 0
 
     def __call__(self, weights: Vector) -> tuple[float, Vector]:
-        """Value and gradient at a weight vector."""
+        """Return value and gradient at a weight vector."""
         w = FactorialWeights(weights, self.layout, self.allowed)
         prepare(w.tables, self.engine)
         loss, n_iter, residual = (np.zeros(len(self._lengths)) for _ in range(3))
@@ -229,7 +229,7 @@ class FactorialObjective:
             solution = engine(self.engine)(w.tables, group, self.options, sums, weight)
         if not (solution.value > -np.inf).all():
             bad = self._numbers[first + int(np.argmin(solution.value))]
-            raise ImpossibleError(f"sentence {bad}: no labelling agrees with the schemes of its layers.")
+            raise ImpossibleError(f"sentence {bad}: no labeling satisfies the schemes of its layers.")
         offsets = self._tokens[0].offsets[first : last + 1]
         start, ends = offsets[0], offsets - offsets[0]
         n, following = int(ends[-1]), np.ones(int(ends[-1]), bool)
@@ -257,7 +257,7 @@ class FactorialObjective:
         n_iter[first:last], change[first:last] = solution.n_iter, solution.residual
 
     def _gather(self, sums: Sums) -> Vector:
-        """The gradient as one vector in the order of the layout."""
+        """Return the gradient as one vector in the order of the layout."""
         gradient = np.empty(self.layout.n_features)
         for d, layer in enumerate(self.layout.layers):
             part = self.layout.layer(gradient, d)

@@ -1,4 +1,4 @@
-"""From attributes and weights of a factorial CRF to the potentials of its layers, batch by batch."""
+"""Potentials of the layers of a factorial CRF from attributes and weights, in batches."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ Vector = NDArray[np.float64]
 
 
 class FactorialScorer:
-    """Sentences that are scored under one layout, perhaps with several weight vectors one after the other."""
+    """Sentences scored under one layout, with one or more weight vectors."""
 
     def __init__(
         self, attributes: Sequence[Attributes], layout: FactorialLayout, allowed: Sequence[Allowed | None]
@@ -32,7 +32,7 @@ class FactorialScorer:
     def potentials(
         self, weights: Vector, ruled_out: Sequence[NDArray[np.bool_] | None] | None = None
     ) -> Iterator[FactorialPotentials]:
-        """Scores of batches of sentences, in their order; -inf for labels ``ruled_out`` (n_tokens, S_d)."""
+        """Yield the scores of batches of sentences, in order; labels ``ruled_out`` (n_tokens, S_d) have -inf."""
         w = FactorialWeights(weights, self._layout, self._allowed)
         offsets = self._tokens[0].offsets
         for first, last in self._batches():
@@ -47,7 +47,7 @@ class FactorialScorer:
             yield FactorialPotentials(tuple(unary), w.tables, lengths)
 
     def _batches(self) -> Iterator[tuple[int, int]]:
-        """Ranges of sentences: as many as fit when all are padded to the longest."""
+        """Yield ranges of sentences that fit into a batch when padded to the longest."""
         first = 0
         while first < len(self.lengths):
             ahead = self.lengths[first : first + BATCH_TOKENS]
@@ -58,7 +58,7 @@ class FactorialScorer:
 
 
 def as_factor_graph(potentials: FactorialPotentials, engine: str) -> "FactorGraph":
-    """One sentence as a factor graph; its variables are the tokens of the first layer, then those of the next."""
+    """Return one sentence as a factor graph; its variables are the tokens of the first layer, then of the next."""
     from trelliswork.distributions.factor_graph import FactorGraph
 
     T, tables = potentials.log_unary[0].shape[1], potentials.tables

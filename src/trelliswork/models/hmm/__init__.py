@@ -268,7 +268,7 @@ class HMM(ChainTagger, NextWord):
         return Tagger.score(self, X, fill_states(read_sentences(X), y))
 
     def predict_next(self, words: Sequence[Token], n: int = 10) -> list[tuple[Any, float]]:
-        """Return the n most probable words after the start of a sentence; ``</s>`` stands for its end."""
+        """Return the n most probable words after the start of a sentence; ``</s>`` is its end."""
         self._check_fitted()
         check_count("n", n)
         read_sentences([words] if len(words) else [])

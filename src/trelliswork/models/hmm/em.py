@@ -188,7 +188,7 @@ def stepwise(
         parameters = parameters_of(arrays)
         for name, total in sums.events().items():
             total += arrays[f"sums.{name}"]
-    began = time.perf_counter() - report.seconds
+    started = time.perf_counter() - report.seconds
 
     def state() -> Saved:
         plain = {"done": done, "history": [vars(step) for step in report.history]}
@@ -211,7 +211,7 @@ def stepwise(
             value = scale * counts.total + log_prior(parameters, priors)
             parameters = maximize(sums, priors, parameters)
             done, report.beam = (n, number), counts.beam
-            report.add(Step(k + 1, value, seconds=time.perf_counter() - began, log_evidence=counts.total))
+            report.add(Step(k + 1, value, seconds=time.perf_counter() - started, log_evidence=counts.total))
             reason = watch.after(report.history[-1], parameters.arrays(), state)
             if reason is not None:
                 break

@@ -33,7 +33,7 @@ class Emissions(Protocol):
         """Return log p(word | state) of the listed words (S, V)."""
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what is saved: plain data, and arrays."""
+        """Return the saved state: plain data, and arrays."""
 
 
 class LexiconEmissions:
@@ -68,7 +68,7 @@ class LexiconEmissions:
         return log_p - np.logaddexp.reduce(log_p, axis=1, keepdims=True)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what is saved: plain data, and arrays."""
+        """Return the saved state: plain data, and arrays."""
         plain, arrays = self.lexicon.state()
         return {"lexicon": plain}, arrays
 
@@ -123,7 +123,7 @@ class TableEmissions:
         return self.log_emission
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what is saved: plain data, and arrays."""
+        """Return the saved state: plain data, and arrays."""
         plain: dict[str, Any] = {"words": self.words}
         arrays: dict[str, NDArray[Any]] = {"emission": self.log_emission}
         if self.suffixes is not None:

@@ -145,7 +145,7 @@ class SuffixModel:
         return _bayes(self.probabilities(words), self.tag_counts, np.ones((len(words), 1)))
 
     def state(self) -> State:
-        """Return what is saved: the rare words and their counts, from which the model is rebuilt."""
+        """Return the saved state: the rare words and their counts, from which the model is rebuilt."""
         names = ("max_length", "max_count", "weight")
         plain = {"words": self._words, **{name: getattr(self, name) for name in names}}
         return plain, {"tag_counts": self.tag_counts, **self._word_counts.arrays()}
@@ -159,7 +159,7 @@ class SuffixModel:
         return cls(plain["words"], counts, tag_counts, **options)
 
     def _keys(self, word: str) -> list[str]:
-        """Return keys from the most general to the longest suffix; the empty key stands for all rare words."""
+        """Return keys from the most general to the longest suffix; the empty key is for all rare words."""
         shape, lower = shape_class(word) + ":", word.lower()
         n = len(lower)
         return ["", shape, *(shape + lower[n - m :] for m in range(1, min(self.max_length, n) + 1))]
@@ -270,7 +270,7 @@ class Lexicon:
         return _bayes(p, self.suffixes.tag_counts, np.maximum(n, 1))[which]
 
     def state(self) -> State:
-        """Return what is saved: words, counts and parameters, from which the lexicon is rebuilt."""
+        """Return the saved state: words, counts and parameters, from which the lexicon is rebuilt."""
         plain = {name: getattr(self, name) for name in ("word_weight", "initial_weight", "least")}
         options = {name: getattr(self.suffixes, name) for name in ("max_length", "max_count", "weight")}
         arrays = {"tag_counts": self.suffixes.tag_counts, **self._counts.arrays()}
@@ -308,7 +308,7 @@ class SparseCounts:
         return np.bincount(rows, weights=self.values, minlength=len(self.ptr) - 1).astype(np.float64)
 
     def dense(self, rows: NDArray[np.int64]) -> Floats:
-        """Return some rows (n, S); -1 stands for a row of zeros."""
+        """Return some rows (n, S); -1 gives a row of zeros."""
         out = np.zeros((len(rows), self.n_tags))
         at = np.flatnonzero(rows >= 0)
         where, entries = self._entries(rows[at])

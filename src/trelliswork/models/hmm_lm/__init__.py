@@ -35,7 +35,6 @@ from trelliswork.models.hmm_lm.training import score_sentences
 from trelliswork.models.parameters import (
     TRAINING,
     LearningRate,
-    MaxIter,
     MaxMinutes,
     MinCount,
     Parameter,
@@ -119,7 +118,7 @@ class HMMLanguageModel(NextWord):
         ] = None,
         hidden: Annotated[int, Parameter("Size of the embeddings.", minimum=1)] = 256,
         min_count: MinCount = 1,
-        max_iter: MaxIter = 20,
+        max_iter: Annotated[int, Parameter("Maximum number of epochs.", minimum=1, panel=TRAINING)] = 20,
         batch_tokens: Annotated[int, Parameter("Tokens per update.", minimum=1, panel=TRAINING)] = 2048,
         learning_rate: LearningRate = 0.003,
         weight_decay: Annotated[float, Parameter("Weight decay of AdamW.", minimum=0, panel=TRAINING)] = 0.0,
@@ -281,7 +280,7 @@ class HMMLanguageModel(NextWord):
         return -np.inf if common is None else float(self.log_evidence([common])[0]) - log_given
 
     def predict_next(self, words: Sequence[str], n: int = 10) -> Ranked:
-        """Return the n most probable words after the start of a sentence; ``</s>`` stands for its end."""
+        """Return the n most probable words after the start of a sentence; ``</s>`` is its end."""
         log_start, transition, log_emission = self.tables()
         check_count("n", n)
         rows, data = log_emission, np.empty(0, np.int64)

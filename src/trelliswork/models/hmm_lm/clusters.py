@@ -1,9 +1,9 @@
-"""A first guess of hidden states without any sums over states: tokens clustered by their words and neighbours.
+"""Initial hidden states without sums over states: tokens clustered by their words and neighbors.
 
-Words get vectors by what stands before and after them (a singular value decomposition of scaled counts of neighbours);
-a token is its word's two vectors and, with less weight, those of its neighbours; k-means gives each token a state. On
-Penn Treebank text this takes seconds to minutes, and an HMM of the counted states is as good as one after an epoch of
-gradients.
+Words have vectors of their left and right contexts (a singular value decomposition of scaled neighbor counts). The
+vector of a token consists of its word's two vectors and, with less weight, those of its neighbors; k-means assigns a
+state to each token. On Penn Treebank text this takes seconds to minutes, and an HMM of the counted states is as good as
+one after an epoch of gradient steps.
 """
 
 from dataclasses import dataclass
@@ -17,28 +17,28 @@ from trelliswork.models.hmm_lm.objective import Sentences
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
-N_DIMS = 48  # of a vector of a word
-RARE = 30.0  # added to square-root counts, or rare pairs of words would have the largest singular values
-NEIGHBOUR = 0.5  # weight of the neighbours' vectors against the word's own
-SAMPLE = 40  # tokens a state that k-means looks at
-MOST = 1 << 18  # tokens that it looks at in all: more states have fewer each
-N_ITER = 10  # of k-means
-BLOCK = 8192  # tokens at once
-DISTANCES = 1 << 24  # numbers at once: 64 MB
+N_DIMS = 48  # dimensions of a word vector
+RARE = 30.0  # added to square-root counts; otherwise rare pairs of words have the largest singular values
+NEIGHBOR = 0.5  # weight of the neighbors' vectors relative to the word's own
+SAMPLE = 40  # tokens per state in the sample for k-means
+MAX_SAMPLE = 1 << 18  # maximum number of tokens in that sample
+N_ITER = 10  # iterations of k-means
+BLOCK = 8192  # tokens processed at once
+DISTANCES = 1 << 24  # distances computed at once: 64 MB
 
 
 @dataclass(frozen=True)
 class StateCounts:
-    """How often states begin sentences, follow each other, and emit words.
+    """Counts of states at sentence starts, of pairs of states, and of states with words.
 
     Attributes
     ----------
     start : ndarray (S,)
     pairs : sparse matrix or ndarray (S, S)
-        ``pairs[i, j]``: state j right after state i.
+        ``pairs[i, j]``: state j directly after state i.
     emission : sparse matrix or ndarray (V, S)
     groups : ndarray (S,), optional
-        Like states have the same number, for a low-rank transition to begin with.
+        Similar states have the same number; initializes a low-rank transition.
     """
 
     start: Floats
@@ -50,28 +50,28 @@ class StateCounts:
 def clustered_counts(
     sentences: Sentences, n_words: int, n_states: int, *, n_groups: int | None = None, seed: int = 0
 ) -> StateCounts:
-    """Counts of clustered tokens; with ``n_groups`` the states are clustered again, to so many.
+    """Return counts of clustered tokens; with ``n_groups``, states are clustered into that number of groups.
 
     Notes
     -----
-    Time O(min(SAMPLE S, MOST) S N_ITER + N S) times the dimensions (4 N_DIMS).
+    Time O(min(SAMPLE S, MAX_SAMPLE) S N_ITER + N S) times the dimensions (4 N_DIMS).
     """
     rng = np.random.default_rng(seed)
     tokens = _Tokens(sentences, n_words, seed)
     N = sentences.n_tokens
-    some = tokens.points(np.sort(rng.permutation(N)[: min(SAMPLE * n_states, max(MOST, n_states))]))
-    centres = k_means(some, n_states, rng)
+    sample = tokens.points(np.sort(rng.permutation(N)[: min(SAMPLE * n_states, max(MAX_SAMPLE, n_states))]))
+    centers = k_means(sample, n_states, rng)
     states = np.concatenate(
-        [nearest(tokens.points(np.arange(k, min(k + BLOCK, N))), centres) for k in range(0, N, BLOCK)]
+        [nearest(tokens.points(np.arange(k, min(k + BLOCK, N))), centers) for k in range(0, N, BLOCK)]
     )
     groups = None
     if n_groups is not None:
-        groups = nearest(centres, k_means(centres, n_groups, rng))
+        groups = nearest(centers, k_means(centers, n_groups, rng))
     return count(sentences, states, n_words, n_states, groups)
 
 
 def count(sentences: Sentences, states: Ints, n_words: int, n_states: int, groups: Ints | None = None) -> StateCounts:
-    """Counts of tokens whose states (N,) are known."""
+    """Return the counts of tokens whose states (N,) are known."""
     first = np.zeros(sentences.n_tokens, bool)
     first[sentences.offsets[:-1]] = True
     at = np.flatnonzero(~first)
@@ -85,19 +85,19 @@ def _table(rows: Ints, columns: Ints, shape: tuple[int, int]) -> sparse.csr_matr
 
 
 class _Tokens:
-    """Vectors of tokens, made when they are asked for: all of them would take a gigabyte."""
+    """Vectors of tokens, computed on demand, since all of them would take a gigabyte."""
 
     def __init__(self, sentences: Sentences, n_words: int, seed: int) -> None:
         words, offsets = sentences.words, sentences.offsets
-        end = n_words - 1  # stands before the first word
+        end = n_words - 1  # also precedes the first word
         self.words = words
         self.before, self.after = np.roll(words, 1), np.roll(words, -1)
         self.before[offsets[:-1]] = end
         self.after[offsets[1:] - 1] = n_words  # nothing follows the end of a sentence
         leads, follows = word_vectors(_table(self.before, words, (n_words, n_words)), seed)
         self.own = np.concatenate([leads, follows], axis=1)
-        self.leads = NEIGHBOUR * leads
-        self.follows = np.concatenate([NEIGHBOUR * follows, np.zeros((1, follows.shape[1]), np.float32)])
+        self.leads = NEIGHBOR * leads
+        self.follows = np.concatenate([NEIGHBOR * follows, np.zeros((1, follows.shape[1]), np.float32)])
 
     def points(self, which: Ints) -> Floats:
         words, before, after = self.words[which], self.before[which], self.after[which]
@@ -105,10 +105,10 @@ class _Tokens:
 
 
 def word_vectors(bigrams: sparse.csr_matrix, seed: int = 0, n_iter: int = 6) -> tuple[Floats, Floats]:
-    """Two vectors of length one for each word (V, D): by what follows it, and by what it follows.
+    """Return two unit vectors for each word (V, D): by the words that follow it, and by those that precede it.
 
-    Singular vectors of sqrt(c_ij) / sqrt((r_i + RARE) (s_j + RARE)), with r and s the sums of its rows and columns, but
-    for the first, which is the frequency of words; by subspace iteration.
+    These are singular vectors of sqrt(c_ij) / sqrt((r_i + RARE) (s_j + RARE)), where r and s are row and column sums,
+    without the first one, which is the frequency of words. They are computed by subspace iteration.
     """
     V = bigrams.shape[0]
     matrix = bigrams.sqrt()
@@ -129,26 +129,26 @@ def _unit(vectors: Floats) -> Floats:
 
 
 def k_means(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Centres (k, D) of clusters of points (n, D); a cluster that loses all points begins anew at one of them."""
-    centres = points[rng.permutation(len(points))[np.arange(k) % len(points)]]
+    """Return cluster centers (k, D) of points (n, D); a cluster that loses all points restarts at a random one."""
+    centers = points[rng.permutation(len(points))[np.arange(k) % len(points)]]
     for _ in range(N_ITER):
-        near = nearest(points, centres)
+        near = nearest(points, centers)
         n = np.bincount(near, minlength=k)
         members = sparse.csr_matrix(
             (np.ones(len(points), np.float32), (near, np.arange(len(points)))), (k, len(points))
         )
-        centres = (members @ points) / np.maximum(n, 1)[:, None].astype(np.float32)
-        centres[n == 0] = points[rng.integers(0, len(points), int((n == 0).sum()))]
-    return centres
+        centers = (members @ points) / np.maximum(n, 1)[:, None].astype(np.float32)
+        centers[n == 0] = points[rng.integers(0, len(points), int((n == 0).sum()))]
+    return centers
 
 
-def nearest(points: Floats, centres: Floats) -> Ints:
-    """The nearest centre of each point (n,); memory of DISTANCES numbers."""
-    half = (centres**2).sum(axis=1) / 2
-    step = max(1, DISTANCES // len(centres))
-    found = np.empty(len(points), np.int64)
+def nearest(points: Floats, centers: Floats) -> Ints:
+    """Return the nearest center of each point (n,), computing DISTANCES numbers at once."""
+    half = (centers**2).sum(axis=1) / 2
+    step = max(1, DISTANCES // len(centers))
+    clusters = np.empty(len(points), np.int64)
     for k in range(0, len(points), step):
-        scores = points[k : k + step] @ centres.T
+        scores = points[k : k + step] @ centers.T
         scores -= half
-        scores.argmax(axis=1, out=found[k : k + step])
-    return found
+        scores.argmax(axis=1, out=clusters[k : k + step])
+    return clusters

@@ -81,7 +81,7 @@ def fit_network(
             f"{shape.n_states}: raise n_states or lower clusters."
         )
     network = StateNetwork(shape, model.seed, clusters)
-    network.begin_with(np.bincount(data.words, minlength=shape.n_words))
+    network.start_with(np.bincount(data.words, minlength=shape.n_words))
     settings = training_settings(model)
 
     def mark() -> str:

@@ -1,8 +1,8 @@
-r"""Feature maps of the exponential kernel: maps of a model, and approximations to compare them with.
+r"""Feature maps of the exponential kernel: those of the model, and other approximations for comparison.
 
 A softmax row is :math:`\exp(u \cdot v_j) / \sum_k \exp(u \cdot v_k)`. With features
 :math:`\phi(u) \cdot \phi(v) \approx \exp(u \cdot v)` the matrix of all rows has rank R. Sums over states need
-:math:`\phi \ge 0`; positive random features (Performer) have it, the others do not:
+:math:`\phi \ge 0`, which holds for positive random features (Performer) but not for the others:
 
 ===================  ==========================================================================================
 positive             :math:`\exp(w_r \cdot u - |u|^2 / 2) / \sqrt R`, w normal: unbiased, never negative
@@ -11,7 +11,7 @@ nystroem             :math:`K_{um} K_{mm}^{-1/2}` with landmarks m among the poi
 taylor               monomials up to a degree: :math:`\sum_{i \le k} (u \cdot v)^i / i!`, negative for some u, v
 ===================  ==========================================================================================
 
-Negative entries of an approximate matrix are set to zero before its rows are normalised, and their share is told.
+Negative entries of an approximate matrix are set to zero before its rows are normalized, and their share is reported.
 """
 
 import math
@@ -33,37 +33,39 @@ RELU_FLOOR = 1e-4  # so that no transition is impossible
 
 
 def random_projection(n_dims: int, n_features: int, generator: torch.Generator, *, orthogonal: bool = True) -> Tensor:
-    """Directions w_r as columns (n_dims, n_features), each distributed as a standard normal vector.
+    """Return directions w_r as columns (n_dims, n_features), each distributed as a standard normal vector.
 
-    ``orthogonal``: within blocks of ``n_dims`` columns they are orthogonal, with the lengths of normal vectors (chi).
+    With ``orthogonal``, blocks of ``n_dims`` columns are orthogonal, with the lengths of normal vectors (chi).
     """
     if not orthogonal:
         return torch.randn(n_dims, n_features, generator=generator)
     n_blocks = -(-n_features // n_dims)
     basis, triangle = torch.linalg.qr(torch.randn(n_blocks, n_dims, n_dims, generator=generator))
-    basis = basis * torch.sign(triangle.diagonal(dim1=1, dim2=2))[:, None]  # or some directions are more probable
+    basis = (
+        basis * torch.sign(triangle.diagonal(dim1=1, dim2=2))[:, None]
+    )  # otherwise some directions are more probable
     directions = torch.cat(list(basis), dim=1)[:, :n_features]
     lengths = torch.randn(n_dims, n_features, generator=generator).norm(dim=0)
     return directions * lengths
 
 
 def log_features(points: Tensor, projection: Tensor, kind: FeatureMap) -> Tensor:
-    r"""log phi (n, R) of points (n, D): ``exp`` :math:`W u`, ``exp-norm`` :math:`W u - |u|^2 / 2`, or ``relu``."""
-    found = points @ projection
+    r"""Return log phi (n, R) of points (n, D): :math:`W u` (exp), :math:`W u - |u|^2 / 2` (exp-norm), or relu."""
+    products = points @ projection
     if kind == "exp":
-        return found
+        return products
     if kind == "exp-norm":
-        return found - points.square().sum(dim=1, keepdim=True) / 2
+        return products - points.square().sum(dim=1, keepdim=True) / 2
     if kind == "relu":
-        return torch.log(torch.relu(found) + RELU_FLOOR)
+        return torch.log(torch.relu(products) + RELU_FLOOR)
     raise ValueRangeError(f"the feature map must be one of {', '.join(get_args(FeatureMap))}, got {kind!r}.")
 
 
-def normalised_factors(log_left: Tensor, log_right: Tensor) -> tuple[Tensor, Tensor]:
-    """Factors whose product has rows that sum to one, from log features (S, R) of states and of next states.
+def normalized_factors(log_left: Tensor, log_right: Tensor) -> tuple[Tensor, Tensor]:
+    """Return factors whose product has rows that sum to one, from log features (S, R) of states and next states.
 
     Each feature is shifted by its largest value on the right, each row by its largest on the left: nothing overflows,
-    and what underflows has no weight. d = 1 / (phi(u) . sum phi(v)) of paper 4, section on generalised softmax.
+    and values that underflow have no weight. d = 1 / (phi(u) . sum phi(v)) of paper 4, section on generalized softmax.
     """
     shift = log_right.detach().amax(dim=0)
     right = torch.exp(log_right - shift)
@@ -74,18 +76,18 @@ def normalised_factors(log_left: Tensor, log_right: Tensor) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class SoftmaxError:
-    """How far an approximate softmax is from the exact one.
+    """Difference of an approximate softmax from the exact one.
 
     Attributes
     ----------
     n_features : int
-        Really used.
+        Number of features in use.
     distance : float
-        Total variation distance of rows, mean.
+        Mean total variation distance of rows.
     worst : float
-        Of all rows the largest.
+        Largest distance of a row.
     negative : float
-        Share of matrix entries below zero before they were cut off.
+        Share of matrix entries that were negative before they were set to zero.
     """
 
     n_features: int
@@ -97,7 +99,7 @@ class SoftmaxError:
 def approximate_kernel(
     u: Doubles, v: Doubles, method: Approximation, n_features: int, seed: int = 0
 ) -> tuple[Doubles, int]:
-    """An approximation of exp(u . v) (n, m) by features, and how many there are."""
+    """Return an approximation of exp(u . v) (n, m) by features, and the number of features."""
     D = u.shape[1]
     generator = torch.Generator().manual_seed(seed)
     if method in ("positive", "orthogonal"):
@@ -136,17 +138,17 @@ def softmax_error(u: Doubles, v: Doubles, method: Approximation, n_features: int
     """Compare softmax rows of exp(u . v) with those of an approximation; see the module's docstring."""
     exact = np.exp(u @ v.T)
     exact /= exact.sum(axis=1, keepdims=True)
-    found, used = approximate_kernel(u, v, method, n_features, seed)
-    negative = float((found < 0).mean())
-    found = np.maximum(found, 0)
-    sums = found.sum(axis=1, keepdims=True)
-    rows = np.where(sums > 0, found / np.where(sums > 0, sums, 1), 1 / len(v))  # nothing left: all alike
+    approximate, n_used = approximate_kernel(u, v, method, n_features, seed)
+    negative = float((approximate < 0).mean())
+    approximate = np.maximum(approximate, 0)
+    sums = approximate.sum(axis=1, keepdims=True)
+    rows = np.where(sums > 0, approximate / np.where(sums > 0, sums, 1), 1 / len(v))  # uniform if empty
     distance = np.abs(rows - exact).sum(axis=1) / 2
-    return SoftmaxError(used, float(distance.mean()), float(distance.max()), negative)
+    return SoftmaxError(n_used, float(distance.mean()), float(distance.max()), negative)
 
 
 def _monomials(x: Doubles, degree: int) -> Doubles:
-    """Features whose products are the Taylor series of exp(u . v) up to a degree."""
+    """Return features whose products are the Taylor series of exp(u . v) up to a degree."""
     columns = [np.ones(len(x))]
     for k in range(1, degree + 1):
         for chosen in combinations_with_replacement(range(x.shape[1]), k):

@@ -1,4 +1,4 @@
-"""Parameters of an HMM language model as a network: embeddings of states to probabilities (paper 4)."""
+"""Network that computes the probabilities of an HMM language model from state embeddings (paper 4)."""
 
 import math
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trelliswork.inference.lowrank import Dense, LowRank, Transition
-from trelliswork.models.hmm_lm.kernel_features import FeatureMap, log_features, normalised_factors, random_projection
+from trelliswork.models.hmm_lm.kernel_features import FeatureMap, log_features, normalized_factors, random_projection
 
 Projection = Literal["learned", "fixed", "redrawn"]
 Ints = NDArray[np.int64]
-TASTE = 1.0  # how much states differ at first in what they emit: standard deviation of log p(word | state)
+EMISSION_STD = 1.0  # initial standard deviation of log p(word | state) over states
 
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """Sizes and kinds.
+    """Sizes and options of a network.
 
     Attributes
     ----------
     n_states, n_words, hidden : int
     n_features : int
-        R of the kernel; 0 is a dense softmax over next states.
+        Rank R of the kernel; 0 for a dense softmax over next states.
     feature_map : {"exp", "exp-norm", "relu"}
     projection : {"learned", "fixed", "redrawn"}
-        Directions of the features: learned, random and fixed, or random and drawn anew for each batch.
+        Directions of the features: learned, random and fixed, or random and redrawn for each batch.
     orthogonal : bool
-        Of random directions, also as a start of learned ones.
+        Whether random directions, including the initial values of learned ones, are orthogonal.
     band : int
-        Neighbours on each side that have transitions of their own; 0 is none.
+        Number of neighbors on each side with separate transition weights; 0 for none.
     """
 
     n_states: int
@@ -47,15 +47,15 @@ class NetworkShape:
 
 @dataclass
 class Drawn:
-    """What dropout keeps in one batch: states (S',) and features (R',); ``None`` keeps all."""
+    """States (S',) and features (R',) that dropout keeps in one batch; ``None`` keeps all."""
 
     states: Tensor | None = None
     features: Tensor | None = None
-    projection: Tensor | None = None  # drawn anew
+    projection: Tensor | None = None  # redrawn directions
 
 
 class _Block(nn.Module):
-    """h = relu(L1 x), out = LayerNorm(relu(L2 h) + h): the norm stands after the block, which is worth 20-60 points."""
+    """h = relu(L1 x), out = LayerNorm(relu(L2 h) + h); the norm comes last, which gains 20-60 points."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -69,35 +69,36 @@ class _Block(nn.Module):
 class StateNetwork(nn.Module):
     """p(first state), p(next state | state), p(word | state) from embeddings.
 
-    One block each for start, transition and emission, then a plain output layer. With features, states and next states
-    each have a block, and log phi is the projection of what comes out, divided by sqrt(hidden). The learned projection
-    is kept divided by it: AdamW then moves it as fast as the output layer of the dense model. Next states have a bias,
-    as there (the norm in paper 4's exp(W v - |v|^2 / 2) would be one, but LayerNorm fixes it).
+    Start, transition and emission each have a block, followed by a linear output layer. With features, states and next
+    states each have a block, and log phi is the projection of the block's output, divided by sqrt(hidden). The learned
+    projection is stored after this division, so that AdamW changes it as fast as the output layer of the dense model.
+    Next states have a bias, as in the dense model (the norm in paper 4's exp(W v - |v|^2 / 2) would act as one, but
+    LayerNorm makes it constant).
 
     Parameters
     ----------
     shape : NetworkShape
     seed : int
     clusters : ndarray (n_words,), optional
-        Cluster of each word; cluster c is emitted by the c-th block of states alone.
+        Cluster of each word; only the c-th block of states emits the words of cluster c.
     """
 
     def __init__(self, shape: NetworkShape, seed: int = 0, clusters: Ints | None = None) -> None:
         super().__init__()
         self.shape = shape
         S, V, D, R = shape.n_states, shape.n_words, shape.hidden, shape.n_features
-        with torch.random.fork_rng(devices=[]):  # the layers draw from torch's own generator
+        with torch.random.fork_rng(devices=[]):  # the layers use torch's global generator
             torch.manual_seed(seed)
             self.start_block, self.state_block, self.word_block = _Block(D), _Block(D), _Block(D)
             self.start_embedding = nn.Parameter(torch.empty(1, D))
             self.state_embedding = nn.Parameter(torch.empty(S, D))
-            self.word_embedding = nn.Parameter(torch.empty(S, D))  # of states as they emit
+            self.word_embedding = nn.Parameter(torch.empty(S, D))  # of states, for emission
             self.start_output = nn.Linear(D, S)
             self.word_output = nn.Linear(D, V)
             if R:
                 self.next_block = _Block(D)
                 self.next_embedding = nn.Parameter(torch.empty(S, D))
-                self.next_bias = nn.Parameter(torch.zeros(S))  # how often a state follows any other
+                self.next_bias = nn.Parameter(torch.zeros(S))  # frequency of a state after any other
             else:
                 self.state_output = nn.Linear(D, S)
             if shape.band:
@@ -116,43 +117,43 @@ class StateNetwork(nn.Module):
             self.blocks = torch.from_numpy(clusters.astype(np.int64)), torch.from_numpy(of_state)
 
     @torch.no_grad()
-    def begin_with(self, frequencies: NDArray[Any]) -> None:
-        """Let all states emit words by their frequencies (V,), each state with a taste of its own.
+    def start_with(self, frequencies: NDArray[Any]) -> None:
+        """Initialize emission with word frequencies (V,), varied randomly by state.
 
-        Without it, states are alike for the first epoch, and nothing tells them apart.
+        Otherwise all states are alike during the first epoch.
         """
         odds = torch.as_tensor(frequencies, dtype=self.word_output.bias.dtype) + 1
         self.word_output.bias.copy_(torch.log(odds / odds.sum()))
         weight = self.word_output.weight
-        weight.mul_(TASTE / (weight.std() * math.sqrt(self.shape.hidden)))
+        weight.mul_(EMISSION_STD / (weight.std() * math.sqrt(self.shape.hidden)))
 
     def draw(self, state_dropout: float, feature_dropout: float, seed: int) -> Drawn:
-        """What one batch keeps; each block of states keeps its share, at least one."""
+        """Draw the states and features that one batch keeps; each block of states keeps its share, at least one."""
         generator = torch.Generator().manual_seed(seed)
-        found = Drawn()
+        drawn = Drawn()
         S, R = self.shape.n_states, self.shape.n_features
         if state_dropout > 0:
             of_state = torch.zeros(S, dtype=torch.int64) if self.blocks is None else self.blocks[1]
             kept = []
             for c in range(int(of_state.max()) + 1):
-                mine = torch.nonzero(of_state == c)[:, 0]
-                n = max(1, round(len(mine) * (1 - state_dropout)))
-                kept.append(mine[torch.randperm(len(mine), generator=generator)[:n]])
-            found.states = torch.cat(kept).sort().values
+                block = torch.nonzero(of_state == c)[:, 0]
+                n = max(1, round(len(block) * (1 - state_dropout)))
+                kept.append(block[torch.randperm(len(block), generator=generator)[:n]])
+            drawn.states = torch.cat(kept).sort().values
         if R and feature_dropout > 0:
             n = max(1, round(R * (1 - feature_dropout)))
-            found.features = torch.randperm(R, generator=generator)[:n].sort().values
+            drawn.features = torch.randperm(R, generator=generator)[:n].sort().values
         if R and self.shape.projection == "redrawn":
-            found.projection = random_projection(self.shape.hidden, R, generator, orthogonal=self.shape.orthogonal)
-        return found
+            drawn.projection = random_projection(self.shape.hidden, R, generator, orthogonal=self.shape.orthogonal)
+        return drawn
 
     def log_start(self, drawn: Drawn) -> Tensor:
-        """log p(first state) (S',) over the states that are kept."""
+        """Return log p(first state) (S',) over the states that are kept."""
         scores = self.start_output(self.start_block(self.start_embedding))[0]
         return torch.log_softmax(scores if drawn.states is None else scores[drawn.states], dim=0)
 
     def transition(self, drawn: Drawn) -> Transition:
-        """p(next state | state) over the states that are kept; its rows sum to one."""
+        """Return p(next state | state) over the states that are kept; its rows sum to one."""
         states = drawn.states
         if not self.shape.n_features:
             hidden = self.state_block(self.state_embedding if states is None else self.state_embedding[states])
@@ -161,11 +162,11 @@ class StateNetwork(nn.Module):
             return Dense(torch.softmax(torch.addmm(bias, hidden, weight.T), dim=1))
         left, right = self.log_factors(drawn)
         if not self.shape.band:
-            return LowRank(*normalised_factors(left, right))
+            return LowRank(*normalized_factors(left, right))
         return self._banded(left, right, states)
 
     def log_factors(self, drawn: Drawn) -> tuple[Tensor, Tensor]:
-        """log phi (S', R') of states and of next states, before rows are normalised."""
+        """Return log phi (S', R') of states and of next states, before rows are normalized."""
         states = drawn.states
         hidden = self.state_block(self.state_embedding if states is None else self.state_embedding[states])
         after = self.next_block(self.next_embedding if states is None else self.next_embedding[states])
@@ -177,12 +178,12 @@ class StateNetwork(nn.Module):
         return left, right + (self.next_bias if states is None else self.next_bias[states])[:, None]
 
     def _banded(self, log_left: Tensor, log_right: Tensor, states: Tensor | None) -> LowRank:
-        """The low-rank matrix with rows of one, plus a learned band, normalised together.
+        """Return the normalized sum of the row-normalized low-rank matrix and a learned band.
 
-        Dropped states are zeros here, not left out: neighbours stay neighbours.
+        Dropped states have zeros instead of being removed, so that neighbors remain neighbors.
         """
         S, K = self.shape.n_states, self.shape.band
-        left, right = normalised_factors(log_left, log_right)
+        left, right = normalized_factors(log_left, log_right)
         band = torch.exp(self.band) / (2 * K + 1)
         target = torch.arange(S)[:, None] + torch.arange(-K, K + 1)[None]
         possible = (target >= 0) & (target < S)
@@ -191,26 +192,28 @@ class StateNetwork(nn.Module):
             kept[states] = True
             possible &= kept[target.clamp(0, S - 1)]
             R = left.shape[1]
-            left = torch.full((S, R), 1.0 / R, dtype=left.dtype).index_copy(0, states, left)  # rows nobody reaches
+            left = torch.full((S, R), 1.0 / R, dtype=left.dtype).index_copy(
+                0, states, left
+            )  # rows that are never reached
             right = torch.zeros(S, R, dtype=right.dtype).index_copy(0, states, right)
         band = torch.where(possible, band, 0)
         total = left @ right.sum(dim=0) + band.sum(dim=1)
         return LowRank(left / total[:, None], right, band / total[:, None])
 
     def spread(self, values: Tensor, drawn: Drawn, fill: float) -> Tensor:
-        """With a band: values (..., S') of kept states among all states (..., S)."""
+        """With a band, expand values (..., S') of kept states to all states (..., S)."""
         if not self.shape.band or drawn.states is None:
             return values
         out = torch.full((*values.shape[:-1], self.shape.n_states), fill, dtype=values.dtype)
         return out.index_copy(-1, drawn.states, values)
 
     def emitting(self, drawn: Drawn) -> Tensor:
-        """What emits words (S', hidden): log p(word | state) is a softmax over ``word_output`` of it."""
+        """Return the emission vectors (S', hidden); log p(word | state) is a softmax of ``word_output`` of them."""
         own = self.word_embedding if drawn.states is None else self.word_embedding[drawn.states]
         return self.word_block(own)
 
     def log_emission(self, drawn: Drawn) -> Tensor:
-        """log p(word | state) (V, S'), words first; -inf outside the block of a word's cluster."""
+        """Return log p(word | state) (V, S'), words first; -inf outside the block of a word's cluster."""
         hidden = self.emitting(drawn)
         scores = torch.addmm(self.word_output.bias[:, None], self.word_output.weight, hidden.T)
         if self.blocks is not None:

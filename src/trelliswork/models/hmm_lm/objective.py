@@ -1,11 +1,11 @@
-"""Log evidence of a batch under a network of states, with its gradient by hand where words are emitted.
+"""Log evidence of a batch under a network of states, with a hand-written gradient of the emission.
 
-The softmax over the vocabulary costs V S' D a batch, more than all else of a small batch. Its gradient is expected
-minus foretold counts: with C (W, S') the counts of states at the words of the batch and c their sums over words,
+The softmax over the vocabulary costs V S' D per batch, more than all other computations of a small batch. Its gradient
+is expected minus predicted counts: with the counts C (W, S') of states at the words of the batch, and their sums c,
 
     d hidden = C^T E_w - c * (P^T E),   d E = -P (c * hidden), and C hidden added to the rows of the batch's words,
 
-so that no matrix but P (V, S') is ever as large as the vocabulary.
+so that P (V, S') is the only matrix as large as the vocabulary.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Sentences:
-    """Words of sentences as numbers, ends of sentences among them: sentence n is ``words[offsets[n]:offsets[n+1]]``."""
+    """Word numbers of sentences, with sentence ends; sentence n is ``words[offsets[n]:offsets[n+1]]``."""
 
     words: Ints
     offsets: Ints
@@ -36,41 +36,43 @@ class Sentences:
 
     @property
     def n_tokens(self) -> int:
-        """Words, with ends of sentences."""
+        """Number of words, with sentence ends."""
         return len(self.words)
 
     def select(self, which: Ints) -> "Sentences":
-        """Some of them."""
+        """Return a subset of the sentences."""
         lengths = np.diff(self.offsets)[which]
         words = np.concatenate([self.words[self.offsets[n] : self.offsets[n + 1]] for n in which.tolist()])
         return Sentences(words, np.concatenate([[0], np.cumsum(lengths)]))
 
 
 def batch_evidence(network: StateNetwork, batch: Sentences, drawn: Drawn, *, every: int | None = None) -> Tensor:
-    """Sum of log evidences (a scalar), differentiable in the network's parameters."""
+    """Return the sum of log evidences (a scalar), differentiable in the network's parameters."""
     log_start = network.spread(network.log_start(drawn), drawn, -torch.inf)
     transition = network.transition(drawn)
     distinct, words = np.unique(batch.words, return_inverse=True)
     rows = torch.from_numpy(distinct)
     if network.blocks is not None or network.shape.band:
         log_emission = network.spread(network.log_emission(drawn)[rows], drawn, -torch.inf)
-        found = lowrank.log_evidence(log_start, transition, log_emission, words, batch.offsets, every=every)
-        return found.sum()
+        log_evidence = lowrank.log_evidence(log_start, transition, log_emission, words, batch.offsets, every=every)
+        return log_evidence.sum()
     output = network.word_output
-    given = words, batch.offsets, rows, every, type(transition)
-    return _Evidence.apply(log_start, network.emitting(drawn), output.weight, output.bias, given, *transition.tensors())
+    arguments = words, batch.offsets, rows, every, type(transition)
+    return _Evidence.apply(
+        log_start, network.emitting(drawn), output.weight, output.bias, arguments, *transition.tensors()
+    )
 
 
 def word_odds(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """p(word | state) without its normaliser (V, S'), the normalisers (S',), and what the scores lost (S',)."""
+    """Return unnormalized p(word | state) (V, S'), its sums (S',), and the maxima subtracted from the scores (S',)."""
     odds = torch.addmm(bias[:, None], weight, hidden.T)
     largest = odds.amax(dim=0)
     odds.sub_(largest).exp_()
     return odds, odds.sum(dim=0), largest
 
 
-def less_foretold(odds: Tensor, sums: Tensor, counts: Tensor, hidden: Tensor, weight: Tensor) -> list[Tensor]:
-    """The part of the gradient in hidden, weight and bias that is foretold, negative; ``counts`` (S',) of states."""
+def minus_predicted(odds: Tensor, sums: Tensor, counts: Tensor, hidden: Tensor, weight: Tensor) -> list[Tensor]:
+    """Return minus the predicted counts in the gradients of hidden, weight and bias, for state ``counts`` (S',)."""
     share = counts / sums
     return [-share[:, None] * (odds.T @ weight), -(odds @ (share[:, None] * hidden)), -(odds @ share)]
 
@@ -78,9 +80,9 @@ def less_foretold(odds: Tensor, sums: Tensor, counts: Tensor, hidden: Tensor, we
 class _Evidence(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, log_start: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, given: Any, *parts: Tensor
+        ctx: Any, log_start: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, arguments: Any, *parts: Tensor
     ) -> Tensor:
-        words, offsets, rows, every, kind = given
+        words, offsets, rows, every, kind = arguments
         odds, sums, _ = word_odds(hidden, weight, bias)
         emission = odds[rows] / sums
         largest = emission.amax(dim=1, keepdim=True)
@@ -88,7 +90,7 @@ class _Evidence(torch.autograd.Function):
         log_z, counts = lowrank.expectations(
             lowrank.groups(words, offsets), log_start.exp(), kind(*parts), emission, 1.0, every=every
         )
-        d_hidden, d_weight, d_bias = less_foretold(odds, sums, counts.emission.sum(dim=0), hidden, weight)
+        d_hidden, d_weight, d_bias = minus_predicted(odds, sums, counts.emission.sum(dim=0), hidden, weight)
         d_hidden += counts.emission.T @ weight[rows]
         d_weight.index_add_(0, rows, counts.emission @ hidden)
         d_bias.index_add_(0, rows, counts.emission.sum(dim=1))

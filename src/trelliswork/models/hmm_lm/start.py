@@ -1,4 +1,4 @@
-"""A fast start: states guessed by clusters of tokens, or found by EM, and a network that is taught their counts."""
+"""Initialization of HMM language models: a network fitted to the counts of token clusters or of EM."""
 
 import math
 from collections.abc import Callable
@@ -18,32 +18,29 @@ from trelliswork.models.hmm.em import Priors, em, random_parameters
 from trelliswork.models.hmm.objective import expected_counts
 from trelliswork.models.hmm_lm.clusters import StateCounts, clustered_counts
 from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
-from trelliswork.models.hmm_lm.objective import Sentences, less_foretold, word_odds
+from trelliswork.models.hmm_lm.objective import Sentences, minus_predicted, word_odds
 from trelliswork.models.hmm_lm.training import torch_threads
 
 TEACHING_RATE = 1e-2
-BACKING = (
-    20.0,
-    0.1,
-)  # counts added to those of each clustered state, at most so many and this share of its own on average
-SHARING = 20  # iterations of EM that share states among features
-STRAY = 0.5  # at first, so much of a state's share goes to features that are not of its group
-LEAST = 1e-37  # of a probability whose logarithm is taken
-CHUNK = 1 << 14  # pairs of states at once
+BACKING = (20.0, 0.1)  # pseudo-counts per clustered state: maximum, and maximum as a share of its mean count
+SHARING = 20  # EM iterations that assign transitions to features
+STRAY = 0.5  # initial share of a state's transitions assigned to features outside its group
+MIN_PROBABILITY = 1e-37  # lower bound before taking logarithms
+CHUNK = 1 << 14  # pairs of states processed at once
 
 Floats = NDArray[np.float32]
 
 
 def cluster_start(network: StateNetwork, sentences: Sentences, *, n_steps: int = 100, seed: int = 0) -> StateCounts:
-    """Cluster tokens to states and fit the network, without blocks, to the counts.
+    """Cluster tokens into states and fit the network, without blocks, to the counts.
 
     Parameters
     ----------
     network : StateNetwork
-        Changed in place; it should have begun with the frequencies of words.
+        Changed in place; `StateNetwork.start_with` should have been called with the word frequencies.
     sentences : Sentences
     n_steps : int
-        Gradient steps on the counts: no sums over sentences, so they are cheap.
+        Gradient steps on the counts; they are cheap, since they need no sums over sentences.
     """
     shape = network.shape
     n_groups = min(shape.n_features, shape.n_states) or None
@@ -67,11 +64,11 @@ def em_start(
     Parameters
     ----------
     network : StateNetwork
-        With a dense transition, no blocks; changed in place.
+        Has a dense transition and no blocks; changed in place.
     sentences : Sentences
     n_iter : int
     smoothing : float
-        Pseudo-counts of EM: a count that is added to each transition; a hundredth of it to each emission.
+        Pseudo-count added to each transition in EM; a hundredth of it is added to each emission.
     n_steps : int
         Gradient steps on the counts.
     """
@@ -88,57 +85,59 @@ def em_start(
 
 
 def teach(network: StateNetwork, counts: StateCounts, n_steps: int, *, backing: float = 0.0) -> list[float]:
-    """Maximise the expected log-likelihood of counts by gradients; cost of each step, per emission.
+    """Maximize the expected log-likelihood of counts by gradients, and return the cost per emission of each step.
 
     Parameters
     ----------
     backing : float
-        So many counts are added to each state, spread by the frequencies of words and of next states.
+        Pseudo-counts added to each state, distributed by the frequencies of words and of next states.
 
     Notes
     -----
-    A step costs O(V S hidden) and O(S^2 hidden), or O(S R hidden) with features: those are taught as classes in
-    between, p(feature | state) and p(next state | feature).
+    A step costs O(V S hidden) and O(S^2 hidden), or O(S R hidden) with features, which are fitted as intermediate
+    classes: p(feature | state) and p(next state | feature).
     """
     emission = _Backed(counts.emission, backing)
     start, total = torch.from_numpy(counts.start), float(emission.totals.sum())
     follow = _featured(network, counts, backing) if network.shape.n_features else _dense(network, counts, backing)
-    optimiser = torch.optim.AdamW([p for p in network.parameters() if p.requires_grad], TEACHING_RATE, weight_decay=0)
+    optimizer = torch.optim.AdamW([p for p in network.parameters() if p.requires_grad], TEACHING_RATE, weight_decay=0)
     costs = []
     with torch_threads(network):
         for k in range(n_steps):
-            optimiser.param_groups[0]["lr"] = TEACHING_RATE * (1 + math.cos(math.pi * k / n_steps)) / 2
+            optimizer.param_groups[0]["lr"] = TEACHING_RATE * (1 + math.cos(math.pi * k / n_steps)) / 2
             output, drawn = network.word_output, Drawn()
-            found = start @ network.log_start(drawn) + follow()
-            found = found + _Emitted.apply(network.emitting(drawn), output.weight, output.bias, emission)
-            loss = -found / total
-            optimiser.zero_grad(set_to_none=True)
+            log_likelihood = start @ network.log_start(drawn) + follow()
+            log_likelihood = log_likelihood + _Emitted.apply(
+                network.emitting(drawn), output.weight, output.bias, emission
+            )
+            loss = -log_likelihood / total
+            optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             costs.append(float(loss.detach()))
     return costs
 
 
 def _dense(network: StateNetwork, counts: StateCounts, backing: float) -> Callable[[], Tensor]:
-    """Expected log-likelihood of transitions."""
+    """Return a function that computes the expected log-likelihood of transitions."""
     pairs = torch.from_numpy(_Backed(counts.pairs.T, backing).dense().T.copy())
-    return lambda: (pairs * torch.log(network.transition(Drawn()).dense().clamp_min(LEAST))).sum()
+    return lambda: (pairs * torch.log(network.transition(Drawn()).dense().clamp_min(MIN_PROBABILITY))).sum()
 
 
 def _featured(network: StateNetwork, counts: StateCounts, backing: float) -> Callable[[], Tensor]:
-    """The same by features, classes between a state and the next."""
+    """Return the same for transitions by features, which are classes between a state and the next."""
     left, right = (torch.from_numpy(x) for x in shared(counts, network.shape.n_features, backing))
 
-    def found() -> Tensor:
+    def log_likelihood() -> Tensor:
         log_left, log_right = network.log_factors(Drawn())
         log_sums = torch.logsumexp(log_right, dim=0)
         return (left * torch.log_softmax(log_left + log_sums, dim=1)).sum() + (right * (log_right - log_sums)).sum()
 
-    return found
+    return log_likelihood
 
 
 class _Backed:
-    """A table of counts (n, S), each column with ``backing`` more, spread as the sums of rows are."""
+    """A table of counts (n, S) with ``backing`` more per column, distributed in proportion to the row sums."""
 
     def __init__(self, table: Any, backing: float) -> None:
         self.table = table
@@ -151,22 +150,22 @@ class _Backed:
         return np.ascontiguousarray(table + self.more[:, None], np.float32)
 
     def times(self, x: Floats) -> Floats:
-        """The table times x (S, D)."""
+        """Return the table times x (S, D)."""
         return np.asarray(self.table @ x + self.more[:, None] * x.sum(axis=0), np.float32)
 
     def transposed_times(self, x: Floats) -> Floats:
-        """The transposed table times x (n, D)."""
+        """Return the transposed table times x (n, D)."""
         return np.asarray(self.table.T @ x + self.more @ x, np.float32)
 
 
 class _Emitted(torch.autograd.Function):
-    """Sum of counts times log p(word | state); no matrix but p (V, S) is as large as the vocabulary."""
+    """Sum of counts times log p(word | state); p (V, S) is the only matrix as large as the vocabulary."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, counts: _Backed) -> Tensor:
         odds, sums, largest = word_odds(hidden, weight, bias)
         totals = torch.from_numpy(counts.totals)
-        d_hidden, d_weight, d_bias = less_foretold(odds, sums, totals, hidden, weight)
+        d_hidden, d_weight, d_bias = minus_predicted(odds, sums, totals, hidden, weight)
         seen = torch.from_numpy(counts.transposed_times(weight.numpy()))
         rows = torch.from_numpy(counts.times(np.ones((len(hidden), 1), np.float32))[:, 0])
         d_hidden += seen
@@ -182,10 +181,10 @@ class _Emitted(torch.autograd.Function):
 
 
 def shared(counts: StateCounts, n_features: int, backing: float = 0.0) -> tuple[Floats, Floats]:
-    """Counts of states with the features they lead to, and of states with the features they follow (S, R) each.
+    """Return counts of states with the features that follow them and that precede them, (S, R) each.
 
-    Feature r begins as the way into the states of group r; EM of p(r | i) p(j | r) over pairs of states then shares
-    them out, q(r | i, j) in proportion to both: O(pairs R) an iteration.
+    Feature r initially leads to the states of group r. EM of p(r | i) p(j | r) over pairs of states then reassigns
+    them, with q(r | i, j) in proportion to both factors: O(pairs R) per iteration.
     """
     pairs = sparse.csr_matrix(counts.pairs)
     S = pairs.shape[0]
@@ -205,7 +204,7 @@ def shared(counts: StateCounts, n_features: int, backing: float = 0.0) -> tuple[
 
 
 def _backed(table: Floats, backing: float) -> Floats:
-    """Rows of probabilities from counts (n, m), each with ``backing`` more, spread as the sums of columns are."""
+    """Return rows of probabilities from counts (n, m) with ``backing`` more per row, in proportion to column sums."""
     sums = table.sum(axis=0)
     more = table + (backing / sums.sum()) * sums + 1e-10  # no row is empty
     return np.asarray(more / more.sum(axis=1, keepdims=True), np.float32)

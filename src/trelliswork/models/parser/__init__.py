@@ -280,9 +280,7 @@ class DependencyParser(TreeParser):
         self._set(Learned(reader, weights, labels), report)
         return self
 
-    def predict(
-        self, X: Sentences, *, known: Evidence | None = None
-    ) -> list[LabeledTree]:
+    def predict(self, X: Sentences, *, known: Evidence | None = None) -> list[LabeledTree]:
         """Return head and label of each word in the tree with the largest expected number of correct arcs.
 
         Parameters
@@ -402,7 +400,7 @@ class DependencyParser(TreeParser):
         return Description(f"Dependency parser of order {self.order_}; features are hashed and have no names", facts)
 
     def _set(self, learned: Learned, report: FitReport) -> None:
-        """Set what was learned, together: a fit that fails leaves the learned attributes unchanged."""
+        """Set all learned attributes at once, so that a failed fit leaves them unchanged."""
         self._learned, self.weights_, self.report_ = learned, learned.weights, report
         self.order_ = 1 if len(learned.weights) == 1 else 2
         self.labels_ = None if learned.labels is None else learned.labels.labels

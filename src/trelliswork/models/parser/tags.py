@@ -91,7 +91,7 @@ class TaggerTrainer:
     def train_next(self, announce: Announce) -> CRF | HMM | list[list[str]]:
         """Return the next tagger, or the tags of a fold; ``add`` takes it.
 
-        Each iteration is announced. If training is to stop, a tagger is returned as it is, and a fold that has not
+        Each iteration is announced. If training is to stop, a tagger is returned unfinished, and a fold that has not
         started is tagged by the tagger of all sentences.
         """
         fold, column = divmod(self.n_done, len(self._tags))

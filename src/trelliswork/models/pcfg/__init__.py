@@ -19,7 +19,6 @@ from trelliswork.models.parameters import (
     TRAINING,
     BatchSize,
     LearningRate,
-    MaxIter,
     MaxMinutes,
     MinCount,
     Parameter,
@@ -113,7 +112,9 @@ class PCFG(TreeParser, LanguageModel):
             int | None,
             Parameter("Maximum length of training sentences.", minimum=2, panel=TRAINING, unset="no limit"),
         ] = None,
-        max_iter: MaxIter = 100,
+        max_iter: Annotated[
+            int, Parameter("Maximum number of EM iterations or epochs.", minimum=1, panel=TRAINING)
+        ] = 100,
         tol: Tol = 1e-4,
         n_restarts: Annotated[
             int,
@@ -277,9 +278,9 @@ class PCFG(TreeParser, LanguageModel):
         trees : list of Tree
             Without punctuation and traces, if the grammar is.
         words : list of lists of str, optional
-            What the grammar reads instead of the trees' words, such as their tags.
+            Input of the grammar, if not the words of the trees, such as their tags.
         max_length : int, optional
-            Only sentences up to so many words.
+            Maximum number of words per sentence; longer sentences are skipped.
         decoding : {"mbr", "viterbi"}
         """
         given = [tree.leaves() for tree in trees] if words is None else words

@@ -1,8 +1,8 @@
-"""Grammars whose probabilities are functions of torch parameters: free logits, or embeddings and residual networks.
+"""Grammars with probabilities from torch parameters: free logits, or embeddings with residual networks.
 
-The neural one is the N-PCFG of Kim, Dyer and Rush (2019): symbols have embeddings; what they do not share they must
-learn from the text, so that likelihood finds much better trees than free parameters do. Of low rank, the three factors
-are networks of the same embeddings (Yang, Zhao and Tu, 2021; Chiu, Deng and Rush, 2021).
+The neural parameterization is the N-PCFG of Kim, Dyer and Rush (2019): rule probabilities are computed from symbol
+embeddings by shared networks, and maximum likelihood gives much better trees than with free parameters. At low rank,
+the three factors are networks of the same embeddings (Yang, Zhao and Tu, 2021; Chiu, Deng and Rush, 2021).
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from trelliswork.models.pcfg.objective import GrammarParameters, TextBatch
 
 
 class GrammarTensors(NamedTuple):
-    """As `GrammarParameters`, in tensors."""
+    """`GrammarParameters` as tensors."""
 
     log_root: Tensor
     log_rules: Tensor | None
@@ -25,7 +25,7 @@ class GrammarTensors(NamedTuple):
     log_emission: Tensor
 
     def log_evidence(self, batch: TextBatch) -> Tensor:
-        """log p (B,) of the sentences of a batch, in float64."""
+        """Return log p (B,) of the sentences of a batch in float64."""
         log_terminals = self.log_emission.T[torch.from_numpy(batch.ids)]
         lengths = torch.from_numpy(batch.lengths)
         if self.log_rules is not None:
@@ -36,15 +36,15 @@ class GrammarTensors(NamedTuple):
         return lowrank_log_partition(self.log_root, self.log_up, self.log_left, self.log_right, log_terminals, lengths)
 
     def arrays(self) -> GrammarParameters:
-        """The same for the engines, normalised in float64."""
+        """Return the parameters as arrays for the engines, normalized in float64."""
         events = {"log_rules": (1, 2)}
-        found = {}
+        arrays = {}
         for name, tensor in self._asdict().items():
             if tensor is not None:
                 double = tensor.detach().double()
                 tensor = (double - double.logsumexp(dim=events.get(name, (-1,)), keepdim=True)).numpy()
-            found[name] = tensor
-        return GrammarParameters(**found)
+            arrays[name] = tensor
+        return GrammarParameters(**arrays)
 
 
 class _Residual(nn.Module):
@@ -63,19 +63,19 @@ def _network(size: int, n_out: int) -> nn.Sequential:
 
 
 class GrammarModule(nn.Module):
-    """Makes `GrammarTensors`.
+    """Torch module that computes `GrammarTensors`.
 
     Parameters
     ----------
     n_nonterminals, n_preterminals, n_words : int
     rank : int or None
-        None: dense rules.
+        Rank of the rules; None for dense rules.
     neural : bool
-        Networks of embeddings, or a free logit for each probability.
+        Compute probabilities from embeddings by networks, instead of one free logit per probability.
     size : int
-        Of the embeddings.
+        Size of the embeddings.
     identity : bool
-        Preterminals are the words themselves, and emissions are not learned.
+        Use the words themselves as preterminals; emissions are not learned.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class GrammarModule(nn.Module):
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self) -> GrammarTensors:
-        """The grammar of the parameters as they are now."""
+        """Return the grammar of the current parameters."""
         N, P, _ = self.sizes
         S = N + P
         logits = self._neural() if self.neural else dict(self.logits.items())
@@ -127,12 +127,12 @@ class GrammarModule(nn.Module):
 
     def _neural(self) -> dict[str, Tensor]:
         N = self.sizes[0]
-        found = {"root": self.root(self.root_embedding)[0]}
+        logits = {"root": self.root(self.root_embedding)[0]}
         if self.rank is None:
-            found["rules"] = self.rules(self.symbols[:N])
+            logits["rules"] = self.rules(self.symbols[:N])
         else:
-            found["up"] = self.up(self.symbols[:N])
-            found["left"], found["right"] = self.left(self.symbols).T, self.right(self.symbols).T
+            logits["up"] = self.up(self.symbols[:N])
+            logits["left"], logits["right"] = self.left(self.symbols).T, self.right(self.symbols).T
         if self.identity is None:
-            found["emission"] = self.emission(self.leaves)
-        return found
+            logits["emission"] = self.emission(self.leaves)
+        return logits

@@ -177,8 +177,8 @@ def viterbi(potentials: Potentials | SparseChain, beam: Beam) -> BeamPaths:
     """Return the best labeling of each sequence within beams chosen from the scores of the best prefixes.
 
     The masses exp(score of the best prefix that ends in a state), normalized, take the place of the forward masses
-    (paper 2, section 4.1). With ``refine`` the beams are those of ``expectations``, chosen by what comes before and
-    what follows: far fewer states for the same number of exact paths, at the price of two more passes.
+    (paper 2, section 4.1). With ``refine`` the beams are those of ``expectations``, chosen by the words before and
+    after: far fewer states for the same number of exact paths, at the price of two more passes.
     """
     p, rule = potentials, beam.rule
     sets = NO_SETS

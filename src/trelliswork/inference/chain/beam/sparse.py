@@ -74,11 +74,11 @@ class SparseTransitions:
     def entries(self, before: NDArray[np.integer], after: NDArray[np.integer]) -> Integers:
         """Return the entry of each pair of states, -1 where there is none."""
         keys, order = self._keys
-        wanted = before.astype(np.int64) * self.n_states + after
+        requested = before.astype(np.int64) * self.n_states + after
         if not len(keys):
-            return np.full(len(wanted), -1)
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[at] == wanted, order[at], -1)
+            return np.full(len(requested), -1)
+        at = np.minimum(np.searchsorted(keys, requested), len(keys) - 1)
+        return np.where(keys[at] == requested, order[at], -1)
 
     @classmethod
     def ngrams(cls, n_labels: int, order: int = 2) -> Self:
@@ -96,13 +96,13 @@ class SparseTransitions:
         check_count("n_labels", n_labels)
         check_count("order", order)
         L = n_labels
-        begin = np.cumsum([0] + [L**k for k in range(1, order + 1)])
+        first = np.cumsum([0] + [L**k for k in range(1, order + 1)])
         targets = []
         for k in range(1, order + 1):
             codes = np.arange(L**k)
             longer = codes if k < order else codes % L ** (order - 1)
-            targets.append(begin[min(k, order - 1)] + (longer[:, None] * L + np.arange(L)).reshape(-1))
-        S = int(begin[-1])
+            targets.append(first[min(k, order - 1)] + (longer[:, None] * L + np.arange(L)).reshape(-1))
+        S = int(first[-1])
         emits = np.concatenate([np.arange(L**k) % L for k in range(1, order + 1)])
         return cls(np.arange(S + 1) * L, np.concatenate(targets), emits, L, np.arange(S) < L)
 

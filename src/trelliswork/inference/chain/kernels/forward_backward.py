@@ -37,7 +37,7 @@ def largest_safe(like):
     return like.dtype.type(LIMIT_32 if like.itemsize == 4 else LIMIT_64)
 
 
-@kernel
+@helper
 def _product(rows, panels, out):
     """Compute out = rows @ P, (4, Sp) each; ``panels`` (Sp/2W, S, 2W) is P cut into strips two vectors wide.
 
@@ -91,7 +91,7 @@ def _product(rows, panels, out):
         store(out, k + 3 * Sp, add(d0, d1))
 
 
-@kernel
+@helper
 def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, counts):
     """Add weight * transition * sum over n_steps of alpha_{t-1} w_t^T to counts (S, S).
 

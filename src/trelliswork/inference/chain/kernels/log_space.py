@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 
 
-@kernel
+@helper
 def _sum_over_previous(previous, log_pairwise, out):
     """Compute out[j] = log sum_i exp(previous[i] + log_pairwise[i, j]); -inf where nothing leads to j."""
     S = previous.size
@@ -29,7 +29,7 @@ def _sum_over_previous(previous, log_pairwise, out):
         out[j] = math.log(out[j]) + top[j] if top[j] > -np.inf else -np.inf
 
 
-@kernel
+@helper
 def _log_sum(values):
     top = -np.inf
     for v in values:

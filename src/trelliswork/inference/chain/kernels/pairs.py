@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 
 TINY = 1e-200  # a sum this large has lost terms below 1e-300 at most: too small to change a float64
 
@@ -45,7 +45,7 @@ class Space(NamedTuple):
     terms: Any  # (labels of a token,)
 
 
-@kernel
+@helper
 def _lay_out(first, T, ptr, base):
     """Fill base (T + 1,), the index of the first state of each position."""
     base[0] = 0
@@ -56,7 +56,7 @@ def _lay_out(first, T, ptr, base):
         before = here
 
 
-@kernel
+@helper
 def _sizes(start, stop, offsets, ptr):
     """Return the maximum number of positions, states per sentence, states per position and active labels per token."""
     longest, most, widest, labels = 0, 0, 0, 0
@@ -72,13 +72,13 @@ def _sizes(start, stop, offsets, ptr):
     return longest, most, widest, labels
 
 
-@kernel
+@helper
 def _label(t, i, first, active, start):
     """Return the label of active label i of position t; position -1 has the start."""
     return start if t < 0 else active.tags[active.ptr[first + t] + i]
 
 
-@kernel
+@helper
 def _best_path(first, T, active, log_trigram, base, scores, back, labels):
     """Fill the labels of one sentence; return its best score, -inf if no labeling is possible."""
     ptr, tags, emission = active
@@ -134,7 +134,7 @@ def viterbi(start, stop, offsets, active, log_trigram, labels, best):
         best[n] = _best_path(first, T, active, log_trigram, base, scores, back, labels)
 
 
-@kernel
+@helper
 def _relative(log_values, start, stop, values):
     """Compute values = exp(log_values - their maximum), from index 0 on; return the maximum."""
     top = -np.inf
@@ -145,7 +145,7 @@ def _relative(log_values, start, stop, values):
     return top
 
 
-@kernel
+@helper
 def _log_sum_of_sums(left, left_step, right, right_step, n):
     """Return log sum_i exp(left[i * left_step] + right[i * right_step]) over n terms."""
     top = -np.inf
@@ -159,7 +159,7 @@ def _log_sum_of_sums(left, left_step, right, right_step, n):
     return top + math.log(mass)
 
 
-@kernel
+@helper
 def _forward(first, T, active, trigrams, space):
     """Fill log_alpha of one sentence; return its log evidence."""
     ptr, tags, emission = active
@@ -197,7 +197,7 @@ def _forward(first, T, active, trigrams, space):
     return _log_sum_of_sums(log_alpha[base[T - 1] :], 1, weights, 1, n_states)
 
 
-@kernel
+@helper
 def _ends(first, T, active, log_trigram, n_states, J, out):
     """Fill the log-probability of the end after each state of the last position."""
     S = log_trigram.shape[0] - 1
@@ -206,7 +206,7 @@ def _ends(first, T, active, log_trigram, n_states, J, out):
         out[s] = log_trigram[a, b, S]
 
 
-@kernel
+@helper
 def _backward(first, T, active, trigrams, log_z, space, marginals):
     """Add the marginals of one possible sentence to marginals (n_tokens, S)."""
     ptr, tags, emission = active

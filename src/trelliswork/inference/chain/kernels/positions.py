@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import (
     add,
@@ -29,7 +29,7 @@ from trelliswork.inference.chain.kernels.forward_backward import largest_safe
 from trelliswork.inference.chain.kernels.records import Lattice
 
 
-@kernel
+@helper
 def _exp_matrix(scores, matrix):
     """Compute matrix (S, Sp) = exp(scores - max), padded with zeros; return the maximum."""
     S, Sp, W = scores.shape[0], matrix.shape[1], lanes(matrix)

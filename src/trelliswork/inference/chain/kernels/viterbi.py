@@ -9,12 +9,12 @@ largest delta is subtracted at every position, so that float32 keeps its digits 
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, first_equal, lanes, largest, load, maximum, spread, store, subtract
 from trelliswork.inference.chain.kernels.forward_backward import ROWS
 
 
-@kernel
+@helper
 def _max_product(rows, panels, out):
     """Compute out[r, j] = max_i rows[r, i] + P[i, j]; ``panels`` (Sp/2W, S, 2W) is log P in strips two vectors wide.
 
@@ -64,7 +64,7 @@ def _max_product(rows, panels, out):
         store(out, k + 3 * Sp, d0)
 
 
-@kernel
+@helper
 def _finish(source, at, n, prior, rows, row, delta, to):
     """Add the scores source[at : at + n] to a row of ``prior`` and subtract the maximum; -inf beyond n.
 
@@ -91,7 +91,7 @@ def _finish(source, at, n, prior, rows, row, delta, to):
         store(delta, to + k, value)
 
 
-@kernel
+@helper
 def _best_before(delta, at, into, to, Sp):
     """Return the smallest i with the largest delta[at + i] + into[to + i], flat indices."""
     W = lanes(delta)

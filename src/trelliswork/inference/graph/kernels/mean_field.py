@@ -200,7 +200,7 @@ def _infer(d, parts, n_states, offsets, scratch, beliefs):
     return log_z, log_z - mean, change
 
 
-@kernel
+@helper
 def _update(b, d, inside, variables, unary, flat, parts, scratch, beliefs, entropy):
     """Give component d its best distribution for fixed others; return its log Z and the largest change.
 
@@ -222,7 +222,7 @@ def _update(b, d, inside, variables, unary, flat, parts, scratch, beliefs, entro
     return log_z, change
 
 
-@kernel
+@helper
 def _bound(b, variables, flat, parts, scratch, beliefs, entropy):
     """E_q[log of all factors] + entropy of q: a lower bound of log Z."""
     unary = variables.log_unary[b]

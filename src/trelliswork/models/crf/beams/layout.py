@@ -30,7 +30,7 @@ class Structure:
     ----------
     transitions : SparseTransitions
     weight_ids : ndarray (K, n_entries)
-        The score of an entry is the sum of K weights; -1 stands for none. Entries may share a weight.
+        The score of an entry is the sum of K weights; -1 for none. Entries may share a weight.
     n_weights : int
     grams : tuple of ndarray
         For n-grams: codes of the pairs, triples, ... that have a weight, in the order of the weights.
@@ -69,14 +69,14 @@ class Structure:
                 raise ValueRangeError(f"codes of {n}-grams must be ascending and between 0 and {L**n - 1}.")
         transitions = SparseTransitions.ngrams(L, order)
         # The number of a state that holds k labels is their code plus the number of states with fewer labels.
-        begin = np.cumsum([0] + [L**k for k in range(1, order + 1)])
-        seen = np.searchsorted(begin, transitions.sources, side="right")
-        history = transitions.sources - begin[seen - 1]
+        base = np.cumsum([0] + [L**k for k in range(1, order + 1)])
+        seen = np.searchsorted(base, transitions.sources, side="right")
+        history = transitions.sources - base[seen - 1]
         ids, first = np.full((order, len(transitions.targets)), -1), 0
         for k, codes in enumerate(grams):  # n-grams of k + 2 labels: k + 1 before the last
-            wanted = (history % L ** (k + 1)) * L + transitions.emits[transitions.targets]
-            at = np.minimum(np.searchsorted(codes, wanted), max(len(codes) - 1, 0))
-            hit = (codes[at] == wanted if len(codes) else np.zeros(len(wanted), bool)) & (seen > k)
+            keys = (history % L ** (k + 1)) * L + transitions.emits[transitions.targets]
+            at = np.minimum(np.searchsorted(codes, keys), max(len(codes) - 1, 0))
+            hit = (codes[at] == keys if len(codes) else np.zeros(len(keys), bool)) & (seen > k)
             ids[k, hit] = first + at[hit]
             first += len(codes)
         return cls(transitions, ids, first, tuple(grams))

@@ -86,7 +86,7 @@ def sampled_start(
 def counted_start(
     tokens: Tokens, labeling: Labeling, layout: FeatureLayout, weights: NDArray[np.floating] | None = None
 ) -> Weights:
-    r"""Return weights (n_features,) from counts, without training: not negative, 0 for what was never seen.
+    r"""Return weights (n_features,) from counts, without training: nonnegative, 0 for unseen events.
 
     .. math:: w_{a,y} = \log(1 + c(a, y) / (5 p(a))) / m \qquad w_{x,y} = \log(1 + c(x, y) / (5 p(y)))
 

@@ -206,7 +206,7 @@ class BeamSearch:
         if self.auto and isinstance(eps, float) and eps > LEAST_EPS:
             self.objective.beam = self.objective.beam.tighter()
 
-    def _stage(self, begin: Weights | State, options: dict[str, Any]) -> tuple[Weights, FitReport, str | None]:
+    def _stage(self, start: Weights | State, options: dict[str, Any]) -> tuple[Weights, FitReport, str | None]:
         """Run iterations on the same states; the report includes all earlier iterations."""
         reason: str | None = None
 
@@ -221,7 +221,7 @@ class BeamSearch:
         with warnings.catch_warnings():
             if self._holds:
                 warnings.simplefilter("ignore", ConvergenceWarning)
-            weights, report = lbfgs(self.objective, begin, callback=callback, **options)
+            weights, report = lbfgs(self.objective, start, callback=callback, **options)
         report.history = [*self._before, *map(self._shifted, report.history)]
         report.n_iter = len(report.history)
         return weights, report, reason

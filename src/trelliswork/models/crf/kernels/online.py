@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, lanes, load, maximum, multiply, spread, store
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels import log_space
@@ -74,7 +74,7 @@ class Schedule(NamedTuple):
     decay: Any  # float: lambda
 
 
-@kernel
+@helper
 def _score(s, constrained, scale, data, model, log_unary, r):
     """Fill log_unary[r] with the scores of sentence s, within its label sets if ``constrained``."""
     n_labels, Sw = len(model.forbidden), model.weights.wide.shape[1]
@@ -92,7 +92,7 @@ def _score(s, constrained, scale, data, model, log_unary, r):
             log_unary[r, i - first] += data.sets[data.set_ids[i]]
 
 
-@kernel
+@helper
 def _exponentiate(model, log_transition, transition, panels, panels_t):
     """Fill transition scores, their exponentials relative to the maximum, and strips of these; return the maximum."""
     S, wide = len(log_transition), panels.shape[2]
@@ -112,7 +112,7 @@ def _exponentiate(model, log_transition, transition, panels, panels_t):
     return shift
 
 
-@kernel
+@helper
 def _in_log_space(log_unary, log_transition, weight, marginals, counts):
     """Fill weighted marginals (T, Sw) and counts (S, S) of a sentence that underflows; return log Z."""
     T, S = len(log_unary), len(log_transition)
@@ -134,7 +134,7 @@ def _in_log_space(log_unary, log_transition, weight, marginals, counts):
     return log_z[0]
 
 
-@kernel
+@helper
 def _subtract_gold(s, place, data, log_unary, log_transition, residual, counts):
     """Subtract the gold labels of a sentence from the expectations; return their score."""
     first, weight, score = data.offsets[s], data.weight[s], 0.0
@@ -149,7 +149,7 @@ def _subtract_gold(s, place, data, log_unary, log_transition, residual, counts):
     return score
 
 
-@kernel
+@helper
 def _apply(start, stop, place, residual, data, model, by, passed):
     """Add ``by`` times the residuals of tokens ``start`` to ``stop`` to v, ``passed`` (c) times that to u."""
     wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = data.tokens

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.compute.jit import kernel
+from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
@@ -69,7 +69,7 @@ class Expected(NamedTuple):
     outer: Any  # (S rounded up to ROWS, Sp)
 
 
-@kernel
+@helper
 def _product(rows, n_rows, panels, out):
     """Compute out = rows @ P for ``n_rows`` rounded up to ROWS; ``panels`` (Sp/2W, S, 2W) is P cut into strips."""
     n_panels, S, wide = panels.shape
@@ -110,14 +110,14 @@ def _product(rows, n_rows, panels, out):
             store(out, k + 5 * step + W, f1)
 
 
-@kernel
+@helper
 def _add_to(out, k, left, right):
     W = lanes(out)
     store(out, k, add(left, load(out, k)))
     store(out, k + W, add(right, load(out, k + W)))
 
 
-@kernel
+@helper
 def _add_outer(alpha, kept, n_rows, out):
     """Add alpha[:n_rows].T @ kept[:n_rows] to out (S rounded up to ROWS, Sp).
 

@@ -1,4 +1,4 @@
-"""How every command behaves: help with an example, ``-h``, ``--json``, completion, colours, progress."""
+"""Command-line conventions: help with an example, ``-h``, ``--json``, completion, colors, progress."""
 
 import json
 import os
@@ -19,8 +19,8 @@ import trelliswork.cli
 from trelliswork import __version__
 from trelliswork.cli import app
 
-COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")  # a colour of text; bold alone is none
-# What these print is no figure: data as they are, a page in the browser.
+COLOR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")  # text color; bold does not count
+# These print no results: they print data, or show a page in the browser.
 WITHOUT_JSON = {"data bundled", "explore"}
 
 
@@ -43,13 +43,13 @@ def options(command: Any) -> set[str]:
 
 
 def example(command: Any) -> str:
-    found = re.search(r"Example[^:]*: (.+)", f"{command.help or ''}\n{command.epilog or ''}")
-    return found.group(1) if found else ""
+    match = re.search(r"Example[^:]*: (.+)", f"{command.help or ''}\n{command.epilog or ''}")
+    return match.group(1) if match else ""
 
 
 @pytest.mark.parametrize("path", names(COMMANDS))
-def test_help_has_an_example_that_could_be_typed(path):
-    """The example calls this command (a group: one of its own), with options that it has."""
+def test_help_has_a_valid_example(path):
+    """The example calls this command (or a command of this group) with existing options."""
     shown = example(COMMANDS[path])
     assert shown, "no example"
     words = shlex.split(shown)
@@ -68,7 +68,7 @@ def test_help_has_an_example_that_could_be_typed(path):
 
 
 @pytest.mark.parametrize("path", names(COMMANDS))
-def test_help_comes_by_h_and_explains_everything(path):
+def test_h_shows_help_for_all_parameters(path):
     runner = CliRunner()
     short, long = runner.invoke(app, [*path, "-h"]), runner.invoke(app, [*path, "--help"])
     assert short.exit_code == long.exit_code == 0
@@ -76,11 +76,11 @@ def test_help_comes_by_h_and_explains_everything(path):
     assert "Usage" in short.output
     assert COMMANDS[path].help
     for parameter in COMMANDS[path].params:
-        assert getattr(parameter, "help", None), f"{parameter.name} is not explained"
+        assert getattr(parameter, "help", None), f"{parameter.name} has no help"
 
 
 @pytest.mark.parametrize("path", names(LEAVES))
-def test_figures_come_as_json(path):
+def test_commands_have_a_json_option(path):
     assert ("--json" in options(LEAVES[path])) == (" ".join(path) not in WITHOUT_JSON)
 
 
@@ -94,7 +94,7 @@ def test_version_and_module():
     assert run("--version").stdout == f"trelliswork {__version__}\n"
 
 
-def test_shells_complete_commands_options_and_values():
+def test_shell_completion():
     script = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert script.returncode == 0
     assert "complete -o default -F _trelliswork_completion trelliswork" in script.stdout
@@ -110,24 +110,24 @@ def test_shells_complete_commands_options_and_values():
 
 
 def on_a_terminal(*words: str, **environment: str) -> str:
-    """What the command shows where both outputs are a terminal."""
-    ours, theirs = pty.openpty()
+    """Run a command on a terminal, and return its output."""
+    main, side = pty.openpty()
     plain = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "CI", "GITHUB_ACTIONS")}
     child = subprocess.Popen(
         [sys.executable, "-m", "trelliswork", *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=side,
+        stdout=side,
+        stderr=side,
         env=plain | {"TERM": "xterm-256color", "COLUMNS": "100"} | environment,
     )
-    os.close(theirs)
+    os.close(side)
     shown = b""
     try:
-        while block := os.read(ours, 65536):
+        while block := os.read(main, 65536):
             shown += block
     except OSError:  # the other side is closed
         pass
-    os.close(ours)
+    os.close(main)
     assert child.wait(timeout=60) == 0, shown
     return shown.decode()
 
@@ -135,14 +135,14 @@ def on_a_terminal(*words: str, **environment: str) -> str:
 TRAIN = ("train", "hmm", "--unlabeled", "--n-states", "3", "--max-iter", "3", "--tol", "0")
 
 
-def test_no_colours_where_none_are_wanted():
-    assert COLOUR.search(on_a_terminal("--help"))
-    assert not COLOUR.search(on_a_terminal("--help", NO_COLOR="1"))
+def test_no_color_turns_colors_off():
+    assert COLOR.search(on_a_terminal("--help"))
+    assert not COLOR.search(on_a_terminal("--help", NO_COLOR="1"))
 
 
-def test_progress_is_for_terminals(tmp_path):
+def test_progress_is_shown_on_terminals_only(tmp_path):
     shown = on_a_terminal(*TRAIN, "--out", str(tmp_path / "terminal"), NO_COLOR="1")
-    assert not COLOUR.search(shown)
+    assert not COLOR.search(shown)
     assert "objective" in shown
     assert "━" in shown
     piped = run(*TRAIN, "--out", str(tmp_path / "pipe"), "--json")
@@ -164,9 +164,9 @@ def test_tags_as_json(tmp_path):
         assert len(row["labels"]) == len(row["probabilities"]) == len(row["words"])
         assert all(0 < p <= 1 for p in row["probabilities"])
     best = json.loads(tag("--topk", "3").stdout.splitlines()[0])
-    found = [one["probability"] for one in best["labelings"]]
-    assert len(found) == 3
-    assert found == sorted(found, reverse=True)
+    probabilities = [one["probability"] for one in best["labelings"]]
+    assert len(probabilities) == 3
+    assert probabilities == sorted(probabilities, reverse=True)
     assert best["labelings"][0]["labels"] == rows[0]["labels"]
     assert tag("--marginals").returncode == 2
 
@@ -183,20 +183,20 @@ def test_layers_as_json(tmp_path):
     text.write_text("They saw her duck .\n")
     row = json.loads(run("tag", str(tmp_path / "joint"), str(text), "--format", "text", "--json").stdout)
     assert set(row) == {"words", "labels", "probabilities"}
-    assert {name: len(found) for name, found in row["labels"].items()} == {"pos": 5, "chunk": 5}
-    assert all(0 < p <= 1 for found in row["probabilities"].values() for p in found)
+    assert {name: len(labels) for name, labels in row["labels"].items()} == {"pos": 5, "chunk": 5}
+    assert all(0 < p <= 1 for layer in row["probabilities"].values() for p in layer)
 
 
 def test_warmup_as_json(monkeypatch):
-    for room in ("inference", "models"):
-        monkeypatch.setattr(f"trelliswork.{room}.warmup.tasks", lambda: [("nothing", lambda: None)])
+    for package in ("inference", "models"):
+        monkeypatch.setattr(f"trelliswork.{package}.warmup.tasks", lambda: [("nothing", lambda: None)])
     figures = json.loads(CliRunner().invoke(app, ["warmup", "--json"]).stdout)
     assert figures["checks"] == 2
     assert figures["seconds"] >= 0
 
 
-def test_every_bar_asks_for_a_terminal():
-    """No module of the command line draws progress without looking where standard error goes."""
+def test_progress_bars_check_for_a_terminal():
+    """Every module that draws a progress bar checks that standard error is a terminal."""
     folder = Path(trelliswork.cli.__file__).parent
     drawing = [path for path in folder.rglob("*.py") if "Progress(" in path.read_text(encoding="utf-8")]
     assert drawing
