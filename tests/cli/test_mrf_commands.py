@@ -36,6 +36,11 @@ def test_counts_and_text_give_the_same_model(tmp_path, model):
     assert (scores[0]["kind"], scores[0]["bound"], scores[0]["per"]) == ("exact", "exact", "token")
     again = json.loads(run("train", "mrf", "--counts", tmp_path / "counts", "--order", 2, *options))
     assert again["objective"] == outcome["objective"]
+    by_text, by_counts = (
+        json.loads(run("train", "mrf", tmp_path / "train.txt", "--dev", tmp_path / dev, *options))["dev"]
+        for dev in ("train.txt", "counts")
+    )
+    assert by_text == by_counts
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """``trelliswork train mrf``: train a Markov random field language model on text or on its counts."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,6 +41,8 @@ def run(
     total = settings.iterations * (1 if model.algorithm == "lifted" else 10)
     n_tokens = data.n_tokens if counts is not None else 0
     dev = development_text(job.dev)
+    if isinstance(dev, str) and (Path(dev) / "moments.json").is_file():
+        dev = Moments.load(dev)
     job.fit(model, data, n_tokens=n_tokens, total=total, **({} if dev is None else {"dev": dev}))
     model.input_ = layout_of(train or ([counts] if counts is not None else None))
     job.sample = lambda: text_part(dev, data)

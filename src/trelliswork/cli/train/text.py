@@ -1,6 +1,5 @@
 """Text files of the ``train`` commands for language models."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,13 +18,10 @@ def training_text(files: list[str] | None) -> Any:
 
 
 def development_text(name: str | None) -> Any:
-    """Return a text file, a directory of counts as moments, or a part of the bundled corpus."""
+    """Return the name of a text file, or the sentences of a part of the bundled corpus."""
     from trelliswork.data import bundled
-    from trelliswork.data.moments import Moments
 
-    if name in bundled.SPLITS:
-        return [list(s.words) for s in bundled.load(name)]
-    return Moments.load(name) if name is not None and (Path(name) / "moments.json").is_file() else name
+    return [list(s.words) for s in bundled.load(name)] if name in bundled.SPLITS else name
 
 
 def layout_of(files: list[str] | None) -> dict[str, Any]:
