@@ -1,12 +1,16 @@
 """Fixtures and settings for all tests: the folder of real data, and the hypothesis profile."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.browser import browser, open_page  # noqa: F401, fixtures for all tests of pages
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for a background job of a shell; child processes inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -34,7 +34,7 @@ def bp_parsing(
         Where the files ``en_ewt-ud-train.conllu`` and ``-test`` are (or other treebanks with names that end so).
     orders : sequence of int
     n_sentences : int
-        Train on the first so many sentences; 0 is all.
+        Number of training sentences; 0 for all.
     seed : int
     settings
         More settings of ``DependencyParser``.
