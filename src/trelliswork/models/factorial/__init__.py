@@ -285,7 +285,9 @@ class FactorialCRF(LayeredTagger):
 
     def predict_topk(self, X: Sentences, k: int, *, known: Any = None) -> Any:
         """Raise an error: the k best labelings of several layers are not defined for approximate engines."""
-        raise ValueRangeError("a factorial CRF has no k best labelings: use predict, or posterior(sentence).topk(k).")
+        raise ValueRangeError(
+            "a factorial CRF has no k best labelings: use predict, or draw from posterior(sentence) with sample."
+        )
 
     def posterior(  # type: ignore[override]  # by layer
         self, sentence: Sentence, *, known: Mapping[str, Sequence[Any]] | None = None, engine: str = "bp"
