@@ -1,4 +1,6 @@
 # Everything happens inside the repository: the environment in .venv, caches in .cache and __pycache__.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 BENCH := .venv-bench
@@ -8,29 +10,36 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Compiled kernels of this clone; see src/trelliswork/compute/jit.py.
 export TRELLISWORK_CACHE_DIR := $(CURDIR)/.cache
 
-.PHONY: help setup setup-bench docs docs-serve test test-all lint format demo bench clean
+# Progress of pip without its warnings: the packages it fetches, one line each.
+PIP = $(BIN)/python -m pip install --no-color --progress-bar off
+SHOW = 2>&1 | sed -un -e 's/^Collecting \([^ ]*\).*/  \1/p' -e 's/^Installing collected.*/  installing .../p' -e '/^ *ERROR/p' -e '/error:/p'
+
+.PHONY: help setup setup-bench docs docs-serve test test-all test-wheel lint format demo bench wheel clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | while IFS='	' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
 
-setup: .venv/.ready ## make the environment in .venv and compile the kernels
+setup: .venv/.ready ## make the environment in .venv, with all extras
 
 .venv/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version)'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
-	$(BIN)/trelliswork warmup
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version)'
+	@echo "Making the environment in .venv; this takes about a minute and a half ..."
+	@$(PYTHON) -m venv .venv
+	@$(PIP) -c constraints.txt -e '.[dev]' $(SHOW)
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 setup-bench: setup $(BENCH)/.ready ## add the peers that benchmarks compare with, in .venv-bench
 
 $(BENCH)/.ready: constraints.txt benchmarks/constraints.txt benchmarks/requirements.txt benchmarks/requirements-nodeps.txt
-	$(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install -q -c constraints.txt -c benchmarks/constraints.txt -r benchmarks/requirements.txt
-	$(BENCH)/bin/python -m pip install -q --no-deps -c constraints.txt -c benchmarks/constraints.txt -r benchmarks/requirements-nodeps.txt
+	@echo "Making the environment of the peers in $(BENCH); this takes some minutes ..."
+	@$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install -qq -c constraints.txt -c benchmarks/constraints.txt -r benchmarks/requirements.txt
+	$(BENCH)/bin/python -m pip install -qq --no-deps -c constraints.txt -c benchmarks/constraints.txt -r benchmarks/requirements-nodeps.txt
 	@touch $@
 
-test: setup ## run the tests (a few minutes)
+test: setup ## run the tests (4 minutes, 8 on a new clone)
+	@echo "Running the tests: about 4 minutes on 2 quiet cores, 8 the first time, when kernels are compiled."
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
 test-all: setup .venv/.all ## run all tests, the slow and data-hungry ones and those of pages too
@@ -38,7 +47,7 @@ test-all: setup .venv/.all ## run all tests, the slow and data-hungry ones and t
 
 # All extras; and Chromium, for the tests of pages, where we may install it.
 .venv/.all: .venv/.ready
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,browser,docs,experiments]'
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev,browser,docs,experiments]'
 	@if (for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do command -v $$name && exit; done; exit 1) > /dev/null; \
 	then echo "Chromium is here"; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then apt-get update -q && apt-get install -q -y chromium; \
@@ -62,7 +71,7 @@ docs-serve: setup .venv/.docs ## show the documentation at http://127.0.0.1:8000
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --strict --dev-addr 127.0.0.1:8000
 
 .venv/.docs: pyproject.toml constraints.txt
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[docs]'
 	@touch $@
 
 demo: setup ## see what it does, on the bundled corpus
@@ -70,6 +79,13 @@ demo: setup ## see what it does, on the bundled corpus
 
 bench: setup-bench ## measure side by side with the peers
 	$(BIN)/trelliswork bench all
+
+wheel: setup ## build the wheel in dist
+	$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
+test-wheel: wheel ## install the wheel for each Python on this machine, in an empty environment, and try it
+	$(BIN)/python tests/wheel.py dist
 
 clean: ## remove everything that was made
 	rm -rf .venv .venv-bench .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo

@@ -118,9 +118,8 @@ def trelliswork(params: Params) -> Task:
         return second_order(params)
     import torch
 
+    from trelliswork.distributions.dependency_tree import ProjectiveTree, SpanningTree
     from trelliswork.distributions.grammar_tree import GrammarTree
-    from trelliswork.distributions.projective_tree import ProjectiveTree
-    from trelliswork.distributions.spanning_tree import SpanningTree
 
     if params["task"] == "inside":
         root, rules, terminals = (torch.from_numpy(array) for array in grammar(params))

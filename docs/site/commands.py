@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from enum import Enum
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 INTRODUCTION = """# Commands
 
@@ -23,7 +22,8 @@ def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
     """Yield a command and all commands below it, with their paths."""
     command = getattr(command, "inner", command)  # a train command is completed from its estimator when needed
     yield path, command
-    for name, child in getattr(command, "commands", {}).items():
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        child = command.get_command(None, name)
         if not child.hidden:
             yield from walk(child, (*path, name))
 
@@ -48,7 +48,7 @@ def section(path: tuple[str, ...], command: Any) -> str:
     options = [p for p in command.params if p.param_type_name == "option" and "--help" not in p.opts]
     text, example = split(f"{command.help or ''}\n\n{command.epilog or ''}")
     lines = [f"{'#' * len(path)} {name}", "", text, ""]
-    if hasattr(command, "commands"):
+    if hasattr(command, "list_commands"):
         return "\n".join(lines)
     usage = " ".join([*path, *(_metavar(p) for p in arguments), *(["[OPTIONS]"] if options else [])])
     lines += ["```text", usage, "```", ""]
@@ -79,14 +79,10 @@ def _names(parameter: Any) -> str:
     shown = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if getattr(parameter, "is_flag", False):
         return shown
-    annotation = parameter.type_descriptor.annotation
-    while get_args(annotation) and get_origin(annotation) is not Literal:  # X | None, list[X]
-        annotation = next(a for a in get_args(annotation) if a is not type(None))
-    if get_origin(annotation) is Literal:
-        return f"{shown} {_cell(' '.join(map(str, get_args(annotation))))}"
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return f"{shown} {_cell(' '.join(str(choice.value) for choice in annotation))}"
-    return f"{shown} {({int: 'N', float: 'X'}).get(annotation, 'TEXT')}"
+    if choices := getattr(parameter.type, "choices", None):
+        return f"{shown} {_cell(' '.join(str(getattr(choice, 'value', choice)) for choice in choices))}"
+    name = parameter.type.name
+    return f"{shown} {'N' if name.startswith('int') else 'X' if name.startswith('float') else 'TEXT'}"
 
 
 def _default(parameter: Any) -> str:

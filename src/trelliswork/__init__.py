@@ -6,6 +6,8 @@ This module lists the public names; the modules behind them are imported on firs
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from trelliswork.errors import extras_for
+
 __version__ = "0.1.0.dev0"
 
 # Modules and the public names they define.
@@ -165,7 +167,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'trelliswork' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    with extras_for(name):
+        value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

@@ -1,5 +1,11 @@
 """Errors and warnings. A message states what was wrong, what was expected, and what to do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Modules that the core does without, and the extra that installs each.
+EXTRAS = {"torch": "torch", "matplotlib": "plots", "starlette": "explore", "uvicorn": "explore"}
+
 
 class TrellisworkError(Exception):
     """Base class of the errors of this package."""
@@ -31,3 +37,26 @@ class ConvergenceWarning(UserWarning):
 
 class NotFittedError(TrellisworkError, ValueError, AttributeError):
     """A model was used before it was fitted."""
+
+
+class MissingExtraError(TrellisworkError, ImportError):
+    """Something needs an optional package; the message has the command that installs it."""
+
+
+@contextmanager
+def extras_for(purpose: str) -> Iterator[None]:
+    """Turn the failed import of an optional module into an error that names the extra; also a decorator.
+
+    Examples
+    --------
+    >>> with extras_for("this example"):
+    ...     import math
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in EXTRAS:
+            raise
+        command = f"pip install 'trelliswork[{EXTRAS[module]}]'"
+        raise MissingExtraError(f"{purpose} needs {module}, which is not installed. Run: {command}") from None

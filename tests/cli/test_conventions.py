@@ -26,12 +26,12 @@ WITHOUT_JSON = {"data bundled", "explore"}
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     yield path, command
-    for name, child in getattr(command, "commands", {}).items():
-        yield from walk(child, (*path, name))
+    for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        yield from walk(command.get_command(None, name), (*path, name))
 
 
 COMMANDS = dict(walk(typer.main.get_command(app)))
-LEAVES = {path: c for path, c in COMMANDS.items() if not hasattr(c, "commands")}
+LEAVES = {path: c for path, c in COMMANDS.items() if not hasattr(c, "list_commands")}
 
 
 def names(paths: Any) -> list:
@@ -185,14 +185,6 @@ def test_layers_as_json(tmp_path):
     assert set(row) == {"words", "labels", "probabilities"}
     assert {name: len(labels) for name, labels in row["labels"].items()} == {"pos": 5, "chunk": 5}
     assert all(0 < p <= 1 for layer in row["probabilities"].values() for p in layer)
-
-
-def test_warmup_as_json(monkeypatch):
-    for package in ("inference", "models"):
-        monkeypatch.setattr(f"trelliswork.{package}.warmup.tasks", lambda: [("nothing", lambda: None)])
-    figures = json.loads(CliRunner().invoke(app, ["warmup", "--json"]).stdout)
-    assert figures["checks"] == 2
-    assert figures["seconds"] >= 0
 
 
 def test_progress_bars_check_for_a_terminal():

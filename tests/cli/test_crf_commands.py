@@ -126,6 +126,7 @@ def test_template_file(files):
         (["train", "crf", "empty.txt"], "empty.txt"),
         (["train", "crf", "good.txt", "--features", "nonsense"], "chunking, pos, ner, letters"),
         (["train", "crf", "good.txt", "--columns", "0,x"], "numbers separated by commas"),
+        (["train", "crf", "good.txt", "--label", "9"], "no column 9: the file has 3, counted from 0."),
         (["train", "crf", "bad-bio.txt", "--scheme", "bio"], "I-NP after O is not allowed"),
         (["tag", "no-such-model", "good.txt"], "not a model"),
         (["evaluate", "no-such-model", "good.txt"], "not a model"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from trelliswork.compute.padding import mask, pad, unpad
+from trelliswork.compute.padding import batches, mask, pad, unpad
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
@@ -23,3 +23,14 @@ def test_the_type_and_the_number_of_positions():
     assert pad(np.ones(3), np.array([1, 2]), dtype=np.float32).dtype == np.float32
     assert mask(np.array([1, 2]), 3).tolist() == [[True, False, False], [True, True, False]]
     assert pad(np.ones((0, 2)), np.array([], int)).shape == (0, 0, 2)
+
+
+def test_batches_are_consecutive_and_within_the_limit():
+    lengths = np.random.default_rng(0).integers(1, 30, 50)
+    ranges = list(batches(lengths, 40))
+    assert [first for first, _ in ranges] == [0, *(last for _, last in ranges[:-1])]
+    assert ranges[-1][1] == len(lengths)
+    for first, last in ranges:
+        assert last - first == 1 or (last - first) * lengths[first:last].max() <= 40
+        more = lengths[first : last + 1]
+        assert last == len(lengths) or len(more) * more.max() > 40

@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
 from tests.oracle.trees import Enumerated, bracketings, derivations
+from trelliswork.distributions.dependency_tree import ProjectiveTree
 from trelliswork.distributions.grammar_tree import GrammarTree
-from trelliswork.distributions.projective_tree import ProjectiveTree
 from trelliswork.distributions.span_tree import SpanTree
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference.span import Grammar, grammar

@@ -56,7 +56,7 @@ def text(tmp_path_factory):
 
 
 def test_unknown_words_are_an_error_before_training(text, monkeypatch):
-    monkeypatch.setattr(neighbors, "_fit", None)
+    monkeypatch.setattr(neighbors, "fit", None)
     with pytest.raises(ValueRangeError, match="zebra not in the text"):
         neighbors.mrf_neighbors(text, words=("a", "zebra"))
 

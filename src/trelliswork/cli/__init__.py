@@ -1,17 +1,65 @@
-"""The command line. Heavy imports are inside the functions of commands, so help is instant."""
+"""The command line. A command is imported when it is used, and heavy packages within it, so answers come at once."""
 
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from trelliswork import __version__
-from trelliswork.cli import bench, data, demo, reproduce, train, warmup
 from trelliswork.cli.running import report_errors, settings
-from trelliswork.cli.use import evaluate, explore, generate, infer, inspect, language_model, parse, tag
+from trelliswork.errors import TrellisworkError
+
+# The module of each command, and the name of its function or group there, in the order of --help.
+COMMANDS = {
+    "demo": "demo:demo",
+    "train": "train:app",
+    "tag": "use.tag:tag",
+    "parse": "use.parse:parse",
+    "evaluate": "use.evaluate:evaluate",
+    "inspect": "use.inspect:inspect",
+    "infer": "use.infer:infer",
+    "score": "use.generate:score",
+    "sample": "use.generate:sample",
+    "fill": "use.language_model:fill",
+    "neighbors": "use.language_model:neighbors",
+    "embeddings": "use.language_model:embeddings",
+    "explore": "use.explore:explore",
+    "data": "data:app",
+    "reproduce": "reproduce:app",
+    "bench": "bench:bench",
+    "warmup": "warmup:warmup",
+}
+
+
+class _Commands(TyperGroup):
+    """The group of all commands, each imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        found = getattr(import_module(f"{__name__}.{module}"), name)
+        if isinstance(found, typer.Typer):
+            command = get_command(found)
+        else:
+            single = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
+            single.command(cmd_name)(report_errors(found))
+            command = get_command(single)
+        command.name = cmd_name
+        return command
+
 
 app = typer.Typer(
     name="trelliswork",
+    cls=_Commands,
     help="Structured probabilistic models of language: taggers, parsers and language models with exact posteriors.",
     epilog="Example: trelliswork demo",
     no_args_is_help=True,
@@ -19,23 +67,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(report_errors(demo.demo))
-app.add_typer(train.app, name="train")
-app.command("tag")(report_errors(tag.tag))
-app.command("parse")(report_errors(parse.parse))
-app.command("evaluate")(report_errors(evaluate.evaluate))
-app.command("inspect")(report_errors(inspect.inspect))
-app.command("infer")(report_errors(infer.infer))
-app.command("score")(report_errors(generate.score))
-app.command("sample")(report_errors(generate.sample))
-app.command("fill")(report_errors(language_model.fill))
-app.command("neighbors")(report_errors(language_model.neighbors))
-app.command("embeddings")(report_errors(language_model.embeddings))
-app.command("explore")(report_errors(explore.explore))
-app.add_typer(data.app, name="data")
-app.add_typer(reproduce.app, name="reproduce")
-app.command("bench")(report_errors(bench.bench))
-app.command("warmup")(report_errors(warmup.warmup))
 
 
 def _show_version(requested: bool) -> None:
@@ -68,3 +99,8 @@ def main() -> None:
     except KeyboardInterrupt:  # before or after a command's own work
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+    except TrellisworkError as error:  # while the options of a command are read
+        if settings.debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,6 +1,6 @@
 """Labeled and unlabeled files as the commands read and write them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from itertools import islice, pairwise
@@ -27,24 +27,12 @@ class FileFormat(StrEnum):
 
 @dataclass
 class Layout:
-    """Columns of features and labels in a file; saved with a model, so that tagging reads files as training did.
+    """Columns of features and labels in a file; saved with a model, so that tagging reads files as training did."""
 
-    Attributes
-    ----------
-    format : str
-        columns, conllu, crfsuite or bundled.
-    columns : list
-        Columns for the features: numbers, or names for CoNLL-U.
-    label : int or str, or a list of them
-        Column of the labels; for models with several layers, one column per layer.
-    separator : str or None
-        Separator of a column file; any white space by default.
-    """
-
-    format: str
-    columns: list[Any]
-    label: Any
-    separator: str | None = None
+    format: str  # columns, conllu, crfsuite or text
+    columns: list[Any]  # for the features: numbers, or names for CoNLL-U
+    label: Any  # column of the labels, int or str; a list of them for models with several layers
+    separator: str | None = None  # of a column file; any white space by default
 
     @classmethod
     def of(cls, tagger: Any) -> "Layout":
@@ -57,6 +45,21 @@ class Layout:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for ``model.json``."""
         return asdict(self)
+
+    def labels(self) -> list[Any]:
+        """Return the columns of labels."""
+        return self.label if isinstance(self.label, list) else [self.label]
+
+    def complete(self, n_columns: int, path: str) -> None:
+        """Check the columns of a column file; if none are for the features, all but the labels are."""
+        labels = self.labels()
+        for column in [*self.columns, *labels]:
+            if not -n_columns <= column < n_columns:
+                raise DataError(f"{path}: no column {column}: the file has {n_columns}, counted from 0.")
+        if not self.columns:
+            labels = [column % n_columns for column in labels]
+            self.label = labels if isinstance(self.label, list) else labels[0]
+            self.columns = [c for c in range(n_columns) if c not in labels]
 
 
 def guess_format(path: str, format: FileFormat, *, labeled: bool = False) -> FileFormat:
@@ -96,7 +99,7 @@ def training_layout(
 ) -> Layout:
     """Return the layout that the options describe; labels are the last column by default, or upos."""
     if path is None:
-        return Layout("columns", _numbers(columns) if columns else [0, 1], int(label) if label else 2, " ")
+        return Layout("columns", _numbers(columns) or [0, 1], _label(label, 2), " ")
     chosen = guess_format(path, format, labeled=True)
     if chosen == FileFormat.conllu:
         return Layout("conllu", columns.split(",") if columns else ["form"], label or "upos")
@@ -104,83 +107,81 @@ def training_layout(
         return Layout("crfsuite", [], None)
     if chosen == FileFormat.text:
         raise DataError(f"{path}: plain text has no labels to learn from: expected columns or CoNLL-U (see --format).")
-    return Layout("columns", _numbers(columns) if columns else [], int(label) if label else -1, separator)
+    return Layout("columns", _numbers(columns), _label(label, -1), separator)
 
 
-def _numbers(text: str) -> list[int]:
+def _numbers(text: str | None) -> list[int]:
     try:
-        return [int(part) for part in text.split(",")]
+        return [int(part) for part in text.split(",")] if text else []
     except ValueError:
         raise DataError(f"--columns must be numbers separated by commas, such as 0,1, got {text!r}.") from None
 
 
+def _label(text: str | None, default: int) -> int:
+    try:
+        return default if text is None else int(text)
+    except ValueError:
+        raise DataError(f"--label must be the number of a column, counted from 0, got {text!r}.") from None
+
+
 def read_labeled(path: str | None, layout: Layout) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
     """Return feature columns and labels of a file; without a file, of the bundled training part."""
-    from trelliswork.data import bundled
+    if layout.format != "crfsuite" or bundled_part(path):
+        corpus, (labels,) = _read_parts(path, layout)
+        return corpus, labels
+    from trelliswork.data import read_crfsuite
 
-    if path is None or path in bundled.SPLITS:
-        return _bundled_labeled(path or "train", layout)
-    if layout.format == "crfsuite":
-        from trelliswork.data import read_crfsuite
+    attributes = read_crfsuite(str(path))
+    return attributes, [attributes.labels[a:b] for a, b in pairwise(attributes.offsets.tolist())]
 
-        attributes = read_crfsuite(path)
-        ends = attributes.offsets.tolist()
-        return attributes, [attributes.labels[a:b] for a, b in pairwise(ends)]
-    corpus = _read(path, layout, [*layout.columns, layout.label] if layout.columns else [], keep_lines=False)
-    n_columns = len(corpus.columns)
-    if layout.format == "columns" and not layout.columns:
-        if n_columns < 2:
-            raise DataError(f"{path}: only one column: expected words and labels, or --columns and --label.")
-        at = layout.label % n_columns
-        layout.columns = [c for c in range(n_columns) if c != at]
-        layout.label = at
-        return _select(corpus, layout.columns), corpus.sentences(at)
-    return _select(corpus, range(n_columns - 1)), corpus.sentences(n_columns - 1)
+
+def bundled_part(path: str | None) -> str | None:
+    """Return the part of the bundled corpus that a path names, train without a path; ``None`` for a file."""
+    from trelliswork.data.bundled import SPLITS
+
+    return "train" if path is None else path if path in SPLITS else None
 
 
 def layers_layout(
-    path: str | None,
-    format: FileFormat,
-    columns: str | None,
-    layers: list[str],
-    labels: str | None,
+    path: str | None, format: FileFormat, columns: str | None, layers: Sequence[str], labels: str | None,
     separator: str | None,
-) -> Layout:
+) -> Layout:  # fmt: skip
     """Return the layout for several layers of labels: the last columns by default, or CoNLL-U columns by name."""
     chosen = FileFormat.columns if path is None else guess_format(path, format, labeled=True)
     if labels is not None and len(labels.split(",")) != len(layers):
         raise DataError(f"--labels must name a column for each of the layers {', '.join(layers)}, got {labels!r}.")
     if chosen == FileFormat.conllu:
-        return Layout("conllu", columns.split(",") if columns else ["form"], labels.split(",") if labels else layers)
+        named = labels.split(",") if labels else list(layers)
+        return Layout("conllu", columns.split(",") if columns else ["form"], named)
     if chosen != FileFormat.columns:
         raise DataError(f"{path}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
-    last: list[Any] = list(range(-len(layers), 0))
-    if path is None:
-        last = list(range(3 - len(layers), 3))  # the bundled corpus: words, tags, chunks
-        return Layout("columns", _numbers(columns) if columns else [0], _numbers(labels) if labels else last, " ")
-    return Layout("columns", _numbers(columns) if columns else [], _numbers(labels) if labels else last, separator)
+    if path is None:  # the bundled corpus: words, tags, chunks
+        return Layout("columns", _numbers(columns) or [0], _numbers(labels) or list(range(3 - len(layers), 3)), " ")
+    return Layout("columns", _numbers(columns), _numbers(labels) or list(range(-len(layers), 0)), separator)
 
 
-def read_layers(path: str | None, layout: Layout) -> "tuple[Corpus, list[list[list[str]]]]":
-    """Return feature columns and the labels of each layer; without a file, of the bundled training part."""
-    from trelliswork.data import bundled
+def read_layers(path: str | None, layout: Layout, layers: Sequence[str]) -> "tuple[Corpus, dict[str, list[list[str]]]]":
+    """Return feature columns and labels by layer; without a file, of the bundled training part."""
+    corpus, labels = _read_parts(path, layout)
+    return corpus, dict(zip(layers, labels, strict=True))
 
-    if path is None or path in bundled.SPLITS:
-        corpus = _bundled(path or "train", [*layout.columns, *layout.label])
-        return _select(corpus, layout.columns), [corpus.sentences(column) for column in layout.label]
-    corpus = _read(path, layout, [*layout.columns, *layout.label] if layout.columns else [], keep_lines=False)
-    n = len(corpus.columns)
-    if layout.columns:
-        first = len(layout.columns)
-        return _select(corpus, range(first)), [corpus.sentences(column) for column in range(first, n)]
-    if n <= len(layout.label):
-        raise DataError(f"{path}: only {n} columns: expected words and {len(layout.label)} layers of labels.")
-    for column in layout.label:
-        if not -n <= column < n:
-            raise DataError(f"{path}: no column {column}: the file has {n}, counted from 0.")
-    layout.label = [column % n for column in layout.label]
-    layout.columns = [c for c in range(n) if c not in layout.label]
-    return _select(corpus, layout.columns), [corpus.sentences(column) for column in layout.label]
+
+def _read_parts(path: str | None, layout: Layout) -> "tuple[Corpus, list[list[list[str]]]]":
+    """Return feature columns and each column of labels; complete a layout that names no feature columns."""
+    labels = layout.labels()
+    if part := bundled_part(path):
+        corpus = _bundled(part, [*layout.columns, *labels])
+        return _select(corpus, layout.columns), [corpus.sentences(column) for column in labels]
+    corpus = _read(str(path), layout, [*layout.columns, *labels] if layout.columns else [])
+    n, n_features = len(corpus.columns), len(layout.columns)
+    if n_features:  # the reader has put the columns into this order
+        return _select(corpus, range(n_features)), [corpus.sentences(column) for column in range(n_features, n)]
+    if n <= len(labels) and isinstance(layout.label, list):
+        raise DataError(f"{path}: only {n} columns: expected words and {len(labels)} layers of labels.")
+    if n <= len(labels):
+        raise DataError(f"{path}: only one column: expected words and labels, or --columns and --label.")
+    layout.complete(n, str(path))
+    return _select(corpus, layout.columns), [corpus.sentences(column) for column in layout.labels()]
 
 
 def words_layout(path: str | None, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
@@ -192,16 +193,16 @@ def words_layout(path: str | None, format: FileFormat, columns: str | None, sepa
         return Layout("conllu", columns.split(",")[:1] if columns else ["form"], None)
     if chosen == FileFormat.crfsuite:
         raise DataError(f"{path}: a file of ready attributes has no words.")
-    return Layout("columns", _numbers(columns)[:1] if columns else [0], None, " " if path is None else separator)
+    return Layout("columns", _numbers(columns)[:1] or [0], None, " " if path is None else separator)
 
 
 def read_words(path: str | None, layout: Layout) -> "Corpus":
     """Return the words of a file; without a file, of the bundled training part."""
     from trelliswork.data import Corpus, bundled, read_text
 
-    if path is None or path in bundled.SPLITS:
-        return Corpus.from_sentences([list(s.words) for s in bundled.load(path or "train")])
-    return read_text(path) if layout.format == "text" else _read(path, layout, layout.columns, keep_lines=False)
+    if part := bundled_part(path):
+        return Corpus.from_sentences([list(s.words) for s in bundled.load(part)])
+    return read_text(str(path)) if layout.format == "text" else _read(str(path), layout, layout.columns)
 
 
 def evaluation_layout(layout: Layout, path: str, format: FileFormat, label: str | None) -> Layout:
@@ -226,13 +227,7 @@ def labeled_parts(path: str | None, layout: Layout, n_sentences: int) -> "Iterat
     if path is None or path == "-" or layout.format != "columns":
         raise DataError("--stream reads a column file several times: expected its name, not standard input.")
     for part in column_parts(path, n_sentences, separator=layout.separator):
-        n_columns = len(part.columns)
-        if not layout.columns:
-            layout.label %= n_columns
-            layout.columns = [c for c in range(n_columns) if c != layout.label]
-        for column in [*layout.columns, layout.label]:
-            if not -n_columns <= column < n_columns:
-                raise DataError(f"{path}: no column {column}: the file has {n_columns}, counted from 0.")
+        layout.complete(len(part.columns), path)
         yield _select(part, layout.columns), part.sentences(layout.label)
 
 
@@ -279,14 +274,8 @@ def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
     return np.array(numbers)
 
 
-def _bundled_labeled(split: str, layout: Layout) -> "tuple[Corpus, list[list[str]]]":
-    """Return columns of a part of the bundled corpus: 0 words, 1 tags, 2 chunk labels."""
-    wide = _bundled(split, [*layout.columns, layout.label])
-    return _select(wide, layout.columns), wide.sentences(layout.label)
-
-
 def _bundled(split: str, columns: list[Any]) -> "Corpus":
-    """Return all columns of a part of the bundled corpus, after checking that the requested ones exist."""
+    """Return a part of the bundled corpus: words, tags, chunks; raise an error for a requested column it lacks."""
     from trelliswork.data import Corpus, bundled
 
     for column in columns:
@@ -324,7 +313,6 @@ def write_tagged(
     """Write a tagged file: columns appended, or the label columns of CoNLL-U replaced."""
     from trelliswork.data import AttributeCorpus
     from trelliswork.data.columns import write_columns_with
-    from trelliswork.data.conllu import write_conllu_with
 
     if format == "columns":
         assert not isinstance(corpus, AttributeCorpus)
@@ -332,15 +320,11 @@ def write_tagged(
         return
     if format == "conllu":
         assert not isinstance(corpus, AttributeCorpus)
-        if isinstance(layout.label, list):
-            _replace_columns(corpus, layout.label, extra, out)
-            return
-        label = layout.label if isinstance(layout.label, str) else "upos"
-        write_conllu_with(corpus, label, ["|".join(values) for values in zip(*extra, strict=True)], out)
+        columns = ["upos"] if isinstance(layout.label, int | None) else layout.labels()
+        _replace_columns(corpus, columns, extra, out)
         return
-    ends = corpus.offsets.tolist()
     words = None if isinstance(corpus, AttributeCorpus) else corpus.columns[0]
-    for start, stop in pairwise(ends):
+    for start, stop in pairwise(corpus.offsets.tolist()):
         for i in range(start, stop):
             row = [values[i] for values in extra]
             out.write("\t".join(row if words is None else [words[i], *row]) + "\n")
@@ -363,7 +347,7 @@ def _replace_columns(corpus: "Corpus", columns: list[Any], extra: list[list[str]
             corpus = replace(corpus, lines=target.getvalue().splitlines())
 
 
-def _read(path: str, layout: Layout, columns: list[Any], keep_lines: bool) -> "Corpus":
+def _read(path: str, layout: Layout, columns: list[Any], keep_lines: bool = False) -> "Corpus":
     from trelliswork.data import read_columns, read_conllu
 
     if layout.format == "conllu":

@@ -11,13 +11,12 @@ LabeledFile = Annotated[
     typer.Argument(help="Labeled file; '-' is standard input, gzip is recognized. Default: the bundled corpus."),
 ]
 TextFile = Annotated[
-    str | None,
-    typer.Argument(help="Text, one sentence per line; '-' is standard input. Default: the bundled corpus."),
+    str | None, typer.Argument(help="Text, one sentence per line; '-' is standard input. Default: the bundled corpus.")
 ]
 FormatOption = Annotated[FileFormat, typer.Option(help="Format of the file; by default from its name and first lines.")]
+TrainedFormatOption = Annotated[FileFormat, typer.Option(help="Format of the file; by default that of training.")]
 LabelOption = Annotated[
-    str | None,
-    typer.Option(help="Column of the labels: a number or a CoNLL-U name.", show_default="last, or upos"),
+    str | None, typer.Option(help="Column of the labels: a number or a CoNLL-U name.", show_default="last, or upos")
 ]
 SeparatorOption = Annotated[str | None, typer.Option(help="Separator of the columns.", show_default="white space")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trelliswork.errors import extras_for
+
 if TYPE_CHECKING:
     from trelliswork.report import Sample
 
@@ -29,6 +31,8 @@ def _writable(path: str | None) -> str | None:
             pass
     except OSError as error:
         raise typer.BadParameter(f"{path} cannot be written: {error.strerror or error}.") from None
+    with extras_for("--report"):  # now rather than after training
+        import matplotlib  # noqa: F401
     return path
 
 
@@ -46,18 +50,9 @@ ReportOption = Annotated[
 def report_training(
     path: str | None, model: Any, outcome: dict[str, Any], sample: "Callable[[], Sample | None] | None" = None
 ) -> None:
-    """Write the page of a training run if ``path`` is given, and add it to ``outcome``.
+    """Write the page of a training run to ``path`` and add it to ``outcome``; without a path do nothing.
 
-    Parameters
-    ----------
-    path : str or None
-        Value of ``--report``.
-    model : Estimator
-        Fitted and saved.
-    outcome : dict
-        Outcome of the command; gets the key ``report``.
-    sample : callable, optional
-        Returns the sentences that the page shows; called only if there is a page.
+    ``sample`` returns the sentences that the page shows.
     """
     if path is None:
         return
@@ -69,46 +64,28 @@ def report_training(
 
 
 def report_evaluation(
-    path: str | None, model: Any, report: Any, *, file: str, name: str, sample: "Callable[[], Sample | None]"
+    path: str | None, model: Any, report: Any, file: str, name: str, X: Any, gold: Any = None, labels: Any = None
 ) -> dict[str, str]:
     """Write the page of an evaluation if ``path`` is given; return its entry of the JSON output.
 
-    Parameters
-    ----------
-    path, sample
-        As in ``report_training``.
-    model, report
-        Model and results, see ``report.evaluation_page``.
-    file, name : str
-        Gold file, and directory of the model.
+    ``report`` has the results (see ``report.evaluation_page``) for the sentences and answers of ``file``; ``name`` is
+    the directory of the model.
     """
     if path is None:
         return {}
-    from trelliswork.report import evaluation_page
+    from trelliswork.report import Sample, evaluation_page
 
-    evaluation_page(model, report, file=file, name=name, sample=sample(), command=typed()).write(path)
+    sample = Sample("test", X, gold, labels)
+    evaluation_page(model, report, file=file, name=name, sample=sample, command=typed()).write(path)
     print(f"report in {path}", file=sys.stderr)
     return {"report": path}
 
 
 def part(development: Any, training: Any) -> "Sample":
-    """Return the development part with its gold answers, or the training part without.
-
-    Parameters
-    ----------
-    development : (X,), (X, gold) or (X, gold, labels), or None
-    training : X
-    """
+    """Return the development part, (X,), (X, gold) or (X, gold, labels), or without one the training part X."""
     from trelliswork.report import Sample
 
     return Sample("training", training) if development is None else Sample("development", *development)
-
-
-def judged_part(X: Any, gold: Any, labels: Any = None) -> "Sample":
-    """Return the sentences of an evaluation."""
-    from trelliswork.report import Sample
-
-    return Sample("test", X, gold, labels)
 
 
 def text_part(dev: Any, train: Any) -> "Sample | None":
@@ -133,9 +110,8 @@ def _first_sentences(given: Any, n: int) -> list[list[str]]:
         return given[:n]
     if not isinstance(given, str | list) or not given or given == "-":
         return []  # counts, or standard input
-    files = files_of(given) or []
     sentences: list[list[str]] = []
-    for file in files:
+    for file in files_of(given) or []:
         with open_text(file) as lines:
             sentences += islice((words for line in lines if (words := fields_of(line))), n - len(sentences))
         if len(sentences) >= n:

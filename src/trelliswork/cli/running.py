@@ -10,7 +10,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import typer
 
-from trelliswork.errors import ApproximationWarning, ConvergenceWarning, TrellisworkError
+from trelliswork.compute.compilation import Notice, watching
+from trelliswork.errors import ApproximationWarning, ConvergenceWarning, TrellisworkError, extras_for
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,12 +32,13 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def report_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a command: exit code 1 for a failure, 130 for Ctrl-C, 0 for a closed pipe."""
+    """Wrap a command: exit code 1 for a failure, 130 for Ctrl-C, 0 for a closed pipe; it says when it compiles."""
+    purpose = f"'{command.__name__.replace('_', ' ')}'"
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), watching(Notice(purpose)), extras_for(purpose):
                 warnings.simplefilter("always", ConvergenceWarning)
                 warnings.simplefilter("always", ApproximationWarning)
                 warnings.showwarning = _show_warning

@@ -1,36 +1,98 @@
-"""``trelliswork warmup``: compile all kernels."""
+"""``trelliswork warmup``: compile kernels before they are needed."""
 
 import json as json_module
+import os
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Annotated, Any
 
-from trelliswork.cli.options import JsonOption
+import typer
+
+from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.cli.progress import bar
+from trelliswork.compute.compilation import Kernel, watching
+from trelliswork.errors import TrellisworkError
 
 
-def warmup(json: JsonOption = False) -> None:
-    """Compile all kernels now instead of when they are first used.
+def warmup(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL]...",
+            help="Models as in 'train', or structures such as 'chain'. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Number of processes.", show_default="one per core")] = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Compile kernels now instead of when they are first used.
 
-    Takes minutes after an installation or an upgrade, and seconds when nothing is left to compile.
+    All of them take some minutes after an installation or an upgrade, and seconds when nothing is left to compile.
+    Kernels are kept when this is interrupted. With --json there is a row for each kernel, with its CPU seconds.
 
-    Example: trelliswork warmup
+    Example: trelliswork warmup crf parser --jobs 2
     """
-    from rich.console import Console
-    from rich.progress import Progress
+    from trelliswork.models.warmup import ALL, NAMES
 
-    from trelliswork.inference import warmup as inference
-    from trelliswork.models import warmup as models
-
+    names = list(dict.fromkeys(models or ALL))
+    if unknown := [name for name in names if name not in NAMES]:
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(NAMES)}.")
     started = time.perf_counter()
-    todo = [*inference.tasks(), *models.tasks()]
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
-        bar = progress.add_task("compiling", total=len(todo))
-        for name, work in todo:
-            progress.update(bar, description=name)
-            work()
-            progress.advance(bar)
+    jobs = min(jobs or os.cpu_count() or 1, len(names))
+    rows: dict[str, list[dict[str, Any]]] = {}
+    with bar("compiling", len(names), quiet or json) as show:
+        for name, table in _in_processes(names, jobs) if jobs > 1 else map(_compiled, names):
+            rows[name] = table
+            show(len(rows), name)
     seconds = time.perf_counter() - started
+    n_compiled = sum(map(len, rows.values()))
     if json:
-        print(json_module.dumps({"checks": len(todo), "seconds": round(seconds, 3)}))
+        kernels = [row for name in names for row in rows[name]]
+        print(json_module.dumps({"compiled": n_compiled, "seconds": round(seconds, 3), "kernels": kernels}))
     else:
-        print(f"kernels ready ({len(todo)} checks, {seconds:.1f} s)", file=sys.stderr)
+        print(f"kernels ready ({n_compiled} compiled, {seconds:.1f} s)", file=sys.stderr)
+
+
+def _compiled(name: str) -> tuple[str, list[dict[str, Any]]]:
+    """Compile the kernels of a model or a structure; return its name and what was compiled, with CPU seconds."""
+    from trelliswork.models.warmup import tasks
+
+    rows: list[dict[str, Any]] = []
+
+    def record(kernel: Kernel) -> None:
+        if kernel.seconds is not None:
+            row = {"kernel": kernel.name, "signature": kernel.signature, "seconds": round(kernel.seconds, 3)}
+            rows.append({"for": name, **row})
+
+    with watching(record):
+        for _, work in tasks(name):
+            work()
+    return name, rows
+
+
+def _in_processes(names: list[str], jobs: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Run ``warmup NAME`` for each name, ``jobs`` of them at a time; yield what each compiled as it ends."""
+    processes = []
+
+    def run(name: str) -> tuple[str, list[dict[str, Any]]]:
+        command = [sys.executable, "-m", "trelliswork", "warmup", name, "--jobs", "1", "--json"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        output = process.communicate()[0]
+        if process.returncode:
+            raise TrellisworkError(f"warmup of {name} failed with exit code {process.returncode}.")
+        return name, json_module.loads(output)["kernels"]
+
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for done in as_completed([pool.submit(run, name) for name in names]):
+            yield done.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()

@@ -1,5 +1,6 @@
 """Ragged rows as padded arrays, and back."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -38,3 +39,20 @@ def pad(
 def unpad(padded: NDArray[Any], lengths: NDArray[np.integer]) -> NDArray[Any]:
     """Return the rows (N, ...) of a padded array (B, T, ...): the inverse of ``pad``."""
     return padded[mask(lengths, padded.shape[1])]
+
+
+def batches(lengths: NDArray[np.integer], n_positions: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of sequences: as many as have at most ``n_positions`` when padded to the longest, at least one.
+
+    Examples
+    --------
+    >>> list(batches(np.array([1, 2, 2, 9]), 6))
+    [(0, 3), (3, 4)]
+    """
+    first = 0
+    while first < len(lengths):
+        ahead = lengths[first : first + n_positions]
+        widest = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
+        last = first + max(1, int(np.searchsorted(widest, n_positions, side="right")))
+        yield first, last
+        first = last

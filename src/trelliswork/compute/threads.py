@@ -119,19 +119,19 @@ def cut(
     return list(pairwise(edges))
 
 
-def run(work: Callable[[int, int], object], ranges: Sequence[tuple[int, int]]) -> None:
-    """Call ``work(start, stop)`` for every range, on the threads of the pool."""
+def run(work: Callable[..., object], ranges: Sequence[tuple[int, int]], *arguments: object) -> None:
+    """Call ``work(start, stop, *arguments)`` for every range, on the threads of the pool."""
     n = min(get_num_threads(), len(ranges))
     if n <= 1:
         for start, stop in ranges:
-            work(start, stop)
+            work(start, stop, *arguments)
         return
     _pool.grow(n - 1)
     todo = iter(ranges)  # each thread takes the next range when it is free; next() on a list's iterator is atomic
 
     def take() -> None:
         for start, stop in todo:
-            work(start, stop)
+            work(start, stop, *arguments)
 
     done: SimpleQueue[BaseException | None] = SimpleQueue()
     for _ in range(n - 1):

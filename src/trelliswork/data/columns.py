@@ -1,17 +1,12 @@
 """Column files as in CoNLL-2000 and CoNLL-2003: one token per line, a blank line between sentences."""
 
-from __future__ import annotations
-
 import os
 import sys
-from array import array
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TextIO
 
-import numpy as np
-
-from trelliswork.data.corpus import Corpus, as_array
+from trelliswork.data.corpus import Corpus, CorpusBuilder
 from trelliswork.data.files import fields_of, no_sentence, open_text, shorten, source_name, splitter
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
@@ -78,24 +73,13 @@ def column_parts(
     keep_lines: bool = False,
     encoding: str = "utf-8",
 ) -> Iterator[Corpus]:
-    """Read a column file in parts, for files that do not fit into memory.
-
-    Parameters
-    ----------
-    n_sentences : int
-        Number of sentences per part; the last part may have fewer.
-    path, columns, separator, skip_docstart, keep_lines, encoding : as in `read_columns`
-
-    Yields
-    ------
-    Corpus
-    """
+    """Read a column file in parts of ``n_sentences``, for files that do not fit into memory; see `read_columns`."""
     if columns is not None and not len(columns):
         raise ValueRangeError("columns must name at least one column, got none. Leave it out to get all.")
     source, split = source_name(path), splitter(separator)
     width = first = n_before = 0
-    pick, n_picked = None, 0
-    part = _Part()
+    pick = None
+    part = CorpusBuilder(source)
     with open_text(path, encoding=encoding) as file:
         for number, line in enumerate(file, start=1):
             fields = split(line)
@@ -103,8 +87,8 @@ def column_parts(
                 if keep_lines:
                     part.lines.append(line)
                 if part.end_sentence() == n_sentences:
-                    yield part.corpus(n_picked, keep_lines, source)
-                    n_before, part = number, _Part()
+                    yield part.corpus(keep_lines)
+                    n_before, part = number, CorpusBuilder(source, part.n_columns)
                 continue
             if len(fields) != width:
                 if width:
@@ -115,10 +99,9 @@ def column_parts(
                 width = len(fields)
                 first = number
                 chosen = _chosen(columns, width, f"{source}:{number}", line)
-                n_picked = len(chosen)
+                part.n_columns = len(chosen)
                 if chosen != list(range(width)):
-                    pick = itemgetter(*chosen) if n_picked > 1 else itemgetter(slice(chosen[0], chosen[0] + 1))
-            part.n_tokens += 1
+                    pick = itemgetter(*chosen) if len(chosen) > 1 else itemgetter(slice(chosen[0], chosen[0] + 1))
             if keep_lines:
                 part.lines.append(line)
                 part.token_lines.append(number - 1 - n_before)
@@ -127,33 +110,7 @@ def column_parts(
     if not width:
         raise no_sentence(source, "one token per line, with its columns")
     if part.end_sentence():
-        yield part.corpus(n_picked, keep_lines, source)
-
-
-class _Part:
-    """Sentences read so far."""
-
-    def __init__(self) -> None:
-        self.flat: list[str] = []  # all columns of the first token, of the second, ...
-        self.ends, self.token_lines = array("q", [0]), array("q")
-        self.lines: list[str] = []
-        self.unique: dict[str, str] = {}
-        self.n_tokens = 0
-
-    def end_sentence(self) -> int:
-        """End the current sentence, if it has tokens; return the number of sentences."""
-        if self.n_tokens > self.ends[-1]:
-            self.ends.append(self.n_tokens)
-        return len(self.ends) - 1
-
-    def corpus(self, n_columns: int, keep_lines: bool, source: str) -> Corpus:
-        return Corpus(
-            [self.flat[c::n_columns] for c in range(n_columns)],
-            as_array(self.ends, np.int64),
-            self.lines if keep_lines else None,
-            as_array(self.token_lines, np.int64) if keep_lines else None,
-            source,
-        )
+        yield part.corpus(keep_lines)
 
 
 def _chosen(columns: Sequence[int] | None, width: int, where: str, line: str) -> list[int]:
@@ -170,27 +127,11 @@ def _chosen(columns: Sequence[int] | None, width: int, where: str, line: str) ->
 
 
 def write_columns_with(corpus: Corpus, extra: list[list[str]], file: TextIO, separator: str | None = None) -> None:
-    r"""Write the lines of a column file with new columns appended to each token.
+    """Write the lines of a column file, read with ``keep_lines=True``, with new columns appended to each token.
 
-    Blank and skipped lines are unchanged. Line ends are those of ``file``.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        Read with ``keep_lines=True``.
-    extra : list of list of str
-        ``extra[k][i]`` is the k-th new column of token i.
-    file : text stream open for writing
-    separator : str, optional
-        Separator of columns. Default: a tab if the line of the first token has one, otherwise a space; white space at
-        the end of the line of a token is dropped.
-
-    Raises
-    ------
-    ValueRangeError
-        If the corpus has no lines, or a new value is empty or contains the separator or a line end.
-    ShapeError
-        If a new column does not have a value for each token.
+    ``extra[k][i]`` is the k-th new column of token i. Blank and skipped lines are unchanged. Line ends are those of
+    ``file``. The default separator is a tab if the line of the first token has one, otherwise a space; white space at
+    the end of the line of a token is then dropped.
     """
     if corpus.lines is None or corpus.token_lines is None:
         raise ValueRangeError("corpus has no lines to write. Read it with keep_lines=True.")

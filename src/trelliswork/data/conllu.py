@@ -1,16 +1,12 @@
 """CoNLL-U, the format of Universal Dependencies: ten columns, comments, multiword tokens and empty nodes."""
 
-from __future__ import annotations
-
 import os
 import re
-from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TextIO
 
-import numpy as np
-
-from trelliswork.data.corpus import Corpus, as_array
+from trelliswork.data.corpus import Corpus, CorpusBuilder
 from trelliswork.data.files import no_sentence, open_text, shorten, source_name
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
@@ -51,21 +47,17 @@ def read_conllu(
     if isinstance(columns, str) or not len(columns):
         raise ValueRangeError(f"columns must be a sequence of names such as ('form', 'upos'), got {columns!r}.")
     chosen, source = [_index(name) for name in columns], source_name(path)
-    flat: list[str] = []  # all chosen columns of the first word, of the second, ...
-    ends, token_lines, lines = array("q", [0]), array("q"), []
-    unique: dict[str, str] = {}
-    n_words = number = 0
-    sentence = _Ids()
+    builder, number, sentence = CorpusBuilder(source, len(chosen)), 0, _Ids()
+    flat, unique = builder.flat, builder.unique
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             if keep_lines:
-                lines.append(line)
+                builder.lines.append(line)
             if line.startswith("#"):
                 continue
-            if not line or not line.strip("\t "):
-                _finish(sentence, source, number)
-                if n_words > ends[-1]:
-                    ends.append(n_words)
+            if not line.strip("\t "):
+                sentence.finish(f"{source}:{number}")
+                builder.end_sentence()
                 sentence = _Ids()
                 continue
             fields = line.split("\t")
@@ -77,37 +69,24 @@ def read_conllu(
             if fields[0] == str(sentence.words + 1):
                 sentence.words += 1
                 sentence.empty = 0
-                n_words += 1
                 if keep_lines:
-                    token_lines.append(number - 1)
+                    builder.token_lines.append(number - 1)
                 flat.extend([unique.setdefault(fields[c], fields[c]) for c in chosen])
-            else:
-                complaint = sentence.skip(fields[0])
-                if complaint:
-                    raise DataError(f"{source}:{number}: {complaint}: {shorten(line)}.")
-        _finish(sentence, source, number)
-    if not n_words:
+            elif complaint := sentence.skip(fields[0]):
+                raise DataError(f"{source}:{number}: {complaint}: {shorten(line)}.")
+        sentence.finish(f"{source}:{number}")
+    if not builder.end_sentence():
         raise no_sentence(source, "ten columns, one word per line")
-    if n_words > ends[-1]:
-        ends.append(n_words)
-    return Corpus(
-        [flat[c :: len(chosen)] for c in range(len(chosen))],
-        as_array(ends, np.int64),
-        lines if keep_lines else None,
-        as_array(token_lines, np.int64) if keep_lines else None,
-        source,
-    )
+    return builder.corpus(keep_lines)
 
 
+@dataclass(slots=True)
 class _Ids:
     """Ids of a sentence read so far."""
 
-    __slots__ = ("empty", "last", "words")
-
-    def __init__(self) -> None:
-        self.words = 0  # id of the last word
-        self.last = 0  # last word of the last multiword token
-        self.empty = 0  # empty nodes since the last word
+    words: int = 0  # id of the last word
+    last: int = 0  # last word of the last multiword token
+    empty: int = 0  # empty nodes since the last word
 
     def skip(self, id_: str) -> str:
         """Check the id of a line that is not a word; return a description of the error, or an empty text."""
@@ -132,14 +111,13 @@ class _Ids:
             + (". Put a blank line between sentences" if id_ == "1" else ". Ids count 1, 2, 3, ...")
         )
 
-
-def _finish(sentence: _Ids, source: str, number: int) -> None:
-    """Raise DataError if the last multiword token of a sentence reaches beyond its words."""
-    if sentence.last > sentence.words:
-        raise DataError(
-            f"{source}:{number}: a multiword token reaches to word {sentence.last}, but the sentence ends after "
-            f"word {sentence.words}. Correct its range, or add the words."
-        )
+    def finish(self, where: str) -> None:
+        """Raise DataError if the last multiword token reaches beyond the words of the sentence."""
+        if self.last > self.words:
+            raise DataError(
+                f"{where}: a multiword token reaches to word {self.last}, but the sentence ends after "
+                f"word {self.words}. Correct its range, or add the words."
+            )
 
 
 def _index(name: str) -> int:
@@ -214,27 +192,10 @@ def _on_cycle(heads: list[int | None]) -> int | None:
 
 
 def write_conllu_with(corpus: Corpus, column: str, values: list[str], file: TextIO) -> None:
-    """Write the lines of a CoNLL-U file with one column of every word replaced.
+    """Write the lines of a CoNLL-U file, read with ``keep_lines=True``, with one column of every word replaced.
 
-    Comments, multiword tokens and empty nodes are unchanged. Line ends are those of ``file``.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        From `read_conllu` with ``keep_lines=True``.
-    column : str
-        The column to replace; any but id.
-    values : list of str
-        The new value for each word.
-    file : text stream open for writing
-
-    Raises
-    ------
-    ValueRangeError
-        If the corpus has no lines or is not CoNLL-U, there is no such column, or a value is empty or contains a tab or
-        a line end.
-    ShapeError
-        If the number of values is not the number of words.
+    ``values`` are the new ones of each word. Comments, multiword tokens and empty nodes are unchanged. Line ends are
+    those of ``file``.
     """
     c = _index(column)
     if c == 0:

@@ -158,6 +158,34 @@ class AttributeCorpus:
         return int(self.offsets[-1])
 
 
+class CorpusBuilder:
+    """The sentences of a file, or of a part of it, that have been read so far."""
+
+    def __init__(self, source: str, n_columns: int = 1) -> None:
+        self.source, self.n_columns = source, n_columns
+        self.flat: list[str] = []  # all columns of the first token, of the second, ...
+        self.ends, self.token_lines = array("q", [0]), array("q")
+        self.lines: list[str] = []
+        self.unique: dict[str, str] = {}  # equal strings are one object
+
+    def end_sentence(self) -> int:
+        """End the current sentence, if it has tokens; return the number of sentences."""
+        n_tokens = len(self.flat) // self.n_columns
+        if n_tokens > self.ends[-1]:
+            self.ends.append(n_tokens)
+        return len(self.ends) - 1
+
+    def corpus(self, keep_lines: bool = False) -> Corpus:
+        """Return the sentences, with the lines of the file if they are to be kept."""
+        return Corpus(
+            [self.flat[c :: self.n_columns] for c in range(self.n_columns)],
+            as_array(self.ends, np.int64),
+            self.lines if keep_lines else None,
+            as_array(self.token_lines, np.int64) if keep_lines else None,
+            self.source,
+        )
+
+
 def check_offsets(name: str, offsets: NDArray[np.int64]) -> None:
     """Raise ShapeError unless offsets have one axis, start with 0 and never decrease."""
     if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or np.any(offsets[1:] < offsets[:-1]):

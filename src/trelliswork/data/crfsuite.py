@@ -130,15 +130,7 @@ def _label(written: str, where: str) -> str:
 
 
 def _weighted(fields: list[str], where: str) -> tuple[list[str], array[float] | None]:
-    """Split attributes into names and weights.
-
-    Returns
-    -------
-    names : list of str
-        As written in the file, with escapes.
-    weights : array or None
-        None if all are 1.
-    """
+    """Split attributes into names, with escapes as in the file, and weights, None if all are 1."""
     try:  # the common case, every attribute weighted and nothing escaped, without a Python loop
         parts = [field.partition(":") for field in fields]
         names, written = [part[0] for part in parts], [part[2] for part in parts]
@@ -177,17 +169,8 @@ def _weighted(fields: list[str], where: str) -> tuple[list[str], array[float] | 
 def write_crfsuite(corpus: AttributeCorpus, file: TextIO) -> None:
     """Write labels and attributes in CRFsuite's format, as `read_crfsuite` reads it.
 
-    Parameters
-    ----------
-    corpus : AttributeCorpus
-        Weights of 1 are not written, others with all digits.
-    file : text stream open for writing
-
-    Raises
-    ------
-    ValueRangeError
-        If a name or label contains a tab, a line end or a NUL, a name is empty, a weight is not finite, or the line of
-        a token would be blank.
+    Weights of 1 are not written, others with all digits. ValueRangeError if a name or label contains a tab, a line end
+    or a NUL, a name is empty, a weight is not finite, or the line of a token would be blank.
     """
     for what, strings in (("names", corpus.names), ("labels", set(corpus.labels))):
         for string in strings:

@@ -1,7 +1,5 @@
 """Reading and writing text files: plain or gzip, ``-`` for the standard streams, errors that name file and line."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
@@ -45,13 +43,7 @@ def fields_of(line: str) -> list[str]:
 
 
 def splitter(separator: str | None) -> Callable[[str], list[str]]:
-    """Return the function that splits a line into fields, at white space (None) or at a separator.
-
-    Raises
-    ------
-    ValueRangeError
-        If the separator is empty or a line end.
-    """
+    """Return the function that splits a line into fields, at white space (None) or at a separator."""
     if separator is None:
         return fields_of
     if not separator or "\n" in separator or "\r" in separator:
@@ -61,30 +53,11 @@ def splitter(separator: str | None) -> Callable[[str], list[str]]:
 
 @contextmanager
 def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Iterator[Iterator[str]]:
-    r"""Open a text file for reading line by line.
+    r"""Open a text file, ``-`` for the standard input, and yield an iterator over its lines without their ends.
 
     Gzip files are recognized by their first bytes, whatever their name. Only ``\n`` and ``\r\n`` end a line. A byte
-    order mark at the start is skipped.
-
-    Parameters
-    ----------
-    path : str or path
-        ``-`` is the standard input.
-    encoding : str
-        An encoding in which a line end is the byte 10, such as UTF-8, Latin-1 or Shift JIS.
-
-    Yields
-    ------
-    iterator of str
-        The lines, without their ends.
-
-    Raises
-    ------
-    DataError
-        If the file is missing, a directory, not readable, not in this encoding, contains a NUL byte or is a damaged
-        gzip file.
-    ValueRangeError
-        If the encoding is unknown or has longer line ends.
+    order mark at the start is skipped. In the encoding, a line end must be the byte 10, as in UTF-8, Latin-1 or Shift
+    JIS. DataError if the file cannot be read, is not in this encoding, contains a NUL byte or is a damaged gzip file.
     """
     try:
         plain = "\n".encode(encoding) == b"\n"
@@ -210,25 +183,12 @@ def _sibling(path: Path) -> Path:
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    r"""Write a UTF-8 text file completely or not at all.
+    r"""Write a UTF-8 text file, ``-`` for the standard output, completely or not at all.
 
     The text goes to a temporary file in the same directory, which replaces ``path`` at the end. After an exception it
     is deleted and an existing file is unchanged. Lines end with ``\n``. The permissions of an existing file are kept,
-    symbolic links are followed, and special files (a pipe, ``/dev/null``) are written directly.
-
-    Parameters
-    ----------
-    path : str or path
-        ``-`` is the standard output.
-
-    Yields
-    ------
-    text stream
-
-    Raises
-    ------
-    DataError
-        If the file cannot be created: no such directory, no permission, or ``path`` is a directory.
+    symbolic links are followed, and special files (a pipe, ``/dev/null``) are written directly. DataError if the file
+    cannot be created.
     """
     name = os.fspath(path)
     if name == "-":

@@ -42,11 +42,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,14 +54,17 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.data.corpus import Corpus
 from trelliswork.data.files import BOM, GZIP, gzip_errors, nul_byte
-from trelliswork.data.kernels.ids import BREAK, DONE, FULL, count_ids, longest, renumber, tokenize
+from trelliswork.data.kernels.ids import BREAK, DONE, FULL, count_ids, renumber, tokenize
 from trelliswork.data.text import read_text
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 
 Source = str | os.PathLike[str] | Corpus | Iterable[Any]
 Ids = NDArray[np.int32]
+Counts = NDArray[np.int64]
 Place = Callable[[int], str]
+T = TypeVar("T")
+R = TypeVar("R")
 
 MEMORY = 1 << 30  # bytes
 BLOCK = 1 << 21  # bytes of text that are tokenized at a time
@@ -71,15 +74,11 @@ BATCH = 8  # blocks that are processed in parallel
 
 @dataclass
 class CountStep:
-    """Progress of reading and counting.
+    """Progress of reading and counting."""
 
-    ``done`` of ``total`` bytes have been read (of sentences in memory: sentences; ``total`` is 0 if it is unknown), and
-    the pairs of ``n_tokens`` words counted.
-    """
-
-    done: int = 0
-    total: int = 0
-    n_tokens: int = 0
+    done: int = 0  # bytes that have been read; of sentences in memory: sentences
+    total: int = 0  # 0 if it is unknown
+    n_tokens: int = 0  # words whose pairs have been counted
     seconds: float = 0.0
 
 
@@ -88,20 +87,11 @@ Callback = Callable[[CountStep], object]
 
 @dataclass(frozen=True, eq=False)
 class TextIds:
-    """Sentences as arrays of word ids.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary
-    ids : ndarray of int64 (n_tokens,)
-        The words of all sentences, one sentence after another.
-    offsets : ndarray of int64 (n_sentences + 1,)
-        Sentence n is ``ids[offsets[n] : offsets[n + 1]]``.
-    """
+    """Sentences as arrays of word ids, one after another: sentence n is ``ids[offsets[n] : offsets[n + 1]]``."""
 
     vocabulary: Vocabulary
-    ids: NDArray[np.int64]
-    offsets: NDArray[np.int64]
+    ids: NDArray[np.int64]  # (n_tokens,)
+    offsets: NDArray[np.int64]  # (n_sentences + 1,)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -126,60 +116,20 @@ class TextIds:
 
 @dataclass
 class IdStream:
-    """A text as a vocabulary and blocks of ids.
+    """A text as a vocabulary and blocks of ids, and the progress of reading it.
 
-    Attributes
-    ----------
-    vocabulary : Vocabulary
-    blocks : iterator of ndarray of int32
-        Whole sentences, one after another, with ``BREAK`` (-1) after each. Can be iterated once.
-    step : CountStep
-        Progress.
+    A block is whole sentences, one after another, with ``BREAK`` (-1) after each. Blocks can be iterated once.
     """
 
     vocabulary: Vocabulary
     blocks: Iterator[Ids]
-    step: CountStep = field(default_factory=CountStep)
+    step: CountStep
 
 
-def read_ids(
-    source: Source,
-    *,
-    vocabulary: Vocabulary | None = None,
-    min_count: int = 1,
-    max_words: int | None = None,
-    unknown: str | None = UNKNOWN,
-    open_vocabulary: bool = False,
-    edges: bool = False,
-    lower: bool = False,
-    keep_empty: bool = False,
-    callback: Callback | None = None,
-) -> TextIds:
-    """Read a text into memory as ids.
-
-    Parameters
-    ----------
-    source, vocabulary, min_count, max_words, unknown, open_vocabulary, edges, lower, keep_empty, callback
-        As in `stream_ids`.
-
-    Returns
-    -------
-    TextIds
-    """
-    stream = stream_ids(
-        source,
-        vocabulary=vocabulary,
-        min_count=min_count,
-        max_words=max_words,
-        unknown=unknown,
-        open_vocabulary=open_vocabulary,
-        edges=edges,
-        lower=lower,
-        keep_empty=keep_empty,
-        callback=callback,
-    )
-    blocks = list(stream.blocks)
-    flat = np.concatenate(blocks).astype(np.int64) if blocks else np.zeros(0, np.int64)
+def read_ids(source: Source, **options: Any) -> TextIds:
+    """Read a text into memory as ids; the options are those of `stream_ids`."""
+    stream = stream_ids(source, **options)
+    flat = np.concatenate([np.zeros(0, np.int64), *stream.blocks])
     ends = np.flatnonzero(flat < 0)
     offsets = np.concatenate([[0], ends - np.arange(len(ends))])
     return TextIds(stream.vocabulary, flat[flat >= 0], offsets)
@@ -199,39 +149,12 @@ def stream_ids(
     callback: Callback | None = None,
     memory_limit: int = MEMORY,
 ) -> IdStream:
-    """Read a text once, as blocks of ids.
+    """Read a text once, as blocks of ids, by the rules above.
 
-    Parameters
-    ----------
-    source : path, sequence of paths, iterator of ``Path``, Corpus or iterable of sentences
-    vocabulary : Vocabulary, optional
-        The words and their ids; by default chosen from the text.
-    min_count, max_words : int
-        Minimum count of a listed word, and maximum number of listed words (the unknown word not counted).
-    unknown : str or None
-        Symbol of words that are left out; None if leaving out words is an error.
-    open_vocabulary : bool
-        Whether to list the unknown word even if no word is left out (as the last word, if it is not in the text).
-    edges : bool
-        Whether id 0 is the sentence edge ``<s>``. A given vocabulary must list it first.
-    lower : bool
-        Whether to convert words to lower case.
-    keep_empty : bool
-        Whether an empty list among sentences in memory is a sentence. Blank lines of files never are.
-    callback : callable, optional
-        Called with a `CountStep` after each block.
-    memory_limit : int
-        Bytes of ids kept in memory until the vocabulary is known (a fourth of it); more go to a temporary file.
-
-    Returns
-    -------
-    IdStream
-
-    Raises
-    ------
-    DataError
-        If a file cannot be read, is not UTF-8 text, or contains a word that is not allowed; if there is no sentence to
-        choose a vocabulary from.
+    ``max_words`` does not count the unknown word; if ``unknown`` is None, leaving out words is an error. A given
+    vocabulary lists ``<s>`` first if there are ``edges``. With ``keep_empty``, an empty list among sentences in memory
+    is a sentence. ``callback`` receives a `CountStep` after each block. Until the vocabulary is known, a fourth of
+    ``memory_limit`` bytes of ids are kept in memory; more go to a temporary file.
     """
     if min_count < 1 or (max_words is not None and max_words < 1):
         raise ValueRangeError(f"min_count and max_words must be positive, got {min_count} and {max_words}.")
@@ -240,10 +163,6 @@ def stream_ids(
     started, step = time.perf_counter(), CountStep()
     source = paths_listed(source)
     files = files_of(source)
-    if files is not None:
-        step.total = sum(path.stat().st_size for path in files)
-    elif isinstance(source, Sized):
-        step.total = len(source)
 
     def progress(n: int) -> None:
         step.done += n
@@ -253,8 +172,10 @@ def stream_ids(
 
     numbering = Numbering(vocabulary, edges=edges, lower=lower)
     if files is not None:
+        step.total = sum(path.stat().st_size for path in files)
         blocks = _file_blocks(files, numbering, progress)
     else:
+        step.total = len(source) if isinstance(source, Sized) else 0
         blocks = _sentence_blocks(source, numbering, progress, keep_empty)  # type: ignore[arg-type]
     if vocabulary is not None:
         return IdStream(vocabulary, blocks, step)
@@ -264,7 +185,7 @@ def stream_ids(
         for block in blocks:
             if len(counts) < len(numbering.ids):
                 counts = np.concatenate([counts, np.zeros(2 * len(numbering.ids) - len(counts), np.int64)])
-            count_ids(block, counts, np.zeros(longest(block) + 1, np.int64))
+            count_ids(block, counts)
             sizes.append(len(block))
             file.write(block.tobytes())
         words = list(numbering.ids)
@@ -304,8 +225,7 @@ def files_of(source: Source) -> list[Path] | None:
     elif not isinstance(source, Sequence) or not source or not isinstance(source[0], str | os.PathLike):
         return None
     files: list[Path] = []
-    for name in source:
-        path = Path(name)
+    for path in map(Path, source):
         if path.is_dir():
             inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
             if not inside:
@@ -319,13 +239,7 @@ def files_of(source: Source) -> list[Path] | None:
 
 
 class Numbering:
-    """Ids of words, given as UTF-8 bytes: those of a vocabulary, or new ones in order of appearance.
-
-    Attributes
-    ----------
-    ids : dict
-        Id of each word.
-    """
+    """Ids of words, given as UTF-8 bytes: those of a vocabulary, or new ones in order of appearance."""
 
     def __init__(self, vocabulary: Vocabulary | None, *, edges: bool, lower: bool) -> None:
         self.vocabulary, self.lower = vocabulary, lower
@@ -377,16 +291,8 @@ def _file_blocks(files: list[Path], numbering: Numbering, progress: Callable[[in
     """Yield the ids of text files in blocks; ``progress`` receives the number of bytes read since the last call."""
     blocks = chain.from_iterable(_bytes_of(path, progress) for path in files)
     while batch := list(islice(blocks, BATCH)):
-        tokenized: list[tuple[Ids, list[bytes], NDArray[np.int64]] | None] = [None] * len(batch)
-
-        def work(start: int, stop: int, batch: list = batch, tokenized: list = tokenized) -> None:
-            for k in range(start, stop):
-                tokenized[k] = tokenized_block(*batch[k])
-
-        threads.run(work, [(k, k + 1) for k in range(len(batch))])
-        for (text, path, line), block in zip(batch, tokenized, strict=True):
-            assert block is not None
-            ids, words, starts = block
+        tokenized = in_parallel(lambda block: tokenized_block(*block), batch)
+        for (text, path, line), (ids, words, starts) in zip(batch, tokenized, strict=True):
 
             def where(k: int, text: bytes = text, path: Path = path, line: int = line, at: Any = starts) -> str:
                 number = line + text.count(b"\n", 0, int(at[k]))
@@ -396,6 +302,17 @@ def _file_blocks(files: list[Path], numbering: Numbering, progress: Callable[[in
             ids[ids >= 0] = new[ids[ids >= 0]]
             if len(ids):
                 yield ids
+
+
+def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return the results of a function for each item, computed on the threads of the pool."""
+    results: list[Any] = [None] * len(items)
+
+    def work(k: int, _: int) -> None:
+        results[k] = function(items[k])
+
+    threads.run(work, [(k, k + 1) for k in range(len(items))])
+    return results
 
 
 def tokenized_block(text: bytes, path: Path, line: int) -> tuple[Ids, list[bytes], NDArray[np.int64]]:
@@ -493,12 +410,7 @@ def _renumbered(file: IO[bytes], sizes: list[int], new: Ids) -> Iterator[Ids]:
 
 
 def _choose(
-    words: list[bytes],
-    counts: NDArray[np.int64],
-    min_count: int,
-    max_words: int | None,
-    unknown: str | None,
-    edges: bool,
+    words: list[bytes], counts: Counts, min_count: int, max_words: int | None, unknown: str | None, edges: bool
 ) -> tuple[Vocabulary, Ids]:
     """Return the vocabulary, and the id of each word in it."""
     if not words:

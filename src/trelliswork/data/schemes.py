@@ -87,15 +87,9 @@ def spans(labels: Sequence[str], scheme: Scheme = "bio") -> list[Span]:
 
 
 def labels_from_spans(spans: Iterable[tuple[str, int, int]], n: int, scheme: Scheme = "bio") -> list[str]:
-    """Return the labels of a sentence with these spans; the inverse of ``spans``.
+    """Return the labels of a sentence of ``n`` words with these spans; the inverse of ``spans``.
 
-    Parameters
-    ----------
-    spans : iterable of Span or (type, start, stop)
-        In any order, neither empty nor overlapping.
-    n : int
-        Number of words.
-    scheme : {"bio", "bioes"}
+    Spans may be in any order, but neither be empty nor overlap.
 
     Examples
     --------
@@ -125,24 +119,11 @@ def labels_from_spans(spans: Iterable[tuple[str, int, int]], n: int, scheme: Sch
 def allowed_transitions(
     labels: Sequence[str], scheme: Scheme | None
 ) -> "tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]":
-    """Return which labels may follow each other, start and end a sentence in strictly well-formed labels.
+    """Return which of S labels may follow each other (S, S), start (S,) and end (S,) a sentence.
 
-    The allowed paths are exactly those that ``labels_from_spans`` writes. In ``bio``, ``I-X`` comes only after ``B-X``
-    or ``I-X``. In ``bioes``, ``B-X`` and ``I-X`` must, and nothing else may, be followed by ``I-X`` or ``E-X``.
-
-    Parameters
-    ----------
-    labels : sequence of str
-        The S labels, in the order of their ids.
-    scheme : {"bio", "bioes"} or None
-        None allows everything, for labels that are plain tags.
-
-    Returns
-    -------
-    allowed : bool ndarray (S, S)
-        ``allowed[i, j]``: label j may come right after label i.
-    start, end : bool ndarray (S,)
-        Whether the label may come first, last.
+    ``allowed[i, j]``: label j may come right after label i. The allowed paths are exactly those that
+    ``labels_from_spans`` writes. In ``bio``, ``I-X`` comes only after ``B-X`` or ``I-X``. In ``bioes``, ``B-X`` and
+    ``I-X`` must, and nothing else may, be followed by ``I-X`` or ``E-X``. None, for plain tags, allows everything.
 
     Examples
     --------
@@ -169,17 +150,7 @@ def allowed_transitions(
 
 
 def detect_scheme(labels: Iterable[str]) -> Scheme | None:
-    """Return the scheme of labels, or None if they are plain tags.
-
-    Parameters
-    ----------
-    labels : iterable of str
-        Distinct labels, or the labels of a text.
-
-    Returns
-    -------
-    {"bio", "bioes"} or None
-        None if a label fits no scheme, or if all labels are ``O``.
+    """Return the scheme of labels; None if one of them fits no scheme (plain tags), or if all are ``O``.
 
     Examples
     --------

@@ -34,8 +34,8 @@ class Tree:
     children: tuple[Tree | str, ...]
 
     def __str__(self) -> str:
-        parts = " ".join(_escape(child) if isinstance(child, str) else str(child) for child in self.children)
-        return f"({self.label} {parts})"
+        parts = (c.replace("(", "-LRB-").replace(")", "-RRB-") if isinstance(c, str) else str(c) for c in self.children)
+        return f"({self.label} {' '.join(parts)})"
 
     def leaves(self) -> tuple[str, ...]:
         """Return the words from left to right."""
@@ -92,7 +92,7 @@ class Tree:
                 if tokens[i - 1].group() == "(":
                     frames[-1] = (token, [])
                 else:
-                    frames[-1][1].append(_unescape(token))
+                    frames[-1][1].append(token.replace("-LRB-", "(").replace("-RRB-", ")"))
             else:
                 node = _close(*frames.pop(), where)
                 if frames:
@@ -119,14 +119,6 @@ def _close(label: str, children: list[Tree | str], where: int) -> Tree:
             f"constituent {label!r} that ends at character {where} must have either one word or only subtrees."
         )
     return Tree(label, tuple(children))
-
-
-def _escape(word: str) -> str:
-    return word.replace("(", "-LRB-").replace(")", "-RRB-")
-
-
-def _unescape(word: str) -> str:
-    return word.replace("-LRB-", "(").replace("-RRB-", ")")
 
 
 @dataclass(frozen=True, slots=True)

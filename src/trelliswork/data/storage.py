@@ -63,22 +63,7 @@ def load_model(path: str | Path, kind: str | None = None, *, layout: Layout = MO
 def read_description(path: str | Path, kind: str | None = None, *, layout: Layout = MODEL) -> dict[str, Any]:
     """Read and check the description of a directory (of a model: ``model.json``) without its arrays.
 
-    Parameters
-    ----------
-    path : str or path
-    kind : str, optional
-        The expected kind of model.
-    layout : Layout
-
-    Returns
-    -------
-    dict
-        ``["kind"]`` is the kind of the model; the other keys depend on it.
-
-    Raises
-    ------
-    DataError
-        If the directory or the description is missing, damaged, of another format or of another kind.
+    ``["kind"]`` is the kind of the model, which must be ``kind`` if given; the other keys depend on it.
     """
     path = Path(path)
     file = path / layout.description

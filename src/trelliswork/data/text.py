@@ -1,7 +1,5 @@
 """Plain text: one sentence per line, white space between words."""
 
-from __future__ import annotations
-
 import os
 from array import array
 

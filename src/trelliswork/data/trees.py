@@ -1,7 +1,5 @@
 """Bracketed constituent trees, as in the Penn Treebank: reading, pruning, spans."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator
@@ -130,27 +128,22 @@ def _bracketings(path: str | os.PathLike[str], encoding: str) -> Iterator[tuple[
         for number, line in enumerate(lines, start=1):
             at = 0
             for match in _BRACKET.finditer(line):
-                outside = line[at : match.start()].strip() if depth == 0 else ""
-                if outside or (depth == 0 and match.group() == ")"):
-                    raise DataError(
-                        f"{name}:{number}: a tree must start with '(', got {shorten(outside or ')')} outside of trees."
-                    )
-                if match.group() == "(":
-                    if depth == 0:
-                        first, at = number, match.start()
-                    depth += 1
-                else:
-                    depth -= 1
-                    if depth == 0:
-                        parts.append(line[at : match.end()])
-                        yield first, " ".join(parts)
-                        parts, at = [], match.end()
-            rest = line[at:]
+                if depth == 0:
+                    outside = line[at : match.start()].strip()
+                    if outside or match.group() == ")":
+                        raise _outside(f"{name}:{number}", outside or ")")
+                    first, at = number, match.start()
+                depth += 1 if match.group() == "(" else -1
+                if depth == 0:
+                    yield first, " ".join([*parts, line[at : match.end()]])
+                    parts, at = [], match.end()
             if depth:
-                parts.append(rest)
-            elif rest.strip():
-                raise DataError(
-                    f"{name}:{number}: a tree must start with '(', got {shorten(rest.strip())} outside of trees."
-                )
+                parts.append(line[at:])
+            elif line[at:].strip():
+                raise _outside(f"{name}:{number}", line[at:].strip())
     if depth:
         raise DataError(f"{name}:{first}: the tree that starts here lacks {depth} closing bracket(s) at its end.")
+
+
+def _outside(where: str, text: str) -> DataError:
+    return DataError(f"{where}: a tree must start with '(', got {shorten(text)} outside of trees.")

@@ -7,8 +7,6 @@ logarithms: 0 is impossible. A ``BAYES`` file has the same layout (tables are co
 product is the joint distribution), so it is read in the same way.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from bisect import bisect_right
@@ -234,25 +232,10 @@ def _factor(
 
 
 def read_uai_evidence(path: str | os.PathLike[str], n_states: Iterable[int] | None = None) -> list[dict[int, int]]:
-    """Read a UAI evidence file.
+    """Read a UAI evidence file: states by variable, for each set of evidence.
 
-    Parameters
-    ----------
-    path : str or path
-        A plain or gzip file; ``-`` is the standard input.
-    n_states : iterable of int, optional
-        Numbers of states of the graph, to check variables and states.
-
-    Returns
-    -------
-    list of dict
-        One for each set of evidence: states by variable. Current files have one set, ``n v1 x1 .. vn xn``; older ones
-        start with the number of sets. A file that can be read as one set is.
-
-    Raises
-    ------
-    DataError
-        If a word is not as expected, or a variable has two states.
+    Current files have one set, ``n v1 x1 .. vn xn``; older ones start with the number of sets. A file that can be read
+    as one set is. The numbers of states of the graph, if given, serve to check variables and states.
     """
     words = _Words(path)
     known = None if n_states is None else [int(n) for n in n_states]
@@ -277,19 +260,7 @@ def read_uai_evidence(path: str | os.PathLike[str], n_states: Iterable[int] | No
 
 
 def write_uai_evidence(evidence: Mapping[int, int], path: str | os.PathLike[str]) -> None:
-    """Write one set of evidence, states by variable, as `read_uai_evidence` reads it.
-
-    Parameters
-    ----------
-    evidence : mapping of int to int
-    path : str or path
-        Written completely or not at all (see `atomic_write`); ``-`` is the standard output.
-
-    Raises
-    ------
-    ValueRangeError
-        If a variable or a state is negative.
-    """
+    """Write one set of evidence, states by variable, as `read_uai_evidence` reads it."""
     for v, state in evidence.items():
         if v < 0 or state < 0:
             raise ValueRangeError(f"evidence must map variables to states, both from 0 up, got {v}: {state}.")

@@ -1,7 +1,5 @@
 """Writers of annotated sentences: CoNLL-U, CoNLL-2000 columns, plain text and bracketed trees."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TextIO
 
@@ -17,10 +15,8 @@ _UPOS = {
     **dict.fromkeys(("PRP", "PRP$", "WP", "WP$", "WDT", "EX"), "PRON"),
     **dict.fromkeys((".", ",", ":", "``", "''", "-LRB-", "-RRB-"), "PUNCT"),
     **dict.fromkeys(("$", "#", "SYM"), "SYM"),
+    **dict.fromkeys(("IN", "RP", "TO"), "ADP"),
     "MD": "AUX",
-    "IN": "ADP",
-    "RP": "ADP",
-    "TO": "ADP",
     "CC": "CCONJ",
     "CD": "NUM",
     "POS": "PART",
@@ -46,11 +42,6 @@ def write_conllu(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
 
     Lemmas, features and enhanced arcs are empty (``_``). Universal tags are derived from the Penn tags, which are in
     the XPOS column.
-
-    Parameters
-    ----------
-    sentences : iterable of TreebankSentence
-    file : text stream open for writing
     """
     for number, sentence in enumerate(sentences, start=1):
         file.write(f"# sent_id = {number}\n# text = {sentence}\n")
@@ -62,13 +53,7 @@ def write_conllu(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
 
 
 def write_columns(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
-    """Write word, tag and chunk in columns as in CoNLL-2000: one space between, a blank line after each sentence.
-
-    Parameters
-    ----------
-    sentences : iterable of TreebankSentence
-    file : text stream open for writing
-    """
+    """Write word, tag and chunk in columns as in CoNLL-2000: one space between, a blank line after each sentence."""
     for sentence in sentences:
         for row in zip(sentence.words, sentence.tags, sentence.chunks, strict=True):
             file.write(" ".join(row) + "\n")
@@ -76,24 +61,12 @@ def write_columns(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
 
 
 def write_text(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
-    """Write the words only: one sentence per line, one space between words.
-
-    Parameters
-    ----------
-    sentences : iterable of TreebankSentence
-    file : text stream open for writing
-    """
+    """Write the words only: one sentence per line, one space between words."""
     for sentence in sentences:
         file.write(" ".join(sentence.words) + "\n")
 
 
 def write_trees(sentences: Iterable[TreebankSentence], file: TextIO) -> None:
-    """Write the constituent trees: one Penn bracketing per line.
-
-    Parameters
-    ----------
-    sentences : iterable of TreebankSentence
-    file : text stream open for writing
-    """
+    """Write the constituent trees: one Penn bracketing per line."""
     for sentence in sentences:
         file.write(f"{sentence.tree}\n")

@@ -2,12 +2,11 @@
 
 from trelliswork.distributions.base import Distribution, Structure
 from trelliswork.distributions.beam_chain import BeamChain
+from trelliswork.distributions.dependency_tree import ProjectiveTree, SpanningTree
 from trelliswork.distributions.factor_graph import FactorGraph
 from trelliswork.distributions.grammar_tree import GrammarExpectations, GrammarTree
 from trelliswork.distributions.linear_chain import ChainExpectations, LinearChain
-from trelliswork.distributions.projective_tree import ProjectiveTree
 from trelliswork.distributions.span_tree import SpanTree
-from trelliswork.distributions.spanning_tree import SpanningTree
 from trelliswork.distributions.tree_base import TreeExpectations
 from trelliswork.inference.graph import (
     AtMostOne,

@@ -1,10 +1,15 @@
 """The common interface of all distributions over structures."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
+
+from trelliswork.compute.checks import check_possible
+from trelliswork.distributions.tensors import host
+from trelliswork.errors import ShapeError
 
 Kind = Literal["exact", "lower", "upper", "estimate"]
 
@@ -59,3 +64,93 @@ class Distribution(ABC):
     @abstractmethod
     def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> Self:
         """Return the distribution given evidence."""
+
+
+class LogLinear(Distribution):
+    """Base of distributions whose score is a sum over parts: queries that need only log Z and expected parts."""
+
+    nouns: ClassVar[Mapping[str, str]] = {}  # names of the structure and of its parts, for `check_possible`
+    alike: ClassVar[str] = "distributions over the same trees"  # what ``kl`` needs two of
+    backend: str
+    lengths: Tensor
+    _dtype: torch.dtype
+    _device: torch.device
+
+    def log_partition(self) -> Tensor:
+        """Return log Z (B,); -inf where nothing is possible. Its gradient is the marginals."""
+        return self._log_z().to(self._dtype)
+
+    def marginals(self) -> Tensor:
+        """Return probabilities of the parts of a structure; zero in the padding and where nothing is possible."""
+        marginals: Tensor = self._moments()[1]
+        return marginals
+
+    def argmax(self) -> Structure:
+        """Return the most probable structure of each sequence, and its score."""
+        best = self.topk(1)
+        return Structure(best.labels[:, 0], best.scores[:, 0])
+
+    def entropy(self) -> Tensor:
+        """Return the entropy in nats (B,): log Z minus the expected score."""
+        double = self._double()
+        moments = double._moments()
+        self._check_possible(moments[0], "no entropy")
+        return (moments[0] - double._expected_score(moments)).to(self._dtype)
+
+    def log_prob(self, structure: Tensor) -> Tensor:
+        """Return log p(y) (B,) of given structures; -inf if they are impossible. The padding is ignored."""
+        log_z = self._log_z()
+        self._check_possible(log_z, "no probabilities")
+        return (self._score(structure) - log_z).to(self._dtype)
+
+    def kl(self, other: Self) -> Tensor:
+        """Return KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
+        if not self._is_alike(other) or not torch.equal(self.lengths, other.lengths):
+            raise ShapeError(f"kl needs two {self.alike}, got {self} and {other}.")
+        p, q = self._double(), other._double()
+        moments, log_z_other = p._moments_for(q), q._log_z()
+        self._check_possible(moments[0], "no divergence")
+        self._check_possible(log_z_other, "no divergence")
+        score = p._expected_score(moments) - q._expected_score(moments)
+        return (score - moments[0] + log_z_other).to(self._dtype)
+
+    @abstractmethod
+    def _log_z(self) -> Tensor:
+        """Return log Z (B,) in float64."""
+
+    @abstractmethod
+    def _moments(self) -> Any:
+        """Return log Z (float64) and expectations; if gradients are needed, these can be differentiated again."""
+
+    def _moments_for(self, other: Self) -> Any:
+        """Return moments that determine the expected scores of both distributions."""
+        return self._moments()
+
+    @abstractmethod
+    def _expected_score(self, moments: Any) -> Tensor:
+        """Return E[score] (B,) under given moments; -inf where they include something impossible."""
+
+    @abstractmethod
+    def _score(self, structure: Any) -> Tensor:
+        """Return the score (B,) of checked structures in float64, differentiable."""
+
+    @abstractmethod
+    def _double(self) -> Self:
+        """Return the same distribution in float64, for differences of large scores."""
+
+    @abstractmethod
+    def _is_alike(self, other: Self) -> bool:
+        """Return True if both distributions are over the same structures."""
+
+    def _check_possible(self, log_values: Tensor, what: str) -> None:
+        check_possible(host(log_values.detach()), what, **self.nouns)
+
+    def _tensor(self, values: Any) -> Tensor:
+        return torch.from_numpy(values).to(self._device)
+
+    def _structure(self, labels: Any, scores: Any) -> Structure:
+        return Structure(self._tensor(labels), self._tensor(scores).to(self._dtype))
+
+    def _inside(self, n: int) -> Tensor:
+        """Return the positions (B, n) that are not padding."""
+        return torch.arange(n, device=self._device) < self.lengths[:, None]

@@ -79,7 +79,7 @@ class BeamChain(LinearChain):
         """Return the best labeling within beams chosen by the scores of the best prefixes (paper 2, section 4.1)."""
         assert self._whole._potentials is not None
         paths = passes.viterbi(self._whole._potentials, self.beam)
-        return Structure(torch.from_numpy(paths.labels), torch.from_numpy(paths.scores).to(self.log_unary.dtype))
+        return self._structure(paths.labels, paths.scores)
 
     def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> "BeamChain":
         """Return the chain given evidence, with a new choice of the beam."""

@@ -15,21 +15,12 @@ from trelliswork.inference.graph.potentials import Integers
 
 @dataclass(frozen=True)
 class Group:
-    """Table factors over variables with the same numbers of states: as `Tables`, but with a tensor.
+    """Table factors over variables with the same numbers of states: as `Tables`, but with a tensor."""
 
-    Parameters
-    ----------
-    variables : ndarray of int (F, k)
-    which : ndarray of int (F,)
-    log_tables : Tensor (1 or B, U, s1, .., sk)
-    members : ndarray of int (F,) or None
-        Positions of the factors in the user's list; None for factors passed as arrays.
-    """
-
-    variables: Integers
-    which: Integers
-    log_tables: Tensor
-    members: Integers | None
+    variables: Integers  # (F, k)
+    which: Integers  # (F,)
+    log_tables: Tensor  # (1 or B, U, s1, .., sk)
+    members: Integers | None  # (F,) positions in the user's list; None for factors passed as arrays
 
     def arrays(self) -> Tables:
         """Return the same for the engines."""

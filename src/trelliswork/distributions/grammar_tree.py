@@ -6,14 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import check_count, check_lengths, check_possible, check_scores, check_shape
-from trelliswork.distributions.base import Distribution, Structure
+from trelliswork.compute.checks import check_count, check_lengths, check_scores, check_shape
+from trelliswork.distributions.base import LogLinear, Structure
 from trelliswork.distributions.span_tree import SpanTree, check_charts, compatible, span_mask
 from trelliswork.distributions.tensors import bool_mask, choose_backend, draw_seeds, expectation, floats, host
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.span import Grammar, autograd, brackets, grammar, torch_path
+from trelliswork.inference.tensors import doubles
 
-TREES = {"noun": "tree of sentence", "parts": "rules and spans"}  # for error messages
+SCORES = ("log_root", "log_rules", "log_terminals", "log_symbols")
 
 
 class GrammarExpectations(NamedTuple):
@@ -25,7 +26,7 @@ class GrammarExpectations(NamedTuple):
     symbols: Tensor
 
 
-class GrammarTree(Distribution):
+class GrammarTree(LogLinear):
     r"""Trees of a dense grammar in Chomsky normal form, weighted or probabilistic (a PCFG).
 
     .. math:: p(y) \propto \exp\Big(r(A_0) + \sum_{A \to x y \,\in\, y} w(A, x, y) + \sum_i t_i(x_i)\Big)
@@ -61,6 +62,8 @@ class GrammarTree(Distribution):
     14
     """
 
+    nouns = grammar.TREES
+
     def __init__(
         self,
         log_root: Any,
@@ -71,10 +74,8 @@ class GrammarTree(Distribution):
         lengths: Any = None,
         backend: str = "auto",
     ) -> None:
-        parts = {"log_root": log_root, "log_rules": log_rules, "log_terminals": log_terminals}
-        tensors = {name: floats(name, values) for name, values in parts.items()}
-        if log_symbols is not None:
-            tensors["log_symbols"] = floats("log_symbols", log_symbols)
+        given = zip(SCORES, (log_root, log_rules, log_terminals, log_symbols), strict=True)
+        tensors = {name: floats(name, values) for name, values in given if values is not None}
         dtype = torch.float64 if any(x.dtype == torch.float64 for x in tensors.values()) else torch.float32
         tensors = {name: x.to(dtype) for name, x in tensors.items()}
         devices = {x.device for x in tensors.values()}
@@ -89,6 +90,7 @@ class GrammarTree(Distribution):
         if 0 in (sizes["B"], sizes["n"], N) or S <= N:
             raise ShapeError(f"a grammar needs sentences, nonterminals and preterminals, got sizes {sizes}.")
         B, n, device = sizes["B"], sizes["n"], tensors["log_root"].device
+        self._dtype, self._device = dtype, device
         self.backend = choose_backend(backend, device)
         counts = check_lengths(host(lengths), B, n)
         self.lengths = torch.as_tensor(counts, device=device)
@@ -108,10 +110,6 @@ class GrammarTree(Distribution):
         B, n, P = self.log_terminals.shape
         return f"GrammarTree(B={B}, n={n}, N={len(self.log_root)}, P={P}, backend={self.backend!r})"
 
-    def log_partition(self) -> Tensor:
-        """Return log Z (B,); -inf for a sentence without a possible tree. Its gradients are the expectations."""
-        return self._log_z().to(self.log_root.dtype)
-
     def marginals(self) -> Tensor:
         """Return p(symbol over span) (B, n, n, S); its sum over symbols is the probability of the span."""
         return self._moments().symbols
@@ -123,18 +121,12 @@ class GrammarTree(Distribution):
     def expectations(self) -> GrammarExpectations:
         """Return log Z and all expectations, from one pass."""
         moments = self._moments()
-        return moments._replace(log_z=moments.log_z.to(self.log_root.dtype))
-
-    def argmax(self) -> Structure:
-        """Return the best tree (CKY): charts (B, n, n) of symbols and scores (B,)."""
-        best = self.topk(1)
-        return Structure(best.labels[:, 0], best.scores[:, 0])
+        return moments._replace(log_z=moments.log_z.to(self._dtype))
 
     def topk(self, k: int) -> Structure:
         """Return the k best trees (B, k, n, n), all different, and scores (B, k); -1 and -inf if there are fewer."""
         check_count("k", k)
-        trees, scores = grammar.topk(self._grammar(), k)
-        return Structure(self._tensor(trees), self._tensor(scores).to(self.log_root.dtype))
+        return self._structure(*grammar.topk(self._grammar(), k))
 
     def mbr(self, *, labeled: bool = False) -> Structure:
         """Return the binary tree with the most expected hits: charts (B, n, n) and that number (B,).
@@ -152,51 +144,6 @@ class GrammarTree(Distribution):
         """Return n exact, independent trees (n, B, n_positions, n_positions); seed the ``generator`` to repeat them."""
         check_count("n", n)
         return self._tensor(grammar.sample(self._grammar(), draw_seeds(n, self.lengths, generator)))
-
-    def entropy(self) -> Tensor:
-        """Return the entropy in nats (B,): log Z minus the expected score."""
-        double = self._double()
-        moments = double._moments()
-        check_possible(host(moments.log_z.detach()), "no entropy", **TREES)
-        return (moments.log_z - double._expected_score(moments)).to(self.log_root.dtype)
-
-    def log_prob(self, structure: Tensor) -> Tensor:
-        """Return log p(y) (B,) of charts (B, n, n); -inf if they are not a tree of this grammar."""
-        log_z = self._log_z()
-        check_possible(host(log_z.detach()), "no probabilities", **TREES)
-        charts = self._check_charts(structure)
-        counts, chart, n = host(self.lengths), host(charts), charts.shape[1]
-        splits, good = brackets.read(chart, counts)
-        N = len(self.log_root)
-        inside = (chart >= 0) & span_mask(counts, n)
-        single = np.eye(n, dtype=bool)
-        good &= ~(inside & ((chart >= N) != single)).any(axis=(1, 2))
-        b, i, j = np.nonzero(inside & ~single & good[:, None, None])
-        r = splits[b, i, j]
-        rules = self.log_rules[tuple(torch.as_tensor(x) for x in (chart[b, i, j], chart[b, i, r], chart[b, r + 1, j]))]
-        score = self.log_root[charts[range(len(counts)), 0, self.lengths - 1].clamp(0, N - 1)].double()
-        score = score.index_add(0, torch.as_tensor(b, device=score.device), rules.double())
-        leaves = charts.diagonal(0, 1, 2)
-        terminal = self.log_terminals.gather(2, (leaves - N).clamp(min=0)[..., None])[..., 0].double()
-        words = torch.arange(n, device=leaves.device) < self.lengths[:, None]
-        score = score + terminal.masked_fill(~words, 0).sum(dim=1)
-        if self.log_symbols is not None:
-            symbol = self.log_symbols.gather(3, charts.clamp(min=0)[..., None])[..., 0].double()
-            score = score + symbol.masked_fill(~self._tensor(inside), 0).sum(dim=(1, 2))
-        return (torch.where(self._tensor(good), score, -torch.inf) - log_z).to(self.log_root.dtype)
-
-    def kl(self, other: Self) -> Tensor:
-        """Return KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
-        same = type(self) is type(other) and self.log_rules.shape == other.log_rules.shape
-        same = same and self.log_terminals.shape == other.log_terminals.shape
-        if not same or not torch.equal(self.lengths, other.lengths):
-            raise ShapeError(f"kl needs two distributions over the same trees, got {self} and {other}.")
-        p, q = self._double(), other._double()
-        moments, log_z_other = p._moments(), q._log_z()
-        for value in (moments.log_z, log_z_other):
-            check_possible(host(value.detach()), "no divergence", **TREES)
-        score = p._expected_score(moments) - q._expected_score(moments)
-        return (score - moments.log_z + log_z_other).to(self.log_root.dtype)
 
     def condition(self, *, allowed: Any = None, labels: Any = None) -> "GrammarTree":
         """Return the distribution given evidence; the difference of the log partitions is its log probability.
@@ -216,40 +163,32 @@ class GrammarTree(Distribution):
             given = bool_mask("allowed", allowed, pattern, device, B=B, n=n, S=S)
             mask &= given if given.ndim == 4 else given[..., None]
         if labels is not None:
-            charts = self._check_charts(labels)
-            known = charts[..., None]
-            mask &= self._tensor(compatible(host(charts), host(self.lengths)))[..., None]
-            mask &= (known < 0) | (known == torch.arange(S, device=device))
+            mask &= compatible(self._check_charts(labels), self.lengths, S)
         before = self.log_terminals.new_zeros(B, n, n, S) if self.log_symbols is None else self.log_symbols
         return self._like(log_symbols=before.masked_fill(~mask, -torch.inf))
 
     def _like(self, **changes: Any) -> "GrammarTree":
-        names = ("log_root", "log_rules", "log_terminals", "log_symbols", "lengths", "backend")
-        return GrammarTree(**{name: changes.get(name, getattr(self, name)) for name in names})
+        return GrammarTree(**{name: changes.get(name, getattr(self, name)) for name in (*SCORES, "lengths", "backend")})
 
     def _inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         return self.log_root, self.log_rules, self.log_terminals, self.log_symbols
 
     def _grammar(self) -> Grammar:
-        symbols = None if self.log_symbols is None else autograd.doubles(self.log_symbols)
-        root, rules, terminals = (autograd.doubles(x) for x in (self.log_root, self.log_rules, self.log_terminals))
-        return Grammar(root, rules, terminals, symbols, host(self.lengths))
+        symbols = None if self.log_symbols is None else doubles(self.log_symbols)
+        shared = doubles(self.log_root), doubles(self.log_rules)
+        return Grammar(*shared, doubles(self.log_terminals), symbols, host(self.lengths))
 
     def _log_z(self) -> Tensor:
         module = torch_path if self.backend == "torch" else autograd
         return module.grammar_log_partition(*self._inputs(), self.lengths)
 
     def _moments(self) -> GrammarExpectations:
-        """Return log Z (float64) and expectations; if gradients are needed, these can be differentiated."""
-        dtype = self.log_root.dtype
         needs_graph = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in self._inputs())
         if self.backend == "kernel" and not needs_graph:
             moments = grammar.expectations(self._grammar())
-            single = np.float32 if dtype == torch.float32 else np.float64
-            roots, rules, symbols = (
-                torch.from_numpy(x.astype(single, copy=False)) for x in (moments.roots, moments.rules, moments.symbols)
-            )
-            return GrammarExpectations(torch.from_numpy(moments.log_z), roots, rules, symbols)
+            single = np.float32 if self._dtype == torch.float32 else np.float64
+            arrays = (x.astype(single, copy=False) for x in (moments.roots, moments.rules, moments.symbols))
+            return GrammarExpectations(torch.from_numpy(moments.log_z), *map(torch.from_numpy, arrays))
         B, n, P = self.log_terminals.shape
         N = len(self.log_root)
         with torch.enable_grad():
@@ -261,11 +200,9 @@ class GrammarTree(Distribution):
             leaves = [x if x.requires_grad else x.requires_grad_() for x in (root, each, scores)]
             log_z = torch_path.grammar_log_partition(root, each, self.log_terminals, scores, self.lengths)
             gradients = torch.autograd.grad(log_z.sum(), leaves, create_graph=needs_graph, materialize_grads=True)
-        roots, rules, symbols = (x.to(dtype) for x in gradients)
-        return GrammarExpectations(log_z if needs_graph else log_z.detach(), roots, rules, symbols)
+        return GrammarExpectations(log_z if needs_graph else log_z.detach(), *(x.to(self._dtype) for x in gradients))
 
     def _expected_score(self, moments: GrammarExpectations) -> Tensor:
-        """Return E[score] (B,) under given expectations; -inf where they include something impossible."""
         B, n, _ = self.log_terminals.shape
         N, at = len(self.log_root), range(n)
         score = expectation(moments.roots, self.log_root.expand(B, N))
@@ -274,15 +211,36 @@ class GrammarTree(Distribution):
         return score if self.log_symbols is None else score + expectation(moments.symbols, self.log_symbols)
 
     def _double(self) -> "GrammarTree":
-        if self.log_root.dtype == torch.float64:
+        if self._dtype == torch.float64:
             return self
-        names = ("log_root", "log_rules", "log_terminals", "log_symbols")
-        scores = {name: getattr(self, name) for name in names}
-        return self._like(**{name: None if x is None else x.double() for name, x in scores.items()})
+        pairs = zip(SCORES, self._inputs(), strict=True)
+        return self._like(**{name: scores.double() for name, scores in pairs if scores is not None})
 
-    def _tensor(self, values: Any) -> Tensor:
-        return torch.from_numpy(values).to(self.log_root.device)
+    def _is_alike(self, other: Self) -> bool:
+        same = type(self) is type(other) and self.log_rules.shape == other.log_rules.shape
+        return same and self.log_terminals.shape == other.log_terminals.shape
+
+    def _score(self, structure: Any) -> Tensor:
+        """Return the score (B,) of charts (B, n, n); -inf if they are not a tree of this grammar."""
+        charts = self._check_charts(structure)
+        counts, chart, n = host(self.lengths), host(charts), charts.shape[1]
+        splits, good = brackets.read(chart, counts)
+        N = len(self.log_root)
+        inside = (chart >= 0) & span_mask(counts, n)
+        single = np.eye(n, dtype=bool)
+        good &= ~(inside & ((chart >= N) != single)).any(axis=(1, 2))
+        b, i, j = np.nonzero(inside & ~single & good[:, None, None])
+        r = splits[b, i, j]
+        rules = self.log_rules[tuple(torch.as_tensor(x) for x in (chart[b, i, j], chart[b, i, r], chart[b, r + 1, j]))]
+        score = self.log_root[charts[range(len(counts)), 0, self.lengths - 1].clamp(0, N - 1)].double()
+        score = score.index_add(0, torch.as_tensor(b, device=score.device), rules.double())
+        leaves = charts.diagonal(0, 1, 2)
+        terminal = self.log_terminals.gather(2, (leaves - N).clamp(min=0)[..., None])[..., 0].double()
+        score = score + terminal.masked_fill(~self._inside(n), 0).sum(dim=1)
+        if self.log_symbols is not None:
+            symbol = self.log_symbols.gather(3, charts.clamp(min=0)[..., None])[..., 0].double()
+            score = score + symbol.masked_fill(~self._tensor(inside), 0).sum(dim=(1, 2))
+        return torch.where(self._tensor(good), score, -torch.inf)
 
     def _check_charts(self, charts: Any) -> Tensor:
-        spans = self._tensor(span_mask(host(self.lengths), self.log_terminals.shape[1]))
-        return check_charts(torch.as_tensor(charts).to(spans.device), spans, self.log_rules.shape[1])
+        return check_charts(charts, self.lengths, self.log_terminals.shape[1], self.log_rules.shape[1])

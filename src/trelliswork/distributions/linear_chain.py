@@ -1,14 +1,14 @@
 """Distributions over label sequences with first-order dependencies: posteriors of HMM and CRF taggers."""
 
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import check_count, check_lengths, check_possible, check_shape
-from trelliswork.distributions.base import Distribution, Structure
+from trelliswork.compute.checks import check_count, check_lengths, check_shape
+from trelliswork.distributions.base import LogLinear, Structure
 from trelliswork.distributions.tensors import bool_mask, choose_backend, clean, edge_scores, expectation, floats, host
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import autograd, torch_path
 from trelliswork.inference.chain.beam import Beam, chosen_beam
@@ -22,7 +22,7 @@ class ChainExpectations(NamedTuple):
     transition_counts: Tensor
 
 
-class LinearChain(Distribution):
+class LinearChain(LogLinear):
     r"""Label sequences scored by labels and pairs of neighboring labels.
 
     .. math:: p(y) \propto \exp\Big(\sum_t u_t(y_t) + \sum_t w_t(y_t, y_{t+1}) + s(y_1) + e(y_T)\Big)
@@ -61,6 +61,8 @@ class LinearChain(Distribution):
     4
     """
 
+    alike: ClassVar[str] = "chains of the same shape and lengths"
+
     def __init__(
         self,
         log_unary: Any,
@@ -82,6 +84,7 @@ class LinearChain(Distribution):
             raise ValueRangeError(
                 f"log_unary is on {unary.device}, log_pairwise on {pairwise.device}: move one of them."
             )
+        self._dtype, self._device = dtype, unary.device
         self.backend = choose_backend(backend, unary.device)
         self.lengths = torch.as_tensor(check_lengths(host(lengths), B, T), device=unary.device)
         if log_start is not None:
@@ -108,10 +111,6 @@ class LinearChain(Distribution):
         B, T, S = self.log_unary.shape
         return f"LinearChain(B={B}, T={T}, S={S}, dtype={self.log_unary.dtype}, backend={self.backend!r})"
 
-    def log_partition(self) -> Tensor:
-        """Return log Z (B,); -inf for a sequence without a possible labeling. Its gradient is the marginals."""
-        return self._log_z().to(self.log_unary.dtype)
-
     def expectations(self) -> ChainExpectations:
         """Return log Z (B,), node marginals (B, T, S) and transition counts (B, S, S), from one pass."""
         log_z, marginals, counts = self._moments(per_position=False)
@@ -132,10 +131,8 @@ class LinearChain(Distribution):
     def argmax(self) -> Structure:
         """Return the best labels (B, T) and their scores (B,): Viterbi."""
         if self._potentials is not None:
-            labels, scores = chain.viterbi(self._potentials)
-            return Structure(torch.from_numpy(labels), torch.from_numpy(scores).to(self.log_unary.dtype))
-        best = self.topk(1)
-        return Structure(best.labels[:, 0], best.scores[:, 0])
+            return self._structure(*chain.viterbi(self._potentials))
+        return super().argmax()
 
     def topk(self, k: int) -> Structure:
         """Return the k best labelings (B, k, T), all different, and their scores (B, k), best first.
@@ -143,8 +140,7 @@ class LinearChain(Distribution):
         Where a sequence has fewer than k possible labelings, the rest is -1 with score -inf. Time O(T S^2 k) at worst.
         """
         if self._potentials is not None:
-            labels, scores = chain.topk(self._potentials, k)
-            return Structure(torch.from_numpy(labels), torch.from_numpy(scores).to(self.log_unary.dtype))
+            return self._structure(*chain.topk(self._potentials, k))
         check_count("k", k)
         best = Structure(*torch_path.topk(self.log_unary, self.log_pairwise, self.lengths, k))
         self._check_possible(best.scores[:, 0], "nothing to decode")
@@ -170,31 +166,6 @@ class LinearChain(Distribution):
         log_z, log_alpha = torch_path.forward(unary, pairwise, self.lengths)
         self._check_possible(log_z, "nothing to sample")
         return torch_path.sample(pairwise, self.lengths, log_alpha, uniforms.to(unary.device))
-
-    def entropy(self) -> Tensor:
-        """Return the entropy in nats (B,): log Z minus the expected score."""
-        double = self._double()
-        log_z, marginals, edges = double._moments(per_position=double._per_position)
-        self._check_possible(log_z, "no entropy")
-        return (log_z - double._expected_score(marginals, edges)).to(self.log_unary.dtype)
-
-    def log_prob(self, structure: Tensor) -> Tensor:
-        """Return log p(y) (B,) of labels (B, T); the padding is ignored."""
-        log_z = self._log_z()
-        self._check_possible(log_z, "no probabilities")
-        return (self._score(torch.as_tensor(structure)) - log_z).to(self.log_unary.dtype)
-
-    def kl(self, other: Self) -> Tensor:
-        """Return KL(self || other) in nats (B,); inf where ``other`` forbids what ``self`` allows."""
-        if self.log_unary.shape != other.log_unary.shape or not torch.equal(self.lengths, other.lengths):
-            raise ShapeError(f"kl needs two chains of the same shape and lengths, got {self} and {other}.")
-        p, q = self._double(), other._double()
-        log_z, marginals, edges = p._moments(per_position=p._per_position or q._per_position)
-        log_z_other = q._log_z()
-        self._check_possible(log_z, "no divergence")
-        self._check_possible(log_z_other, "no divergence")
-        score = p._expected_score(marginals, edges) - q._expected_score(marginals, edges)
-        return (score - log_z + log_z_other).to(self.log_unary.dtype)
 
     def condition(self, *, allowed: Tensor | None = None, labels: Tensor | None = None) -> "LinearChain":
         """Return the chain given evidence; the difference of the log partitions is the evidence's log probability.
@@ -238,26 +209,25 @@ class LinearChain(Distribution):
 
     def _valid(self) -> Tensor:
         """Return positions (B, T) that are not padding."""
-        return torch.arange(self.log_unary.shape[1], device=self.log_unary.device) < self.lengths[:, None]
+        return self._inside(self.log_unary.shape[1])
 
     def _double(self) -> "LinearChain":
-        """Return the same chain in float64, for differences of large scores."""
         if self.log_unary.dtype == torch.float64:
             return self
         return LinearChain(
             self.log_unary.double(), self.log_pairwise.double(), lengths=self.lengths, backend=self.backend
         )
 
+    def _is_alike(self, other: Self) -> bool:
+        return self.log_unary.shape == other.log_unary.shape
+
     def _log_z(self) -> Tensor:
-        """Return log Z (B,) in float64."""
         return autograd.log_partition(self.log_unary, self.log_pairwise, self.lengths, self._potentials)
 
-    def _moments(self, per_position: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log Z (float64), marginals, and edges (B, T-1, S, S) or their sums over positions (B, S, S).
-
-        If gradients are needed, these are derivatives of log Z and can be differentiated again.
-        """
+    def _moments(self, per_position: bool | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log Z (float64), marginals, and edges (B, T-1, S, S) or their sums over positions (B, S, S)."""
         B, T, S = self.log_unary.shape
+        per_position = self._per_position if per_position is None else per_position
         needs_graph = torch.is_grad_enabled() and (self.log_unary.requires_grad or self.log_pairwise.requires_grad)
         if self._potentials is not None and not needs_graph:
             value, moments = chain.expectations(self._potentials, edges=per_position, counts=not per_position)
@@ -280,8 +250,11 @@ class LinearChain(Distribution):
         edges = edges[:, : T - 1] if per_position else edges.sum(dim=1)
         return (log_z if needs_graph else log_z.detach()), nodes, edges
 
-    def _expected_score(self, marginals: Tensor, edges: Tensor) -> Tensor:
-        """Return E[score] (B,) of this chain under given moments; -inf where they include something impossible."""
+    def _moments_for(self, other: Self) -> tuple[Tensor, Tensor, Tensor]:
+        return self._moments(per_position=self._per_position or other._per_position)
+
+    def _expected_score(self, moments: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        _, marginals, edges = moments
         pairwise = self.log_pairwise
         if edges.ndim == 4 and pairwise.ndim == 2:
             pairwise = pairwise[None, None]
@@ -289,11 +262,9 @@ class LinearChain(Distribution):
             pairwise = pairwise[:, 0] if pairwise.shape[1] else pairwise.new_zeros(edges.shape)
         return expectation(marginals, self.log_unary) + expectation(edges, pairwise)
 
-    def _score(self, labels: Tensor) -> Tensor:
-        """Return the score (B,) of labels (B, T) in float64, differentiable."""
-        T = self.log_unary.shape[1]
-        valid = self._valid()
-        safe = self._check_labels(labels.to(self.log_unary.device), lowest=0).masked_fill(~valid, 0)
+    def _score(self, structure: Any) -> Tensor:
+        T, valid = self.log_unary.shape[1], self._valid()
+        safe = self._check_labels(torch.as_tensor(structure).to(self._device), lowest=0).masked_fill(~valid, 0)
         unary = self.log_unary.gather(2, safe[:, :, None])[:, :, 0].double()
         score = unary.masked_fill(~valid, 0).sum(dim=1)
         if T == 1:
@@ -317,6 +288,3 @@ class LinearChain(Distribution):
             b, t = bad.nonzero()[0].tolist()
             raise ValueRangeError(f"labels must be between {lowest} and S-1={S - 1}, got {labels[b, t]} at ({b}, {t}).")
         return labels.long()
-
-    def _check_possible(self, log_values: Tensor, what: str) -> None:
-        check_possible(host(log_values.detach()), what)

@@ -3,13 +3,13 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.experiments.synthetic import SyntheticHMM, synthetic_hmm
-from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.inference.chain.beam import passes as beam_passes
@@ -59,21 +59,27 @@ def decoding(
         """Return the first beam, from loose to tight, that is good enough."""
         return next((beam for beam in map(make, values) if measure(beam)[0] >= ENOUGH), make(values[-1]))
 
-    sizes = [float(n) for n in range(2, n_states + 1)]
     looks: list[tuple[str, Beam, str | float | None]] = [
         ("minimum divergence, as in the paper, both passes", Beam("kl", eps=0.001, min_size=4, refine=True), 9.6),
         ("minimum divergence, as in the paper, forward only", Beam("kl", eps=0.001, min_size=4), None),
     ]
     eps = [float(f"{0.5 / 1.5**k:.2g}") for k in range(24)]
-    say("divergence, both passes")
-    looks.append(("minimum divergence, both passes", least(lambda e: Beam("kl", e, 4, refine=True), eps), None))
-    say("divergence, forward only")
-    looks.append(("minimum divergence, forward only", least(lambda e: Beam("kl", e, 4), eps), None))
-    say("fixed sizes")
-    looks.append(("fixed size", least(lambda n: Beam("size", size=int(n)), sizes), "20 to 25"))
-    say("thresholds")
-    thresholds = [0.25 * k for k in range(1, 100)]
-    looks.append(("threshold", least(lambda d: Beam("threshold", threshold=d, min_size=1), thresholds), 30.4))
+    sizes, thresholds = [float(n) for n in range(2, n_states + 1)], [0.25 * k for k in range(1, 100)]
+    criteria: list[tuple[str, str, Callable[[float], Beam], list[float], str | float | None]] = [
+        (
+            "divergence, both passes",
+            "minimum divergence, both passes",
+            lambda e: Beam("kl", e, 4, refine=True),
+            eps,
+            None,
+        ),
+        ("divergence, forward only", "minimum divergence, forward only", lambda e: Beam("kl", e, 4), eps, None),
+        ("fixed sizes", "fixed size", lambda n: Beam("size", size=int(n)), sizes, "20 to 25"),
+        ("thresholds", "threshold", lambda d: Beam("threshold", threshold=d, min_size=1), thresholds, 30.4),
+    ]
+    for about, name, make, values, theirs in criteria:
+        say(about)
+        looks.append((name, least(make, values), theirs))
     table = Table(
         f"States per position for the exact Viterbi path: {n_states} states, {n_symbols} symbols, length {length}",
         ["criterion", "beam", "exact paths %", "states", "states in the paper"],
@@ -86,7 +92,7 @@ def decoding(
         right, states = measure(beam)
         table.rows.append([name, str(beam), 100 * right, states, theirs])
         note = f"{beam}: {100 * right:.1f} % exact paths; the paper does not give its number of symbols"
-        table.figures.append(Figure(name, theirs, states, "states per position", note=note))
+        table.add(name, theirs, states, "states per position", None, note)
     return table
 
 
@@ -108,13 +114,13 @@ class CRFProblem:
             n_train + n_test, np.random.default_rng(seed), n_states=n_states, n_symbols=n_symbols, length=length
         )
         n = n_train * length
-        symbols = drawn.symbols[:n_train].reshape(-1).astype(np.int32)
+        symbols, offsets = drawn.symbols[:n_train].reshape(-1).astype(np.int32), np.arange(0, n + 1, length)
         edges = None
         if own:
             starts = np.arange(n) % length == 0  # the first token has no pair
             edge_ptr = np.concatenate([[0], np.cumsum(~starts)])
-            edges = Tokens(np.arange(0, n + 1, length), edge_ptr, symbols[~starts] % CLASSES)
-        tokens = Tokens(np.arange(0, n + 1, length), np.arange(n + 1), symbols, None, edges)
+            edges = Tokens(offsets, edge_ptr, symbols[~starts] % CLASSES)
+        tokens = Tokens(offsets, np.arange(n + 1), symbols, None, edges)
         layout = FeatureLayout.all_pairs(n_symbols, n_states, CLASSES if own else 0)
         test = drawn._replace(states=drawn.states[n_train:], symbols=drawn.symbols[n_train:])
         return cls(tokens, drawn.states[:n_train].reshape(-1).astype(np.int32), layout, test)
@@ -133,18 +139,12 @@ class CRFProblem:
         return float(np.mean(right))
 
 
-@dataclass
-class Run:
+class Run(NamedTuple):
     """Outcome of one training."""
 
     weights: Weights
     report: FitReport
     path: list[tuple[float, Weights]]  # seconds and weights after each iteration
-
-    @property
-    def seconds(self) -> float:
-        """Training time."""
-        return self.report.seconds
 
 
 def train(
@@ -166,8 +166,7 @@ def train(
 
     start = np.zeros(problem.layout.n_features)
     options: dict[str, Any] = {"l1": 0.0, "max_iter": max_iter, "tol": tol, "history_size": 6}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         if beam is None:
             exact = ChainObjective(problem.tokens, problem.gold, problem.layout, l2=l2)
             weights, report = lbfgs(exact, start, callback=lambda step, state: after(step, state.weights), **options)
@@ -216,14 +215,14 @@ def training(
         run = train(problem, beam, l2=l2, max_iter=max_iter, hold=hold, keep_path=True)
         values = [-(exact_value(w)[0] - l2 * float(w @ w)) for _, w in run.path]
         table.curves.append(Curve(name, [seconds for seconds, _ in run.path], values))
-        kept = float(n_states) if run.report.beam is None else run.report.beam.mean_size
-        accuracy, text = 100 * problem.accuracy(run.weights), "" if beam is None else str(beam)
         report = run.report
-        table.rows.append([name, text, run.seconds, report.n_iter, values[-1], accuracy, kept, report.reason])
+        kept = float(n_states) if report.beam is None else report.beam.mean_size
+        accuracy, text = 100 * problem.accuracy(run.weights), "" if beam is None else str(beam)
+        table.rows.append([name, text, report.seconds, report.n_iter, values[-1], accuracy, kept, report.reason])
         note = f"{text or 'exact'}, {kept:.1f} states per token; ended: {report.reason}"
         if paper is not None:
             note += "; another random model than the paper's, which does not give its number of symbols"
-        table.figures.append(Figure(f"{name}: test accuracy", paper, accuracy, "%", run.seconds, note))
+        table.add(f"{name}: test accuracy", paper, accuracy, "%", report.seconds, note)
         return run
 
     look("exact", None)

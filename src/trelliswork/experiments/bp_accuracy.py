@@ -4,14 +4,15 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.data import bundled
-from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.experiments.running import best_time, timed
+from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.inference.tree import eisner, second_order, tree_potentials
 from trelliswork.inference.tree.potentials import is_tree
 from trelliswork.models import DependencyParser
@@ -19,24 +20,17 @@ from trelliswork.models.parser.second_order import Propagation
 
 Doubles = NDArray[np.float64]
 NO_FIGURE = "the paper has no figure"
+ORDERS = ("first", "second")
 
 
 class Candidates(NamedTuple):
-    """Sentences of one length with scores of all arcs, and the candidate arcs after pruning.
+    """Sentences of one length with scores of all arcs, and the candidate arcs after pruning."""
 
-    Attributes
-    ----------
-    log_arc : ndarray (B, n+1, n+1)
-        Axes are head and word; node 0 is the root.
-    parts : Parts
-    arc_scores, sibling_scores, grandparent_scores : ndarray (A,), (S,), (G,)
-    """
-
-    log_arc: Doubles
+    log_arc: Doubles  # (B, n+1, n+1): axes are head and word; node 0 is the root
     parts: second_order.Parts
-    arc_scores: Doubles
-    sibling_scores: Doubles
-    grandparent_scores: Doubles
+    arc_scores: Doubles  # (A,)
+    sibling_scores: Doubles  # (S,)
+    grandparent_scores: Doubles  # (G,)
 
 
 def candidates(
@@ -116,14 +110,8 @@ def bp_accuracy(
 ) -> Table:
     """Measure errors of belief propagation against enumeration, on random second-order models.
 
-    Parameters
-    ----------
-    lengths : sequence of int
-        Numbers of words per sentence.
-    strengths : sequence of float
-        Standard deviations of the scores of siblings and grandparents; 0 is the tree factor alone, which is exact.
-    n_models : int
-        Number of models for each length and strength.
+    There are ``n_models`` for each length in words and each strength, the standard deviation of the scores of siblings
+    and grandparents; 0 is the tree factor alone, which is exact.
     """
     table = Table(
         f"Belief propagation against enumeration, {'projective' if projective else 'all'} trees",
@@ -138,25 +126,21 @@ def bp_accuracy(
     )
     rng = np.random.default_rng(seed)
     for n in lengths:
-        curve = Curve(f"{n} words", [], [])
+        curve = Curve(f"{n} words")
         for strength in strengths:
             given = candidates(n, n_models, rng, strength=strength)
             truth = enumerate_trees(given, projective=projective)
             for max_iter, tolerance, damping in ((5, 1e-4, 0.0), (500, 1e-10, 0.3)):
-                begin = time.perf_counter()
-                beliefs = second_order.infer(
-                    *given[1:], projective=projective, max_iter=max_iter, tolerance=tolerance, damping=damping
-                )
-                seconds = time.perf_counter() - begin
+                options: Any = {"max_iter": max_iter, "tolerance": tolerance, "damping": damping}
+                beliefs, seconds = timed(partial(second_order.infer, *given[1:], projective=projective, **options))
                 arcs, log_z = np.abs(beliefs.arcs - truth.arcs), np.abs(beliefs.log_partition - truth.log_partition)
                 errors = [float(value) for value in (arcs.mean(), arcs.max(), log_z.mean(), log_z.max())]
                 table.rows.append([n, strength, max_iter, 100 * float(beliefs.converged.mean()), *errors])
                 row = f"{n} words, strength {strength:g}, {max_iter} iterations"
                 names = ("mean error of arcs", "largest error of arcs", "mean error of log Z", "largest error of log Z")
                 for name, error in zip(names, errors, strict=True):
-                    table.figures.append(Figure(f"{row}: {name}", None, error, "absolute", seconds, NO_FIGURE))
-            curve.x.append(float(strength))
-            curve.y.append(float(arcs.mean()))
+                    table.add(f"{row}: {name}", None, error, "absolute", seconds, NO_FIGURE)
+            curve.add(strength, float(arcs.mean()))
             say(f"{n} words, strength {strength:g}: mean error of an arc {arcs.mean():.2g}")
         table.curves.append(curve)
     return table
@@ -183,15 +167,8 @@ def bp_cost(
     """
     table = Table(
         f"Second order by belief propagation against first order, {n_heads} candidate heads per word",
-        [
-            "words",
-            "first order ms",
-            "second order ms",
-            "ratio",
-            "growth of first",
-            "growth of second",
-            "whole parse: ratio",
-        ],
+        ["words", *(f"{order} order ms" for order in ORDERS), "ratio", *(f"growth of {order}" for order in ORDERS),
+         "whole parse: ratio"],
         notes=[
             f"Processor time per sentence in ms, one thread, {n_sentences} at once, best of {n_repeats} runs; "
             "without scoring. First order: Eisner's inside-outside on all arcs. Second order: "
@@ -201,42 +178,33 @@ def bp_cost(
             f"by parsers trained on {n_train} sentences of the bundled corpus, on its words cut into these lengths.",
         ],
         axes=("words", "ms per sentence"),
-    )
+    )  # fmt: skip
     rng = np.random.default_rng(seed)
     parsers, stream = _parsers(n_train, seed)
-    curves = Curve("first order", [], []), Curve("second order", [], [])
+    curves = [Curve(f"{order} order") for order in ORDERS]
     for n in lengths:
         given = candidates(n, n_sentences, rng, n_heads=n_heads)
-        potentials = tree_potentials(given.log_arc)
-
-        def second(given: Candidates = given) -> object:
-            return second_order.infer(*given[1:], max_iter=max_iter, tree_every=tree_every, tolerance=0.0)
-
+        first = partial(eisner.expectations, tree_potentials(given.log_arc))
+        second = partial(second_order.infer, *given[1:], max_iter=max_iter, tree_every=tree_every, tolerance=0.0)
+        sentences = [[stream[(b * n + i) % len(stream)] for i in range(n)] for b in range(n_sentences)]
         with threads.num_threads(1):
-            first_ms = _time(partial(eisner.expectations, potentials), n_repeats) / n_sentences
-            second_ms = _time(second, n_repeats) / n_sentences
-            sentences = [[stream[(b * n + i) % len(stream)] for i in range(n)] for b in range(n_sentences)]
-            whole = [_time(partial(p.predict, sentences), max(n_repeats // 3, 1)) for p in parsers]
+            times = [_milliseconds(work, n_repeats) / n_sentences for work in (first, second)]
+            whole = [_milliseconds(partial(p.predict, sentences), max(n_repeats // 3, 1)) for p in parsers]
         growth = [
             float(np.log(ms / curve.y[-1]) / np.log(n / curve.x[-1])) if curve.x else None
-            for curve, ms in zip(curves, (first_ms, second_ms), strict=True)
+            for curve, ms in zip(curves, times, strict=True)
         ]
-        for curve, ms in zip(curves, (first_ms, second_ms), strict=True):
-            curve.x.append(float(n))
-            curve.y.append(ms)
-            table.figures.append(Figure(f"n={n}: {curve.name}", None, ms, "ms per sentence", None, NO_FIGURE))
-        table.rows.append([n, first_ms, second_ms, second_ms / first_ms, *growth, whole[1] / whole[0]])
+        for curve, ms in zip(curves, times, strict=True):
+            curve.add(n, ms)
+            table.add(f"n={n}: {curve.name}", None, ms, "ms per sentence", None, NO_FIGURE)
+        ratio, whole_ratio = times[1] / times[0], whole[1] / whole[0]
+        table.rows.append([n, *times, ratio, *growth, whole_ratio])
         note = f"{NO_FIGURE}; target: at most 4" if n == 40 else NO_FIGURE
-        ratio = second_ms / first_ms
-        table.figures.append(Figure(f"n={n}: second order / first order", None, ratio, "times", None, note))
+        table.add(f"n={n}: second order / first order", None, ratio, "times", None, note)
         kept = np.mean([len(heads) for row in parsers[1].predict_marginals(sentences) for heads in row])
-        table.figures.append(
-            Figure(
-                f"n={n}: whole parse, order 2 / order 1", None, whole[1] / whole[0], "times", None,
-                f"{kept:.1f} heads per word after pruning",
-            )
-        )  # fmt: skip
-        say(f"n={n}: first order {first_ms:.3f} ms, second order {second_ms:.3f} ms, {second_ms / first_ms:.1f} times")
+        note = f"{kept:.1f} heads per word after pruning"
+        table.add(f"n={n}: whole parse, order 2 / order 1", None, whole_ratio, "times", None, note)
+        say(f"n={n}: first order {times[0]:.3f} ms, second order {times[1]:.3f} ms, {ratio:.1f} times")
     table.curves.extend(curves)
     return table
 
@@ -249,12 +217,6 @@ def _parsers(n_train: int, seed: int) -> tuple[list[DependencyParser], list[tupl
     return parsers, [pair for s in bundled.load("test") for pair in zip(s.words, s.tags, strict=True)]
 
 
-def _time(work: Callable[[], object], n_repeats: int) -> float:
-    """Return milliseconds of processor time of the fastest run after a first one, which may compile."""
-    work()
-    times = []
-    for _ in range(n_repeats):
-        begin = time.thread_time()
-        work()
-        times.append(time.thread_time() - begin)
-    return 1000 * min(times)
+def _milliseconds(work: Callable[[], object], n_repeats: int) -> float:
+    """Return the processor time of the fastest run."""
+    return 1000 * best_time(work, n_repeats, time.thread_time)

@@ -1,14 +1,15 @@
 """Dependency parsing of UD English EWT by belief propagation (paper 3): first against second order, gold tags."""
 
 import os
-import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from trelliswork.data.conllu import read_dependencies
-from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.experiments.running import timed
+from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.learning.report import Step
 from trelliswork.models import DependencyParser
 from trelliswork.models.parser.data import pairs
@@ -28,16 +29,8 @@ def bp_parsing(
 ) -> Table:
     """UAS and LAS on the test part, training time and speed, of parsers of the first and second order.
 
-    Parameters
-    ----------
-    folder : path
-        Where the files ``en_ewt-ud-train.conllu`` and ``-test`` are (or other treebanks with names that end so).
-    orders : sequence of int
-    n_sentences : int
-        Number of training sentences; 0 for all.
-    seed : int
-    settings
-        More settings of ``DependencyParser``.
+    The folder has the files ``en_ewt-ud-train.conllu`` and ``-test`` (or other treebanks with names that end so);
+    ``n_sentences`` are used for training, 0 for all. ``settings`` are those of ``DependencyParser``.
     """
     train, test = (read_dependencies(_file(folder, part)) for part in ("train", "test"))
     n = n_sentences or None
@@ -48,25 +41,19 @@ def bp_parsing(
         axes=("epoch", "loss a word"),
     )
     found: list[float] = []  # UAS
+    n_words, unseen = sum(map(len, heads)), _sentences(test[0])
     for order in orders:
-        curve = Curve(f"order {order}", [], [])
-        n_words = sum(map(len, heads))
+        curve = Curve(f"order {order}")
 
-        def tell(step: Step, order: int = order, curve: Curve = curve, n_words: int = n_words) -> None:
-            if step.stage not in (FIRST, SECOND):
-                return
-            say(f"order {order}, epoch {step.iteration}: loss {step.value:.1f}, {step.seconds:.0f} s")
-            curve.x.append(step.iteration)
-            curve.y.append(step.value / n_words)
+        def tell(step: Step, order: int = order, curve: Curve = curve) -> None:
+            if step.stage in (FIRST, SECOND):
+                say(f"order {order}, epoch {step.iteration}: loss {step.value:.1f}, {step.seconds:.0f} s")
+                curve.add(step.iteration, step.value / n_words)
 
-        began = time.perf_counter()
-        parser = DependencyParser(order, seed=seed, **settings).fit(X, pairs(heads, labels), callback=tell)
-        trained = time.perf_counter() - began
-        unseen = _sentences(test[0])
+        parser = DependencyParser(order, seed=seed, **settings)
+        _, trained = timed(partial(parser.fit, X, pairs(heads, labels), callback=tell))
         parser.predict(unseen[:1])
-        began = time.perf_counter()
-        parser.predict(unseen)
-        speed = len(unseen) / (time.perf_counter() - began)
+        speed = len(unseen) / timed(parser.predict, unseen)[1]
         report = parser.evaluate(unseen, pairs(*test[1:]))
         assert report.las is not None
         figures = [100 * report.uas, 100 * report.las, 100 * report.root_accuracy, 100 * report.exact]
@@ -74,13 +61,9 @@ def bp_parsing(
         table.curves.append(curve)
         found.append(report.uas)
         for name, value in zip(("UAS", "LAS"), figures, strict=False):
-            table.figures.append(Figure(f"order {order}: {name}", None, value, "%", trained, NOTE))
-        table.figures.append(
-            Figure(f"order {order}: training", None, trained, "s", trained, f"labels included; {NOTE}")
-        )
-        table.figures.append(
-            Figure(f"order {order}: parsing", None, speed, "sentences/s", None, f"labels included; {NOTE}")
-        )
+            table.add(f"order {order}: {name}", None, value, "%", trained, NOTE)
+        table.add(f"order {order}: training", None, trained, "s", trained, f"labels included; {NOTE}")
+        table.add(f"order {order}: parsing", None, speed, "sentences/s", None, f"labels included; {NOTE}")
     if len(orders) > 1:
         table.notes.append(
             f"Gain of order {orders[-1]} over order {orders[0]}: {100 * (found[-1] - found[0]):+.2f} UAS."
@@ -91,8 +74,7 @@ def bp_parsing(
 def _sentences(corpus: Any) -> list[list[tuple[str, ...]]]:
     """Tuples of all columns."""
     rows = list(zip(*corpus.columns, strict=True))
-    ends = corpus.offsets.tolist()
-    return [rows[a:b] for a, b in pairwise(ends)]
+    return [rows[a:b] for a, b in pairwise(corpus.offsets.tolist())]
 
 
 def _file(folder: str | os.PathLike[str], part: str) -> Path:

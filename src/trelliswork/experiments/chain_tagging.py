@@ -1,15 +1,13 @@
 """Chains (paper 1): taggers trained on labels, HMMs and a CRF, and states induced from words by EM."""
 
 import os
-import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from trelliswork.data import read_columns, read_conllu
-from trelliswork.errors import ConvergenceWarning
-from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.experiments.running import fit, timed
+from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.learning.report import Step
 from trelliswork.metrics.induction import evaluate_induction
 from trelliswork.metrics.tagging import evaluate_tagging
@@ -36,15 +34,7 @@ def chain_tagging(
 ) -> Table:
     """Measure the accuracy of HMMs of order 1 and 2 and of a CRF on all words and on unseen words.
 
-    Parameters
-    ----------
-    folder : path
-        Folder with ``ud-en-ewt`` and ``conll2000``.
-    datasets : sequence of str
-    l2, max_iter
-        Parameters of the CRF, whose features are the preset ``pos``.
-    n_sentences : int, optional
-        Maximum number of training sentences; default: all.
+    The folder has ``ud-en-ewt`` and ``conll2000``. ``l2`` and ``max_iter`` are parameters of the CRF.
     """
     table = Table(
         "Parts of speech by chains: accuracy in percent on the test part, all words and words not seen in training",
@@ -57,25 +47,21 @@ def chain_tagging(
         ("CRF, preset pos", lambda: CRF("pos", l2=l2, max_iter=max_iter)),
     ]
     for data in datasets:
-        train, test = (_read(Path(folder) / data, part) for part in ("train", "test"))
+        train, test = (read_tagged(Path(folder) / data, part) for part in ("train", "test"))
         X, y = (column[:n_sentences] for column in train)
         known = {word for sentence in X for word in sentence}
         for name, make in makers:
             say(f"{NAMES[data]}: {name}")
-            began = time.perf_counter()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # a fixed number of iterations
-                model = make().fit(X, y)
-            seconds = time.perf_counter() - began
-            began = time.perf_counter()
-            predicted = model.predict(test[0])
-            speed = sum(map(len, test[0])) / (time.perf_counter() - began)
+            model = make()
+            seconds = fit(model, X, y)
+            predicted, took = timed(model.predict, test[0])
+            speed = sum(map(len, test[0])) / took
             report = evaluate_tagging(test[1], predicted, words=test[0], known_words=known)
             rates = [100 * report.accuracy, 100 * (report.unknown_accuracy or 0.0)]
             table.rows.append([NAMES[data], name, *rates, seconds, speed])
             note = f"{NOTE}; {PUBLIC[data]}"
             for what, rate in zip(("all words", "unseen words"), rates, strict=True):
-                table.figures.append(Figure(f"{NAMES[data]}, {name}: {what}", None, rate, "%", seconds, note))
+                table.add(f"{NAMES[data]}, {name}: {what}", None, rate, "%", seconds, note)
     return table
 
 
@@ -91,17 +77,10 @@ def chain_induction(
 ) -> Table:
     """Compare the states that EM finds in words alone with manual tags.
 
-    Parameters
-    ----------
-    folder : path
-        Folder of UD English EWT; its training part is used without labels, for training and evaluation.
-    n_states, max_iter, n_restarts
-        Parameters of the HMM; the best random start after five iterations continues.
-    n_sentences : int, optional
-        Maximum number of sentences; default: all.
+    The training part of UD English EWT is used without labels, for training and evaluation. The best of ``n_restarts``
+    random starts after five iterations continues.
     """
-    words, tags = _read(Path(folder), "train")
-    words, tags = words[:n_sentences], tags[:n_sentences]
+    words, tags = (column[:n_sentences] for column in read_tagged(Path(folder), "train"))
     table = Table(
         f"{n_states} states induced from {len(words):,} sentences of UD English EWT, against XPOS tags",
         ["measure", "ours", "unit"],
@@ -114,16 +93,13 @@ def chain_induction(
         if step.iteration and step.iteration % 10 == 0:
             say(f"iteration {step.iteration}: log evidence {step.log_evidence or 0:,.1f}, {step.seconds:.0f} s")
 
-    began = time.perf_counter()
     model = HMM(n_states, max_iter=max_iter, tol=1e-6, n_restarts=n_restarts, seed=seed, dtype="float32")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(words, callback=show)
-    seconds = time.perf_counter() - began
+    seconds = fit(model, words, callback=show)
     history = model.report_.history
-    table.curves.append(
-        Curve("EM", [float(s.iteration) for s in history], [(s.log_evidence or 0.0) / n_tokens for s in history])
-    )
+    curve = Curve("EM")
+    for step in history:
+        curve.add(step.iteration, (step.log_evidence or 0.0) / n_tokens)
+    table.curves.append(curve)
     report = evaluate_induction(tags, model.predict(words))
     measured: list[tuple[str, float, str]] = [
         ("log evidence", history[-1].log_evidence or 0.0, "nats"),
@@ -135,12 +111,12 @@ def chain_induction(
     for what, value, unit in measured:
         table.rows.append([what, value, unit])
         note = f"{NOTE}; {len(history)} iterations, {n_restarts} starts"
-        table.figures.append(Figure(what, None, value, unit, seconds, note))
+        table.add(what, None, value, unit, seconds, note)
     return table
 
 
-def _read(folder: Path, part: str) -> Split:
-    """Return words and tags of the training or test part."""
+def read_tagged(folder: Path, part: str) -> Split:
+    """Return words and tags of a part of CoNLL-2000 or of UD English EWT."""
     if folder.name == "conll2000":
         corpus = read_columns(folder / f"{part}.txt")
     else:

@@ -1,13 +1,12 @@
 """Joint POS tags and chunks of CoNLL-2000 (paper 3): one factorial CRF against two CRFs with the same features."""
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from trelliswork.data import read_columns
-from trelliswork.experiments.tables import Figure, Say, Table
+from trelliswork.experiments.running import timed
+from trelliswork.experiments.tables import Say, Table
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import CRF, FactorialCRF
 
@@ -26,16 +25,8 @@ def factorial(
 ) -> Table:
     """Measure chunk F1, POS accuracy and joint accuracy of two CRFs and of joint models, by training size.
 
-    Parameters
-    ----------
-    folder : path
-        Folder with train.txt and test.txt of CoNLL-2000.
-    sizes : sequence of int
-        Numbers of training sentences, from the first; 0 is all.
-    engines : sequence of str
-        Engines of the factorial CRF: "bp", "structured_mean_field", "exact".
-    l2 : float
-        L2 penalty of every model.
+    The folder has train.txt and test.txt of CoNLL-2000. Sizes are numbers of training sentences, from the first; 0 is
+    all. Engines are those of the factorial CRF: "bp", "structured_mean_field", "exact".
     """
     table = Table(
         "CoNLL-2000, parts of speech and chunks from words alone, in percent on the test part",
@@ -46,24 +37,18 @@ def factorial(
     for size in sizes:
         words, tags, chunks = _read(Path(folder) / "train.txt", size)
         say(f"{len(words):,} sentences: two CRFs")
-        began = time.perf_counter()
-        models = [CRF(FEATURES, l2=l2).fit(words, y) for y in (tags, chunks)]
-        trained = time.perf_counter()
-        predicted = [model.predict(test[0]) for model in models]
-        n_iter = sum(model.report_.n_iter for model in models)
-        times = [trained - began, time.perf_counter() - trained]
-        _add(table, len(words), "two CRFs", _rates(test, *predicted), times, n_iter)
+        models = [timed(CRF(FEATURES, l2=l2).fit, words, y) for y in (tags, chunks)]
+        answers = [timed(model.predict, test[0]) for model, _ in models]
+        times = [sum(seconds for _, seconds in runs) for runs in (models, answers)]
+        rates = _rates(test, *(labels for labels, _ in answers))
+        _add(table, len(words), "two CRFs", rates, times, sum(model.report_.n_iter for model, _ in models))
         for engine in engines:
             say(f"{len(words):,} sentences: {engine}")
-            began = time.perf_counter()
-            name: Any = engine
-            joint = FactorialCRF(("pos", "chunk"), FEATURES, l2=l2, engine=name)
-            joint.fit(words, {"pos": tags, "chunk": chunks})
-            trained = time.perf_counter()
-            layers = joint.predict_layers(test[0])
-            times = [trained - began, time.perf_counter() - trained]
+            joint = FactorialCRF(("pos", "chunk"), FEATURES, l2=l2, engine=engine)  # type: ignore[arg-type]
+            _, trained = timed(joint.fit, words, {"pos": tags, "chunk": chunks})
+            layers, tagged = timed(joint.predict_layers, test[0])
             rates = _rates(test, layers["pos"], layers["chunk"])
-            _add(table, len(words), f"factorial CRF, {engine}", rates, times, joint.report_.n_iter)
+            _add(table, len(words), f"factorial CRF, {engine}", rates, [trained, tagged], joint.report_.n_iter)
     return table
 
 
@@ -72,7 +57,7 @@ def _add(table: Table, size: int, model: str, rates: list[float], times: list[fl
     table.rows.append([size, model, *rates, *times, n_iter])
     for what, rate in zip(("chunk F1", "POS", "joint"), rates, strict=True):
         note = "the paper has no figure for this data"
-        table.figures.append(Figure(f"{size} sentences, {model}: {what}", None, rate, "%", times[0], note))
+        table.add(f"{size} sentences, {model}: {what}", None, rate, "%", times[0], note)
 
 
 def _read(path: Path, n_sentences: int) -> Columns:

@@ -14,7 +14,7 @@ from trelliswork.compute.threads import get_num_threads
 from trelliswork.data import read_text
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.experiments.machine import peak_memory, restart_peak_memory
-from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.inference import lowrank
 from trelliswork.learning.report import Step
 from trelliswork.models import HMMLanguageModel
@@ -76,22 +76,10 @@ def kernel_hmm(
 ) -> Table:
     """Train models of several sizes and measure their perplexity.
 
-    Parameters
-    ----------
-    folder : path
-        Folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt.
-    sizes : sequence of Size, or str for ``Size.parse``
-    max_iter, max_minutes : int, float
-        Limits of each training. The learning rate decreases to zero over ``max_iter`` epochs, so a limit on the number
-        of epochs is better than a limit on the time.
-    n_sentences : int
-        Number of training sentences, from the first; 0 is all.
-    kneser_ney : bool
-        Whether to include the 5-gram baseline.
-    batch_tokens, learning_rate, state_dropout, em_iterations : optional
-        Parameters of `HMMLanguageModel` in place of its defaults and of ``OF_LARGE``.
-    keep : path, optional
-        Folder for trained models and for checkpoints, from which the same call resumes.
+    The folder has ptb.train.txt, ptb.valid.txt and ptb.test.txt; ``n_sentences`` are used for training, 0 for all. The
+    learning rate decreases to zero over ``max_iter`` epochs, so a limit on the number of epochs is better than one on
+    the time. Options of `HMMLanguageModel` that are not ``None`` replace its defaults and those of ``OF_LARGE``. The
+    folder ``keep`` is for trained models and checkpoints, from which the same call resumes.
     """
     chosen = [Size.parse(size) if isinstance(size, str) else size for size in sizes]
     if em_iterations and any(size.rank for size in chosen):
@@ -186,31 +174,19 @@ def _one(table: Table, size: Size, lm: HMMLanguageModel, test: Words) -> None:
     table.rows.append([size.name, valid, paper, tested, None, *took, rank, apart])
     table.curves.append(Curve(size.name, [p[0] / 60 for p in points], [p[2] for p in points]))
     note = f"{epochs:g} epochs on {get_num_threads()} threads, {lm.report_.reason}"
-    table.figures += [
-        Figure(
-            f"{size.name}: validation", paper, valid, "perplexity per token", seconds,
-            note if paper is None else f"{note}; theirs 100 epochs on a GPU, batches of 4 sentences",
-        ),
-        Figure(f"{size.name}: test", None, tested, "perplexity per token", seconds, note),
-        Figure(f"{size.name}: seconds per epoch", None, per_epoch, "s", seconds, note),
-        Figure(
-            f"{size.name}: singular values above 1e-5", RANKS.get((size.states, size.rank)), rank, "singular values",
-            seconds, "of the trained transition matrix; theirs: the authors' logs of training on a GPU",
-        ),
-        Figure(f"{size.name}: singular values above 0.01", None, large, "singular values", seconds, "of the same"),
-        Figure(f"{size.name}: peak memory", None, peak, "MB", seconds, "memory of the process in training"),
-    ]  # fmt: skip
+    theirs = "" if paper is None else "; theirs 100 epochs on a GPU, batches of 4 sentences"
+    table.add(f"{size.name}: validation", paper, valid, "perplexity per token", seconds, note + theirs)
+    table.add(f"{size.name}: test", None, tested, "perplexity per token", seconds, note)
+    table.add(f"{size.name}: seconds per epoch", None, per_epoch, "s", seconds, note)
+    ranks = RANKS.get((size.states, size.rank))
+    note = "of the trained transition matrix; theirs: the authors' logs of training on a GPU"
+    table.add(f"{size.name}: singular values above 1e-5", ranks, rank, "singular values", seconds, note)
+    table.add(f"{size.name}: singular values above 0.01", None, large, "singular values", seconds, "of the same")
+    table.add(f"{size.name}: peak memory", None, peak, "MB", seconds, "memory of the process in training")
     if apart is not None:
-        table.figures.append(
-            Figure(
-                f"{size.name}: log evidence against the dense matrix it stands for",
-                None,
-                apart,
-                "relative difference",
-                None,
-                "two computations of the same number in float64: equal up to rounding",
-            )
-        )
+        row = f"{size.name}: log evidence against the dense matrix it stands for"
+        note = "two computations of the same number in float64: equal up to rounding"
+        table.add(row, None, apart, "relative difference", None, note)
 
 
 def same_as_dense(lm: HMMLanguageModel, sentences: Words) -> float:
@@ -219,12 +195,12 @@ def same_as_dense(lm: HMMLanguageModel, sentences: Words) -> float:
     from trelliswork.models.hmm_lm.training import score_sentences
 
     log_start, transition, log_emission = lm.tables()
-    parts = [part.double() for part in transition.tensors()]
-    exact = type(transition)(*parts)
+    exact = type(transition)(*(part.double() for part in transition.tensors()))
     data = number(sentences, lm.vocabulary_)
-    given = log_start.double(), log_emission.double()
-    one = score_sentences(given[0], exact, given[1], data)
-    other = score_sentences(given[0], lowrank.Dense(exact.dense()), given[1], data)
+    one, other = (
+        score_sentences(log_start.double(), matrix, log_emission.double(), data)
+        for matrix in (exact, lowrank.Dense(exact.dense()))
+    )
     return float(np.abs(one / other - 1).max())
 
 
@@ -236,18 +212,10 @@ def _baseline(table: Table, train: Words, dev: Words, test: Words, say: Say) -> 
     model = KneserNey(5).fit(train)
     valid, tested = model.perplexity(dev), model.perplexity(test)
     took = time.perf_counter() - began
-    table.rows.append(["Kneser-Ney, order 5", valid, None, tested, 141.2, took, took / 60, 1, *[None] * 4])
-    table.figures += [
-        Figure("Kneser-Ney, order 5: validation", None, valid, "perplexity per token", took, "a baseline"),
-        Figure(
-            "Kneser-Ney, order 5: test",
-            141.2,
-            tested,
-            "perplexity per token",
-            took,
-            "theirs: Mikolov's thesis, the same text; a baseline",
-        ),
-    ]
+    name, unit = "Kneser-Ney, order 5", "perplexity per token"
+    table.rows.append([name, valid, None, tested, 141.2, took, took / 60, 1, *[None] * 4])
+    table.add(f"{name}: validation", None, valid, unit, took, "a baseline")
+    table.add(f"{name}: test", 141.2, tested, unit, took, "theirs: Mikolov's thesis, the same text; a baseline")
 
 
 def kernel_features(
@@ -262,15 +230,8 @@ def kernel_features(
 ) -> Table:
     """Measure the error of softmax rows of approximate exponential kernels, by number of features.
 
-    Parameters
-    ----------
-    features : sequence of int
-    n_states, n_dims : int
-        Number and dimension of the random points.
-    norm : float
-        Length of the points; longer points make a sharper softmax, which is harder to approximate.
-    n_draws : int
-        Number of draws of random features; the table has means.
+    There are ``n_states`` random points; longer ones (``norm``) make a sharper softmax, which is harder to approximate.
+    Errors are means over ``n_draws`` of random features.
     """
     generator = torch.Generator().manual_seed(seed)
     u, v = (torch.randn(n_states, n_dims, generator=generator).double() for _ in range(2))
@@ -286,17 +247,16 @@ def kernel_features(
     )
     for method in METHODS:
         say(method)
-        curve = Curve(method, [], [])
+        curve = Curve(method)
         for n in features:
             errors = [softmax_error(u.numpy(), v.numpy(), method, n, seed + k) for k in range(n_draws)]
             distance, worst, negative = (
                 float(np.mean([getattr(e, name) for e in errors])) for name in ("distance", "worst", "negative")
             )
-            table.rows.append([method, errors[0].n_features, distance, worst, negative])
-            curve.x.append(float(errors[0].n_features))
-            curve.y.append(distance)
-            row = f"{method}, {errors[0].n_features} features"
+            size = errors[0].n_features
+            table.rows.append([method, size, distance, worst, negative])
+            curve.add(size, distance)
             note = f"mean of {n_draws} draws; the paper has no figures for this"
-            table.figures.append(Figure(row, None, distance, "total variation distance", None, note))
+            table.add(f"{method}, {size} features", None, distance, "total variation distance", None, note)
         table.curves.append(curve)
     return table

@@ -2,15 +2,15 @@
 
 import os
 import time
-import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from trelliswork.data import Tree
 from trelliswork.data.trees import read_trees
-from trelliswork.errors import ConvergenceWarning
-from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.experiments.running import best_time, fit
+from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.inference.span import grammar, lowrank
 from trelliswork.inference.span.lowrank import LowRankGrammar
 from trelliswork.metrics.brackets import evaluate_brackets
@@ -39,22 +39,11 @@ def low_rank_pcfg(
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
-    """Measure cost, perplexity and induced trees.
+    """Measure cost, perplexity and induced trees, on Penn Treebank files ``*.mrg``.
 
-    Parameters
-    ----------
-    folder : path
-        Folder of Penn Treebank files, ``*.mrg``.
-    parts : tuple of str
-        Some of ``cost`` (inside-outside of 8 sentences of 30 words, 100 nonterminals, 200 preterminals), ``perplexity``
-        (tags of sentences up to 15 words, every tenth sentence held out) and ``induction`` (tags of sentences up to 10
-        words).
-    ranks : tuple of int
-        Ranks to compare with dense rules.
-    n_seeds : int
-        Number of random starts of each kind of grammar in ``induction``.
-    max_iter : int
-        Number of EM iterations in ``perplexity``.
+    Parts are ``cost`` (inside-outside of 8 sentences of 30 words, 100 nonterminals, 200 preterminals), ``perplexity``
+    (tags of sentences up to 15 words, every tenth sentence held out; ``max_iter`` EM iterations) and ``induction``
+    (tags of sentences up to 10 words; ``n_seeds`` random starts of each kind of grammar).
     """
     table = Table(
         "Low-rank grammars",
@@ -68,20 +57,22 @@ def low_rank_pcfg(
         axes=("rank", "seconds or perplexity"),
     )
     trees = read_trees(folder, punctuation=False, functions=False, unary=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        if "cost" in parts:
-            _cost(table, ranks, seed, say)
-        if "perplexity" in parts:
-            _perplexity(table, trees, ranks, max_iter, seed, say)
-        if "induction" in parts:
-            _induction(table, trees, n_seeds, seed, say)
+    if "cost" in parts:
+        _cost(table, ranks, seed, say)
+    if "perplexity" in parts:
+        _perplexity(table, trees, ranks, max_iter, seed, say)
+    if "induction" in parts:
+        _induction(table, trees, n_seeds, seed, say)
     return table
 
 
-def _add(table: Table, figure: Figure, rank: str = "") -> None:
-    table.rows.append([figure.row, rank, figure.ours, figure.unit, figure.seconds])
-    table.figures.append(figure)
+def _add(
+    table: Table, row: str, ours: float, unit: str, rank: str = "", seconds: float | None = None, note: str = "",
+    paper: float | None = None,
+) -> None:  # fmt: skip
+    """Add a row and its figure."""
+    table.rows.append([row, rank, ours, unit, seconds])
+    table.add(row, paper, ours, unit, seconds, note)
 
 
 def _cost(table: Table, ranks: tuple[int, ...], seed: int, say: Say) -> None:
@@ -93,29 +84,19 @@ def _cost(table: Table, ranks: tuple[int, ...], seed: int, say: Say) -> None:
         shapes = (N,), (N, R), (R, N + P), (R, N + P), (B, n, P)
         root, up, left, right, terminals = (rng.normal(size=shape) for shape in shapes)
         given = LowRankGrammar(root, up, left, right, terminals, np.full(B, n))
-        seconds.append(_best_time(lambda given=given: lowrank.expectations(given)))
+        seconds.append(best_time(partial(lowrank.expectations, given), 5))
         say(f"cost: rank {R}, {1000 * seconds[-1]:.1f} ms")
-        _add(table, Figure(f"inside-outside, rank {R}", None, 1000 * seconds[-1], "ms"), str(R))
+        _add(table, f"inside-outside, rank {R}", 1000 * seconds[-1], "ms", str(R))
     table.curves.append(Curve("inside-outside (s)", [float(R) for R in ranks], seconds))
     dense = given.dense()
-    time_dense = _best_time(lambda: grammar.expectations(dense), 1)
+    time_dense = best_time(partial(grammar.expectations, dense), 1)
     error = float(np.abs(grammar.expectations(dense).log_z - lowrank.expectations(given).log_z).max())
     say(f"cost: dense, {1000 * time_dense:.0f} ms")
-    _add(table, Figure("inside-outside, dense", None, 1000 * time_dense, "ms", None, "the same grammar"), "dense")
+    _add(table, "inside-outside, dense", 1000 * time_dense, "ms", "dense", note="the same grammar")
     if 32 in ranks:
         ratio = time_dense / seconds[ranks.index(32)]
-        _add(table, Figure("dense against rank 32", None, ratio, "times", None, "target: 5 or more"), "32")
-    _add(table, Figure("largest difference of log Z", None, error, "nats", None, "target: at most 1e-8"), str(R))
-
-
-def _best_time(call: Any, n: int = 5) -> float:
-    call()
-    times = []
-    for _ in range(n):
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return min(times)
+        _add(table, "dense against rank 32", ratio, "times", "32", note="target: 5 or more")
+    _add(table, "largest difference of log Z", error, "nats", str(R), note="target: at most 1e-8")
 
 
 def _perplexity(table: Table, trees: list[Tree], ranks: tuple[int, ...], max_iter: int, seed: int, say: Say) -> None:
@@ -125,14 +106,13 @@ def _perplexity(table: Table, trees: list[Tree], ranks: tuple[int, ...], max_ite
     train, held_out = [s for k, s in enumerate(tags) if k % 10], tags[::10]
     perplexities = []
     for R in (*ranks, None):
-        began = time.perf_counter()
-        model = PCFG(20, None, rank=R, max_iter=max_iter, tol=0, right_bias=4.0, seed=seed).fit(train)
-        seconds = time.perf_counter() - began
+        model = PCFG(20, None, rank=R, max_iter=max_iter, tol=0, right_bias=4.0, seed=seed)
+        seconds = fit(model, train)
         name = "dense" if R is None else f"rank {R}"
         perplexity, own = model.perplexity(held_out), model.perplexity(train)
         say(f"perplexity: {name}, {perplexity:.2f} held out, {own:.2f} in training, {seconds:.0f} s")
         note = f"{own:.2f} on the {len(train):,} training sentences; {len(held_out)} held out, {max_iter} iterations"
-        _add(table, Figure(f"perplexity, {name}", None, perplexity, "per tag", seconds, note), name)
+        _add(table, f"perplexity, {name}", perplexity, "per tag", name, seconds, note)
         perplexities.append(perplexity)
     table.curves.append(Curve("perplexity", [float(R) for R in ranks], perplexities[:-1]))
 
@@ -144,27 +124,19 @@ def _induction(table: Table, trees: list[Tree], n_seeds: int, seed: int, say: Sa
     trees_short, text = [trees[k] for k in short], [tags[k] for k in short]
     gold = [gold_spans(tree) for tree in trees]
     everything = evaluate_brackets([len(s) for s in tags], gold, gold)
-    _add(
-        table,
-        Figure(
-            "right-branching, all lengths",
-            39.5,
-            100 * everything.right_f1,
-            "F1",
-            None,
-            f"theirs: all of the WSJ test, from the literature; ours: these {len(trees):,} trees",
-        ),
-    )
+    note = f"theirs: all of the WSJ test, from the literature; ours: these {len(trees):,} trees"
+    _add(table, "right-branching, all lengths", 100 * everything.right_f1, "F1", note=note, paper=39.5)
     some = evaluate_brackets([len(s) for s in text], [gold[k] for k in short], [gold[k] for k in short])
-    for name, value in (("left", some.left_f1), ("right", some.right_f1), ("best possible, binary", some.best_f1)):
-        branch = f"{name}-branching" if name in ("left", "right") else name
-        _add(table, Figure(f"up to 10 words, {branch}", None, 100 * value, "F1"))
+    simple = {"left-branching": some.left_f1, "right-branching": some.right_f1, "best possible, binary": some.best_f1}
+    for name, value in simple.items():
+        _add(table, f"up to 10 words, {name}", 100 * value, "F1")
     for name, options in INDUCTION:
         began = time.perf_counter()
         runs: list[tuple[float, float]] = []
         best = PCFG()
         for k in range(n_seeds):
-            model = PCFG(n_preterminals=None, tol=0, seed=seed + k, **options).fit(text)
+            model = PCFG(n_preterminals=None, tol=0, seed=seed + k, **options)
+            fit(model, text)
             runs.append((float(model.log_evidence(text).sum()), 100 * model.evaluate(trees_short, text).sentence_f1))
             best = model if runs[-1] == max(runs) else best
             say(f"induction: {name}, seed {seed + k}: F1 {runs[-1][1]:.1f}, log evidence {runs[-1][0]:.0f}")
@@ -172,13 +144,9 @@ def _induction(table: Table, trees: list[Tree], n_seeds: int, seed: int, say: Sa
         seconds = time.perf_counter() - began
         note = f"{n_seeds} starts from {min(scores):.1f} to {max(scores):.1f}; the most probable {max(runs)[1]:.1f}"
         rank = str(options.get("rank", "dense"))
-        _add(table, Figure(f"up to 10 words, {name}: mean", None, float(np.mean(scores)), "F1", seconds, note), rank)
-        _add(table, Figure(f"up to 10 words, {name}: most probable", None, max(runs)[1], "F1", None, note), rank)
+        _add(table, f"up to 10 words, {name}: mean", float(np.mean(scores)), "F1", rank, seconds, note)
+        _add(table, f"up to 10 words, {name}: most probable", max(runs)[1], "F1", rank, note=note)
         if options.get("rank") and options.get("right_bias"):
             long = best.evaluate(trees, tags, max_length=40)
             note = f"trained on sentences up to 10 words; right-branching {100 * long.right_f1:.1f}"
-            _add(
-                table,
-                Figure(f"up to 40 words, {name}: most probable", None, 100 * long.sentence_f1, "F1", None, note),
-                rank,
-            )
+            _add(table, f"up to 40 words, {name}: most probable", 100 * long.sentence_f1, "F1", rank, note=note)

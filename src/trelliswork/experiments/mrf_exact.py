@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from trelliswork.errors import ConvergenceWarning
-from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.inference.lifted import ChainCover, DenseTable, Star, exact
 from trelliswork.learning.lbfgs import lbfgs
 from trelliswork.models.mrf.objective import MomentObjective
@@ -21,13 +22,8 @@ def mrf_exact(
 ) -> Table:
     """Compare models trained exactly, by the star and by the chain cover: log-likelihoods and bounds per position.
 
-    Parameters
-    ----------
-    n_positions, n_words : int
-        N and C of the paper; the order is 1. The text is drawn from a random chain and closed to a circle.
-    max_iter : int
-        Maximum number of L-BFGS iterations.
-    seed : int
+    ``n_positions`` and ``n_words`` are N and C of the paper; the order is 1. The text is drawn from a random chain and
+    closed to a circle.
     """
     rng = np.random.default_rng(seed)
     text = _text(rng, n_positions, n_words)
@@ -42,7 +38,7 @@ def mrf_exact(
         ],
         axes=("iteration", "log-likelihood per position"),
     )
-    shape = PairShape((_everything(n_words),))
+    shape = PairShape((csr_matrix(np.ones((n_words, n_words))),))
     runs: list[tuple[str, Any]] = [
         ("exact likelihood", _Exact(frequencies, n_positions)),
         ("star bound", MomentObjective(shape, frequencies, np.array([0.5]))),
@@ -50,36 +46,27 @@ def mrf_exact(
     ]
     for name, objective in runs:
         say(f"training by {name}")
-        curve, truth = Curve(f"{name}: objective", [], []), Curve(f"{name}: exact likelihood", [], [])
+        curve, truth = Curve(f"{name}: objective"), Curve(f"{name}: exact likelihood")
 
         def watch(step: Any, state: Any, o: Any = objective, c: Curve = curve, t: Curve = truth) -> None:
-            c.x.append(step.iteration)
-            c.y.append(-step.value)
-            log_unary, scores = _field(o, state.weights, n_words)
-            t.x.append(step.iteration)
-            t.y.append(_likelihood(log_unary, scores, frequencies, n_positions))
+            c.add(step.iteration, -step.value)
+            t.add(step.iteration, _likelihood(*_field(o, state.weights, n_words), frequencies, n_positions))
 
         start = np.zeros(n_words + n_words**2)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             weights, report = lbfgs(objective, start, max_iter=max_iter, tol=1e-9, callback=watch)
         log_unary, scores = _field(objective, weights, n_words)
-        data = float(frequencies.unary @ log_unary + (frequencies.pairs[0].toarray() * scores).sum())
+        data = _of_data(log_unary, scores, frequencies)
         likelihood = _likelihood(log_unary, scores, frequencies, n_positions)
         star = data - Star(log_unary, [DenseTable(scores)]).tighten(tol=1e-9, max_passes=500).value
         chain = data - ChainCover(log_unary, [DenseTable(scores)]).tighten(n_positions=n_positions).value
         endless = data - ChainCover(log_unary, [DenseTable(scores)]).tighten().value
         table.rows.append([name, likelihood, star, chain, endless, report.n_iter])
         table.curves += [curve] if name == "exact likelihood" else [curve, truth]
-        values = {
-            "exact log-likelihood": likelihood,
-            "star bound": star,
-            "chain bound": chain,
-            "endless chain": endless,
-        }
-        for what, value in values.items():
+        names = ("exact log-likelihood", "star bound", "chain bound", "endless chain")
+        for what, value in zip(names, (likelihood, star, chain, endless), strict=True):
             note = "the paper's figure is a picture without numbers"
-            table.figures.append(Figure(f"trained by {name}: {what}", None, value, "nats per position", None, note))
+            table.add(f"trained by {name}: {what}", None, value, "nats per position", None, note)
     return table
 
 
@@ -114,8 +101,13 @@ def _field(objective: Any, weights: Array, C: int) -> tuple[Array, Array]:
     return objective.rho @ objective.unaries, float(objective.weights[0]) * values[0].reshape(C, C)
 
 
+def _of_data(log_unary: Array, scores: Array, frequencies: Frequencies) -> float:
+    """Return the score of the text per position, before the normalization."""
+    return float(frequencies.unary @ log_unary + (frequencies.pairs[0].toarray() * scores).sum())
+
+
 def _likelihood(log_unary: Array, scores: Array, frequencies: Frequencies, n_positions: int) -> float:
-    data = float(frequencies.unary @ log_unary + (frequencies.pairs[0].toarray() * scores).sum())
+    data = _of_data(log_unary, scores, frequencies)
     return data - exact.cyclic_log_z(log_unary, [DenseTable(scores)], n_positions) / n_positions
 
 
@@ -129,15 +121,7 @@ def _text(rng: np.random.Generator, n_positions: int, n_words: int) -> NDArray[n
 
 
 def _frequencies(text: NDArray[np.int64], C: int) -> Frequencies:
-    from scipy.sparse import csr_matrix
-
     pairs = np.zeros((C, C))
     np.add.at(pairs, (text, np.roll(text, -1)), 1 / len(text))
     matrix = csr_matrix(pairs)
     return Frequencies(np.bincount(text, minlength=C) / len(text), (matrix,), (matrix.T.tocsr(),), len(text))
-
-
-def _everything(C: int) -> Any:
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix(np.ones((C, C)))

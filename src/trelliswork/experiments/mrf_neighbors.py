@@ -1,16 +1,16 @@
 """Nearest words by the embeddings of Markov random fields and of word2vec (paper 0, table 1)."""
 
 import os
-import time
-import warnings
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from trelliswork.data import read_text
-from trelliswork.errors import ConvergenceWarning, ValueRangeError
-from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.errors import ValueRangeError
+from trelliswork.experiments.running import fit, timed
+from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.learning.report import Step
 from trelliswork.models.mrf import MRFLanguageModel
 
@@ -42,25 +42,9 @@ def mrf_neighbors(
 ) -> Table:
     """Compare the n nearest words by three kinds of embeddings of the Penn Treebank.
 
-    Parameters
-    ----------
-    folder : path
-        Folder of ptb.train.txt and ptb.valid.txt.
-    words : sequence of str
-        A word that is not in the text is an error; one that a model leaves out has an empty cell.
-    n : int
-        Number of neighbors per word.
-    rank, order, bound
-        Parameters of the Markov random fields; the paper uses the star bound.
-    minutes : float
-        Training time of each field.
-    max_words, n_sentences : int, optional
-        Maximum number of words and of training sentences, for a quick run.
-
-    Returns
-    -------
-    Table
-        Its curves show the agreement of two models: the fraction of their m nearest words that both have, m = 1 to 50.
+    The folder has ptb.train.txt and ptb.valid.txt. A word that is not in the text is an error; one that a model leaves
+    out has an empty cell. Each Markov random field is trained for some ``minutes``; the paper uses the star bound. The
+    curves show the agreement of two models: the fraction of their m nearest words that both have, m = 1 to 50.
     """
     table = Table(
         f"The {n} nearest words by the cosine of embeddings, Penn Treebank (paper's in brackets)",
@@ -70,7 +54,11 @@ def mrf_neighbors(
     )
     text, dev = Path(folder) / "ptb.train.txt", Path(folder) / "ptb.valid.txt"
     sentences = read_text(text).sentences(0)[:n_sentences]
-    _check_words(words, sentences, text)
+    seen = {word for sentence in sentences for word in sentence}
+    if missing := [word for word in words if word not in seen]:
+        raise ValueRangeError(
+            f"{text}: {', '.join(missing)} not in the text: choose words of the text, in its spelling."
+        )
     models: dict[str, tuple[Neighbors | None, float]] = {}
     fields: dict[str, dict[str, Any]] = {
         "MRF lifted": {"bound": bound, "max_iter": 10_000},
@@ -78,18 +66,16 @@ def mrf_neighbors(
     }
     for name, options in fields.items():
         say(f"{name}: training")
-        started = time.perf_counter()
         model = MRFLanguageModel(order, rank, max_words=max_words, max_minutes=max(minutes, 1e-9), **options)
-        _fit(model, text if n_sentences is None else sentences, dev, say)
-        models[name] = _neighbors_of(model.vocabulary_, model.neighbors), time.perf_counter() - started
+        tell = partial(_tell, model.algorithm, say)
+        seconds = fit(model, text if n_sentences is None else sentences, dev=dev, callback=tell)
+        models[name] = _neighbors_of(model.vocabulary_, model.neighbors), seconds
         last = model.report_.history[-1]
         done = f"{last.iteration} iterations" if model.algorithm == "lifted" else f"{last.iteration / 10:g} epochs"
         table.notes.append(f"{name}: {done} in {last.seconds:.0f} s.")
     say("word2vec: training")
-    started = time.perf_counter()
-    word2vec = _word2vec(sentences)
-    models["word2vec"] = word2vec, time.perf_counter() - started
-    if word2vec is None:
+    models["word2vec"] = timed(_word2vec, sentences)
+    if models["word2vec"][0] is None:
         table.notes.append("word2vec: gensim is not installed (pip install gensim), so its column is empty.")
     for k, word in enumerate(words):
         row: list[Any] = [word]
@@ -99,9 +85,9 @@ def mrf_neighbors(
             listed = " ".join(other for other, _ in near)
             row.append(f"{listed} [{theirs}]" if theirs else listed)
             mean = sum(cosine for _, cosine in near) / len(near) if near else None
-            missing = "gensim is not installed" if neighbors is None else "not in the vocabulary of the model"
-            note = f"ours: {listed}" if near else missing
-            table.figures.append(Figure(f"{word}, {name}: mean cosine of {n}", theirs, mean, "cosine", seconds, note))
+            reason = "gensim is not installed" if neighbors is None else "not in the vocabulary of the model"
+            note = f"ours: {listed}" if near else reason
+            table.add(f"{word}, {name}: mean cosine of {n}", theirs, mean, "cosine", seconds, note)
         table.rows.append(row)
         say(f"{k + 1} of {len(words)} words")
     table.curves = _agreement({name: near for name, (near, _) in models.items() if near is not None}, words)
@@ -121,31 +107,14 @@ def _agreement(models: dict[str, Neighbors], words: Sequence[str]) -> list[Curve
     return curves
 
 
-def _check_words(words: Sequence[str], sentences: list[list[str]], text: Path) -> None:
-    """Raise an error for words that are not in the text, before training."""
-    seen = {word for sentence in sentences for word in sentence}
-    missing = [word for word in words if word not in seen]
-    if missing:
-        raise ValueRangeError(
-            f"{text}: {', '.join(missing)} not in the text: choose words of the text, in its spelling."
-        )
-
-
 def _neighbors_of(vocabulary: Container[str], neighbors: Neighbors) -> Neighbors:
     """Return the neighbors of words; none for a word that the model does not have."""
     return lambda word, n: neighbors(word, n) if word in vocabulary else []
 
 
-def _fit(model: MRFLanguageModel, text: Path | list[list[str]], dev: Path, say: Say) -> None:
-    """Train a field until its time limit."""
-
-    def tell(step: Step) -> None:
-        if step.iteration:
-            say(f"{model.algorithm}: iteration {step.iteration}, {step.seconds:.0f} s, objective {step.value:.4f}")
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(text, dev=dev, callback=tell)
+def _tell(name: str, say: Say, step: Step) -> None:
+    if step.iteration:
+        say(f"{name}: iteration {step.iteration}, {step.seconds:.0f} s, objective {step.value:.4f}")
 
 
 def _word2vec(sentences: list[list[str]]) -> Neighbors | None:

@@ -3,7 +3,6 @@
 import math
 import os
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from trelliswork.data.moments import Moments, count_moments
-from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.errors import ValueRangeError
 from trelliswork.experiments.machine import peak_memory, restart_peak_memory
-from trelliswork.experiments.tables import Cell, Curve, Figure, Say, Table
+from trelliswork.experiments.running import fit
+from trelliswork.experiments.tables import Cell, Curve, Say, Table
 from trelliswork.learning.report import Step
 from trelliswork.models.mrf import MRFLanguageModel
 
@@ -23,7 +23,12 @@ PARTS = (
     "lbl", "lbl100", "kn",
 )  # fmt: skip
 DEFAULT = ("k1", "chain", "weighted", "from-k1", "star", "full", "lbl", "kn")
+COLUMNS = [
+    "model", "per position", "per token", "star", "chain", "sentences", "kind", "perplexity", "estimate", "s.e.",
+    "best s", "train s",
+]  # fmt: skip
 PAPER = "only slightly below the left-context LBL of K = 2"
+Files = tuple[Path, Path]  # of training and validation
 NEAR = 0.3  # nats per token: a larger distance from the log-bilinear model is reported
 
 
@@ -53,45 +58,21 @@ def mrf_ptb(
 ) -> Table:
     """Compare validation log-likelihoods on the Penn Treebank: bounds, estimates of the truth, exact models.
 
-    Parameters
-    ----------
-    folder : path
-        Folder of ptb.train.txt and ptb.valid.txt.
-    parts : sequence of str
-        Models, of ``PARTS``: the exact one of order 1; order 2 by the chain cover with equal weights, with 0.8 and 0.2,
-        with these from the optimum of order 1, by the star cover with and without a unary, with full rank; orders 3 and
-        4 with 0.8 of the weight on distance 1; orders 1 and 2 of rank 100; pseudo-likelihood; log-bilinear (and of rank
-        100) and Kneser-Ney.
-    rank, l2, max_iter
-        Parameters of the low-rank models; by default at most 150 iterations, 15 if quick.
-    estimates : bool
-        Whether to estimate the true log-likelihood of orders above 1 by annealed importance sampling.
-    quick : bool
-        The 1,500 most frequent words, few iterations, a tenth of the validation text for estimates.
-    save : path, optional
-        Folder for the trained models.
+    Parts are models, of ``PARTS``: the exact one of order 1; order 2 by the chain cover with equal weights, with 0.8
+    and 0.2, with these from the optimum of order 1, by the star cover with and without a unary, with full rank; orders
+    3 and 4 with 0.8 of the weight on distance 1; orders 1 and 2 of rank 100; pseudo-likelihood; log-bilinear (and of
+    rank 100) and Kneser-Ney. With ``estimates``, annealed importance sampling estimates the true log-likelihood of
+    orders above 1. Quick: the 1,500 most frequent words, few iterations, a tenth of the validation text for estimates.
+    Trained models are stored in the folder ``save``.
     """
     unknown = sorted(set(parts) - set(PARTS))
     if unknown:
         raise ValueRangeError(f"parts must be among {', '.join(PARTS)}, got {unknown[0]!r}.")
-    train, valid = Path(folder) / "ptb.train.txt", Path(folder) / "ptb.valid.txt"
+    files = Path(folder) / "ptb.train.txt", Path(folder) / "ptb.valid.txt"
     max_words = 1500 if quick else None
     table = Table(
         "Penn Treebank, validation log-likelihood in nats",
-        [
-            "model",
-            "per position",
-            "per token",
-            "star",
-            "chain",
-            "sentences",
-            "kind",
-            "perplexity",
-            "estimate",
-            "s.e.",
-            "best s",
-            "train s",
-        ],
+        COLUMNS,
         notes=[
             "per position, per token: bound of the text in a circle (the paper's), counting K pads per sentence, or",
             "one sentence end. sentences: log tau(M) + log p(words | M), exact or a bound. estimate: the same by",
@@ -121,14 +102,17 @@ def mrf_ptb(
     counts: dict[int, tuple[Moments, Moments]] = {}
     for part in [p for p in PARTS if p in parts]:
         if part not in runs:
-            results.append(_baseline(part, table, train, valid, rank, max_words, quick, save, say))
+            model, result = _baseline(part, table, files, rank, quick, say)
+            results.append(result)
+            if save is not None:
+                model.save(Path(save) / part)
             continue
         name, options = runs[part]
         needed = {options["order"], 1} if part == "from-k1" and first is None else {options["order"]}
         for K in sorted(needed - set(counts)):
             started = time.perf_counter()
-            moments = count_moments(train, K, max_words=max_words)
-            counts[K] = moments, count_moments(valid, K, vocabulary=moments.vocabulary)
+            moments = count_moments(files[0], K, max_words=max_words)
+            counts[K] = moments, count_moments(files[1], K, vocabulary=moments.vocabulary)
             say(f"moments of K={K}: {time.perf_counter() - started:.1f} s, {moments.n_pairs:,} distinct pairs")
         shared: dict[str, Any] = {"rank": rank, "l2": l2, "seed": seed, "max_iter": max_iter or (15 if quick else 150)}
         if options.get("form") == "full":
@@ -138,65 +122,47 @@ def mrf_ptb(
         if part == "from-k1" and first is None:
             say(f"{name}: training K=1 as a start")
             first = MRFLanguageModel(**(shared | {"order": 1}))
-            _fit(first, counts[1], (train, valid), None, None)
+            fit(first, counts[1][0], dev=counts[1][1])
         model = MRFLanguageModel(**(shared | options))
         start = first if part == "from-k1" else None
-        result = _row(
-            name, model, counts[model.order], (train, valid), table, estimates and model.order > 1, quick, start, say
-        )
-        results.append(result)
+        results.append(_row(name, model, counts[model.order], files, table, estimates, quick, start, say))
         if part == "k1":
             first = model
         if save is not None:
             model.save(Path(save) / part)
     _judge(table, results)
-    _peak_memory(table)
+    peak = peak_memory()
+    if peak is not None:
+        peak /= 2**30
+        table.add("peak resident memory of the process", None, peak, "GB", None, "all parts together")
+        table.notes.append(f"Peak resident memory of the process: {peak:.2f} GB.")
     return table
 
 
-def _fit(
-    model: MRFLanguageModel, counts: tuple[Moments, Moments], files: tuple[Path, Path], start: MRFLanguageModel | None,
-    callback: Any,
-) -> None:  # fmt: skip
-    """Train; the number of iterations is part of the experiment, so reaching it is no warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        if model.algorithm == "lifted":
-            model.fit(counts[0], dev=counts[1], start=start, callback=callback)
-        else:
-            model.fit(files[0], dev=files[1], callback=callback)
-
-
 def _row(
-    name: str,
-    model: MRFLanguageModel,
-    counts: tuple[Moments, Moments],
-    files: tuple[Path, Path],
-    table: Table,
-    estimates: bool,
-    quick: bool,
-    start: MRFLanguageModel | None,
-    say: Say,
-) -> _Result:
+    name: str, model: MRFLanguageModel, counts: tuple[Moments, Moments], files: Files, table: Table, estimates: bool,
+    quick: bool, start: MRFLanguageModel | None, say: Say,
+) -> _Result:  # fmt: skip
     """Train and evaluate a model; add a row, a curve and figures."""
     dev = counts[1]
     per_token = dev.n_positions / (dev.n_tokens + dev.n_sentences)
-    curve = Curve(name, [], [])
+    curve = Curve(name)
 
     def watch(step: Step) -> None:
         if not step.iteration:
             return
         if step.dev is not None:
-            curve.x.append(time.perf_counter() - started)
-            curve.y.append(step.dev * per_token)
+            curve.add(time.perf_counter() - started, step.dev * per_token)
         if step.iteration % 10 == 0:
             dev_text = "" if step.dev is None else f", validation {step.dev:.4f} per position"
             say(f"{name}: iteration {step.iteration}, {step.seconds:.0f} s, objective {step.value:.4f}{dev_text}")
 
     started = time.perf_counter()
     lifted = model.algorithm == "lifted"
-    _fit(model, counts, files, start, watch)
-    seconds = time.perf_counter() - started
+    if lifted:
+        seconds = fit(model, counts[0], dev=counts[1], start=start, callback=watch)
+    else:
+        seconds = fit(model, files[0], dev=files[1], callback=watch)
     best_at = curve.x[int(np.argmax(curve.y))] if lifted else None
     circle, token = model.moment_bound(dev)
     bounds = model.log_likelihood_bounds(files[1])
@@ -206,8 +172,9 @@ def _row(
     if star is not None:
         say(f"{name}: tightened at the learned scores, per token: star {star:.4f}, chain {chain:.4f}")
     estimate = None
-    if estimates:
-        text = _head(files[1], dev.n_sentences // 10 if quick else None)
+    if estimates and model.order > 1:
+        lines = [line.split() for line in files[1].read_text(encoding="utf-8").splitlines() if line.split()]
+        text = lines[: dev.n_sentences // 10 if quick else None]
         estimate = model.estimate(text, n_samples=16 if quick else 32, n_steps=10 if quick else 50)
         say(f"{name}: estimate {estimate.per_token:.4f} +- {estimate.standard_error:.4f} per token")
     estimated = [None, None] if estimate is None else [estimate.per_token, estimate.standard_error]
@@ -216,18 +183,18 @@ def _row(
     if lifted:
         table.curves.append(curve)
         note = "from the start of training; counting takes seconds. The paper's is 45 minutes on a GPU"
-        table.figures.append(Figure(f"{name}: time of the best validation bound", 2700.0, best_at, "s", seconds, note))
+        table.add(f"{name}: time of the best validation bound", 2700.0, best_at, "s", seconds, note)
     bound = "exact" if model.bound_ == "exact" else f"{model.bound_} bound"
     for what, value in ((f"circle, {bound}, per position", circle), (f"circle, {bound}, per token", token)):
-        table.figures.append(Figure(f"{name}: {what}", PAPER, value, "nats", seconds, "figure 6 has no numbers"))
+        table.add(f"{name}: {what}", PAPER, value, "nats", seconds, "figure 6 has no numbers")
     for what, bound_value in (("star", star), ("chain", chain)):
         if bound_value is not None:
             row = f"{name}: circle, tightened {what} bound, per token"
-            table.figures.append(Figure(row, None, bound_value, "nats", None, "at the learned scores"))
-    table.figures.append(Figure(f"{name}: sentences, {bounds.kind}, per token", None, mean, "nats", seconds, ""))
+            table.add(row, None, bound_value, "nats", None, "at the learned scores")
+    table.add(f"{name}: sentences, {bounds.kind}, per token", None, mean, "nats", seconds)
     if estimate is not None:
         note = f"annealed importance sampling, standard error {estimate.standard_error:.4f}"
-        table.figures.append(Figure(f"{name}: estimate, per token", None, estimate.per_token, "nats", None, note))
+        table.add(f"{name}: estimate, per token", None, estimate.per_token, "nats", None, note)
     return _Result(name, None if model.form == "full" else model.rank, mean, bounds.kind)
 
 
@@ -251,19 +218,9 @@ def _judge(table: Table, results: list[_Result]) -> None:
             f"({other.mean:.4f}), {verdict}."
         )
         row = f"{near.name}: from the log-bilinear model of rank {other.rank}, per token"
-        table.figures.append(Figure(row, PAPER, distance, "nats", None, f"best bound of this rank; {verdict}"))
+        table.add(row, PAPER, distance, "nats", None, f"best bound of this rank; {verdict}")
     if best.rank not in [r.rank for r in log_bilinear]:
         table.notes.append("The parts have no log-bilinear model of the rank of the best bound.")
-
-
-def _peak_memory(table: Table) -> None:
-    """Add the peak resident memory as a figure, if the system reports it."""
-    peak = peak_memory()
-    if peak is None:
-        return
-    peak /= 2**30
-    table.figures.append(Figure("peak resident memory of the process", None, peak, "GB", None, "all parts together"))
-    table.notes.append(f"Peak resident memory of the process: {peak:.2f} GB.")
 
 
 def _nats(value: float | None) -> Cell:
@@ -286,33 +243,23 @@ def _both_bounds(model: MRFLanguageModel, circle: float, per_token: float) -> tu
     return (data - star.value) * per_token, (data - chain.value) * per_token
 
 
-def _head(path: Path, n: int | None) -> list[list[str]]:
-    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.split()]
-    return lines[:n]
-
-
-def _baseline(
-    part: str, table: Table, train: Path, valid: Path, rank: int, max_words: int | None, quick: bool,
-    save: str | os.PathLike[str] | None, say: Say,
-) -> _Result:  # fmt: skip
-    """Train and evaluate a model with exact normalization, for comparison."""
+def _baseline(part: str, table: Table, files: Files, rank: int, quick: bool, say: Say) -> tuple[Any, _Result]:
+    """Train and evaluate a model with exact normalization, for comparison; return it with its result."""
     from trelliswork.models import KneserNey, LogBilinear
 
-    started = time.perf_counter()
     size = {"kn": None, "lbl": rank, "lbl100": 100}[part]
     name = "Kneser-Ney, order 5" if size is None else f"left-context log-bilinear, K=2, rank {size}"
     say(f"training {name}")
+    max_words = 1500 if quick else None
     model: Any
     if size is None:
-        model = KneserNey(5, max_words=max_words).fit(train)
+        model = KneserNey(5, max_words=max_words)
+        seconds = fit(model, files[0])
     else:
-        n = 1 if quick else 20
-        model = LogBilinear(2, size, max_words=max_words, max_iter=n, max_minutes=15.0).fit(train, dev=valid)
-    seconds = time.perf_counter() - started
-    mean = model.score(valid)
-    table.rows.append([name, None, None, None, None, _nats(mean), "exact", math.exp(-mean), None, None, None, seconds])
-    table.figures.append(Figure(f"{name}: per token", None, mean, "nats", seconds, "exact"))
-    if save is not None:
-        model.save(Path(save) / part)
+        model = LogBilinear(2, size, max_words=max_words, max_iter=1 if quick else 20, max_minutes=15.0)
+        seconds = fit(model, files[0], dev=files[1])
+    mean = model.score(files[1])
+    table.rows.append([name, *[None] * 4, _nats(mean), "exact", math.exp(-mean), None, None, None, seconds])
+    table.add(f"{name}: per token", None, mean, "nats", seconds, "exact")
     say(f"{name}: {mean:.4f} per token, {seconds:.0f} s")
-    return _Result(name, size, mean, "exact", "n-grams" if size is None else "log-bilinear")
+    return model, _Result(name, size, mean, "exact", "n-grams" if size is None else "log-bilinear")

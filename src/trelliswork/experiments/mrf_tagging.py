@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trelliswork.data import Corpus, read_columns, read_conllu
-from trelliswork.experiments.tables import Curve, Figure, Say, Table
+from trelliswork.experiments.chain_tagging import NAMES, Split, read_tagged
+from trelliswork.experiments.running import fit
+from trelliswork.experiments.tables import Curve, Say, Table
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models import HMM
 from trelliswork.models.mrf_tagger import MRFTagger
 
-Split = tuple[list[list[str]], list[list[str]]]
 PAPER = {"hmm": (95.8, 65.4), "mrf": (96.0, 76.0)}
 DATASETS = ("conll2000", "ud-en-ewt")
-NAMES = {"conll2000": "CoNLL-2000 POS", "ud-en-ewt": "UD EWT XPOS"}
 OTHER = "another corpus and other tags than the paper's (WSJ 2-21 and 23, 36 tags)"
 WHY = {
     "hmm": f"{OTHER}; its HMM has simple rare word smoothing, ours one symbol for unseen words",
@@ -38,24 +37,11 @@ def mrf_tagging(
 
     Accuracies are for all words and for unseen words. The iteration of the MRF tagger is chosen on held-out sentences
     (the development part of EWT; for CoNLL-2000, which has none, the last tenth of the training part, which is then
-    not used for training). The test part is used for measurement only.
+    not used for training). The test part is used for measurement only. The curves are accuracies on held-out sentences
+    by iteration.
 
-    Parameters
-    ----------
-    folder : path
-        Folder with ``conll2000`` and ``ud-en-ewt``.
-    datasets : sequence of str
-    n_words : sequence of int
-        Numbers of words that a tag of the MRF depends on; one tagger each.
-    l2, min_count, max_iter
-        Parameters of the MRF tagger.
-    n_sentences : int, optional
-        Maximum number of training sentences, including the held-out ones of CoNLL-2000; default: all.
-
-    Returns
-    -------
-    Table
-        The curves are accuracies on held-out sentences by iteration.
+    The folder has ``conll2000`` and ``ud-en-ewt``. There is one MRF tagger for each of ``n_words``, the number of words
+    that a tag depends on. ``n_sentences`` includes the held-out sentences of CoNLL-2000.
     """
     table = Table(
         "Tagging accuracy in percent, all words and words not seen in training (paper: WSJ 2-21/23, T=36)",
@@ -78,32 +64,16 @@ def mrf_tagging(
             ("", "HMM, suffix model", HMM(unknown="suffix")),
         ]
         for L in n_words:
-            tagger = MRFTagger(1, L, l2=l2, min_count=min_count)
+            tagger = MRFTagger(1, L, l2=l2, min_count=min_count, max_iter=max_iter)
             models.append(("mrf" if n_words[0] == L else "", f"MRF, L={L}", tagger))
         for key, name, model in models:
             say(f"{NAMES[data]}: {name}")
-            began = time.perf_counter()
-            if isinstance(model, MRFTagger):
-                _fit(model, train, held_out, max_iter)
-            else:
-                model.fit(*train)
-            seconds = time.perf_counter() - began
+            seconds = fit(model, *train, **({"dev": held_out} if isinstance(model, MRFTagger) else {}))
             table.curves.append(_curve(f"{NAMES[data]}, {name}", model, held_out, max_iter))
             _add(table, data, name, key, model, test, seconds)
             if isinstance(model, MRFTagger):
                 _add(table, data, f"{name}, dictionary", "", model.set_params(dictionary=True), test, seconds)
     return table
-
-
-def _fit(model: MRFTagger, train: Split, held_out: Split, max_iter: int) -> None:
-    """Train and keep the best iteration on held-out sentences."""
-    import warnings
-
-    from trelliswork.errors import ConvergenceWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of iterations is part of the experiment
-        model.set_params(max_iter=max_iter).fit(*train, dev=held_out)
 
 
 def _curve(name: str, model: Any, held_out: Split, max_iter: int) -> Curve:
@@ -124,22 +94,14 @@ def _add(table: Table, data: str, name: str, key: str, model: Any, test: Split, 
     paper = PAPER.get(key, (None, None))
     note = WHY.get(key, OTHER)
     for what, theirs, ours in (("total", paper[0], total), ("unseen words", paper[1], unseen)):
-        table.figures.append(Figure(f"{NAMES[data]}, {name}: {what}", theirs, ours, "%", seconds, note))
+        table.add(f"{NAMES[data]}, {name}: {what}", theirs, ours, "%", seconds, note)
 
 
 def _read(folder: Path, n_sentences: int | None) -> tuple[Split, Split, Split]:
     """Return words and tags of the training part, of held-out sentences and of the test part."""
-    if folder.name == "conll2000":
-        train, test = (_split(read_columns(folder / f"{part}.txt")) for part in ("train", "test"))
-        train = train[0][:n_sentences], train[1][:n_sentences]
-        cut = len(train[0]) - max(1, len(train[0]) // 10)
-        return (train[0][:cut], train[1][:cut]), (train[0][cut:], train[1][cut:]), test
-    train, held_out, test = (
-        _split(read_conllu(folder / f"en_ewt-ud-{part}.conllu", columns=["form", "xpos"]))
-        for part in ("train", "dev", "test")
-    )
-    return (train[0][:n_sentences], train[1][:n_sentences]), held_out, test
-
-
-def _split(corpus: Corpus) -> Split:
-    return corpus.sentences(0), corpus.sentences(1)
+    train, test = (read_tagged(folder, part) for part in ("train", "test"))
+    train = train[0][:n_sentences], train[1][:n_sentences]
+    if folder.name != "conll2000":
+        return train, read_tagged(folder, "dev"), test
+    cut = len(train[0]) - max(1, len(train[0]) // 10)
+    return (train[0][:cut], train[1][:cut]), (train[0][cut:], train[1][cut:]), test

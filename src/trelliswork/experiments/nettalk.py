@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from trelliswork.data.nettalk import read_nettalk, split_words
-from trelliswork.experiments.tables import Cell, Curve, Figure, Say, Table
+from trelliswork.experiments.tables import Cell, Curve, Say, Table
 from trelliswork.learning.report import Step
 from trelliswork.models import CRF
 
@@ -24,6 +24,9 @@ WHY = {  # reasons for differences from the paper, by beam
     "size=20": "another split and other features; exact where a beam is not faster, and states are held during L-BFGS",
     "threshold=6.9,min=1": "the paper's gradients were too noisy for a step; ours holds the states during L-BFGS",
 }
+COLUMNS = [
+    "order", "beam", "letters %", "words %", "letters % in the paper", "objective", "iterations", "seconds", "states",
+]  # fmt: skip
 
 
 def nettalk(
@@ -39,19 +42,9 @@ def nettalk(
 ) -> Table:
     """Measure letter and word accuracy, training time and learning curves.
 
-    Parameters
-    ----------
-    path : path
-        ``nettalk.data``, or its folder.
-    l2, max_iter
-        Parameters of every CRF; chosen on 934 words held out of the training part.
-    seed : int
-        Seed of the split by words, 934 for the test.
-    n_words : int, optional
-        Maximum number of words; default: all.
-    orders : tuple of int
-    exact_second : bool
-        Whether to include the second order without a beam, which takes as long as all others together.
+    The path is ``nettalk.data``, or its folder. ``l2`` and ``max_iter`` were chosen on 934 words held out of the
+    training part; ``seed`` determines the split by words, 934 for the test. The second order without a beam
+    (``exact_second``) takes as long as all others together.
     """
     letters, phonemes = read_nettalk(Path(path) / "nettalk.data" if Path(path).is_dir() else path)
     if n_words is not None:
@@ -61,17 +54,7 @@ def nettalk(
     n_phonemes = len({phoneme for word in y for phoneme in word})
     table = Table(
         f"NetTalk: {len(X):,} words for training, {len(X_test):,} for the test, {n_phonemes} phonemes",
-        [
-            "order",
-            "beam",
-            "letters %",
-            "words %",
-            "letters % in the paper",
-            "objective",
-            "iterations",
-            "seconds",
-            "states",
-        ],
+        COLUMNS,
         notes=[
             f"Preset letters, L2 {l2:g}, at most {max_iter} iterations; seconds: training without feature extraction."
         ],
@@ -81,8 +64,7 @@ def nettalk(
         name = f"order {order}, " + (beam or "exact")
         say(name)
         model = CRF("letters", l2=l2, max_iter=max_iter, scheme=None, order=order, beam=beam)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             model.fit(X, y, callback=partial(_note, name, say))
         predicted = model.predict(X_test)
         right = [a == b for p, g in zip(predicted, y_test, strict=True) for a, b in zip(p, g, strict=True)]
@@ -92,11 +74,10 @@ def nettalk(
         states = None if report.beam is None else report.beam.mean_size
         outcome: list[Cell] = [report.value, report.n_iter, report.seconds, states]
         table.rows.append([order, beam or "exact", *accuracies, theirs, *outcome])
-        history = report.history
         for what, paper, rate in zip(("letters", "words"), (theirs, None), accuracies, strict=True):
             note = WHY.get(beam, WHY[None]) if paper else "the paper has figures for letters and the first order only"
-            table.figures.append(Figure(f"{name}: {what}", paper, rate, "%", report.seconds, note))
-        table.curves.append(Curve(name, [s.seconds for s in history], [s.value for s in history]))
+            table.add(f"{name}: {what}", paper, rate, "%", report.seconds, note)
+        table.curves.append(Curve(name, [s.seconds for s in report.history], [s.value for s in report.history]))
     return table
 
 

@@ -24,48 +24,21 @@ COLUMNS = ("experiment", "row", "paper", "ours", "difference", "unit", "seconds"
 
 @dataclass(frozen=True)
 class Run:
-    """Outcome of one experiment.
-
-    Attributes
-    ----------
-    quick : bool
-    settings : dict
-        Values as text, by name, including the seed.
-    began : str
-        Start time, UTC.
-    seconds : float
-    machine : str
-    outcome : str
-        ``"finished"``, or the reason why there are no figures.
-    title : str
-    notes : list of str
-    figures : list of Figure
-    """
+    """Outcome of one experiment."""
 
     quick: bool
-    settings: dict[str, str]
-    began: str
+    settings: dict[str, str]  # values as text, including the seed
+    began: str  # start time, UTC
     seconds: float
     machine: str
-    outcome: str
+    outcome: str  # FINISHED, or the reason why there are no figures
     title: str
     notes: list[str]
     figures: list[Figure]
 
 
 class Record:
-    """The folder that ``reproduce --out`` writes; existing results stay until they are recomputed.
-
-    Parameters
-    ----------
-    folder : path
-        Created if it does not exist.
-
-    Raises
-    ------
-    DataError
-        If it cannot be written, or has a ``runs.json`` of another format.
-    """
+    """The folder that ``reproduce --out`` writes; existing results stay until they are recomputed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -132,13 +105,11 @@ def _as_text(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def json_lines(name: str, figures: list[Figure]) -> list[str]:
     """Return one JSON object per figure: reproduce, row, paper, ours, unit, seconds, note; not finite is null."""
-    return [
-        json.dumps(
-            {"reproduce": name} | {k: None if _is_no_number(v) else v for k, v in asdict(figure).items()},
-            allow_nan=False,
-        )
-        for figure in figures
-    ]
+    lines = []
+    for figure in figures:
+        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(figure).items()}
+        lines.append(json.dumps({"reproduce": name} | finite, allow_nan=False))
+    return lines
 
 
 def page(paper: int, runs: dict[str, Run]) -> str:
@@ -146,19 +117,11 @@ def page(paper: int, runs: dict[str, Run]) -> str:
     lines = [f"# Paper {paper}: {PAPERS[paper]}", ""]
     lines += [f"Machine: {machine}.  " for machine in dict.fromkeys(run.machine for run in runs.values())]
     lines += ["", "difference: ours minus the paper's. quick: small settings, not comparable.", ""]
-    lines += _table(
-        ("experiment", "settings", "started", "seconds", "outcome"),
-        [
-            [
-                name,
-                ("quick; " if run.quick else "") + describe(run.settings),
-                run.began,
-                f"{run.seconds:,.1f}",
-                run.outcome,
-            ]
-            for name, run in runs.items()
-        ],
-    )
+    described = []
+    for name, run in runs.items():
+        settings = ("quick; " if run.quick else "") + describe(run.settings)
+        described.append([name, settings, run.began, f"{run.seconds:,.1f}", run.outcome])
+    lines += _table(("experiment", "settings", "started", "seconds", "outcome"), described)
     rows = [[name, *_cells(figure)] for name, run in runs.items() for figure in run.figures]
     lines += ["", *_table(COLUMNS, rows)] if rows else []
     for name, run in runs.items():
@@ -168,12 +131,11 @@ def page(paper: int, runs: dict[str, Run]) -> str:
 
 
 def _cells(figure: Figure) -> list[str]:
-    difference = figure.difference
     return [
         figure.row,
         figure.paper if isinstance(figure.paper, str) else number(figure.paper),
         number(figure.ours),
-        "" if difference is None else number(difference, signed=True),
+        number(figure.difference, signed=True),
         figure.unit,
         "" if figure.seconds is None else f"{figure.seconds:,.1f}",
         figure.note,
@@ -198,10 +160,6 @@ def _table(columns: tuple[str, ...], rows: list[list[str]]) -> list[str]:
     cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in [list(columns), *rows]]
     lines = ["| " + " | ".join(row) + " |" for row in cells]
     return [lines[0], "|" + "---|" * len(columns), *lines[1:]]
-
-
-def _is_no_number(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _load(path: Path) -> dict[str, Run]:

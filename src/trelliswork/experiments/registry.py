@@ -28,38 +28,18 @@ CONLL = ("conll2000/train.txt", "conll2000/test.txt")
 class Experiment:
     """One experiment.
 
-    Attributes
-    ----------
-    name : str
-        Name of the command, such as ``"nettalk"``.
-    paper : int
-        0 to 4, a key of ``PAPERS``.
-    about : str
-        Content, in one line.
-    function : str
-        ``"module:function"``; the function takes the folder of the data, if it needs any, the settings and ``say``, and
-        returns a `Table`.
-    folder : str or None
-        Folder of its data within the folder of all data (``""``: that folder itself); ``None`` if it needs none.
-    files : tuple of str
-        Required files, as patterns within ``folder``.
-    full : mapping
-        Settings of the reproduction.
-    small : mapping
-        Settings that differ in a quick run.
-    minutes : float
-        Approximate time on two cores with the full settings.
+    Its function takes the folder of the data, if it needs any, the settings and ``say``, and returns a `Table`.
     """
 
-    name: str
-    paper: int
-    about: str
-    function: str
-    folder: str | None = None
-    files: tuple[str, ...] = ()
-    full: Settings = field(default_factory=dict)
-    small: Settings = field(default_factory=dict)
-    minutes: float = 1.0
+    name: str  # of the command, such as "nettalk"
+    paper: int  # a key of PAPERS
+    about: str  # content, in one line
+    function: str  # "module:function"
+    folder: str | None = None  # of its data within that of all data ("": that folder itself); None if it needs none
+    files: tuple[str, ...] = ()  # required files, as patterns within the folder
+    full: Settings = field(default_factory=dict)  # settings of the reproduction
+    small: Settings = field(default_factory=dict)  # settings that differ in a quick run
+    minutes: float = 1.0  # approximate time on two cores with the full settings
 
     def settings(self, quick: bool, given: Settings | None = None) -> dict[str, Any]:
         """Return the full or quick settings, replaced by those in ``given`` that are not ``None``."""
@@ -89,23 +69,9 @@ class Experiment:
         given: Settings | None = None,
         say: Say = lambda _: None,
     ) -> Table:
-        """Compute the table.
+        """Compute the table from ``data``, the folder of all data sets or of the one that is needed.
 
-        Parameters
-        ----------
-        data : path, optional
-            Folder of all data sets, or of the one that is needed.
-        quick : bool
-            Whether to use the small settings; the table and the notes of its figures are marked then.
-        given : mapping, optional
-            Settings that override both.
-        say : callable
-            Receives lines about the progress.
-
-        Raises
-        ------
-        DataError
-            If it needs data and no folder is given, or a file is missing or malformed.
+        Quick runs use the small settings, and mark the table and the notes of its figures; ``given`` overrides both.
         """
         if self.folder is not None and not data:
             raise DataError(f"{self.name} needs {', '.join(self.missing(None))}: pass the folder with the data.")

@@ -7,22 +7,13 @@ from numpy.typing import NDArray
 
 
 class SyntheticHMM(NamedTuple):
-    """A hidden Markov model drawn at random, and sequences drawn from it.
+    """A hidden Markov model drawn at random, and sequences drawn from it."""
 
-    Attributes
-    ----------
-    log_start : ndarray (S,)
-    log_transition : ndarray (S, S)
-    log_emission : ndarray (S, V)
-        -inf where a state never emits a symbol.
-    states, symbols : ndarray (n_sequences, length)
-    """
-
-    log_start: NDArray[np.float64]
-    log_transition: NDArray[np.float64]
-    log_emission: NDArray[np.float64]
-    states: NDArray[np.int64]
-    symbols: NDArray[np.int64]
+    log_start: NDArray[np.float64]  # (S,)
+    log_transition: NDArray[np.float64]  # (S, S)
+    log_emission: NDArray[np.float64]  # (S, V): -inf where a state never emits a symbol
+    states: NDArray[np.int64]  # (n_sequences, length)
+    symbols: NDArray[np.int64]  # (n_sequences, length)
 
     def log_unary(self, dtype: type[np.floating] = np.float64) -> NDArray[np.floating]:
         """Return the scores of the states (n_sequences, length, S), including the start."""

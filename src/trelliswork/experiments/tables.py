@@ -15,36 +15,25 @@ class Curve:
     """One line of a plot."""
 
     name: str
-    x: list[float]
-    y: list[float]
+    x: list[float] = field(default_factory=list)
+    y: list[float] = field(default_factory=list)
+
+    def add(self, x: float, y: float) -> None:
+        """Add a point."""
+        self.x.append(float(x))
+        self.y.append(y)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One of our numbers and the corresponding number of the paper.
+    """One of our numbers and the corresponding number of the paper."""
 
-    Attributes
-    ----------
-    row : str
-        What was measured, such as ``"order 1, exact: letters"``.
-    paper : str, float or None
-        Number in the paper, or its statement in words; ``None`` if it gives none.
-    ours : float or None
-        Our number; ``None`` if there is none, for the reason in the note.
-    unit : str
-        Such as ``"%"``, ``"s"``, ``"perplexity per token"``.
-    seconds : float or None
-        Time to compute it.
-    note : str
-        Reasons for a difference, and conditions for a comparison.
-    """
-
-    row: str
-    paper: str | float | None
-    ours: float | None
-    unit: str
-    seconds: float | None = None
-    note: str = ""
+    row: str  # what was measured, such as "order 1, exact: letters"
+    paper: str | float | None  # number in the paper, or its statement in words; None if it gives none
+    ours: float | None  # None if there is none, for the reason in the note
+    unit: str  # such as "%", "s", "perplexity per token"
+    seconds: float | None = None  # time to compute it
+    note: str = ""  # reasons for a difference, and conditions for a comparison
 
     @property
     def difference(self) -> float | None:
@@ -66,30 +55,22 @@ class Figure:
 
 @dataclass
 class Table:
-    """Figures in rows.
-
-    Attributes
-    ----------
-    title : str
-    columns : list of str
-    rows : list of lists
-        One cell per column; ``None`` where there is no figure.
-    notes : list of str
-        Explanations.
-    curves : list of Curve
-    axes : (str, str)
-        Labels of the axes of the curves.
-    figures : list of Figure
-        Our numbers and the paper's, as ``reproduce --json`` prints them.
-    """
+    """Figures in rows."""
 
     title: str
     columns: list[str]
-    rows: list[list[Cell]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    rows: list[list[Cell]] = field(default_factory=list)  # one cell per column; None where there is no figure
+    notes: list[str] = field(default_factory=list)  # explanations
     curves: list[Curve] = field(default_factory=list)
-    axes: tuple[str, str] = ("", "")
-    figures: list[Figure] = field(default_factory=list)
+    axes: tuple[str, str] = ("", "")  # labels of the axes of the curves
+    figures: list[Figure] = field(default_factory=list)  # as ``reproduce --json`` prints them
+
+    def add(
+        self, row: str, paper: str | float | None, ours: float | None, unit: str, seconds: float | None = None,
+        note: str = "",
+    ) -> None:  # fmt: skip
+        """Add a figure."""
+        self.figures.append(Figure(row, paper, ours, unit, seconds, note))
 
     def to_text(self) -> str:
         """Return the table in Markdown with its title and notes."""
@@ -107,12 +88,6 @@ class Table:
 
 
 def _show(cell: Cell) -> str:
-    if cell is None:
-        return ""
-    return (
-        f"{cell:.4g}"
-        if isinstance(cell, float) and abs(cell) < 1
-        else f"{cell:,.2f}"
-        if isinstance(cell, float)
-        else str(cell)
-    )
+    if isinstance(cell, float):
+        return f"{cell:.4g}" if abs(cell) < 1 else f"{cell:,.2f}"
+    return "" if cell is None else str(cell)

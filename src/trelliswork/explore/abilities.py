@@ -16,18 +16,10 @@ Rows = Sequence[Mapping[Any, float]]
 
 
 class Explorer(Protocol):
-    """A model behind the page.
+    """A model behind the page."""
 
-    Attributes
-    ----------
-    reader : TokenReader
-        Format of sentences.
-    abilities : dict of str to callable
-        Functions that answer a ``Body``, by name.
-    """
-
-    reader: TokenReader
-    abilities: Abilities
+    reader: TokenReader  # format of sentences
+    abilities: Abilities  # functions that answer a ``Body``, by name
 
     def facts(self) -> Answer:
         """Return facts that the page needs: labels, layers, whether evidence can be given."""
@@ -100,17 +92,10 @@ def layer_answer(
     before: tuple[Sequence[str], Rows] | None,
     named: Collection[str] = (),
 ) -> Answer:
-    """Return one layer of labels: the path, and the probabilities of the labels to show.
+    """Return one layer of labels: the path, and the probabilities of the labels to show, in the order of ``labels``.
 
-    Parameters
-    ----------
-    name : str
-    labels : list of str
-        All labels, in the order of the rows.
-    now, before : (path, marginals)
-        The best label of each token, and p(label) of each token as a dict; ``before`` without evidence.
-    named : collection of str
-        Labels that the evidence names: they are always shown.
+    ``now`` and ``before`` are the best label of each token, and p(label) of each token as a dict; ``before`` is without
+    evidence. Labels that the evidence names are always shown.
     """
     both = [now, *([] if before is None else [before])]
     highest = {label: max(row.get(label, 0.0) for _, rows in both for row in rows) for label in labels}

@@ -6,10 +6,6 @@ from typing import Any, Literal
 
 MAX_BODY = 64 * 1024  # bytes
 MAX_BEST = 20  # structures in a k-best list
-MAX_ANSWERS = 50  # words in a list
-MAX_SAMPLES = 50
-MAX_SAMPLE_LENGTH = 200
-MAX_LINES = 20  # sentences that are scored at once
 MAX_SHOWN = 80  # characters of a wrong value that an error message repeats
 COLUMN, ATTRIBUTE = "/", "|"
 BLANKS = ("_", "___")
@@ -134,14 +130,7 @@ def allowed_values(item: Item, values: Mapping[Any, Any] | Collection[Any], noun
 class TokenReader:
     """Format of a line of text.
 
-    Attributes
-    ----------
-    form : {"words", "columns", "attributes", "numbers"}
-        Words; words with columns joined by a slash, as in ``dog/NN``; attributes joined by ``|``; or integers.
-    n_columns : int
-        Number of columns per token.
-    max_words : int
-        Maximum length of a sentence.
+    Words; words with columns joined by a slash, as in ``dog/NN``; attributes joined by ``|``; or integers.
     """
 
     form: Literal["words", "columns", "attributes", "numbers"] = "words"

@@ -78,15 +78,9 @@ def serve(
     listening = open_socket(host, port)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
-    config = uvicorn.Config(
-        app,
-        lifespan="off",
-        log_level="critical",  # the application logs failed requests itself
-        access_log=False,
-        server_header=False,
-        limit_concurrency=64,
-        timeout_graceful_shutdown=1,
-    )
+    silent: Any = {"log_level": "critical", "access_log": False}  # the application logs failed requests itself
+    limits: Any = {"limit_concurrency": 64, "timeout_graceful_shutdown": 1}
+    config = uvicorn.Config(app, lifespan="off", server_header=False, **silent, **limits)
     try:
         ready(address)
         uvicorn.Server(config).run(sockets=[listening])

@@ -6,21 +6,17 @@ from typing import Any
 
 from trelliswork.data.vocabulary import END
 from trelliswork.explore.abilities import Abilities, Answer, layer_answer, plain
-from trelliswork.explore.requests import (
-    BLANKS,
-    MAX_ANSWERS,
-    MAX_LINES,
-    MAX_SAMPLE_LENGTH,
-    MAX_SAMPLES,
-    Body,
-    RequestError,
-    TokenReader,
-)
+from trelliswork.explore.requests import BLANKS, Body, RequestError, TokenReader
 from trelliswork.models.tasks import NextWord, Ranked, Tagger
 from trelliswork.report.learned import embeddings, neighbors
 
 MAX_WORDS = 200
+MAX_ANSWERS = 50  # words in a list
+MAX_SAMPLES = 50
+MAX_SAMPLE_LENGTH = 200
+MAX_LINES = 20  # sentences that are scored at once
 MAX_SEED = 2**31 - 1
+SIZES = {"order": "order", "context_size": "context size", "rank": "rank", "n_states_": "states"}
 
 
 class TextExplorer:
@@ -43,16 +39,10 @@ class TextExplorer:
 
     def facts(self) -> Answer:
         """Return the sizes of the model."""
-        model = self.model
         about = []
-        for name, title in (
-            ("order", "order"),
-            ("context_size", "context size"),
-            ("rank", "rank"),
-            ("n_states_", "states"),
-        ):
-            value = getattr(model, name, None)
-            if isinstance(value, int) and not (name == "rank" and getattr(model, "form", "") == "full"):
+        for name, title in SIZES.items():
+            value = getattr(self.model, name, None)
+            if isinstance(value, int) and not (name == "rank" and getattr(self.model, "form", "") == "full"):
                 about.append([title, f"{value:,}"])
         layers = [{"name": "state", "labels": self._state_names()}] if "tag" in self.abilities else []
         return {"about": about, "layers": layers, "evidence": False, "word": self._word(), "any_word": self.any_word}

@@ -10,26 +10,14 @@ from numpy.typing import NDArray
 class Attributes:
     """Sparse attributes of the tokens of a corpus, in compressed rows.
 
-    Attributes
-    ----------
-    offsets : ndarray of int64 (n_sentences + 1,)
-        Sentence n is the tokens ``offsets[n]`` to ``offsets[n + 1]``.
-    token_ptr : ndarray of int64 (n_tokens + 1,)
-        Token i has entries ``token_ptr[i]`` to ``token_ptr[i + 1]``.
-    ids : ndarray of int32 (nnz,)
-        Attribute ids, 0 to ``n_attributes - 1``.
-    values : ndarray of float32 (nnz,) or None
-        ``None`` if all are 1.
-    n_attributes : int
-    edges : Attributes or None
-        Attributes of pairs of adjacent labels, with separate ids: those of token i (never the first of its sentence)
-        belong to the labels of i-1 and i. Same ``offsets``; ``None`` if the features have none.
+    ``edges`` are attributes of pairs of adjacent labels, with separate ids and the same ``offsets``: those of token i
+    (never the first of its sentence) belong to the labels of i-1 and i. ``None`` if the features have none.
     """
 
-    offsets: NDArray[np.int64]
-    token_ptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
-    values: NDArray[np.float32] | None
+    offsets: NDArray[np.int64]  # (n_sentences + 1,) sentence n is the tokens offsets[n] to offsets[n + 1]
+    token_ptr: NDArray[np.int64]  # (n_tokens + 1,) token i has the entries token_ptr[i] to token_ptr[i + 1]
+    ids: NDArray[np.int32]  # (nnz,) 0 to n_attributes - 1
+    values: NDArray[np.float32] | None  # (nnz,) None if all are 1
     n_attributes: int
     edges: "Attributes | None" = None
 

@@ -20,22 +20,12 @@ def bigrams(words: Ints, offsets: Ints, n_words: int) -> sparse.csr_matrix:
 
 
 def brown_clusters(words: Ints, offsets: Ints, n_words: int, n_clusters: int) -> Ints:
-    """Return the cluster of each word (V,), 0 to C-1.
+    """Return the cluster of each word (V,), 0 to C-1; words that do not occur are put into the last one.
 
-    Parameters
-    ----------
-    words : ndarray (N,)
-        Sentence n is ``words[offsets[n] : offsets[n + 1]]``.
-    offsets : ndarray (n + 1,)
-    n_words : int
-        Number of words; those that do not occur are put into the last cluster.
-    n_clusters : int
-
-    Notes
-    -----
-    The most frequent words are the first clusters; each further word, in the order of frequency, becomes a cluster, and
-    the two clusters whose merge loses least mutual information of neighbors are merged. Time O(V C^2). Brown et al.
-    (1992), section 3; the table of losses is updated as in Liang (2005), section 4.
+    Sentence n is ``words[offsets[n] : offsets[n + 1]]``. The most frequent words are the first clusters; each further
+    word, in the order of frequency, becomes a cluster, and the two clusters whose merge loses least mutual information
+    of neighbors are merged. Time O(V C^2). Brown et al. (1992), section 3; the table of losses is updated as in Liang
+    (2005), section 4.
 
     Examples
     --------

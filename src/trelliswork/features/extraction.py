@@ -74,14 +74,7 @@ class _Stage:
 
 
 class TemplateExtractor:
-    """Attributes of columns by templates.
-
-    Parameters
-    ----------
-    templates : sequence of Template
-    min_count : int
-        Minimum count of an attribute in training.
-    """
+    """Attributes of columns by templates; ``min_count`` is the minimum count of an attribute in training."""
 
     def __init__(self, templates: Sequence[Template], *, min_count: int = 1) -> None:
         self.templates = list(templates)

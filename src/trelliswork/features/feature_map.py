@@ -29,19 +29,11 @@ _EDGES = "edges."  # before the names of the edge extractor's arrays in a state
 class FeatureMap:
     """Attributes of sentences.
 
-    Parameters
-    ----------
-    features : str, path, list of Template, callable, or None
-        Name of a preset; templates as text, file or parsed; a function ``f(sentence, t)`` that returns a dict or a list
-        of strings; ``None`` for tokens that are such dicts or lists.
-    min_count : int
-        Minimum count of an attribute in training.
-    hash_bits : int, optional
-        Map attributes to ``2**hash_bits`` ids by a fixed hash (``trelliswork.features.hashed``) instead of storing
-        them: ``fit`` is then the same as ``transform``. 1 to 30.
+    ``features`` is the name of a preset; templates as text, file or parsed; a function ``f(sentence, t)`` that returns
+    a dict or a list of strings; or ``None`` for tokens that are such dicts or lists. ``min_count`` is the minimum count
+    of an attribute in training. With ``hash_bits``, 1 to 30, a fixed hash maps attributes to ``2**hash_bits`` ids
+    (``trelliswork.features.hashed``) instead of storing them: ``fit`` is then the same as ``transform``.
 
-    Notes
-    -----
     B templates with macros make ``Attributes.edges``, with separate ids. A plain B makes nothing: every chain has
     plain transitions.
     """
@@ -55,9 +47,8 @@ class FeatureMap:
         self.extractor: TemplateLike | ReadyLike
         self.edge_extractor: TemplateLike | None = None
         if features is None or callable(features):
-            self.extractor = (
-                ReadyExtractor(min_count=min_count) if hash_bits is None else HashedReadyExtractor(hash_bits)
-            )
+            ready = ReadyExtractor(min_count=min_count)
+            self.extractor = ready if hash_bits is None else HashedReadyExtractor(hash_bits)
             return
         templates = _templates(features)
         self.extractor = _extractor([t for t in templates if not t.on_edges], min_count, hash_bits)
@@ -172,10 +163,8 @@ class FeatureMap:
         nodes = (self.extractor.fit if learn else self.extractor.transform)(columns, corpus.offsets)
         if self.edge_extractor is None:
             return nodes
-        return replace(
-            nodes,
-            edges=(self.edge_extractor.fit if learn else self.edge_extractor.transform)(columns, corpus.offsets),
-        )
+        edges = (self.edge_extractor.fit if learn else self.edge_extractor.transform)(columns, corpus.offsets)
+        return replace(nodes, edges=edges)
 
     def _ready(self, X: Sentences, extractor: ReadyLike, learn: bool) -> Attributes:
         if isinstance(X, AttributeCorpus):

@@ -30,7 +30,7 @@ from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import check_columns, compress
 from trelliswork.features.kernels.hashing import hash_template
-from trelliswork.features.ready import Rows, Token
+from trelliswork.features.ready import Rows, Token, corpus_attributes
 from trelliswork.features.templates import Template
 
 MOST_BITS = 30  # ids are int32
@@ -58,25 +58,28 @@ def hash_string(string: str, person: bytes = b"string") -> int:
     return int.from_bytes(blake2b(text, digest_size=8, person=person).digest(), "little")
 
 
-class HashedTemplateExtractor:
+class _Hashed:
+    """Attributes with ids of ``hash_bits`` bits."""
+
+    def __init__(self, hash_bits: int) -> None:
+        self.hash_bits = hash_bits
+        self.n_attributes = 1 << hash_bits
+
+    def names(self) -> list[str]:
+        """Return ``#0``, ``#1``, ...: strings are not stored."""
+        return [f"#{k}" for k in range(self.n_attributes)]
+
+
+class HashedTemplateExtractor(_Hashed):
     """Hashed attributes of columns by templates, eq. 2; the counterpart of ``TemplateExtractor``.
 
-    Parameters
-    ----------
-    templates : sequence of Template
-        A template that is listed twice makes the same attribute twice.
-    hash_bits : int
-        Number of bits of an id.
-
-    Notes
-    -----
-    Time: one BLAKE2b per distinct string of a column, and a mix of 64 bits per macro and token.
+    A template that is listed twice makes the same attribute twice. Time: one BLAKE2b per distinct string of a column,
+    and a mix of 64 bits per macro and token.
     """
 
     def __init__(self, templates: Sequence[Template], hash_bits: int) -> None:
+        super().__init__(hash_bits)
         self.templates = list(templates)
-        self.hash_bits = hash_bits
-        self.n_attributes = 1 << hash_bits
         texts = [json.dumps([t.pieces, t.macros, t.skip_outside, t.where]) for t in self.templates]
         self._keys = np.array([hash_string(text, b"template") for text in texts], np.uint64)
         reach = max((abs(row) for t in self.templates for row, _ in t.macros), default=0)
@@ -95,8 +98,7 @@ class HashedTemplateExtractor:
         table = np.empty((len(self.templates), len(columns[0])), np.int32)
         shift = np.uint64(64 - self.hash_bits)
         for template, key, out in zip(self.templates, self._keys, table, strict=True):
-            macros = np.array(template.macros, np.int64).reshape(-1, 2)
-            rows, which = np.ascontiguousarray(macros[:, 0]), np.ascontiguousarray(macros[:, 1])
+            rows, which = np.array(template.macros, np.int64).reshape(-1, 2).T.copy()
             beyond = (self._before, self._after, template.skip_outside)
             hash_template(hashes, offsets, key, rows, which, *beyond, shift, out)
             left_out = template.leaves_out(offsets)
@@ -106,23 +108,9 @@ class HashedTemplateExtractor:
 
     fit = transform  # there is nothing to learn
 
-    def names(self) -> list[str]:
-        """Return ``#0``, ``#1``, ...: strings are not stored."""
-        return _numbers(self.n_attributes)
 
-
-class HashedReadyExtractor:
-    """Hashed attributes that the user computed, eq. 1, with values; the counterpart of ``ReadyExtractor``.
-
-    Parameters
-    ----------
-    hash_bits : int
-        Number of bits of an id.
-    """
-
-    def __init__(self, hash_bits: int) -> None:
-        self.hash_bits = hash_bits
-        self.n_attributes = 1 << hash_bits
+class HashedReadyExtractor(_Hashed):
+    """Hashed attributes that the user computed, eq. 1, with values; the counterpart of ``ReadyExtractor``."""
 
     def transform(self, sentences: Sequence[Sequence[Token]]) -> Attributes:
         """Return the attributes of sentences."""
@@ -132,16 +120,9 @@ class HashedReadyExtractor:
     def transform_corpus(self, corpus: AttributeCorpus) -> Attributes:
         """Return the attributes of a file of ready attributes."""
         ids = np.array([hash_string(name) >> (64 - self.hash_bits) for name in corpus.names], np.int32)
-        values = None if corpus.values is None else corpus.values.astype(np.float32)
-        if values is not None and (values == 1).all():
-            values = None
-        return Attributes(corpus.offsets, corpus.token_ptr, ids[corpus.attributes], values, self.n_attributes)
+        return corpus_attributes(corpus, ids, self.n_attributes)
 
     fit, fit_corpus = transform, transform_corpus  # there is nothing to learn
-
-    def names(self) -> list[str]:
-        """Return ``#0``, ``#1``, ...: strings are not stored."""
-        return _numbers(self.n_attributes)
 
 
 class _Hashes(dict[str, int]):
@@ -153,7 +134,3 @@ class _Hashes(dict[str, int]):
     def __missing__(self, string: str) -> int:
         self[string] = value = hash_string(string) >> self._shift
         return value
-
-
-def _numbers(n: int) -> list[str]:
-    return [f"#{k}" for k in range(n)]

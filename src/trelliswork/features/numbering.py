@@ -18,15 +18,16 @@ class Numbering:
 
     def __init__(self, listed: Keys | None = None) -> None:
         self.listed: Keys = np.empty(0, np.int64) if listed is None else listed
-        self._reserve(len(self.listed))
-        hashing.build(self.listed, self._keys, self._ids)
+        self._build(self.listed, len(self.listed))
 
     def __len__(self) -> int:
         return len(self.listed)
 
-    def _reserve(self, n: int) -> None:
-        size = 1 << max(4, int(2 * n).bit_length())  # at most half full
+    def _build(self, listed: Keys, room: int) -> None:
+        """Make a new table with room for ``room`` keys, and insert those listed."""
+        size = 1 << max(4, int(2 * room).bit_length())  # at most half full
         self._keys, self._ids = np.zeros(size, np.int64), np.full(size, -1, np.int32)
+        hashing.build(listed, self._keys, self._ids)
 
     @classmethod
     def of(cls, values: Keys) -> tuple["Numbering", Ids]:
@@ -35,26 +36,15 @@ class Numbering:
         out, listed, n = np.empty(len(values), np.int32), np.empty(BLOCK, np.int64), 0
         for start in range(0, len(values), BLOCK):
             if 2 * (n + BLOCK) > len(self._keys):  # grows with the number of distinct values
-                self._reserve(2 * (n + BLOCK))
-                hashing.build(listed[:n], self._keys, self._ids)
+                self._build(listed[:n], 2 * (n + BLOCK))
             if n + BLOCK > len(listed):
                 listed = np.concatenate([listed, np.empty(len(listed) + BLOCK, np.int64)])
             part = slice(start, start + BLOCK)
             n = hashing.number(values[part], self._keys, self._ids, n, out[part], listed)
-        self.listed = listed[:n].copy()
-        self._reserve(n)
-        hashing.build(self.listed, self._keys, self._ids)
-        return self, out
+        return cls(listed[:n].copy()), out
 
     def look_up(self, values: Keys) -> Ids:
         """Return the ids of the values, -1 for those that are negative or unknown."""
         out = np.empty(len(values), np.int32)
         hashing.look_up(values, self._keys, self._ids, out)
         return out
-
-
-def first_appearances(ids: Ids) -> NDArray[np.int64]:
-    """Return the first position of each of the ids 0, 1, 2, ..., which count up as they appear."""
-    places = np.empty(int(ids.max(initial=-1)) + 1, np.int64)
-    hashing.first_appearances(ids, places)
-    return places

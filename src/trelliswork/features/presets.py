@@ -15,19 +15,10 @@ from trelliswork.features.templates import Template, parse_template
 
 @dataclass(frozen=True)
 class Preset:
-    """Columns to add (each derived from a column of the data), and templates over all of them.
+    """Columns to add (each derived from a column of the data), and templates over all of them."""
 
-    Attributes
-    ----------
-    n_columns : int
-        Number of columns that the data must have; the added ones follow them.
-    derived : tuple of (column, name)
-        Names as in ``DERIVED``.
-    templates : tuple of Template
-    """
-
-    n_columns: int
-    derived: tuple[tuple[int, str], ...]
+    n_columns: int  # that the data must have; the added ones follow them
+    derived: tuple[tuple[int, str], ...]  # column, and name as in DERIVED
     templates: tuple[Template, ...]
 
 

@@ -7,7 +7,7 @@ collide is one in ten million.
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trelliswork.data import AttributeCorpus
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
-from trelliswork.features.numbering import Ids, Keys, Numbering, first_appearances
+from trelliswork.features.numbering import Ids, Keys, Numbering
 
 _LARGEST = float(np.finfo(np.float32).max)
 _BITS = (1 << 62) - 1
@@ -58,9 +58,9 @@ class ReadyExtractor:
         rows.keys &= _BITS
         table, ids = Numbering.of(rows.keys)
         # Ids count up as names appear: a name is new where the largest id so far grows.
-        names = rows.names_at(first_appearances(ids))
+        names = rows.names_at(np.flatnonzero(np.diff(np.maximum.accumulate(ids), prepend=-1)))
         kept = np.bincount(ids, minlength=len(names)) >= self.min_count
-        self._names = [name for name, keep in zip(names, kept, strict=True) if keep]
+        self._names = list(compress(names, kept))
         self._table = Numbering(table.listed[kept])
         if not kept.all():
             ids = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)[ids]
@@ -75,15 +75,13 @@ class ReadyExtractor:
     def fit_corpus(self, corpus: AttributeCorpus) -> Attributes:
         """Learn and return the attributes of a file of ready attributes."""
         kept = np.bincount(corpus.attributes, minlength=len(corpus.names)) >= self.min_count
-        self._names = [name for name, keep in zip(corpus.names, kept, strict=True) if keep]
+        self._names = list(compress(corpus.names, kept))
         self._table = Numbering(_keys(self._names))
         return self.transform_corpus(corpus)
 
     def transform_corpus(self, corpus: AttributeCorpus) -> Attributes:
         """Return the known attributes of another such file."""
-        ids = self._table.look_up(_keys(corpus.names))[corpus.attributes]
-        values = None if corpus.values is None else corpus.values.astype(np.float32)
-        return _known(corpus.offsets, corpus.token_ptr, ids, values, len(self._names))
+        return corpus_attributes(corpus, self._table.look_up(_keys(corpus.names)), len(self._names))
 
 
 _LISTS = {list}
@@ -130,25 +128,20 @@ class Rows:
         return _known(self._offsets, self._token_ptr, ids, self._values, n_attributes)
 
 
-def _known(
-    offsets: NDArray[np.int64],
-    token_ptr: NDArray[np.int64],
-    ids: Ids,
-    values: NDArray[np.float32] | None,
-    n_attributes: int,
-) -> Attributes:
-    kept = ids >= 0
+def corpus_attributes(corpus: AttributeCorpus, ids: Ids, n_attributes: int) -> Attributes:
+    """Return the attributes of a corpus, whose name k has ``ids[k]``, without those of -1."""
+    values = None if corpus.values is None else corpus.values.astype(np.float32)
+    return _known(corpus.offsets, corpus.token_ptr, ids[corpus.attributes], values, n_attributes)
+
+
+def _known(offsets: Keys, token_ptr: Keys, ids: Ids, values: NDArray[np.float32] | None, n: int) -> Attributes:
+    """Return attributes, of ``n`` different ones, without those whose id is -1."""
     if values is not None and (values == 1).all():
         values = None
-    if kept.all():
-        return Attributes(offsets, token_ptr, ids, values, n_attributes)
-    return Attributes(
-        offsets,
-        _running_sum(kept)[token_ptr],
-        ids[kept],
-        None if values is None else values[kept],
-        n_attributes,
-    )
+    kept = ids >= 0
+    if not kept.all():
+        token_ptr, ids, values = _running_sum(kept)[token_ptr], ids[kept], None if values is None else values[kept]
+    return Attributes(offsets, token_ptr, ids, values, n)
 
 
 def _running_sum(values: NDArray[Any]) -> NDArray[np.int64]:

@@ -24,25 +24,15 @@ _MACRO = re.compile(r"%x\[\s*(-?\d+)\s*,\s*(\d+)\s*\]")
 class Template:
     """One template: ``pieces[0] + value(macros[0]) + pieces[1] + ...``.
 
-    Attributes
-    ----------
-    name : str
-        The line as written.
-    pieces : tuple of str
-        Text around the macros, one more than there are macros; ``pieces[0]`` includes the id (``U05:``).
-    macros : tuple of (row, column)
-    skip_outside : bool
-        Whether to make no attribute where a macro points beyond the sentence, as in CRFsuite's examples; CRF++ makes
-        ``_B-1`` etc.
-    where : {"all", "first", "last"}
-        Tokens of a sentence that the template applies to.
+    With ``skip_outside`` it makes no attribute where a macro points beyond the sentence, as in CRFsuite's examples;
+    CRF++ makes ``_B-1`` etc.
     """
 
-    name: str
-    pieces: tuple[str, ...]
-    macros: tuple[tuple[int, int], ...]
+    name: str  # the line as written
+    pieces: tuple[str, ...]  # text around the macros, one more than there are; pieces[0] includes the id (U05:)
+    macros: tuple[tuple[int, int], ...]  # row and column
     skip_outside: bool = False
-    where: str = "all"
+    where: str = "all"  # tokens of a sentence that it applies to: "all", "first" or "last"
 
     @property
     def on_edges(self) -> bool:
@@ -93,18 +83,16 @@ def parse_templates(text: str, source: str = "templates", *, skip_outside: bool 
     >>> [t.macros for t in parse_templates("U01:%x[0,0]/%x[1,0]  # two words\nB")]
     [((0, 0), (1, 0)), ()]
     """
-    templates = []
+    templates: dict[str, Template] = {}
     for n, line in enumerate(text.splitlines(), start=1):
         kept = line.split("#")[0].strip()
+        if kept in templates:
+            raise DataError(f"{source}: the template {kept!r} occurs twice: delete one.")
         if kept:
-            templates.append(parse_template(kept, f"{source}:{n}", skip_outside=skip_outside))
-    names = [template.pieces[0].split(":")[0] + "|" + template.name for template in templates]
-    for n, name in enumerate(names):
-        if name in names[:n]:
-            raise DataError(f"{source}: the template {templates[n].name!r} occurs twice: delete one.")
+            templates[kept] = parse_template(kept, f"{source}:{n}", skip_outside=skip_outside)
     if not templates:
         raise DataError(f"{source}: expected at least one template, such as U00:%x[0,0], got none.")
-    return templates
+    return list(templates.values())
 
 
 def read_templates(path: str | Path) -> list[Template]:

@@ -1,16 +1,14 @@
-"""Compile every inference kernel once, on tiny inputs; a later process loads the compiled code from the disk cache."""
+"""Compile inference kernels on tiny inputs; a later process loads the compiled code from the disk cache."""
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 
-from trelliswork.inference.chain import warmup as chain
-from trelliswork.inference.factorial import warmup as factorial
-from trelliswork.inference.graph import warmup as graph
-from trelliswork.inference.lowrank import warmup as lowrank
-from trelliswork.inference.span import warmup as span
-from trelliswork.inference.tree import warmup as tree
+STRUCTURES = ("chain", "factorial", "graph", "lowrank", "span", "tree")
 
 
-def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield name and call of each task; together they reach every kernel in every precision it is used in."""
-    for structure in (chain, factorial, graph, tree, span, lowrank):
-        yield from structure.tasks()
+def tasks(structure: str) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield the name and the call of each task of a structure.
+
+    Together the tasks of a structure reach each of its kernels in every precision it is used in.
+    """
+    yield from import_module(f"trelliswork.inference.{structure}.warmup").tasks()

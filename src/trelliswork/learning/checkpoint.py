@@ -18,16 +18,10 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Checkpoint:
-    """A file with the state of one training run.
+    """A file with the state of one training run, written completely or not at all; removed at the end of training.
 
-    Parameters
-    ----------
-    path : str or path
-        Written completely or not at all; removed at the end of training.
-    fingerprint : str
-        Of data and settings (see ``fingerprint``): a file with another one is an error, and not overwritten.
-    every : float
-        Minimum number of seconds between two writes.
+    A file with another ``fingerprint`` of data and settings is an error, and not overwritten. ``every`` is the minimum
+    number of seconds between two writes.
     """
 
     def __init__(self, path: str | os.PathLike[str], fingerprint: str, *, every: float = 30.0) -> None:
@@ -68,6 +62,11 @@ class Checkpoint:
     def remove(self) -> None:
         """Delete the file: the run has ended."""
         self.path.unlink(missing_ok=True)
+
+
+def with_prefix(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays whose names start with a prefix, by their names without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def fingerprint(settings: dict[str, Any], *arrays: NDArray[Any] | None) -> str:

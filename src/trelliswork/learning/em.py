@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from trelliswork.errors import ConvergenceWarning
-from trelliswork.learning.checkpoint import Arrays
+from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
 
@@ -21,23 +21,12 @@ class LikelihoodDecrease(ArithmeticError):  # noqa: N818  (named after the event
 
 
 class Update(NamedTuple):
-    """Result of one E-step and one M-step.
+    """Result of one E-step and one M-step."""
 
-    Attributes
-    ----------
-    parameters : object
-        After the M-step.
-    value : float
-        Objective of the parameters before: log evidence plus log prior, or a lower bound of it.
-    log_evidence : float
-    beam : object, optional
-        Statistics of the beams of the E-step.
-    """
-
-    parameters: Any
-    value: float
+    parameters: Any  # after the M-step
+    value: float  # objective of the parameters before: log evidence plus log prior, or a lower bound of it
     log_evidence: float
-    beam: Any = None
+    beam: Any = None  # statistics of the beams of the E-step
 
 
 class Updates(Protocol[Parameters]):
@@ -75,33 +64,13 @@ def run_em(
     n_starts: int = 1,
     probe: int = 1,
 ) -> tuple[Parameters, FitReport]:
-    """Run EM from one start, or from several of which the best after a few iterations continues.
+    """Run EM from one start, or from several of which the best after ``probe`` iterations continues.
 
-    Parameters
-    ----------
-    model : Updates
-    start : callable
-        ``start(k)`` returns the first parameters of start k.
-    watch : Watch
-        Development data are measured after the choice among several starts.
-    max_iter : int
-        Maximum number of iterations, those before the choice included.
-    tol : float
-        Stop when an iteration raises the objective by less than this fraction of it; 0: run all iterations.
-    n_starts, probe : int
-        Number of starts, and iterations of each before the choice.
-
-    Returns
-    -------
-    parameters
-    report : FitReport
-        ``value`` is the objective of the parameters before the last M-step, so those returned are no worse.
-        ``details["restarts"]`` are the objectives of several starts.
-
-    Raises
-    ------
-    LikelihoodDecrease
-        If the objective decreases by more than rounding explains.
+    ``start(k)`` returns the first parameters of start k. Development data are measured after the choice among several
+    starts, whose iterations count for ``max_iter``. Stops when an iteration raises the objective by less than the
+    fraction ``tol`` of it; 0: run all iterations. The report's ``value`` is the objective of the parameters before the
+    last M-step, so those returned are no worse; ``details["restarts"]`` are the objectives of several starts. Raises
+    `LikelihoodDecrease` if the objective decreases by more than rounding explains.
     """
     run: _Run[Parameters] = _Run(model, watch)
     probed = 0
@@ -219,8 +188,8 @@ class _Run(Generic[Parameters]):
         if name not in plain:
             return None
         history = [Step(**step) for step in plain[name]]
-        own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
-        return _Try(self.model.from_arrays(own), FitReport(False, "", history[-1].value, history))
+        parameters = self.model.from_arrays(with_prefix(arrays, f"{name}."))
+        return _Try(parameters, FitReport(False, "", history[-1].value, history))
 
 
 def _settled(report: FitReport, tol: float) -> bool:

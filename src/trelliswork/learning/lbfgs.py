@@ -25,26 +25,18 @@ from trelliswork.learning.watch import Watch
 Weights = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 Objective = Callable[[Weights], tuple[float, Weights]]
+Pair = tuple[NDArray[np.float32], NDArray[np.float32], float]  # differences of weights and gradients s, y; 1 / s.y
 PERIOD = 10  # iterations over which a decrease of the value is judged
 
 
 @dataclass
 class State:
-    """State of L-BFGS after an iteration; ``lbfgs`` resumes from it as if it had never stopped.
-
-    Attributes
-    ----------
-    weights, gradient : ndarray (F,)
-    value : float
-    pairs : list of (s, y, 1 / s.y)
-        Differences of weights and gradients, oldest first.
-    history : list of Step
-    """
+    """State of L-BFGS after an iteration; ``lbfgs`` resumes from it as if it had never stopped."""
 
     weights: Weights
     value: float
     gradient: Weights
-    pairs: list[tuple[NDArray[np.float32], NDArray[np.float32], float]]
+    pairs: list[Pair]  # oldest first
     history: list[Step]
 
     def to_plain(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -82,31 +74,12 @@ def lbfgs(
     history_size: int = 6,
     callback: Callable[[Step, State], str | bool | None] | None = None,
 ) -> tuple[Weights, FitReport]:
-    """Minimize an objective.
+    """Minimize ``objective(weights) -> value, gradient`` plus ``l1`` (c_1 above) from first weights or from a state.
 
-    Parameters
-    ----------
-    objective : callable
-        ``objective(weights) -> value, gradient``.
-    start : ndarray (F,) or State
-        First weights, or the state to resume from.
-    l1 : float
-        c_1 above.
-    max_iter : int
-        Maximum number of iterations.
-    tol : float
-        Stop when the value decreased by less than this fraction over the last ``period`` iterations, or when the
-        norm of the gradient is below ``tol`` times the norm of the weights (or 1).
-    history_size : int
-        Number of update pairs that define the direction.
-    callback : callable, optional
-        Called with each `Step` and the `State` after it, which must not be changed; a true result stops, and a string
-        is the reason in the report.
-
-    Returns
-    -------
-    weights : ndarray (F,)
-    report : FitReport
+    Stops when the value decreased by less than the fraction ``tol`` over the last ``period`` iterations, or when the
+    norm of the gradient is below ``tol`` times the norm of the weights (or 1). ``history_size`` update pairs define the
+    direction. ``callback`` is called with each `Step` and the `State` after it, which must not be changed; a true
+    result stops, and a string is the reason in the report.
     """
     started = time.perf_counter()
     if not isinstance(start, State):
@@ -190,16 +163,10 @@ def minimize(
     snapshot: Callable[[Weights], Arrays] = lambda w: {"weights": w},
     **options: Any,
 ) -> tuple[Arrays, FitReport]:
-    """Minimize an objective under a watch: resume, measure, checkpoint, keep the best.
+    """Minimize an objective under a watch: resume, measure, checkpoint, keep the best; the options are of ``lbfgs``.
 
-    Parameters
-    ----------
-    start : ndarray (F,)
-        First weights, unless the watch resumes from a checkpoint.
-    snapshot : callable
-        Maps weights to the named parameters that the watch measures and keeps.
-    **options
-        Of ``lbfgs``.
+    ``start`` is used unless the watch resumes from a checkpoint. ``snapshot`` maps weights to the named parameters that
+    the watch measures and keeps.
     """
     saved = watch.resume()
     weights, report = lbfgs(
@@ -219,7 +186,7 @@ def _pseudo_gradient(w: Weights, gradient: Weights, l1: float) -> Weights:
     return np.where(w != 0, gradient + l1 * np.sign(w), at_zero)
 
 
-def _direction(gradient: Weights, pairs: deque[tuple[NDArray[np.float32], NDArray[np.float32], float]]) -> Weights:
+def _direction(gradient: Weights, pairs: deque[Pair]) -> Weights:
     """Return -H gradient by the two-loop recursion (Nocedal and Wright, algorithm 7.4)."""
     q = -gradient.astype(np.float32)
     coefficients = []

@@ -110,6 +110,15 @@ class FitReport:
         self.history.append(step)
         self.value, self.n_iter = step.value, len(self.history)
 
+    def steps(self) -> list[dict[str, Any]]:
+        """Return the history as plain data, for a checkpoint."""
+        return [asdict(step) for step in self.history]
+
+    def resume(self, steps: list[dict[str, Any]]) -> None:
+        """Append the iterations of ``steps``'s result."""
+        for step in steps:
+            self.add(Step(**step))
+
     @property
     def seconds(self) -> float:
         """Training time in seconds; 0 after loading a model."""

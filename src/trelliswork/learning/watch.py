@@ -3,45 +3,29 @@
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trelliswork.learning.checkpoint import Arrays, Checkpoint
+from trelliswork.learning.checkpoint import Arrays, Checkpoint, with_prefix
 from trelliswork.learning.report import STOPPED, Callback, FitReport, Step
 
 Saved = tuple[dict[str, Any], Arrays]  # plain data for JSON, and arrays
 
 
-class Development(Protocol):
+class Development(NamedTuple):
     """A metric on held-out data; larger is better."""
 
-    @property
-    def metric(self) -> str:
-        """Name of the metric."""
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric of named parameter arrays."""
+    metric: str  # its name
+    measure: Callable[[Mapping[str, Any]], float]  # of named parameter arrays
 
 
 class Watch:
     """Actions after each iteration: measure, keep the best parameters, stop early, write checkpoints, call back.
 
-    Parameters
-    ----------
-    development : Development, optional
-        Metric that decides which parameters are kept.
-    patience : int
-        Stop after this many iterations without an improvement of the metric.
-    max_minutes : float, optional
-        Stop after the first iteration that ends later than this.
-    checkpoint : Checkpoint, optional
-        File that an interrupted run resumes from.
-    callback : callable, optional
-        Called with each `Step`; a true result stops training.
+    Training stops after ``patience`` iterations without an improvement of the ``development`` metric, after the first
+    iteration that ends later than ``max_minutes``, and if the ``callback``, called with each `Step`, returns true.
 
-    Notes
-    -----
     An optimizer calls ``resume`` before its first iteration, ``after`` at the end of each one, stops if that returns a
     reason, and ends with ``finish``. Training in several stages calls ``start_stage`` before each.
     """
@@ -82,8 +66,7 @@ class Watch:
         watch = plain["watch"]
         if watch["iteration"]:
             self.best, self.best_iteration = watch["best"], watch["iteration"]
-            prefix = "watch."
-            self.best_parameters = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+            self.best_parameters = with_prefix(arrays, "watch.")
         return plain, {k: v for k, v in arrays.items() if not k.startswith("watch.")}
 
     def measure(self, step: Step, parameters: Mapping[str, Any]) -> float | None:
@@ -97,16 +80,9 @@ class Watch:
     ) -> str | None:
         """Return why training should stop after this iteration; ``None`` if it should continue.
 
-        Parameters
-        ----------
-        step : Step
-            Gets the metric on the development data.
-        parameters : mapping of str to ndarray
-            Current parameters; copied if they are the best so far.
-        state : callable
-            Returns all that the optimizer needs to resume, for a checkpoint.
-        measure : bool
-            Whether to measure the metric; an optimizer may do so at some steps only.
+        The step gets the metric on the development data, unless ``measure`` is false: an optimizer may measure at some
+        steps only. Parameters are copied if they are the best so far. ``state`` returns all that the optimizer needs to
+        resume, for a checkpoint.
         """
         reason = None
         step.stage = step.stage or self.stage

@@ -99,10 +99,11 @@ def evaluate_brackets(
         if n < 2 or (max_length is not None and n > max_length):
             continue
         expected = _proper(gold_spans, n)
-        sums["predicted"].add(expected, _proper(predicted_spans, n))
-        sums["left"].add(expected, _proper(left_branching(n), n))
-        sums["right"].add(expected, _proper(right_branching(n), n))
-        sums["best"].add_best(expected, n)
+        trees = {"predicted": predicted_spans, "left": left_branching(n), "right": right_branching(n)}
+        for name, spans in trees.items():
+            proper = _proper(spans, n)
+            sums[name].add(len(expected & proper), len(expected), len(proper))
+        sums["best"].add(len(expected), len(expected), n - 2)  # a binary tree has n - 2 proper spans
     total = sums["predicted"]
     if not total.n:
         raise DataError("expected at least one sentence of two or more words (up to max_length), got none.")
@@ -130,14 +131,8 @@ class _Sum:
     predicted: int = 0
     total: float = 0.0
 
-    def add(self, gold: set[tuple[int, int]], predicted: set[tuple[int, int]]) -> None:
-        self._add(len(gold & predicted), len(gold), len(predicted))
-
-    def add_best(self, gold: set[tuple[int, int]], n: int) -> None:
-        """Add a binary tree with all gold spans: it has n - 2 proper spans."""
-        self._add(len(gold), len(gold), n - 2)
-
-    def _add(self, correct: int, support: int, predicted: int) -> None:
+    def add(self, correct: int, support: int, predicted: int) -> None:
+        """Add the number of correct, gold and predicted spans of a sentence."""
         self.n += 1
         self.correct += correct
         self.support += support

@@ -19,14 +19,6 @@ class Bin:
 def reliability(probabilities: Iterable[float], correct: Iterable[bool], bins: int = 10) -> list[Bin]:
     """Sort answers into bins of equal width by their probability; empty bins are left out.
 
-    Parameters
-    ----------
-    probabilities : iterable of float
-        Probability of each answer.
-    correct : iterable of bool
-        Whether each answer is correct.
-    bins : int
-
     Examples
     --------
     >>> for row in reliability([0.92, 0.98, 0.55], [True, True, False]):

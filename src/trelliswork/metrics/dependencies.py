@@ -89,26 +89,23 @@ class ParseReport:
         if self.las is not None:
             lines += [f"LAS   {self.las:.4f}", f"label {self.label_accuracy:.4f}"]
         lines += [f"root  {self.root_accuracy:.4f}", f"exact {self.exact:.4f}"]
-        rows = [["words", "sentences", "UAS", *(["LAS"] if self.las is not None else [])]]
-        for length in self.by_length:
-            rows.append([length.words, f"{length.n_sentences:,}", f"{length.uas:.4f}"])
-            if length.las is not None:
-                rows[-1].append(f"{length.las:.4f}")
-        tables = [rows]
+        n_columns = 3 if self.las is None else 4
+        lengths: list[Sequence[str | float | None]] = [("words", "sentences", "UAS", "LAS")]
+        lengths += [(row.words, row.n_sentences, row.uas, row.las) for row in self.by_length]
+        parts = ["\n".join(lines), align([row[:n_columns] for row in lengths])]
         if self.by_label:
-            table = [["label", "support", "attached", "precision", "recall", "F1"]]
-            for name, row in self.by_label.items():
-                s = row.score
-                figures = (row.attached, s.precision, s.recall, s.f1)
-                table.append([name, f"{row.support:,}", *(f"{value:.4f}" for value in figures)])
-            tables.append(table)
+            rows = [
+                (name, r.support, r.attached, r.score.precision, r.score.recall, r.score.f1)
+                for name, r in self.by_label.items()
+            ]
+            parts.append(align([("label", "support", "attached", "precision", "recall", "F1"), *rows]))
         if self.calibration is not None:
-            table = [["probability", "arcs", "mean", "correct"]]
-            for bin_ in self.calibration:
-                mean, correct = f"{bin_.probability:.3f}", f"{bin_.accuracy:.3f}"
-                table.append([f"{bin_.low:.1f}-{bin_.high:.1f}", f"{bin_.count:,}", mean, correct])
-            tables.append(table)
-        text = "\n\n".join(["\n".join(lines), *map(align, tables)])
+            bins = [
+                (f"{b.low:.1f}-{b.high:.1f}", b.count, f"{b.probability:.3f}", f"{b.accuracy:.3f}")
+                for b in self.calibration
+            ]
+            parts.append(align([("probability", "arcs", "mean", "correct"), *bins]))
+        text = "\n\n".join(parts)
         if self.calibration_error is not None:
             text += f"\ncalibration error {self.calibration_error:.4f}"
         return text
@@ -197,10 +194,7 @@ def _by_length(attached: list[list[bool]], both: list[list[bool]] | None) -> tup
 
 
 def _by_label(gold: Names, labels: Names, attached: list[list[bool]], both: list[list[bool]]) -> dict[str, LabelRow]:
-    support: Counter[str] = Counter()
-    predicted: Counter[str] = Counter()
-    right: Counter[str] = Counter()
-    correct: Counter[str] = Counter()
+    support, predicted, right, correct = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for rows in zip(gold, labels, attached, both, strict=True):
         for g, p, a, b in zip(*rows, strict=True):
             support[g] += 1

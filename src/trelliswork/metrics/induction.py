@@ -74,15 +74,15 @@ class InductionReport:
     def summary(self) -> str:
         """Return the measures as text, one per line."""
         rows = [
-            ("tokens", f"{self.n_tokens:,}"),
-            ("gold labels", f"{self.n_gold:,}"),
-            ("induced labels", f"{self.n_induced:,}"),
-            ("many-to-one", f"{self.many_to_one:.4f}"),
-            ("one-to-one", f"{self.one_to_one:.4f}"),
-            ("homogeneity", f"{self.homogeneity:.4f}"),
-            ("completeness", f"{self.completeness:.4f}"),
-            ("V-measure", f"{self.v_measure:.4f}"),
-            ("variation of information", f"{self.variation_of_information:.4f}"),
+            ("tokens", self.n_tokens),
+            ("gold labels", self.n_gold),
+            ("induced labels", self.n_induced),
+            ("many-to-one", self.many_to_one),
+            ("one-to-one", self.one_to_one),
+            ("homogeneity", self.homogeneity),
+            ("completeness", self.completeness),
+            ("V-measure", self.v_measure),
+            ("variation of information", self.variation_of_information),
         ]
         return align(rows)
 

@@ -105,22 +105,13 @@ class TaggingReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the keys are the names of the attributes."""
-        by_type = self.chunks_by_type
-        return {
-            "n_sentences": self.n_sentences,
-            "n_tokens": self.n_tokens,
-            "accuracy": self.accuracy,
-            "sentence_accuracy": self.sentence_accuracy,
-            "n_known": self.n_known,
-            "n_unknown": self.n_unknown,
-            "known_accuracy": self.known_accuracy,
-            "unknown_accuracy": self.unknown_accuracy,
-            "labels": {label: score.to_dict() for label, score in self.labels.items()},
-            "scheme": self.scheme,
-            "chunks": None if self.chunks is None else self.chunks.to_dict(),
-            "chunks_by_type": None if by_type is None else {type_: s.to_dict() for type_, s in by_type.items()},
-            "confusion": [asdict(mistake) for mistake in self.confusion],
-        }
+        plain = asdict(self)
+        plain["confusion"] = list(plain["confusion"])
+        plain["labels"] = {label: score.to_dict() for label, score in self.labels.items()}
+        if self.chunks is not None and self.chunks_by_type is not None:
+            plain["chunks"] = self.chunks.to_dict()
+            plain["chunks_by_type"] = {type_: score.to_dict() for type_, score in self.chunks_by_type.items()}
+        return plain
 
     def summary(self) -> str:
         """Return accuracies, spans if there are any, and the most frequent mistakes as text."""
@@ -130,19 +121,14 @@ class TaggingReport:
             ("known words", self.n_known, self.known_accuracy),
             ("unknown words", self.n_unknown, self.unknown_accuracy),
         ]
-        rows = [["", "count", "accuracy"]]
-        rows += [[name, f"{n:,}", "-" if rate is None else f"{rate:.4f}"] for name, n, rate in counted if n is not None]
-        parts = [align(rows)]
+        parts = [align([("", "count", "accuracy"), *(row for row in counted if row[1] is not None)])]
         if self.chunks is not None and self.chunks_by_type is not None:
-            rows = [["spans", "count", "precision", "recall", "F1"]]
-            for name, score in [("all", self.chunks), *self.chunks_by_type.items()]:
-                rates = (score.precision, score.recall, score.f1)
-                rows.append([name, f"{score.support:,}", *(f"{rate:.4f}" for rate in rates)])
-            parts.append(align(rows))
+            scores = {"all": self.chunks, **self.chunks_by_type}
+            rows = [(name, s.support, s.precision, s.recall, s.f1) for name, s in scores.items()]
+            parts.append(align([("spans", "count", "precision", "recall", "F1"), *rows]))
         if self.confusion:
-            rows = [["mistakes", "count"]]
-            rows += [[f"{m.gold} as {m.predicted}", f"{m.count:,}"] for m in self.confusion[:_N_SHOWN]]
-            parts.append(align(rows))
+            mistakes = [(f"{m.gold} as {m.predicted}", m.count) for m in self.confusion[:_N_SHOWN]]
+            parts.append(align([("mistakes", "count"), *mistakes]))
         return "\n\n".join(parts)
 
 
@@ -226,7 +212,9 @@ def evaluate_tagging(
         unknown_accuracy=unknown_accuracy,
         labels=_score_labels(pairs),
         scheme=scheme,
-        chunks=None if chunks_by_type is None else _total(chunks_by_type.values()),
+        chunks=None
+        if chunks_by_type is None
+        else Score(*map(sum, zip((0, 0, 0), *chunks_by_type.values(), strict=True))),
         chunks_by_type=chunks_by_type,
         confusion=tuple(Mistake(g, p, -minus) for minus, g, p in mistakes[:N_MISTAKES]),
     )
@@ -262,8 +250,7 @@ def _by_known_words(
 
 
 def _score_labels(pairs: Counter[tuple[str, str]]) -> dict[str, Score]:
-    support: Counter[str] = Counter()
-    predicted: Counter[str] = Counter()
+    predicted, support = Counter[str](), Counter[str]()
     for (g, p), n in pairs.items():
         support[g] += n
         predicted[p] += n
@@ -271,9 +258,7 @@ def _score_labels(pairs: Counter[tuple[str, str]]) -> dict[str, Score]:
 
 
 def _score_chunks(gold: Sentences, predicted: Sentences, scheme: Scheme) -> dict[str, Score]:
-    correct: Counter[str] = Counter()
-    n_predicted: Counter[str] = Counter()
-    support: Counter[str] = Counter()
+    correct, n_predicted, support = Counter[str](), Counter[str](), Counter[str]()
     for g, p in zip(gold, predicted, strict=True):
         gold_spans, predicted_spans = spans(g, scheme), spans(p, scheme)
         support.update(span.type for span in gold_spans)
@@ -282,14 +267,19 @@ def _score_chunks(gold: Sentences, predicted: Sentences, scheme: Scheme) -> dict
     return {x: Score(correct[x], n_predicted[x], support[x]) for x in sorted({*support, *n_predicted})}
 
 
-def _total(scores: Iterable[Score]) -> Score:
-    return Score(*(sum(counts) for counts in zip((0, 0, 0), *scores, strict=True)))
-
-
-def align(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table with its first column aligned to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def align(rows: Sequence[Sequence[str | float | None]]) -> str:
+    """Return a table of texts, counts and rates, its first column aligned to the left and the others to the right."""
+    texts = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
+        for row in texts
     )
+
+
+def _cell(value: str | float | None) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"

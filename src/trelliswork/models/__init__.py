@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trelliswork.data.storage import read_description
-from trelliswork.errors import DataError
+from trelliswork.errors import DataError, extras_for
 
 if TYPE_CHECKING:
     from trelliswork.models.base import Estimator
@@ -78,5 +78,6 @@ def load(path: str | Path) -> "Estimator":
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        with extras_for(name):
+            return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """The base class of all estimators: parameters in scikit-learn's style, saving and loading."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from trelliswork.data.storage import load_model, save_model
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
-from trelliswork.learning.report import FitReport
+from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.watch import Development, Watch, open_checkpoint
 from trelliswork.models.parameters import declared, documented, plain_signature
 
 Arrays = dict[str, NDArray[Any]]
@@ -140,6 +141,14 @@ class Estimator:
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         """Build a fitted estimator from ``_state``'s result."""
         raise AssertionError("each estimator defines how it is rebuilt")
+
+
+def watch_for(
+    model: Any, development: Development | None, checkpoint: Any, mark: Callable[[], str], callback: Callback | None
+) -> Watch:
+    """Return the watch of a fit with the limits of a model; ``mark`` identifies the run for a checkpoint."""
+    limits = {"patience": model.patience, "max_minutes": model.max_minutes}
+    return Watch(development, checkpoint=open_checkpoint(checkpoint, mark), callback=callback, **limits)
 
 
 def check_finite(name: str, values: NDArray[np.floating]) -> None:

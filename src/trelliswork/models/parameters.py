@@ -5,6 +5,7 @@ default. Parameters that several estimators share are defined here, so that a na
 """
 
 import inspect
+import operator
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,35 +18,17 @@ MODEL, TRAINING = "Model", "Training"
 
 @dataclass(frozen=True)
 class Parameter:
-    """Meaning and limits of a parameter.
+    """Meaning and limits of a parameter; ``minimum`` and ``maximum`` are inclusive, ``above`` and ``below`` not."""
 
-    Attributes
-    ----------
-    text : str
-        Meaning with the unit, as one or more sentences.
-    minimum, maximum : float, optional
-        Limits, inclusive.
-    above, below : float, optional
-        Limits, exclusive.
-    panel : str
-        Group of the option in ``train NAME --help``.
-    unset : str
-        Meaning of ``None``, for a parameter whose default is ``None``.
-    parse : callable, optional
-        Converts the text of a command-line option, for types that a command line lacks.
-    option : bool
-        Whether ``train NAME`` has an option for it.
-    """
-
-    text: str
+    text: str  # meaning with the unit, as one or more sentences
     minimum: float | None = None
     maximum: float | None = None
     above: float | None = None
     below: float | None = None
-    panel: str = MODEL
-    unset: str = ""
-    parse: Callable[[str], Any] | None = None
-    option: bool = True
+    panel: str = MODEL  # group of the option in ``train NAME --help``
+    unset: str = ""  # meaning of ``None``, for a parameter whose default is ``None``
+    parse: Callable[[str], Any] | None = None  # converts the text of an option, for types that a command line lacks
+    option: bool = True  # whether ``train NAME`` has an option for it
 
 
 @dataclass(frozen=True)
@@ -80,14 +63,14 @@ class Declared:
         elif plain and len(plain) == len([t for t in self.types if t is not type(None)]):
             _check_type(self.name, value, plain)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            if p.minimum is not None and not value >= p.minimum:
-                raise ValueRangeError(f"{self.name} must be at least {p.minimum:g}, got {value!r}.")
-            if p.maximum is not None and not value <= p.maximum:
-                raise ValueRangeError(f"{self.name} must be at most {p.maximum:g}, got {value!r}.")
-            if p.above is not None and not value > p.above:
-                raise ValueRangeError(f"{self.name} must be greater than {p.above:g}, got {value!r}.")
-            if p.below is not None and not value < p.below:
-                raise ValueRangeError(f"{self.name} must be less than {p.below:g}, got {value!r}.")
+            for limit, holds, words in (
+                (p.minimum, operator.ge, "at least"),
+                (p.maximum, operator.le, "at most"),
+                (p.above, operator.gt, "greater than"),
+                (p.below, operator.lt, "less than"),
+            ):
+                if limit is not None and not holds(value, limit):
+                    raise ValueRangeError(f"{self.name} must be {words} {limit:g}, got {value!r}.")
 
     @property
     def type_name(self) -> str:

@@ -183,18 +183,9 @@ def fill_blanks(
 ) -> list[NDArray[np.float64]]:
     """Return p(word) of each blank given all other words, for models that condition on whole sentences.
 
-    Parameters
-    ----------
-    ids : ndarray (T,)
-        Words; those of blanks are ignored. Changed in place.
-    where : sequence of int
-        Positions of the blanks.
-    distribution : callable
-        ``distribution(ids, t)`` returns p(word at t | all other words); zero for ids that are not words.
-
-    Notes
-    -----
-    Several blanks are filled by coordinate ascent first; then each is conditioned on the best words of the others.
+    ``ids`` (T,) are changed in place at the blanks, ``where``. ``distribution(ids, t)`` returns p(word at t | all other
+    words), zero for ids that are not words. Several blanks are filled by coordinate ascent first; then each is
+    conditioned on the best words of the others.
     """
     if len(where) > 1:
         for t in where:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trelliswork.inference import warmup as inference
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.models.crf import CRF
 from trelliswork.models.crf.beams.objective import BeamObjective
@@ -21,27 +22,59 @@ X = [["a", "b", "a"], ["b", "a"]]
 Y = [["A", "B", "A"], ["B", "A"]]
 
 
-def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield the name and the call of each task."""
-    yield "crf: templates", partial(_train, "U:%x[0,0]\nU:%x[-1,0]/%x[0,0]", X)
-    yield "crf: real-valued features", partial(_train, None, [[{w: 0.5} for w in x] for x in X])
-    yield "crf: L1", partial(_train, "U:%x[0,0]", X, l1=0.1)
-    yield "crf: edge features", partial(_train, "U:%x[0,0]\nB:%x[0,0]", X)
-    yield "crf: hashed features", partial(_train, "U:%x[0,0]", X, hash_bits=4)
-    for name, features in (("", "U:%x[0,0]"), (", edge features", "U:%x[0,0]\nB:%x[0,0]")):
-        yield f"crf: beam{name}", partial(_beam, features, order=1)
-    yield "crf: order 2 within a beam", partial(_beam, "U:%x[0,0]", order=2)
-    yield "crf: SGD", partial(_train, "U:%x[0,0]", X, algorithm="sgd")
-    yield "crf: perceptron", _perceptron
-    yield "crf: scores that underflow", _underflow
+Task = tuple[str, Callable[[], object]]
+
+
+def tasks(group: str) -> Iterator[Task]:
+    """Yield the name and the call of each task of a group: a model as in ``train``, or a structure of ``inference``.
+
+    The tasks of all groups together reach every kernel, in every precision it is used in.
+    """
+    yield from _MODELS[group]() if group in _MODELS else inference.tasks(group)
+
+
+def _crf() -> Iterator[Task]:
+    yield "templates", partial(_train, "U:%x[0,0]\nU:%x[-1,0]/%x[0,0]", X)
+    yield "real-valued features", partial(_train, None, [[{w: 0.5} for w in x] for x in X])
+    yield "L1", partial(_train, "U:%x[0,0]", X, l1=0.1)
+    yield "edge features", partial(_train, "U:%x[0,0]\nB:%x[0,0]", X)
+    yield "hashed features", partial(_train, "U:%x[0,0]", X, hash_bits=4)
+    yield "SGD", partial(_train, "U:%x[0,0]", X, algorithm="sgd")
+    yield "perceptron", _perceptron
+    yield "scores that underflow", _underflow
+
+
+def _crf_beams() -> Iterator[Task]:
+    for name, features in (("templates", "U:%x[0,0]"), ("edge features", "U:%x[0,0]\nB:%x[0,0]")):
+        yield name, partial(_beam, features, order=1)
+    yield "order 2", partial(_beam, "U:%x[0,0]", order=2)
+
+
+def _factorial_crf() -> Iterator[Task]:
     for engine in ("bp", "structured_mean_field", "exact"):
-        yield f"factorial crf: {engine}", partial(_layers, engine)
+        yield engine, partial(_layers, engine)
+
+
+def _parsers() -> Iterator[Task]:
     for projective in (True, False):
-        yield f"parser: {'projective' if projective else 'all trees'}", partial(_parser, projective)
-    yield "hmm: EM, float32", partial(_hmm, "float32")
-    yield "hmm: EM, float64", partial(_hmm, "float64")
-    yield "hmm: order 2", _trigrams
-    yield "hmm language model: clusters of words, EM", _language_model
+        yield "projective" if projective else "all trees", partial(_parser, projective)
+
+
+def _hmms() -> Iterator[Task]:
+    yield "EM, float32", partial(_hmm, "float32")
+    yield "EM, float64", partial(_hmm, "float64")
+    yield "order 2", _trigrams
+
+
+def _language_models() -> Iterator[Task]:
+    yield "clusters of words, EM", _language_model
+
+
+def _grammars() -> Iterator[Task]:
+    yield "gradient", _grammar
+
+
+def _counts() -> Iterator[Task]:
     yield "moments", _moments
 
 
@@ -117,6 +150,12 @@ def _language_model() -> object:
     return HMMLanguageModel(2, hidden=4, em_iterations=1, max_iter=1).fit(X).perplexity(X)
 
 
+def _grammar() -> object:
+    from trelliswork.models.pcfg import PCFG
+
+    return PCFG(1, 1, max_iter=1).fit(X).predict(X)
+
+
 def _trigrams() -> object:
     hmm = HMM(order=2).fit(X, Y)
     hmm.log_evidence(X)
@@ -144,3 +183,24 @@ def _perceptron() -> object:
 
 def _train(features: str | None, sentences: list, **options: Any) -> object:
     return CRF(features, scheme=None, tol=0.1, **options).fit(sentences, Y).predict(sentences)
+
+
+_MODELS: dict[str, Callable[[], Iterator[Task]]] = {
+    "crf": _crf,
+    "crf-beams": _crf_beams,
+    "hmm": _hmms,
+    "parser": _parsers,
+    "hmm-lm": _language_models,
+    "factorial-crf": _factorial_crf,
+    "pcfg": _grammars,
+    "kneser-ney": _counts,
+    "lbl": _counts,
+    "mrf": _counts,
+    "mrf-tagger": _counts,
+}
+NAMES = (*_MODELS, *inference.STRUCTURES)
+# Groups that together compile everything, the longest first, a model after the structure that it uses.
+ALL = (
+    *("chain", "crf", "graph", "crf-beams", "tree", "span", "hmm", "lowrank", "factorial"),
+    *("parser", "hmm-lm", "factorial-crf", "pcfg", "mrf"),
+)

@@ -102,15 +102,10 @@ def calibration(bins: Sequence[Bin], *, title: str = "", what: str = "tokens") -
         element("text", "probability given by the model", x=box.right, y=base + 18, class_="name", text_anchor="end")
     )
     parts.append(element("text", what, x=box.left - 8, y=base - 2, class_="tick", text_anchor="end"))
-    shown = svg(
-        size + 22, base + 26, *parts, label=f"{title or 'Calibration'}: correct by probability", class_="chart square"
-    )
-    total, error = sum(b.count for b in bins), calibration_error(bins)
-    return figure(
-        shown,
-        title,
-        f"Calibration error {percent(error, 2)} over {total:,} {what}. On the dotted line, probabilities are correct.",
-    )
+    label = f"{title or 'Calibration'}: correct by probability"
+    shown = svg(size + 22, base + 26, *parts, label=label, class_="chart square")
+    error = f"Calibration error {percent(calibration_error(bins), 2)} over {sum(b.count for b in bins):,} {what}."
+    return figure(shown, title, f"{error} On the dotted line, probabilities are correct.")
 
 
 class _Box:

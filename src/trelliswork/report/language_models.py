@@ -34,13 +34,7 @@ def score_sections(
 ) -> list[Section]:
     """Return the perplexity of a text by sentence length, and its hardest and easiest sentences.
 
-    Parameters
-    ----------
-    log_evidence : list of float
-        Log evidence of each sentence.
-    sentences : list of lists of str
-    end : bool
-        Whether the end of a sentence is an event, which counts as a token.
+    ``end``: the end of a sentence is an event, which counts as a token.
     """
     rows = [(float(v), len(s) + end, n) for n, (v, s) in enumerate(zip(log_evidence, sentences, strict=True)) if len(s)]
     by_length = []

@@ -9,7 +9,6 @@ import os
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +71,9 @@ def join(parts: Any) -> Html:
 
 def svg(width: float, height: float, *children: object, label: str, class_: str = "") -> Html:
     """Return a picture of a given size in its own units; ``label`` describes it for screen readers."""
-    return element(
-        "svg",
-        *children,
-        class_=class_ or None,
-        viewBox=f"0 0 {width:g} {height:g}",
-        width=f"{width:g}",
-        height=f"{height:g}",
-        role="img",
-        aria_label=label,
-        xmlns="http://www.w3.org/2000/svg",
-    )
+    size = {"viewBox": f"0 0 {width:g} {height:g}", "width": f"{width:g}", "height": f"{height:g}"}
+    about = {"role": "img", "aria_label": label, "xmlns": "http://www.w3.org/2000/svg"}
+    return element("svg", *children, class_=class_ or None, **size, **about)
 
 
 def text_width(words: str, size: float = 14.0) -> float:
@@ -150,14 +141,6 @@ def figure(picture: object, title: str = "", note: object = "") -> Html:
     return element("figure", above, picture, element("figcaption", note) if note else "")
 
 
-@dataclass(frozen=True)
-class _Section:
-    title: str
-    note: str
-    blocks: tuple[Html, ...]
-    name: str
-
-
 class Page:
     """A page with a title, a few facts at the top, and sections.
 
@@ -183,7 +166,7 @@ class Page:
         self, title: str, *, lead: str = "", facts: Sequence[tuple[str, str]] = (), footer: str = "trelliswork"
     ) -> None:
         self.title, self.lead, self.facts, self.footer = title, lead, list(facts), footer
-        self._sections: list[_Section] = []
+        self._sections: list[Section] = []
 
     def section(self, title: str, *blocks: object, note: str = "") -> None:
         """Add a section.
@@ -198,7 +181,7 @@ class Page:
         """
         shown = tuple(block if isinstance(block, Html) else element("p", block) for block in blocks if block)
         if shown:
-            self._sections.append(_Section(title, note, shown, f"s{len(self._sections) + 1}"))
+            self._sections.append((title, note, shown))
 
     def extend(self, sections: Sequence[Section]) -> None:
         """Add sections (title, note, blocks)."""
@@ -208,24 +191,18 @@ class Page:
     def render(self) -> str:
         """Return the page as HTML."""
         cards = [element("div", element("dt", name), element("dd", value)) for name, value in self.facts]
-        links = [element("li", element("a", s.title, href=f"#{s.name}")) for s in self._sections]
+        sections, links = [], []
+        for k, (title, note, blocks) in enumerate(self._sections, start=1):
+            heading = element("h2", title, id=f"s{k}-title")
+            above = element("p", note, class_="note") if note else ""
+            sections.append(element("section", heading, above, *blocks, id=f"s{k}", aria_labelledby=f"s{k}-title"))
+            links.append(element("li", element("a", title, href=f"#s{k}")))
         head = [
             element("p", "trelliswork", class_="brand"),
             element("h1", self.title),
             element("p", self.lead, class_="lead") if self.lead else "",
             element("dl", *cards, class_="cards") if cards else "",
             element("nav", element("ul", *links), aria_label="Sections") if len(links) > 2 else "",
-        ]
-        sections = [
-            element(
-                "section",
-                element("h2", s.title, id=f"{s.name}-title"),
-                element("p", s.note, class_="note") if s.note else "",
-                *s.blocks,
-                id=s.name,
-                aria_labelledby=f"{s.name}-title",
-            )
-            for s in self._sections
         ]
         body = element(
             "body", element("header", *head), element("main", *sections), element("footer", element("p", self.footer))

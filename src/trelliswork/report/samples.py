@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from trelliswork.data import AttributeCorpus, Corpus
+from trelliswork.models.hmm.data import chosen_tokens
 
 JUDGED = 1000  # sentences that are compared with gold answers
 SEARCHED = 200  # sentences among which an example is chosen
@@ -86,36 +87,16 @@ def take(X: Any, places: Sequence[int]) -> Any:
     """Return the sentences of a corpus at some positions, as a corpus of the same type."""
     if not isinstance(X, Corpus | AttributeCorpus):
         return [X[n] for n in places]
-    tokens = _ranges(X.offsets, np.asarray(places, np.int64))
-    sizes = np.diff(X.offsets)[np.asarray(places, np.int64)]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    tokens, offsets = chosen_tokens(X.offsets, np.asarray(places, np.int64))
     if isinstance(X, Corpus):
         return Corpus([[column[i] for i in tokens] for column in X.columns], offsets, source=X.source)
-    at = _ranges(X.token_ptr, tokens)
-    return AttributeCorpus(
-        [X.labels[i] for i in tokens],
-        offsets,
-        np.concatenate([[0], np.cumsum(np.diff(X.token_ptr)[tokens])]).astype(np.int64),
-        X.attributes[at],
-        None if X.values is None else X.values[at],
-        X.names,
-    )
-
-
-def _ranges(offsets: Any, places: Any) -> Any:
-    """Return all numbers from ``offsets[n]`` to ``offsets[n + 1]``, for each n in ``places``."""
-    parts = [np.arange(offsets[n], offsets[n + 1]) for n in places]
-    return np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64)
+    at, token_ptr = chosen_tokens(X.token_ptr, tokens)
+    values = None if X.values is None else X.values[at]
+    return AttributeCorpus([X.labels[i] for i in tokens], offsets, token_ptr, X.attributes[at], values, X.names)
 
 
 def example(confidence: Sequence[Iterable[float]]) -> int:
-    """Return the number of the sentence to show: the least certain one of readable length.
-
-    Parameters
-    ----------
-    confidence : lists of float
-        Probabilities of the answers of each sentence.
-    """
+    """Return the number of the sentence to show: by the probabilities of answers, the least certain readable one."""
     rows = [list(row) for row in confidence]
     low, high = READABLE
     readable = [n for n, row in enumerate(rows) if low <= len(row) <= high]

@@ -61,12 +61,12 @@ def trellis(
     left = np.concatenate([[0.0], np.cumsum(widths)])
     parts = [_cell(words[t], states[s], values[t, s], left[t], at[states[s]], widths[t])
              for t in range(len(words)) for s in rows]  # fmt: skip
-    centers = [float(left[t] + widths[t] / 2) for t in range(len(words))]
+    centers = [float(x + width / 2) for x, width in zip(left, widths, strict=False)]
     if path is not None:
-        line = "L".join(f"{x:.1f} {at[name]:.1f}" for x, name in zip(centers, path, strict=True))
+        stops = [(x, at[name]) for x, name in zip(centers, path, strict=True)]
+        line = "L".join(f"{x:.1f} {y:.1f}" for x, y in stops)
         parts.append(element("path", d=f"M{line}", class_="path"))
-        parts += [element("circle", cx=x, cy=at[name], r=4.0, class_="stop")
-                  for x, name in zip(centers, path, strict=True)]  # fmt: skip
+        parts += [element("circle", cx=x, cy=y, r=4.0, class_="stop") for x, y in stops]
     for t, x in enumerate(centers):
         missed = gold is not None and path is not None and gold[t] != path[t]
         if missed and gold is not None and gold[t] in at:  # a label that the model lacks has no row
@@ -231,10 +231,8 @@ def constituent_tree(
         names.append(element("text", word, x=x, y=height(0) + 22, class_="wordtext", text_anchor="middle"))
     about = f"Constituents of {' '.join(words)}"
     picture = svg(ends[-1] + 2, height(0) + 34, *lines, *names, label=about)
-    note = (
-        "" if probabilities is None else "Percentages are probabilities of spans; fainter branches are less probable."
-    )
-    return figure(scroll(picture, label=about), title, note)
+    note = "Percentages are probabilities of spans; fainter branches are less probable."
+    return figure(scroll(picture, label=about), title, "" if probabilities is None else note)
 
 
 def _about(label: str | None, p: float | None) -> str:
@@ -282,16 +280,16 @@ def _arc(
     arrow = element("path", d=f"M{end - 4:.1f} {base - 3:.1f}h8l-4 7z", class_=fill, fill_opacity=shade)
     place = {"class_": "small mistake" if "wrong" in style else "small", "text_anchor": "middle"}
     if level is None:
-        top = 18.0
-        line = f"M{end:.1f} {top:.1f}V{base - 3:.1f}"
-        written = element("text", about, x=end, y=top - 5, **place)
-        return join([element("path", d=line, class_=style, stroke_opacity=shade), arrow, written])
-    towards = 1 if head < dependent else -1
-    start = xs[head - 1] + 7 * towards  # beside the arrow that ends at the head
-    top = base - _STEP * level
-    line = (
-        f"M{start:.1f} {base + 2:.1f}V{top + _ROUND:.1f}Q{start:.1f} {top:.1f} {start + _ROUND * towards:.1f} {top:.1f}"
-        f"H{end - _ROUND * towards:.1f}Q{end:.1f} {top:.1f} {end:.1f} {top + _ROUND:.1f}V{base - 3:.1f}"
-    )
-    written = element("text", about, x=(start + end) / 2, y=top - 4, **place)
+        line = f"M{end:.1f} 18.0V{base - 3:.1f}"
+        written = element("text", about, x=end, y=13.0, **place)
+    else:
+        towards = 1 if head < dependent else -1
+        start = xs[head - 1] + 7 * towards  # beside the arrow that ends at the head
+        top = base - _STEP * level
+        line = (
+            f"M{start:.1f} {base + 2:.1f}V{top + _ROUND:.1f}"
+            f"Q{start:.1f} {top:.1f} {start + _ROUND * towards:.1f} {top:.1f}"
+            f"H{end - _ROUND * towards:.1f}Q{end:.1f} {top:.1f} {end:.1f} {top + _ROUND:.1f}V{base - 3:.1f}"
+        )
+        written = element("text", about, x=(start + end) / 2, y=top - 4, **place)
     return join([element("path", d=line, class_=style, stroke_opacity=shade), arrow, written])

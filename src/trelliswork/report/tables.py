@@ -14,7 +14,13 @@ _NUMBER = re.compile(r"[-−–∞\d.,]+( %)?")
 def facts(rows: Iterable[tuple[str, object]], *, title: str = "") -> Html:
     """Return a table of names and values, one pair per line."""
     lines = [element("tr", element("th", name, scope="row"), element("td", _value(value))) for name, value in rows]
-    return figure(element("table", element("tbody", *lines), class_="facts"), title) if lines else Html("")
+    return figure(_grid(lines, class_="facts"), title) if lines else Html("")
+
+
+def _grid(lines: Sequence[Html], head: Sequence[Html] = (), class_: str | None = None) -> Html:
+    """Return a table of rows, below a row of headers if there are any."""
+    above = [element("thead", element("tr", *head))] if head else []
+    return element("table", *above, element("tbody", *lines), class_=class_)
 
 
 def table(
@@ -42,13 +48,10 @@ def table(
     ]
     lines = []
     for row in body:
-        cells = []
-        for c, value in enumerate(row):
-            shown = value if isinstance(value, str) else number(value, digits)
-            cells.append(element("td", shown, class_="number" if numeric[c] else "word"))
-        lines.append(element("tr", *cells))
-    whole = element("table", element("thead", element("tr", *head)), element("tbody", *lines))
-    return figure(scroll(whole, label=title or headers[0]), title, note)
+        shown = [value if isinstance(value, str) else number(value, digits) for value in row]
+        classes = ["number" if n else "word" for n in numeric]
+        lines.append(element("tr", *(element("td", s, class_=c) for s, c in zip(shown, classes, strict=True))))
+    return figure(scroll(_grid(lines, head), label=title or headers[0]), title, note)
 
 
 def _numeric(cell: object) -> bool:
@@ -76,11 +79,8 @@ def bars(
     ]
     if not lines:
         return Html("")
-    head: list[Html] = []
-    if any(headers):
-        names = [element("th", headers[0]), element("th"), element("th", headers[1], class_="number")]
-        head = [element("thead", element("tr", *names))]
-    return figure(element("table", *head, element("tbody", *lines), class_="wide bars"), title)
+    head = [element("th", headers[0]), element("th"), element("th", headers[1], class_="number")]
+    return figure(_grid(lines, head if any(headers) else (), "wide bars"), title)
 
 
 def _bar(share: float) -> Html:
@@ -107,10 +107,8 @@ def word_lists(
         lines.append(element("tr", element("th", shortened(name, 18), scope="row"), cell))
     if not lines:
         return Html("")
-    head: list[Html] = []
-    if any(headers):
-        head = [element("thead", element("tr", *(element("th", h, scope="col") for h in headers)))]
-    return figure(element("table", *head, element("tbody", *lines), class_="wide"), title, note)
+    head = [element("th", h, scope="col") for h in headers] if any(headers) else []
+    return figure(_grid(lines, head, "wide"), title, note)
 
 
 def terms(words: Sequence[tuple[Any, str]]) -> Html:
@@ -130,32 +128,28 @@ def confusion(gold: Iterable[str], predicted: Iterable[str], *, title: str = "",
         Maximum number of labels.
     """
     pairs = Counter(zip(gold, predicted, strict=True))
+    errors = {pair: n for pair, n in pairs.items() if pair[0] != pair[1]}
     wrong: Counter[str] = Counter()
-    for (g, p), n in pairs.items():
-        if g != p:
-            wrong[g] += n
-            wrong[p] += n
+    for (g, p), n in errors.items():
+        wrong.update({g: n, p: n})
     chosen = sorted(sorted(wrong, key=lambda label: (-wrong[label], label))[:most])
     if not chosen:
         return Html("")
-    peak = max(pairs[g, p] for g in chosen for p in chosen if g != p) or 1
+    between = [errors.get((g, p), 0) for g in chosen for p in chosen]
+    peak = max(between) or 1
     head = [element("th", ""), *(element("th", shortened(p, 12), scope="col") for p in chosen)]
     lines = []
     for g in chosen:
         cells = [_count(pairs[g, p], peak, g == p) for p in chosen]
         lines.append(element("tr", element("th", shortened(g, 12), scope="row"), *cells))
-    whole = element("table", element("thead", element("tr", *head)), element("tbody", *lines), class_="confusion")
-    shown = sum(pairs[g, p] for g in chosen for p in chosen if g != p)
-    total = sum(n for (g, p), n in pairs.items() if g != p)
-    note = f"Rows are gold labels, columns are predictions: {shown:,} of {total:,} errors are between these labels."
-    return figure(scroll(whole, label=title or "Confusion matrix"), title, note)
+    shown = f"{sum(between):,} of {sum(errors.values()):,} errors are between these labels."
+    note = f"Rows are gold labels, columns are predictions: {shown}"
+    return figure(scroll(_grid(lines, head, "confusion"), label=title or "Confusion matrix"), title, note)
 
 
 def _count(n: int, peak: int, right: bool) -> Html:
-    if right:
-        return element("td", f"{n:,}", class_="right")
-    if not n:
-        return element("td", "·", class_="right")
+    if right or not n:
+        return element("td", f"{n:,}" if right else "·", class_="right")
     strength = 10 + 55 * n / peak
     return element("td", f"{n:,}", style=f"background:color-mix(in srgb, var(--error) {strength:.0f}%, transparent)")
 

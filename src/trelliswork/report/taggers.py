@@ -41,7 +41,7 @@ def sentence_section(model: Any, sample: Sample) -> list[Section]:
     pictures = [
         trellis(
             words,
-            _label_names(model)[name],
+            list(answers.marginals[n][0]),
             answers.marginals[n],
             answers.labels[n],
             gold[name][n] if name in gold else None,
@@ -128,13 +128,6 @@ def _ask(model: Any, X: Any) -> dict[str, Answers]:
         marginals: Any = model.predict_marginals(X)
         return {name: Answers(labels, marginals[name]) for name, labels in model.predict_layers(X).items()}
     return {"": Answers(model.predict(X), model.predict_marginals(X))}
-
-
-def _label_names(model: Any) -> dict[str, list[str]]:
-    """Return the labels by layer."""
-    if isinstance(model, LayeredTagger):
-        return {layer.name: list(layer.labels) for layer in model.layers_}  # type: ignore[attr-defined]
-    return {"": list(model.labels_)}
 
 
 def _gold(sample: Sample) -> dict[str, Any]:

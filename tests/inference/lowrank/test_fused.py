@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.compiled import from_python
 from tests.inference.lowrank.cases import random_hmm, random_words
 from trelliswork.compute import threads
 from trelliswork.inference.lowrank import LowRank, expectations, fused, groups, log_evidence, pack, score
@@ -14,6 +15,9 @@ from trelliswork.inference.lowrank.fused import Fused
 from trelliswork.inference.lowrank.kernels.products import ROWS, Strided, lay_columns, lay_rows, multiply, width
 from trelliswork.inference.lowrank.packing import merge
 from trelliswork.inference.lowrank.sweep import Counts, Sweep
+
+call_lay_columns = from_python(lay_columns)
+call_multiply = from_python(multiply)
 
 
 def swept(kind, hmm, words, offsets, **options):
@@ -105,7 +109,7 @@ def test_tiles(dtype, depth):
     out = np.ones(1000, dtype)
     w = width(out)
     a, x = rng.random((ROWS, depth)).astype(dtype), rng.random((depth, w)).astype(dtype)
-    multiply(Strided(a, 0, depth, 1), x, 0, depth, out, 7, w + 2, False)
+    call_multiply(Strided(a, 0, depth, 1), x, 0, depth, out, 7, w + 2, False)
     rows = out[7 : 7 + ROWS * (w + 2)].reshape(ROWS, w + 2)
     assert_allclose(rows[:, :w], 1 + a @ x, rtol=1e-6)
     rows[:, :w] = 1
@@ -117,7 +121,7 @@ def test_tiles(dtype, depth):
     assert_array_equal(panels[1, :, :depth], matrix[w:].T)
     assert (panels[1, :, depth:] == 0).all()
     laid = np.empty(2 * depth * w, dtype)
-    lay_columns(matrix, 2, depth, laid)
+    call_lay_columns(matrix, 2, depth, laid)
     laid = laid.reshape(2, depth, w)
     assert_array_equal(laid[0], matrix[2 : 2 + depth, :w])
     assert_array_equal(laid[1, :, :3], matrix[2 : 2 + depth, w:])

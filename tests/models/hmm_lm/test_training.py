@@ -13,11 +13,10 @@ from trelliswork.models.hmm_lm.network import Drawn, NetworkShape, StateNetwork
 from trelliswork.models.hmm_lm.objective import Sentences, batch_evidence
 from trelliswork.models.hmm_lm.start import em_start
 from trelliswork.models.hmm_lm.training import (
-    TextDevelopment,
     TrainingSettings,
     batches,
     log_evidences,
-    perplexity,
+    text_development,
     train,
 )
 
@@ -147,7 +146,7 @@ def test_batches_hold_every_sentence_once():
 
 
 def watched(network, dev=None, **options):
-    return Watch(None if dev is None else TextDevelopment(network, dev), **{"patience": 12} | options)
+    return Watch(None if dev is None else text_development(network, dev), **{"patience": 12} | options)
 
 
 SETTINGS = TrainingSettings(
@@ -159,7 +158,7 @@ SETTINGS = TrainingSettings(
 def test_training_learns(rank):
     text, dev = patterned_text(), patterned_text(20, seed=1)
     network = StateNetwork(NetworkShape(6, 9, 16, rank))
-    before = perplexity(log_evidences(network, dev).sum(), dev.n_tokens)
+    before = np.exp(-log_evidences(network, dev).sum() / dev.n_tokens)
     settings = TrainingSettings(max_iter=15, batch_tokens=80, learning_rate=0.02, evaluations=1, state_dropout=0.0)
     report = train(network, text, settings, watched(network, dev))
     assert np.exp(-report.dev) < 6 < before
@@ -241,4 +240,4 @@ def test_em_gives_a_start():
     network = StateNetwork(NetworkShape(4, 9, 16))
     counts = em_start(network, text, n_iter=20, n_steps=150, seed=1)
     assert_allclose(counts.emission.sum(), text.n_tokens, rtol=1e-4)
-    assert perplexity(log_evidences(network, dev).sum(), dev.n_tokens) < 6
+    assert np.exp(-log_evidences(network, dev).sum() / dev.n_tokens) < 6

@@ -31,7 +31,7 @@ def test_training_on_moments_keeps_the_best_iteration():
 @pytest.mark.parametrize(("patience", "n_iter"), [(2, 3), (30, 6)])
 def test_only_early_stopping_counts_as_converged(patience, n_iter, monkeypatch):
     worse = iter(range(-1, -100, -1))
-    monkeypatch.setattr("trelliswork.models.mrf.training.BoundDevelopment.measure", lambda *_: next(worse))
+    monkeypatch.setattr("trelliswork.models.mrf.training.MomentObjective.bound", lambda *_: next(worse))
     report = MRFLanguageModel(rank=3, max_iter=6, patience=patience, tol=0).fit(TEXT, dev=TEXT[:5]).report_
     assert (report.n_iter, report.converged) == (n_iter, n_iter < 6)
     assert report.value == report.history[0].value

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.compiled import from_python
 from trelliswork.data.vocabulary import word_shape
 from trelliswork.features.hashed import hash_string
 from trelliswork.models.parser.features import TokenCoder
@@ -11,6 +12,8 @@ from trelliswork.models.parser.kernels.labels import label_ids
 from trelliswork.models.parser.kernels.parts import part_ids, part_scores
 from trelliswork.models.parser.kernels.records import ArcList, PartList
 from trelliswork.models.parser.templates import ARC_SLOTS, LABEL_SLOTS, PART_SLOTS, feature_set, names, slot_constants
+
+call_label_ids = from_python(label_ids)
 
 WORDS = ["The", "old", "dogs", "of", "Paris", "barked", ",", "loudly", ",", "at", "7", "cats", "."]
 TAGS = ["DET", "ADJ", "NOUN", "ADP", "PROPN", "VERB", "PUNCT", "ADV", "PUNCT", "ADP", "NUM", "NOUN", "PUNCT"]
@@ -149,7 +152,7 @@ def test_labels(tokens):
     ids = np.empty(1000, np.uint32)
     for m in range(1, N + 1):
         h = HEADS[m - 1]
-        count = label_ids(np.array(HEADS), m, tokens.arrays, start, templates, shift, ids)
+        count = call_label_ids(np.array(HEADS), m, tokens.arrays, start, templates, shift, ids)
         values = ends(h, m) | {"apart": bucket(abs(h - m))}
         siblings = [w for w in range(1, N + 1) if HEADS[w - 1] == h and w != m]
         around = {

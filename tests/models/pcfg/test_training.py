@@ -31,7 +31,7 @@ def text(n=30, seed=0):
 
 
 def with_dense_rules(p):
-    return GrammarParameters(p.log_root, p.dense_rules(), None, None, None, p.log_emission)
+    return GrammarParameters(log_root=p.log_root, log_rules=p.dense_rules(), log_emission=p.log_emission)
 
 
 @pytest.mark.parametrize("rank", [None, 2])

@@ -1,12 +1,14 @@
 """``trelliswork demo``: three models on the bundled corpus."""
 
 import json as json_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.errors import MissingExtraError
 
 
 def demo(
@@ -24,16 +26,11 @@ def demo(
     from rich.console import Console
 
     from trelliswork.cli.demo.models import train
-    from trelliswork.cli.demo.output import (
-        demo_page,
-        result_rows,
-        show_evidence,
-        show_parse,
-        show_results,
-        show_words,
-    )
+    from trelliswork.cli.demo.output import demo_page, show_evidence, show_parse, show_results, show_words
     from trelliswork.cli.demo.questions import best_evidence, blank, neighbors, uncertain_parse
 
+    if missing := [name for name in ("torch", "matplotlib") if find_spec(name) is None]:
+        raise MissingExtraError(f"'demo' needs {' and '.join(missing)}. Run: pip install 'trelliswork[all]'")
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)  # fails now rather than after training
     console = Console(quiet=json, highlight=False)
@@ -43,8 +40,7 @@ def demo(
     show_evidence(console, trained, evidence)
     show_parse(console, trained, parse)
     show_words(console, near, sentence, fills)
-    rows = result_rows(trained)
-    show_results(console, trained, rows)
+    show_results(console, trained)
     for name, model in (("tagger", trained.tagger), ("parser", trained.parser), ("words", trained.language_model)):
         model.save(folder / name)
     page = folder / "report.html"

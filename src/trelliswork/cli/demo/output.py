@@ -73,13 +73,13 @@ def show_words(
     console.print(f"Fill the blank: {escape(' '.join(sentence))}\n  {escape(listed)}\n")
 
 
-def show_results(console: "Console", trained: Trained, rows: list[Row]) -> None:
+def show_results(console: "Console", trained: Trained) -> None:
     """Print all results in one table."""
     from rich.table import Table
 
     title = f"Results on {len(trained.test.sentences)} new sentences"
     table = Table("model", "measure", "value", "seconds", title=title, title_justify="left")
-    for model, measure, value, seconds in rows:
+    for model, measure, value, seconds in result_rows(trained):
         table.add_row(model, measure, f"{value:.2f}", f"{seconds:.1f}")
     console.print(table)
 
@@ -91,12 +91,7 @@ def result_rows(trained: Trained) -> list[Row]:
         ("tagger", "words with the correct tag, %", 100 * tagging.accuracy, seconds["tagger"]),
         ("parser", "words with the correct head (UAS), %", 100 * parsing.uas, seconds["parser"]),
         ("parser", "correct head and label (LAS), %", 100 * (parsing.las or 0), seconds["parser"]),
-        (
-            "language model",
-            "perplexity, upper bound",
-            trained.perplexity,
-            seconds["language model"],
-        ),
+        ("language model", "perplexity, upper bound", trained.perplexity, seconds["language model"]),
     ]
 
 
@@ -120,12 +115,9 @@ def demo_page(
         ],
     )
     page.section("Results", table(["model", "measure", "value", "seconds"], result_rows(trained), digits=1))
-    for name, model in (
-        ("tagger", trained.tagger),
-        ("parser", trained.parser),
-        ("language model", trained.language_model),
-    ):
-        page.section(f"Learning curves of the {name}", side_by_side(*learning_curves(model)))
+    for name in ("tagger", "parser", "language model"):
+        curves = learning_curves(getattr(trained, name.replace(" ", "_")))
+        page.section(f"Learning curves of the {name}", side_by_side(*curves))
     _posterior(page, trained, evidence)
     _tree(page, trained, parse)
     page.section("Calibration of confidences", side_by_side(*_calibrations(trained)),
@@ -151,21 +143,17 @@ def demo_page(
 def _posterior(page: "Page", trained: Trained, evidence: Evidence) -> None:
     from trelliswork.report import trellis
 
-    sentence, tags = trained.test.sentences[evidence.n], list(trained.tagger.labels_)
-    (path, rows), (new_path, new_rows) = evidence.before, evidence.after
-    page.section(
-        "The posterior of a sentence",
-        trellis(list(sentence.words), tags, rows, path, list(sentence.tags)),
-        note="Tags by words: darker is more probable given the whole sentence. The line is the best path.",
-    )
-    word = sentence.words[evidence.t]
+    sentence, names = trained.test.sentences[evidence.n], list(trained.tagger.labels_)
+    words, tags = list(sentence.words), list(sentence.tags)
+    pictures = [trellis(words, names, rows, path, tags) for path, rows in (evidence.before, evidence.after)]
+    note = "Tags by words: darker is more probable given the whole sentence. The line is the best path."
+    page.section("The posterior of a sentence", pictures[0], note=note)
     before, after = evidence.entropy
-    page.section(
-        "The same posterior, given evidence",
-        trellis(list(sentence.words), tags, new_rows, new_path, list(sentence.tags)),
-        note=f"{word!r} is known to be {evidence.tag}, which had probability {evidence.probability:.3f}. The whole "
-        f"posterior changes; its entropy changes from {before:.2f} to {after:.2f} nats.",
+    note = (
+        f"{words[evidence.t]!r} is known to be {evidence.tag}, which had probability {evidence.probability:.3f}. The "
+        f"whole posterior changes; its entropy changes from {before:.2f} to {after:.2f} nats."
     )
+    page.section("The same posterior, given evidence", pictures[1], note=note)
 
 
 def _tree(page: "Page", trained: Trained, parse: Parse) -> None:

@@ -1,7 +1,7 @@
 """Queries that ``trelliswork demo`` answers with its models; the results are plain data for tables and the page."""
 
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trelliswork.cli.demo.models import Trained
 
@@ -10,26 +10,15 @@ TRIED = 40  # number of uncertain sentences to choose from
 KINDS = ("NN", "VBD", "JJ")  # tags of words whose neighbors are shown
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """One sentence before and after the tag of a word is known.
+class Evidence(NamedTuple):
+    """One sentence before and after the tag of a word is known."""
 
-    Attributes
-    ----------
-    n, t : int
-        Sentence of the test part, and its word whose second-best tag is forced.
-    tag : str
-    probability, entropy : float, (float, float)
-        Probability of the evidence; entropy in nats before and after.
-    before, after : (path, marginals)
-    """
-
-    n: int
-    t: int
+    n: int  # sentence of the test part
+    t: int  # its word whose second-best tag is forced
     tag: str
-    probability: float
-    entropy: tuple[float, float]
-    before: tuple[list[str], list[dict[str, float]]]
+    probability: float  # of the evidence
+    entropy: tuple[float, float]  # in nats, before and after
+    before: tuple[list[str], list[dict[str, float]]]  # path and marginals
     after: tuple[list[str], list[dict[str, float]]]
 
 
@@ -69,8 +58,7 @@ def best_evidence(trained: Trained) -> Evidence:
     )
 
 
-@dataclass(frozen=True)
-class Parse:
+class Parse(NamedTuple):
     """A sentence of the test part with head, label and arc probability of each word."""
 
     n: int

@@ -39,22 +39,9 @@ Out = Annotated[
 class Option:
     """An option of an experiment's command.
 
-    Parameters
-    ----------
-    name : str
-        Name without dashes; ``a/b`` is a flag with its opposite.
-    type : type
-        ``list[...]`` may be repeated; ``bool`` is a flag.
-    help : str
-        Meaning.
-    setting : str, optional
-        Parameter of the experiment; default: the name with underscores.
-    default : str, optional
-        Default in the help; default: the full setting of the experiment.
-    known : bool
-        Whether only values of the full setting are allowed.
-    limits : int or float
-        ``min`` and ``max``.
+    The name has no dashes; ``a/b`` is a flag with its opposite. A ``list[...]`` may be repeated, a ``bool`` is a flag.
+    ``setting`` is the parameter of the experiment, by default the name with underscores. The default in the help is
+    the full setting of the experiment; ``known`` allows only its values. ``limits`` are ``min`` and ``max``.
     """
 
     def __init__(
@@ -71,7 +58,8 @@ class Option:
         value = experiment.full.get(self.setting)
         shown = self.default or (False if value is None else describe({"": value})[1:])
         flag = self.flag if self.type is not bool or "/" not in self.flag else self.flag.replace("/", "/--")
-        option = typer.Option(flag, help=self.help, show_default=shown, **self.limits)  # type: ignore[arg-type]
+        limits: dict[str, Any] = dict(self.limits)
+        option = typer.Option(flag, help=self.help, show_default=shown, **limits)
         return _argument(self.argument, Annotated[self.type | None, option], None)
 
     def check(self, experiment: Experiment, value: Any) -> None:

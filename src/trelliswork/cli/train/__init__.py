@@ -7,27 +7,27 @@ from typer.core import TyperGroup
 
 from trelliswork.cli.train.command import TrainCommand
 
-# Name, estimator, summary, example; the module of a command has the name of the command.
+# Name, module, estimator, summary, example; the function of a command has the name of the command.
 COMMANDS = (
-    ("crf", "trelliswork.models.crf:CRF", "Train a CRF tagger.",
+    ("crf", "taggers", "crf:CRF", "Train a CRF tagger.",
      "train crf train.txt --dev dev.txt --features chunking --out chunker"),
-    ("factorial-crf", "trelliswork.models.factorial:FactorialCRF", "Train a tagger of several label layers.",
+    ("factorial-crf", "taggers", "factorial:FactorialCRF", "Train a tagger of several label layers.",
      "train factorial-crf train.txt --layers pos,chunk --out joint"),
-    ("hmm", "trelliswork.models.hmm:HMM", "Train a hidden Markov model, with labels or without.",
+    ("hmm", "taggers", "hmm:HMM", "Train a hidden Markov model, with labels or without.",
      "train hmm train.conllu --label xpos --order 2 --out tagger"),
-    ("hmm-lm", "trelliswork.models.hmm_lm:HMMLanguageModel", "Train an HMM language model.",
+    ("hmm-lm", "language_models", "hmm_lm:HMMLanguageModel", "Train an HMM language model.",
      "train hmm-lm train.txt --dev dev.txt --n-states 512 --out lm"),
-    ("kneser-ney", "trelliswork.models.baselines.kneser_ney:KneserNey", "Train an n-gram language model.",
+    ("kneser-ney", "language_models", "baselines.kneser_ney:KneserNey", "Train an n-gram language model.",
      "train kneser-ney train.txt --order 5 --out ngrams"),
-    ("lbl", "trelliswork.models.baselines.log_bilinear:LogBilinear", "Train a log-bilinear language model.",
+    ("lbl", "language_models", "baselines.log_bilinear:LogBilinear", "Train a log-bilinear language model.",
      "train lbl train.txt --dev dev.txt --rank 100 --out lbl"),
-    ("mrf", "trelliswork.models.mrf:MRFLanguageModel", "Train a Markov random field language model.",
+    ("mrf", "language_models", "mrf:MRFLanguageModel", "Train a Markov random field language model.",
      "train mrf train.txt --dev dev.txt --order 1 --out model"),
-    ("mrf-tagger", "trelliswork.models.mrf_tagger:MRFTagger", "Train a Markov random field of tags and words.",
+    ("mrf-tagger", "taggers", "mrf_tagger:MRFTagger", "Train a Markov random field of tags and words.",
      "train mrf-tagger train.conllu --label xpos --out tagger"),
-    ("parser", "trelliswork.models.parser:DependencyParser", "Train a dependency parser.",
+    ("parser", "trees", "parser:DependencyParser", "Train a dependency parser.",
      "train parser train.conllu --dev dev.conllu --out parser"),
-    ("pcfg", "trelliswork.models.pcfg:PCFG", "Induce a grammar from text.",
+    ("pcfg", "trees", "pcfg:PCFG", "Induce a grammar from text.",
      "train pcfg trees/ --tags --n-preterminals 0 --rank 12 --out grammar"),
 )  # fmt: skip
 
@@ -37,9 +37,8 @@ class TrainGroup(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        for name, estimator, summary, example in COMMANDS:
-            module = f"trelliswork.cli.train.{name.replace('-', '_')}"
-            self.add_command(TrainCommand(name, module, estimator, summary, f"trelliswork {example}"))
+        for command in COMMANDS:
+            self.add_command(TrainCommand(*command))
 
 
 app = typer.Typer(

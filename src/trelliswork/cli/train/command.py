@@ -1,8 +1,8 @@
 """``train`` commands made from estimators: their parameters are the options, and one `Job` saves and reports.
 
-A command is a function ``run(job, model, ...)``: ``model`` is the estimator with the parameters of the command line,
-the other arguments are options that concern files. It reads the files, calls ``job.fit`` and returns facts about the
-data. Estimators are imported when a command is run or its help is shown, so that ``trelliswork --help`` is fast.
+A command is a function of a job, of the estimator with the parameters of the command line, and of options that concern
+files. It reads the files, calls ``job.fit`` and returns facts about the data. Estimators are imported when a command is
+run or its help is shown, so that ``trelliswork --help`` is fast.
 """
 
 import importlib
@@ -20,6 +20,7 @@ from trelliswork.cli.options import JsonOption, QuietOption
 from trelliswork.cli.progress import training_progress
 from trelliswork.cli.reporting import ReportOption, report_training
 from trelliswork.cli.running import report_errors
+from trelliswork.errors import extras_for
 
 if TYPE_CHECKING:
     from trelliswork.models.parameters import Declared
@@ -31,51 +32,23 @@ Run = Callable[..., dict[str, Any]]
 
 @dataclass
 class Job:
-    """One run of a ``train`` command: options of all commands, and the steps after reading.
+    """One run of a ``train`` command: options of all commands, and the steps after reading."""
 
-    Attributes
-    ----------
-    out : str
-        Directory for the model.
-    dev : str, optional
-        Development file.
-    start : str, optional
-        Model to start from.
-    checkpoint : str, optional
-        File for the state of training.
-    page : str, optional
-        File for the report.
-    quiet, json : bool
-        No progress; the outcome as JSON.
-    given : frozenset of str
-        Names of the options that the user has given.
-    """
-
-    out: str
-    dev: str | None = None
-    start: str | None = None
-    checkpoint: str | None = None
-    page: str | None = None
-    quiet: bool = False
-    json: bool = False
-    given: frozenset[str] = frozenset()
+    out: str  # directory for the model
+    dev: str | None = None  # development file
+    start: str | None = None  # model to start from
+    checkpoint: str | None = None  # file for the state of training
+    page: str | None = None  # file for the report
+    quiet: bool = False  # no progress
+    json: bool = False  # the outcome as JSON
+    given: frozenset[str] = frozenset()  # names of the options that the user has given
     sample: "Callable[[], Sample | None] | None" = None  # sentences that the report shows
     started: float = field(default_factory=time.perf_counter)
 
     def fit(self, model: Any, *data: Any, n_tokens: int, total: int, **options: Any) -> None:
-        """Train a model with progress, checkpoint and the model to start from.
+        """Call ``model.fit`` with ``data`` and ``options``, checkpoint, and the model to start from.
 
-        Parameters
-        ----------
-        model : Estimator
-        *data
-            Positional arguments of ``model.fit``.
-        n_tokens : int
-            Tokens of the training data, for the progress bar.
-        total : int
-            Maximum number of iterations, for the progress bar.
-        **options
-            Further keyword arguments of ``model.fit``, such as ``dev``.
+        The progress bar needs the number of tokens and ``total``, the maximum number of iterations.
         """
         if self.start is not None:
             options["start"] = type(model).load(self.start)
@@ -104,15 +77,13 @@ class Job:
         if self.json:
             print(json_module.dumps(outcome))
             return
-        parts = []
-        for name, value in facts.items():
-            sizes = value if isinstance(value, dict) else {"": value}  # by layer
-            parts += [
-                f"{n:,} {layer} {name.replace('_', ' ')}".replace("  ", " ")
-                for layer, n in sizes.items()
-                if type(n) is int
-            ]
-        text = ", ".join(parts)
+        sizes = [
+            f"{n:,} {layer} {name.replace('_', ' ')}".replace("  ", " ")
+            for name, value in facts.items()
+            for layer, n in (value.items() if isinstance(value, dict) else [("", value)])
+            if type(n) is int
+        ]
+        text = ", ".join(sizes)
         if report is not None:
             objective = f"objective {report.value:.4f} after {report.n_iter} iterations ({report.reason})"
             text += f"; {objective if report.n_iter else report.reason}"
@@ -124,32 +95,28 @@ class Job:
 class TrainCommand(TyperCommand):
     """A ``train`` command whose options are completed from an estimator when they are first needed."""
 
-    def __init__(
-        self, name: str, module: str, estimator: str, summary: str, example: str, *, function: str | None = None
-    ) -> None:
-        super().__init__(name=name, help=summary, epilog=f"Example: {example}", callback=lambda: None)
-        self._place = module, function or "run"
-        self._estimator = estimator
+    def __init__(self, name: str, module: str, estimator: str, summary: str, example: str) -> None:
+        super().__init__(name=name, help=summary, epilog=f"Example: trelliswork {example}", callback=lambda: None)
+        self._run = f"trelliswork.cli.train.{module}:{name.replace('-', '_')}"
+        self._estimator = f"trelliswork.models.{estimator}"
         self._inner: Any = None
 
     @property
     def inner(self) -> Any:
         """The complete command."""
         if self._inner is None:
-            module, function = self._place
-            run = getattr(importlib.import_module(module), function)
-            home, _, name = self._estimator.rpartition(":")
+            with extras_for(f"'train {self.name}'"):
+                run, estimator = _imported(self._run), _imported(self._estimator)
             app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
-            app.command(self.name, help=inspect.getdoc(run), epilog=self.epilog)(
-                _function(run, getattr(importlib.import_module(home), name), self.name or "")
-            )
+            command = app.command(self.name, help=inspect.getdoc(run), epilog=self.epilog)
+            command(_function(run, estimator, self.name or ""))
             self._inner = typer.main.get_command(app)
         return self._inner
 
     @property
     def params(self) -> Any:
         """Options and arguments."""
-        return self.inner.params if getattr(self, "_place", None) else []
+        return self.inner.params if getattr(self, "_run", None) else []
 
     @params.setter
     def params(self, value: Any) -> None:
@@ -164,25 +131,29 @@ class TrainCommand(TyperCommand):
         return self.inner.invoke(ctx)
 
 
+def _imported(place: str) -> Any:
+    """Return the object of a place such as ``"module:name"``."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
 def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
     """Return the function behind a command, with a signature for Typer."""
     from trelliswork.models.parameters import declared
 
-    without: frozenset[str] = getattr(run, "without", frozenset())
-    parameters = {k: d for k, d in declared(estimator).items() if d.parameter.option and k not in without}
+    parameters = {k: d for k, d in declared(estimator).items() if d.parameter.option}
     files = list(inspect.signature(run).parameters.values())[2:]
     fit = inspect.signature(estimator.fit).parameters
     overlap = {f.name for f in files} & set(parameters)
-    assert not overlap, f"{name}: {overlap} are parameters of {estimator.__name__}: declare them in `without`"
+    assert not overlap, f"{name}: {overlap} are parameters of {estimator.__name__}: give them option=False"
     signature = [_in_panel(f, INPUT) for f in files]
     if "dev" in fit:
         signature.append(_option("dev", str | None, None, "Development file: stop early, keep the best.", INPUT))
     signature += [_from_declaration(d) for d in parameters.values()]
-    if "start" in fit:
-        signature.append(_option("start", str | None, None, "Model to start from.", TRAINING))
-    if "checkpoint" in fit:
-        text = "File for the state of training; if it exists, training resumes from it."
-        signature.append(_option("checkpoint", str | None, None, text, TRAINING))
+    resumed = "File for the state of training; if it exists, training resumes from it."
+    for own, text in (("start", "Model to start from."), ("checkpoint", resumed)):
+        if own in fit:
+            signature.append(_option(own, str | None, None, text, TRAINING))
     signature.append(_option("out", str, f"{name}-model", "Directory for the model.", OUTPUT, "--out", "-o"))
     for own, kind, default in (
         ("page", ReportOption, None),
@@ -260,13 +231,3 @@ def _value(d: "Declared", value: Any) -> Any:
     if d.choices and value == "none" and d.optional:
         return None
     return value
-
-
-def without(*names: str) -> Callable[[Run], Run]:
-    """Leave parameters of the estimator out of the options, because the command sets them itself."""
-
-    def mark(run: Run) -> Run:
-        run.without = frozenset(names)  # type: ignore[attr-defined]
-        return run
-
-    return mark

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, guess_format, read_words, words_layout
-from trelliswork.cli.reporting import judged_part, report_evaluation
+from trelliswork.cli.corpora import FileFormat, bundled_part, guess_format, read_words, words_layout
+from trelliswork.cli.reporting import report_evaluation
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ LENGTHS = (10, 40, None)  # maximum sentence lengths that papers on grammar indu
 
 def holds_trees(path: str | None) -> bool:
     """Return whether a path is a folder, a tree file by its name, or the bundled corpus."""
-    from trelliswork.data.bundled import SPLITS
-
-    return path is None or path in SPLITS or Path(path).is_dir() or path.removesuffix(".gz").endswith(TREE_ENDINGS)
+    if path is None or bundled_part(path):
+        return True
+    return Path(path).is_dir() or path.removesuffix(".gz").endswith(TREE_ENDINGS)
 
 
 def read_gold(path: str | None, punctuation: bool) -> "list[Tree]":
@@ -31,10 +31,11 @@ def read_gold(path: str | None, punctuation: bool) -> "list[Tree]":
     from trelliswork.data.trees import prune, read_trees
 
     options: dict[str, Any] = {"punctuation": punctuation, "functions": False, "unary": False}
-    if path is None or path in bundled.SPLITS:
-        trees = [prune(sentence.tree, **options) for sentence in bundled.load(path or "train")]
-        return [tree for tree in trees if tree is not None]
-    return read_trees(path, **options)
+    part = bundled_part(path)
+    if part is None:
+        return read_trees(str(path), **options)
+    trees = [prune(sentence.tree, **options) for sentence in bundled.load(part)]
+    return [tree for tree in trees if tree is not None]
 
 
 def tokens_of(trees: "list[Tree]", tags: bool, lower: bool) -> list[list[str]]:
@@ -61,13 +62,6 @@ def read_tokens(
     return [[word.lower() if lower else word for word in s] for s in corpus.sentences(0)]
 
 
-def load_grammar(path: str) -> "PCFG":
-    """Return a saved grammar."""
-    from trelliswork.models.pcfg import PCFG
-
-    return PCFG.load(path)
-
-
 def parse_constituents(
     model: str,
     file: str = "-",
@@ -79,20 +73,13 @@ def parse_constituents(
 ) -> None:
     """Write the tree of each sentence of a file as a bracketing, one per line.
 
-    Parameters
-    ----------
-    model : str
-        Directory of a saved PCFG.
-    file, out : str
-        ``-`` is standard input or output. The file is plain text (of tags, for a grammar of tags), or as in training.
-    format, columns
-        Format of the file, and the column of the words.
-    viterbi : bool
-        Write the most probable trees instead of those with the most expected spans.
+    The file is plain text (of tags, for a grammar of tags), or as in training. With ``viterbi``, the trees are the most
+    probable ones instead of those with the most expected spans.
     """
     from trelliswork.data.files import atomic_write
+    from trelliswork.models.pcfg import PCFG
 
-    grammar = load_grammar(model)
+    grammar = PCFG.load(model)
     sentences = read_tokens(file, format, columns, **_reading(grammar))
     with atomic_write(out) as stream:
         for tree in grammar.predict(sentences, decoding="viterbi" if viterbi else "mbr"):
@@ -101,7 +88,9 @@ def parse_constituents(
 
 def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -> None:
     """Compare the trees of a grammar with those of a file, or of ``test`` or ``dev`` of the bundled corpus."""
-    grammar = load_grammar(model)
+    from trelliswork.models.pcfg import PCFG
+
+    grammar = PCFG.load(model)
     reading = _reading(grammar)
     trees = read_gold(file, reading.pop("punctuation"))
     tokens = tokens_of(trees, **reading)
@@ -114,7 +103,7 @@ def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -
         raise DataError(f"{file}: no tree of at least two words for the evaluation.")
     perplexity = grammar.perplexity(tokens)
     results = {"brackets": reports, "perplexity": perplexity}
-    more = report_evaluation(page, grammar, results, file=file, name=model, sample=lambda: judged_part(tokens, trees))
+    more = report_evaluation(page, grammar, results, file, model, tokens, trees)
     if json:
         figures = {name: r.to_dict() for name, r in reports.items()}
         print(json_module.dumps(figures | {"perplexity": perplexity} | more))
@@ -126,5 +115,4 @@ def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -
 
 def _reading(grammar: "PCFG") -> dict[str, Any]:
     """Return the options with which the training file was read."""
-    saved = grammar.input_
-    return {name: bool(saved.get(name, False)) for name in ("tags", "lower", "punctuation")}
+    return {name: bool(grammar.input_.get(name, False)) for name in ("tags", "lower", "punctuation")}

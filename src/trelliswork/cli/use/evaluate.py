@@ -1,16 +1,16 @@
 """``trelliswork evaluate``: compare a saved model with gold answers."""
 
 import json as json_module
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, evaluation_layout, read_labeled
-from trelliswork.cli.options import OtherBeamOption, set_beam
-from trelliswork.cli.reporting import ReportOption, judged_part, report_evaluation
+from trelliswork.cli.corpora import FileFormat, Layout, evaluation_layout, layers_layout, read_labeled, read_layers
+from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
+from trelliswork.cli.reporting import ReportOption, report_evaluation
 from trelliswork.cli.use.constituents import evaluate_constituents
 from trelliswork.cli.use.generate import evaluate_text
-from trelliswork.cli.use.layers import evaluate_layers
 from trelliswork.cli.use.loading import Model, class_of
 from trelliswork.cli.use.parse import evaluate_parser
 from trelliswork.cli.use.tag import check_words
@@ -21,9 +21,7 @@ def evaluate(
     file: Annotated[
         str, typer.Argument(help="Labeled file in the format of training, or test or dev of the bundled corpus.")
     ] = "test",
-    format: Annotated[
-        FileFormat, typer.Option(help="Format of the file; by default that of training.")
-    ] = FileFormat.auto,
+    format: TrainedFormatOption = FileFormat.auto,
     label: Annotated[
         str | None,
         typer.Option(
@@ -43,9 +41,6 @@ def evaluate(
 
     Example: trelliswork evaluate chunker test.txt --json
     """
-    from trelliswork.data import Corpus
-    from trelliswork.metrics.induction import InductionReport, evaluate_induction
-    from trelliswork.metrics.tagging import TaggingReport, evaluate_tagging
     from trelliswork.models.tasks import LayeredTagger, Tagger, TreeParser
 
     task = class_of(model)
@@ -59,23 +54,37 @@ def evaluate(
             raise typer.BadParameter("a language model is evaluated by its perplexity: leave --label out.")
         evaluate_text(model, file, format, beam, json, page)
         return
-    tagger: Any = task.load(model)
-    set_beam(tagger, beam)
-    if issubclass(task, TreeParser):
-        evaluate_parser(tagger, file, format, label, json, model, page)
-        return
-    if issubclass(task, LayeredTagger):
-        evaluate_layers(tagger, Layout.of(tagger), file, format, label, json, model, page)
-        return
+    fitted: Any = task.load(model)
+    set_beam(fitted, beam)
+    judge = evaluate_parser if issubclass(task, TreeParser) else _layers if issubclass(task, LayeredTagger) else _tagger
+    report, sample = judge(fitted, file, format, label)
+    more = report_evaluation(page, fitted, report, file, model, *sample)
+    print(json_module.dumps(report.to_dict() | more) if json else report.summary())
+
+
+def _tagger(tagger: Any, file: str, format: FileFormat, label: str | None) -> tuple[Any, tuple[Any, ...]]:
+    """Compare a tagger with the gold labels of a file; return the report, the sentences and the labels."""
+    from trelliswork.data import Corpus
+    from trelliswork.metrics.induction import evaluate_induction
+    from trelliswork.metrics.tagging import evaluate_tagging
+
     corpus, gold = read_labeled(file, evaluation_layout(Layout.of(tagger), file, format, label))
     check_words(tagger, corpus, file)
     predicted = tagger.predict(corpus)
-    report: TaggingReport | InductionReport
     if getattr(tagger, "induced_", False):
-        report = evaluate_induction(gold, predicted)
-    else:
-        words = corpus.sentences(0) if isinstance(corpus, Corpus) else None
-        known = tagger.known_words()
-        report = evaluate_tagging(gold, predicted, words=words if known else None, known_words=known)
-    more = report_evaluation(page, tagger, report, file=file, name=model, sample=lambda: judged_part(corpus, gold))
-    print(json_module.dumps(report.to_dict() | more) if json else report.summary())
+        return evaluate_induction(gold, predicted), (corpus, gold)
+    known = tagger.known_words()
+    words = corpus.sentences(0) if known and isinstance(corpus, Corpus) else None
+    return evaluate_tagging(gold, predicted, words=words, known_words=known), (corpus, gold)
+
+
+def _layers(tagger: Any, file: str, format: FileFormat, label: str | None) -> tuple[Any, tuple[Any, ...]]:
+    """Compare all layers with the gold labels of a file; return the report, the sentences and the labels."""
+    layout = Layout.of(tagger)
+    if format not in (FileFormat.auto, FileFormat(layout.format)):
+        layout = layers_layout(file, format, None, tagger.layers, label, None)
+    elif label is not None:
+        other = layers_layout(file, FileFormat(layout.format), None, tagger.layers, label, None)
+        layout = replace(layout, label=other.label)
+    corpus, gold = read_layers(file, layout, tagger.layers)
+    return tagger.evaluate(corpus, gold), (corpus, gold)

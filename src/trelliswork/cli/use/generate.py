@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, guess_format, read_words, words_layout
-from trelliswork.cli.options import OtherBeamOption, set_beam
-from trelliswork.cli.reporting import judged_part, report_evaluation
+from trelliswork.cli.corpora import FileFormat, Layout, bundled_part, guess_format, read_words, words_layout
+from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
+from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.use.loading import Model, load_for
 from trelliswork.errors import DataError
 
@@ -29,9 +29,7 @@ def score(
             help="Text file or a directory of them, '-' for standard input, or test or dev of the bundled corpus."
         ),
     ] = "-",
-    format: Annotated[
-        FileFormat, typer.Option(help="Format of the file; by default that of training.")
-    ] = FileFormat.auto,
+    format: TrainedFormatOption = FileFormat.auto,
     beam: OtherBeamOption = None,
     sentences: Annotated[bool, typer.Option("--sentences", help="One line per sentence.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
@@ -45,22 +43,22 @@ def score(
     Example: echo 'We tag words .' | trelliswork score tagger --format text
     """
     _, corpus, evidence, figures = _scored(model, file, format, beam)
-    if json:
-        listed = {"log_evidence_of_sentences": _possible(evidence)} if sentences else {}
-        print(json_module.dumps(figures | listed))
-        return
-    if sentences:
-        for value, words in zip(evidence.tolist(), corpus.sentences(0), strict=True):
+    values = evidence.tolist()
+    if json:  # which has no infinity
+        possible = [value if value > -math.inf else None for value in values]
+        print(json_module.dumps(figures | ({"log_evidence_of_sentences": possible} if sentences else {})))
+    elif sentences:
+        for value, words in zip(values, corpus.sentences(0), strict=True):
             print(f"{value:.4f}\t{' '.join(words)}")
-        return
-    print(_summary(figures, float(evidence.sum())))
+    else:
+        print(_summary(figures, float(evidence.sum())))
 
 
 def evaluate_text(model: str, file: str, format: FileFormat, beam: str | None, json: bool, page: str | None) -> None:
     """Evaluate a language model: print the results of ``score``, and write a report page."""
     fitted, corpus, evidence, figures = _scored(model, file, format, beam)
     more = figures | {"log_evidence_of_sentences": evidence.tolist()}
-    written = report_evaluation(page, fitted, more, file=file, name=model, sample=lambda: judged_part(corpus, None))
+    written = report_evaluation(page, fitted, more, file, model, corpus)
     print(json_module.dumps(figures | written) if json else _summary(figures, float(evidence.sum())))
 
 
@@ -95,11 +93,6 @@ def _scored(
     return fitted, corpus, evidence, figures
 
 
-def _possible(evidence: "NDArray[np.float64]") -> list[float | None]:
-    """Return None for -inf, since JSON has no infinity."""
-    return [value if value > -math.inf else None for value in evidence.tolist()]
-
-
 def _summary(figures: dict[str, Any], total: float) -> str:
     named = f" ({figures['bound']})" if "bound" in figures else ""
     kind = {"exact": "", "lower": f"a lower bound{named}, ", "estimate": "an estimate, "}[figures["kind"]]
@@ -124,10 +117,10 @@ def _long_enough(corpus: "Corpus", shortest: int, file: str) -> "tuple[Corpus, i
 
 def _words(path: str, layout: Layout) -> "Corpus":
     """Return the words of a file, of a part of the bundled corpus, or of all files of a directory."""
-    from trelliswork.data import Corpus, bundled
+    from trelliswork.data import Corpus
     from trelliswork.data.ids import files_of
 
-    if path in bundled.SPLITS or not Path(path).is_dir():
+    if bundled_part(path) or not Path(path).is_dir():
         return read_words(path, layout)
     parts = [read_words(str(file), layout).sentences(0) for file in files_of(path) or []]
     return replace(Corpus.from_sentences([sentence for part in parts for sentence in part]), source=path)
@@ -149,16 +142,16 @@ def sample(
     """
     fitted = load_for(model, "sample", "generate text: expected a language model, an HMM or a grammar")
     options: Any = {"seed": seed, "max_length": max_length}
-    if not hasattr(fitted, "sample_with_states"):
-        if states:
-            raise typer.BadParameter("this model has no states: leave --states out.")
-        for words in fitted.sample(n, **options):
-            print(json_module.dumps({"words": words}, ensure_ascii=False) if json else " ".join(words))
-        return
-    for words, names in fitted.sample_with_states(n, **options):
+    if hasattr(fitted, "sample_with_states"):
+        drawn = [{"words": words, "states": names} for words, names in fitted.sample_with_states(n, **options)]
+    elif states:
+        raise typer.BadParameter("this model has no states: leave --states out.")
+    else:
+        drawn = [{"words": words} for words in fitted.sample(n, **options)]
+    for one in drawn:
         if json:
-            print(json_module.dumps({"words": words, "states": names}, ensure_ascii=False))
+            print(json_module.dumps(one, ensure_ascii=False))
         elif states:
-            print(" ".join(f"{word}/{name}" for word, name in zip(words, names, strict=True)))
+            print(" ".join(f"{word}/{name}" for word, name in zip(*one.values(), strict=True)))
         else:
-            print(" ".join(map(str, words)))
+            print(" ".join(map(str, one["words"])))

@@ -1,21 +1,11 @@
 """``trelliswork infer``: inference on a factor graph in a UAI file."""
 
 import json as json_module
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-
-class Engine(StrEnum):
-    """Inference engine."""
-
-    bp = "bp"
-    exact = "exact"
-    mean_field = "mean_field"
-    structured_mean_field = "structured_mean_field"
-    trw = "trw"
-    gibbs = "gibbs"
+Engine = Literal["bp", "exact", "mean_field", "structured_mean_field", "trw", "gibbs"]
 
 
 def infer(
@@ -25,7 +15,7 @@ def infer(
     ] = None,
     engine: Annotated[
         Engine, typer.Option(help="Inference engine; exact raises an error for graphs that are too large.")
-    ] = Engine.bp,
+    ] = "bp",
     best: Annotated[bool, typer.Option("--best", help="Print the best assignment instead of marginals.")] = False,
     max_iter: Annotated[int | None, typer.Option(min=1, help="Maximum number of iterations.")] = None,
     damping: Annotated[
@@ -42,17 +32,17 @@ def infer(
     from trelliswork.data.uai import read_uai, read_uai_evidence
     from trelliswork.distributions import FactorGraph
 
-    if damping is not None and engine not in (Engine.bp, Engine.trw):
-        raise typer.BadParameter(f"--damping is for bp and trw, not for {engine.value}.")
-    if best and engine not in (Engine.bp, Engine.exact):
-        raise typer.BadParameter(f"--best needs --engine bp (max-product) or exact, not {engine.value}.")
-    if max_iter is not None and engine in (Engine.exact, Engine.gibbs):
-        raise typer.BadParameter(f"--max-iter does not apply to {engine.value}: leave it out.")
+    if damping is not None and engine not in ("bp", "trw"):
+        raise typer.BadParameter(f"--damping is for bp and trw, not for {engine}.")
+    if best and engine not in ("bp", "exact"):
+        raise typer.BadParameter(f"--best needs --engine bp (max-product) or exact, not {engine}.")
+    if max_iter is not None and engine in ("exact", "gibbs"):
+        raise typer.BadParameter(f"--max-iter does not apply to {engine}: leave it out.")
     model = read_uai(file)
     constant = sum(float(table) for scope, table in zip(model.scopes, model.log_tables, strict=True) if not len(scope))
     factors = [(s, table) for s, table in zip(model.scopes, model.log_tables, strict=True) if len(s)]
     options: dict[str, Any] = {k: v for k, v in (("max_iter", max_iter), ("damping", damping)) if v is not None}
-    graph = FactorGraph(model.n_states, factors, engine=engine.value, **options)
+    graph = FactorGraph(model.n_states, factors, engine=engine, **options)
     if evidence is not None:
         samples = read_uai_evidence(evidence, model.n_states)
         graph = graph.condition(states=samples[0] if samples else {})
@@ -65,7 +55,7 @@ def infer(
             print(f"score {score:.6f}\n{' '.join(map(str, assignment))}")
         return
     inferred = graph.infer()
-    log_z = None if engine == Engine.gibbs else float(inferred.log_z[0]) + constant
+    log_z = None if engine == "gibbs" else float(inferred.log_z[0]) + constant
     probabilities = graph.marginals()[0].tolist()
     rows = [row[:n] for row, n in zip(probabilities, model.n_states.tolist(), strict=True)]
     figures = {

@@ -17,16 +17,9 @@ def class_of(path: str) -> Any:
 
 
 def load_for(path: str, task: Any, purpose: str) -> Any:
-    """Return a saved model if it has a task or a method, otherwise raise an error that names the purpose.
+    """Return a saved model if it has a task (a class in ``models.tasks``) or a method, given by its name.
 
-    Parameters
-    ----------
-    path : str
-        Directory of the model.
-    task : type or str
-        Class in ``models.tasks``, or the name of a method.
-    purpose : str
-        Rest of the message "a model of kind ... does not": "tag: expected a tagger".
+    Otherwise raise an error; ``purpose`` completes "a model of kind ... does not", as in "tag: expected a tagger".
     """
     cls = class_of(path)
     if not (hasattr(cls, task) if isinstance(task, str) else issubclass(cls, task)):

@@ -1,13 +1,11 @@
-"""``trelliswork parse``, and ``evaluate`` and ``inspect`` for parsers."""
+"""``trelliswork parse``, and ``evaluate`` for parsers."""
 
 import io
-import json as json_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, guess_format
-from trelliswork.cli.reporting import judged_part, report_evaluation
+from trelliswork.cli.corpora import FileFormat, bundled_part, guess_format
 from trelliswork.cli.use.constituents import parse_constituents
 from trelliswork.cli.use.parse_output import parses, tag_cells, write_conllu, write_json, write_text
 from trelliswork.errors import DataError
@@ -68,7 +66,7 @@ def parse(
         raise typer.BadParameter("--topk prints probabilities of trees, --marginals those of arcs: choose one.")
     if json and marginals:
         raise typer.BadParameter("--json includes the probabilities of arcs: leave --marginals out.")
-    parser = load_parser(model)
+    parser = _load_parser(model)
     chosen = _format(file, format)
     columns = _columns(parser)
     has_tagger = parser.tagger is not None
@@ -91,7 +89,7 @@ def parse(
             check_tags(corpus, columns, file)
     else:
         raise DataError(f"{file}: expected a CoNLL-U or text file; use --format conllu or --format text.")
-    plain = Corpus(corpus.columns[:1], corpus.offsets) if has_tagger else Corpus(corpus.columns, corpus.offsets)
+    plain = Corpus(corpus.columns[: 1 if has_tagger else None], corpus.offsets)
     try:
         results = list(parses(parser, plain, evidence, topk))
     except NoTreeError as error:
@@ -123,7 +121,7 @@ def _columns(parser: "DependencyParser") -> list[str]:
     return list(parser.input_.get("columns") or COLUMNS)
 
 
-def load_parser(path: str) -> "DependencyParser":
+def _load_parser(path: str) -> "DependencyParser":
     """Return a saved parser; raise an error for another kind of model."""
     from trelliswork.models import DependencyParser, load
 
@@ -156,9 +154,10 @@ def read_treebank(
     from trelliswork.data.conllu import COLUMNS, read_dependencies
     from trelliswork.data.writers import write_conllu
 
-    if path is not None and path not in bundled.SPLITS:
-        return read_dependencies(path, columns=columns)
-    sentences, text = bundled.load(path or "train"), io.StringIO()
+    part = bundled_part(path)
+    if part is None:
+        return read_dependencies(str(path), columns=columns)
+    sentences, text = bundled.load(part), io.StringIO()
     write_conllu(sentences, text)
     rows = [line.split("\t") for line in text.getvalue().splitlines() if line and line[0] != "#"]
     flat = iter([[row[COLUMNS.index(name)] for name in columns] for row in rows])
@@ -167,15 +166,9 @@ def read_treebank(
 
 
 def evaluate_parser(
-    parser: "DependencyParser",
-    file: str,
-    format: FileFormat,
-    label: str | None,
-    json: bool,
-    name: str,
-    page: str | None,
-) -> None:
-    """Compare a parser with the trees of a CoNLL-U file; ``name`` is the model's directory."""
+    parser: "DependencyParser", file: str, format: FileFormat, label: str | None
+) -> tuple[Any, tuple[Any, ...]]:
+    """Compare a parser with the trees of a CoNLL-U file; return the report, the sentences, heads and labels."""
     from trelliswork.models.parser.data import pairs
 
     if format not in (FileFormat.auto, FileFormat.conllu) or label is not None:
@@ -194,8 +187,4 @@ def evaluate_parser(
     if known and None in flat_labels:
         at = place(corpus, flat_labels.index(None), file)
         raise DataError(f"{at}: the word has no label (_), but other words have one: add it, or remove all labels.")
-    report = parser.evaluate(corpus, pairs(heads, labels if known else None))
-    more = report_evaluation(
-        page, parser, report, file=file, name=name, sample=lambda: judged_part(corpus, heads, labels)
-    )
-    print(json_module.dumps(report.to_dict() | more) if json else report.summary())
+    return parser.evaluate(corpus, pairs(heads, labels if known else None)), (corpus, heads, labels)

@@ -18,22 +18,12 @@ Cells = dict[int, str]  # column and its new value
 
 @dataclass
 class Parse:
-    """One tree of a sentence.
-
-    Attributes
-    ----------
-    heads, labels : list
-        Head and label of each word; labels are ``None`` if the parser has none.
-    arcs : list of float
-        Probabilities of the arcs; empty for the k best trees.
-    probability : float or None
-        Probability of the tree, for the k best trees.
-    """
+    """One tree of a sentence."""
 
     heads: list[int]
-    labels: list[str | None]
-    arcs: list[float] = field(default_factory=list)
-    probability: float | None = None
+    labels: list[str | None]  # None if the parser has none
+    arcs: list[float] = field(default_factory=list)  # probabilities of the arcs; empty for the k best trees
+    probability: float | None = None  # of the tree, for the k best trees
 
     def cells(self, marginals: bool) -> list[Cells]:
         """Return the new column values of each word."""

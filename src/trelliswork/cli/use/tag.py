@@ -1,23 +1,25 @@
-"""``trelliswork tag``: label a file with a saved tagger."""
+"""``trelliswork tag``: label a file with a saved tagger of one layer of labels or several."""
 
-from typing import Annotated, Any
+import json as json_module
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, read_unlabeled, write_tagged
-from trelliswork.cli.options import OtherBeamOption, set_beam
-from trelliswork.cli.use.layers import tag_layers
+from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
 from trelliswork.cli.use.loading import Model, load_for
-from trelliswork.cli.use.tag_output import labelings, write_json
 from trelliswork.errors import DataError
+
+if TYPE_CHECKING:
+    from trelliswork.data import AttributeCorpus, Corpus
+
+Labels = list[list[str]]
 
 
 def tag(
     model: Model,
     file: Annotated[str, typer.Argument(help="File to tag; '-' is standard input.")] = "-",
-    format: Annotated[
-        FileFormat, typer.Option(help="Format of the file; by default that of training.")
-    ] = FileFormat.auto,
+    format: TrainedFormatOption = FileFormat.auto,
     marginals: Annotated[bool, typer.Option("--marginals", help="Add the probability of each label.")] = False,
     topk: Annotated[int, typer.Option(min=1, help="Number of best labelings per sentence.")] = 1,
     known: Annotated[
@@ -50,41 +52,98 @@ def tag(
     tagger: Any = load_for(model, Tagger, "tag: expected a tagger (for a parser use trelliswork parse)")
     set_beam(tagger, beam)
     layout = Layout.of(tagger)
-    if issubclass(type(tagger), LayeredTagger):
-        if topk > 1:
-            raise typer.BadParameter("--topk needs a model with one layer of labels.")
-        tag_layers(tagger, layout, file, format, marginals, known, out, json)
-        return
-    corpus, chosen, given = read_unlabeled(file, layout, format, known)
+    layered = isinstance(tagger, LayeredTagger)
+    if layered and topk > 1:
+        raise typer.BadParameter("--topk needs a model with one layer of labels.")
+    layer, column = _known_layer(tagger, known) if layered else ("", known)
+    corpus, chosen, given = read_unlabeled(file, layout, format, column)
     if given is not None:
-        _check_given(list(tagger.labels_), given)
+        _check_given(tagger, layer, given)
     check_words(tagger, corpus, file)
+    evidence: Any = {layer: given} if layered and given is not None else given
     if json:
-        answers = labelings(tagger, corpus, given, topk)
-        with atomic_write(out) as stream:
-            write_json(corpus, answers, stream)
-        return
-    if topk > 1:
-        lists = tagger.predict_topk(corpus, topk, known=given)
+        answers = _answers(tagger, corpus, evidence, topk)
+    elif topk > 1:
+        lists = tagger.predict_topk(corpus, topk, known=evidence)
         extra = [[label for ranked in lists for label in _nth(ranked, k)] for k in range(max(map(len, lists)))]
         extra.append([",".join(f"{p:.6f}" for _, p in ranked) for ranked in lists for _ in ranked[0][0]])
     else:
-        extra = [[label for labels in tagger.predict(corpus, known=given) for label in labels]]
-        if marginals:
-            rows = [token for sentence in tagger.predict_marginals(corpus, known=given) for token in sentence]
-            extra.append([f"{row[label]:.6f}" for row, label in zip(rows, extra[0], strict=True)])
+        layers, rows = _predict(tagger, corpus, evidence, marginals)
+        extra = [[label for sentence in labels for label in sentence] for labels in layers.values()]
+        for labels, own in zip(list(extra), rows.values(), strict=False):  # no rows without --marginals
+            tokens = [token for sentence in own for token in sentence]
+            extra.append([f"{token[label]:.6f}" for token, label in zip(tokens, labels, strict=True)])
     with atomic_write(out) as stream:
-        write_tagged(corpus, chosen, layout, extra, stream)
+        if json:
+            stream.writelines(json_module.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
+        else:
+            write_tagged(corpus, chosen, layout, extra, stream)
 
 
-def _check_given(labels: list[str], given: list[list[str | None]]) -> None:
+def _predict(
+    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, marginals: bool = True
+) -> tuple[dict[str, Labels], dict[str, Any]]:
+    """Return labels and, if requested, marginals by layer; the name of a single layer is empty."""
+    from trelliswork.models.tasks import LayeredTagger
+
+    layered = isinstance(tagger, LayeredTagger)
+    labels: Any = tagger.predict_layers(corpus, known=known) if layered else {"": tagger.predict(corpus, known=known)}
+    if not marginals:
+        return labels, {}
+    rows = tagger.predict_marginals(corpus, known=known)
+    return labels, rows if layered else {"": rows}
+
+
+def _answers(tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, topk: int) -> list[dict[str, Any]]:
+    """Return words, labels and probabilities of each sentence, or its ``topk`` best labelings.
+
+    Files of ready attributes have no words.
+    """
+    from trelliswork.data import Corpus
+
+    words = [{"words": list(s)} for s in corpus.sentences(0)] if isinstance(corpus, Corpus) else [{}] * len(corpus)
+    if topk > 1:
+        lists = tagger.predict_topk(corpus, topk, known=known)
+        best = [[{"labels": list(y), "probability": float(p)} for y, p in ranked] for ranked in lists]
+        return [{**sentence, "labelings": some} for sentence, some in zip(words, best, strict=True)]
+    layers, rows = _predict(tagger, corpus, known)
+    answers: list[dict[str, Any]] = []
+    for n, sentence in enumerate(words):
+        labels = {name: list(own[n]) for name, own in layers.items()}
+        chosen = {
+            name: [float(row[label]) for row, label in zip(rows[name][n], own, strict=True)]
+            for name, own in labels.items()
+        }
+        answers.append({**sentence, "labels": labels.get("", labels), "probabilities": chosen.get("", chosen)})
+    return answers
+
+
+def _known_layer(tagger: Any, known: str | None) -> tuple[str, str | None]:
+    """Return layer and column of ``--known``."""
+    if known is None:
+        return "", None
+    name, _, column = known.partition("=")
+    if name not in tagger.layers or not column:
+        layers = ", ".join(tagger.layers)
+        raise typer.BadParameter(
+            f"--known must be LAYER=COLUMN, such as {tagger.layers[0]}=1, of {layers}; got {known!r}."
+        )
+    return name, column
+
+
+def _check_given(tagger: Any, layer: str, given: list[list[str | None]]) -> None:
+    """Raise an error for a known label that the model lacks."""
+    labels = next(own.labels for own in tagger.layers_ if own.name == layer) if layer else list(tagger.labels_)
     for n, sentence in enumerate(given):
         for t, label in enumerate(sentence):
-            if label is not None and label not in labels:
-                raise DataError(
-                    f"sentence {n}, token {t}: {label!r} is given, but the model has no such label: "
-                    f"{', '.join(labels)}; use _ for an unknown label."
-                )
+            if label is None or label in labels:
+                continue
+            if layer:
+                raise DataError(f"{label!r} is given, but layer {layer} has no such label; use _ for an unknown label.")
+            raise DataError(
+                f"sentence {n}, token {t}: {label!r} is given, but the model has no such label: "
+                f"{', '.join(labels)}; use _ for an unknown label."
+            )
 
 
 def _nth(ranked: list[tuple[list[str], float]], k: int) -> list[str]:

@@ -6,6 +6,21 @@ from trelliswork.compute.jit import helper
 
 
 @helper(inline="always")
+def insert(value, values, pointers):
+    """Insert a value into the sorted list ``values`` (K,), whose last entry is dropped; return its place.
+
+    The rows of ``pointers`` (K, ..) move along; the caller fills that of the new value.
+    """
+    at = values.size - 1
+    while at > 0 and value > values[at - 1]:
+        values[at] = values[at - 1]
+        pointers[at] = pointers[at - 1]
+        at -= 1
+    values[at] = value
+    return at
+
+
+@helper(inline="always")
 def merge(left, right, where, values, pointers):
     """Insert the sums of two sorted lists (K,) into the sorted list ``values`` (K,), each with (where, rank, rank).
 
@@ -19,10 +34,5 @@ def merge(left, right, where, values, pointers):
             value = left[a] + right[b]
             if not value > values[K - 1]:
                 break
-            at = K - 1
-            while at > 0 and value > values[at - 1]:
-                values[at] = values[at - 1]
-                pointers[at] = pointers[at - 1]
-                at -= 1
-            values[at] = value
+            at = insert(value, values, pointers)
             pointers[at, 0], pointers[at, 1], pointers[at, 2] = where, a, b

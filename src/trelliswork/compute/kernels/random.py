@@ -1,5 +1,7 @@
 """Random numbers inside kernels, each stream with its own state: results do not depend on threads."""
 
+import math
+
 import numpy as np
 
 from trelliswork.compute.jit import helper
@@ -14,3 +16,18 @@ def uniform(state):
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z = z ^ (z >> np.uint64(31))
     return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@helper(inline="always")
+def draw(a, b, n, log_total, state):
+    """Return k < n with probability exp(a[k] + b[k] - log_total)."""
+    left = uniform(state)
+    chosen = -1
+    for k in range(n):
+        p = math.exp(a[k] + b[k] - log_total)
+        if p > 0:
+            chosen = k  # the last possible one absorbs rounding errors
+            left -= p
+            if left < 0:
+                break
+    return chosen

@@ -4,8 +4,6 @@ The two tables overlap on purpose: *with* and a tool may belong to the man who i
 place to nearly anything. The words make one attachment more likely, but rarely certain.
 """
 
-from __future__ import annotations
-
 from trelliswork.data.bundled.sampling import Table, weighted
 
 Preference = Table[tuple[str, str]]

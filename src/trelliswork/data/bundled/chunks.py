@@ -8,6 +8,7 @@ only its conjunction.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,15 +32,12 @@ def chunk_tags(root: Node) -> tuple[str, ...]:
     owners: list[Owner | None] = []
     _visit(root, None, None, owners)
     tags = []
-    before: Owner | None = None
-    for owner in owners:
+    for before, owner in pairwise([None, *owners]):
         if owner is None:
             tags.append("O")
-        elif before is not None and owner[1] is before[1]:
-            tags.append("I-" + owner[0])
         else:
-            tags.append("B-" + owner[0])
-        before = owner
+            continues = before is not None and owner[1] is before[1]
+            tags.append(("I-" if continues else "B-") + owner[0])
     return tuple(tags)
 
 

@@ -5,8 +5,6 @@ counts the levels, and deeper levels are simpler. A new frame needs one function
 in ``vocabulary.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from trelliswork.data.bundled import vocabulary
@@ -39,6 +37,11 @@ _SUBJECT_KINDS = weighted(
 )
 _CLAUSE_PERCENT = (11, 4, 0)  # probability that a noun takes a clause, by depth
 _PP_PERCENT = (46, 30, 12)  # probability that a verb takes a prepositional phrase
+_PATHS = zipf(vocabulary.PATHS.split())
+_ADJECTIVES_WITH_PP = zipf(vocabulary.ADJECTIVE_PPS.split())
+_ADJECTIVES_TO = zipf(vocabulary.ADJECTIVES_TO.split())
+_PERSONAL = weighted({("WP", "who"): 6, ("WDT", "that"): 4})
+_IMPERSONAL = weighted({("WDT", "that"): 6, ("WDT", "which"): 4})
 
 # --- frames -----------------------------------------------------------------------------------------------------------
 
@@ -72,9 +75,6 @@ def _motion(draw: Draw, verb: Verb, subject: Nominal, depth: int) -> Predicate:
     path = preposition_node(draw.pick(_PATHS))
     goal = phrase("PP", path, argument(draw, "place", depth).node).as_("obl")
     return Predicate(verb, [goal, *adjuncts(draw, verb.scene, depth + 1)])
-
-
-_PATHS = zipf(vocabulary.PATHS.split())
 
 
 @frame("vd", 7)
@@ -120,9 +120,8 @@ def _object_and_infinitive(draw: Draw, verb: Verb, subject: Nominal, depth: int)
 
 @frame("vg", 3, embeds=True)
 def _gerund(draw: Draw, verb: Verb, subject: Nominal, depth: int) -> Predicate:
-    return Predicate(
-        verb, [phrase("S", action(draw, subject, depth + 1).verb_phrase("VBG")).as_("xcomp")], is_stative=True
-    )
+    doing = phrase("S", action(draw, subject, depth + 1).verb_phrase("VBG")).as_("xcomp")
+    return Predicate(verb, [doing], is_stative=True)
 
 
 @frame("va", 4)
@@ -153,8 +152,7 @@ def copular(draw: Draw, subject: Nominal, depth: int) -> Predicate:
         return Predicate(None, [adjective_phrase(draw, subject.kind, depth)])
     if choice < 8 and subject.kind in ("person", "animal", "place", "thing") and subject.agreement != "pl":
         return Predicate(None, [common_noun_phrase(draw, subject.kind, depth, indefinite=True, number="singular").node])
-    where = prepositional_phrase(draw, VERB_PPS["happening"], depth)
-    return Predicate(None, [where])
+    return Predicate(None, [prepositional_phrase(draw, VERB_PPS["happening"], depth)])
 
 
 def passive(draw: Draw, subject: Nominal, depth: int) -> Predicate:
@@ -247,9 +245,6 @@ def adjective_phrase(draw: Draw, kind: str, depth: int) -> Node:
     return phrase("ADJP", leaf("JJ", adjective_word.base))
 
 
-_ADJECTIVES_WITH_PP = zipf(vocabulary.ADJECTIVE_PPS.split())
-_ADJECTIVES_TO = zipf(vocabulary.ADJECTIVES_TO.split())
-
 # --- clauses ----------------------------------------------------------------------------------------------------------
 
 
@@ -310,10 +305,6 @@ def noun_clause(draw: Draw, noun: Nominal, depth: int) -> Node:
     if noun.kind in VERBS_BY_OBJECT and choice < 7:
         return object_relative(draw, noun, depth)
     return subject_relative(draw, noun, depth)
-
-
-_PERSONAL = weighted({("WP", "who"): 6, ("WDT", "that"): 4})
-_IMPERSONAL = weighted({("WDT", "that"): 6, ("WDT", "which"): 4})
 
 
 def relative_pronoun(draw: Draw, kind: str) -> Node:

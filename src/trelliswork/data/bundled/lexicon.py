@@ -5,10 +5,9 @@ three of them is a known word. The others are held back: they never occur in a c
 unknown words with informative suffixes in the development and test parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from trelliswork.data.bundled import morphology, vocabulary
@@ -22,7 +21,7 @@ class Noun:
     """A noun; a mass noun has an empty plural."""
 
     singular: str
-    plural: str
+    plural: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,8 +117,8 @@ def _verb_table(frame: str, subject: str = "", direct_object: str = "") -> WordT
     ]
     if not rows:
         return None
-    known = _interleave(*[row[0] for row in rows])
-    return WordTable(zipf(known), tuple(verb for row in rows for verb in row[1]))
+    known, held_back = zip(*rows, strict=True)
+    return WordTable(zipf(_interleave(*known)), tuple(chain.from_iterable(held_back)))
 
 
 FRAMES = tuple(dict.fromkeys(known[0].frame for known, _ in _VERB_ROWS))
@@ -160,10 +159,6 @@ def _count(word: str) -> Noun:
     return Noun(word, morphology.plural(word))
 
 
-def _mass(word: str) -> Noun:
-    return Noun(word, "")
-
-
 def _noun_table(kind: str) -> WordTable[Noun]:
     count = vocabulary.COUNT_NOUNS.get(kind, "").split()
     mass = vocabulary.MASS_NOUNS.get(kind, "").split()
@@ -183,8 +178,8 @@ def _noun_table(kind: str) -> WordTable[Noun]:
     degrees = [degree for word in _all_adjectives() for degree in morphology.comparison(word) or ()]
     more_count, held_count = _hold_back(new_count, other_nouns + degrees)
     more_mass, held_mass = _hold_back(new_mass, mass)
-    known = _interleave([_count(word) for word in count + more_count], [_mass(word) for word in mass + more_mass])
-    return WordTable(zipf(known), tuple([_count(word) for word in held_count] + [_mass(word) for word in held_mass]))
+    known = _interleave(list(map(_count, count + more_count)), list(map(Noun, mass + more_mass)))
+    return WordTable(zipf(known), (*map(_count, held_count), *map(Noun, held_mass)))
 
 
 def _all_adjectives() -> list[str]:

@@ -1,26 +1,12 @@
 """English spelling rules: plurals, verb forms, comparison, derivation by suffix and prefix, and a or an."""
 
-from __future__ import annotations
+import re
 
 _VOWELS = frozenset("aeiou")
 
-_PLURALS = {
-    "child": "children",
-    "goose": "geese",
-    "mouse": "mice",
-    "moose": "moose",
-    "ox": "oxen",
-    "sheep": "sheep",
-    "deer": "deer",
-    "fish": "fish",
-    "tooth": "teeth",
-    "foot": "feet",
-    "piano": "pianos",
-    "studio": "studios",
-    "zoo": "zoos",
-    "roof": "roofs",
-    "human": "humans",
-}
+_IRREGULAR_PLURALS = """child:children goose:geese mouse:mice ox:oxen tooth:teeth foot:feet piano:pianos human:humans
+    moose:moose sheep:sheep deer:deer fish:fish"""
+_PLURALS = dict(pair.split(":") for pair in _IRREGULAR_PLURALS.split())
 _F_TO_VES = ("thief", "knife", "wolf", "leaf", "loaf", "shelf", "scarf", "calf")
 
 # lemma: past tense and past participle
@@ -109,11 +95,9 @@ def _before_vowel(stem: str) -> str:
 
 def _irregular(lemma: str) -> tuple[str, str] | None:
     """Look up past and participle, also below a prefix: *rebuild* goes like *build*."""
-    if lemma in _IRREGULAR:
-        return _IRREGULAR[lemma]
-    for prefix in _PREFIXES:
+    for prefix in ("", *_PREFIXES):
         stem = lemma.removeprefix(prefix)
-        if stem != lemma and len(stem) > 2 and stem in _IRREGULAR:
+        if lemma == prefix + stem and stem in _IRREGULAR and (len(stem) > 2 or not prefix):
             past, participle = _IRREGULAR[stem]
             return prefix + past, prefix + participle
     return None
@@ -144,13 +128,7 @@ def gerund(lemma: str) -> str:
 
 def _n_syllables(word: str) -> int:
     """Count groups of vowels, without a silent e at the end."""
-    groups = 0
-    inside = False
-    for letter in word.removesuffix("e"):
-        is_vowel = letter in "aeiouy"
-        groups += is_vowel and not inside
-        inside = is_vowel
-    return max(groups, 1)
+    return max(len(re.findall("[aeiouy]+", word.removesuffix("e"))), 1)
 
 
 _COMPARISON = {

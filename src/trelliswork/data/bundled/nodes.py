@@ -10,6 +10,7 @@ or, with ``of=other``, on the head word of another phrase, which gives the cross
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 from trelliswork.data.bundled.chunks import chunk_tags
@@ -19,23 +20,20 @@ from trelliswork.data.sentence import Tree, TreebankSentence
 HEAD = "head"
 
 
+@dataclass(slots=True, eq=False)
 class Node:
     """A word (with ``word``) or a phrase (with ``children``) that is still being built."""
 
-    __slots__ = ("children", "governor", "head", "label", "role", "word")
-
-    def __init__(self, label: str, word: str, children: list[Node]) -> None:
-        self.label = label
-        self.word = word
-        self.children = children
-        self.role = HEAD
-        self.governor: Node | None = None
-        self.head = 0  # 1-based position of the head word, set by annotate
+    label: str
+    word: str
+    children: list[Node]
+    role: str = HEAD
+    governor: Node | None = None
+    head: int = 0  # 1-based position of the head word, set by annotate
 
     def as_(self, role: str, of: Node | None = None) -> Node:
         """Set the relation to the head of the surrounding phrase (or of ``of``), and return this node."""
-        self.role = role
-        self.governor = of
+        self.role, self.governor = role, of
         return self
 
 
@@ -87,8 +85,7 @@ def _spell(leaves: list[Node]) -> None:
     for node, after in pairwise(leaves):
         if node.word == "a" and takes_an(after.word):
             node.word = "an"
-    first = leaves[0]
-    first.word = first.word[0].upper() + first.word[1:]
+    leaves[0].word = leaves[0].word[0].upper() + leaves[0].word[1:]
 
 
 def _attach(node: Node, heads: list[int], relations: list[str]) -> None:

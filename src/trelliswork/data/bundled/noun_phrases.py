@@ -1,7 +1,5 @@
 """Noun phrases and prepositional phrases without clauses inside: determiners, number, names, pronouns, coordination."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from trelliswork.data.bundled import vocabulary
@@ -22,20 +20,10 @@ from trelliswork.data.bundled.nodes import Node, leaf, phrase
 from trelliswork.data.bundled.sampling import Draw, weighted, zipf
 
 _PRONOUNS = {  # kind: nominative, accusative, agreement
-    "person": zipf(
-        (
-            ("he", "him", "3s"),
-            ("she", "her", "3s"),
-            ("they", "them", "pl"),
-            ("I", "me", "1s"),
-            ("we", "us", "pl"),
-            ("you", "you", "pl"),
-        ),
-        shift=5,
-    ),
-    "group": zipf([("they", "them", "pl")]),
+    "person": zipf(map(str.split, ("he him 3s", "she her 3s", "they them pl", "I me 1s", "we us pl", "you you pl")), 5),
+    "group": zipf([["they", "them", "pl"]]),
 }
-_THING_PRONOUNS = zipf([("it", "it", "3s"), ("it", "it", "3s"), ("they", "them", "pl")])
+_THING_PRONOUNS = zipf(map(str.split, ("it it 3s", "it it 3s", "they them pl")))
 _POSSESSIVE_PRONOUNS = zipf(["his", "her", "their", "my", "our", "your", "its"])
 _DETERMINERS = {
     "singular": weighted(
@@ -53,16 +41,15 @@ _INDEFINITE = {
     "mass": weighted({"": 5, "some": 5}),
 }
 _MODIFIER_KINDS = {  # the noun before the noun: the kitchen table, an onion soup
-    "person": "place",
-    "animal": "place",
-    "food": "food",
-    "thing": "place",
-    "furniture": "place",
-    "tool": "place",
-    "container": "food",
-    "event": "place",
+    **dict.fromkeys(("person", "animal", "thing", "furniture", "tool", "event"), "place"),
+    **dict.fromkeys(("food", "container"), "food"),
     "wear": "stuff",
 }
+_TITLES = zipf(vocabulary.TITLES.split())
+_NUMBER_WORDS = zipf(vocabulary.NUMBER_WORDS.split())
+_IN_PLACE = preferences("in place 1")
+_WEEKDAYS = zipf(vocabulary.WEEKDAYS.split(), shift=9)
+_MONTHS = zipf(vocabulary.MONTHS.split(), shift=9)
 
 
 @dataclass(slots=True)
@@ -118,9 +105,6 @@ def name(draw: Draw, kind: str) -> Nominal:
     return Nominal(node, kind, "3s", is_name=True)
 
 
-_TITLES = zipf(vocabulary.TITLES.split())
-
-
 def common_noun_phrase(
     draw: Draw, kind: str, depth: int = 0, *, modified: bool = True, indefinite: bool = False, number: str = ""
 ) -> Nominal:
@@ -167,9 +151,6 @@ def determiner(draw: Draw, noun: Noun, is_plural: bool, depth: int, *, indefinit
     if word in ("many", "several", "few", "much"):
         return [leaf("JJ", word).as_("amod")]
     return [leaf("DT", word).as_("det")] if word else []
-
-
-_NUMBER_WORDS = zipf(vocabulary.NUMBER_WORDS.split())
 
 
 def number(draw: Draw) -> Node:
@@ -221,9 +202,6 @@ def superlative_phrase(draw: Draw, kind: str) -> Nominal:
     return Nominal(phrase("NP", core, place), kind, "3s")
 
 
-_IN_PLACE = preferences("in place 1")
-
-
 def coordination(draw: Draw, kind: str, depth: int) -> Nominal:
     """Return two or three phrases joined by *and*; each is a phrase of its own, with its own modifiers."""
     members = [
@@ -259,9 +237,6 @@ def prepositional_phrase(draw: Draw, preference: Preference, depth: int) -> Node
 
 # --- time -------------------------------------------------------------------------------------------------------------
 
-_WEEKDAYS = zipf(vocabulary.WEEKDAYS.split(), shift=9)
-_MONTHS = zipf(vocabulary.MONTHS.split(), shift=9)
-
 
 def time_phrase(draw: Draw) -> Node:
     """Return when something happens, as a modifier of the verb: on Monday, last week, for two days."""
@@ -270,7 +245,8 @@ def time_phrase(draw: Draw) -> Node:
         day = draw.pick(_WEEKDAYS)
         return _at("on", leaf("NNPS", day + "s") if draw.chance(25) else leaf("NNP", day))
     if choice == 1:
-        return _at("in", leaf("CD", str(1900 + draw.below(125))) if draw.in_past and draw.chance(50) else _month(draw))
+        is_year = draw.in_past and draw.chance(50)
+        return _at("in", leaf("CD", str(1900 + draw.below(125))) if is_year else leaf("NNP", draw.pick(_MONTHS)))
     if choice == 2:
         return _at("at", leaf("NN", draw.uniform(("noon", "night", "dawn", "midnight", "sunset"))))
     if choice == 3:
@@ -286,10 +262,6 @@ def time_phrase(draw: Draw) -> Node:
     which = draw.uniform(("last", "that") if draw.in_past else ("every", "this"))
     word = leaf("JJ", which).as_("amod") if which == "last" else leaf("DT", which).as_("det")
     return phrase("NP", word, unit).as_("obl:tmod")
-
-
-def _month(draw: Draw) -> Node:
-    return leaf("NNP", draw.pick(_MONTHS))
 
 
 def _at(preposition: str, *words: Node) -> Node:

@@ -4,8 +4,6 @@ Only ``random.Random.random`` is used, whose sequence Python guarantees; the oth
 change between versions.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -49,12 +47,7 @@ class WordTable(Generic[T]):
 class Draw:
     """The seeded random generator of one corpus.
 
-    Parameters
-    ----------
-    seed : int
-        Corpora with different seeds are independent.
-    unseen : float
-        Probability that an open-class word comes from the held-back part of its table.
+    ``unseen`` is the probability that an open-class word comes from the held-back part of its table.
     """
 
     __slots__ = ("_random", "_recent", "_unseen", "in_past")

@@ -1,22 +1,18 @@
 """Verb groups: tense, modals, aspect, negation and inversion around a predicate that is built elsewhere."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from trelliswork.data.bundled.lexicon import ADVERBS, Verb
 from trelliswork.data.bundled.morphology import verb_forms
 from trelliswork.data.bundled.nodes import Node, leaf, phrase
+from trelliswork.data.bundled.noun_phrases import Nominal
 from trelliswork.data.bundled.sampling import Draw, weighted
 
 _BE = {"VB": "be", "VBN": "been", "VBG": "being"}
 _BE_FINITE = {
-    ("VBD", "1s"): "was",
-    ("VBD", "3s"): "was",
-    ("VBD", "pl"): "were",
-    ("VBP", "1s"): "am",
-    ("VBZ", "3s"): "is",
-    ("VBP", "pl"): "are",
+    "1s": {"VBD": "was", "VBP": "am"},
+    "3s": {"VBD": "was", "VBZ": "is"},
+    "pl": {"VBD": "were", "VBP": "are"},
 }
 _HAVE, _DO = verb_forms("have"), verb_forms("do") | {"VBZ": "does"}
 _PAST_MODALS = weighted({"would": 4, "could": 4, "should": 2, "might": 2})
@@ -79,7 +75,7 @@ class Predicate:
 
 def be(form: str, agreement: str) -> str:
     """Return a form of *be*."""
-    return _BE.get(form) or _BE_FINITE[form, agreement]
+    return _BE.get(form) or _BE_FINITE[agreement][form]
 
 
 def tense(draw: Draw, agreement: str) -> str:
@@ -119,11 +115,8 @@ def _with_auxiliary(draw: Draw, predicate: Predicate, agreement: str, pattern: s
         have = phrase("VP", leaf("VB", "have").as_("aux"), predicate.verb_phrase("VBN"))
         return phrase("VP", leaf("MD", draw.uniform(("could", "should", "must", "might"))).as_("aux"), have)
     if pattern == "modal":
-        return phrase(
-            "VP",
-            leaf("MD", modal or draw.pick(_PAST_MODALS if draw.in_past else _MODALS)).as_("aux"),
-            predicate.verb_phrase("VB"),
-        )
+        modal = modal or draw.pick(_PAST_MODALS if draw.in_past else _MODALS)
+        return phrase("VP", leaf("MD", modal).as_("aux"), predicate.verb_phrase("VB"))
     if predicate.has_auxiliary:
         return predicate.verb_phrase(past_or_present, agreement)
     return phrase("VP", leaf(past_or_present, _DO[past_or_present]).as_("aux"), predicate.verb_phrase("VB"))
@@ -143,11 +136,11 @@ def contract(draw: Draw, group: Node, pronoun: str) -> None:
         first.word = _CONTRACTED.get(first.word, first.word)
 
 
-def inverted(draw: Draw, predicate: Predicate, subject: Node, agreement: str) -> Node:
+def inverted(draw: Draw, predicate: Predicate, subject: Nominal) -> Node:
     """Return the question clause SQ: auxiliary, subject, and the rest of the verb group."""
-    group = _with_auxiliary(draw, predicate, agreement, draw.pick(_PATTERNS_WITH_AUXILIARY))
+    group = _with_auxiliary(draw, predicate, subject.agreement, draw.pick(_PATTERNS_WITH_AUXILIARY))
     if draw.chance(8):
         negate(draw, group)
     n_before = 2 if group.children[1].word == "n't" else 1
     first, rest = group.children[:n_before], group.children[n_before:]
-    return phrase("SQ", *first, subject.as_(predicate.subject_role), *rest)
+    return phrase("SQ", *first, subject.node.as_(predicate.subject_role), *rest)

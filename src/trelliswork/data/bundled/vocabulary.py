@@ -5,8 +5,6 @@ Within a list the order is the rank: the first words are the frequent ones. A wo
 sentence around them decides which.
 """
 
-from __future__ import annotations
-
 COUNT_NOUNS = {
     "person": """man woman friend child cook teacher neighbor farmer doctor baker student king guard sailor queen
         painter writer soldier singer thief boy girl mayor clerk judge lawyer nurse driver poet tailor guest stranger

@@ -72,23 +72,8 @@ def renumber(ids, new):
 
 
 @kernel
-def count_ids(ids, counts, lengths):
-    """Add the ids of a stream to ``counts`` and the lengths of its sentences to ``lengths``; both are long enough."""
-    length = 0
+def count_ids(ids, counts):
+    """Add the ids of a stream to ``counts``, which is long enough."""
     for i in range(len(ids)):
         if ids[i] >= 0:
             counts[ids[i]] += 1
-            length += 1
-        else:
-            lengths[length] += 1
-            length = 0
-
-
-@kernel
-def longest(ids):
-    """Return the length of the longest sentence of a stream."""
-    best = length = 0
-    for i in range(len(ids)):
-        length = length + 1 if ids[i] >= 0 else 0
-        best = max(best, length)
-    return best

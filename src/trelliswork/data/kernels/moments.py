@@ -50,15 +50,12 @@ def merge_runs(keys_a, counts_a, keys_b, counts_b, keys, counts):
     i = j = n = 0
     while i < len(keys_a) and j < len(keys_b):
         a, b = keys_a[i], keys_b[j]
-        if a < b:
-            keys[n], counts[n] = a, counts_a[i]
+        keys[n], counts[n] = min(a, b), 0
+        if a <= b:
+            counts[n] += counts_a[i]
             i += 1
-        elif b < a:
-            keys[n], counts[n] = b, counts_b[j]
-            j += 1
-        else:
-            keys[n], counts[n] = a, counts_a[i] + counts_b[j]
-            i += 1
+        if b <= a:
+            counts[n] += counts_b[j]
             j += 1
         n += 1
     while i < len(keys_a):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from trelliswork.compute import threads
-from trelliswork.data.ids import BATCH, MEMORY, Callback, Ids, Source, stream_ids
-from trelliswork.data.kernels.ids import count_ids, longest
+from trelliswork.data.ids import BATCH, MEMORY, Callback, Ids, Source, in_parallel, stream_ids
+from trelliswork.data.kernels.ids import count_ids
 from trelliswork.data.kernels.moments import pair_keys, squeeze
-from trelliswork.data.moments.runs import Run, RunStore
+from trelliswork.data.moments.runs import Run, Runs, RunStore
 from trelliswork.data.storage import MOMENTS, load_model, save_model
 from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
@@ -86,10 +84,8 @@ class Moments:
                 f"both moments must have the same vocabulary, got two of {len(self.vocabulary)} and "
                 f"{len(other.vocabulary)} words: count the second text with vocabulary= (--vocabulary) of the first."
             )
-        lengths = np.zeros(max(len(self.lengths), len(other.lengths)), np.int64)
-        lengths[: len(self.lengths)] += self.lengths
-        lengths[: len(other.lengths)] += other.lengths
         pairs = tuple(csr_matrix(a + b) for a, b in zip(self.pairs, other.pairs, strict=True))
+        lengths = _added(self.lengths, other.lengths)
         return Moments(self.vocabulary, self.K, self.unary + other.unary, pairs, lengths)
 
     def save(self, path: str | Path) -> None:
@@ -193,55 +189,47 @@ def count_moments(
     words, lengths = np.zeros(C, np.int64), np.zeros(1, np.int64)
     with RunStore(K, memory_limit) as store:
         while batch := list(islice(text.blocks, BATCH)):
-            sizes = [max(len(lengths), longest(block) + 1) for block in batch]
-            lengths = np.concatenate([lengths, np.zeros(max(sizes) - len(lengths), np.int64)])
             for block in batch:
-                count_ids(block, words, lengths)
-            _add_pairs(batch, C, store)
+                count_ids(block, words)
+                of_sentences = np.diff(np.flatnonzero(block < 0), prepend=-1) - 1
+                lengths = _added(lengths, np.bincount(of_sentences))
+            store.add(in_parallel(lambda block: _runs(block, C, K), batch))
             text.step.n_tokens = int(words.sum())
             text.step.seconds = time.perf_counter() - started
             if callback is not None:
                 callback(text.step)
         if not lengths.any():
             raise DataError("expected at least one sentence, but the text has none. Is it the right file?")
-        pairs: list[csr_matrix] = [None] * K
-        threads.run(partial(_collect, store, C, pairs), [(k, k + 1) for k in range(K)])
+        pairs = in_parallel(lambda runs: _matrix(runs, C), store.kinds)
     unary = words.astype(np.float64)
     unary[0] += K * lengths.sum()
     return Moments(text.vocabulary, K, unary, tuple(pairs), lengths)
 
 
-def _add_pairs(batch: list[Ids], C: int, store: RunStore) -> None:
-    """Sort the pairs of some blocks, and add them to the store."""
-    K = len(store.kinds)
-    runs: list[list[Run]] = [[] for _ in batch]
-
-    def sort(start: int, stop: int) -> None:
-        for b in range(start, stop):
-            ids = batch[b]
-            n_sentences = int((ids < 0).sum())
-            keys = np.empty((K, len(ids) + (K - 1) * n_sentences), np.int64)
-            pair_keys(ids, C, keys)
-            for k in range(K):
-                keys[k].sort()
-                counts = np.empty(keys.shape[1], np.int64)
-                n = squeeze(keys[k], counts)
-                runs[b].append((keys[k, :n].copy(), counts[:n].copy()))
-
-    def add(start: int, stop: int) -> None:
-        for k in range(start, stop):
-            for of_block in runs:
-                store.kinds[k].add(of_block[k])
-
-    threads.run(sort, [(b, b + 1) for b in range(len(batch))])
-    threads.run(add, [(k, k + 1) for k in range(K)])
-    store.spill_if_full()
+def _added(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Add two histograms of different lengths."""
+    longer, shorter = (a.copy(), b) if len(a) > len(b) else (b.copy(), a)
+    longer[: len(shorter)] += shorter
+    return longer
 
 
-def _collect(store: RunStore, C: int, pairs: list[csr_matrix], start: int, stop: int) -> None:
-    """Set the matrices of the distances start + 1 to stop."""
-    for k in range(start, stop):
-        keys, counts = store.kinds[k].collect()
-        rows = np.searchsorted(keys, np.arange(C + 1) * C)
-        index = np.int32 if len(keys) < 2**31 else np.int64
-        pairs[k] = csr_matrix((counts.astype(np.float64), (keys % C).astype(index), rows.astype(index)), (C, C))
+def _runs(ids: Ids, C: int, K: int) -> list[Run]:
+    """Sort and count the pairs of a block, by distance."""
+    n_sentences = int((ids < 0).sum())
+    keys = np.empty((K, len(ids) + (K - 1) * n_sentences), np.int64)
+    pair_keys(ids, C, keys)
+    runs = []
+    for of_distance in keys:
+        of_distance.sort()
+        counts = np.empty(len(of_distance), np.int64)
+        n = squeeze(of_distance, counts)
+        runs.append((of_distance[:n].copy(), counts[:n].copy()))
+    return runs
+
+
+def _matrix(runs: Runs, C: int) -> csr_matrix:
+    """Return the counts of pairs at one distance as a matrix."""
+    keys, counts = runs.collect()
+    rows = np.searchsorted(keys, np.arange(C + 1) * C)
+    index = np.int32 if len(keys) < 2**31 else np.int64
+    return csr_matrix((counts.astype(np.float64), (keys % C).astype(index), rows.astype(index)), (C, C))

@@ -1,15 +1,14 @@
 """Counting of keys by sorting: runs in memory, merged when they are of similar size, and on disk beyond a limit."""
 
-from __future__ import annotations
-
-import shutil
 import tempfile
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.ids import in_parallel
 from trelliswork.data.kernels.moments import merge_runs
 
 Run = tuple[NDArray[np.int64], NDArray[np.int64]]  # rising keys, counts
@@ -19,11 +18,9 @@ _EMPTY: Run = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 def merged(a: Run, b: Run) -> Run:
     """Merge two runs; counts of equal keys are added."""
-    if not len(a[0]):
-        return b
-    if not len(b[0]):
-        return a
-    keys, counts = np.empty(len(a[0]) + len(b[0]), np.int64), np.empty(len(a[0]) + len(b[0]), np.int64)
+    if not len(a[0]) or not len(b[0]):
+        return a if len(a[0]) else b
+    keys, counts = np.empty((2, len(a[0]) + len(b[0])), np.int64)
     n = merge_runs(*a, *b, keys, counts)
     return keys[:n].copy(), counts[:n].copy()
 
@@ -46,27 +43,27 @@ class Runs:
 
     def __init__(self) -> None:
         self.held: list[Run] = []
-        self.spilled: list[tuple[Path, Path]] = []
+        self.spilled: list[Path] = []
 
     @property
     def n_bytes(self) -> int:
         """Memory of the runs that are not on disk."""
         return sum(16 * len(keys) for keys, _ in self.held)
 
-    def add(self, run: Run) -> None:
-        """Add a run."""
-        while self.held and len(self.held[-1][0]) <= 2 * len(run[0]):
-            run = merged(self.held.pop(), run)
-        self.held.append(run)
+    def add(self, runs: Iterable[Run]) -> None:
+        """Add some runs."""
+        for run in runs:
+            while self.held and len(self.held[-1][0]) <= 2 * len(run[0]):
+                run = merged(self.held.pop(), run)
+            self.held.append(run)
 
     def spill(self, folder: Path) -> None:
-        """Write the runs in memory to two files of a folder."""
+        """Write the runs in memory to two files in a new directory of a folder."""
         keys, counts = merged_all(self.held)
         place = Path(tempfile.mkdtemp(dir=folder))
-        paths = place / "keys", place / "counts"
-        keys.tofile(paths[0])
-        counts.tofile(paths[1])
-        self.spilled.append(paths)
+        keys.tofile(place / "keys")
+        counts.tofile(place / "counts")
+        self.spilled.append(place)
         self.held = []
 
     def collect(self) -> Run:
@@ -75,7 +72,8 @@ class Runs:
         self.held = []
         if not self.spilled:
             return held
-        runs = [held, *(tuple(np.memmap(path, np.int64, "r") for path in paths) for paths in self.spilled)]
+        runs = [held]
+        runs += [(np.memmap(p / "keys", np.int64, "r"), np.memmap(p / "counts", np.int64, "r")) for p in self.spilled]
         longest = max((keys for keys, _ in runs), key=len)
         edges = [longest[k] for k in range(_SLICE, len(longest), _SLICE)]
         cuts = [[0, *np.searchsorted(keys, edges).tolist(), len(keys)] for keys, _ in runs]
@@ -89,27 +87,23 @@ class Runs:
         return np.concatenate([keys for keys, _ in parts]), np.concatenate([counts for _, counts in parts])
 
 
-class RunStore:
-    """One ``Runs`` for each distance, and the folder they are spilled to; a context manager."""
+class RunStore(ExitStack):
+    """One ``Runs`` for each distance, and the folder they are spilled to, which is deleted at the end."""
 
     def __init__(self, n_kinds: int, limit: int) -> None:
+        super().__init__()
         self.kinds = [Runs() for _ in range(n_kinds)]
         self.limit = limit
         self.folder: Path | None = None
 
-    def __enter__(self) -> RunStore:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    def spill_if_full(self) -> None:
-        """Write all runs to disk if they need more memory than the limit."""
+    def add(self, blocks: list[list[Run]]) -> None:
+        """Add the runs of some blocks, by distance, and write all to disk if they need more memory than the limit."""
+        in_parallel(lambda k: self.kinds[k].add(runs[k] for runs in blocks), range(len(self.kinds)))
         if sum(runs.n_bytes for runs in self.kinds) <= self.limit:
             return
         if self.folder is None:
-            self.folder = Path(tempfile.mkdtemp(prefix="trelliswork-moments."))
+            folder = tempfile.TemporaryDirectory(prefix="trelliswork-moments.", ignore_cleanup_errors=True)
+            self.folder = Path(self.enter_context(folder))
         for runs in self.kinds:
             if runs.held:
                 runs.spill(self.folder)

@@ -85,12 +85,7 @@ def cluster(order, after, before, left_words, right_words, n_clusters, total, of
                     losses[v, x] += _seen(counts, left, right, shared, v, x, new, total)
         if n <= C:
             continue
-        s, t = 0, 1
-        least = np.inf
-        for v in range(n):
-            for x in range(v):
-                if losses[v, x] < least:
-                    least, s, t = losses[v, x], x, v
+        t, s = divmod(np.argmin(losses), C + 1)  # s < t: losses are infinite elsewhere
         for v in range(n):
             for x in range(v):
                 if v not in (s, t) and x not in (s, t):

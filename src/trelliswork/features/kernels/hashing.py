@@ -50,16 +50,6 @@ def look_up(values, keys, ids, out):
 
 
 @kernel
-def first_appearances(ids, places):
-    """Set places[id] = first position of each id; ids count up as they appear, -1 is none."""
-    n = 0
-    for i in range(len(ids)):
-        if ids[i] == n:
-            places[n] = i
-            n += 1
-
-
-@kernel
 def build(listed, keys, ids):
     """Insert listed[id] -> id into an empty table."""
     for n in range(len(listed)):

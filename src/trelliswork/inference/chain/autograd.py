@@ -13,23 +13,15 @@ from torch import Tensor
 from trelliswork.inference import chain
 from trelliswork.inference.chain import torch_path
 from trelliswork.inference.chain.potentials import Potentials
+from trelliswork.inference.tensors import UNLIKELY
 
 
 def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, potentials: Potentials | None) -> Tensor:
     """Return log Z (B,) in float64, differentiable in both potentials.
 
-    Parameters
-    ----------
-    log_unary : Tensor (B, T, S)
-    log_pairwise : Tensor (S, S) or (B or 1, T-1 or 1, S, S)
-    lengths : Tensor (B,)
-    potentials : Potentials or None
-        The same, checked and laid out for the kernels; ``None`` uses ``torch_path``.
-
-    Notes
-    -----
-    The gradient may be differentiated once more (marginals in a loss, gradients of entropies); this Hessian-vector
-    product goes through ``torch_path`` and takes O(B T S^2) memory.
+    ``log_unary`` is (B, T, S), ``log_pairwise`` (S, S) or (B or 1, T-1 or 1, S, S); ``potentials`` are the same for the
+    kernels, ``None`` uses ``torch_path``. The gradient may be differentiated once more (marginals in a loss, gradients
+    of entropies); this Hessian-vector product goes through ``torch_path`` and takes O(B T S^2) memory.
     """
     return _LogPartition.apply(log_unary, log_pairwise, lengths, potentials)
 
@@ -87,8 +79,8 @@ class _Gradient(torch.autograd.Function):
         log_unary, log_pairwise, weights, lengths, log_z = ctx.saved_tensors
         possible = ~torch.isneginf(log_z)
         with torch.enable_grad():
-            unary = log_unary.detach().clamp(min=torch_path.UNLIKELY).requires_grad_()
-            pairwise = log_pairwise.detach().clamp(min=torch_path.UNLIKELY).requires_grad_()
+            unary = log_unary.detach().clamp(min=UNLIKELY).requires_grad_()
+            pairwise = log_pairwise.detach().clamp(min=UNLIKELY).requires_grad_()
             weight = weights.detach().requires_grad_()
             value = torch_path.log_partition(unary, pairwise, lengths)
             total = (weight * torch.where(possible, value, 0)).sum()

@@ -27,27 +27,12 @@ from trelliswork.inference.chain.kernels.pairs import Active, Trigrams
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Scores = NDArray[np.floating]
 
 
-def viterbi(
-    log_emission: NDArray[np.floating],
-    offsets: NDArray[np.integer],
-    log_trigram: NDArray[np.floating],
-) -> tuple[Integers, Floats]:
-    """Return the best labeling of each sentence; the module documents the parameters.
+def viterbi(log_emission: Scores, offsets: NDArray[np.integer], log_trigram: Scores) -> tuple[Integers, Floats]:
+    """Return the best labels (n_tokens,) and the score (N,) of each sentence; raise if one has no possible labeling.
 
-    Returns
-    -------
-    labels : ndarray (n_tokens,)
-    scores : ndarray (N,)
-
-    Raises
-    ------
-    ImpossibleError
-        If a sentence has no possible labeling.
-
-    Notes
-    -----
     Per sentence, time O(sum of A[t-2] A[t-1] A[t]) and memory O(sum of A[t-1] A[t]), where A[t] is the number of
     possible labels of token t: O(T S^3) and O(T S^2) in the worst case.
 
@@ -58,76 +43,39 @@ def viterbi(
     >>> labels, np.exp(scores) * 27
     (array([0, 1]), array([0.25]))
     """
-    emission, ends, trigram = _check(log_emission, offsets, log_trigram)
-    active = _active(emission)
-    labels, best = np.zeros(len(emission), np.int64), np.empty(len(ends) - 1)
-
-    def work(start: int, stop: int) -> None:
-        kernels.viterbi(start, stop, ends, active, trigram, labels, best)
-
-    threads.run(work, _ranges(ends, active.ptr, cost=1))
+    active, ends, trigram = _check(log_emission, offsets, log_trigram)
+    labels, best = np.zeros(len(active.ptr) - 1, np.int64), np.empty(len(ends) - 1)
+    threads.run(kernels.viterbi, _ranges(ends, active.ptr, cost=1), ends, active, trigram, labels, best)
     check_possible(best, "no labeling to decode")
     return labels, best
 
 
-def forward_backward(
-    log_emission: NDArray[np.floating],
-    offsets: NDArray[np.integer],
-    log_trigram: NDArray[np.floating],
-) -> tuple[Floats, Floats]:
-    r"""Return the log evidence of each sentence and the marginals of each token; the module documents the parameters.
-
-    Returns
-    -------
-    log_evidence : ndarray (N,)
-        :math:`\log \sum_y p(x, y)`; -inf for an impossible sentence.
-    marginals : ndarray (n_tokens, S)
-        Rows sum to 1 (0 in an impossible sentence).
-
-    Notes
-    -----
-    Time and memory as for ``viterbi``, twice.
-    """
-    return _sum(log_emission, offsets, log_trigram, marginals=True)
-
-
-def log_evidence(
-    log_emission: NDArray[np.floating],
-    offsets: NDArray[np.integer],
-    log_trigram: NDArray[np.floating],
-) -> Floats:
+def log_evidence(log_emission: Scores, offsets: NDArray[np.integer], log_trigram: Scores) -> Floats:
     """Return the log evidence (N,) alone, in half the time of ``forward_backward``."""
-    return _sum(log_emission, offsets, log_trigram, marginals=False)[0]
+    return forward_backward(log_emission, offsets, log_trigram, marginals=False)[0]
 
 
-def _sum(
-    log_emission: NDArray[np.floating],
-    offsets: NDArray[np.integer],
-    log_trigram: NDArray[np.floating],
-    *,
-    marginals: bool,
+def forward_backward(
+    log_emission: Scores, offsets: NDArray[np.integer], log_trigram: Scores, *, marginals: bool = True
 ) -> tuple[Floats, Floats]:
-    emission, ends, log_scores = _check(log_emission, offsets, log_trigram)
-    active = _active(emission)
+    r"""Return the log evidence of each sentence and the marginals of each token.
+
+    The evidence (N,) is :math:`\log \sum_y p(x, y)`, -inf for an impossible sentence; rows of the marginals
+    (n_tokens, S) sum to 1 (0 in an impossible sentence). Time and memory as for ``viterbi``, twice.
+    """
+    active, ends, log_scores = _check(log_emission, offsets, log_trigram)
     top = float(log_scores.max())
     shift = top if top > -np.inf else 0.0  # so that exp does not overflow: scores need not be probabilities
     trigrams = Trigrams(log_scores, np.exp(log_scores - shift), shift)
     evidence = np.empty(len(ends) - 1)
-    posterior = np.zeros(emission.shape if marginals else (0, 0))
-
-    def work(start: int, stop: int) -> None:
-        kernels.forward_backward(start, stop, ends, active, trigrams, evidence, posterior)
-
-    threads.run(work, _ranges(ends, active.ptr, cost=2))
+    posterior = np.zeros((len(active.ptr) - 1, len(log_scores) - 1) if marginals else (0, 0))
+    ranges = _ranges(ends, active.ptr, cost=2)
+    threads.run(kernels.forward_backward, ranges, ends, active, trigrams, evidence, posterior)
     return evidence, posterior
 
 
-def _check(
-    log_emission: NDArray[np.floating],
-    offsets: NDArray[np.integer],
-    log_trigram: NDArray[np.floating],
-) -> tuple[Floats, Integers, Floats]:
-    """Check shapes and values; return contiguous float64 and int64 arrays."""
+def _check(log_emission: Scores, offsets: NDArray[np.integer], log_trigram: Scores) -> tuple[Active, Integers, Floats]:
+    """Check shapes and values; return the possible labels of every token, offsets and scores of triples."""
     scores, trigram = np.ascontiguousarray(log_emission, np.float64), np.ascontiguousarray(log_trigram, np.float64)
     ends = np.ascontiguousarray(offsets, np.int64)
     n, S = check_shape("log_emission", scores.shape, "n_tokens S").values()
@@ -139,14 +87,9 @@ def _check(
     check_scores("log_trigram", trigram)
     if ends.ndim != 1 or not ends.size or ends[0] or ends[-1] != n or (np.diff(ends) < 0).any():
         raise ShapeError(f"offsets must be a 1-d array of integers that rise from 0 to n_tokens={n}, got {offsets}.")
-    return scores, ends, trigram
-
-
-def _active(log_emission: Floats) -> Active:
-    """Return the possible labels of every token and their scores."""
-    possible = log_emission > -np.inf
+    possible = scores > -np.inf
     ptr = np.concatenate([[0], np.cumsum(possible.sum(axis=1))])
-    return Active(ptr, np.nonzero(possible)[1], log_emission[possible])
+    return Active(ptr, np.nonzero(possible)[1], scores[possible]), ends, trigram
 
 
 def _ranges(offsets: Integers, ptr: Integers, *, cost: int) -> list[tuple[int, int]]:

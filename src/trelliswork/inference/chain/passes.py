@@ -4,7 +4,6 @@ Each function picks the kernel for its transitions. Sequences that underflow in 
 double precision, and if that is not enough, in log space.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count, check_possible, check_shape
+from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.kernels import forward_backward, log_space, positions
 from trelliswork.inference.chain.kernels import viterbi as viterbi_kernels
@@ -31,27 +31,14 @@ class Expectations(NamedTuple):
 
 @dataclass
 class Forward:
-    """Forward pass of a batch, kept for ``backward``.
-
-    Attributes
-    ----------
-    log_z : ndarray (B,)
-        float64; -inf for a sequence without any possible labeling.
-    emission, alpha : ndarray (B, T, Sp)
-        exp(log_unary - row maximum); p(y_t | potentials up to t). Rows padded to whole vectors, undefined where
-        ``safe`` is False.
-    scale : ndarray (B, T)
-        The sums that alpha was divided by.
-    safe : ndarray (B,)
-        False for sequences that need log space (underflow, impossible).
-    """
+    """Forward pass of a batch, kept for ``backward``; rows are padded to whole vectors, undefined if not ``safe``."""
 
     potentials: Potentials
-    emission: Floats
-    alpha: Floats
-    scale: Floats
-    log_z: NDArray[np.float64]
-    safe: NDArray[np.bool_]
+    emission: Floats  # (B, T, Sp) exp(log_unary - row maximum)
+    alpha: Floats  # (B, T, Sp) p(y_t | potentials up to t)
+    scale: Floats  # (B, T) the sums that alpha was divided by
+    log_z: NDArray[np.float64]  # (B,) -inf for a sequence without any possible labeling
+    safe: NDArray[np.bool_]  # (B,) False for sequences that need log space (underflow, impossible)
 
     @cached_property
     def lattice(self) -> Lattice:
@@ -76,12 +63,11 @@ def forward(potentials: Potentials) -> Forward:
         log_z=np.empty(B),
         safe=np.ones(B, bool),
     )
-    chains, lattice = p.chains, result.lattice
     kernel, steps = (forward_backward.forward, p.transitions) if p.shared else (positions.forward, p.pairwise)
-    threads.run(lambda start, stop: kernel(start, stop, chains, steps, lattice, result.log_z), p.ranges)
+    threads.run(kernel, p.ranges, p.chains, steps, result.lattice, result.log_z)
     result.safe &= result.log_z > -np.inf
     if not p.mixing:
-        threads.run(_backward_work(result, _Outputs.none(p)), p.ranges)  # marks what underflowed
+        _run_backward(result, _outputs(p, None, marginals=False))  # marks what underflowed
     _recompute_log_z(p, result.log_z, result.safe)
     return result
 
@@ -97,19 +83,12 @@ def backward(
 ) -> Expectations:
     """Run the backward pass and return the requested expectations; paper 1, eqs. 17-21.
 
-    Parameters
-    ----------
-    forward : Forward
-        The forward pass of the same potentials.
-    weights : ndarray (B,), optional
-        Multiplies every expectation of a sequence: the gradient of a loss with respect to log Z.
-    marginals, edges, counts : bool
-        p(y_t = j); p(y_t = i, y_{t+1} = j); the latter summed over positions without ever being stored.
-    total : bool
-        Sum the counts over the sequences, in float64: (S, S) instead of (B, S, S).
+    They are marginals p(y_t = j), edges p(y_t = i, y_{t+1} = j), and counts: the edges summed over positions without
+    ever being stored, with ``total`` also over sequences, in float64: (S, S) instead of (B, S, S). ``weights`` (B,)
+    multiply every expectation of a sequence: the gradient of a loss with respect to log Z.
     """
-    out = _Outputs.allocate(forward.potentials, weights, marginals, edges, counts, total)
-    threads.run(_backward_work(forward, out), forward.potentials.ranges)
+    out = _outputs(forward.potentials, weights, marginals, edges, counts, total)
+    _run_backward(forward, out)
     return _finish(forward.potentials, forward.safe, out)
 
 
@@ -121,21 +100,13 @@ def expectations(
     Both passes run over a range of sequences while it is in the cache, which is faster than one after the other.
     """
     p = potentials
-    out = _Outputs.allocate(p, None, marginals, edges, counts, False)
+    out = _outputs(p, None, marginals, edges, counts)
     log_z, safe = np.empty(len(p.lengths)), np.ones(len(p.lengths), bool)
-    chains = p.chains
     if p.shared and not edges:
-        transitions = p.transitions
-
-        def work(start: int, stop: int) -> None:
-            forward_backward.forward_backward(start, stop, chains, transitions, log_z, safe, out.arrays)
+        threads.run(forward_backward.forward_backward, p.ranges, p.chains, p.transitions, log_z, safe, out.arrays)
     else:
-        pairwise, width = p.pairwise, padded_width(p)
-
-        def work(start: int, stop: int) -> None:
-            positions.forward_backward(start, stop, chains, pairwise, width, log_z, safe, out.arrays, out.edges)
-
-    threads.run(work, p.ranges)
+        inputs = p.chains, p.pairwise, padded_width(p), log_z, safe, out.arrays, out.edges
+        threads.run(positions.forward_backward, p.ranges, *inputs)
     safe &= log_z > -np.inf
     _recompute_log_z(p, log_z, safe)
     return log_z, _finish(p, safe, out)
@@ -147,19 +118,13 @@ def pair_counts(forward: Forward, marginals: Floats, weights: Floats) -> NDArray
     .. math:: A \circ \sum_t \alpha_{t-1}^\top (e_t \beta_t / c_t)
 
     The counts of ``backward(forward, weights=weights, counts=True, total=True)`` as one matrix product: several times
-    as fast for large S, at the cost of some copies of alpha.
-
-    Parameters
-    ----------
-    forward : Forward
-        After a ``backward``, which marks unsafe sequences.
-    marginals : ndarray (B, T, S)
-        Its marginals, weighted by ``weights`` (B,).
+    as fast for large S, at the cost of some copies of alpha. It takes the weighted marginals (B, T, S) of a
+    ``backward``, which also marks unsafe sequences in ``forward``.
     """
     p = forward.potentials
     S = p.log_unary.shape[2]
     before, here = forward.alpha[:, :-1, :S].copy(), forward.alpha[:, 1:, :S]
-    later = (np.arange(1, marginals.shape[1]) < p.lengths[:, None]) & forward.safe[:, None]
+    later = mask(p.lengths, marginals.shape[1])[:, 1:] & forward.safe[:, None]
     before[~later] = 0
     with np.errstate(all="ignore"):  # values beyond the end of a sequence are arbitrary
         ahead = marginals[:, 1:] / here
@@ -176,25 +141,16 @@ def pair_counts(forward: Forward, marginals: Floats, weights: Floats) -> NDArray
 
 
 def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
-    """Return the best labeling of each sequence.
+    """Return the best labels (B, T) of each sequence, -1 in the padding, and scores (B,) in float64.
 
-    Returns
-    -------
-    labels : ndarray (B, T)
-        -1 in the padding. Of equally good labelings the one with the smaller last labels.
-    scores : ndarray (B,)
-        float64.
+    Of equally good labelings it is the one with the smaller last labels.
     """
     p = potentials
     labels, scores = np.full(p.log_unary.shape[:2], -1, np.int64), np.empty(len(p.lengths))
     if p.shared:
         padded = pad(p, p.log_pairwise[0], -np.inf)
-        chains, strips, into = p.chains, panels(p, padded), np.ascontiguousarray(padded.T)
-
-        def work(start: int, stop: int) -> None:
-            viterbi_kernels.viterbi(start, stop, chains, strips, into, labels, scores)
-
-        threads.run(work, p.ranges)
+        inputs = p.chains, panels(p, padded), np.ascontiguousarray(padded.T)
+        threads.run(viterbi_kernels.viterbi, p.ranges, *inputs, labels, scores)
     else:
         _run(viterbi_kernels.viterbi_positions, p, p.log_unary, p.pairwise, labels, scores)
     check_possible(scores, "no labeling to decode")
@@ -202,17 +158,9 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
 
 
 def topk(potentials: Potentials, k: int) -> tuple[Integers, NDArray[np.float64]]:
-    """Return the k best labelings of each sequence, all different, best first.
+    """Return labels (B, k, T) and scores (B, k) of the k best labelings of each sequence, all different, best first.
 
-    Returns
-    -------
-    labels : ndarray (B, k, T)
-        -1 in the padding and where a sequence has fewer than k possible labelings.
-    scores : ndarray (B, k)
-        -inf where there are fewer.
-
-    Notes
-    -----
+    Labels are -1 in the padding and, like scores of -inf, where a sequence has fewer than k possible labelings.
     Time O(T S^2 k) in the worst case, memory O(T S k) per thread.
     """
     check_count("k", k)
@@ -248,7 +196,7 @@ def score(potentials: Potentials, labels: Integers) -> NDArray[np.float64]:
     p = potentials
     B, T, S = p.log_unary.shape
     check_shape("labels", labels.shape, "B T", B=B, T=T)
-    bad = ((labels < 0) | (labels >= S)) & (np.arange(T) < p.lengths[:, None])
+    bad = ((labels < 0) | (labels >= S)) & mask(p.lengths, T)
     if bad.any():
         b, t = (int(i) for i in np.argwhere(bad)[0])
         raise ValueRangeError(f"labels must be between 0 and S-1={S - 1}, got {labels[b, t]} at ({b}, {t}).")
@@ -264,46 +212,44 @@ def log_forward(p: Potentials) -> tuple[NDArray[np.float64], NDArray[np.float64]
     return log_z, log_alpha
 
 
-@dataclass
-class _Outputs:
+class _Outputs(NamedTuple):
     """Arrays that a backward pass fills; one with an empty axis 0 is left out."""
 
     arrays: Outputs
     edges: Floats
     total: bool
 
-    @classmethod
-    def none(cls, p: Potentials) -> "_Outputs":
-        return cls.allocate(p, None, False, False, False, False)
 
-    @classmethod
-    def allocate(
-        cls, p: Potentials, weights: Floats | None, marginals: bool, edges: bool, counts: bool, total: bool
-    ) -> "_Outputs":
-        B, T, S = p.log_unary.shape
-        dtype = p.log_unary.dtype
-        weight = np.ones(B, dtype) if weights is None else np.ascontiguousarray(weights, dtype)
-        check_shape("weights", weight.shape, "B", B=B)
-        slot = np.arange(B)
-        sums: Floats = np.zeros((B if counts else 0, S, S), dtype)
-        if counts and total:
-            # One sum per range of work, so that the result does not depend on the number of threads.
-            slot[p.order] = np.repeat(np.arange(len(p.ranges)), [stop - start for start, stop in p.ranges])
-            sums = np.zeros((len(p.ranges), S, S))
-        nodes = (np.empty if p.full else np.zeros)((B if marginals else 0, T, S), dtype)
-        pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S), dtype)
-        return cls(Outputs(weight, slot, nodes, sums), pairs, total)
+def _outputs(
+    p: Potentials,
+    weights: Floats | None,
+    marginals: bool,
+    edges: bool = False,
+    counts: bool = False,
+    total: bool = False,
+) -> _Outputs:
+    B, T, S = p.log_unary.shape
+    dtype = p.log_unary.dtype
+    weight = np.ones(B, dtype) if weights is None else np.ascontiguousarray(weights, dtype)
+    check_shape("weights", weight.shape, "B", B=B)
+    slot = np.arange(B)
+    sums: Floats = np.zeros((B if counts else 0, S, S), dtype)
+    if counts and total:
+        # One sum per range of work, so that the result does not depend on the number of threads.
+        slot[p.order] = np.repeat(np.arange(len(p.ranges)), [stop - start for start, stop in p.ranges])
+        sums = np.zeros((len(p.ranges), S, S))
+    nodes = (np.empty if p.full else np.zeros)((B if marginals else 0, T, S), dtype)
+    pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S), dtype)
+    return _Outputs(Outputs(weight, slot, nodes, sums), pairs, total)
 
 
-def _backward_work(result: Forward, out: _Outputs) -> Callable[[int, int], None]:
-    """Return the backward kernel for the transitions and outputs; it also marks the unsafe sequences."""
-    p, safe = result.potentials, result.safe
-    chains, lattice, arrays = p.chains, result.lattice, out.arrays
+def _run_backward(result: Forward, out: _Outputs) -> None:
+    """Run the backward kernel for the transitions and outputs; it also marks the unsafe sequences."""
+    p, common = result.potentials, (result.lattice, result.safe, out.arrays)
     if p.shared and not len(out.edges):
-        transitions = p.transitions
-        return lambda start, stop: forward_backward.backward(start, stop, chains, transitions, lattice, safe, arrays)
-    pairwise = p.pairwise
-    return lambda start, stop: positions.backward(start, stop, chains, pairwise, lattice, safe, arrays, out.edges)
+        threads.run(forward_backward.backward, p.ranges, p.chains, p.transitions, *common)
+    else:
+        threads.run(positions.backward, p.ranges, p.chains, p.pairwise, *common, out.edges)
 
 
 def _recompute_log_z(p: Potentials, log_z: NDArray[np.float64], safe: NDArray[np.bool_]) -> None:
@@ -319,8 +265,11 @@ def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectatio
     which = np.flatnonzero(~safe)
     weight, slot, marginals, counts = out.arrays
     if which.size:
-        precise = _double_expectations if p.log_unary.dtype == np.float32 else _log_expectations
-        nodes, pairs, sums = precise(p.take(which), edges=len(out.edges) > 0, counts=len(counts) > 0)
+        again, wanted = p.take(which), {"edges": len(out.edges) > 0, "counts": len(counts) > 0}
+        precise: Any = _log_expectations  # or double precision, which rarely underflows
+        if p.log_unary.dtype == np.float32:
+            precise = expectations
+        nodes, pairs, sums = precise(again, **wanted)[1]
         by = weight[which].astype(np.float64)[:, None, None]
         if len(marginals):
             marginals[which] = by * nodes
@@ -337,32 +286,21 @@ def _finish(p: Potentials, safe: NDArray[np.bool_], out: _Outputs) -> Expectatio
     )
 
 
-def _double_expectations(p: Potentials, edges: bool, counts: bool) -> tuple[Floats, Floats, Floats]:
-    """Return the arrays of ``_log_expectations``, computed in double precision, which rarely underflows."""
-    S = p.log_unary.shape[2]
-    _, result = expectations(p, edges=edges, counts=counts)
-    assert result.marginals is not None
-    pairs = np.zeros((0, 0, S, S)) if result.edges is None else result.edges
-    return result.marginals, pairs, np.zeros((0, S, S)) if result.counts is None else result.counts
-
-
-def _log_expectations(p: Potentials, edges: bool, counts: bool) -> tuple[Floats, Floats, Floats]:
-    """Return marginals, edge marginals and counts of each sequence, computed in log space."""
+def _log_expectations(p: Potentials, edges: bool, counts: bool) -> tuple[Floats, Expectations]:
+    """Return the results of ``expectations``, computed in log space."""
     B, T, S = p.log_unary.shape
     log_z, log_alpha = log_forward(p)
     nodes = np.zeros((B, T, S))
     pairs = np.zeros((B, T - 1, S, S) if edges else (0, 0, S, S))
     sums = np.zeros((B if counts else 0, S, S))
     _run(log_space.backward, p, p.log_unary, p.pairwise, log_alpha, log_z, nodes, pairs, sums)
-    return nodes, pairs, sums
+    return log_z, Expectations(nodes, pairs, sums)
 
 
 def _run(kernel: Any, p: Potentials, *arguments: object) -> None:
     """Run a kernel that processes the sequences in their own order."""
     costs = p.lengths * p.log_unary.shape[2] ** 2
-    threads.run(
-        lambda start, stop: kernel(start, stop, p.lengths, *arguments), threads.cut(costs, least=threads.LEAST_WORK)
-    )
+    threads.run(kernel, threads.cut(costs, least=threads.LEAST_WORK), p.lengths, *arguments)
 
 
 def _double(p: Potentials) -> Potentials:

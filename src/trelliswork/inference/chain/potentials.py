@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_lengths, check_scores, check_shape
+from trelliswork.compute.padding import mask
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.chain.kernels.forward_backward import LIMIT_32, LIMIT_64, ROWS
@@ -24,21 +25,14 @@ LIMIT = {np.dtype(np.float32): LIMIT_32, np.dtype(np.float64): LIMIT_64}
 class Potentials:
     """Log-potentials of a ragged batch of chains.
 
-    Attributes
-    ----------
-    log_unary : ndarray (B, T, S)
-        C-contiguous float32 or float64; positions at or after ``lengths[b]`` are never read.
-    log_pairwise : ndarray (n, S, S)
-        Transition matrices; the one from t to t+1 of sequence b is ``b * batch_step + t * time_step``.
-    lengths : ndarray (B,)
-        Each between 1 and T.
+    The transition matrix from t to t+1 of sequence b is number ``b * batch_step + t * time_step``.
     """
 
-    log_unary: Floats
-    log_pairwise: Floats
+    log_unary: Floats  # (B, T, S) float32 or float64; positions at or after lengths[b] are never read
+    log_pairwise: Floats  # (n, S, S)
     batch_step: int
     time_step: int
-    lengths: Integers
+    lengths: Integers  # (B,) each between 1 and T
 
     @property
     def shared(self) -> bool:
@@ -109,17 +103,10 @@ def chain_potentials(
 ) -> Potentials:
     """Check log-potentials and lay them out for the kernels; the arrays themselves are left unchanged.
 
-    Parameters
-    ----------
-    log_unary : array (B, T, S)
-        ``log_unary[b, t, j]`` scores label j at position t; -inf forbids it.
-    log_pairwise : array (S, S) or (B, T-1, S, S)
-        ``log_pairwise[i, j]`` scores label i before label j; -inf forbids it. Axes B and T-1 may be 1: one matrix for
-        all sequences, or one for all positions.
-    lengths : array of int (B,), optional
-        Number of positions of each sequence, 1 to T; all T by default.
-    check_values : bool
-        False if nan and +inf are known to be absent.
+    ``log_unary[b, t, j]`` (B, T, S) scores label j at position t, ``log_pairwise[i, j]`` label i before label j: (S, S)
+    or (B, T-1, S, S), where axes B and T-1 may be 1: one matrix for all sequences, or one for all positions. -inf
+    forbids. ``lengths`` (B,), 1 to T, are all T by default. Without ``check_values``, nan and +inf are known to be
+    absent.
     """
     unary, pairwise = _floats("log_unary", log_unary), _floats("log_pairwise", log_pairwise)
     sizes = check_shape("log_unary", unary.shape, "B T S")
@@ -132,7 +119,7 @@ def chain_potentials(
         pairwise = np.zeros((S, S), pairwise.dtype)
     checked = check_lengths(lengths, B, T)
     if check_values:
-        valid = np.arange(T) < checked[:, None]
+        valid = mask(checked, T)
         check_scores("log_unary", unary, valid)
         check_scores("log_pairwise", pairwise, valid[:, 1:] if pairwise.shape[:-2] == (B, T - 1) else None)
     dtype = np.result_type(unary, pairwise)

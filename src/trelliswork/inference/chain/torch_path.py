@@ -8,8 +8,6 @@ O(B T S^2)); the others keep no graph and need O(B T S), or the size of their re
 import torch
 from torch import Tensor
 
-UNLIKELY = -1e30  # replaces -inf where derivatives are taken: -inf - (-inf) is nan, and exp(-1e30) is 0
-
 
 def _step(log_pairwise: Tensor, t: int) -> Tensor:
     """Return the matrices (S, S), (1, S, S) or (B, S, S) from t to t+1."""
@@ -28,7 +26,7 @@ def _alphas(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> list[Te
 
 
 def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> Tensor:
-    """Return log Z (B,), differentiable any number of times; impossible scores must be UNLIKELY, not -inf."""
+    """Return log Z (B,), differentiable any number of times; impossible scores must be ``UNLIKELY``, not -inf."""
     return torch.logsumexp(_alphas(log_unary, log_pairwise, lengths)[-1], dim=1)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,34 +27,16 @@ GROUP = 64  # sequences per call of an engine: few enough for the cache, many en
 
 @dataclass
 class Beliefs:
-    """Result of an engine for a batch.
+    """Result of an engine for a batch."""
 
-    Attributes
-    ----------
-    value : ndarray (B,)
-        log Z, a bound or an estimate of it; -inf for an impossible sequence.
-    kind : {"exact", "lower", "estimate"}
-        Relation of the value to log Z.
-    marginals : tuple of ndarray (B, T, S_d)
-        Marginals of the labels of each layer; 0 in the padding.
-    counts : tuple of ndarray (S_d, S_d), or None
-        Expected transitions of each layer, summed over positions and sequences.
-    between : dict of (d, e) to ndarray (S_d, S_e), or None
-        Expected label pairs of tied layers, summed in the same way.
-    n_iter, residual : ndarray (B,)
-        Number of sweeps, and the largest change of a marginal in the last one.
-    converged : bool
-        True if the residual of every sequence is within the tolerance.
-    """
-
-    value: NDArray[np.float64]
-    kind: str
-    marginals: tuple[Floats, ...]
-    counts: tuple[NDArray[np.float64], ...] | None
-    between: dict[Pair, NDArray[np.float64]] | None
-    n_iter: Integers
-    residual: NDArray[np.float64]
-    converged: bool
+    value: NDArray[np.float64]  # (B,) log Z, a bound or an estimate of it; -inf for an impossible sequence
+    kind: str  # relation of the value to log Z: "exact", "lower" or "estimate"
+    marginals: tuple[Floats, ...]  # (B, T, S_d) of each layer; 0 in the padding
+    counts: tuple[NDArray[np.float64], ...] | None  # (S_d, S_d) expected transitions, summed over the batch
+    between: dict[Pair, NDArray[np.float64]] | None  # (S_d, S_e) expected label pairs of tied layers, likewise
+    n_iter: Integers  # (B,) number of sweeps
+    residual: NDArray[np.float64]  # (B,) largest change of a marginal in the last sweep
+    converged: bool  # True if the residual of every sequence is within the tolerance
 
 
 def engine(name: str) -> Solve:
@@ -72,48 +55,28 @@ def infer(
     damping: float = 0.0,
     counts: bool = False,
 ) -> Beliefs:
-    """Run an engine on a batch.
+    """Run an engine on a batch; with ``counts``, also return expected transitions and label pairs.
 
-    Parameters
-    ----------
-    potentials : FactorialPotentials
-    name : {"exact", "structured_mean_field", "bp"}
-    tolerance : float
-        A sequence has converged when no marginal changes by more in a sweep.
-    max_iter : int
-        Maximum number of sweeps.
-    damping : float
-        Weight of the old messages in BP.
-    counts : bool
-        Also return expected transitions and label pairs.
-
-    Notes
-    -----
-    A sweep costs O(T (sum_d S_d^2 + sum of S_d S_e over tied layers)) per sequence; the exact engine
-    costs O(T S_1 ... S_D (S_1 + ... + S_D)).
+    A sequence has converged when no marginal changes by more than ``tolerance`` in a sweep; ``damping`` is the weight
+    of the old messages in BP. A sweep costs O(T (sum_d S_d^2 + sum of S_d S_e over tied layers)) per sequence; the
+    exact engine costs O(T S_1 ... S_D (S_1 + ... + S_D)).
     """
-    options = Options(tolerance, max_iter, damping)
-    options.check()
-    solve = engine(name)
+    options, solve = Options(tolerance, max_iter, damping), engine(name)
     p, B = potentials, len(potentials.lengths)
     value, n_iter, residual = np.empty(B), np.empty(B, np.int64), np.empty(B)
     marginals = tuple(np.zeros_like(unary) for unary in p.log_unary)
-    groups = _groups(p)
-    sums = [Sums.zeros(p.tables) if counts else None for _ in groups]
 
-    def work(start: int, stop: int) -> None:
-        for k in range(start, stop):
-            which = groups[k]
-            solution = solve(p.tables, p.group(which), options, sums[k], np.ones(len(which), p.tables.dtype))
-            value[which], n_iter[which], residual[which] = solution.value, solution.n_iter, solution.residual
-            for out, part in zip(marginals, solution.marginals, strict=True):
-                T, S = part.shape[1], out.shape[2]
-                out[which, :T] = part[:, :, :S] * mask(p.lengths[which], T)[:, :, None]
+    def work(which: Integers) -> Sums | None:
+        sums = Sums.zeros(p.tables) if counts else None
+        solution = solve(p.tables, p.group(which), options, sums, np.ones(len(which), p.tables.dtype))
+        value[which], n_iter[which], residual[which] = solution.value, solution.n_iter, solution.residual
+        for out, part in zip(marginals, solution.marginals, strict=True):
+            T, S = part.shape[1], out.shape[2]
+            out[which, :T] = part[:, :, :S] * mask(p.lengths[which], T)[:, :, None]
+        return sums
 
-    prepare(p.tables, name)
-    threads.run(work, [(k, k + 1) for k in range(len(groups))])
     total = Sums.zeros(p.tables)
-    for part in sums:
+    for part in _over_groups(p, name, work):
         if part is not None:
             total.add(part)
     return Beliefs(
@@ -136,10 +99,19 @@ def prepare(tables: Tables, name: str) -> None:
         bp.precise(tables)
 
 
-def _groups(p: FactorialPotentials) -> list[Integers]:
-    """Return groups of sequences, by decreasing length."""
+def _over_groups(p: FactorialPotentials, name: str, work: Callable[[Integers], Any]) -> list[Any]:
+    """Return the results of ``work`` for groups of sequences by decreasing length, run on several threads."""
     order = np.argsort(-p.lengths, kind="stable")
-    return [order[k : k + GROUP] for k in range(0, len(order), GROUP)]
+    starts = range(0, len(order), GROUP)
+    results: list[Any] = [None] * len(starts)
+
+    def run(start: int, stop: int) -> None:
+        for k in range(start, stop):
+            results[k] = work(order[starts[k] : starts[k] + GROUP])
+
+    prepare(p.tables, name)
+    threads.run(run, [(k, k + 1) for k in range(len(starts))])
+    return results
 
 
 def decode(
@@ -150,40 +122,30 @@ def decode(
     max_iter: int = 100,
     damping: float = 0.0,
 ) -> tuple[list[Integers], NDArray[np.float64]]:
-    """Return a labeling of all layers: the best one, or one that no change of a single layer improves.
+    """Return labels (B, T) of each layer, -1 in the padding, and their score (B,).
 
-    The best one is found by Viterbi on the product chain, if the engine is exact or there are at most 5,000
-    combinations of labels. Otherwise each layer starts with its best path given the messages of the others, and is then
-    replaced by the best path for fixed labels of the others, layer by layer, as long as the score increases. The
-    options are those of ``infer``.
-
-    Returns
-    -------
-    labels : list of ndarray (B, T)
-        -1 in the padding.
-    scores : ndarray (B,)
+    They are the best labeling by Viterbi on the product chain, if the engine is exact or there are at most 5,000
+    combinations of labels. Otherwise no change of a single layer improves them: each layer starts with its best path
+    given the messages of the others, and is then replaced by the best path for fixed labels of the others, layer by
+    layer, as long as the score increases. The options are those of ``infer``.
     """
     p = potentials
     labels = [np.full(unary.shape[:2], -1, np.int64) for unary in p.log_unary]
     scores = np.empty(len(p.lengths))
-    groups = _groups(p)
     solve, chosen = engine(name), Options(tolerance, max_iter, damping)
-    chosen.check()
     if product.n_states(p.tables) <= MAX_DECODED:
         name = "exact"
 
-    def work(start: int, stop: int) -> None:
-        for which in groups[start:stop]:
-            group = p.group(which)
-            if name == "exact":
-                best, scores[which] = product.product_of(p.tables).best(group)
-            else:
-                best, scores[which] = _climb(p.tables, group, solve(p.tables, group, chosen))
-            for out, part in zip(labels, best, strict=True):
-                out[which, : part.shape[1]] = part
+    def work(which: Integers) -> None:
+        group = p.group(which)
+        if name == "exact":
+            best, scores[which] = product.product_of(p.tables).best(group)
+        else:
+            best, scores[which] = _climb(p.tables, group, solve(p.tables, group, chosen))
+        for out, part in zip(labels, best, strict=True):
+            out[which, : part.shape[1]] = part
 
-    prepare(p.tables, name)
-    threads.run(work, [(k, k + 1) for k in range(len(groups))])
+    _over_groups(p, name, work)
     check_possible(scores, "no labeling to decode")
     return labels, scores
 

@@ -22,16 +22,9 @@ Pair = tuple[int, int]
 class Tie:
     """Scores of label pairs of two layers, laid out for the kernels.
 
-    Attributes
-    ----------
-    log_table : ndarray (S_d, Sp_e)
-        Padded with zeros, and its transpose ``log_back`` (S_e, Sp_d).
-    table, back : the same
-        exp(log_table - shift), padded with zeros.
-    floor : float
-        Minimum value of a message, against underflow; 0 if some pair is impossible.
-    span : float
-        Difference between the largest and the smallest score of possible pairs.
+    ``log_table`` (S_d, Sp_e) and its transpose ``log_back`` (S_e, Sp_d) are padded with zeros, as are ``table`` and
+    ``back``, exp(log_table - shift). ``floor`` is the minimum value of a message, against underflow, or 0 if some pair
+    is impossible; ``span`` the difference between the largest and the smallest score of possible pairs.
     """
 
     def __init__(self, log_between: Floats) -> None:
@@ -77,17 +70,10 @@ class Tables:
 
 @dataclass
 class Group:
-    """Sequences that one thread processes together.
+    """Sequences that one thread processes together."""
 
-    Attributes
-    ----------
-    log_unary : list of ndarray (B, T, Sp_d)
-        Padded with -inf.
-    lengths : ndarray (B,)
-    """
-
-    log_unary: list[Floats]
-    lengths: Integers
+    log_unary: list[Floats]  # (B, T, Sp_d) of each layer, padded with -inf
+    lengths: Integers  # (B,)
 
     def double(self, n_labels: list[int]) -> "Group":
         """Return the group in float64, with its own padding."""
@@ -99,20 +85,11 @@ class Group:
 
 @dataclass(frozen=True)
 class FactorialPotentials:
-    """Log-potentials of a ragged batch of factorial chains.
+    """Log-potentials of a ragged batch of factorial chains."""
 
-    Attributes
-    ----------
-    log_unary : tuple of ndarray (B, T, S_d)
-        One for each layer; positions at or after ``lengths[b]`` are never read.
-    tables : Tables
-        Transitions (S_d, S_d) of each layer and pair scores (S_d, S_e) of the layers d < e that are tied.
-    lengths : ndarray (B,)
-    """
-
-    log_unary: tuple[Floats, ...]
+    log_unary: tuple[Floats, ...]  # (B, T, S_d) of each layer; positions at or after lengths[b] are never read
     tables: Tables
-    lengths: Integers
+    lengths: Integers  # (B,)
 
     def group(self, which: Integers) -> Group:
         """Return some of the sequences, cut to the longest of them and laid out for the kernels."""
@@ -135,16 +112,9 @@ def factorial_potentials(
 ) -> FactorialPotentials:
     """Check log-potentials; the arrays themselves are left unchanged.
 
-    Parameters
-    ----------
-    log_unary : sequence of array (B, T, S_d)
-        ``log_unary[d][b, t, j]`` scores label j of layer d at position t; -inf forbids it.
-    log_pairwise : sequence of array (S_d, S_d)
-        ``log_pairwise[d][i, j]`` scores label i before label j in layer d.
-    log_between : mapping of (d, e), d < e, to array (S_d, S_e)
-        ``log_between[d, e][i, j]`` scores labels i of layer d and j of layer e at the same position.
-    lengths : array of int (B,), optional
-        Number of positions of each sequence; all T by default.
+    ``log_unary[d][b, t, j]`` scores label j of layer d at position t, -inf forbids it; ``log_pairwise[d][i, j]`` scores
+    label i before label j in layer d; ``log_between[d, e][i, j]``, d < e, scores labels i of layer d and j of layer e
+    at the same position. ``lengths`` (B,) are the numbers of positions, all T by default.
     """
     if not len(log_unary) or len(log_unary) != len(log_pairwise):
         raise ShapeError(

@@ -4,7 +4,7 @@ A sweep visits the layers in order. Each receives messages from the others (in w
 its unary scores, and runs forward-backward. Sequences that have converged are excluded from the next sweep.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,24 +17,13 @@ from trelliswork.inference.factorial.potentials import Floats, Group, Integers, 
 
 @dataclass(frozen=True)
 class Options:
-    """Stopping criteria and damping of the sweeps.
+    """Stopping criteria and damping of the sweeps; a value out of range is an error."""
 
-    Attributes
-    ----------
-    tolerance : float
-        A sequence has converged when no marginal changes by more in a sweep.
-    max_iter : int
-        Maximum number of sweeps.
-    damping : float
-        Weight of the old message, at least 0 and below 1; belief propagation only.
-    """
+    tolerance: float = 1e-6  # a sequence has converged when no marginal changes by more in a sweep
+    max_iter: int = 100  # maximum number of sweeps
+    damping: float = 0.0  # weight of the old message; belief propagation only
 
-    tolerance: float = 1e-6
-    max_iter: int = 100
-    damping: float = 0.0
-
-    def check(self) -> None:
-        """Raise if a value is out of range."""
+    def __post_init__(self) -> None:
         if not self.tolerance >= 0:
             raise ValueRangeError(f"tolerance must be 0 or more, got {self.tolerance}.")
         if self.max_iter < 1:
@@ -68,22 +57,14 @@ class Sums:
 class Solution:
     """Result of an engine for a group of sequences.
 
-    Attributes
-    ----------
-    value : ndarray (B,)
-        log Z, a bound or an estimate of it; -inf for an impossible sequence.
-    marginals : list of ndarray (B, T, Sp_d)
-    n_iter, residual : ndarray (B,)
-        Number of sweeps, and the largest change of a marginal in the last one.
-    log_unary : list of ndarray (B, T, Sp_d)
-        Scores of the layers plus their last messages: each layer alone is the chain with these scores.
+    Each layer alone is the chain with the scores ``log_unary``: those of the layer plus its last messages.
     """
 
-    value: NDArray[np.float64]
-    marginals: list[Floats]
-    n_iter: Integers
-    residual: NDArray[np.float64]
-    log_unary: list[Floats] = field(default_factory=list)
+    value: NDArray[np.float64]  # (B,) log Z, a bound or an estimate of it; -inf for an impossible sequence
+    marginals: list[Floats]  # (B, T, Sp_d)
+    n_iter: Integers  # (B,) number of sweeps
+    residual: NDArray[np.float64]  # (B,) largest change of a marginal in the last sweep
+    log_unary: list[Floats]  # (B, T, Sp_d)
 
 
 class Sweeps:

@@ -16,17 +16,10 @@ from trelliswork.inference.graph.result import Result
 
 
 def log_partition(wiring: Wiring, result: Result, log_unary: Tensor, log_tables: Sequence[Tensor]) -> Tensor:
-    """Return ``result.log_z`` (B,) as a function of the tensors from which ``wiring`` was built.
+    """Return ``result.log_z`` (B,) as a function of the tensors (float64) from which ``wiring`` was built.
 
-    Parameters
-    ----------
-    wiring : Wiring
-    result : Result
-        From an engine on ``wiring``.
-    log_unary : Tensor (B, N)
-        Float64, as ``wiring.log_unary``.
-    log_tables : sequence of Tensor (1 or B, U, s1, .., sk)
-        One for each group of ``wiring``. Parameters of structured factors are constants.
+    ``log_unary`` is (B, N), ``log_tables`` (1 or B, U, s1, .., sk) for each group. Parameters of structured factors are
+    constants.
     """
     return _Value.apply(wiring, result, log_unary, *log_tables)
 

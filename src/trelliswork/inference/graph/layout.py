@@ -38,16 +38,8 @@ def fixed_variables(wiring: Wiring) -> NDArray[np.bool_]:
 def flatten(wiring: Wiring, *, max_table: int = MAX_TABLE) -> Flat:
     """Concatenate the tables of all factors: those of the groups in their order, then structured ones.
 
-    A `ChainFactor` becomes one table per step, other structured factors become dense tables.
-
-    Raises
-    ------
-    ValueRangeError
-        If a structured factor has more than ``max_table`` entries.
-
-    Notes
-    -----
-    Time and memory O(size of all tables and of all lists of variables).
+    A `ChainFactor` becomes one table per step, other structured factors become dense tables of at most ``max_table``
+    entries. Time and memory O(size of all tables and of all lists of variables).
     """
     kinds = [(group.variables, group.which, group.log_tables) for group in wiring.groups]
     for factor in wiring.structured:
@@ -146,11 +138,8 @@ def table_data(wiring: Wiring) -> TableData:
         tops, lows = np.empty((rows, n)), np.empty((rows, n))
         *most, last = group.shape
         given = (log_tables, int(np.prod(most)), last, len(most) == 1, weights, first, tops, lows)
-
-        def work(start: int, stop: int, given: tuple[object, ...] = given) -> None:
-            table_kernels.exponentiate(start, stop, *given)
-
-        threads.run(work, threads.cut(np.full(n, rows * log_size), least=threads.LEAST_WORK))
+        ranges = threads.cut(np.full(n, rows * log_size), least=threads.LEAST_WORK)
+        threads.run(table_kernels.exponentiate, ranges, *given)
         lowest = min(lowest, float(lows.min(initial=1.0)))
         shifts.append(tops[:, group.which])
         weight_at.append(first + group.which * size)

@@ -26,21 +26,11 @@ GRAPHS = {"noun": "assignment of graph", "parts": "states of factors"}  # for er
 
 @dataclass(frozen=True)
 class Tables:
-    """Table factors over variables with the same numbers of states.
+    """Table factors over variables with the same numbers of states."""
 
-    Parameters
-    ----------
-    variables : ndarray of int (F, k)
-        Variables of each factor, all different; k = 1 to 4.
-    which : ndarray of int (F,)
-        Table of each factor: tables may be shared.
-    log_tables : ndarray (1 or B, U, s1, .., sk)
-        U tables; axis 0 has length 1 when all graphs share them. -inf is impossible.
-    """
-
-    variables: Integers
-    which: Integers
-    log_tables: Doubles
+    variables: Integers  # (F, k) variables of each factor, all different; k = 1 to 4
+    which: Integers  # (F,) table of each factor: tables may be shared
+    log_tables: Doubles  # (1 or B, U, s1, .., sk) U tables, for all graphs or for each; -inf is impossible
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,39 +48,20 @@ class Tables:
 class Propagation(NamedTuple):
     """Response of a structured factor to messages from its variables.
 
-    Parameters
-    ----------
-    log_value : ndarray (B,)
-        Log of the sum over all x of f(x) times the messages; -inf if nothing is possible.
-    log_beliefs : ndarray (B, N)
-        Log of the normalized belief of each variable, flat; all -inf where nothing is possible.
-    log_messages : ndarray (B, N)
-        Message to each variable, flat: its belief without its own message, up to a constant. It is never computed by
-        dividing by the variable's message, which may be zero.
+    A message is never computed by dividing a belief by the variable's message, which may be zero.
     """
 
-    log_value: Doubles
-    log_beliefs: Doubles
-    log_messages: Doubles
+    log_value: Doubles  # (B,) log of the sum over all x of f(x) times the messages; -inf if nothing is possible
+    log_beliefs: Doubles  # (B, N) normalized belief of each variable, flat; all -inf where nothing is possible
+    log_messages: Doubles  # (B, N) to each variable, flat: its belief without its own message, up to a constant
 
 
 class BestPropagation(NamedTuple):
-    """Response of a structured factor in max-product.
+    """Response of a structured factor in max-product."""
 
-    Parameters
-    ----------
-    value : ndarray (B,)
-        Largest log f(x) plus the messages; -inf if nothing is possible.
-    log_messages : ndarray (B, N)
-        Message to each variable, flat: the best score with each of its states, without its own message; up to a
-        constant.
-    assignment : ndarray of int (B, k)
-        States that reach ``value``; -1 where nothing is possible.
-    """
-
-    value: Doubles
-    log_messages: Doubles
-    assignment: Integers
+    value: Doubles  # (B,) largest log f(x) plus the messages; -inf if nothing is possible
+    log_messages: Doubles  # (B, N) best score with each state, without the variable's own message, up to a constant
+    assignment: Integers  # (B, k) states that reach the value; -1 where nothing is possible
 
 
 @runtime_checkable
@@ -122,27 +93,13 @@ class Propagator(Protocol):
 
 @dataclass(frozen=True)
 class Wiring:
-    """B factor graphs of one shape, as flat arrays; created by `wire`.
+    """B factor graphs of one shape, as flat arrays; created by `wire`."""
 
-    Parameters
-    ----------
-    n_graphs : int
-        B.
-    n_states : ndarray of int (V,)
-    offsets : ndarray of int (V + 1,)
-        The states of variable v are ``offsets[v]:offsets[v + 1]`` of any flat vector of states.
-    log_unary : ndarray (B, offsets[-1])
-        All factors over one variable and the evidence, summed.
-    groups : tuple of Tables
-        Factors over 2 to 4 variables.
-    structured : tuple of Propagator
-    """
-
-    n_graphs: int
-    n_states: Integers
-    offsets: Integers
-    log_unary: Doubles
-    groups: tuple[Tables, ...]
+    n_graphs: int  # B
+    n_states: Integers  # (V,)
+    offsets: Integers  # (V + 1,) the states of variable v are offsets[v]:offsets[v + 1] of any flat vector of states
+    log_unary: Doubles  # (B, offsets[-1]) all factors over one variable and the evidence, summed
+    groups: tuple[Tables, ...]  # factors over 2 to 4 variables
     structured: tuple[Propagator, ...]
 
     @property
@@ -204,21 +161,10 @@ def wire(
     log_unary: Any = None,
     n_graphs: int | None = None,
 ) -> Wiring:
-    """Check a graph and convert it to flat arrays.
+    """Check a graph and convert it to flat arrays; time O(total size of variables, factors and tables).
 
-    Parameters
-    ----------
-    n_states : array of int (V,)
-    tables : sequence of Tables
-        Over 1 to 4 variables; those over one variable are summed into ``log_unary``.
-    structured : sequence of Propagator
-    log_unary : ndarray (sum of n_states,) or (B, sum of n_states), optional
-    n_graphs : int, optional
-        B; inferred from the arrays by default.
-
-    Notes
-    -----
-    Time O(total size of variables, factors and tables).
+    Tables are over 1 to 4 variables; those over one variable are summed into ``log_unary``, (sum of ``n_states``,) or
+    (B, sum of ``n_states``). ``n_graphs``, B, is inferred from the arrays by default.
     """
     sizes = np.asarray(n_states)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes.size and sizes.min() < 1):

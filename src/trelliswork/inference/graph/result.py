@@ -15,38 +15,19 @@ Kind = Literal["exact", "lower", "upper", "estimate"]
 class Result:
     """Value, beliefs and convergence, for B graphs of one shape.
 
-    Parameters
-    ----------
-    log_z : ndarray (B,)
-        log Z or its replacement, see ``kind``; -inf where the graph is known to be impossible; from max-product the
-        score of ``assignment``.
-    kind : {"exact", "lower", "upper", "estimate"}
-        Whether ``log_z`` is log Z itself, a bound of it, or neither.
-    marginals : ndarray (B, N)
-        Beliefs of the variables, flat as in `Wiring`; zero where the graph is impossible.
-    n_iter : ndarray of int (B,)
-        Number of iterations.
-    residual : ndarray (B,)
-        Largest change of a message or belief in the last iteration.
-    converged : ndarray of bool (B,)
-        Whether the residual fell below the tolerance.
-    compute_factor_marginals : callable
-        Computes ``factor_marginals`` on first access.
-    assignment : ndarray of int (B, V), optional
-        Decoded states of max-product; -1 where nothing is possible.
-    trace : ndarray, optional
-        Value after each iteration, (n_iter,) or (B, n_iter), from engines with a bound.
+    ``log_z`` is -inf where the graph is known to be impossible; ``kind`` is whether it is log Z itself, a bound of it,
+    or neither. From max-product it is the score of ``assignment``.
     """
 
-    log_z: NDArray[np.float64]
+    log_z: NDArray[np.float64]  # (B,)
     kind: Kind
-    marginals: NDArray[np.float64]
-    n_iter: NDArray[np.int64]
-    residual: NDArray[np.float64]
-    converged: NDArray[np.bool_]
-    compute_factor_marginals: Callable[[], tuple[NDArray[np.float64], ...]] = field(repr=False)
-    assignment: NDArray[np.int64] | None = None
-    trace: NDArray[np.float64] | None = field(default=None, repr=False)
+    marginals: NDArray[np.float64]  # (B, N) beliefs of the variables, flat as in `Wiring`; 0 where impossible
+    n_iter: NDArray[np.int64]  # (B,) number of iterations
+    residual: NDArray[np.float64]  # (B,) largest change of a message or belief in the last iteration
+    converged: NDArray[np.bool_]  # (B,) whether the residual fell below the tolerance
+    compute_factor_marginals: Callable[[], tuple[NDArray[np.float64], ...]] = field(repr=False)  # on first access
+    assignment: NDArray[np.int64] | None = None  # (B, V) decoded by max-product; -1 where nothing is possible
+    trace: NDArray[np.float64] | None = field(default=None, repr=False)  # bound after each iteration, (.., n_iter)
 
     @cached_property
     def factor_marginals(self) -> tuple[NDArray[np.float64], ...]:

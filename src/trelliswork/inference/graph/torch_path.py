@@ -27,20 +27,10 @@ class Unrolled(NamedTuple):
 def unrolled_bp(
     wiring: Wiring, log_unary: Tensor, log_tables: Sequence[Tensor], *, n_iter: int, damping: float = 0.0
 ) -> Unrolled:
-    """Return beliefs and the Bethe value after ``n_iter`` flooding iterations, all differentiable.
+    """Return beliefs and the Bethe value after ``n_iter`` flooding iterations from uniform messages, differentiable.
 
-    Parameters
-    ----------
-    wiring : Wiring
-        With table factors only.
-    log_unary : Tensor (B, N)
-        Replaces ``wiring.log_unary``.
-    log_tables : sequence of Tensor (1 or B, U, s1, .., sk)
-        Replace those of ``wiring.groups``.
-    n_iter : int
-        Number of iterations, starting from uniform messages.
-    damping : float
-        Fraction of the old (log) message in the new one.
+    ``log_unary`` (B, N) and ``log_tables`` (1 or B, U, s1, .., sk) of each group replace those of ``wiring``, which has
+    table factors only. ``damping`` is the fraction of the old (log) message in the new one.
     """
     if wiring.structured:
         raise ValueRangeError(
@@ -48,12 +38,10 @@ def unrolled_bp(
             f"{type(wiring.structured[0]).__name__}. Train through the value of an engine instead."
         )
     B = len(log_unary)
+    starts = [wiring.offsets[group.variables] for group in wiring.groups]  # (F, k)
     places = [
-        [
-            torch.from_numpy(wiring.offsets[group.variables[:, k], None] + np.arange(size))
-            for k, size in enumerate(group.shape)
-        ]
-        for group in wiring.groups
+        [torch.from_numpy(start[:, k, None] + np.arange(size)) for k, size in enumerate(group.shape)]
+        for start, group in zip(starts, wiring.groups, strict=True)
     ]
     tables = [t[:, torch.from_numpy(group.which)] for group, t in zip(wiring.groups, log_tables, strict=True)]
     messages = [[log_unary.new_zeros(B, *at.shape) for at in slots] for slots in places]

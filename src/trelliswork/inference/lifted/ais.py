@@ -22,21 +22,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LogZEstimate:
-    """An estimate of log Z.
-
-    Attributes
-    ----------
-    value : float
-    standard_error : float
-        Standard error of the value, from the spread of the weights.
-    effective : float
-        Effective number of samples. If it is below a tenth of the samples, increase ``n_steps``.
-    kind : "estimate"
-    """
+    """An estimate of log Z."""
 
     value: float
-    standard_error: float
-    effective: float
+    standard_error: float  # of the value, from the spread of the weights
+    effective: float  # number of samples; if it is below a tenth of them, increase ``n_steps``
     kind: str = "estimate"
 
 
@@ -53,22 +43,9 @@ def annealed_log_z(
 ) -> LogZEstimate:
     """Estimate log Z of sentences of one length.
 
-    Parameters
-    ----------
-    log_unary : ndarray (C,)
-    tables : K tables
-    length : int
-    base_unary : ndarray (C,)
-        Unary scores of the initial chain.
-    base_scale : float
-        Its table is ``base_scale`` times the table of distance 1.
-    n_samples, n_steps : int
-        Number of chains, and of temperatures between the two models, with one Gibbs sweep at each.
-    seed : int
-
-    Notes
-    -----
-    Time O(n_samples n_steps length K C) for low-rank tables (times their rank).
+    The initial chain has the unary scores ``base_unary`` (C,) and ``base_scale`` times the table of distance 1.
+    ``n_samples`` chains go through ``n_steps`` temperatures between the two models, with one Gibbs sweep at each. Time
+    O(n_samples n_steps length K C) for low-rank tables (times their rank).
     """
     K, _ = check_tables(log_unary, list(tables))
     for name, value in (("length", length), ("n_samples", n_samples), ("n_steps", n_steps)):

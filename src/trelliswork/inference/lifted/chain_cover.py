@@ -26,28 +26,17 @@ LEAST_LOG = -700.0  # logarithm of margins that underflow
 class Perron:
     """The Perron root of T(x, y) = exp(a(y) + theta(x, y)) and its vectors.
 
-    Attributes
-    ----------
-    log_root : float
-        Computed from both vectors, so that its error is of second order in theirs.
-    log_above : float
-        Upper bound of the root for any vectors (Collatz and Wielandt): the largest growth of a component.
-    log_right, log_left : ndarray (C,)
-        T right = root right, left T = root left; their inner product is 1.
-    n_iter : int
-    residual : float
-        Difference between the largest and the smallest growth of a component in nats; the root lies between them.
-    converged : bool
-        Whether the residual is below the tolerance.
+    T right = root right, left T = root left, and the inner product of both vectors is 1. The root lies between the
+    smallest and the largest growth of a component (Collatz and Wielandt).
     """
 
-    log_root: float
-    log_above: float
-    log_right: Array
-    log_left: Array
+    log_root: float  # computed from both vectors, so that its error is of second order in theirs
+    log_above: float  # largest growth of a component: an upper bound of the root for any vectors
+    log_right: Array  # (C,)
+    log_left: Array  # (C,)
     n_iter: int
-    residual: float
-    converged: bool
+    residual: float  # difference between the largest and the smallest growth in nats
+    converged: bool  # whether the residual is below the tolerance
 
     @property
     def log_margin(self) -> Array:
@@ -88,36 +77,18 @@ def _lazily(moved: Array, before: Array) -> Array:
 
 @dataclass(frozen=True)
 class Ring:
-    """A chain closed to a ring: n words in a circle with T(x, y) = exp(a(y) + theta(x, y)); see ``reference`` (5).
+    """A chain closed to a ring: n words in a circle with T(x, y) = exp(a(y) + theta(x, y)); see ``reference`` (5)."""
 
-    Attributes
-    ----------
-    log_root : float
-        log tr T^n / n, which tends to the logarithm of the Perron root.
-    log_margin : ndarray (C,)
-        Log probabilities of words.
-    mean_score : float
-        Expected theta of an edge.
-    """
-
-    log_root: float
-    log_margin: Array
-    mean_score: float
+    log_root: float  # log tr T^n / n, which tends to the logarithm of the Perron root
+    log_margin: Array  # (C,) log probabilities of words
+    mean_score: float  # expected theta of an edge
+    converged: bool = True  # nothing is iterated
+    residual: float = 0.0
 
     @property
     def log_above(self) -> float:
         """Equal to ``log_root``, which is exact."""
         return self.log_root
-
-    @property
-    def converged(self) -> bool:
-        """True: nothing is iterated."""
-        return True
-
-    @property
-    def residual(self) -> float:
-        """Zero: nothing is iterated."""
-        return 0.0
 
 
 def ring(table: Table, scale: float, log_unary: Array, n: int) -> Ring:
@@ -144,40 +115,21 @@ class ChainBound:
     """An upper bound of the limit of A / N for N -> infinity, or the limit itself if K = 1 and its weight is 1.
 
     A / N of a small circle may be larger; with ``n_positions`` the bound is that of a circle of N words.
-
-    Attributes
-    ----------
-    value : float
-        Bound in nats per position.
-    weights : ndarray (K,)
-        rho of the distances; the remainder to 1 is the weight of single words, rho_0.
-    unaries : ndarray (K + 1, C)
-        a of single words (first row) and of each distance; their weighted sum is theta^0.
-    log_margins : ndarray (K + 1, C)
-        Log margins of each part of the cover; equal at the tightest unaries.
-    n_iter : int
-    residual : float
-        Largest sum of differences between the margins of a part and their geometric mean; for a single chain the
-        residual of power iteration.
-    converged : bool
-    history : list of float
-    kind : "upper" or "exact"
-    bound : "chain"
-    n_positions : int or None
-        N; ``None`` is an endless circle.
+    ``residual`` is the largest sum of differences between the margins of a part and their geometric mean; for a single
+    chain it is the residual of power iteration.
     """
 
-    value: float
-    weights: Array
-    unaries: Array
-    log_margins: Array
+    value: float  # in nats per position
+    weights: Array  # (K,) rho of the distances; the remainder to 1 is the weight of single words, rho_0
+    unaries: Array  # (K + 1, C) a of single words (first row) and of each distance; their weighted sum is theta^0
+    log_margins: Array  # (K + 1, C) of each part of the cover; equal at the tightest unaries
     n_iter: int
     residual: float
     converged: bool
     history: list[float]
-    kind: str = "upper"
+    kind: str = "upper"  # or "exact"
     bound: str = "chain"
-    n_positions: int | None = None
+    n_positions: int | None = None  # N; None is an endless circle
 
 
 @dataclass
@@ -192,14 +144,9 @@ class _Point:
 
 
 class ChainCover:
-    """The chain cover of a model.
+    """The chain cover of a model of K tables and unary scores (C,).
 
-    Parameters
-    ----------
-    log_unary : ndarray (C,)
-    tables : K tables
-    memory : int
-        Maximum size of the exponentials of all distances in bytes.
+    ``memory`` is the maximum size of the exponentials of all distances in bytes.
     """
 
     def __init__(self, log_unary: Array, tables: "list[Table]", *, memory: int = MEMORY) -> None:
@@ -218,25 +165,14 @@ class ChainCover:
         max_iter: int = 100,
         n_positions: int | None = None,
     ) -> ChainBound:
-        """Search for the tightest unaries, and optionally weights.
+        """Search for the tightest unaries (K + 1, C), initially ``theta^0`` everywhere, and optionally weights.
 
-        Parameters
-        ----------
-        weights : ndarray (K,), optional
-            rho of the distances, equal by default; their sum is at most 1, the remainder is the weight of single words.
-        unaries : ndarray (K + 1, C), optional
-            Initial values; ``theta^0`` everywhere by default.
-        optimize_weights : bool
-            Also search for the best weights, in the second half of the iterations: never looser than unaries alone
-            after half of them. The bound is jointly convex in both.
-        tol : float
-            Stop when the residual and the decrease of the value are smaller.
-        max_iter : int
-        n_positions : int, optional
-            Number of words N of the circle, endless by default. For small vocabularies.
+        ``weights`` (K,) are rho of the distances, equal by default; their sum is at most 1, the remainder is the weight
+        of single words. ``optimize_weights`` also searches for the best ones, in the second half of the iterations:
+        never looser than unaries alone after half of them. The bound is jointly convex in both. The search stops when
+        the residual and the decrease of the value are smaller than ``tol``. ``n_positions`` is the number of words N of
+        the circle, endless by default; for small vocabularies.
 
-        Notes
-        -----
         Each iteration costs O(K C^2) per step of power iteration; new weights require new exponentials. With
         ``n_positions`` it costs O(K C^3 log N).
         """

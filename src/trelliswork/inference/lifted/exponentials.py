@@ -16,17 +16,8 @@ Array = NDArray[np.float64]
 class ExpTable:
     """The matrix exp(scale * theta), each row shifted so that its largest entry is 1.
 
-    Parameters
-    ----------
-    table : Table
-        theta.
-    scale : float
-    memory : int
-        Maximum size of a kept matrix in bytes; a larger one is recomputed, tile by tile, at each product.
-
-    Notes
-    -----
-    Building O(C^2 D), a product O(C^2). float64 up to 2,048 words, else float32 with sums over tiles in float64.
+    A matrix of more than ``memory`` bytes is not kept but recomputed, tile by tile, at each product. Building takes
+    O(C^2 D), a product O(C^2). float64 up to 2,048 words, else float32 with sums over tiles in float64.
     """
 
     def __init__(self, table: Table, scale: float = 1.0, *, memory: int = MEMORY) -> None:

@@ -35,13 +35,7 @@ class Table(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LowRankTable:
-    """theta(x, y) = left[x] . right[y].
-
-    Parameters
-    ----------
-    left, right : ndarray (C, D)
-        float32 or float64.
-    """
+    """theta(x, y) = left[x] . right[y], for arrays (C, D) in float32 or float64."""
 
     left: NDArray[Any]
     right: NDArray[Any]
@@ -74,14 +68,7 @@ class LowRankTable:
 
 @dataclass(frozen=True, eq=False)
 class SparseTable:
-    """Scores of some pairs; all others are zero.
-
-    Parameters
-    ----------
-    matrix : scipy.sparse.csr_matrix (C, C)
-    transposed : scipy.sparse.csr_matrix (C, C), optional
-        Its transpose, if already known.
-    """
+    """Scores of some pairs, as a csr_matrix (C, C) and its transpose; all others are zero."""
 
     matrix: Any
     transposed: Any = None
@@ -118,12 +105,7 @@ class SparseTable:
 
 @dataclass(frozen=True, eq=False)
 class DenseTable:
-    """All scores, as an array.
-
-    Parameters
-    ----------
-    scores : ndarray (C, C)
-    """
+    """All scores, as an array (C, C)."""
 
     scores: NDArray[Any]
 
@@ -155,13 +137,7 @@ class DenseTable:
 
 @dataclass(frozen=True, eq=False)
 class BiasedTable:
-    """theta(x, y) + bias[y]: a bias per right word.
-
-    Parameters
-    ----------
-    table : Table
-    bias : ndarray (C,)
-    """
+    """theta(x, y) + bias[y]: a bias (C,) per right word."""
 
     table: Table
     bias: Scores

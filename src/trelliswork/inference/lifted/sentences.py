@@ -64,14 +64,8 @@ def cover_log_z(
 ) -> Array:
     """Return an upper bound of log Z_M for M = 0, ..., ``max_length``; exact if K = 1 and its weight is 1.
 
-    Parameters
-    ----------
-    weights : ndarray (K,)
-        rho of the distances; the remainder to 1 is the weight of single words.
-    unaries : ndarray (K + 1, C)
-        a of the parts of the cover, single words first; the weighted sum is theta^0.
-    tables : K tables
-        theta^l.
+    ``weights`` (K,) are rho of the distances, whose remainder to 1 is the weight of single words; ``unaries`` (K + 1,
+    C) are a of the parts of the cover, single words first, with the weighted sum theta^0; ``tables`` are theta^l.
     """
     lengths = np.arange(max_length + 1)
     bound = (1 - weights.sum()) * lengths * float(logsumexp(without_pad(unaries[0])))
@@ -127,15 +121,9 @@ def draw(scores: torch.Tensor, log_unary: torch.Tensor, uniforms: Array) -> Ids:
 def gibbs_sweep(
     log_unary: Array, tables: "Sequence[Table]", words: Ids, uniforms: Array, multipliers: Array | None = None
 ) -> None:
-    """Resample every word given its K neighbors on both sides, from left to right, in place.
+    """Resample every word (n, M) given its K neighbors on both sides, from left to right, in place.
 
-    Parameters
-    ----------
-    words : ndarray (n, M)
-        n sentences of one length.
-    uniforms : ndarray (n, M)
-    multipliers : ndarray (K,), optional
-        Factors of the tables.
+    ``uniforms`` (n, M) are random numbers, ``multipliers`` (K,) factors of the tables.
     """
     K, (n, M) = len(tables), words.shape
     unary = torch.from_numpy(without_pad(log_unary))

@@ -21,50 +21,24 @@ Method = Literal["fast", "sub-gradient"]
 
 @dataclass(frozen=True)
 class StarBound:
-    """An upper bound of A / N, for every N >= 2K + 1.
+    """An upper bound of A / N, for every N >= 2K + 1."""
 
-    Attributes
-    ----------
-    value : float
-        Bound in nats per position.
-    delta : ndarray (K, C)
-    log_margins : ndarray (K + 1, C)
-        Log margins of the star's nodes, the center first; equal at the tightest delta.
-    n_passes : int
-        Number of passes of belief propagation.
-    residual : float
-        Sum over the leaves of the differences between their margins and the center's.
-    converged : bool
-    history : list of float
-        The bound after each pass.
-    kind : "upper"
-    bound : "star"
-    """
-
-    value: float
-    delta: Array
-    log_margins: Array
-    n_passes: int
-    residual: float
+    value: float  # in nats per position
+    delta: Array  # (K, C)
+    log_margins: Array  # (K + 1, C) of the star's nodes, the center first; equal at the tightest delta
+    n_passes: int  # of belief propagation
+    residual: float  # sum over the leaves of the differences between their margins and the center's
     converged: bool
-    history: list[float]
+    history: list[float]  # the bound after each pass
     kind: str = "upper"
     bound: str = "star"
 
 
 class Star:
-    """The star cover of a model; its exponentials are computed once.
+    """The star cover of a model of K tables and unary scores (C,); its exponentials are computed once.
 
-    Parameters
-    ----------
-    log_unary : ndarray (C,)
-    tables : K tables
-    memory : int
-        Maximum size of the exponentials of all distances in bytes; see ``ExpTable``.
-
-    Notes
-    -----
-    A pass costs O(K C^2): two products of each table with a vector.
+    ``memory`` is their maximum size in bytes, see ``ExpTable``. A pass costs O(K C^2): two products of each table with
+    a vector.
     """
 
     def __init__(self, log_unary: Array, tables: "list[Table]", *, memory: int = MEMORY) -> None:
@@ -97,19 +71,10 @@ class Star:
         max_passes: int = 200,
         rate: float = 100.0,
     ) -> StarBound:
-        """Search for the tightest delta.
+        """Search for the tightest delta (K, C), from 0 by default, until the residual is smaller than ``tol``.
 
-        Parameters
-        ----------
-        delta : ndarray (K, C), optional
-            Initial value; 0 by default.
-        method : "fast" or "sub-gradient"
-            The update (3) of ``reference``, or the paper's algorithm 1.
-        tol : float
-            Stop when the residual is smaller. The bound holds for any delta.
-        max_passes : int
-        rate : float
-            Initial step size of the sub-gradient method; halved whenever the bound increases.
+        The method is the update (3) of ``reference`` ("fast") or the paper's algorithm 1. ``rate`` is the initial step
+        size of the sub-gradient; it is halved whenever the bound increases. The bound holds for any delta.
         """
         if method not in ("fast", "sub-gradient"):
             raise ValueRangeError(f"method must be 'fast' or 'sub-gradient', got {method!r}.")

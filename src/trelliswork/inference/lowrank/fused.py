@@ -31,29 +31,13 @@ Array = NDArray[np.floating]
 
 
 class Fused:
-    """Forward and backward passes over packed sentences.
+    """Forward and backward passes over packed sentences, for a transition without a band.
 
-    Parameters
-    ----------
-    packed : Packed
-    start : Tensor (S,)
-        Probabilities.
-    transition : LowRank
-        Without a band.
-    emission : Tensor (W, S)
-        ``emission[w, z]`` is p(word w | z), up to a factor for each word; the largest should be near one.
-    shift : Tensor (W,), optional
-        If given, ``emission`` holds logarithms, from which the shift of each word is subtracted.
-    keep : bool
-        Keep the states for a backward pass.
+    ``start`` (S,) are probabilities, ``emission[w, z]`` is p(word w | z), up to a factor for each word; the largest
+    should be near one. With ``shift`` (W,), ``emission`` holds logarithms, from which the shift of each word is
+    subtracted. With ``keep``, the states are kept for a backward pass. ``norms`` (N,) are the sums of the states at
+    each word before they are normalized.
 
-    Attributes
-    ----------
-    norms : ndarray (N,)
-        Sum of the states at each word before they are normalized.
-
-    Notes
-    -----
     Time O(N S R); memory O(N (S + R)), without ``keep`` O(B R). States are normalized after the product. A word whose
     probability given the words before is below the square root of the smallest number is too improbable for that: its
     sentence is *lost*, that is, it has log evidence -inf and no counts, and is left to ``Sweep``.
@@ -128,7 +112,7 @@ class Fused:
         matrix, (S, R) = across.numpy(), across.shape
         panels = self._empty(-(-S // self._width), R, self._width)
         ranges = threads.cut(np.full(len(panels), R * self._width), least=threads.LEAST_WORK)
-        threads.run(lambda first, last: lay_rows(first, last, matrix, panels), ranges)
+        threads.run(lay_rows, ranges, matrix, panels)
         return fused.Model(self.start.numpy(), *self._emission, panels, along.numpy())
 
     def forward(self) -> NDArray[np.float64]:

@@ -14,24 +14,12 @@ MOST_GROUPS = 4  # each has its own gradients to be summed
 
 @dataclass(frozen=True)
 class Packed:
-    """Words of some sentences, longest first; all first words, then all second words, and so on.
+    """Words of some sentences, longest first; all first words, then all second words, and so on."""
 
-    Attributes
-    ----------
-    words : ndarray (N,)
-        Rows of the emission table.
-    sizes : ndarray (T,)
-        ``sizes[t]`` sentences have a word at position t: the first ones.
-    offsets : ndarray (T + 1,)
-        Position t is ``words[offsets[t] : offsets[t + 1]]``.
-    order : ndarray (B,)
-        Index of each sentence in the caller's order.
-    """
-
-    words: Ints
-    sizes: Ints
-    offsets: Ints
-    order: Ints
+    words: Ints  # (N,) rows of the emission table
+    sizes: Ints  # (T,): ``sizes[t]`` sentences have a word at position t: the first ones
+    offsets: Ints  # (T + 1,): position t is ``words[offsets[t] : offsets[t + 1]]``
+    order: Ints  # (B,) index of each sentence in the caller's order
 
     @property
     def n_sentences(self) -> int:

@@ -41,6 +41,58 @@ def fusible(transition: Transition) -> TypeGuard[LowRank]:
     return isinstance(transition, LowRank) and transition.band is None
 
 
+class ForwardBackward:
+    """Both passes over groups of sentences: by ``Fused`` where possible, otherwise and for lost ones by ``Sweep``.
+
+    ``emission`` (W, S) are probabilities up to a factor per word, which the caller adds to the log evidences; with
+    ``shift`` (W,) their logarithms, from which the shift of each word is subtracted.
+    """
+
+    def __init__(
+        self,
+        parts: list[Packed],
+        start: Tensor,
+        transition: Transition,
+        emission: Tensor,
+        shift: Tensor | None = None,
+        *,
+        every: int | None = None,
+    ) -> None:
+        self._parts, self._every = parts, every
+        self._start, self._transition, self._emission, self._shift = start, transition, emission, shift
+        self._fused: Fused | None = None
+        self._sweeps: list[Sweep] = []
+
+    def forward(self) -> NDArray[np.float64]:
+        """Return the log evidence of each sentence (B,), in the caller's order."""
+        log_z = np.empty(sum(part.n_sentences for part in self._parts))
+        start, transition, emission, parts = self._start, self._transition, self._emission, self._parts
+        if self._every is None and fusible(transition):
+            packed = merge(parts)
+            self._fused = Fused(packed, start, transition, emission, self._shift)
+            log_z[packed.order] = self._fused.forward()
+            parts = lost_sentences(packed, log_z)
+        if parts and self._shift is not None:
+            emission = torch.exp(emission - self._shift[:, None])
+        self._sweeps = [Sweep(part, start, transition, emission, every=self._every) for part in parts]
+        forward_groups(self._sweeps, log_z)
+        return log_z
+
+    def backward(self, weights: Floats) -> Counts:
+        """Return the expected counts of all sentences, times their weights (B,)."""
+        total, sweeps = zero_counts(self._start, self._transition, self._emission), self._sweeps
+        if self._fused is not None:
+            self._fused.backward(weights[self._fused.packed.order], total)
+        parts = [zero_counts(s.start, s.transition, s.emission) for s in sweeps]
+        run_groups(sweeps, lambda k: sweeps[k].backward(weights[sweeps[k].packed.order], parts[k]))
+        for part in parts:  # in the order of groups
+            total.start += part.start
+            total.emission += part.emission
+            for mine, theirs in zip(total.transition, part.transition, strict=True):
+                mine += theirs
+        return total
+
+
 def expectations(
     parts: list[Packed],
     start: Tensor,
@@ -50,26 +102,19 @@ def expectations(
     *,
     every: int | None = None,
 ) -> tuple[NDArray[np.float64], Counts]:
-    """Return log evidences in the caller's order, and weighted expected counts.
+    """Return log evidences in the caller's order, and weighted expected counts; see `ForwardBackward`."""
+    both = ForwardBackward(parts, start, transition, emission, every=every)
+    log_z = both.forward()
+    return log_z, both.backward(np.full(len(log_z), weight))
 
-    ``emission`` (W, S) are probabilities up to a factor per word, which the caller adds to the log evidences.
-    """
-    log_z = np.empty(sum(part.n_sentences for part in parts))
-    total = zero_counts(start, transition, emission)
-    if every is None and fusible(transition):
-        packed = merge(parts)
-        fused = Fused(packed, start, transition, emission)
-        log_z[packed.order] = fused.forward()
-        fused.backward(np.full(packed.n_sentences, weight), total)
-        parts = lost_sentences(packed, log_z)
-    sweeps = [Sweep(part, start, transition, emission, every=every) for part in parts]
 
-    def work(k: int, counts: Counts) -> None:
-        log_z[parts[k].order] = sweeps[k].forward()
-        sweeps[k].backward(np.full(parts[k].n_sentences, weight), counts)
+def forward_groups(sweeps: list[Sweep], log_z: NDArray[np.float64]) -> None:
+    """Set the log evidences of the sentences of each group."""
 
-    add_counts(sweeps, work, total)
-    return log_z, total
+    def work(k: int) -> None:
+        log_z[sweeps[k].packed.order] = sweeps[k].forward()
+
+    run_groups(sweeps, work)
 
 
 def lost_sentences(packed: Packed, log_z: NDArray[np.float64]) -> list[Packed]:
@@ -81,17 +126,6 @@ def lost_sentences(packed: Packed, log_z: NDArray[np.float64]) -> list[Packed]:
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     part = pack(packed.words[np.concatenate(rows)], offsets)
     return [replace(part, order=packed.order[lost][part.order])]
-
-
-def add_counts(sweeps: list[Sweep], work: Callable[[int, Counts], None], total: Counts) -> None:
-    """Add the counts that ``work(k, counts)`` computes for each group to ``total``, in the order of groups."""
-    parts = [zero_counts(s.start, s.transition, s.emission) for s in sweeps]
-    run_groups(sweeps, lambda k: work(k, parts[k]))
-    for part in parts:
-        total.start += part.start
-        total.emission += part.emission
-        for mine, theirs in zip(total.transition, part.transition, strict=True):
-            mine += theirs
 
 
 def zero_counts(start: Tensor, transition: Transition, emission: Tensor) -> Counts:
@@ -112,20 +146,12 @@ def score(
         log_z[packed.order] = Fused(packed, log_start.exp(), transition, emission, keep=False).forward()
     else:
         parts = groups(words, offsets)
-        sweeps = [Sweep(p, log_start.exp(), transition, emission, every=len(p.sizes) + 1) for p in parts]
-
-        def work(k: int) -> None:
-            log_z[parts[k].order] = sweeps[k].forward()
-
-        run_groups(sweeps, work)
+        forward_groups([Sweep(p, log_start.exp(), transition, emission, every=len(p.sizes) + 1) for p in parts], log_z)
     lost = np.flatnonzero(np.isneginf(log_z))
     if lost.size:
         double = type(transition)(*(part.double() for part in transition.tensors()))
-        part = pack(words, offsets, lost)
-        sweep = Sweep(
-            part, log_start.double().exp(), double, torch.exp(log_emission.double() - torch.from_numpy(shift)[:, None])
-        )
-        log_z[part.order] = sweep.forward()
+        exact = torch.exp(log_emission.double() - torch.from_numpy(shift)[:, None])
+        forward_groups([Sweep(pack(words, offsets, lost), log_start.double().exp(), double, exact)], log_z)
     return log_z + word_shifts(shift, words, offsets)
 
 
@@ -157,15 +183,22 @@ def following(log_start: Tensor, transition: Transition, log_emission: Tensor, w
     """Return p(next state | words so far) (S,); p(first state) if there are no words."""
     if len(words) == 0:
         return log_start.exp()
-    check(log_start, transition, log_emission, words, np.array([0, len(words)]))
-    emission, _ = scaled(log_emission)
-    sweep = Sweep(pack(words, np.array([0, len(words)])), log_start.exp(), transition, emission)
-    if np.isneginf(sweep.forward()[0]):
-        raise ImpossibleError("these words have probability zero, so no state can follow them.")
-    alpha = sweep.last_states()
+    impossible = "these words have probability zero, so no state can follow them."
+    alpha = _filtered(log_start, transition, log_emission, words, impossible)[-1:]
     out = torch.empty_like(alpha)
     transition.push(alpha, torch.empty(1, transition.width, dtype=alpha.dtype), out)
     return out[0]
+
+
+def _filtered(log_start: Tensor, transition: Transition, log_emission: Tensor, words: Ints, impossible: str) -> Tensor:
+    """Return p(state | words up to it) (T, S) of one sentence; ``impossible`` is the message if it has none."""
+    offsets = np.array([0, len(words)])
+    check(log_start, transition, log_emission, words, offsets)
+    emission, _ = scaled(log_emission)
+    sweep = Sweep(pack(words, offsets), log_start.exp(), transition, emission)
+    if np.isneginf(sweep.forward()[0]):
+        raise ImpossibleError(impossible)
+    return sweep.states()
 
 
 def viterbi(
@@ -173,8 +206,6 @@ def viterbi(
 ) -> tuple[Ints, NDArray[np.float64]]:
     """Return the most probable states of each sentence (N,), and log p(words, states) (B,).
 
-    Notes
-    -----
     Maximization does not factor through the rank: time O(N S^2 + S^2 R), memory O(S^2).
     """
     check(log_start, transition, log_emission, words, offsets)
@@ -211,13 +242,9 @@ def sample_states(
     log_start: Tensor, transition: Transition, log_emission: Tensor, words: Ints, n: int, rng: np.random.Generator
 ) -> Ints:
     """Draw n samples (n, T) from p(states | one sentence) by forward filtering, backward sampling. Time O(n T S R)."""
-    check(log_start, transition, log_emission, words, np.array([0, len(words)]))
-    emission, _ = scaled(log_emission)
+    impossible = "this sentence has probability zero, so it has no states to sample."
     with torch_threads.one_thread(), torch.no_grad():
-        sweep = Sweep(pack(words, np.array([0, len(words)])), log_start.exp(), transition, emission)
-        if np.isneginf(sweep.forward()[0]):
-            raise ImpossibleError("this sentence has probability zero, so it has no states to sample.")
-        alpha = sweep.states()
+        alpha = _filtered(log_start, transition, log_emission, words, impossible)
         states = np.empty((n, len(words)), np.int64)
         for k in range(n):
             odds = alpha[-1].numpy()

@@ -18,20 +18,30 @@ from trelliswork.inference.lowrank.kernels import rows
 from trelliswork.inference.lowrank.packing import Ints
 
 
+class _Matrix:
+    """A transition matrix by tensors, its fields, the first of which has a row per state."""
+
+    def tensors(self) -> list[Tensor]:
+        """Return the tensors of the transition, in the order of its fields."""
+        return [part for part in vars(self).values() if part is not None]
+
+    @property
+    def n_states(self) -> int:
+        """Number of states."""
+        return len(self.tensors()[0])
+
+    def zeros(self) -> list[Tensor]:
+        """Return gradients of zero, for ``accumulate``."""
+        return [memory.zeros(*part.shape, dtype=part.dtype) for part in self.tensors()]
+
+
 @dataclass
-class LowRank:
-    """A = left right^T, plus a band: ``band[z, k]`` leads from z to z + k - K. Rows sum to one.
+class LowRank(_Matrix):
+    """A = left right^T, plus a band: ``band[z, k]`` leads from z to z + k - K. Rows sum to one."""
 
-    Attributes
-    ----------
-    left, right : Tensor (S, R)
-        No negative entries.
-    band : Tensor (S, 2 K + 1), optional
-    """
-
-    left: Tensor
-    right: Tensor
-    band: Tensor | None = None
+    left: Tensor  # (S, R) no negative entries
+    right: Tensor  # (S, R) likewise
+    band: Tensor | None = None  # (S, 2 K + 1)
 
     def __post_init__(self) -> None:
         if self.left.shape != self.right.shape or self.left.dim() != 2:
@@ -44,18 +54,9 @@ class LowRank:
             raise ShapeError(f"band must have shape (S, 2 K + 1) with S={S}, got {tuple(self.band.shape)}.")
 
     @property
-    def n_states(self) -> int:
-        """Number of states."""
-        return len(self.left)
-
-    @property
     def width(self) -> int:
         """Length of a compressed row, R."""
         return self.left.shape[1]
-
-    def tensors(self) -> list[Tensor]:
-        """Return the tensors of the transition, in the order of its fields."""
-        return [self.left, self.right] if self.band is None else [self.left, self.right, self.band]
 
     def dense(self) -> Tensor:
         """Return the matrix (S, S). Time O(S^2 R)."""
@@ -94,29 +95,25 @@ class LowRank:
         """Compute ``out`` of ``push`` from the compressed rows."""
         torch.mm(compressed, self.right.T, out=out)
         if self.band is not None:
-            rows.add_band(alpha.numpy(), self.band.numpy(), out.numpy())
+            rows.through_band(alpha.numpy(), self.band.numpy(), out.numpy(), rows.MESSAGE)
 
     def pull(self, message: Tensor, compressed: Tensor, out: Tensor) -> None:
         """Compute compressed = message right (n, R) and out = message A^T (n, S)."""
         torch.mm(message, self.right, out=compressed)
         torch.mm(compressed, self.left.T, out=out)
         if self.band is not None:
-            rows.add_band_back(message.numpy(), self.band.numpy(), out.numpy())
-
-    def zeros(self) -> list[Tensor]:
-        """Return gradients of zero, for ``accumulate``."""
-        return [memory.zeros(*part.shape, dtype=part.dtype) for part in self.tensors()]
+            rows.through_band(out.numpy(), self.band.numpy(), message.numpy(), rows.ALPHA)
 
     def accumulate(self, sums: list[Tensor], alpha: Tensor, forward: Tensor, message: Tensor, backward: Tensor) -> None:
         """Add the expected counts of some transitions, in rank space: alpha^T backward and message^T forward."""
         sums[0].addmm_(alpha.T, backward)
         sums[1].addmm_(message.T, forward)
         if self.band is not None:
-            rows.band_counts(alpha.numpy(), message.numpy(), sums[2].numpy())
+            rows.through_band(alpha.numpy(), sums[2].numpy(), message.numpy(), rows.BAND)
 
 
 @dataclass
-class Dense:
+class Dense(_Matrix):
     """A matrix (S, S) whose rows sum to one."""
 
     matrix: Tensor
@@ -126,18 +123,9 @@ class Dense:
             raise ShapeError(f"matrix must have shape (S, S), got {tuple(self.matrix.shape)}.")
 
     @property
-    def n_states(self) -> int:
-        """Number of states."""
-        return len(self.matrix)
-
-    @property
     def width(self) -> int:
         """Zero: rows are not compressed."""
         return 0
-
-    def tensors(self) -> list[Tensor]:
-        """Return the tensors of the transition, in the order of its fields."""
-        return [self.matrix]
 
     def dense(self) -> Tensor:
         """Return the matrix (S, S)."""
@@ -155,17 +143,11 @@ class Dense:
         """Compute out = alpha A."""
         torch.mm(alpha, self.matrix, out=out)
 
-    def push_again(self, alpha: Tensor, compressed: Tensor, out: Tensor) -> None:
-        """Compute out = alpha A."""
-        torch.mm(alpha, self.matrix, out=out)
+    push_again = push
 
     def pull(self, message: Tensor, compressed: Tensor, out: Tensor) -> None:
         """Compute out = message A^T."""
         torch.mm(message, self.matrix.T, out=out)
-
-    def zeros(self) -> list[Tensor]:
-        """Return gradients of zero, for ``accumulate``."""
-        return [memory.zeros(*self.matrix.shape, dtype=self.matrix.dtype)]
 
     def accumulate(self, sums: list[Tensor], alpha: Tensor, forward: Tensor, message: Tensor, backward: Tensor) -> None:
         """Add the expected counts of some transitions over the matrix: alpha^T message."""

@@ -20,41 +20,18 @@ BLOCK_ROWS = 256  # rows whose messages are kept until the transition counts are
 
 @dataclass
 class Counts:
-    """Weighted expected counts: the gradient of the weighted sum of log evidences.
+    """Weighted expected counts: the gradient of the weighted sum of log evidences."""
 
-    Attributes
-    ----------
-    start : Tensor (S,)
-        Counts of first states: the gradient with respect to ``log start``.
-    emission : Tensor (W, S)
-        Counts of states at words: the gradient with respect to ``log emission``.
-    transition : list of Tensor
-        Gradient with respect to the tensors of the transition (not their logarithms).
-    """
-
-    start: Tensor
-    emission: Tensor
-    transition: list[Tensor]
+    start: Tensor  # (S,) first states: the gradient with respect to ``log start``
+    emission: Tensor  # (W, S) states at words: the gradient with respect to ``log emission``
+    transition: list[Tensor]  # the gradient with respect to the tensors of the transition (not their logarithms)
 
 
 class Sweep:
-    """Messages of one group.
+    """Messages of one group: ``start`` (S,), ``emission[w, z]`` is p(word w | z) up to a factor for each word.
 
-    Parameters
-    ----------
-    packed : Packed
-    start : Tensor (S,)
-        Probabilities.
-    transition : LowRank or Dense
-    emission : Tensor (W, S)
-        ``emission[w, z]`` is p(word w | z), up to a factor for each word.
-    every : int, optional
-        Keep the states of every ``every``-th position only and recompute the others in the backward pass, which then
-        takes a sixth longer. By default all states are kept.
-
-    Notes
-    -----
-    Time O(N S R); memory O(N (S + R)), with ``every`` O(N (S / every + R) + every B S).
+    With ``every``, the states of every ``every``-th position only are kept; the backward pass recomputes the others and
+    takes a sixth longer. Time O(N S R); memory O(N (S + R)), with ``every`` O(N (S / every + R) + every B S).
     """
 
     def __init__(
@@ -95,10 +72,6 @@ class Sweep:
         """Return p(z_t | words up to t) (N, S), packed; requires ``every=None``."""
         return self._alpha
 
-    def last_states(self) -> Tensor:
-        """Return the states of the last position."""
-        return self._alpha[len(self._alpha) - int(self.packed.sizes[-1]) :]
-
     def _step(self, t: int, before: Tensor, alpha: Tensor, *, push: bool) -> None:
         """Compute the states at position t from those of the position before."""
         a, b = self.packed.offsets[t], self.packed.offsets[t + 1]
@@ -116,15 +89,13 @@ class Sweep:
         ``marginals`` (N, S), if given, receives p(z_t | x) times the weight, packed.
         """
         packed, S = self.packed, len(self.start)
-        n = int(packed.sizes[0])
-        beta = torch.empty(n, S, dtype=self.start.dtype)
+        beta = torch.empty(int(packed.sizes[0]), S, dtype=self.start.dtype)
         weight = torch.as_tensor(weights, dtype=self.start.dtype)
         last = len(packed.sizes)
         while last > 0:
             first = self._block(last)
             self._through(first, last, self._states(first, last), beta, weight, counts, marginals)
             last = first
-        counts.start += marginals[:n].sum(dim=0) if marginals is not None else self._first.sum(dim=0)
 
     def _block(self, last: int) -> int:
         """Return the first position of the block that ends before ``last``."""
@@ -173,20 +144,16 @@ class Sweep:
             absorb(beta[:n].numpy(), alpha.numpy(), emission, words, norms, sums, message[rows].numpy())
             if marginals is not None:
                 torch.mul(alpha, beta[:n], out=marginals[offsets[t] : offsets[t + 1]])
-            elif t == 0:
-                self._first = alpha * beta[:n]
             if t > 0:
                 self.transition.pull(message[rows], compressed[rows], beta[:n])
+            else:
+                counts.start += (alpha * beta[:n]).sum(dim=0)
         start = max(first, 1)
         if start < last:
             rows = slice(int(offsets[start]) - a, b - a)
             where = slice(int(offsets[start]), b)
-            before = _rows_before(states[start - first : last - first], sizes[start:last])
+            # The rows at each position that have a next word.
+            before = torch.cat([states[t - first][: sizes[t]] for t in range(start, last)])
             self.transition.accumulate(
                 counts.transition, before, self._compressed[where], message[rows], compressed[rows]
             )
-
-
-def _rows_before(states: list[Tensor], sizes: NDArray[np.int64]) -> Tensor:
-    """Concatenate the rows of each ``states[k]`` that have a next word."""
-    return torch.cat([alpha[:n] for alpha, n in zip(states, sizes.tolist(), strict=True)])

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from trelliswork.inference.span import brackets, grammar, lowrank, torch_path
 from trelliswork.inference.span.potentials import Grammar, LowRankGrammar
+from trelliswork.inference.tensors import doubles
 
 
 def bracket_log_partition(log_span: Tensor, lengths: Tensor) -> Tensor:
@@ -33,12 +34,6 @@ def lowrank_log_partition(
 ) -> Tensor:
     """Return log Z (B,) in float64, differentiable once in all scores: (N,), (N, R), (R, S), (R, S), (B, n, P)."""
     return _LowRank.apply(log_root, log_up, log_left, log_right, log_terminals, lengths)
-
-
-def doubles(scores: Tensor) -> np.ndarray:
-    """Return scores as a C-contiguous float64 array on the host."""
-    values = scores.detach()
-    return np.ascontiguousarray((values if values.device.type == "cpu" else values.cpu()).numpy(), np.float64)
 
 
 def _differentiable(

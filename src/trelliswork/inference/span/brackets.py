@@ -18,10 +18,7 @@ def _ranges(lengths: Integers, cost: int) -> list[tuple[int, int]]:
 def expectations(log_span: Doubles, lengths: Integers) -> tuple[Doubles, Doubles]:
     """Return log Z (B,) and span marginals (B, n, n) from scores (B, n, n). Time O(n^3), memory O(n^2)."""
     log_z, marginals = np.empty(len(lengths)), np.empty(log_span.shape)
-    threads.run(
-        lambda start, stop: brackets.expectations(start, stop, lengths, log_span, log_z, marginals),
-        _ranges(lengths, 10),
-    )
+    threads.run(brackets.expectations, _ranges(lengths, 10), lengths, log_span, log_z, marginals)
     return log_z, marginals
 
 
@@ -33,7 +30,7 @@ def topk(log_span: Doubles, lengths: Integers, k: int) -> tuple[Integers, Double
     check_count("k", k)
     B, n = log_span.shape[:2]
     charts, scores = np.full((B, k, n, n), -1), np.full((B, k), -np.inf)
-    threads.run(lambda start, stop: brackets.topk(start, stop, lengths, log_span, charts, scores), _ranges(lengths, k))
+    threads.run(brackets.topk, _ranges(lengths, k), lengths, log_span, charts, scores)
     check_possible(scores[:, 0], "no tree to decode", **TREES)
     return charts, scores
 
@@ -42,10 +39,7 @@ def sample(log_span: Doubles, lengths: Integers, seeds: Integers) -> Integers:
     """Return exact draws: charts (k, B, n, n), 0 at the spans of a tree and -1 elsewhere, from ``seeds`` (k, B)."""
     n = log_span.shape[1]
     log_z, charts = np.empty(len(lengths)), np.full((*seeds.shape, n, n), -1)
-    threads.run(
-        lambda start, stop: brackets.sample(start, stop, lengths, log_span, seeds, log_z, charts),
-        _ranges(lengths, 10),
-    )
+    threads.run(brackets.sample, _ranges(lengths, 10), lengths, log_span, seeds, log_z, charts)
     check_possible(log_z, "no tree to draw", **TREES)
     return charts
 

@@ -57,10 +57,7 @@ def log_expectations(grammar: Grammar) -> tuple[Expected, Doubles]:
     S = N + P
     expected, chart, scores = _zeros(B, n, N, S), np.full((B, n, n, S), -np.inf), _scores(grammar)
     out = chart, expected.log_z, expected.roots, expected.rules, expected.symbols
-    threads.run(
-        lambda start, stop: grammar_log.expectations(start, stop, scores, *out),
-        threads.cut(grammar.lengths**2 * N * S, least=1),
-    )
+    threads.run(grammar_log.expectations, threads.cut(grammar.lengths**2 * N * S, least=1), scores, *out)
     return expected, chart
 
 
@@ -81,10 +78,8 @@ def topk(grammar: Grammar, k: int) -> tuple[Integers, Doubles]:
     check_count("k", k)
     B, n, N, _ = grammar.sizes
     trees, values, scores = np.full((B, k, n, n), -1), np.full((B, k), -np.inf), _scores(grammar)
-    threads.run(
-        lambda start, stop: grammar_log.topk(start, stop, scores, trees, values),
-        threads.cut(grammar.lengths**3 * N**3, least=threads.LEAST_WORK),
-    )
+    ranges = threads.cut(grammar.lengths**3 * N**3, least=threads.LEAST_WORK)
+    threads.run(grammar_log.topk, ranges, scores, trees, values)
     check_possible(values[:, 0], "no tree to decode", **TREES)
     return trees, values
 
@@ -97,10 +92,8 @@ def sample(grammar: Grammar, seeds: Integers) -> Integers:
     top = whole.max(axis=1)
     check_possible(top, "no tree to draw", **TREES)
     log_z = top + np.log(np.exp(whole - top[:, None]).sum(axis=1))
-    threads.run(
-        lambda start, stop: grammar_log.sample(start, stop, scores, chart, log_z, seeds, trees),
-        threads.cut(grammar.lengths**2 * N**2 * len(seeds), least=threads.LEAST_WORK),
-    )
+    ranges = threads.cut(grammar.lengths**2 * N**2 * len(seeds), least=threads.LEAST_WORK)
+    threads.run(grammar_log.sample, ranges, scores, chart, log_z, seeds, trees)
     return trees
 
 
@@ -139,9 +132,7 @@ def _scaled(g: Grammar, charts: bool = False) -> tuple[Expected, NDArray[np.bool
     factors = scaled.Rules(root, shift, rules, pairs, pairs_t, left, left_t, right, right_t)
     sentences = scaled.Sentences(g.lengths, leaves, leaf_scale, symbols)
     out = scaled.Output(expected.log_z, safe, expected.roots, expected.rules, expected.symbols, chart)
-    threads.run(
-        lambda start, stop: scaled.expectations(start, stop, factors, sentences, out),
-        threads.cut(g.lengths**2 * N**3 + g.lengths * P * N * S * 3, least=threads.LEAST_WORK),
-    )
+    ranges = threads.cut(g.lengths**2 * N**3 + g.lengths * P * N * S * 3, least=threads.LEAST_WORK)
+    threads.run(scaled.expectations, ranges, factors, sentences, out)
     expected.log_z += top
     return expected, safe, chart

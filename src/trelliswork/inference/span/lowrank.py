@@ -29,45 +29,28 @@ __all__ = ["LowRankGrammar", "RankExpected", "dense_rules", "expectations", "log
 
 @dataclass
 class RankExpected:
-    """log Z (B,) and expectations.
+    """log Z and expectations.
 
-    Attributes
-    ----------
-    log_z : ndarray (B,)
-    roots, ups, lefts, rights : ndarray (N,), (N, R), (R, S), (R, S)
-        Expected number of uses of each entry of a factor, summed over the sentences with their weights: the gradients
-        by ``log_root``, ``log_up``, ``log_left``, ``log_right``.
-    terminals : ndarray (B, n, P)
-        p(preterminal) of each position, of each sentence.
-    spans : ndarray (B, n, n)
-        p(span in the tree) of each sentence; 1 for single positions.
-    symbols : ndarray (B, n, n, S) or None
-        p(symbol over span), if requested.
+    Those of a factor are the expected number of uses of each of its entries, summed over the sentences with their
+    weights: the gradients by ``log_root``, ``log_up``, ``log_left``, ``log_right``.
     """
 
-    log_z: Doubles
-    roots: Doubles
-    ups: Doubles
-    lefts: Doubles
-    rights: Doubles
-    terminals: Doubles
-    spans: Doubles
-    symbols: Doubles | None
+    log_z: Doubles  # (B,)
+    roots: Doubles  # (N,)
+    ups: Doubles  # (N, R)
+    lefts: Doubles  # (R, S)
+    rights: Doubles  # (R, S)
+    terminals: Doubles  # (B, n, P) p(preterminal) of each position
+    spans: Doubles  # (B, n, n) p(span in the tree); 1 for single positions
+    symbols: Doubles | None  # (B, n, n, S) p(symbol over span), if requested
 
 
 def expectations(grammar: LowRankGrammar, weights: Doubles | None = None, *, symbols: bool = False) -> RankExpected:
     """Return log Z and all expectations.
 
-    Parameters
-    ----------
-    grammar : LowRankGrammar
-    weights : ndarray (B,), optional
-        Weights of the sentences in the counts that are summed over them; 1 by default.
-    symbols : bool
-        Whether to compute p(symbol over span), O(n^2 N R) more per sentence.
+    ``weights`` (B,) are those of the sentences in the counts that are summed over them, 1 by default; ``symbols`` also
+    computes p(symbol over span), O(n^2 N R) more per sentence.
 
-    Notes
-    -----
     Time O(n^3 R + n^2 R^2 + n P R) per sentence and O(N R^2) per batch; memory O(n^2 R) per thread. In scaled float64;
     sentences with significant underflow are recomputed in log space.
     """

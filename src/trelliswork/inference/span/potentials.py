@@ -13,23 +13,13 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Grammar:
-    """Scores of a batch of sentences under one dense grammar, float64; -inf is impossible.
+    """Scores of a batch of sentences under one dense grammar, float64; -inf is impossible."""
 
-    Attributes
-    ----------
-    log_root : ndarray (N,)
-    log_rules : ndarray (N, S, S)
-    log_terminals : ndarray (B, n, P)
-    log_symbols : ndarray (B, n, n, S) or None
-        Scores (evidence) of symbols over spans i..j, both ends included.
-    lengths : ndarray (B,)
-    """
-
-    log_root: Doubles
-    log_rules: Doubles
-    log_terminals: Doubles
-    log_symbols: Doubles | None
-    lengths: Integers
+    log_root: Doubles  # (N,)
+    log_rules: Doubles  # (N, S, S)
+    log_terminals: Doubles  # (B, n, P)
+    log_symbols: Doubles | None  # (B, n, n, S) scores (evidence) of symbols over spans i..j, both ends included
+    lengths: Integers  # (B,)
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -47,23 +37,15 @@ class Grammar:
 class LowRankGrammar:
     """Scores of a batch of sentences under one low-rank grammar, float64; -inf is impossible.
 
-    Attributes
-    ----------
-    log_root : ndarray (N,)
-    log_up : ndarray (N, R)
-        log U: from the parent symbol to the rank.
-    log_left, log_right : ndarray (R, S)
-        log V, log W: from the rank to the two child symbols; nonterminals first, then P = S - N preterminals.
-    log_terminals : ndarray (B, n, P)
-    lengths : ndarray (B,)
+    Symbols are N nonterminals, then P = S - N preterminals.
     """
 
-    log_root: Doubles
-    log_up: Doubles
-    log_left: Doubles
-    log_right: Doubles
-    log_terminals: Doubles
-    lengths: Integers
+    log_root: Doubles  # (N,)
+    log_up: Doubles  # (N, R) log U: from the parent symbol to the rank
+    log_left: Doubles  # (R, S) log V: from the rank to the left child
+    log_right: Doubles  # (R, S) log W: from the rank to the right child
+    log_terminals: Doubles  # (B, n, P)
+    lengths: Integers  # (B,)
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:

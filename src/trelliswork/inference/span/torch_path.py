@@ -7,12 +7,12 @@ log Z in float64 and log space, batched over sentences, differentiable any numbe
 import torch
 from torch import Tensor
 
-UNLIKELY = -1e30  # replaces -inf where derivatives are taken: -inf - (-inf) is nan there, and exp(-1e30) is 0
+from trelliswork.inference.tensors import UNLIKELY, answer, possible
 
 
 def bracket_log_partition(log_span: Tensor, lengths: Tensor) -> Tensor:
     """Return log Z (B,) of binary bracketings from ``log_span`` (B, n, n). Memory O(B n^3) with gradients."""
-    span = _possible(log_span)
+    span = possible(log_span)
     n = span.shape[1]
     inside = [span.diagonal(0, 1, 2)]  # entry w: spans i..i+w, (B, n-w)
     for w in range(1, n):
@@ -20,7 +20,7 @@ def bracket_log_partition(log_span: Tensor, lengths: Tensor) -> Tensor:
         parts = torch.stack([inside[r][:, :m] + inside[w - 1 - r][:, r + 1 : r + 1 + m] for r in range(w)])
         inside.append(torch.logsumexp(parts, dim=0) + span.diagonal(w, 1, 2))
     whole = torch.stack([chart[:, 0] for chart in inside], dim=1)
-    return _answer(whole.gather(1, lengths[:, None] - 1)[:, 0])
+    return answer(whole.gather(1, lengths[:, None] - 1)[:, 0])
 
 
 def grammar_log_partition(
@@ -30,11 +30,11 @@ def grammar_log_partition(
 
     Time and memory O(B n^2 S^2 (n + N)).
     """
-    terminals, rules, root = _possible(log_terminals), _possible(log_rules), _possible(log_root)
+    terminals, rules, root = possible(log_terminals), possible(log_rules), possible(log_root)
     B, n, P = terminals.shape
     N = root.shape[-1]
     root, rules = root.expand(B, N), rules.expand(B, *rules.shape[-3:])
-    symbols = None if log_symbols is None else _possible(log_symbols)
+    symbols = None if log_symbols is None else possible(log_symbols)
     leaves = terminals if symbols is None else terminals + symbols.diagonal(0, 1, 2).transpose(1, 2)[..., N:]
     never = terminals.new_full((), UNLIKELY)
     inside = [torch.cat([never.expand(B, n, N), leaves], dim=2)]  # entry w: spans i..i+w, (B, n-w, S)
@@ -50,12 +50,4 @@ def grammar_log_partition(
             sums = sums + symbols.diagonal(w, 1, 2).transpose(1, 2)[..., :N]
         inside.append(torch.cat([sums, never.expand(B, m, P)], dim=2))
         whole.append(torch.logsumexp(root + sums[:, 0], dim=1))
-    return _answer(torch.stack(whole, dim=1).gather(1, lengths[:, None] - 1)[:, 0])
-
-
-def _possible(scores: Tensor) -> Tensor:
-    return scores.double().clamp(min=UNLIKELY)
-
-
-def _answer(log_z: Tensor) -> Tensor:
-    return torch.where(log_z > UNLIKELY / 10, log_z, -torch.inf)
+    return answer(torch.stack(whole, dim=1).gather(1, lengths[:, None] - 1)[:, 0])

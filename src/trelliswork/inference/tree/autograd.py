@@ -5,10 +5,9 @@ once more (marginals in a loss, gradients of entropies); that Hessian product us
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from trelliswork.inference.tree.potentials import Potentials
 class Engine(Passes):
     """Compiled passes over one kind of tree, and the same log partition function in torch operations."""
 
-    torch_log_partition: Callable[[Tensor, Tensor, bool], Tensor]
+    torch_log_partition: Callable[[Tensor, Tensor, bool], Tensor] = field(kw_only=True)
 
 
 PROJECTIVE = Engine(**vars(eisner), torch_log_partition=torch_path.projective_log_partition)
@@ -73,9 +72,3 @@ class _Gradient(torch.autograd.Function):
             through = (marginals * grad.double()).sum()
         by_scores, by_weight = torch.autograd.grad(through, (scores, weight), materialize_grads=True)
         return by_scores.to(log_arc.dtype), by_weight, None, None, None, None
-
-
-def arrays(log_arc: Tensor) -> np.ndarray:
-    """Return the scores as a C-contiguous float64 array on the host."""
-    values = log_arc.detach()
-    return np.ascontiguousarray((values if values.device.type == "cpu" else values.cpu()).numpy(), np.float64)

@@ -24,26 +24,18 @@ Kernel = Any  # a compiled function over a range of sentences
 class Passes:
     """Queries on one kind of dependency trees: ``eisner`` or ``matrix_tree``.
 
-    Attributes
-    ----------
-    scaled_kernel, log_kernel : Kernel
-        log Z and marginals in probability space and in log space.
-    best_kernel, topk_kernel, sample_kernel : Kernel
-    cost, best_cost, topk_cost : float
-        Operations per sentence in units of n^3, for the division of work among threads.
-    separate_log_z : bool
-        Whether the kernels can compute log Z without marginals.
+    Costs are operations per sentence in units of n^3, for the division of work among threads.
     """
 
-    scaled_kernel: Kernel
-    log_kernel: Kernel
+    scaled_kernel: Kernel  # log Z and marginals in probability space
+    log_kernel: Kernel  # the same in log space
     best_kernel: Kernel
     topk_kernel: Kernel
     sample_kernel: Kernel
-    cost: float
-    best_cost: float
-    topk_cost: float
-    separate_log_z: bool
+    cost: float = 1
+    best_cost: float = 1
+    topk_cost: float = 1
+    separate_log_z: bool = False  # whether the kernels can compute log Z without marginals
 
     def log_partition(self, potentials: Potentials) -> Doubles:
         """Return log Z (B,) of each sentence; -inf where no tree is possible. Time O(n^3)."""
@@ -63,10 +55,7 @@ class Passes:
         """
         B, N, _ = potentials.log_arc.shape
         heads, scores = np.full((B, N - 1), -1), np.empty(B)
-        threads.run(
-            lambda start, stop: self.best_kernel(start, stop, potentials.batch, heads, scores),
-            potentials.ranges(1, self.best_cost),
-        )
+        threads.run(self.best_kernel, potentials.ranges(1, self.best_cost), potentials.batch, heads, scores)
         check_possible(scores, "no tree to decode", **TREES)
         return heads, scores
 
@@ -80,11 +69,8 @@ class Passes:
         B, N, _ = potentials.log_arc.shape
         heads, ranks = np.full((B, k, N - 1), -1), np.full((B, k, N - 1), -1)
         scores = np.full((B, k), -np.inf)
-        batch = potentials.batch._replace(log_arc=labels)
-        threads.run(
-            lambda start, stop: self.topk_kernel(start, stop, batch, heads, ranks, scores),
-            potentials.ranges(1, self.topk_cost * k),
-        )
+        batch, ranges = potentials.batch._replace(log_arc=labels), potentials.ranges(1, self.topk_cost * k)
+        threads.run(self.topk_kernel, ranges, batch, heads, ranks, scores)
         check_possible(scores[:, 0], "no tree to decode", **TREES)
         return heads, ranks, scores
 
@@ -95,27 +81,18 @@ class Passes:
         """
         B, N, _ = potentials.log_arc.shape
         heads, log_z = np.full((*seeds.shape, N - 1), -1), np.empty(B)
-        threads.run(
-            lambda start, stop: self.sample_kernel(start, stop, potentials.batch, seeds, log_z, heads),
-            potentials.ranges(1, 10),
-        )
+        threads.run(self.sample_kernel, potentials.ranges(1, 10), potentials.batch, seeds, log_z, heads)
         check_possible(log_z, "no tree to draw", **TREES)
         return heads
 
     def _fill(self, p: Potentials, marginals: Doubles) -> Doubles:
         """Fill the marginals (B, n+1, n+1), unless they are empty; return log Z (B,)."""
         log_z, safe = np.empty(len(p.lengths)), np.ones(len(p.lengths), bool)
-        threads.run(
-            lambda start, stop: self.scaled_kernel(start, stop, p.batch, log_z, safe, marginals),
-            p.ranges(LANES, self.cost),
-        )
+        threads.run(self.scaled_kernel, p.ranges(LANES, self.cost), p.batch, log_z, safe, marginals)
         which = np.flatnonzero(~safe)
         if which.size:
-            batch = p.batch._replace(order=which)
-            threads.run(
-                lambda start, stop: self.log_kernel(start, stop, batch, log_z, marginals),
-                threads.cut((p.lengths[which] + 1) ** 3 * 20, least=threads.LEAST_WORK),
-            )
+            ranges = threads.cut((p.lengths[which] + 1) ** 3 * 20, least=threads.LEAST_WORK)
+            threads.run(self.log_kernel, ranges, p.batch._replace(order=which), log_z, marginals)
         return log_z
 
 
@@ -138,9 +115,6 @@ eisner = Passes(
     eisner_max.best,
     eisner_max.topk,
     eisner_log.sample,
-    cost=1,
-    best_cost=1,
-    topk_cost=1,
     separate_log_z=True,
 )
 # All spanning trees: the matrix-tree theorem and Chu-Liu-Edmonds.
@@ -153,5 +127,4 @@ matrix_tree = Passes(
     cost=2,
     best_cost=0.2,
     topk_cost=10,
-    separate_log_z=False,
 )

@@ -19,20 +19,13 @@ Integers = NDArray[np.int64]
 class Potentials:
     """Arc scores of a ragged batch of sentences.
 
-    Attributes
-    ----------
-    log_arc : ndarray (B, n+1, n+1)
-        float64, C-contiguous. ``log_arc[b, h, d]`` scores the arc from head h to word d; node 0 is the root. The
-        diagonal, column 0 and nodes after ``lengths[b]`` are never read.
-    lengths : ndarray (B,)
-        Number of words of each sentence, 1 to n.
-    single_root : bool
-        True if exactly one word depends on node 0.
+    ``log_arc[b, h, d]`` scores the arc from head h to word d; node 0 is the root. The diagonal, column 0 and nodes
+    after ``lengths[b]`` are never read.
     """
 
-    log_arc: Doubles
-    lengths: Integers
-    single_root: bool
+    log_arc: Doubles  # (B, n+1, n+1) C-contiguous
+    lengths: Integers  # (B,) words of each sentence, 1 to n
+    single_root: bool  # exactly one word depends on node 0
 
     @cached_property
     def order(self) -> Integers:
@@ -59,16 +52,9 @@ def tree_potentials(
 ) -> Potentials:
     """Check arc scores and convert them for the kernels; the input arrays are left unchanged.
 
-    Parameters
-    ----------
-    log_arc : array (B, n+1, n+1)
-        ``log_arc[b, h, d]`` scores the arc from h to d, node 0 the root; -inf forbids it.
-    lengths : array of int (B,), optional
-        Number of words of each sentence, 1 to n; all n by default.
-    single_root : bool
-        True if exactly one word depends on node 0.
-    check_values : bool
-        False if nan and +inf are known to be absent.
+    ``log_arc[b, h, d]`` (B, n+1, n+1) scores the arc from h to d, node 0 the root; -inf forbids it. ``lengths`` (B,), 1
+    to n, are all n by default. With ``single_root`` exactly one word depends on node 0. Without ``check_values``, nan
+    and +inf are known to be absent.
     """
     array = np.asarray(log_arc)
     if array.dtype.kind not in "iubf":
@@ -98,17 +84,28 @@ def arcs(lengths: Integers, n: int) -> NDArray[np.bool_]:
     return mask & (node[:, None] != node)
 
 
+def are_trees(
+    heads: NDArray[np.integer], lengths: Integers, *, projective: bool, single_root: bool
+) -> NDArray[np.bool_]:
+    """Return True (B,) where heads (B, n) form a tree of this kind; those of a word are 0 to its sentence's length."""
+    n = heads.shape[1]
+    word = np.arange(1, n + 1)
+    inside = word <= lengths[:, None]
+    above = np.pad(np.where(inside, heads, 0), ((0, 0), (1, 0)))  # (B, n+1), the root above itself
+    for _ in range(n.bit_length()):
+        above = np.take_along_axis(above, above, axis=1)
+    good: NDArray[np.bool_] = above.max(axis=1) == 0
+    if single_root:
+        good &= ((heads == 0) & inside).sum(axis=1) == 1
+    if projective:
+        low, high = np.minimum(heads, word), np.maximum(heads, word)
+        first, last = low[:, :, None], high[:, :, None]
+        crossing = (first < low[:, None]) & (low[:, None] < last) & (last < high[:, None])
+        good &= ~(crossing & inside[:, :, None] & inside[:, None]).any(axis=(1, 2))
+    return good
+
+
 def is_tree(heads: NDArray[np.integer], *, projective: bool, single_root: bool) -> bool:
     """Return True if the heads (n,) of words 1 to n, each from 0 to n, form a tree of this kind."""
-    n = len(heads)
-    above = np.concatenate([[0], heads])  # the root is its own head
-    if (heads == np.arange(1, n + 1)).any() or (single_root and (heads == 0).sum() != 1):
-        return False
-    far = np.arange(n + 1)
-    for _ in range(n):
-        far = above[far]
-    if far.any():
-        return False
-    low, high = np.minimum(heads, np.arange(1, n + 1)), np.maximum(heads, np.arange(1, n + 1))
-    crossing = (low[:, None] < low) & (low < high[:, None]) & (high[:, None] < high)
-    return not (projective and crossing.any())
+    lengths = np.array([len(heads)])
+    return bool(are_trees(heads[None], lengths, projective=projective, single_root=single_root)[0])

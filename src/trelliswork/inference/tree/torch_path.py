@@ -7,12 +7,12 @@ may contain -inf; ``lengths`` (B,) is on the same device. Memory O(B n^3) with g
 import torch
 from torch import Tensor
 
-UNLIKELY = -1e30  # replaces -inf where derivatives are taken: -inf - (-inf) is nan there, and exp(-1e30) is 0
+from trelliswork.inference.tensors import UNLIKELY, answer, possible
 
 
 def projective_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     """Return log Z (B,) of projective trees: the recursions of ``kernels.eisner``, all spans of one width at a time."""
-    arc = _possible(log_arc)
+    arc = possible(log_arc)
     B, N = arc.shape[:2]
     # Entry w of a list: spans i..i+w, (B, N-w); head on the left or on the right, closed or open.
     closed_left, closed_right = [arc.new_zeros(B, N)], [arc.new_zeros(B, N)]
@@ -33,12 +33,12 @@ def projective_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool
             left = left.masked_fill(into_root[:m], UNLIKELY)
         closed_left.append(left)
         closed_right.append(right)
-    return _answer(torch.stack(whole, dim=1).gather(1, lengths[:, None])[:, 0])
+    return answer(torch.stack(whole, dim=1).gather(1, lengths[:, None])[:, 0])
 
 
 def spanning_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     """Return log Z (B,) of spanning trees: the elimination of ``kernels.matrix_tree``, all sentences at once."""
-    weight = _possible(log_arc).transpose(1, 2)  # (B, word, head)
+    weight = possible(log_arc).transpose(1, 2)  # (B, word, head)
     B, N = weight.shape[:2]
     node = torch.arange(N, device=weight.device)
     left = (node > 0) & (node <= lengths[:, None])  # words not eliminated yet
@@ -61,18 +61,10 @@ def spanning_log_partition(log_arc: Tensor, lengths: Tensor, single_root: bool) 
         through = torch.where(some[:, None, None], column + (row - taken[:, None, None]), UNLIKELY)
         weight = torch.logsumexp(torch.stack([weight, through]), dim=0)  # logaddexp has second derivatives of nan
         left = left & (node != k[:, None])
-    return _answer(log_z)
-
-
-def _possible(log_arc: Tensor) -> Tensor:
-    return log_arc.double().clamp(min=UNLIKELY)
+    return answer(log_z)
 
 
 def _sum(terms: list[Tensor]) -> Tensor:
     """Return the logsumexp of tensors, cut to the length of the first."""
     m = terms[0].shape[1]
     return torch.logsumexp(torch.stack([term[:, :m] for term in terms]), dim=0)
-
-
-def _answer(log_z: Tensor) -> Tensor:
-    return torch.where(log_z > UNLIKELY / 10, log_z, -torch.inf)

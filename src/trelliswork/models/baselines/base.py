@@ -158,7 +158,7 @@ def read_training(
     source: Source, *, vocabulary: Vocabulary | None = None, callback: Callback | None = None, **options: int | None
 ) -> TextIds:
     """Return a text with sentence edges for training; a text without sentences is an error."""
-    text = read_ids(source, vocabulary=vocabulary, edges=True, callback=callback, **options)  # type: ignore[arg-type]
+    text = read_ids(source, vocabulary=vocabulary, edges=True, callback=callback, **options)
     if not len(text):
         raise DataError("expected at least one sentence, but the text has none. Is it the right file?")
     return text.with_edges(start=0, end=0)

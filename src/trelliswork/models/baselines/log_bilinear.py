@@ -12,6 +12,7 @@ import os
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from trelliswork.data.ids import Source
@@ -19,8 +20,8 @@ from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport, counting_callback
-from trelliswork.learning.watch import Watch, open_checkpoint
-from trelliswork.models.base import Arrays, Description, check_finite
+from trelliswork.learning.watch import Development
+from trelliswork.models.base import Arrays, Description, check_finite, watch_for
 from trelliswork.models.baselines.base import LeftToRight, Tokens, read_training
 from trelliswork.models.parameters import (
     L2,
@@ -108,37 +109,27 @@ class LogBilinear(LeftToRight):
         callback : callable, optional
             Called with a `Step` after each epoch; a true result stops training.
         """
-        from trelliswork.models.baselines.log_bilinear_training import TextDevelopment, contexts_of, start, train
+        from trelliswork.models.baselines.log_bilinear_training import contexts_of, log_likelihoods, start, train
 
         self._check_parameters()
         counting = counting_callback(callback)
         text = read_training(X, min_count=self.min_count, max_words=self.max_words, callback=counting)
         vocabulary, K = text.vocabulary, self.context_size
         data = contexts_of(text.ids, text.offsets, K)
-        held = None
-        if dev is not None:
-            other = read_training(dev, vocabulary=vocabulary, callback=counting)
-            held = contexts_of(other.ids, other.offsets, K)
         C = len(vocabulary)
         parameters = start(C, K, self.rank, np.bincount(data[1], minlength=C), self.seed)
+        development = held = None
+        if dev is not None:
+            other = read_training(dev, vocabulary=vocabulary, callback=counting)
+            held = contexts, words = contexts_of(other.ids, other.offsets, K)
+            development = Development(
+                "log evidence per token", lambda _: float(log_likelihoods(parameters, contexts, words).mean())
+            )
         mark = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes")}
-        watch = Watch(
-            None if held is None else TextDevelopment(parameters, held),
-            patience=self.patience,
-            max_minutes=self.max_minutes,
-            checkpoint=open_checkpoint(checkpoint, lambda: fingerprint(mark, *data, *(held or (None, None)))),
-            callback=callback,
-        )
-        report = train(
-            parameters,
-            data,
-            watch,
-            learning_rate=self.learning_rate,
-            l2=self.l2,
-            batch_size=self.batch_size,
-            max_iter=self.max_iter,
-            seed=self.seed,
-        )
+        all_data = *data, *(held or (None, None))
+        watch = watch_for(self, development, checkpoint, lambda: fingerprint(mark, *all_data), callback)
+        names = ("learning_rate", "l2", "batch_size", "max_iter", "seed")
+        report = train(parameters, data, watch, **{name: getattr(self, name) for name in names})
         self.vocabulary_, self._parameters_, self.report_ = vocabulary, parameters, report
         return self
 
@@ -167,8 +158,6 @@ class LogBilinear(LeftToRight):
         return log_p
 
     def _next(self, context: Tokens) -> NDArray[np.float64]:
-        import torch
-
         K = self.context_size
         last = np.concatenate([np.zeros(K, np.int64), context])[: -K - 1 : -1].copy()
         p = self._parameters_
@@ -187,8 +176,6 @@ class LogBilinear(LeftToRight):
 
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
-        import torch
-
         from trelliswork.models.baselines.log_bilinear_training import LBLParameters
 
         self = cls(**plain["parameters"])

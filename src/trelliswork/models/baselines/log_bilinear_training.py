@@ -7,10 +7,9 @@ contexts (one third of the tokens of English text at K = 2), each with the words
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -217,19 +216,6 @@ def _step(p: LBLParameters, slopes: list[Tensor], sums: list[Tensor], rate: floa
     tiles.run(work, threads.cut(np.full(C, p.target.shape[1]), least=10_000, most=_PARTS))
 
 
-class TextDevelopment:
-    """Metric on contexts and words of a text: mean log p per token."""
-
-    metric = "log evidence per token"
-
-    def __init__(self, p: LBLParameters, data: tuple[Tokens, Tokens]) -> None:
-        self._p, self._data = p, data
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric of the model, whose tensors are the current parameters."""
-        return float(log_likelihoods(self._p, *self._data).mean())
-
-
 def train(
     p: LBLParameters,
     data: tuple[Tokens, Tokens],
@@ -255,15 +241,14 @@ def train(
     def state() -> Saved:
         plain = {"rng": rng.bit_generator.state, "rate": rate, "best_value": best_value, "worse": worse}
         arrays = {f"{name}.{k}": x.numpy() for name, group in groups.items() for k, x in enumerate(group)}
-        return plain | {"history": [asdict(step) for step in report.history]}, arrays
+        return plain | {"history": report.steps()}, arrays
 
     saved = watch.resume()
     if saved is not None:
         plain, arrays = saved
         rng.bit_generator.state = plain["rng"]
         rate, best_value, worse = plain["rate"], plain["best_value"], plain["worse"]
-        for step in plain["history"]:
-            report.add(Step(**step))
+        report.resume(plain["history"])
         for name, group in groups.items():
             _copy(group, [torch.from_numpy(arrays[f"{name}.{k}"]) for k in range(len(group))])
     started, n_tokens = time.perf_counter() - report.seconds, len(data[1])

@@ -19,17 +19,12 @@ def positions_in_sentence(length: int, offsets: Ints) -> Ints:
 class NgramTable:
     """The n-grams of one order m, and the context of each.
 
-    Attributes
-    ----------
-    keys : ndarray (n,)
-        ``prefix * C + word``, ascending; the prefix is the index of the first m - 1 words in the table of order m - 1.
-        The table of order 1 lists all C words.
-    counts : ndarray (n,)
-        Number of occurrences; for lower orders the number of different words before the n-gram (Kneser and Ney), unless
-        it starts with ``<s>``.
+    ``counts`` (n,) are numbers of occurrences; for lower orders of different words before the n-gram (Kneser and Ney),
+    unless it starts with ``<s>``. The prefix in ``keys`` is the index of the first m - 1 words in the table of order
+    m - 1; the table of order 1 lists all C words.
     """
 
-    keys: Ints
+    keys: Ints  # (n,) ``prefix * C + word``, ascending
     counts: Ints
 
     def find(self, prefix: Ints, words: Ints, C: int) -> Ints:

@@ -9,30 +9,22 @@ from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme, detect_scheme
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import FeatureMap, Features, Sentence, Sentences
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Watch
-from trelliswork.models.base import Arrays, Description, Table, check_label
+from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.crf.beams.layout import Structure
-from trelliswork.models.crf.data import (
-    Problem,
-    allowed_by,
-    label_vocabulary,
-    label_weight_array,
-    open_checkpoint,
-    prepare,
-)
-from trelliswork.models.crf.decoding import best_labelings, best_labels, marginals
+from trelliswork.models.crf.data import Problem, allowed_by, label_vocabulary, label_weight_array, prepare
+from trelliswork.models.crf.decoding import best_labelings, best_labels, label_strings, marginals
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.learned import Learned
 from trelliswork.models.crf.online import OnlineState
 from trelliswork.models.crf.scoring import Scorer, Scores
 from trelliswork.models.crf.start import transfer
-from trelliswork.models.crf.training import Algorithm, Settings, TaggingDevelopment, learn, one_pass, training_beam
+from trelliswork.models.crf.training import Algorithm, Settings, learn, one_pass, tagging_development, training_beam
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.parameters import (
     L1,
@@ -229,16 +221,10 @@ class CRF(Tagger):
         if dev is not None:
             scorer = Scorer(features.transform(dev[0]), problem.layout, problem.allowed, problem.structure)
             gold = [list(sentence) for sentence in dev[1]]
-            development = TaggingDevelopment(scorer, gold, labels, scheme, training_beam(problem, self.beam))
-        file = None
-        if checkpoint is not None:
-            # Limits are left out of the fingerprint: a longer run may resume from a shorter one.
-            limits = ("max_iter", "max_minutes")
-            parameters = {k: v for k, v in self._plain_parameters().items() if k not in limits}
-            file = open_checkpoint(checkpoint, problem, parameters, dev and dev[1])
-        watch = Watch(
-            development, patience=self.patience, max_minutes=self.max_minutes, checkpoint=file, callback=callback
-        )
+            development = tagging_development(scorer, gold, labels, scheme, training_beam(problem, self.beam))
+        # Limits are left out of the fingerprint: a longer run may resume from a shorter one.
+        plain = {k: v for k, v in self._plain_parameters().items() if k not in ("max_iter", "max_minutes")}
+        watch = watch_for(self, development, checkpoint, lambda: problem.fingerprint(plain, dev and dev[1]), callback)
         first = None
         if start is not None:
             first = transfer(start._learned(), Learned(features, labels, problem.layout, structure=problem.structure))
@@ -296,7 +282,7 @@ class CRF(Tagger):
         """
         predicted: list[list[str]] = []
         for potentials in self._potentials(X, known):
-            predicted += self._strings(best_labels(potentials, self._beam()), potentials.lengths)
+            predicted += label_strings(best_labels(potentials, self._beam()), potentials.lengths, self.labels_)
         return predicted
 
     def predict_marginals(self, X: Sentences, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
@@ -317,10 +303,11 @@ class CRF(Tagger):
             labels, log_p = best_labelings(potentials, k)
             for b, n in enumerate(potentials.lengths.tolist()):
                 possible = np.isfinite(log_p[b])
-                strings = self._strings(labels[b][possible], np.full(int(possible.sum()), n))
+                strings = label_strings(labels[b][possible], np.full(int(possible.sum()), n), self.labels_)
                 ranked.append(list(zip(strings, np.exp(log_p[b][possible]).tolist(), strict=True)))
         return ranked
 
+    @extras_for("posterior")
     def posterior(self, sentence: Sentence, *, known: Sequence[Any] | None = None) -> "LinearChain":
         """Return the distribution over labelings of one sentence, for any query.
 
@@ -422,10 +409,6 @@ class CRF(Tagger):
         return scorer.potentials(
             self.weights_, None if known is None else ruled_out(known, scorer.lengths, self.labels_)
         )
-
-    def _strings(self, labels: NDArray[np.integer], lengths: NDArray[np.integer]) -> list[list[str]]:
-        items = self.labels_.items
-        return [[items[j] for j in row[:n]] for row, n in zip(labels.tolist(), lengths.tolist(), strict=True)]
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         learned, arrays = self._learned().state()

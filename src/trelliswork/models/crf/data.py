@@ -1,8 +1,8 @@
 """Training data of a CRF as arrays: attributes, labels (some of them perhaps unknown), and allowed transitions."""
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme, allowed_transitions
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
-from trelliswork.learning.checkpoint import Checkpoint, fingerprint
+from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.models.crf.beams.layout import Structure, observed_ngrams
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
 from trelliswork.models.crf.scoring import tokens_of
@@ -36,6 +36,19 @@ class Problem:
     def n_features(self) -> int:
         """Length of the weight vector."""
         return self.layout.n_features + (0 if self.structure is None else self.structure.n_weights)
+
+    def objective(self, kind: Callable[..., Any], **options: Any) -> Any:
+        """Return the objective of this data: a ``ChainObjective`` or a ``BeamObjective``."""
+        options |= {"weights": self.sentence_weights, "allowed": self.allowed}
+        return kind(self.tokens, self.labeling, self.layout, **options)
+
+    def fingerprint(self, parameters: dict[str, Any], dev: Sequence[Sequence[str]] | None) -> str:
+        """Return the mark of a run on this data with these parameters and development labels, for a checkpoint."""
+        tokens, known = self.tokens, self.labeling
+        plain = parameters | {"dev": None if dev is None else [list(sentence) for sentence in dev]}
+        edges = None if tokens.edges is None else tokens.edges.ids
+        arrays = tokens.offsets, tokens.ids, tokens.values, edges, known.gold, known.sets, known.set_ids
+        return fingerprint(plain, *arrays, self.sentence_weights)
 
 
 def prepare(
@@ -79,20 +92,6 @@ def _structure(tokens: Tokens, labeling: Labeling, layout: FeatureLayout, order:
     return Structure.ngrams(layout.n_labels, [layout.transitions, *grams[1:]])
 
 
-def open_checkpoint(
-    path: str | os.PathLike[str], problem: Problem, parameters: dict[str, Any], dev: Sequence[Sequence[str]] | None
-) -> Checkpoint:
-    """Return the checkpoint of a run on this problem with these parameters and development labels."""
-    tokens, labeling = problem.tokens, problem.labeling
-    plain = parameters | {"dev": None if dev is None else [list(sentence) for sentence in dev]}
-    edges = None if tokens.edges is None else tokens.edges.ids
-    text = fingerprint(
-        plain, tokens.offsets, tokens.ids, tokens.values, edges, labeling.gold, labeling.sets, labeling.set_ids,
-        problem.sentence_weights,
-    )  # fmt: skip
-    return Checkpoint(path, text)
-
-
 def label_vocabulary(y: Labels) -> Vocabulary:
     """Return all labels that occur, alone or in a set."""
     if all(isinstance(token, str) for sentence in y for token in sentence):
@@ -111,14 +110,8 @@ def read_labeling(attributes: Attributes, y: Labels, labels: Vocabulary) -> Labe
         if len(sentence) != size:
             raise ShapeError(f"sentence {n} has {size} tokens but {len(sentence)} labels.")
     partly = [not all(isinstance(token, str) for token in sentence) for sentence in y]
-    gold = np.array(
-        [
-            i
-            for sentence, part in zip(y, partly, strict=True)
-            for i in ([-1] * len(sentence) if part else labels.ids(sentence))  # type: ignore[arg-type]
-        ],
-        np.int32,
-    )
+    rows = [[-1] * len(row) if part else labels.ids(row) for row, part in zip(y, partly, strict=True)]  # type: ignore[arg-type]
+    gold = np.array(list(chain.from_iterable(rows)), np.int32)
     if not any(partly):
         return Labeling(gold)
     S = len(labels)

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.padding import pad
+from trelliswork.data import Vocabulary
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import EXACT, Beam
 from trelliswork.inference.chain.beam import passes as beam_passes
@@ -28,11 +30,8 @@ def marginals(scores: Scores, beam: Beam | None) -> NDArray[Any]:
         assert marginals is not None
         return marginals
     expected = beam_passes.expectations(scores, beam or EXACT)
-    B, T, L = scores.log_unary.shape
-    out = np.zeros((B, T, L))
     label_of = scores.transitions.emits if isinstance(scores, SparseChain) else None
-    out[np.arange(T) < scores.lengths[:, None]] = expected.by_label(label_of, L)
-    return out
+    return pad(expected.by_label(label_of, scores.log_unary.shape[2]), scores.lengths)
 
 
 def best_labelings(scores: Scores, k: int) -> tuple[Labels, NDArray[np.float64]]:
@@ -40,6 +39,12 @@ def best_labelings(scores: Scores, k: int) -> tuple[Labels, NDArray[np.float64]]
     p = scores.dense() if isinstance(scores, SparseChain) else scores
     states, values = chain.topk(p, k)
     return _labels(scores, states), values - chain.log_partition(p)[:, None]
+
+
+def label_strings(labels: Labels, lengths: NDArray[np.integer], names: Vocabulary) -> list[list[str]]:
+    """Return the names of labels (B, T) without the padding."""
+    items = names.items
+    return [[items[j] for j in row[:n]] for row, n in zip(labels.tolist(), lengths.tolist(), strict=True)]
 
 
 def _labels(scores: Scores, states: Labels) -> Labels:

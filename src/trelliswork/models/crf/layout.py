@@ -7,11 +7,12 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import whole_vectors
 from trelliswork.models.crf.kernels.layout import mark, split, split_sizes, take
-from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores, TokenRows
+from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores, TokenRows, scores
 
 Ids = NDArray[np.int32]
 Floats = NDArray[np.floating]
@@ -24,27 +25,18 @@ WIDE = 3  # minimum number of labels of an attribute with a dense row
 class FeatureLayout:
     """Which (attribute, label), (label, label) and (edge attribute, label, label) have a weight, and its index.
 
-    The weight vector has first the transitions, then the state features, then the edge features.
-
-    Attributes
-    ----------
-    n_labels, n_attributes, n_edge_attributes : int
-    transitions : ndarray (n,)
-        Flat indices into (S, S).
-    attributes, labels : ndarray (n,)
-        Attribute and label of each state feature, sorted by attribute, then label.
-    edge_attributes, edge_pairs : ndarray (n,)
-        Edge attribute of each edge feature and its pair of labels, a flat index into (S, S); sorted the same way.
+    The weight vector has first the transitions, then the state features, then the edge features; features are sorted
+    by attribute, then by label or pair.
     """
 
     n_labels: int
     n_attributes: int
-    transitions: NDArray[np.int64]
-    attributes: Ids
-    labels: NDArray[np.int16]
+    transitions: NDArray[np.int64]  # flat indices into (S, S)
+    attributes: Ids  # of the state features
+    labels: NDArray[np.int16]  # of the state features
     n_edge_attributes: int = 0
     edge_attributes: Ids = field(default_factory=lambda: np.empty(0, np.int32))
-    edge_pairs: Ids = field(default_factory=lambda: np.empty(0, np.int32))
+    edge_pairs: Ids = field(default_factory=lambda: np.empty(0, np.int32))  # flat indices into (S, S)
 
     def check(self) -> None:
         """Raise if an index is out of range, as in a damaged file."""
@@ -67,6 +59,11 @@ class FeatureLayout:
     def first_edge(self) -> int:
         """Index of the first edge feature in the weight vector."""
         return len(self.transitions) + len(self.attributes)
+
+    @cached_property
+    def complete(self) -> bool:
+        """True if every attribute has a weight with every label, in a dense row."""
+        return len(self.attributes) == self.n_attributes * self.n_labels >= WIDE * self.n_attributes > 0
 
     @cached_property
     def edge_ptr(self) -> NDArray[np.int64]:
@@ -107,11 +104,14 @@ class FeatureLayout:
 
     def vector(self, transition: Floats, wide: Floats, narrow: Floats, edges: Floats | float = 0) -> Vector:
         """Return weights (or their gradient) in the arrays of the kernels as one vector (n_features,)."""
-        vector = np.empty(self.n_features)
-        vector[: len(self.transitions)] = transition.reshape(-1)[self.transitions]
+        vector, pairs = np.empty(self.n_features), transition.reshape(-1)
+        vector[: len(self.transitions)] = pairs if len(self.transitions) == len(pairs) else pairs[self.transitions]
         state = vector[len(self.transitions) : self.first_edge]
-        state[self.wide_features] = wide.reshape(-1)[self.wide_places]
-        state[self.narrow_features] = narrow
+        if self.complete:
+            state.reshape(-1, self.n_labels)[:] = wide[:, : self.n_labels]
+        else:
+            state[self.wide_features] = wide.reshape(-1)[self.wide_places]
+            state[self.narrow_features] = narrow
         vector[self.first_edge :] = edges
         return vector
 
@@ -132,12 +132,7 @@ class FeatureLayout:
 
     @classmethod
     def observed(
-        cls,
-        tokens: "Tokens",
-        labeling: "Labeling | Ids",
-        n_attributes: int,
-        n_labels: int,
-        n_edge_attributes: int = 0,
+        cls, tokens: "Tokens", labeling: "Labeling | Ids", n_attributes: int, n_labels: int, n_edge_attributes: int = 0
     ) -> Self:
         """Return a layout of what occurs in the training data, the default of CRFsuite.
 
@@ -174,14 +169,9 @@ class FeatureLayout:
 class Labeling:
     """Known labels of tokens.
 
-    Attributes
-    ----------
-    gold : ndarray (n_tokens,)
-        Label ids; -1 at *all* tokens of a sentence that is only partly labeled.
-    sets : ndarray of bool (n_sets, S)
-        Distinct sets of possible labels of tokens in such sentences.
-    set_ids : ndarray (n_tokens,) or empty
-        The set of each token, -1 in sentences with gold labels; empty if every sentence is labeled.
+    ``gold`` (n_tokens,) are label ids, -1 at *all* tokens of a sentence that is only partly labeled. ``sets``
+    (n_sets, S) are the distinct sets of possible labels of tokens in such sentences, and ``set_ids`` (n_tokens,) the
+    set of each token, -1 in sentences with gold labels; empty if every sentence is labeled.
     """
 
     gold: Ids
@@ -219,6 +209,19 @@ class Tokens:
     values: NDArray[np.float32] | None = None
     edges: "Tokens | None" = None
 
+    def sentences(self, which: NDArray[np.int64]) -> "tuple[Tokens, NDArray[np.int64]]":
+        """Return the sentences ``which``, in this order, and the numbers of their tokens."""
+        lengths = np.diff(self.offsets)[which]
+        token = np.repeat(self.offsets[which], lengths) + counting(lengths)
+        return self.take(token, lengths), token
+
+    def longest_first(self) -> NDArray[np.int64]:
+        """Return the numbers of the sentences by decreasing length; raise if one is empty."""
+        lengths = np.diff(self.offsets)
+        if lengths.min(initial=1) < 1:
+            raise ValueRangeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
+        return np.argsort(-lengths, kind="stable")
+
     def take(self, which: NDArray[np.int64], lengths: NDArray[np.int64]) -> "Tokens":
         """Return the tokens ``which``, in this order, split into sentences of these lengths."""
         token_ptr = np.concatenate([[0], np.cumsum(np.diff(self.token_ptr)[which])])
@@ -238,12 +241,7 @@ class Tokens:
 class ScoredTokens:
     """Tokens split by layout into dense rows and single weights, ready for the kernels.
 
-    Attributes
-    ----------
-    offsets : ndarray (n_sentences + 1,)
-    arrays : TokenRows
-    edge_arrays : tuple of ndarray
-        ``token_ptr`` and ``ids`` of the edge attributes.
+    ``edge_arrays`` are ``token_ptr`` and ``ids`` of the edge attributes.
     """
 
     def __init__(self, tokens: Tokens, layout: FeatureLayout) -> None:
@@ -266,6 +264,17 @@ class ScoredTokens:
         if tokens.edges is not None:
             self.edge_arrays = tokens.edges.token_ptr, tokens.edges.ids
 
+    def scores(self, w: "StateWeights", first: int, last: int) -> NDArray[np.float32]:
+        """Return the scores (last - first, Sw) of the labels at tokens ``first`` to ``last``."""
+        tokens, width = self.arrays, w.wide.shape[1]
+        out = np.empty((last - first, width), np.float32)
+        costs = np.diff(tokens.wide_ptr[first : last + 1]) + np.diff(tokens.narrow_ptr[first : last + 1])
+        threads.run(
+            lambda start, stop: scores(first + start, first + stop, tokens, w.arrays, w.n_labels, out, start * width),
+            threads.cut(costs, least=threads.LEAST_WORK // width),
+        )
+        return out
+
 
 class Allowed(NamedTuple):
     """Allowed label pairs (S, S), first labels (S,) and last labels (S,)."""
@@ -275,40 +284,47 @@ class Allowed(NamedTuple):
     end: NDArray[np.bool_]
 
 
-class ChainWeights:
-    """A weight vector laid out for the kernels, in float32; scores that are not allowed are -inf.
+class StateWeights:
+    """Weights of state and edge features laid out for the kernels, in float32; ends that are not allowed score -inf.
 
-    Attributes
-    ----------
-    arrays : FeatureWeights
-    labels : LabelScores
-    edge_arrays : tuple of ndarray
-        ``ptr``, ``pairs`` and ``weights`` of the edge features.
-    potentials : Potentials
-        The transitions as chain potentials; the unary scores are placeholders.
+    ``edge_arrays`` are ``ptr``, ``pairs`` and ``weights`` of the edge features.
     """
 
     def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None = None) -> None:
-        S = layout.n_labels
-        n_transitions = len(layout.transitions)
-        log_transition = np.zeros(S * S, np.float32)
-        log_transition[layout.transitions] = weights[:n_transitions]
-        if allowed is not None:
-            log_transition[~allowed.pairs.reshape(-1)] = -np.inf
-        self.log_transition = log_transition.reshape(S, S)
-        self.potentials = chain.chain_potentials(np.zeros((1, 1, S), np.float32), self.log_transition)
+        self.n_labels = S = layout.n_labels
+        n = len(layout.attributes)
+        self.wide, self.narrow = np.zeros(layout.wide_shape, np.float32), np.empty(0, np.float32)
+        if layout.complete:
+            self.wide[:, :S] = weights[:n].reshape(-1, S)
+        else:
+            state = weights[:n].astype(np.float32)
+            self.narrow = state[layout.narrow_features]
+            self.wide.reshape(-1)[layout.wide_places] = state[layout.wide_features]
+        self.narrow_labels = layout.labels[layout.narrow_features]
         self.start, self.end = np.zeros((2, layout.wide_shape[1]), np.float32)
         if allowed is not None:
             self.start[:S][~allowed.start] = -np.inf
             self.end[:S][~allowed.end] = -np.inf
-        self.labels = LabelScores(self.start, self.end, self.log_transition)
-        state = weights[n_transitions : layout.first_edge].astype(np.float32)
-        self.narrow = state[layout.narrow_features]
-        self.narrow_labels = layout.labels[layout.narrow_features]
-        self.wide = np.zeros(layout.wide_shape, np.float32)
-        self.wide.reshape(-1)[layout.wide_places] = state[layout.wide_features]
         self.arrays = FeatureWeights(self.wide, self.narrow, self.narrow_labels)
-        self.edge_arrays = layout.edge_ptr, layout.edge_pairs, weights[layout.first_edge :].astype(np.float32)
+        self.edge_arrays = layout.edge_ptr, layout.edge_pairs, weights[n:].astype(np.float32)
+
+
+class ChainWeights(StateWeights):
+    """A whole weight vector laid out for the kernels; scores that are not allowed are -inf.
+
+    ``potentials`` are the transitions as chain potentials, whose unary scores are placeholders.
+    """
+
+    def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None = None) -> None:
+        S, n = layout.n_labels, len(layout.transitions)
+        super().__init__(weights[n:], layout, allowed)
+        log_transition = np.zeros(S * S, np.float32)
+        log_transition[layout.transitions] = weights[:n]
+        if allowed is not None:
+            log_transition[~allowed.pairs.reshape(-1)] = -np.inf
+        self.log_transition = log_transition.reshape(S, S)
+        self.potentials = chain.chain_potentials(np.zeros((1, 1, S), np.float32), self.log_transition)
+        self.labels = LabelScores(self.start, self.end, self.log_transition)
 
 
 def _seen(tokens: Tokens, labels: NDArray[np.int64], n: int, n_labels: int) -> NDArray[np.int64]:

@@ -13,15 +13,17 @@ at every token (logit adjustment; Menon et al., 2021). The objective stays conve
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.errors import ImpossibleError, ValueRangeError
+from trelliswork.errors import ImpossibleError
 from trelliswork.inference import chain
 from trelliswork.learning.kernels.vectors import dot
 from trelliswork.models.crf.kernels import edges, objective
+from trelliswork.models.crf.kernels.beams import BeamGradient
 from trelliswork.models.crf.kernels.edges import EdgeFeatures
 from trelliswork.models.crf.kernels.objective import FeatureWeights, Sentences, Sums
 from trelliswork.models.crf.layout import (
@@ -34,34 +36,46 @@ from trelliswork.models.crf.layout import (
     ScoredTokens,
     Tokens,
     Vector,
-    counting,
 )
 
 SLOTS = 4  # separate sums of the gradient: the maximum number of threads; results do not depend on it
 
 
+class GradientSums:
+    """Sums of the gradient, one per thread, reused by every evaluation: allocating memory costs more than clearing it.
+
+    ``counts`` are those of the transitions, (n_slots, S, S) or another shape.
+    """
+
+    def __init__(self, n_slots: int, layout: FeatureLayout, counts_shape: tuple[int, ...]) -> None:
+        self._wide = np.empty((n_slots, *layout.wide_shape), np.float32)
+        self._narrow = np.empty((n_slots, len(layout.narrow_features)), np.float32)
+        self._edges = np.empty((n_slots, len(layout.edge_attributes)), np.float32)
+        self._counts = np.empty((n_slots, *counts_shape))
+        self._narrow_labels = layout.labels[layout.narrow_features]
+
+    def slot(self, k: int) -> BeamGradient:
+        """Return one of the sums as the kernels take it."""
+        state = FeatureWeights(self._wide[k], self._narrow[k], self._narrow_labels)
+        return BeamGradient(state, self._edges[k], self._counts[k])
+
+    def clear(self, k: int) -> None:
+        """Set one of the sums to zero."""
+        for sums in (self._wide, self._narrow, self._edges, self._counts):
+            sums[k] = 0
+
+    def total(self) -> Iterator[NDArray[Any]]:
+        """Yield the arguments of ``FeatureLayout.vector``, summed over the threads."""
+        for sums in (self._counts, self._wide, self._narrow, self._edges):
+            yield sums[0] if len(sums) == 1 else sums.sum(axis=0)
+
+
 class ChainObjective:
     """Penalized negative log-likelihood of labeled sentences and its gradient.
 
-    Parameters
-    ----------
-    tokens : Tokens
-    labeling : Labeling or ndarray of int32 (n_tokens,)
-        Known labels, or label ids.
-    layout : FeatureLayout
-    l2 : float
-        c_2 above.
-    weights : ndarray (n_sentences,), optional
-        alpha_n above.
-    label_weights : ndarray (S,), optional
-        r above; positive.
-    allowed : Allowed, optional
-        Allowed labels and label pairs; all by default.
-
-    Notes
-    -----
-    One evaluation takes O(entries + tokens S^2) time, twice that for partly labeled sentences. Inner sums are float32,
-    sums over the corpus of losses and transitions float64.
+    ``weights`` (n_sentences,) are alpha_n above, ``label_weights`` (S,) r, ``l2`` c_2; by default all labels and pairs
+    of labels are ``allowed``. One evaluation takes O(entries + tokens S^2) time, twice that for partly labeled
+    sentences. Inner sums are float32, sums over the corpus of losses and transitions float64.
     """
 
     def __init__(
@@ -80,30 +94,24 @@ class ChainObjective:
         alpha = np.ones(len(tokens.offsets) - 1) if weights is None else np.asarray(weights)
         self._parts = list(_parts(tokens, known, layout, alpha, label_weights))
         n_slots = max(len(part.ranges) for part in self._parts)
-        # Reused by every evaluation: allocating memory costs more than clearing it.
-        self._wide_gradient = np.empty((n_slots, *layout.wide_shape), np.float32)
-        self._narrow_gradient = np.empty((n_slots, len(layout.narrow_features)), np.float32)
-        self._edge_gradient = np.empty((n_slots, len(layout.edge_attributes)), np.float32)
+        self._gradient = GradientSums(n_slots, layout, (1, layout.n_labels, layout.n_labels))
         self.n_features = layout.n_features
 
     def __call__(self, weights: Floats) -> tuple[float, Vector]:
         """Return value and gradient at a weight vector."""
         w = ChainWeights(weights, self.layout, self.allowed)
-        S = self.layout.n_labels
-        counts = np.zeros((len(self._wide_gradient), 1, S, S))
         used = 0
         value = 0.0
         for part in self._parts:
-            value += self._add(part, w, used, counts)
+            value += self._add(part, w, used)
             used = max(used, len(part.ranges))
-        sums = (array.sum(axis=0) for array in (self._wide_gradient, self._narrow_gradient, self._edge_gradient))
-        gradient = self.layout.vector(counts[:, 0].sum(axis=0), *sums)
+        gradient = self.layout.vector(*self._gradient.total())
         if self.l2:
             value += self.l2 * dot(weights, weights)
             gradient += 2 * self.l2 * weights
         return value, gradient
 
-    def _add(self, part: "_Part", w: ChainWeights, used: int, counts: NDArray[np.float64]) -> float:
+    def _add(self, part: "_Part", w: ChainWeights, used: int) -> float:
         """Add the gradient of a part to the sums, of which the first ``used`` are not empty; return its loss."""
         sentences, tokens = part.sentences, part.tokens.arrays
         features = EdgeFeatures(*part.tokens.edge_arrays, *w.edge_arrays)
@@ -113,11 +121,10 @@ class ChainObjective:
 
         def work(start: int, stop: int) -> None:
             k = slot[start]
-            gradient, edge_gradient = self._gradient(k, w), self._edge_gradient[k]
             if k >= used:
-                for values in (gradient.wide, gradient.narrow, edge_gradient):
-                    values[:] = 0
-            sums = Sums(counts[k], loss, safe)
+                self._gradient.clear(k)
+            gradient, edge_gradient, counts = self._gradient.slot(k)
+            sums = Sums(counts, loss, safe)
             if self.layout.n_edge_attributes:
                 edges.loss_gradient(
                     start, stop, sentences, tokens, w.arrays, features, w.labels, gradient, edge_gradient, sums
@@ -129,54 +136,60 @@ class ChainObjective:
 
         threads.run(work, part.ranges)
         for s in np.flatnonzero(~safe):
-            loss[s] = self._in_log_space(part, int(s), w, counts[0, 0])
+            loss[s] = self._in_log_space(part, int(s), w)
         return float(loss.sum())
 
-    def _gradient(self, slot: int, w: ChainWeights) -> FeatureWeights:
-        """Return one of the sums of the gradient of the state features."""
-        return FeatureWeights(self._wide_gradient[slot], self._narrow_gradient[slot], w.narrow_labels)
-
-    def _in_log_space(self, part: "_Part", s: int, w: ChainWeights, counts: Floats) -> float:
+    def _in_log_space(self, part: "_Part", s: int, w: ChainWeights) -> float:
         """Return the loss of one sentence that underflows in probability space; add its gradient to the first sums."""
         offsets, gold, weights, extra, extra_ids = part.sentences
         start, stop = offsets[s], offsets[s + 1]
         S, gold, weight = self.layout.n_labels, gold[start:stop], float(weights[s])
-        out = np.empty((stop - start, w.wide.shape[1]), np.float32)
-        objective.scores(start, stop, part.tokens.arrays, w.arrays, S, out, 0)
-        out[0] += w.start
-        out[-1] += w.end
-        if len(extra_ids):
-            out += extra[extra_ids[start:stop]]
-        own = self.layout.n_edge_attributes > 0 and stop - start > 1  # transitions that depend on the position
-        features = EdgeFeatures(*part.tokens.edge_arrays, *w.edge_arrays)
-        pairwise: Floats = w.log_transition
-        if own:
-            pairwise = np.empty((1, stop - start - 1, S, S), np.float32)
-            edges.edge_scores(start, stop, features, w.log_transition, pairwise[0])
-        p = chain.chain_potentials(out[None, :, :S], pairwise)
+        sentence = Sentence(start, stop, part.tokens, w, extra[extra_ids[start:stop]] if len(extra_ids) else 0)
+        p, own = sentence.potentials, sentence.own_transitions
         log_z, expected = chain.expectations(p, edges=own, counts=not own)
         if not log_z[0] > -np.inf:
             raise ImpossibleError(f"sentence {part.numbers[s]}: no labeling agrees with its labels and the scheme.")
         assert expected.marginals is not None
-        residual = np.zeros_like(out)
+        residual = np.zeros_like(sentence.scores)
         residual[:, :S] = weight * expected.marginals[0]
-        score = 0.0
-        if gold[0] >= 0:
-            score = chain.score(p, gold[None].astype(np.int64))[0]
-            residual[np.arange(stop - start), gold] -= weight
-        if own:
-            assert expected.edges is not None
-            pairs = (weight * expected.edges[0]).astype(np.float32)
-            if gold[0] >= 0:
-                pairs[np.arange(stop - start - 1), gold[:-1], gold[1:]] -= weight
-            edges.edge_scatter(start, stop, features, pairs, self._edge_gradient[0], counts)
-        else:
-            assert expected.counts is not None
-            counts += weight * expected.counts[0]
-            if gold[0] >= 0:
-                np.subtract.at(counts, (gold[:-1], gold[1:]), weight)
-        objective.scatter(start, stop, residual, 0, part.tokens.arrays, self._gradient(0, w))
+        score = chain.score(p, gold[None].astype(np.int64))[0] if gold[0] >= 0 else 0.0
+        gradient = self._gradient.slot(0)._replace(counts=self._gradient.slot(0).counts[0])
+        pairs = None if expected.edges is None else (weight * expected.edges[0]).astype(np.float32)
+        if expected.counts is not None:
+            gradient.counts[...] += weight * expected.counts[0]
+        sentence.add(residual, pairs, gold, weight, gradient)
         return weight * (log_z[0] - score)
+
+
+class Sentence:
+    """Scores of one sentence as chain potentials, for the sentences that underflow in probability space."""
+
+    def __init__(self, start: int, stop: int, tokens: ScoredTokens, w: ChainWeights, extra: Floats | float = 0) -> None:
+        self._range, self._tokens = (start, stop), tokens
+        self.scores = tokens.scores(w, start, stop)
+        self.scores[0] += w.start
+        self.scores[-1] += w.end
+        self.scores += extra
+        self._features = EdgeFeatures(*tokens.edge_arrays, *w.edge_arrays)
+        self.own_transitions = len(self._features.ptr) > 1 and stop - start > 1  # that depend on the position
+        pairwise: Floats = w.log_transition
+        if self.own_transitions:
+            pairwise = np.empty((1, stop - start - 1, *pairwise.shape), np.float32)
+            edges.edge_scores(start, stop, self._features, w.log_transition, pairwise[0])
+        self.potentials = chain.chain_potentials(self.scores[None, :, : w.n_labels], pairwise)
+
+    def add(self, residual: Floats, pairs: Floats | None, gold: Ids, weight: float, gradient: BeamGradient) -> None:
+        """Add weighted marginals (T, Sw) and, unless they are in ``counts``, pairs (T-1, S, S), less the gold ones."""
+        steps = np.arange(len(gold))
+        if gold[0] >= 0:
+            residual[steps, gold] -= weight
+            if pairs is None:
+                np.subtract.at(gradient.counts, (gold[:-1], gold[1:]), weight)
+            else:
+                pairs[steps[:-1], gold[:-1], gold[1:]] -= weight
+        if pairs is not None:
+            edges.edge_scatter(*self._range, self._features, pairs, gradient.edges, gradient.counts)
+        objective.scatter(*self._range, residual, 0, self._tokens.arrays, gradient.state)
 
 
 class _Part:
@@ -195,13 +208,10 @@ class _Part:
         extra: NDArray[np.float32],
         extra_ids: Ids,
     ) -> None:
-        lengths = np.diff(tokens.offsets)
-        if lengths.min(initial=1) < 1:
-            raise ValueRangeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
-        self.numbers = which[np.argsort(-lengths[which], kind="stable")]
-        lengths = lengths[self.numbers]
-        token = np.repeat(tokens.offsets[self.numbers], lengths) + counting(lengths)
-        self.tokens = ScoredTokens(tokens.take(token, lengths), layout)
+        order = tokens.longest_first()
+        self.numbers = order[np.isin(order, which)]
+        taken, token = tokens.sentences(self.numbers)
+        self.tokens = ScoredTokens(taken, layout)
         padded = np.zeros((len(extra), layout.wide_shape[1]), np.float32)
         padded[:, : layout.n_labels] = extra
         self.sentences = Sentences(
@@ -212,7 +222,7 @@ class _Part:
             extra_ids[token] if len(extra_ids) else extra_ids,
         )
         multiple = 1 if layout.n_edge_attributes else objective.ROWS
-        self.ranges = threads.cut(lengths, multiple=multiple, most=SLOTS)
+        self.ranges = threads.cut(np.diff(taken.offsets), multiple=multiple, most=SLOTS)
 
 
 def _parts(

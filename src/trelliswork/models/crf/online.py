@@ -42,23 +42,13 @@ CALIBRATION = 1 << 32  # in place of the epoch's number when the sample is shuff
 
 @dataclass
 class OnlineState:
-    """State of training between epochs, as plain arrays and numbers.
+    """State of training between epochs, as plain arrays and numbers."""
 
-    Attributes
-    ----------
-    weights, mean : ndarray of float64 (n_features,)
-        The last weights and their average.
-    epochs, steps : int
-        Number of finished epochs and mini-batches.
-    rate : float
-        eta_0; 0 before it has been chosen.
-    """
-
-    weights: Vector
-    mean: Vector
-    epochs: int = 0
-    steps: int = 0
-    rate: float = 0.0
+    weights: Vector  # (n_features,) after the last step
+    mean: Vector  # their average
+    epochs: int = 0  # finished epochs
+    steps: int = 0  # finished mini-batches
+    rate: float = 0.0  # eta_0; 0 before it has been chosen
 
     def arrays(self) -> dict[str, Vector]:
         """Return the arrays by name."""
@@ -81,22 +71,16 @@ class OnlineState:
 
 
 class OnlineChain:
-    """Averaged SGD or the averaged perceptron on labeled sentences.
+    """Averaged SGD or the averaged perceptron on labeled sentences; the layout must have no edge attributes.
 
     Parameters
     ----------
-    tokens : Tokens
     gold : ndarray of int32 (n_tokens,)
         Label ids. A sentence whose first one is -1 is partially labeled.
-    layout : FeatureLayout
-        Without edge attributes.
-    kind : {"sgd", "perceptron"}
     l2 : float
         c_2, for the whole corpus as in ``ChainObjective``; the perceptron has no penalty.
     weights : ndarray (n_sentences,), optional
         alpha_n: weight of a sentence; multiplies its loss or its update.
-    allowed : Allowed, optional
-        Allowed labels and label pairs; all by default.
     batch_size : int, optional
         Number of sentences per step; 8 for SGD and 1 for the perceptron by default.
     rate : float, optional
@@ -104,11 +88,9 @@ class OnlineChain:
         and the one with the smallest sum of losses during its pass is chosen.
     seed : int
         Epoch k is shuffled by a generator with the seed (seed, k).
-    sets : ndarray of float32 (n_sets, S), optional
-        0 for a label in the set, -inf for others.
-    set_ids : ndarray of int32 (n_tokens,), optional
-        The set of each token of a partially labeled sentence. Its loss is log Z - log Z within the sets; the gold path
-        of the perceptron is the best one within the sets. Ignored for other sentences.
+    sets, set_ids : ndarray of float32 (n_sets, S), ndarray of int32 (n_tokens,), optional
+        0 for a label in the set, -inf for others; the set of each token of a partially labeled sentence. Its loss is
+        log Z - log Z within the sets; the gold path of the perceptron is the best one within the sets.
 
     Notes
     -----
@@ -199,13 +181,10 @@ class OnlineChain:
         self._place(self._state.weights)
 
     def epoch(self) -> float:
-        """Train one pass over the sentences in random order.
+        """Train one pass over the sentences in random order; return the loss.
 
-        Returns
-        -------
-        loss : float
-            SGD: the sum of losses, each at the weights of its step, plus ``l2 ||w||^2`` at the end. Perceptron: the
-            number of wrongly labeled tokens.
+        SGD: the sum of losses, each at the weights of its step, plus ``l2 ||w||^2`` at the end. Perceptron: the number
+        of wrongly labeled tokens.
         """
         state = self._state
         if self.kind == "sgd" and not state.rate:

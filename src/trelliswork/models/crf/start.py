@@ -1,6 +1,7 @@
 """Transfer of weights from one CRF to another, for the attributes and labels that both have."""
 
 from collections.abc import Iterable
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,24 +27,12 @@ def transfer(old: Learned, new: Learned) -> NDArray[np.float64]:
     else:
         attribute = _same(old.features.names(), new.features.names())
         edge = _same(old.features.edge_names(), new.features.edge_names())
-    none = np.empty(0, np.int64)
-    keys = [
-        (
-            _renumbered(old.grams[k], k + 2, label, S) if k < len(old.grams) else none,
-            new.grams[k] if k < len(new.grams) else none,
-        )
-        for k in range(max(len(old.grams), len(new.grams)))
-    ]
-    keys += [
-        (
-            _joined(attribute[old.layout.attributes], label[old.layout.labels], S),
-            new.layout.attributes.astype(np.int64) * S + new.layout.labels,
-        ),
-        (
-            _joined(edge[old.layout.edge_attributes], pair[old.layout.edge_pairs], S * S),
-            new.layout.edge_attributes.astype(np.int64) * S * S + new.layout.edge_pairs,
-        ),
-    ]
+    grams = zip_longest(old.grams, new.grams, fillvalue=np.empty(0, np.int64))
+    keys = [(_renumbered(codes, n, label, S), target) for n, (codes, target) in enumerate(grams, start=2)]
+    source = _joined(attribute[old.layout.attributes], label[old.layout.labels], S)
+    keys.append((source, new.layout.attributes.astype(np.int64) * S + new.layout.labels))
+    source = _joined(edge[old.layout.edge_attributes], pair[old.layout.edge_pairs], S * S)
+    keys.append((source, new.layout.edge_attributes.astype(np.int64) * S * S + new.layout.edge_pairs))
     weights, at = [], 0
     for source, target in keys:
         weights.append(_moved(old.weights[at : at + len(source)], source, target))

@@ -16,13 +16,13 @@ from trelliswork.inference.chain.beam import EXACT, Beam, chosen_beam
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import FitReport, Step
-from trelliswork.learning.watch import Saved, Watch
+from trelliswork.learning.watch import Development, Saved, Watch
 from trelliswork.metrics.tagging import evaluate_tagging
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.start import first_weights
 from trelliswork.models.crf.beams.training import BeamSearch
 from trelliswork.models.crf.data import Problem
-from trelliswork.models.crf.decoding import best_labels
+from trelliswork.models.crf.decoding import best_labels, label_strings
 from trelliswork.models.crf.objective import ChainObjective
 from trelliswork.models.crf.online import OnlineChain, OnlineState
 from trelliswork.models.crf.scoring import Scorer
@@ -62,29 +62,25 @@ class Settings:
         """Maximum number of iterations or epochs."""
         return self.max_iter or ITERATIONS[self.algorithm]
 
+    @property
+    def search(self) -> dict[str, Any]:
+        """Options of L-BFGS."""
+        return {"l1": self.l1, "max_iter": self.iterations, "tol": self.tol, "history_size": self.history_size}
 
-class TaggingDevelopment:
-    """Metric on labeled sentences: chunk F1 if the labels follow a scheme, else token accuracy."""
 
-    def __init__(
-        self, scorer: Scorer, gold: list[list[str]], labels: Vocabulary, scheme: Scheme | None, beam: Beam | None
-    ) -> None:
-        self._scorer, self._gold, self._labels, self._scheme, self._beam = scorer, gold, labels, scheme, beam
-        self.metric = "F1" if scheme else "accuracy"
+def tagging_development(
+    scorer: Scorer, gold: list[list[str]], labels: Vocabulary, scheme: Scheme | None, beam: Beam | None
+) -> Development:
+    """Return the metric on labeled sentences: chunk F1 if the labels follow a scheme, else token accuracy."""
 
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric, between 0 and 1."""
-        items = self._labels.items
+    def measure(parameters: Mapping[str, Any]) -> float:
         predicted: list[list[str]] = []
-        for potentials in self._scorer.potentials(parameters["weights"]):
-            labels = best_labels(potentials, self._beam)
-            rows = zip(labels.tolist(), potentials.lengths.tolist(), strict=True)
-            predicted += [[items[j] for j in row[:n]] for row, n in rows]
-        report = evaluate_tagging(self._gold, predicted, scheme=self._scheme)
-        if self._scheme:
-            assert report.chunks is not None
-            return report.chunks.f1
-        return report.accuracy
+        for potentials in scorer.potentials(parameters["weights"]):
+            predicted += label_strings(best_labels(potentials, beam), potentials.lengths, labels)
+        report = evaluate_tagging(gold, predicted, scheme=scheme)
+        return report.accuracy if report.chunks is None else report.chunks.f1
+
+    return Development("F1" if scheme else "accuracy", measure)
 
 
 def learn(problem: Problem, settings: Settings, start: Weights | None, watch: Watch) -> tuple[Weights, FitReport]:
@@ -111,8 +107,7 @@ def _first_order_weights(problem: Problem, settings: Settings, watch: Watch) -> 
     pairs, n_longer = problem.structure.grams[0], sum(map(len, problem.structure.grams[1:]))
     lower = replace(problem, layout=replace(problem.layout, transitions=pairs), structure=None)
     max_iter = min(settings.max_iter or FIRST_ITERATIONS, FIRST_ITERATIONS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         first = replace(settings, order=1, beam="auto", max_iter=max_iter)
         parameters, _ = _lbfgs(lower, first, np.zeros(lower.n_features), Watch(callback=watch.callback))
     weights = parameters["weights"]
@@ -123,24 +118,8 @@ def _lbfgs(problem: Problem, settings: Settings, start: Weights, watch: Watch) -
     beam = training_beam(problem, settings.beam)
     if beam is not None:
         return _lbfgs_within_beams(problem, settings, beam, start, watch)
-    objective = ChainObjective(
-        problem.tokens,
-        problem.labeling,
-        problem.layout,
-        l2=settings.l2,
-        weights=problem.sentence_weights,
-        label_weights=problem.label_weights,
-        allowed=problem.allowed,
-    )
-    return minimize(
-        objective,
-        start,
-        watch,
-        l1=settings.l1,
-        max_iter=settings.iterations,
-        tol=settings.tol,
-        history_size=settings.history_size,
-    )
+    objective = problem.objective(ChainObjective, l2=settings.l2, label_weights=problem.label_weights)
+    return minimize(objective, start, watch, **settings.search)
 
 
 def training_beam(problem: Problem, beam: Beam | str | None) -> Beam | None:
@@ -159,35 +138,14 @@ def _lbfgs_within_beams(
             "training within a beam or with order above 1 needs one label per token and no label weights: use order=1 "
             "without a beam."
         )
-    objective = BeamObjective(
-        problem.tokens,
-        problem.labeling,
-        problem.layout,
-        beam=beam,
-        l2=settings.l2,
-        weights=problem.sentence_weights,
-        allowed=problem.allowed,
-        structure=problem.structure,
-    )
+    objective = problem.objective(BeamObjective, beam=beam, l2=settings.l2, structure=problem.structure)
     search = BeamSearch(objective, lambda step, weights, state: watch.after(step, {"weights": weights}, state))
     saved = watch.resume()
     if saved is None and problem.structure is None and not start.any():
-        start, search.sampled = first_weights(
-            objective,
-            problem.tokens,
-            problem.labeling,
-            l1=settings.l1,
-            weights=problem.sentence_weights,
-            max_iter=settings.iterations,
-        )
-    weights, report = search.run(
-        start,
-        saved,
-        l1=settings.l1,
-        max_iter=settings.iterations,
-        tol=settings.tol,
-        history_size=settings.history_size,
-    )
+        options: dict[str, Any] = {"l1": settings.l1, "max_iter": settings.iterations}
+        options["weights"] = problem.sentence_weights
+        start, search.sampled = first_weights(objective, problem.tokens, problem.labeling, **options)
+    weights, report = search.run(start, saved, **settings.search)
     return watch.finish({"weights": weights}, report)
 
 
@@ -238,7 +196,7 @@ def _online(problem: Problem, settings: Settings, start: Weights, watch: Watch) 
 
     def state() -> Saved:
         now = chains.state()
-        return {"numbers": now.numbers(), "history": [vars(step) for step in report.history]}, dict(now.arrays())
+        return {"numbers": now.numbers(), "history": report.steps()}, dict(now.arrays())
 
     weights = chains.average()
     for epoch in range(len(report.history) + 1, settings.iterations + 1):

@@ -8,24 +8,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Corpus
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import Features, Sentence, Sentences
 from trelliswork.inference import factorial
 from trelliswork.inference.factorial.sweeps import Options
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Watch, open_checkpoint
-from trelliswork.models.base import Arrays, Description, Table, check_label
+from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.crf.data import sentence_weights
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.scoring import tokens_of
 from trelliswork.models.evidence import Labels, ruled_out
-from trelliswork.models.factorial.data import FactorialReport, Joint, LabelLayer, LayerLabels, by_layer, compare, joined
+from trelliswork.models.factorial.data import (
+    FactorialReport,
+    Joint,
+    LabelLayer,
+    LayerLabels,
+    by_layer,
+    compare,
+    joined,
+    once,
+)
 from trelliswork.models.factorial.learned import Learned
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialObjective
 from trelliswork.models.factorial.scoring import FactorialScorer, as_factor_graph
-from trelliswork.models.factorial.training import JointDevelopment, feature_maps, learn, tie_numbers
+from trelliswork.models.factorial.training import feature_maps, joint_development, learn, tie_numbers
 from trelliswork.models.parameters import (
     L2,
     TRAINING,
@@ -190,11 +198,10 @@ class FactorialCRF(LayeredTagger):
         self._check_parameters()
         columns = by_layer(y, self.layers)
         maps = feature_maps(self.features, self.layers, min_count=self.min_count, hash_bits=self.hash_bits)
-        fitted = {id(m): m.fit(X) for m in maps}
-        attributes = [fitted[id(m)] for m in maps]
+        attributes = once(lambda m: m.fit(X), maps)
+        tokens = once(tokens_of, attributes)
         layers, gold, layouts = [], [], []
-        made = {id(a): tokens_of(a) for a in attributes}
-        for name, column, own in zip(self.layers, columns, attributes, strict=True):
+        for name, column, own, rows in zip(self.layers, columns, attributes, tokens, strict=True):
             layer = LabelLayer.from_column(name, column, self.scheme == "auto")
             if own.edges is not None:
                 raise ValueRangeError(
@@ -203,41 +210,29 @@ class FactorialCRF(LayeredTagger):
             layers.append(layer)
             gold.append(layer.gold(own, column))
             sizes = (own.n_attributes, len(layer.labels))
-            all_pairs = self.feature_set == "all"
-            layouts.append(
-                FeatureLayout.all_pairs(*sizes)
-                if all_pairs
-                else FeatureLayout.observed(made[id(own)], gold[-1], *sizes)
-            )
+            if self.feature_set == "all":
+                layouts.append(FeatureLayout.all_pairs(*sizes))
+            else:
+                layouts.append(FeatureLayout.observed(rows, gold[-1], *sizes))
         layout = FactorialLayout(tuple(layouts), tie_numbers(self.ties, self.layers))
+        allowed = [layer.allowed for layer in layers]
+        importance = sentence_weights(sample_weight, len(attributes[0]))
+        options = self._options()
         objective = FactorialObjective(
-            [made[id(a)] for a in attributes],
-            gold,
-            layout,
-            engine=self.engine,
-            l2=self.l2,
-            weights=sentence_weights(sample_weight, len(attributes[0])),
-            allowed=[layer.allowed for layer in layers],
-            options=self._options(),
+            tokens, gold, layout, engine=self.engine, l2=self.l2, weights=importance, allowed=allowed, options=options
         )
         development = None
         if dev is not None:
-            known = {id(m): m.transform(dev[0]) for m in maps}
-            scorer = FactorialScorer([known[id(m)] for m in maps], layout, [layer.allowed for layer in layers])
-            development = JointDevelopment(scorer, by_layer(dev[1], self.layers), layers, self._decode)
-        mark = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", "features")}
-        file = open_checkpoint(
-            checkpoint,
-            lambda: fingerprint(
-                mark | {"dev": None if dev is None else by_layer(dev[1], self.layers)},
-                *gold,
-                *(array for tokens in made.values() for array in (tokens.offsets, tokens.ids, tokens.values)),
-                sentence_weights(sample_weight, len(attributes[0])),
-            ),
-        )
-        watch = Watch(
-            development, patience=self.patience, max_minutes=self.max_minutes, checkpoint=file, callback=callback
-        )
+            scorer = FactorialScorer(once(lambda m: m.transform(dev[0]), maps), layout, allowed)
+            development = joint_development(scorer, by_layer(dev[1], self.layers), layers, self._decode)
+
+        def mark() -> str:
+            plain = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", "features")}
+            plain["dev"] = None if dev is None else by_layer(dev[1], self.layers)
+            arrays = [array for t in {id(t): t for t in tokens}.values() for array in (t.offsets, t.ids, t.values)]
+            return fingerprint(plain, *gold, *arrays, importance)
+
+        watch = watch_for(self, development, checkpoint, mark, callback)
         weights, report = learn(objective, watch, max_iter=self.max_iter, tol=self.tol, history_size=self.history_size)
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
         self.features_, self.layers_, self._layout = maps, tuple(layers), layout
@@ -289,6 +284,7 @@ class FactorialCRF(LayeredTagger):
             "a factorial CRF has no k best labelings: use predict, or draw from posterior(sentence) with sample."
         )
 
+    @extras_for("posterior")
     def posterior(  # type: ignore[override]  # by layer
         self, sentence: Sentence, *, known: Mapping[str, Sequence[Any]] | None = None, engine: str = "bp"
     ) -> "FactorGraph":
@@ -315,11 +311,12 @@ class FactorialCRF(LayeredTagger):
 
     def top_features(self, layer: str, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
         """Return the n largest weights of a layer (absolute): attribute, label, weight; for one label if given."""
-        return self._learned().top_features(self._layer_number(layer), n, label)
+        return self._learned().layer(self._layer_number(layer)).top_features(n, label)
 
     def top_transitions(self, layer: str, n: int = 20) -> list[tuple[str, str, float]]:
         """Return the n largest transition weights of a layer by absolute value: from, to, weight."""
-        return self._learned().top_transitions(self._layer_number(layer), n)
+        pairs = self._learned().layer(self._layer_number(layer)).top_ngrams(n, 2)
+        return [(before, after, weight) for (before, after), weight in pairs]
 
     def top_ties(self, n: int = 20) -> list[tuple[str, str, str, str, float]]:
         """Return the n largest weights of label pairs by absolute value: layer, label, layer, label, weight."""
@@ -363,9 +360,7 @@ class FactorialCRF(LayeredTagger):
         tie_numbers(self.ties, self.layers)
 
     def _options(self) -> Options:
-        options = Options(self.sweep_tol, self.max_sweeps, self.damping)
-        options.check()
-        return options
+        return Options(self.sweep_tol, self.max_sweeps, self.damping)
 
     def _learned(self) -> Learned:
         self._check_fitted()
@@ -378,14 +373,10 @@ class FactorialCRF(LayeredTagger):
         return list(self.layers).index(name)
 
     def _infer(self, potentials: factorial.FactorialPotentials) -> factorial.Beliefs:
-        o = self._options()
-        return factorial.infer(potentials, self.engine, tolerance=o.tolerance, max_iter=o.max_iter, damping=o.damping)
+        return factorial.infer(potentials, self.engine, **vars(self._options()))
 
     def _decode(self, potentials: factorial.FactorialPotentials) -> list[NDArray[np.int64]]:
-        o = self._options()
-        return factorial.decode(potentials, self.engine, tolerance=o.tolerance, max_iter=o.max_iter, damping=o.damping)[
-            0
-        ]
+        return factorial.decode(potentials, self.engine, **vars(self._options()))[0]
 
     def _attributes(self, X: Sentences) -> list[Attributes]:
         """Return the attributes of each layer."""
@@ -393,8 +384,7 @@ class FactorialCRF(LayeredTagger):
             given = self.features[name] if isinstance(self.features, Mapping) else self.features
             if callable(given):
                 m.function = given  # a loaded model gets it by set_params
-        attributes = {id(m): m.transform(X) for m in self.features_}
-        return [attributes[id(m)] for m in self.features_]
+        return once(lambda m: m.transform(X), self.features_)
 
     def _potentials(
         self, X: Sentences, known: Mapping[str, Labels] | None = None

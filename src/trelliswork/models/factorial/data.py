@@ -1,6 +1,6 @@
 """Labels of several layers as users write them, as arrays for the learner; and how predictions are judged."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -47,6 +47,13 @@ def by_layer(y: LayerLabels, layers: Sequence[str]) -> list[Column]:
                     f"got {token!r}. Or give a dict of labels by layer."
                 )
     return [[[token[d] for token in sentence] for sentence in y] for d in range(len(layers))]
+
+
+def once(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Return the result of a function for each item; it is called once for an item that layers share."""
+    distinct = {id(item): item for item in items}
+    results = {key: function(item) for key, item in distinct.items()}
+    return [results[id(item)] for item in items]
 
 
 def joined(columns: Sequence[Column]) -> Joint:

@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 from trelliswork.data import Vocabulary
 from trelliswork.errors import DataError
 from trelliswork.features.feature_map import FeatureMap
+from trelliswork.learning.checkpoint import with_prefix
 from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.crf.layout import FeatureLayout
+from trelliswork.models.crf.learned import Learned as ChainLearned
 from trelliswork.models.factorial.data import LabelLayer
 from trelliswork.models.factorial.objective import FactorialLayout
+
+LAYER_ARRAYS = ("transitions", "attributes", "labels")  # of a layer's layout
 
 
 @dataclass(frozen=True)
@@ -25,23 +29,10 @@ class Learned:
     layout: FactorialLayout
     weights: NDArray[np.float64]
 
-    def top_features(self, d: int, n: int, label: str | None) -> list[tuple[str, str, float]]:
-        """Return the n largest weights of layer d by absolute value: attribute, label, weight."""
-        layout, labels = self.layout.layers[d], self.layers[d].labels
-        weights = self.layout.layer(self.weights, d)[len(layout.transitions) :]
-        which = np.arange(len(weights)) if label is None else np.flatnonzero(layout.labels == labels.id(label))
-        best = which[np.argsort(-np.abs(weights[which]), kind="stable")[:n]]
-        names = self.maps[d].names_of(layout.attributes[best])
-        return [(name, labels[layout.labels[f]], float(weights[f])) for name, f in zip(names, best, strict=True)]
-
-    def top_transitions(self, d: int, n: int) -> list[tuple[str, str, float]]:
-        """Return the n largest transition weights of layer d by absolute value: from, to, weight."""
-        layout, labels = self.layout.layers[d], self.layers[d].labels
-        weights = self.layout.layer(self.weights, d)[: len(layout.transitions)]
-        best = np.argsort(-np.abs(weights), kind="stable")[:n]
-        before, after = np.divmod(layout.transitions[best], len(labels))
-        rows = zip(before, after, weights[best].tolist(), strict=True)
-        return [(labels[i], labels[j], weight) for i, j, weight in rows]
+    def layer(self, d: int) -> ChainLearned:
+        """Return the weights of layer d as those of a CRF."""
+        weights = self.layout.layer(self.weights, d)
+        return ChainLearned(self.maps[d], self.layers[d].labels, self.layout.layers[d], weights)
 
     def top_ties(self, n: int) -> list[tuple[str, str, str, str, float]]:
         """Return the n largest weights of label pairs by absolute value: layer, label, layer, label, weight."""
@@ -64,9 +55,7 @@ class Learned:
         }
         arrays: Arrays = {"weights": self.weights}
         for d, layer in enumerate(self.layout.layers):
-            arrays[f"layer.{d}.transitions"] = layer.transitions
-            arrays[f"layer.{d}.attributes"] = layer.attributes
-            arrays[f"layer.{d}.labels"] = layer.labels
+            arrays |= {f"layer.{d}.{name}": getattr(layer, name) for name in LAYER_ARRAYS}
         for k, m in enumerate(self.maps if by_layer else self.maps[:1]):
             state, extra = m.state()
             plain["features"].append(state)
@@ -78,17 +67,15 @@ class Learned:
         """Build the weights from ``state``'s result; parts that do not match are an error."""
         maps = []
         for k, state in enumerate(plain["features"]):
-            prefix = f"features.{k}."
-            own = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-            maps.append(FeatureMap.from_state(state, own))
+            maps.append(FeatureMap.from_state(state, with_prefix(arrays, f"features.{k}.")))
         if len(maps) == 1:
             maps *= len(names)
         rows = zip(names, plain["labels"], plain["schemes"], strict=True)
         layers = tuple(LabelLayer(name, Vocabulary(labels), scheme) for name, labels, scheme in rows)
         layouts = []
         for d, (layer, n_attributes) in enumerate(zip(layers, plain["n_attributes"], strict=True)):
-            parts = [arrays[f"layer.{d}.{name}"] for name in ("transitions", "attributes", "labels")]
-            layouts.append(FeatureLayout(len(layer.labels), n_attributes, parts[0], parts[1], parts[2]))
+            parts: dict[str, Any] = {name: arrays[f"layer.{d}.{name}"] for name in LAYER_ARRAYS}
+            layouts.append(FeatureLayout(len(layer.labels), n_attributes, **parts))
             layouts[-1].check()
         ties = tuple((int(d), int(e)) for d, e in plain["ties"])
         weights = arrays["weights"].astype(np.float64)

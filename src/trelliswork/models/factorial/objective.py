@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.padding import pad, unpad
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference.factorial import mean_field
 from trelliswork.inference.factorial.engines import GROUP, engine, prepare
@@ -26,16 +27,8 @@ from trelliswork.inference.factorial.sweeps import Options, Sums
 from trelliswork.learning.kernels.vectors import dot
 from trelliswork.models.crf.kernels import objective as crf_kernels
 from trelliswork.models.crf.kernels.objective import FeatureWeights
-from trelliswork.models.crf.layout import (
-    Allowed,
-    ChainWeights,
-    FeatureLayout,
-    Floats,
-    Ids,
-    ScoredTokens,
-    Tokens,
-    counting,
-)
+from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, Ids, ScoredTokens, Tokens
+from trelliswork.models.factorial.data import once
 
 compiled: Any = crf_kernels  # mypy cannot count starred arguments
 SLOTS = 4  # partial gradients, at most one thread each; fixed, so that results do not depend on the threads
@@ -44,17 +37,10 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FactorialLayout:
-    """Order of the weights of a factorial CRF in one vector: layer by layer, then the tables of ties.
-
-    Attributes
-    ----------
-    layers : tuple of FeatureLayout
-    ties : tuple of (d, e), d < e
-        Pairs of tied layers; each tie has a weight for every pair of labels.
-    """
+    """Order of the weights of a factorial CRF in one vector: layer by layer, then the tables of ties."""
 
     layers: tuple[FeatureLayout, ...]
-    ties: tuple[Pair, ...]
+    ties: tuple[Pair, ...]  # tied layers d < e; each tie has a weight for every pair of labels
 
     @property
     def n_features(self) -> int:
@@ -101,44 +87,15 @@ class FactorialWeights:
         return out
 
 
-def padded(scores: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return rows of tokens (n_tokens, Sp) as sentences (B, T, Sp), with -inf in the padding."""
-    out = np.full((len(lengths), int(lengths.max()), scores.shape[1]), -np.inf, np.float32)
-    out[np.arange(out.shape[1]) < lengths[:, None]] = scores
-    return out
-
-
 class FactorialObjective:
     """Penalized loss of labeled sentences and its gradient.
 
-    Parameters
-    ----------
-    tokens : sequence of Tokens
-        Attributes of each layer, for the same sentences.
-    gold : sequence of ndarray of int32 (n_tokens,)
-        Labels of each layer.
-    layout : FactorialLayout
-    engine : {"bp", "structured_mean_field", "exact"}
-    l2 : float
-        Penalty c_2 in the equation above.
-    weights : ndarray (n_sentences,), optional
-        Sentence weights alpha_n in the equation above.
-    allowed : sequence of Allowed or None, optional
-        Allowed labels and transitions of each layer; all by default.
-    options : Options, optional
-        Stopping criteria of the engine.
+    ``tokens`` are the attributes of each layer for the same sentences, ``gold`` its labels (n_tokens,), ``allowed`` its
+    labels and transitions (all by default); ``l2`` is c_2 and ``weights`` (n_sentences,) are alpha_n in the equation
+    above. After an evaluation ``n_sweeps`` is the mean number of sweeps per sentence, ``residual`` the largest change
+    of a marginal in a final sweep, and ``n_unconverged`` the number of sentences whose engine stopped before reaching
+    its tolerance.
 
-    Attributes
-    ----------
-    n_sweeps : float
-        Mean number of sweeps per sentence in the last evaluation.
-    residual : float
-        Largest change of a marginal in a final sweep of the last evaluation.
-    n_unconverged : int
-        Number of sentences whose engine stopped before reaching its tolerance.
-
-    Notes
-    -----
     One evaluation takes O(entries + sweeps * tokens * (sum_d S_d^2 + sum of S_d S_e)) time. Inner sums are float32,
     sums over the corpus of losses, transitions and label pairs float64.
     """
@@ -163,21 +120,13 @@ class FactorialObjective:
         self.layout, self.l2, self.engine = layout, l2, engine
         self.allowed = [None] * D if allowed is None else list(allowed)
         self.options = options or Options(tolerance=1e-3)
-        self.options.check()
-        offsets = tokens[0].offsets
-        lengths = np.diff(offsets)
-        if lengths.min(initial=1) < 1:
-            raise ValueRangeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
         # Longest first, also in memory: sentences that are processed together are adjacent.
-        self._numbers = np.argsort(-lengths, kind="stable")
-        self._lengths = lengths[self._numbers]
-        order = np.repeat(offsets[self._numbers], self._lengths) + counting(self._lengths)
-        sorted_tokens = {id(t): t.take(order, self._lengths) for t in tokens}
-        self._tokens = [
-            ScoredTokens(sorted_tokens[id(t)], layer) for t, layer in zip(tokens, layout.layers, strict=True)
-        ]
-        self._gold = [np.ascontiguousarray(row[order], np.int64) for row in gold]
-        alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights)
+        self._numbers = tokens[0].longest_first()
+        ordered = once(lambda t: t.sentences(self._numbers), tokens)
+        self._tokens = [ScoredTokens(t, layer) for (t, _), layer in zip(ordered, layout.layers, strict=True)]
+        self._gold = [np.ascontiguousarray(row[ordered[0][1]], np.int64) for row in gold]
+        self._lengths = np.diff(self._tokens[0].offsets)
+        alpha = np.ones(len(self._lengths)) if weights is None else np.asarray(weights)
         self._weights = alpha[self._numbers].astype(np.float32)
         self._ranges = threads.cut(self._lengths, multiple=GROUP, most=SLOTS)
         # Reused by all evaluations: allocating memory costs more than clearing it.
@@ -221,7 +170,7 @@ class FactorialObjective:
         """Add loss and gradient of the sentences ``first`` to ``last``."""
         lengths, weight = self._lengths[first:last], self._weights[first:last]
         scores = [w.scores(d, tokens, first, last) for d, tokens in enumerate(self._tokens)]
-        group = Group([padded(rows, lengths) for rows in scores], lengths)
+        group = Group([pad(rows, lengths, -np.inf) for rows in scores], lengths)
         if self.engine == "structured_mean_field":
             solution = mean_field.solve(w.tables, group, self.options, sums, weight, self._ends.get(first))
             self._ends[first] = solution.marginals
@@ -234,7 +183,6 @@ class FactorialObjective:
         start, ends = offsets[0], offsets - offsets[0]
         n, following = int(ends[-1]), np.ones(int(ends[-1]), bool)
         following[ends[:-1]] = False
-        inside = np.arange(int(lengths.max())) < lengths[:, None]
         token_weight = np.repeat(weight, lengths)
         gold = [row[start : start + n] for row in self._gold]
         score = np.zeros(n)
@@ -244,7 +192,7 @@ class FactorialObjective:
             at = np.flatnonzero(following)
             score[at] += w.tables.log_pairwise[d][y[at - 1], y[at]]
             np.subtract.at(sums.transitions[d], (y[at - 1], y[at]), token_weight[at])
-            residual = solution.marginals[d][inside]
+            residual = unpad(solution.marginals[d], lengths)
             residual *= token_weight[:, None]
             residual[np.arange(n), y] -= token_weight
             gradient = FeatureWeights(self._wide[d][slot], self._narrow[d][slot], w.chains[d].narrow_labels)
@@ -260,11 +208,8 @@ class FactorialObjective:
         """Return the gradient as one vector in the order of the layout."""
         gradient = np.empty(self.layout.n_features)
         for d, layer in enumerate(self.layout.layers):
-            part = self.layout.layer(gradient, d)
-            part[: len(layer.transitions)] = sums.transitions[d].reshape(-1)[layer.transitions]
-            state = part[len(layer.transitions) :]
-            state[layer.wide_features] = self._wide[d].sum(axis=0).reshape(-1)[layer.wide_places]
-            state[layer.narrow_features] = self._narrow[d].sum(axis=0)
+            wide, narrow = self._wide[d].sum(axis=0), self._narrow[d].sum(axis=0)
+            self.layout.layer(gradient, d)[:] = layer.vector(sums.transitions[d], wide, narrow)
         for pair, counts in sums.between.items():
             self.layout.tie(gradient, pair)[:] = counts
         return gradient

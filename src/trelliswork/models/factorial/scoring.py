@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.padding import batches, pad
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference.factorial import FactorialPotentials
 from trelliswork.models.crf.layout import Allowed, ScoredTokens
 from trelliswork.models.crf.scoring import BATCH_TOKENS, tokens_of
-from trelliswork.models.factorial.objective import FactorialLayout, FactorialWeights, padded
+from trelliswork.models.factorial.data import once
+from trelliswork.models.factorial.objective import FactorialLayout, FactorialWeights
 
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph
@@ -24,8 +26,8 @@ class FactorialScorer:
     def __init__(
         self, attributes: Sequence[Attributes], layout: FactorialLayout, allowed: Sequence[Allowed | None]
     ) -> None:
-        tokens = {id(a): tokens_of(a) for a in attributes}
-        self._tokens = [ScoredTokens(tokens[id(a)], layer) for a, layer in zip(attributes, layout.layers, strict=True)]
+        tokens = once(tokens_of, attributes)
+        self._tokens = [ScoredTokens(t, layer) for t, layer in zip(tokens, layout.layers, strict=True)]
         self._layout, self._allowed = layout, list(allowed)
         self.lengths = np.diff(attributes[0].offsets)
 
@@ -35,7 +37,7 @@ class FactorialScorer:
         """Yield the scores of batches of sentences, in order; labels ``ruled_out`` (n_tokens, S_d) have -inf."""
         w = FactorialWeights(weights, self._layout, self._allowed)
         offsets = self._tokens[0].offsets
-        for first, last in self._batches():
+        for first, last in batches(self.lengths, BATCH_TOKENS):
             lengths, unary = self.lengths[first:last], []
             for d, tokens in enumerate(self._tokens):
                 S = w.tables.layers[d].n_labels
@@ -43,18 +45,8 @@ class FactorialScorer:
                 out = None if ruled_out is None else ruled_out[d]
                 if out is not None:
                     scores[:, :S][out[offsets[first] : offsets[last]]] = -np.inf
-                unary.append(np.ascontiguousarray(padded(scores, lengths)[:, :, :S]))
+                unary.append(pad(scores[:, :S], lengths, -np.inf))
             yield FactorialPotentials(tuple(unary), w.tables, lengths)
-
-    def _batches(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges of sentences that fit into a batch when padded to the longest."""
-        first = 0
-        while first < len(self.lengths):
-            ahead = self.lengths[first : first + BATCH_TOKENS]
-            widest = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
-            last = first + max(1, int(np.searchsorted(widest, BATCH_TOKENS, side="right")))
-            yield first, last
-            first = last
 
 
 def as_factor_graph(potentials: FactorialPotentials, engine: str) -> "FactorGraph":

@@ -13,7 +13,7 @@ from trelliswork.features.feature_map import FeatureMap, Features
 from trelliswork.inference.factorial import FactorialPotentials
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import FitReport
-from trelliswork.learning.watch import Watch
+from trelliswork.learning.watch import Development, Watch
 from trelliswork.models.factorial.data import Column, LabelLayer, joined
 from trelliswork.models.factorial.objective import FactorialObjective
 from trelliswork.models.factorial.scoring import FactorialScorer
@@ -21,29 +21,25 @@ from trelliswork.models.factorial.scoring import FactorialScorer
 Decode = Callable[[FactorialPotentials], list[NDArray[np.int64]]]
 
 
-class JointDevelopment:
-    """Metric on labeled sentences: the fraction of tokens with all labels correct."""
+def joint_development(
+    scorer: FactorialScorer, columns: Sequence[Column], layers: Sequence[LabelLayer], decode: Decode
+) -> Development:
+    """Return the metric on labeled sentences: the fraction of tokens with all labels correct."""
+    joint, names = joined(columns), [layer.labels.items for layer in layers]
 
-    metric = "joint accuracy"
-
-    def __init__(
-        self, scorer: FactorialScorer, gold: Sequence[Column], layers: Sequence[LabelLayer], decode: Decode
-    ) -> None:
-        self._scorer, self._gold, self._layers, self._decode = scorer, joined(gold), layers, decode
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric, between 0 and 1."""
+    def measure(parameters: Mapping[str, Any]) -> float:
         correct = n_tokens = 0
-        sentences = iter(self._gold)
-        names = [layer.labels.items for layer in self._layers]
-        for potentials in self._scorer.potentials(parameters["weights"]):
-            labels = [layer.tolist() for layer in self._decode(potentials)]
+        sentences = iter(joint)
+        for potentials in scorer.potentials(parameters["weights"]):
+            labels = [layer.tolist() for layer in decode(potentials)]
             for b, n in enumerate(potentials.lengths.tolist()):
                 gold = next(sentences)
                 for t in range(n):
                     correct += all(names[d][labels[d][b][t]] == gold[t][d] for d in range(len(names)))
                 n_tokens += n
         return correct / n_tokens
+
+    return Development("joint accuracy", measure)
 
 
 def learn(objective: FactorialObjective, watch: Watch, **options: Any) -> tuple[NDArray[np.float64], FitReport]:

@@ -18,10 +18,18 @@ from trelliswork.inference.chain.beam import Beam, BeamStatistics
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label
 from trelliswork.models.hmm.data import Sentences, States, Token, fill_states, read_sentences
-from trelliswork.models.hmm.decoding import StateChain, chain_from_arrays, state_beam
+from trelliswork.models.hmm.decoding import StateChain, chain_from_arrays, choose, state_beam
 from trelliswork.models.hmm.emissions import Emissions, emissions_from_state
 from trelliswork.models.hmm.tagging import ChainTagger
-from trelliswork.models.hmm.training import Algorithm, Learned, Settings, Supervision, Unknown, learn, learn_stream
+from trelliswork.models.hmm.training import (
+    Algorithm,
+    Learned,
+    Supervision,
+    Unknown,
+    check_settings,
+    learn,
+    learn_stream,
+)
 from trelliswork.models.parameters import (
     MODEL,
     TRAINING,
@@ -210,11 +218,12 @@ class HMM(ChainTagger, NextWord):
         callback : callable, optional
             Called after each iteration with a `Step`; a true result stops training.
         """
-        settings, sentences = self._settings(), read_sentences(X, training=True)
-        supervision = self._supervision(dev, checkpoint, callback)
+        self._check_parameters()
+        check_settings(self)
+        sentences, supervision = read_sentences(X, training=True), self._supervision(dev, checkpoint, callback)
         if supervision.metric == "accuracy" and not _any_known(y):
             raise ValueRangeError("dev has labels, but training has none to compare with: pass dev=X without labels.")
-        return self._set(learn(sentences, y, settings, supervision))
+        return self._set(learn(sentences, y, self, supervision))
 
     def fit_stream(
         self,
@@ -238,8 +247,9 @@ class HMM(ChainTagger, NextWord):
         dev, checkpoint, callback : as in ``fit``
             A batch is an iteration.
         """
-        settings, supervision = self._settings(), self._supervision(dev, checkpoint, callback)
-        return self._set(learn_stream(batches, settings, n_passes, supervision))
+        self._check_parameters()
+        check_settings(self)
+        return self._set(learn_stream(batches, self, n_passes, self._supervision(dev, checkpoint, callback)))
 
     def log_evidence(self, X: Sentences | Corpus) -> NDArray[np.float64]:
         """Return the natural log-probability of the words of each sentence, its end included if that is an event."""
@@ -281,19 +291,9 @@ class HMM(ChainTagger, NextWord):
         return sorted(ranked, key=lambda pair: -pair[1])[:n]
 
     def fill(self, sentence: str | Sequence[Token | None], n: int = 10) -> list[list[tuple[Any, float]]]:
-        """Return the n most probable words for each blank of a sentence.
+        """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first.
 
-        Parameters
-        ----------
-        sentence : list of str and None, or str
-            Words with ``None`` for blanks; or a string of words between white space with ``___`` for blanks.
-        n : int
-            Number of words per blank.
-
-        Returns
-        -------
-        list of lists of (word, probability)
-            One list per blank, in the order of the sentence. With several blanks each list is a marginal distribution.
+        With several blanks each list is a marginal distribution.
         """
         self._check_fitted()
         check_count("n", n)
@@ -321,11 +321,8 @@ class HMM(ChainTagger, NextWord):
         sentences = []
         for _ in range(n):
             states = self._chain.draw(rng, max_length)
-            at = [
-                min(int(np.searchsorted(cumulated[s], rng.random() * cumulated[s, -1], side="right")), len(words) - 1)
-                for s in states
-            ]
-            sentences.append(([words[i] for i in at], self.labels_.strings(states)))
+            drawn = [words[choose(rng, cumulated[state])] for state in states]
+            sentences.append((drawn, self.labels_.strings(states)))
         return sentences
 
     def top_words(self, label: str, n: int = 10) -> list[tuple[Any, float]]:
@@ -364,25 +361,16 @@ class HMM(ChainTagger, NextWord):
         kind = "induced" if self.induced_ else "labeled"
         return Description(f"HMM of order {self.order} with {len(self.labels_)} {kind} states", facts, tables)
 
-    def _settings(self) -> Settings:
-        """Return the checked training settings."""
-        self._check_parameters()
-        settings = Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__})
-        settings.check()
-        return settings
-
     def _supervision(self, dev: Dev | None, checkpoint: Path | None, callback: Callback | None) -> Supervision:
         score, metric, identity = None, "", self._plain_parameters()
         for limit in ("max_iter", "max_minutes"):  # a longer run may resume from a shorter one
             del identity[limit]
         if dev is not None:
             data: Any = dev if isinstance(dev, tuple) and len(dev) == 2 else (dev, None)
-            X, y = data
-            sentences = read_sentences(X)
-            labels = None if y is None else fill_states(sentences, y)
-            score, metric = partial(self._measure, sentences, labels), "log evidence per token"
-            if labels is not None:
-                metric = "accuracy"
+            sentences = read_sentences(data[0])
+            labels = None if data[1] is None else fill_states(sentences, data[1])
+            score = partial(self._measure, sentences, labels)
+            metric = "log evidence per token" if labels is None else "accuracy"
             identity["dev"] = [[list(map(str, sentence)) for sentence in sentences], labels]
         options = {"patience": self.patience, "max_minutes": self.max_minutes}
         return Supervision(score, metric, identity, checkpoint, callback, options)
@@ -393,7 +381,7 @@ class HMM(ChainTagger, NextWord):
 
     def _set(self, learned: Learned) -> Self:
         self.labels_, self._any_chain, self._emissions = learned.labels, learned.chain, learned.emissions
-        self.report_, self.induced_ = learned.report, learned.induced
+        self.induced_, self.report_ = learned.induced, learned.report
         words = [str(word) for word in learned.emissions.words]
         self.vocabulary_ = Vocabulary(words, unknown=UNKNOWN if UNKNOWN in words else None)
         return self
@@ -405,9 +393,6 @@ class HMM(ChainTagger, NextWord):
         if beam != self._any_chain.beam:
             self._any_chain = replace(self._any_chain, beam=beam)
         return self._any_chain
-
-    def _read(self, X: Any) -> Sentences:
-        return read_sentences(X)
 
     def _scores(
         self, sentences: Sequence[Sequence[Any]], offsets: NDArray[np.int64], out: NDArray[np.bool_] | None
@@ -451,7 +436,7 @@ class HMM(ChainTagger, NextWord):
         report = FitReport.from_dict(plain["report"])
         if report.beam is not None:
             report.beam = BeamStatistics(**report.beam)
-        return self._set(Learned(labels, chain, emissions, report, plain["induced"]))
+        return self._set(Learned(labels, chain, emissions, plain["induced"], report))
 
 
 def _any_known(y: States | None) -> bool:

@@ -99,40 +99,23 @@ def count_chain(
 class Ngrams(NamedTuple):
     """A label model of order k.
 
-    Attributes
-    ----------
-    log_table : ndarray (S + 1,) * (k + 1)
-        ``log_table[a, b, c]`` is log p(c | a, b) for k = 2: index S is the start of a sequence in all axes but the
-        last, and its end in the last. Contexts with a label before the start do not exist: -inf.
-    lambdas : ndarray (k + 1,) or None
-        Weights of the orders in deleted interpolation, unigrams first; they sum to 1.
+    ``log_table[a, b, c]`` is log p(c | a, b) for k = 2: index S is the start of a sequence in all axes but the last,
+    and its end in the last. Contexts with a label before the start do not exist: -inf. ``lambdas`` are the weights of
+    the orders in deleted interpolation, unigrams first; they sum to 1.
     """
 
-    log_table: Floats
-    lambdas: Floats | None
+    log_table: Floats  # (S + 1,) * (k + 1)
+    lambdas: Floats | None  # (k + 1,)
 
 
 def count_ngrams(
     labels: Integers, offsets: Integers, n_labels: int, order: int, *, interpolation: Interpolation = "kneser-ney"
 ) -> Ngrams:
-    """Estimate log p(label | the ``order`` labels before it).
+    """Estimate log p(label | the ``order`` labels before it), for labels (n_tokens,) from 0 to S-1.
 
-    Parameters
-    ----------
-    labels : ndarray (n_tokens,)
-        Label ids, 0 to S-1, of concatenated sequences.
-    offsets : ndarray (N + 1,)
-        Sequence n has the tokens ``offsets[n]`` to ``offsets[n + 1]``; empty ones count as well.
-    n_labels : int
-        S.
-    order : int
-        k.
-    interpolation : {"kneser-ney", "deleted"}
-        How the orders are mixed; see the module. "deleted" is TnT's, "kneser-ney" tags slightly better.
-
-    Notes
-    -----
-    Time O(n_tokens + S^(k+1)), memory O(S^(k+1)); with k > 1, more than 2^25 numbers are an error.
+    The tokens of sequence n are ``offsets[n]`` to ``offsets[n + 1]``; empty ones count as well. The ``interpolation``
+    mixes the orders; see the module. "deleted" is TnT's, "kneser-ney" tags slightly better. Time O(n_tokens + S^(k+1)),
+    memory O(S^(k+1)); with order k > 1, more than 2^25 numbers are an error.
 
     Examples
     --------

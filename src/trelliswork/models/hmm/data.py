@@ -1,6 +1,7 @@
 """Data of hidden Markov models: sentences and states to arrays; parameters, sequences and expected counts as arrays."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -81,23 +82,10 @@ def flatten(X: Sentences) -> tuple[list[Token], NDArray[np.int64]]:
     return list(chain.from_iterable(X)), offsets
 
 
-def count_tokens(tokens: Iterable[Token], counts: dict[Token, int]) -> None:
-    """Add the number of occurrences of each token, in order of appearance."""
-    for token in tokens:
-        counts[token] = counts.get(token, 0) + 1
+def list_symbols(counts: Counter[Token], min_count: int, *, unknown: bool) -> list[Token]:
+    """Return the symbols by id: 0, 1, ... for integers; for strings the words that occur ``min_count`` times.
 
-
-def list_symbols(counts: dict[Token, int], min_count: int, *, unknown: bool) -> list[Token]:
-    """Return the symbols by id: 0, 1, ... for integers; for strings frequent words, and ``<unk>`` last if needed.
-
-    Parameters
-    ----------
-    counts : dict
-        Number of occurrences of each token.
-    min_count : int
-        Words that occur less often are ``<unk>``.
-    unknown : bool
-        Whether ``<unk>`` is listed even if no word is rare.
+    ``<unk>`` is the last one if a word is rarer, or in any case with ``unknown``.
     """
     numbers = [int(token) for token in counts if isinstance(token, int | np.integer)]
     if len(numbers) == len(counts):
@@ -120,25 +108,33 @@ def symbol_ids(listed: Iterable[Token]) -> Callable[[Iterable[Token]], NDArray[n
     return lambda tokens: np.array([ids.get(token, unknown) for token in tokens], np.int32)
 
 
+def chunks(offsets: NDArray[np.int64], most_tokens: int, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield ranges of sequences from ``start`` on with at most ``most_tokens`` tokens each, or one sequence."""
+    while start < len(offsets) - 1:
+        stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + most_tokens, "right")) - 1)
+        yield start, stop
+        start = stop
+
+
+def chosen_tokens(offsets: NDArray[np.int64], which: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the positions of the tokens of the sequences ``which``, in that order, and the offsets among them."""
+    lengths = np.diff(offsets)[which]
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.repeat(offsets[which] - ends[:-1], lengths) + np.arange(ends[-1]), ends
+
+
 @dataclass(frozen=True)
 class HMMParameters:
     """Log-probabilities of a categorical HMM, float64.
 
-    Attributes
-    ----------
-    log_start : ndarray (S,)
-    log_transition : ndarray (S, S)
-        ``log_transition[i, j]``: i precedes j.
-    log_end : ndarray (S,) or None
-        With an end event, exp(log_transition).sum(1) + exp(log_end) = 1: a distribution over sequences of any length.
-        None: the length is given.
-    log_emission : ndarray (S, V)
+    With an end event, exp(log_transition).sum(1) + exp(log_end) = 1: a distribution over sequences of any length.
+    Without one the length is given.
     """
 
-    log_start: Doubles
-    log_transition: Doubles
-    log_end: Doubles | None
-    log_emission: Doubles
+    log_start: Doubles  # (S,)
+    log_transition: Doubles  # (S, S), from row to column
+    log_end: Doubles | None  # (S,)
+    log_emission: Doubles  # (S, V)
 
     def __post_init__(self) -> None:
         sizes = check_shape("log_start", np.shape(self.log_start), "S")
@@ -171,26 +167,13 @@ class HMMParameters:
 
 @dataclass(frozen=True)
 class Sequences:
-    """Concatenated symbol sequences, and their known states.
+    """Concatenated symbol sequences, and their known states."""
 
-    Attributes
-    ----------
-    offsets : ndarray of int64 (N+1,)
-        Sequence n has tokens ``offsets[n]`` to ``offsets[n+1]``, at least one.
-    symbols : ndarray of int32 (n_tokens,)
-        0 to V-1; -1 for a symbol the model does not know.
-    labels : ndarray of int32 (n_tokens,), optional
-        The state of a token if it is known, else -1.
-    weights : ndarray (N,), optional
-        Positive weight of each sequence.
-    extra_log_emission : ndarray (n_unknown, S), optional
-        Scores of the states at the tokens with symbol -1, in their order; such tokens add no emission counts.
-    """
-
-    offsets: NDArray[np.int64]
-    symbols: NDArray[np.int32]
-    labels: NDArray[np.int32] | None = None
-    weights: Floats | None = None
+    offsets: NDArray[np.int64]  # (N+1,); no sequence is empty
+    symbols: NDArray[np.int32]  # (n_tokens,): 0 to V-1; -1 for a symbol that the model does not know
+    labels: NDArray[np.int32] | None = None  # (n_tokens,): the state of a token if it is known, else -1
+    weights: Floats | None = None  # (N,), positive
+    # (n_unknown, S): scores of the states at the tokens with symbol -1, which add no emission counts
     extra_log_emission: Floats | None = None
 
     def __post_init__(self) -> None:
@@ -214,6 +197,11 @@ class Sequences:
     def n_sequences(self) -> int:
         """N."""
         return len(self.offsets) - 1
+
+    @property
+    def mean_length(self) -> float:
+        """Mean number of tokens of a sequence."""
+        return float(np.diff(self.offsets).mean())
 
     @cached_property
     def sequence_weights(self) -> Doubles:
@@ -240,6 +228,11 @@ class Sequences:
         which = np.flatnonzero(~self.labeled)
         return SortedSequences.select(self, which[np.argsort(-np.diff(self.offsets)[which], kind="stable")])
 
+    def select(self, which: NDArray[np.int64]) -> "Sequences":
+        """Return the sequences ``which`` in that order, without weights; all their symbols are known."""
+        tokens, offsets = chosen_tokens(self.offsets, which)
+        return Sequences(offsets, self.symbols[tokens], None if self.labels is None else self.labels[tokens])
+
     def check(self, n_states: int, n_symbols: int) -> None:
         """Raise an error for symbols, labels or extra scores that do not match a model."""
         for name, values, size in (("symbols", self.symbols, n_symbols), ("labels", self.labels, n_states)):
@@ -254,31 +247,15 @@ class Sequences:
 
 @dataclass
 class Counts:
-    """Expected counts, float64, each sequence times its weight.
+    """Expected counts, float64, each sequence times its weight."""
 
-    Attributes
-    ----------
-    start : ndarray (S,)
-    transition : ndarray (S, S)
-    end : ndarray (S,)
-        Number of sequences that end in each state, also without an end event.
-    by_symbol : ndarray (V, S)
-        Emissions, one row per symbol, the layout in which they are summed; ``emission`` (S, V) is the transpose.
-    log_evidence : ndarray (N,)
-        log p of symbols and known states of each sequence, without its weight.
-    total : float
-        The weighted sum of the log evidence.
-    beam : BeamStatistics, optional
-        Statistics of the beams, if there were any; the log evidence is then a lower bound.
-    """
-
-    start: Doubles
-    transition: Doubles
-    end: Doubles
-    by_symbol: Doubles
-    log_evidence: Doubles
-    total: float = 0.0
-    beam: BeamStatistics | None = None
+    start: Doubles  # (S,)
+    transition: Doubles  # (S, S)
+    end: Doubles  # (S,): sequences that end in each state, also without an end event
+    by_symbol: Doubles  # (V, S): emissions, in the layout in which they are summed
+    log_evidence: Doubles  # (N,): log p of symbols and known states of each sequence, without its weight
+    total: float = 0.0  # the weighted sum of the log evidence
+    beam: BeamStatistics | None = None  # if there were beams; the log evidence is then a lower bound
 
     @classmethod
     def zeros(cls, n_states: int, n_symbols: int, n_sequences: int) -> "Counts":
@@ -314,9 +291,7 @@ class SortedSequences:
     @classmethod
     def select(cls, sequences: Sequences, which: NDArray[np.int64]) -> "SortedSequences":
         """Return the sequences ``which`` in that order."""
-        lengths = np.diff(sequences.offsets)[which]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        tokens = np.repeat(sequences.offsets[which] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        tokens, offsets = chosen_tokens(sequences.offsets, which)
         labels = np.empty(0, np.int32) if sequences.labels is None else sequences.labels[tokens].astype(np.int32)
         if not (labels >= 0).any():
             labels = np.empty(0, np.int32)

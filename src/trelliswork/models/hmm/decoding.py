@@ -7,12 +7,12 @@ All functions take concatenated sentences: ``rows`` (n_tokens, S), log p(word | 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute.padding import pad, unpad
+from trelliswork.compute.padding import batches, pad, unpad
 from trelliswork.errors import DataError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import pairs
@@ -25,50 +25,6 @@ Integers = NDArray[np.int64]
 BATCH_SCORES = 1 << 22  # scores of states in one batch of the first order
 BATCH_TOKENS = 20_000  # positions in one batch of higher orders
 MOST_POSITIONS = 1000  # length of the sentences over which transitions of higher orders are averaged
-
-
-class StateChain(Protocol):
-    """Queries about the states of an HMM."""
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-
-    @property
-    def has_end(self) -> bool:
-        """Whether the end is an event."""
-
-    @property
-    def order(self) -> int:
-        """Number of preceding states that a state depends on."""
-
-    @property
-    def beam(self) -> Beam | None:
-        """The beam of inference."""
-
-    def viterbi(self, rows: Doubles, offsets: Integers) -> Integers:
-        """Return the most probable states (n_tokens,)."""
-
-    def marginals(self, rows: Doubles, offsets: Integers) -> tuple[Doubles, Doubles]:
-        """Return the log evidence (n_sentences,) and p(state | sentence) (n_tokens, S)."""
-
-    def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
-        """Return the log evidence alone."""
-
-    def potentials(self, rows: Doubles) -> tuple[Doubles, Doubles]:
-        """Return one sentence as a chain: log_unary (T, states) and log_pairwise (states, states)."""
-
-    def following(self, rows: Doubles) -> tuple[Doubles, float]:
-        """Return p(next state) (S,) and p(end) after some words."""
-
-    def draw(self, rng: np.random.Generator, max_length: int) -> list[int]:
-        """Return the states of a random sentence."""
-
-    def transitions(self) -> Doubles:
-        """Return p(next state | state) (S, S), without the end."""
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays to save."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +104,7 @@ class FirstOrder:
         end = 0.0
         step = np.exp(self.log_start)
         while len(states) < max_length:
-            state = _choose(rng, np.append(step, end))
+            state = choose(rng, np.cumsum(np.append(step, end)))
             if state == len(step):
                 break
             states.append(state)
@@ -247,7 +203,8 @@ class HigherOrder:
         S = self.n_states
         states = [S] * self.order
         while len(states) < max_length + self.order:
-            state = _choose(rng, np.exp(self.log_table[tuple(states[-self.order :])][: S + self.has_end]))
+            ahead = np.exp(self.log_table[tuple(states[-self.order :])][: S + self.has_end])
+            state = choose(rng, np.cumsum(ahead))
             if state == S:
                 break
             states.append(state)
@@ -316,6 +273,9 @@ class HigherOrder:
             yield at, self._sparse(pad(rows[at], lengths), lengths)
 
 
+StateChain = FirstOrder | HigherOrder
+
+
 def first_order(log_bigram: Doubles, *, end: bool) -> FirstOrder:
     """Return a chain from log p(c | b) (S+1, S+1): row S is the start, column S the end; no sentence is empty."""
     log_start = _without_end(log_bigram[-1:])[0]
@@ -343,22 +303,21 @@ def chain_from_arrays(arrays: dict[str, NDArray[Any]], order: int, beam: Beam | 
     for name, array in arrays.items():
         if array.dtype != np.float64 or not (array <= 1e-9).all():
             raise DataError(f"weights.safetensors: {name} has values that are not log-probabilities: train again.")
-    S = arrays["ngrams"].shape[0] - 1 if order > 1 else len(arrays["start"])
-    shapes: dict[str, tuple[int, ...]] = (
-        {"ngrams": (S + 1,) * (order + 1)} if order > 1 else {"start": (S,), "transition": (S, S)}
-    )
+    S = len(arrays["ngrams"]) - 1 if order > 1 else len(arrays["start"])
+    shapes: dict[str, tuple[int, ...]]
+    shapes = {"ngrams": (S + 1,) * (order + 1)} if order > 1 else {"start": (S,), "transition": (S, S)}
     if order == 1 and end:
         shapes["end"] = (S,)
     if {name: array.shape for name, array in arrays.items()} != shapes:
         raise DataError(f"weights.safetensors: the shapes of {', '.join(shapes)} do not match: train again.")
+    beam = state_beam(beam, S, order)
     states: StateChain
     if order > 1:
-        states = HigherOrder(arrays["ngrams"], state_beam(beam, S, order), end)
+        states = HigherOrder(arrays["ngrams"], beam, end)
         before = (slice(None),) * (order - 1)  # all but the last state of a context
         totals = np.exp(arrays["ngrams"][(*before, slice(S), slice(S + end))]).sum(axis=-1)
         totals = totals[(arrays["ngrams"][(*before, slice(S), slice(S))] > -np.inf).any(axis=-1)]
     else:
-        beam = state_beam(beam, S, 1)
         states = FirstOrder(arrays["start"], arrays["transition"], arrays["end"] if end else None, beam)
         totals = np.exp(arrays["transition"]).sum(axis=-1) + (np.exp(arrays["end"]) if end else 0)
     if not np.allclose(totals, 1, atol=1e-6):
@@ -382,16 +341,11 @@ def _without_end(log_next: Doubles) -> Doubles:
 def _batches(offsets: Integers, most_tokens: int) -> Iterator[tuple[slice, Integers]]:
     """Yield ranges of tokens of whole sentences, about ``most_tokens`` when padded, and the sentences' lengths."""
     lengths = np.diff(offsets)
-    first = 0
-    while first < len(lengths):
-        ahead = lengths[first : first + most_tokens + 1]
-        widest = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
-        last = first + max(1, int(np.searchsorted(widest, most_tokens, side="right")))
+    for first, last in batches(lengths, most_tokens):
         yield slice(int(offsets[first]), int(offsets[last])), lengths[first:last]
-        first = last
 
 
-def _choose(rng: np.random.Generator, weights: Doubles) -> int:
-    """Return an index drawn in proportion to its weight."""
-    total = np.cumsum(weights)
-    return int(min(np.searchsorted(total, rng.random() * total[-1], side="right"), len(weights) - 1))
+def choose(rng: np.random.Generator, cumulated: Doubles) -> int:
+    """Return a random index, given the sums of the weights up to each one."""
+    at = np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")
+    return min(int(at), len(cumulated) - 1)

@@ -1,7 +1,7 @@
 """EM for categorical hidden Markov models: maximum likelihood, MAP, variational Bayes, and stepwise EM.
 
-The E-step is ``objective.expected_counts`` (``beams.beam_counts`` within beams), the M-steps are in ``updates``, and
-the iterations are run by ``learning.em``.
+The E-step is ``objective.expected_counts``, the M-steps are in ``updates``, and the iterations are run by
+``learning.em``.
 """
 
 import time
@@ -19,7 +19,6 @@ from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.em import LikelihoodDecrease, Update, run_em
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
-from trelliswork.models.hmm.beams import beam_counts
 from trelliswork.models.hmm.data import Counts, HMMParameters, Sequences
 from trelliswork.models.hmm.objective import expected_counts
 from trelliswork.models.hmm.updates import (
@@ -38,12 +37,11 @@ __all__ = ["LikelihoodDecrease", "Posterior", "Priors", "em", "random_parameters
 # Decrease of an objective that rounding explains, by the precision of the E-step.
 TOLERATED = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-11}
 
-EStep = Callable[[HMMParameters, Sequences], Counts]
 Algorithm = Literal["em", "vb"]
 
 
 def em(
-    start: HMMParameters | Posterior,
+    start: HMMParameters | Posterior | Callable[[int], HMMParameters],
     sequences: Sequences,
     *,
     priors: Priors | None = None,
@@ -53,43 +51,32 @@ def em(
     dtype: DTypeLike = np.float64,
     beam: Beam | None = None,
     watch: Watch | None = None,
+    n_starts: int = 1,
+    probe: int = 1,
 ) -> tuple[HMMParameters, FitReport]:
     """Train an HMM on sequences whose states are unknown, or partly known.
 
-    Parameters
-    ----------
-    start : HMMParameters or Posterior
-        First parameters; the result has an end event if they have one. Zeros stay zero unless a prior adds to them. A
-        posterior continues variational Bayes.
-    sequences : Sequences
-    priors : Priors, optional
-        None by default: maximum likelihood. Variational Bayes needs them.
-    algorithm : {"em", "vb"}
-    max_iter : int
-        Maximum number of iterations.
-    tol : float
-        Stop when an iteration raises the objective by less than this fraction of it; 0: run all iterations.
-    dtype : float32 or float64
-        Of the recursions in the E-step.
-    beam : Beam, optional
-        Sum over few states per position: the objective is then a lower bound, which may decrease; EM then ends.
-    watch : Watch, optional
-        Supervises the iterations.
+    The result has an end event if the first parameters have one. Zeros stay zero unless a prior adds to them. Without
+    priors this is maximum likelihood. Variational Bayes needs priors, continues a posterior if that is the start,
+    returns the posterior mean and reports the `Posterior` in ``details["posterior"]``. With several starts,
+    ``start(k)`` returns the first parameters of start k; see ``run_em``.
 
-    Returns
-    -------
-    parameters : HMMParameters
-        For variational Bayes the posterior mean.
-    report : FitReport
-        For variational Bayes with ``details["posterior"]``, a `Posterior`.
-
-    Raises
-    ------
-    LikelihoodDecrease
-        If the objective decreases by more than rounding explains, without a beam.
+    The E-step runs in precision ``dtype``. Within a beam the objective is a lower bound, which may decrease; EM then
+    ends. Without one, a decrease that rounding does not explain raises `LikelihoodDecrease`.
     """
+    check_count("max_iter", max_iter)
+    if not tol >= 0:
+        raise ValueRangeError(f"tol must not be negative, got {tol}.")
     run = _Updates(sequences, priors or Priors(), algorithm, dtype, beam)
-    return _learn(run, lambda k: start, watch, max_iter=max_iter, tol=tol)
+
+    def first(k: int) -> HMMParameters | Posterior:
+        return run.first(start(k) if callable(start) else start)
+
+    state, report = run_em(run, first, watch or Watch(), max_iter=max_iter, tol=tol, n_starts=n_starts, probe=probe)
+    if isinstance(state, Posterior):
+        report.details["posterior"] = state
+        return state.mean(), report
+    return state, report
 
 
 def restarts(
@@ -102,27 +89,12 @@ def restarts(
     probe: int = 5,
     concentration: float = 1.0,
     mean_length: float | None = None,
-    priors: Priors | None = None,
-    algorithm: Algorithm = "em",
-    max_iter: int = 100,
-    tol: float = 1e-6,
-    dtype: DTypeLike = np.float64,
-    beam: Beam | None = None,
-    watch: Watch | None = None,
+    **options: Any,
 ) -> tuple[HMMParameters, FitReport]:
-    """Run EM from several random starts: a few iterations of each, then only the best continues.
+    """Run ``em`` from several ``random_parameters``: ``probe`` iterations of each, then only the best continues.
 
     The likelihood of the first iterations predicts the final one well; Tran et al. (2016) choose among five starts
-    this way.
-
-    Parameters
-    ----------
-    n_restarts, probe : int
-        Number of random starts, and iterations before the best is chosen, which count towards ``max_iter``.
-    seed, concentration, mean_length
-        Of ``random_parameters``.
-    watch : Watch, optional
-        Its callback sees every iteration, also of the starts that are given up.
+    this way. The callback of a watch sees every iteration, also of the starts that are given up.
     """
     check_count("n_restarts", n_restarts)
     check_count("probe", probe)
@@ -133,8 +105,7 @@ def restarts(
             n_states, n_symbols, seed=seeds[k], concentration=concentration, mean_length=mean_length
         )
 
-    run = _Updates(sequences, priors or Priors(), algorithm, dtype, beam)
-    return _learn(run, start, watch, max_iter=max_iter, tol=tol, n_starts=n_restarts, probe=probe)
+    return em(start, sequences, n_starts=n_restarts, probe=probe, **options)
 
 
 def stepwise(
@@ -159,16 +130,10 @@ def stepwise(
     the states of the first batch, so that a symbol it lacks does not become impossible. A pass over a large corpus
     achieves about as much as several iterations of ``em``; the likelihood may decrease at times.
 
-    Parameters
-    ----------
-    batches : iterable of Sequences
-        Iterated ``n_passes`` times: a list, or an object that reads a file each time.
-    n_sequences : float
-        N, the (weighted) number of sequences of the corpus; matters only relative to the priors.
-    power : float
-        Greater than 0.5, at most 1; small values forget faster.
-    watch : Watch, optional
-        A batch is an iteration: its log evidence, and as value the objective estimated from it.
+    ``batches`` is iterated ``n_passes`` times: a list, or an object that reads a file each time. ``n_sequences`` is N,
+    the (weighted) number of sequences of the corpus; it matters only relative to the priors. ``power`` is greater than
+    0.5 and at most 1; small values forget faster. For the watch, a batch is an iteration: its log evidence, and as
+    value the objective estimated from it.
     """
     priors, watch = priors or Priors(), watch or Watch()
     priors.check(start.n_states, start.n_symbols)
@@ -176,7 +141,6 @@ def stepwise(
     if not 0.5 < power <= 1:
         raise ValueRangeError(f"power must be greater than 0.5 and at most 1, got {power}: else EM does not converge.")
     check_normalized(start)
-    e_step = _e_step(dtype, beam)
     parameters, sums = start, Counts.zeros(start.n_states, start.n_symbols, 0)
     report = FitReport(False, f"{n_passes} passes", -np.inf)
     done = (0, 0)  # passes, and batches of the next pass
@@ -200,7 +164,7 @@ def stepwise(
         for number, batch in enumerate(batches, start=1):
             if (n, number) <= done:
                 continue
-            counts = e_step(parameters, batch)
+            counts = expected_counts(parameters, batch, dtype=dtype, beam=beam)
             k, scale = report.n_iter, n_sequences / float(batch.sequence_weights.sum())
             if k == 0:
                 sums.add(predicted_counts(counts, parameters, scale))
@@ -242,7 +206,7 @@ class _Updates:
         self.may_decrease = beam is not None
         self.tolerated = TOLERATED[np.dtype(dtype)]
         self.n_tokens = float(np.diff(sequences.offsets) @ sequences.sequence_weights)
-        self._e_step = _e_step(dtype, beam)
+        self._e_step = partial(expected_counts, dtype=dtype, beam=beam)
 
     def first(self, start: HMMParameters | Posterior) -> HMMParameters | Posterior:
         """Check the start, and turn parameters into a posterior for variational Bayes."""
@@ -277,41 +241,6 @@ class _Updates:
     def from_arrays(self, arrays: Arrays) -> HMMParameters | Posterior:
         """Build the state from ``to_arrays``'s result."""
         return _from_arrays(arrays)
-
-
-def _learn(
-    run: _Updates,
-    start: Callable[[int], HMMParameters | Posterior],
-    watch: Watch | None,
-    *,
-    max_iter: int,
-    tol: float,
-    n_starts: int = 1,
-    probe: int = 1,
-) -> tuple[HMMParameters, FitReport]:
-    check_count("max_iter", max_iter)
-    if not tol >= 0:
-        raise ValueRangeError(f"tol must not be negative, got {tol}.")
-    state, report = run_em(
-        run,
-        lambda k: run.first(start(k)),
-        watch or Watch(),
-        max_iter=max_iter,
-        tol=tol,
-        n_starts=n_starts,
-        probe=probe,
-    )
-    if isinstance(state, Posterior):
-        report.details["posterior"] = state
-        return state.mean(), report
-    return state, report
-
-
-def _e_step(dtype: DTypeLike, beam: Beam | None) -> EStep:
-    """Return the function that computes counts, exactly or within a beam."""
-    if beam is None:
-        return partial(expected_counts, dtype=dtype)
-    return partial(beam_counts, beam=beam, dtype=dtype)
 
 
 def _from_arrays(arrays: Mapping[str, Any]) -> HMMParameters | Posterior:

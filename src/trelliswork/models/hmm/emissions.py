@@ -1,7 +1,7 @@
 """Emissions of an HMM: log p(word | state), also of words that do not occur in training."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,27 +13,6 @@ from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-class Emissions(Protocol):
-    """Queries about the words of an HMM."""
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-
-    @property
-    def words(self) -> list[Token]:
-        """The listed words, by id."""
-
-    def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
-        """Return log p(word | state) of each token (n_tokens, S)."""
-
-    def table(self) -> Doubles:
-        """Return log p(word | state) of the listed words (S, V)."""
-
-    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the saved state: plain data, and arrays."""
 
 
 class LexiconEmissions:
@@ -74,15 +53,9 @@ class LexiconEmissions:
 
 
 class TableEmissions:
-    """Emissions by a table; of unlisted words by their suffixes, or by the symbol ``<unk>``.
+    """Emissions by a table (S, V); of unlisted words by their suffixes, or else as ``<unk>`` if that is listed.
 
-    Parameters
-    ----------
-    words : list of str or of int
-        The listed words by id: strings, or 0 to V-1.
-    log_emission : ndarray (S, V)
-    suffixes : SuffixModel, optional
-        For unlisted strings; without it they are ``<unk>``, if that is listed.
+    ``words`` are the listed words by id: strings, or 0 to V-1.
     """
 
     def __init__(self, words: Sequence[Token], log_emission: Doubles, suffixes: SuffixModel | None) -> None:
@@ -94,28 +67,19 @@ class TableEmissions:
         """S."""
         return len(self.log_emission)
 
-    def ids(self, tokens: Sequence[Token]) -> NDArray[np.int32]:
-        """Return the ids of tokens; of unlisted words -1 if there are suffixes, else the id of ``<unk>``."""
-        other = -1 if self.suffixes is not None else self._ids.get(UNKNOWN, -1)
-        return np.array([self._ids.get(token, other) for token in tokens], np.int32)
-
-    def unseen(self, tokens: Sequence[Token], ids: NDArray[np.int32]) -> Doubles:
-        """Return log p(word | state) of the tokens whose id is -1 (n, S)."""
-        words = [tokens[i] for i in np.flatnonzero(ids < 0).tolist()]
-        if not words:
-            return np.empty((0, len(self.log_emission)))
-        if self.suffixes is None:
-            raise DataError(
-                f"{words[0]!r} is not among the {len(self.words)} symbols of training, and the model cannot score "
-                "others: train with strings and unknown='suffix' or 'symbol', or leave it out."
-            )
-        return self.suffixes.log_emission([str(word) for word in words])
-
     def rows(self, tokens: Sequence[Token], offsets: Integers) -> Doubles:
         """Return log p(word | state) of each token (n_tokens, S)."""
-        ids = self.ids(tokens)
+        other = -1 if self.suffixes is not None else self._ids.get(UNKNOWN, -1)
+        ids = np.array([self._ids.get(token, other) for token in tokens], np.int32)
         rows = self.log_emission.T[ids]
-        rows[ids < 0] = self.unseen(tokens, ids)
+        unseen = [tokens[i] for i in np.flatnonzero(ids < 0).tolist()]
+        if unseen:
+            if self.suffixes is None:
+                raise DataError(
+                    f"{unseen[0]!r} is not among the {len(self.words)} symbols of training, and the model cannot score "
+                    "others: train with strings and unknown='suffix' or 'symbol', or leave it out."
+                )
+            rows[ids < 0] = self.suffixes.log_emission([str(word) for word in unseen])
         return rows
 
     def table(self) -> Doubles:
@@ -132,7 +96,10 @@ class TableEmissions:
         return plain, arrays
 
 
-def emissions_from_state(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> LexiconEmissions | TableEmissions:
+Emissions = LexiconEmissions | TableEmissions
+
+
+def emissions_from_state(plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Emissions:
     """Build emissions from their ``state``."""
     if "lexicon" in plain:
         return LexiconEmissions(Lexicon.from_state(plain["lexicon"], arrays))

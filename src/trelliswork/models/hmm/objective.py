@@ -7,18 +7,30 @@ tokens. The counts are computed by scaled forward-backward over chunks of sequen
 sequence too long to keep, and in log space for what underflows. None of these stores S x S numbers per position.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.padding import batches, pad
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference import chain
+from trelliswork.inference.chain.beam import Beam, BeamStatistics, joined
+from trelliswork.inference.chain.beam import passes as beam_passes
 from trelliswork.inference.chain.passes import log_forward
 from trelliswork.inference.chain.potentials import LIMIT
-from trelliswork.models.hmm.data import Counts, Doubles, Floats, HMMParameters, Sequences, SortedSequences
+from trelliswork.models.hmm.data import (
+    Counts,
+    Doubles,
+    Floats,
+    HMMParameters,
+    Sequences,
+    SortedSequences,
+    chosen_tokens,
+    chunks,
+)
 from trelliswork.models.hmm.kernels import expected_counts as kernels
 from trelliswork.models.hmm.kernels.expected_counts import ROWS, Expected, Observed, Space, Tables
 
@@ -27,45 +39,46 @@ __all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "posterior
 CHUNK_BYTES = 1 << 26  # size of the marginals in memory; alpha needs as much again
 MOST_SLOTS = 16  # separate sums of transition counts: the maximum number of threads; results do not depend on it
 GROUP_TOKENS = 2400  # tokens of a group of sequences: enough work for one sum over S x S transition counts
+BATCH_SCORES = 1 << 22  # scores of states in one batch within beams
 Visit = Callable[[int, Floats], None]  # takes the first position of a block and its weighted marginals (n, S)
 
 
-def expected_counts(parameters: HMMParameters, sequences: Sequences, *, dtype: DTypeLike = np.float64) -> Counts:
-    """Run one E-step of the Baum-Welch algorithm.
+def expected_counts(
+    parameters: HMMParameters, sequences: Sequences, *, dtype: DTypeLike = np.float64, beam: Beam | None = None
+) -> Counts:
+    """Run one E-step of the Baum-Welch algorithm; a sequence of probability zero raises `ImpossibleError`.
 
-    Parameters
-    ----------
-    parameters : HMMParameters
-        Need not be normalized: any scores below +inf are valid.
-    sequences : Sequences
-    dtype : float32 or float64
-        Of the recursions; sums over the corpus are float64. Sequences that underflow are recomputed more precisely.
+    Parameters need not be normalized: any scores below +inf are valid. ``dtype`` is that of the recursions; sums over
+    the corpus are float64. Sequences that underflow are recomputed more precisely. Time O(n_tokens S^2), memory
+    O(S^2 + S V) and at most about 128 MB, whatever the corpus. Scaling as in Rabiner (1989), eqs. 91-93.
 
-    Raises
-    ------
-    ImpossibleError
-        If a sequence has probability zero.
-
-    Notes
-    -----
-    Time O(n_tokens S^2). Memory O(S^2 + S V) and at most about 128 MB, whatever the corpus. Scaling as in
-    Rabiner (1989), eqs. 91-93.
+    With a beam the chains are restricted to few states, |I|, at a position: O(n_tokens |I| S). Known states are always
+    inside. The log evidence is then a lower bound, which EM may decrease.
     """
     kind = _precision(dtype)
     S, V = parameters.n_states, parameters.n_symbols
     sequences.check(S, V)
     counts = Counts.zeros(S, V, sequences.n_sequences)
     if sequences.labeled.any():
-        count_labeled(parameters, sequences, counts)
+        _count_labeled(parameters, sequences, counts)
+    if beam is None:
+        _add_exact(parameters, sequences, kind, counts)
+    else:
+        _add_within_beams(parameters, sequences, kind, beam, counts)
+    counts.total = float(sequences.sequence_weights @ counts.log_evidence)
+    return counts
+
+
+def _add_exact(parameters: HMMParameters, sequences: Sequences, dtype: np.dtype, counts: Counts) -> None:
+    """Add the counts of the sequences with unknown states, in higher precision or log space where they underflow."""
     left = sequences.hidden
-    for precision in sorted({kind, np.dtype(np.float64)}, key=lambda d: d.itemsize):
+    for precision in sorted({dtype, np.dtype(np.float64)}, key=lambda d: d.itemsize):
         if len(left.which):
             safe = _scaled(_Tables(parameters, sequences, precision), left, counts)
             left = left if not safe.any() else SortedSequences.select(sequences, left.which[~safe])
     for s in left.which.tolist():
-        counts.log_evidence[s] = _in_log_space(
-            parameters, sequences, s, counts.transition, _adder(counts, sequences, s)
-        )
+        visit = _adder(counts, sequences, s)
+        counts.log_evidence[s] = _in_log_space(parameters, sequences, s, counts.transition, visit)
     impossible = np.flatnonzero(counts.log_evidence == -np.inf)
     if impossible.size:
         raise ImpossibleError(
@@ -73,8 +86,6 @@ def expected_counts(parameters: HMMParameters, sequences: Sequences, *, dtype: D
             + (f" (and {impossible.size - 1} more)" if impossible.size > 1 else "")
             + ": start from parameters without zeros, or check its known states."
         )
-    counts.total = float(sequences.sequence_weights @ counts.log_evidence)
-    return counts
 
 
 def posterior_states(
@@ -148,19 +159,15 @@ class _Tables:
 
     def _emissions(self, log_rows: Floats, extra: Floats | None) -> tuple[Floats, Doubles]:
         """Return the table (V + n_unknown, step) of emissions and its log-scales."""
-        parts = [log_rows] if extra is None else [log_rows, np.asarray(extra, np.float64)]
-        table = np.empty((sum(map(len, parts)), self.step), self.dtype)
-        log_table = np.empty(len(table))
-        first = 0
-        for part in parts:
-            here = slice(first, first + len(part))
-            first += len(part)
+        if extra is not None:
+            log_rows = np.concatenate([log_rows, np.asarray(extra, np.float64)])
+        table, log_table = np.empty((len(log_rows), self.step), self.dtype), np.empty(len(log_rows))
 
-            def work(start: int, stop: int, part: Floats = part, here: slice = here) -> None:
-                table[here][start:stop], log_table[here][start:stop] = self._rows(part[start:stop])
+        def work(start: int, stop: int) -> None:
+            table[start:stop], log_table[start:stop] = self._rows(log_rows[start:stop])
 
-            at_once = max(1, 200_000 // self.S)
-            threads.run(work, [(a, min(a + at_once, len(part))) for a in range(0, len(part), at_once)])
+        at_once = max(1, 200_000 // self.S)
+        threads.run(work, [(a, min(a + at_once, len(table))) for a in range(0, len(table), at_once)])
         return table, log_table
 
     def observed(self, data: SortedSequences) -> Observed:
@@ -185,10 +192,10 @@ def _scaled(tables: _Tables, data: SortedSequences, counts: Counts) -> NDArray[n
             counts.add(own)
     slots = int(np.clip(CHUNK_BYTES // (8 * S * S), 2, MOST_SLOTS))
     sums = np.zeros((slots if n_long < len(lengths) else 0, S, S))
-    chunks = list(_chunks(data.offsets, n_long, CHUNK_BYTES // bytes_each))
-    most_tokens = max((data.offsets[b] - data.offsets[a] for a, b in chunks), default=0)
+    parts = list(chunks(data.offsets, CHUNK_BYTES // bytes_each, n_long))
+    most_tokens = max((data.offsets[b] - data.offsets[a] for a, b in parts), default=0)
     buffer = np.empty((most_tokens, tables.width), tables.dtype)
-    for a, b in chunks:
+    for a, b in parts:
         origin, n_tokens = int(data.offsets[a]), int(data.offsets[b] - data.offsets[a])
         group = _group_size(lengths[a:b], tables.step * tables.dtype.itemsize)
         costs = lengths[a:b] * S * S
@@ -214,14 +221,6 @@ def _scaled(tables: _Tables, data: SortedSequences, counts: Counts) -> NDArray[n
     return safe
 
 
-def _chunks(offsets: NDArray[np.int64], start: int, most_tokens: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of sequences from ``start`` on with at most ``most_tokens`` tokens each."""
-    while start < len(offsets) - 1:
-        stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + most_tokens, "right")) - 1)
-        yield start, stop
-        start = stop
-
-
 def _group_size(lengths: NDArray[np.int64], row_bytes: int) -> int:
     """Return the number of sequences that advance together: register blocks, more if short, fewer if alpha is large."""
     blocks = int(GROUP_TOKENS // (ROWS * lengths.mean()))
@@ -237,10 +236,7 @@ def _add_emissions(rows: NDArray[np.int32], marginals: Floats, by_symbol: Double
     ends, order = np.empty(V, np.int64), np.empty(len(rows), np.int32)
     kernels.sort_symbols(rows.view(np.uint32), V, ends, order)
     costs = np.diff(ends, prepend=0) * S
-    threads.run(
-        lambda start, stop: kernels.add_rows(start, stop, ends, order, marginals, by_symbol),
-        threads.cut(costs, least=threads.LEAST_WORK),
-    )
+    threads.run(kernels.add_rows, threads.cut(costs, least=threads.LEAST_WORK), ends, order, marginals, by_symbol)
 
 
 def _adder(counts: Counts, sequences: Sequences | SortedSequences, s: int) -> Visit:
@@ -263,7 +259,7 @@ def _in_blocks(tables: _Tables, data: SortedSequences, k: int, transition: Doubl
     Adds to ``transition`` and visits the blocks, the last one first. Each alpha is computed twice.
     """
     T = int(data.offsets[k + 1] - data.offsets[k])
-    size = max(1, min(T, int(np.ceil(np.sqrt(T)))))
+    size = int(np.ceil(np.sqrt(T)))
     starts = range(0, T, size)
     rows = np.zeros((ROWS, tables.step), tables.dtype)
     memory = np.zeros((size + 1) * tables.step + ROWS, tables.dtype)
@@ -311,7 +307,7 @@ def _in_log_space(parameters: HMMParameters, sequences: Sequences, s: int, trans
     def scores(t: int, message: Doubles | None) -> Doubles:
         """Return the unary scores of a block, preceded by the message from the left."""
         stop = min(t + size, T)
-        unary = log_unary(p, sequences, first + t, first + stop)
+        unary = _log_unary(p, sequences, slice(first + t, first + stop))
         if t == 0:
             unary[0] += p.log_start
         if stop == T and p.log_end is not None:
@@ -342,20 +338,20 @@ def _in_log_space(parameters: HMMParameters, sequences: Sequences, s: int, trans
     return log_evidence
 
 
-def log_unary(parameters: HMMParameters, sequences: Sequences, start: int, stop: int) -> Doubles:
-    """Return the emission scores (n, S) of tokens ``start`` to ``stop``; -inf for all states but the known one."""
-    rows = sequences.rows[start:stop]
+def _log_unary(parameters: HMMParameters, sequences: Sequences, tokens: slice | NDArray[np.int64]) -> Doubles:
+    """Return the emission scores (n, S) of some tokens; -inf for all states but the known one."""
+    rows = sequences.rows[tokens]
     unary = parameters.log_emission.T[np.maximum(rows, 0)]
     if (rows < 0).any():
         assert sequences.extra_log_emission is not None
         unary[rows < 0] = sequences.extra_log_emission[-1 - rows[rows < 0]]
     if sequences.labels is not None:
-        labels = sequences.labels[start:stop]
+        labels = sequences.labels[tokens]
         unary[(labels >= 0)[:, None] & (labels[:, None] != np.arange(parameters.n_states))] = -np.inf
     return unary
 
 
-def count_labeled(parameters: HMMParameters, sequences: Sequences, counts: Counts) -> None:
+def _count_labeled(parameters: HMMParameters, sequences: Sequences, counts: Counts) -> None:
     """Add plain counts of the sequences whose states are all known, and their joint log-probability."""
     p, S, V = parameters, parameters.n_states, parameters.n_symbols
     assert sequences.labels is not None
@@ -381,3 +377,57 @@ def count_labeled(parameters: HMMParameters, sequences: Sequences, counts: Count
     if p.log_end is not None:
         score[last] += p.log_end[y[last]]
     counts.log_evidence[which] = np.add.reduceat(score, first)
+
+
+def _add_within_beams(
+    parameters: HMMParameters, sequences: Sequences, dtype: np.dtype, beam: Beam, counts: Counts
+) -> None:
+    """Add the counts of the sequences with unknown states within beams."""
+    statistics: list[BeamStatistics] = []
+    order, lengths = sequences.hidden.which, np.diff(sequences.offsets)  # longest first
+    # Expected transitions are summed over a batch, so all its sequences must have the same weight.
+    for weight in np.unique(sequences.sequence_weights[order]):
+        same = order[sequences.sequence_weights[order] == weight]
+        for first, last in batches(lengths[same], BATCH_SCORES // parameters.n_states):
+            statistics.append(_add_batch(parameters, sequences, same[first:last], dtype, beam, counts))
+    counts.beam = joined(statistics)
+
+
+def _add_batch(
+    parameters: HMMParameters,
+    sequences: Sequences,
+    which: NDArray[np.int64],
+    dtype: np.dtype,
+    beam: Beam,
+    counts: Counts,
+) -> BeamStatistics:
+    """Add the counts of some sequences with the same weight."""
+    S, lengths = parameters.n_states, np.diff(sequences.offsets)[which]
+    weight = float(sequences.sequence_weights[which[0]])
+    tokens, _ = chosen_tokens(sequences.offsets, which)
+    unary = pad(_log_unary(parameters, sequences, tokens), lengths, dtype=dtype)
+    unary[:, 0] += parameters.log_start.astype(dtype)
+    if parameters.log_end is not None:
+        unary[np.arange(len(which)), lengths - 1] += parameters.log_end.astype(dtype)
+    transition = parameters.log_transition.astype(dtype)
+    p = chain.chain_potentials(unary, transition, lengths, check_values=False)
+    expected = beam_passes.expectations(p, beam, counts=True)
+    if (expected.log_z == -np.inf).any():
+        n = int(which[np.flatnonzero(expected.log_z == -np.inf)[0]])
+        raise ImpossibleError(
+            f"sequence {n} has probability zero: start from parameters without zeros, or look at its known states."
+        )
+    assert expected.counts is not None
+    counts.transition += weight * expected.counts
+    counts.log_evidence[which] = expected.log_z
+    masses = weight * expected.marginals.astype(np.float64)
+    position, states = np.repeat(np.arange(len(expected.kept)), expected.sizes), expected.sets.states
+    symbol = sequences.symbols[tokens[position]].astype(np.int64)
+    known = symbol >= 0
+    V = counts.by_symbol.shape[0]
+    flat = np.bincount(symbol[known] * S + states[known], masses[known], minlength=V * S)
+    counts.by_symbol += flat.reshape(V, S)
+    for at, total in ((expected.offsets[:-1], counts.start), (expected.offsets[1:] - 1, counts.end)):
+        chosen = np.isin(position, at)
+        total += np.bincount(states[chosen], masses[chosen], minlength=S)
+    return expected.statistics

@@ -17,7 +17,7 @@ scale, and the evidence of a sentence is that of a model which has seen each of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,14 @@ def shape_class(word: str) -> str:
 
 
 class SuffixModel:
-    """Tags of unknown words by shape and suffix, made by ``SuffixModel.fit``."""
+    """Tags of unknown words by shape and suffix, made by ``SuffixModel.fit``.
+
+    Suffixes have at most ``max_length`` letters and are learned from words with at most ``max_count`` tokens, which are
+    most similar to unknown words. A shorter suffix adds ``weight`` tokens to the counts of a longer one; with None its
+    weight is Brants's theta, the standard deviation of the tags' probabilities, for any number of tokens.
+    """
+
+    OPTIONS: ClassVar = ("max_length", "max_count", "weight")
 
     def __init__(
         self,
@@ -83,34 +90,8 @@ class SuffixModel:
         self._counts = self._word_counts.gather(np.array(owners, np.int64), np.array(nodes, np.int64), len(self._nodes))
 
     @classmethod
-    def fit(
-        cls,
-        words: Sequence[str],
-        counts: NDArray[Any],
-        *,
-        max_length: int = 10,
-        max_count: float = 10,
-        weight: float | None = 8.0,
-    ) -> "SuffixModel":
-        """Train on distinct words and their tag counts.
-
-        Parameters
-        ----------
-        words : sequence of str
-            Distinct words (n_words,).
-        counts : ndarray (n_words, S)
-            Tag counts of each word.
-        max_length : int
-            Letters of the longest suffix.
-        max_count : float
-            Suffixes are learned from words with at most this count: they are most similar to unknown words.
-        weight : float or None
-            Number of tokens that a shorter suffix adds to the counts of a longer one. None: Brants's theta, the
-            standard deviation of the tags' probabilities, for any number of tokens.
-
-        Notes
-        -----
-        Time and memory O(n_words max_length), S-fold at worst.
+    def fit(cls, words: Sequence[str], counts: NDArray[Any], **options: Any) -> "SuffixModel":
+        """Train on distinct words and their tag counts (n_words, S). O(n_words max_length), S-fold at worst.
 
         Examples
         --------
@@ -119,8 +100,7 @@ class SuffixModel:
         array([[0.01, 0.99],
                [0.88, 0.12]])
         """
-        sparse, tag_counts = _check_counts(words, counts)
-        return cls(words, sparse, tag_counts, max_length=max_length, max_count=max_count, weight=weight)
+        return cls(words, *_check_counts(words, counts), **options)
 
     def probabilities(self, words: Sequence[str]) -> Floats:
         """Return P(tag | word) (n_words, S) by shape and suffix alone, in time O(n_words max_length S)."""
@@ -146,8 +126,7 @@ class SuffixModel:
 
     def state(self) -> State:
         """Return the saved state: the rare words and their counts, from which the model is rebuilt."""
-        names = ("max_length", "max_count", "weight")
-        plain = {"words": self._words, **{name: getattr(self, name) for name in names}}
+        plain = {"words": self._words, **{name: getattr(self, name) for name in self.OPTIONS}}
         return plain, {"tag_counts": self.tag_counts, **self._word_counts.arrays()}
 
     @classmethod
@@ -155,8 +134,7 @@ class SuffixModel:
         """Build a model from its ``state``."""
         tag_counts = arrays["tag_counts"]
         counts = SparseCounts.from_arrays(arrays, len(tag_counts))
-        options = {name: plain[name] for name in ("max_length", "max_count", "weight")}
-        return cls(plain["words"], counts, tag_counts, **options)
+        return cls(plain["words"], counts, tag_counts, **{name: plain[name] for name in cls.OPTIONS})
 
     def _keys(self, word: str) -> list[str]:
         """Return keys from the most general to the longest suffix; the empty key is for all rare words."""
@@ -173,8 +151,11 @@ class Lexicon:
     .. math:: p(t \mid word) = \frac{n(word, t) + w\, q(t \mid word)}{n(word) + w}
 
     where q comes from the suffix model. The first word of a sentence is capitalized because of its position: there q
-    is mixed in the same way with the counts of the word in any case, with ``initial_weight`` for w.
+    is mixed in the same way with the counts of the word in any case, with ``initial_weight`` for w. Tags less probable
+    than the fraction ``least`` of the word's best one are impossible (-inf), for fast decoding.
     """
+
+    OPTIONS: ClassVar = ("word_weight", "initial_weight", "least")
 
     def __init__(
         self,
@@ -200,60 +181,20 @@ class Lexicon:
         self._lower_counts = counts.gather(np.arange(len(rows)), rows, len(self._lower))
 
     @classmethod
-    def fit(
-        cls,
-        words: Sequence[str],
-        counts: NDArray[Any],
-        *,
-        word_weight: float = 0.5,
-        initial_weight: float = 1.0,
-        least: float = 1e-3,
-        max_length: int = 10,
-        max_count: float = 10,
-        weight: float | None = 8.0,
-    ) -> "Lexicon":
-        """Train on distinct words and their tag counts.
-
-        Parameters
-        ----------
-        words : sequence of str
-            Distinct words (n_words,).
-        counts : ndarray (n_words, S)
-            Tag counts of each word.
-        word_weight : float
-            Number of tokens that the suffix adds to the counts of a known word; 0: relative frequencies.
-        initial_weight : float
-            Number of tokens that the suffix adds to the lower-case counts of a sentence's first word.
-        least : float
-            Tags less probable than this fraction of the word's best one are impossible (-inf), for fast decoding.
-        max_length, max_count, weight
-            See ``SuffixModel.fit``.
-        """
+    def fit(cls, words: Sequence[str], counts: NDArray[Any], **options: Any) -> "Lexicon":
+        """Train on distinct words and their tag counts (n_words, S); options are those of both classes."""
+        own = {name: options.pop(name) for name in cls.OPTIONS if name in options}
         sparse, tag_counts = _check_counts(words, counts)
-        suffixes = SuffixModel(words, sparse, tag_counts, max_length=max_length, max_count=max_count, weight=weight)
-        return cls(words, sparse, suffixes, word_weight=word_weight, initial_weight=initial_weight, least=least)
+        return cls(words, sparse, SuffixModel(words, sparse, tag_counts, **options), **own)
 
     def __contains__(self, word: object) -> bool:
         return word in self.ids
 
     def log_emission(self, words: Sequence[str], initial: NDArray[np.bool_] | None = None) -> Floats:
-        """Return log P(word | tag) of the words of a text.
+        """Return log P(word | tag) (n_tokens, S) of the words of a text; -inf for tags that are (nearly) impossible.
 
-        Parameters
-        ----------
-        words : sequence of str
-            Tokens (n_tokens,); each distinct one is computed once.
-        initial : ndarray of bool (n_tokens,), optional
-            True for tokens that start a sentence. None: none does.
-
-        Returns
-        -------
-        ndarray (n_tokens, S)
-            -inf for tags that are impossible or nearly so (``least``); every row has at least one finite score.
-
-        Notes
-        -----
-        Time O(distinct words x max_length x S + n_tokens S).
+        ``initial`` (n_tokens,) is True for tokens that start a sentence, by default none. Each distinct word is
+        computed once: O(distinct words x max_length x S + n_tokens S).
         """
         firsts = np.zeros(len(words), bool) if initial is None else np.asarray(initial, bool)
         if firsts.shape != (len(words),):
@@ -271,8 +212,8 @@ class Lexicon:
 
     def state(self) -> State:
         """Return the saved state: words, counts and parameters, from which the lexicon is rebuilt."""
-        plain = {name: getattr(self, name) for name in ("word_weight", "initial_weight", "least")}
-        options = {name: getattr(self.suffixes, name) for name in ("max_length", "max_count", "weight")}
+        plain = {name: getattr(self, name) for name in self.OPTIONS}
+        options = {name: getattr(self.suffixes, name) for name in SuffixModel.OPTIONS}
         arrays = {"tag_counts": self.suffixes.tag_counts, **self._counts.arrays()}
         return {**plain, "suffixes": options, "words": list(self.ids)}, arrays
 
@@ -282,8 +223,7 @@ class Lexicon:
         words, tag_counts = plain["words"], arrays["tag_counts"]
         counts = SparseCounts.from_arrays(arrays, len(tag_counts))
         suffixes = SuffixModel(words, counts, tag_counts, **plain["suffixes"])
-        options = {name: plain[name] for name in ("word_weight", "initial_weight", "least")}
-        return cls(words, counts, suffixes, **options)
+        return cls(words, counts, suffixes, **{name: plain[name] for name in cls.OPTIONS})
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.inference import chain
 from trelliswork.models.evidence import Labels, ruled_out
+from trelliswork.models.hmm.data import chunks, read_sentences
 from trelliswork.models.hmm.decoding import StateChain
 from trelliswork.models.tasks import Tagger
 
@@ -29,10 +30,6 @@ class ChainTagger(Tagger):
     @abstractmethod
     def _chain(self) -> StateChain:
         """The chain of the labels."""
-
-    @abstractmethod
-    def _read(self, X: Any) -> Sequence[Sequence[Any]]:
-        """Return checked sentences."""
 
     @abstractmethod
     def _scores(self, sentences: Sequence[Sequence[Any]], offsets: Offsets, out: NDArray[np.bool_] | None) -> Rows:
@@ -85,6 +82,7 @@ class ChainTagger(Tagger):
                 ranked.append([(self.labels_.strings(path), q) for path, q in zip(labels, p.tolist(), strict=True)])
         return ranked
 
+    @extras_for("posterior")
     def posterior(self, sentence: Sequence[Any], *, known: Sequence[Any] | None = None) -> "LinearChain":
         """Return the distribution over labelings of one sentence, for any query.
 
@@ -103,18 +101,12 @@ class ChainTagger(Tagger):
     def _rows(self, X: Any, known: Labels | None = None) -> Iterator[tuple[Rows, Offsets]]:
         """Yield the scores of parts of the sentences, and the offsets of the sentences in them."""
         self._check_fitted()
-        sentences = self._read(X)
+        sentences = read_sentences(X)
         if known is not None and len(known) != len(sentences):
             raise ShapeError(f"known must have as many sentences as X, {len(sentences)}, got {len(known)}.")
-        most = max(1, CHUNK_SCORES // len(self.labels_))
-        first = 0
-        while first < len(sentences):
-            last, n = first + 1, len(sentences[first])
-            while last < len(sentences) and n + len(sentences[last]) <= most:
-                n += len(sentences[last])
-                last += 1
-            lengths = np.array([len(sentence) for sentence in sentences[first:last]])
-            offsets = np.concatenate([[0], np.cumsum(lengths)])
-            out = None if known is None else ruled_out(known[first:last], lengths, self.labels_)
+        lengths = np.array([len(sentence) for sentence in sentences], np.int64)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        for first, last in chunks(ends, max(1, CHUNK_SCORES // len(self.labels_))):
+            out = None if known is None else ruled_out(known[first:last], lengths[first:last], self.labels_)
+            offsets = ends[first : last + 1] - ends[first]
             yield self._scores(sentences[first:last], offsets, out), offsets
-            first = last

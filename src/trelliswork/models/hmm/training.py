@@ -1,9 +1,11 @@
 """HMM training: by counting if all states are known, by EM if none or only some are."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +13,18 @@ from numpy.typing import NDArray
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference.chain.beam import Beam, chosen_beam
+from trelliswork.inference.chain.beam import chosen_beam
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Watch, open_checkpoint
-from trelliswork.models.hmm.counting import Interpolation, count_ngrams
+from trelliswork.learning.watch import Development, Watch, open_checkpoint
+from trelliswork.models.hmm.counting import count_ngrams
 from trelliswork.models.hmm.data import (
     HMMParameters,
     Sentences,
     Sequences,
     States,
     Token,
-    count_tokens,
+    chosen_tokens,
     flatten,
     list_symbols,
     read_sentences,
@@ -37,6 +39,9 @@ from trelliswork.models.hmm.objective import expected_counts
 from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
 from trelliswork.models.hmm.updates import Priors, maximize, random_parameters
 
+if TYPE_CHECKING:
+    from trelliswork.models.hmm import HMM
+
 Algorithm = Literal["em", "vb", "stepwise"]
 Unknown = Literal["suffix", "symbol"]
 LARGEST_TABLE = 1 << 28  # maximum number of emission probabilities: 2 GB
@@ -45,50 +50,15 @@ NEARLY_EVEN = 50.0  # Dirichlet parameter of a start that known states determine
 NO_STATES = "without known states, the number of states must be given: HMM(n_states=45)."
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Training settings; the parameters of `HMM` of the same names."""
-
-    n_states: int | None
-    order: int
-    unknown: Unknown
-    interpolation: Interpolation
-    start_prior: float
-    transition_prior: float
-    emission_prior: float
-    end: bool
-    min_count: int
-    algorithm: Algorithm
-    max_iter: int
-    tol: float
-    n_restarts: int
-    probe: int
-    batch_size: int
-    seed: int
-    dtype: str
-    beam: Beam | str | None
-
-    def check(self) -> None:
-        """Raise an error for settings that exclude each other, rather than ignore one."""
-        chosen_beam(self.beam, 1)  # raises an error for text that is not a beam
-        if self.algorithm == "stepwise" and self.n_restarts > 1:
-            raise ValueRangeError("algorithm='stepwise' has one start: leave n_restarts out.")
-
-    @property
-    def priors(self) -> Priors:
-        """The priors of EM."""
-        return Priors(self.start_prior, self.transition_prior, self.transition_prior, self.emission_prior)
-
-
 @dataclass
 class Learned:
-    """A trained HMM: names of the states, their chain, the words, the report, and whether no state was known."""
+    """A trained HMM: names of the states, their chain, the words, whether no state was known, and the report."""
 
     labels: Vocabulary
     chain: StateChain
     emissions: Emissions
-    report: FitReport
     induced: bool
+    report: FitReport = field(default_factory=lambda: FitReport(True, "counted", np.nan))
 
 
 Build = Callable[[HMMParameters], Learned]
@@ -96,31 +66,20 @@ Build = Callable[[HMMParameters], Learned]
 
 @dataclass(frozen=True)
 class Supervision:
-    """Arguments of ``fit`` that supervise training; they become a watch when the data are known.
+    """Arguments of ``fit`` that supervise training; they become a watch when the data are known."""
 
-    Attributes
-    ----------
-    score : callable, optional
-        Returns the metric of a model on the development data.
-    metric : str
-    identity : dict
-        Plain data that identifies the run for a checkpoint: parameters and development data.
-    checkpoint, callback
-        Of ``fit``.
-    options : dict
-        Of `Watch`.
-    """
-
-    score: Callable[[Learned], float] | None
+    score: Callable[[Learned], float] | None  # metric of a model on the development data
     metric: str
-    identity: dict[str, Any]
+    identity: dict[str, Any]  # parameters and development data, which identify the run for a checkpoint
     checkpoint: str | os.PathLike[str] | None
     callback: Callback | None
-    options: dict[str, Any]
+    options: dict[str, Any]  # of `Watch`
 
     def watch(self, build: Build, listed: Sequence[Token], *data: NDArray[Any] | None) -> Watch:
         """Return the watch of EM on some data; ``build`` makes the model of given parameters."""
-        development = None if self.score is None else _Development(self.metric, self.score, build)
+        development, score = None, self.score
+        if score is not None:
+            development = Development(self.metric, lambda arrays: score(build(parameters_of(arrays))))
         symbols = {"symbols": [str(word) for word in listed]}
         file = open_checkpoint(self.checkpoint, lambda: fingerprint(self.identity | symbols, *data))
         return Watch(development, checkpoint=file, callback=self.callback, **self.options)
@@ -132,84 +91,70 @@ class Supervision:
         return learned
 
 
-@dataclass(frozen=True)
-class _Development:
-    """Metric of the model that parameters define."""
-
-    metric: str
-    score: Callable[[Learned], float]
-    build: Build
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric of named parameter arrays."""
-        return self.score(self.build(parameters_of(parameters)))
+def check_settings(model: "HMM") -> None:
+    """Raise an error for parameters that exclude each other, rather than ignore one."""
+    chosen_beam(model.beam, 1)  # raises an error for text that is not a beam
+    if model.algorithm == "stepwise" and model.n_restarts > 1:
+        raise ValueRangeError("algorithm='stepwise' has one start: leave n_restarts out.")
 
 
-def learn(X: Sentences, y: States | None, settings: Settings, supervision: Supervision) -> Learned:
-    """Train an HMM on sentences whose states are known, unknown, or partly known."""
+def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision) -> Learned:
+    """Train an HMM with the parameters of ``model`` on sentences whose states are known, unknown, or partly known."""
     names, labels = read_states(X, y)
     tokens, offsets = flatten(X)
     known, induced = bool(labels.min() >= 0), bool(labels.max() < 0)
-    if settings.order > 1 and not known:
+    if model.order > 1 and not known:
         raise ValueRangeError(
-            f"order={settings.order} is estimated by counting: every token needs a known state. Use order=1 otherwise."
+            f"order={model.order} is estimated by counting: every token needs a known state. Use order=1 otherwise."
         )
-    if settings.n_states is not None and (settings.n_states < len(names) or (known and settings.n_states > len(names))):
+    if model.n_states is not None and (model.n_states < len(names) or (known and model.n_states > len(names))):
         raise ValueRangeError(
-            f"n_states={settings.n_states}, but y has {len(names)} states"
+            f"n_states={model.n_states}, but y has {len(names)} states"
             + (" and none is unknown: leave n_states out." if known else ": raise it, or leave it out.")
         )
-    n_states = max(len(names), settings.n_states or 0)
+    n_states = max(len(names), model.n_states or 0)
     if n_states == 0:
         raise ValueRangeError(NO_STATES)
-    words = all(isinstance(token, str) for token in tokens)
-    if known and words and settings.unknown == "suffix":
-        emissions: Emissions = LexiconEmissions(_lexicon([str(token) for token in tokens], labels, len(names)))
-        states = _counted_chain(labels, offsets, names, settings)
-        return supervision.counted(Learned(names, states, emissions, _counted(), induced))
+    by_suffix = model.unknown == "suffix" and all(isinstance(token, str) for token in tokens)
+    if known and by_suffix:
+        lexicon = LexiconEmissions(_lexicon([str(token) for token in tokens], labels, len(names)))
+        return supervision.counted(Learned(names, _counted_chain(labels, offsets, names, model), lexicon, induced))
     names = Vocabulary([*names, *unnamed_states(names, n_states)])
-    counts: dict[Token, int] = {}
-    count_tokens(tokens, counts)
-    listed = _listed(counts, n_states, settings)
+    listed = _listed(Counter(tokens), n_states, model)
     sequences = Sequences(offsets, symbol_ids(listed)(tokens), None if induced else labels)
 
     def build(parameters: HMMParameters) -> Learned:
-        emissions = _emissions(listed, parameters, [sequences], settings, tokens)
-        return Learned(names, _chain(parameters, settings), emissions, _counted(), induced)
+        emissions = _emissions(listed, parameters, [sequences], model, tokens)
+        return Learned(names, _chain(parameters, model), emissions, induced)
 
-    if known:
-        parameters = _first_parameters(sequences, n_states, len(listed), settings)
-        emissions = TableEmissions(listed, parameters.log_emission, None)
-        states = _chain(parameters, settings)
-        if settings.order > 1:
-            states = _counted_chain(labels, offsets, names, settings)
-        return supervision.counted(Learned(names, states, emissions, _counted(), induced))
-    start, priors = None, settings.priors
+    start, priors = None, _priors(model)
     if not induced:
-        start = _first_parameters(sequences, n_states, len(listed), settings)
-        if words and settings.unknown == "suffix" and settings.algorithm != "vb":
-            start, priors = _informed(start, listed, tokens, sequences, settings)
+        start = _first_parameters(sequences, n_states, len(listed), model)
+    if known:
+        assert start is not None
+        states = _chain(start, model) if model.order == 1 else _counted_chain(labels, offsets, names, model)
+        return supervision.counted(Learned(names, states, TableEmissions(listed, start.log_emission, None), induced))
+    if start is not None and by_suffix and model.algorithm != "vb":
+        start, priors = _informed(start, listed, tokens, sequences, model)
     watch = supervision.watch(build, listed, sequences.offsets, sequences.symbols, sequences.labels)
-    parameters, report = _by_em(sequences, n_states, len(listed), start, priors, settings, watch)
+    parameters, report = _by_em(sequences, n_states, len(listed), start, priors, model, watch)
     return replace(build(parameters), report=report)
 
 
-def learn_stream(batches: Iterable[Sentences], settings: Settings, n_passes: int, supervision: Supervision) -> Learned:
+def learn_stream(batches: Iterable[Sentences], model: "HMM", n_passes: int, supervision: Supervision) -> Learned:
     """Run stepwise EM over batches of sentences, which are iterated once for the words, and then for training."""
-    if settings.n_states is None:
+    if model.n_states is None:
         raise ValueRangeError(NO_STATES)
-    if settings.order != 1:
+    if model.order != 1:
         raise ValueRangeError("a stream has no known states, which higher orders need: use order=1.")
-    counts: dict[Token, int] = {}
-    n_sentences = n_tokens = 0
+    counts: Counter[Token] = Counter()
+    n_sentences = 0
     for X in batches:
         n_sentences += len(X)
-        for x in read_sentences(X):
-            n_tokens += len(x)
-            count_tokens(x, counts)
-    if not n_tokens:
+        counts.update(chain.from_iterable(read_sentences(X)))
+    if not counts:
         raise ValueRangeError("the batches have no sentences, or can be iterated only once.")
-    listed = _listed(counts, settings.n_states, settings)
+    listed = _listed(counts, model.n_states, model)
     ids = symbol_ids(listed)
 
     class Again:
@@ -219,38 +164,35 @@ def learn_stream(batches: Iterable[Sentences], settings: Settings, n_passes: int
                     tokens, offsets = flatten(X)
                     yield Sequences(offsets, ids(tokens))
 
-    names = Vocabulary(unnamed_states([], settings.n_states))
+    names = Vocabulary(unnamed_states([], model.n_states))
 
     def build(parameters: HMMParameters) -> Learned:
-        emissions = _emissions(listed, parameters, Again(), settings)
-        return Learned(names, _chain(parameters, settings), emissions, _counted(), True)
+        emissions = _emissions(listed, parameters, Again(), model)
+        return Learned(names, _chain(parameters, model), emissions, True)
 
+    length = _mean_length(counts.total() / n_sentences, model)
     parameters, report = stepwise(
-        _random(settings, settings.n_states, len(listed), n_tokens / n_sentences),
+        random_parameters(model.n_states, len(listed), seed=model.seed, mean_length=length),
         Again(),
         n_sentences,
-        priors=settings.priors,
+        priors=_priors(model),
         n_passes=n_passes,
-        dtype=settings.dtype,
-        beam=state_beam(settings.beam, settings.n_states, 1),
+        dtype=model.dtype,
+        beam=state_beam(model.beam, model.n_states, 1),
         watch=supervision.watch(build, listed, np.array(list(counts.values())), np.array([n_sentences])),
     )
     return replace(build(parameters), report=report)
 
 
-def _listed(counts: dict[Token, int], n_states: int, settings: Settings) -> list[Token]:
+def _listed(counts: Counter[Token], n_states: int, model: "HMM") -> list[Token]:
     """Return the symbols by id; a table of emissions that is too large is an error."""
-    listed = list_symbols(counts, settings.min_count, unknown=settings.unknown == "symbol")
+    listed = list_symbols(counts, model.min_count, unknown=model.unknown == "symbol")
     if n_states * len(listed) > LARGEST_TABLE:
         raise ValueRangeError(
             f"{n_states} states and {len(listed):,} symbols make a table of {n_states * len(listed):,} numbers, more "
             f"than {LARGEST_TABLE:,}: number the symbols 0, 1, 2, ... without gaps, or raise min_count."
         )
     return listed
-
-
-def _counted() -> FitReport:
-    return FitReport(True, "counted", np.nan)
 
 
 def _lexicon(words: list[str], labels: NDArray[np.int32], n_states: int) -> Lexicon:
@@ -263,32 +205,36 @@ def _lexicon(words: list[str], labels: NDArray[np.int32], n_states: int) -> Lexi
 
 
 def _counted_chain(
-    labels: NDArray[np.int32], offsets: NDArray[np.int64], names: Vocabulary, settings: Settings
+    labels: NDArray[np.int32], offsets: NDArray[np.int64], names: Vocabulary, model: "HMM"
 ) -> StateChain:
     """Return the chain of label n-grams."""
-    S, order = len(names), settings.order
-    beam = state_beam(settings.beam, S, order)
-    table, _ = count_ngrams(labels, offsets, S, order, interpolation=settings.interpolation)
+    S, order = len(names), model.order
+    beam = state_beam(model.beam, S, order)
+    table, _ = count_ngrams(labels, offsets, S, order, interpolation=model.interpolation)
     if order > 1:
-        return higher_order(table, beam, end=settings.end)
-    return replace(first_order(table, end=settings.end), beam=beam)
+        return higher_order(table, beam, end=model.end)
+    return replace(first_order(table, end=model.end), beam=beam)
 
 
-def _random(settings: Settings, n_states: int, n_symbols: int, mean_length: float) -> HMMParameters:
-    return random_parameters(
-        n_states, n_symbols, seed=settings.seed, mean_length=max(mean_length, 1.001) if settings.end else None
-    )
+def _priors(model: "HMM") -> Priors:
+    """Return the priors of EM."""
+    return Priors(model.start_prior, model.transition_prior, model.transition_prior, model.emission_prior)
 
 
-def _first_parameters(sequences: Sequences, n_states: int, n_symbols: int, settings: Settings) -> HMMParameters:
+def _mean_length(mean: float, model: "HMM") -> float | None:
+    """Return the mean length of sentences as ``random_parameters`` needs it."""
+    return max(mean, 1.001) if model.end else None
+
+
+def _first_parameters(sequences: Sequences, n_states: int, n_symbols: int, model: "HMM") -> HMMParameters:
     """Return the parameters that known states determine: one M-step from nearly even ones."""
-    length = max(float(np.diff(sequences.offsets).mean()), 1.001) if settings.end else None
-    even = random_parameters(n_states, n_symbols, seed=settings.seed, concentration=NEARLY_EVEN, mean_length=length)
-    return maximize(expected_counts(even, sequences, dtype=settings.dtype), settings.priors, even)
+    length = _mean_length(sequences.mean_length, model)
+    even = random_parameters(n_states, n_symbols, seed=model.seed, concentration=NEARLY_EVEN, mean_length=length)
+    return maximize(expected_counts(even, sequences, dtype=model.dtype), _priors(model), even)
 
 
 def _informed(
-    start: HMMParameters, listed: list[Token], tokens: Sequence[Token], sequences: Sequences, settings: Settings
+    start: HMMParameters, listed: list[Token], tokens: Sequence[Token], sequences: Sequences, model: "HMM"
 ) -> tuple[HMMParameters, Priors]:
     """Return a better start, and priors, for words some of which have known states.
 
@@ -304,18 +250,16 @@ def _informed(
     emission = np.exp(start.log_emission)
     emission[:n_known] = table.T + 1e-6 * table.max()
     emission /= emission.sum(axis=1, keepdims=True)
-    states = _chain(start, settings)
+    states = _chain(start, model)
     whole = np.flatnonzero(sequences.labeled)
     if len(whole) and n_known == S:
-        lengths = np.diff(sequences.offsets)
-        which = np.repeat(sequences.labeled, lengths)
-        offsets = np.concatenate([[0], np.cumsum(lengths[whole])])
-        log_bigram, _ = count_ngrams(labels[which], offsets, S, 1, interpolation=settings.interpolation)
-        states = first_order(log_bigram, end=settings.end)
+        at, offsets = chosen_tokens(sequences.offsets, whole)
+        log_bigram, _ = count_ngrams(labels[at], offsets, S, 1, interpolation=model.interpolation)
+        states = first_order(log_bigram, end=model.end)
     informed = HMMParameters(states.log_start, states.log_transition, states.log_end, np.log(emission))
     weight = LABELED_SHARE * np.count_nonzero(labels < 0) / S
     end = 0.0 if states.log_end is None else weight * np.exp(states.log_end)
-    return informed, Priors(settings.start_prior, weight * np.exp(states.log_transition), end, weight * emission)
+    return informed, Priors(model.start_prior, weight * np.exp(states.log_transition), end, weight * emission)
 
 
 def _by_em(
@@ -324,50 +268,32 @@ def _by_em(
     n_symbols: int,
     start: HMMParameters | None,
     priors: Priors,
-    settings: Settings,
+    model: "HMM",
     watch: Watch,
 ) -> tuple[HMMParameters, FitReport]:
-    length = max(float(np.diff(sequences.offsets).mean()), 1.001) if settings.end else None
-    options: dict[str, Any] = {
-        "priors": priors,
-        "dtype": settings.dtype,
-        "beam": state_beam(settings.beam, n_states, 1),
-        "watch": watch,
-    }
-    if settings.algorithm == "stepwise":
+    length = _mean_length(sequences.mean_length, model)
+    beam = state_beam(model.beam, n_states, 1)
+    options: dict[str, Any] = {"priors": priors, "dtype": model.dtype, "beam": beam, "watch": watch}
+    if model.algorithm == "stepwise":
         if start is None:
-            start = _random(settings, n_states, n_symbols, length or 2.0)
-        batches = _cut(sequences, settings)
-        return stepwise(start, batches, sequences.n_sequences, n_passes=settings.max_iter, **options)
-    options |= {"algorithm": settings.algorithm, "max_iter": settings.max_iter, "tol": settings.tol}
+            start = random_parameters(n_states, n_symbols, seed=model.seed, mean_length=length)
+        order = np.random.default_rng(model.seed).permutation(sequences.n_sequences)
+        batches = [sequences.select(order[k : k + model.batch_size]) for k in range(0, len(order), model.batch_size)]
+        return stepwise(start, batches, sequences.n_sequences, n_passes=model.max_iter, **options)
+    options |= {"algorithm": model.algorithm, "max_iter": model.max_iter, "tol": model.tol}
     if start is not None:
         return em(start, sequences, **options)
-    if watch.development is not None and settings.n_restarts > 1 and settings.max_iter <= settings.probe:
+    if watch.development is not None and model.n_restarts > 1 and model.max_iter <= model.probe:
         raise ValueRangeError(
             "dev measures the iterations after the choice among n_restarts starts: raise max_iter above "
-            f"probe={settings.probe}, got {settings.max_iter}."
+            f"probe={model.probe}, got {model.max_iter}."
         )
-    return restarts(
-        settings.n_restarts, n_states, n_symbols, sequences, seed=settings.seed, probe=settings.probe,
-        mean_length=length, **options,
-    )  # fmt: skip
+    options |= {"seed": model.seed, "probe": model.probe, "mean_length": length}
+    return restarts(model.n_restarts, n_states, n_symbols, sequences, **options)
 
 
-def _cut(sequences: Sequences, settings: Settings) -> list[Sequences]:
-    """Return batches of sequences in random order."""
-    order = np.random.default_rng(settings.seed).permutation(sequences.n_sequences)
-    batches = []
-    for first in range(0, len(order), settings.batch_size):
-        which = order[first : first + settings.batch_size]
-        token = np.concatenate([np.arange(sequences.offsets[n], sequences.offsets[n + 1]) for n in which])
-        offsets = np.concatenate([[0], np.cumsum(np.diff(sequences.offsets)[which])])
-        labels = None if sequences.labels is None else sequences.labels[token]
-        batches.append(Sequences(offsets, sequences.symbols[token], labels))
-    return batches
-
-
-def _chain(parameters: HMMParameters, settings: Settings) -> FirstOrder:
-    beam = state_beam(settings.beam, parameters.n_states, 1)
+def _chain(parameters: HMMParameters, model: "HMM") -> FirstOrder:
+    beam = state_beam(model.beam, parameters.n_states, 1)
     return FirstOrder(parameters.log_start, parameters.log_transition, parameters.log_end, beam)
 
 
@@ -375,7 +301,7 @@ def _emissions(
     listed: list[Token],
     parameters: HMMParameters,
     batches: Iterable[Sequences],
-    settings: Settings,
+    model: "HMM",
     tokens: Sequence[Token] | None = None,
 ) -> TableEmissions:
     """Return the table, and for other words a suffix model from expected counts of all words, or of those listed.
@@ -383,27 +309,14 @@ def _emissions(
     Without ``tokens`` (a stream) words that share one symbol are left out.
     """
     suffixes = None
-    if settings.unknown == "suffix" and isinstance(listed[0], str):
+    if model.unknown == "suffix" and isinstance(listed[0], str):
         words = [str(word) for word in listed if word != UNKNOWN]
         spread = parameters
         if UNKNOWN in listed and tokens is not None:
             words = [str(token) for token in dict.fromkeys(tokens)]
-            spread, batches = _each_word(words, tokens, listed, parameters, batches)
-        counts = sum(expected_counts(spread, part, dtype=settings.dtype).by_symbol for part in batches)
+            # The same model with one symbol per word: words that shared one have its probability.
+            spread = replace(parameters, log_emission=parameters.log_emission[:, symbol_ids(listed)(words)])
+            batches = [replace(part, symbols=symbol_ids(words)(map(str, tokens))) for part in batches]
+        counts = sum(expected_counts(spread, part, dtype=model.dtype).by_symbol for part in batches)
         suffixes = SuffixModel.fit(words, np.asarray(counts)[: len(words)])
     return TableEmissions(listed, parameters.log_emission, suffixes)
-
-
-def _each_word(
-    words: list[str],
-    tokens: Sequence[Token],
-    listed: list[Token],
-    parameters: HMMParameters,
-    batches: Iterable[Sequences],
-) -> tuple[HMMParameters, list[Sequences]]:
-    """Return the same model and sequences with one symbol per word: words that shared one have its probability."""
-    number = {word: i for i, word in enumerate(words)}
-    symbols = np.array([number[str(token)] for token in tokens], np.int32)
-    emission = parameters.log_emission[:, symbol_ids(listed)(words)]
-    each = HMMParameters(parameters.log_start, parameters.log_transition, parameters.log_end, emission)
-    return each, [Sequences(part.offsets, symbols, part.labels) for part in batches]

@@ -12,7 +12,7 @@ An end event is one of the outcomes of its state's transitions.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -87,14 +87,9 @@ def random_parameters(
     concentration: float = 1.0,
     mean_length: float | None = None,
 ) -> HMMParameters:
-    """Return rows drawn from symmetric Dirichlet distributions, without zeros.
+    """Return rows drawn from Dirichlet distributions with all parameters equal to ``concentration``, without zeros.
 
-    Parameters
-    ----------
-    concentration : float
-        The Dirichlet parameter: large values give nearly uniform rows.
-    mean_length : float, optional
-        If given, the end is an event of probability 1 / mean_length in every state.
+    If ``mean_length`` is given, the end is an event of probability 1 / mean_length in every state.
     """
     check_count("n_states", n_states)
     check_count("n_symbols", n_symbols)
@@ -158,11 +153,9 @@ def predicted_counts(counts: Counts, parameters: HMMParameters, scale: float) ->
 def log_prior(parameters: HMMParameters, priors: Priors) -> float:
     """Return the log density of the Dirichlet priors up to a constant: pseudo-counts times log-probabilities."""
     value = 0.0
-    for log_theta, pseudo in (
-        (parameters.log_start, priors.start), (parameters.log_transition, priors.transition),
-        (parameters.log_end, priors.end), (parameters.log_emission, priors.emission),
-    ):  # fmt: skip
-        if log_theta is not None and np.any(pseudo):
+    for name, log_theta in parameters.arrays().items():
+        pseudo = getattr(priors, name.removeprefix("log_"))
+        if np.any(pseudo):
             weight = np.broadcast_to(pseudo, log_theta.shape)
             value += float(np.multiply(weight, log_theta, out=np.zeros_like(log_theta), where=weight > 0).sum())
     return value
@@ -170,9 +163,8 @@ def log_prior(parameters: HMMParameters, priors: Priors) -> float:
 
 def check_normalized(parameters: HMMParameters) -> None:
     """Raise an error if the probabilities of a row do not sum to 1."""
-    for name, row in zip(
-        ("log_start", "log_transition (with log_end)", "log_emission"), _rows(parameters), strict=True
-    ):
+    names = "log_start", "log_transition (with log_end)", "log_emission"
+    for name, row in zip(names, _rows(parameters), strict=True):
         off = np.abs(np.exp(row).sum(axis=-1) - 1).max()
         if off > 1e-6:
             raise ValueRangeError(
@@ -182,10 +174,7 @@ def check_normalized(parameters: HMMParameters) -> None:
 
 def _rows(of: HMMParameters | Posterior) -> list[Doubles]:
     """Return starts (S,), transitions with the end as the last outcome (S, S or S+1), emissions (S, V)."""
-    if isinstance(of, Posterior):
-        start, transition, end, emission = of.start, of.transition, of.end, of.emission
-    else:
-        start, transition, end, emission = of.log_start, of.log_transition, of.log_end, of.log_emission
+    start, transition, end, emission = (getattr(of, field.name) for field in fields(of))
     return [start, transition if end is None else np.column_stack([transition, end]), emission]
 
 

@@ -29,22 +29,12 @@ DISTANCES = 1 << 24  # distances computed at once: 64 MB
 
 @dataclass(frozen=True)
 class StateCounts:
-    """Counts of states at sentence starts, of pairs of states, and of states with words.
+    """Counts of states at sentence starts, of pairs of states, and of states with words, sparse or dense."""
 
-    Attributes
-    ----------
-    start : ndarray (S,)
-    pairs : sparse matrix or ndarray (S, S)
-        ``pairs[i, j]``: state j directly after state i.
-    emission : sparse matrix or ndarray (V, S)
-    groups : ndarray (S,), optional
-        Similar states have the same number; initializes a low-rank transition.
-    """
-
-    start: Floats
-    pairs: Any
-    emission: Any
-    groups: Ints | None = None
+    start: Floats  # (S,)
+    pairs: Any  # (S, S): ``pairs[i, j]``, state j directly after state i
+    emission: Any  # (V, S)
+    groups: Ints | None = None  # (S,): similar states have the same number; initializes a low-rank transition
 
 
 def clustered_counts(
@@ -52,8 +42,6 @@ def clustered_counts(
 ) -> StateCounts:
     """Return counts of clustered tokens; with ``n_groups``, states are clustered into that number of groups.
 
-    Notes
-    -----
     Time O(min(SAMPLE S, MAX_SAMPLE) S N_ITER + N S) times the dimensions (4 N_DIMS).
     """
     rng = np.random.default_rng(seed)
@@ -64,9 +52,7 @@ def clustered_counts(
     states = np.concatenate(
         [nearest(tokens.points(np.arange(k, min(k + BLOCK, N))), centers) for k in range(0, N, BLOCK)]
     )
-    groups = None
-    if n_groups is not None:
-        groups = nearest(centers, k_means(centers, n_groups, rng))
+    groups = None if n_groups is None else nearest(centers, k_means(centers, n_groups, rng))
     return count(sentences, states, n_words, n_states, groups)
 
 

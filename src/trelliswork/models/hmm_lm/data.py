@@ -24,9 +24,7 @@ def sentences_of(X: Text) -> list[Sequence[Evidence]]:
 
 def open_vocabulary(sentences: Sequence[Sequence[Evidence]], min_count: int) -> Vocabulary:
     """Return the vocabulary of words that occur often enough; all others are ``<unk>``."""
-    for n, sentence in enumerate(sentences):
-        if isinstance(sentence, str) or not all(isinstance(word, str) for word in sentence):
-            raise DataError(f"sentence {n}: expected a list of words (str), got {sentence!r:.60}.")
+    _check_words(sentences)
     return Vocabulary.from_sequences(sentences, min_count=min_count, unknown=_unknown)  # type: ignore[arg-type]
 
 
@@ -39,15 +37,19 @@ def _unknown(word: str) -> str:
     return UNKNOWN
 
 
-def number(sentences: Sequence[Sequence[Evidence]], words: Vocabulary) -> Sentences:
-    """Return words as ids, with the sentence end, id V, after each sentence."""
-    ids: list[int] = []
-    offsets = [0]
+def _check_words(sentences: Sequence[Sequence[Evidence]]) -> None:
     for n, sentence in enumerate(sentences):
         if isinstance(sentence, str) or not all(isinstance(word, str) for word in sentence):
             raise DataError(f"sentence {n}: expected a list of words (str), got {sentence!r:.60}.")
-        ids += words.ids(sentence)  # type: ignore[arg-type]
-        ids.append(len(words))
+
+
+def number(sentences: Sequence[Sequence[Evidence]], words: Vocabulary) -> Sentences:
+    """Return words as ids, with the sentence end, id V, after each sentence."""
+    _check_words(sentences)
+    ids: list[int] = []
+    offsets = [0]
+    for sentence in sentences:
+        ids += [*words.ids(sentence), len(words)]  # type: ignore[arg-type]
         offsets.append(len(ids))
     return Sentences(np.array(ids, np.int64), np.array(offsets, np.int64))
 
@@ -65,19 +67,9 @@ def observations(
     A token is a word, a collection of words (one of them), or ``None`` (any word, but not the end of the sentence).
     """
     rows: list[Tensor] = []
-    numbers: dict[object, int] = {}
+    numbers: dict[tuple[int, ...] | None, int] = {}
 
-    def row(token: Evidence) -> int:
-        if isinstance(token, str):
-            key: tuple[int, ...] | None = (words.id(token),)
-        elif token is None:
-            key = None
-        else:
-            key = tuple(sorted({words.id(word) for word in token}))
-            if not key:
-                raise ValueRangeError(
-                    "evidence about a token must be a word, a collection of words or None, got an empty collection."
-                )
+    def row(key: tuple[int, ...] | None) -> int:
         if key not in numbers:
             numbers[key] = len(rows)
             chosen = log_emission[:-1] if key is None else log_emission[list(key)]
@@ -86,14 +78,23 @@ def observations(
 
     ids, offsets = [], [0]
     for sentence in sentences:
-        ids += [row(token) for token in sentence]
+        ids += [row(_word_ids(token, words)) for token in sentence]
         if end:
-            if "end" not in numbers:
-                numbers["end"] = len(rows)
-                rows.append(log_emission[-1])
-            ids.append(numbers["end"])
+            ids.append(row((len(words),)))
         offsets.append(len(ids))
     return torch.stack(rows), Sentences(np.array(ids, np.int64), np.array(offsets, np.int64))
+
+
+def _word_ids(token: Evidence, words: Vocabulary) -> tuple[int, ...] | None:
+    """Return the ids of the words that a token may be; ``None`` for any word."""
+    if token is None or isinstance(token, str):
+        return None if token is None else (words.id(token),)
+    ids = tuple(sorted({words.id(word) for word in token}))
+    if not ids:
+        raise ValueRangeError(
+            "evidence about a token must be a word, a collection of words or None, got an empty collection."
+        )
+    return ids
 
 
 def both(one: Sequence[Evidence], other: Sequence[Evidence], words: Vocabulary) -> list[Evidence] | None:

@@ -13,18 +13,12 @@ from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.brown import brown_clusters
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Watch, open_checkpoint
-from trelliswork.models.base import Arrays, check_finite
+from trelliswork.models.base import Arrays, check_finite, watch_for
 from trelliswork.models.hmm_lm.data import cluster_numbers
 from trelliswork.models.hmm_lm.network import NetworkShape, StateNetwork
 from trelliswork.models.hmm_lm.objective import Sentences
 from trelliswork.models.hmm_lm.start import cluster_start, em_start
-from trelliswork.models.hmm_lm.training import TextDevelopment, TrainingSettings, train
-
-
-def training_settings(model: Any) -> TrainingSettings:
-    """Return the training settings of a model."""
-    return TrainingSettings(**{name: getattr(model, name) for name in TrainingSettings.__dataclass_fields__})
+from trelliswork.models.hmm_lm.training import TrainingSettings, text_development, train
 
 
 def can_cluster(model: Any) -> bool:
@@ -52,16 +46,9 @@ def network_shape(model: Any, n_words: int) -> NetworkShape:
             "initialization='clusters' cannot be combined with clusters, em_iterations or projection='redrawn': use "
             "initialization='words'."
         )
-    return NetworkShape(
-        model.n_states,
-        n_words,
-        model.hidden,
-        model.n_features if kernel else 0,
-        model.feature_map,
-        model.projection,
-        model.orthogonal,
-        model.band,
-    )
+    rank = model.n_features if kernel else 0
+    options = model.feature_map, model.projection, model.orthogonal, model.band
+    return NetworkShape(model.n_states, n_words, model.hidden, rank, *options)
 
 
 def fit_network(
@@ -82,7 +69,7 @@ def fit_network(
         )
     network = StateNetwork(shape, model.seed, clusters)
     network.start_with(np.bincount(data.words, minlength=shape.n_words))
-    settings = training_settings(model)
+    settings = TrainingSettings(**{name: getattr(model, name) for name in TrainingSettings.__dataclass_fields__})
 
     def mark() -> str:
         known = asdict(settings) | asdict(shape) | {"start": first_states(model)}
@@ -92,16 +79,10 @@ def fit_network(
         held = (None, None) if dev is None else (dev.words, dev.offsets)
         return fingerprint(known, data.words, data.offsets, *held, clusters)
 
-    file = open_checkpoint(checkpoint, mark)
-    watch = Watch(
-        None if dev is None else TextDevelopment(network, dev),
-        patience=model.patience,
-        max_minutes=model.max_minutes,
-        checkpoint=file,
-        callback=callback,
-    )
+    development = None if dev is None else text_development(network, dev)
+    watch = watch_for(model, development, checkpoint, mark, callback)
     started = time.perf_counter()
-    if file is None or not file.path.exists():
+    if watch.checkpoint is None or not watch.checkpoint.path.exists():
         if model.em_iterations:
             watch.announce("EM")
             em_start(network, data, n_iter=model.em_iterations, smoothing=model.em_smoothing, seed=model.seed)

@@ -41,9 +41,8 @@ def random_projection(n_dims: int, n_features: int, generator: torch.Generator, 
         return torch.randn(n_dims, n_features, generator=generator)
     n_blocks = -(-n_features // n_dims)
     basis, triangle = torch.linalg.qr(torch.randn(n_blocks, n_dims, n_dims, generator=generator))
-    basis = (
-        basis * torch.sign(triangle.diagonal(dim1=1, dim2=2))[:, None]
-    )  # otherwise some directions are more probable
+    # Without the signs, some directions would be more probable.
+    basis = basis * torch.sign(triangle.diagonal(dim1=1, dim2=2))[:, None]
     directions = torch.cat(list(basis), dim=1)[:, :n_features]
     lengths = torch.randn(n_dims, n_features, generator=generator).norm(dim=0)
     return directions * lengths
@@ -76,24 +75,12 @@ def normalized_factors(log_left: Tensor, log_right: Tensor) -> tuple[Tensor, Ten
 
 @dataclass(frozen=True)
 class SoftmaxError:
-    """Difference of an approximate softmax from the exact one.
+    """Difference of an approximate softmax from the exact one."""
 
-    Attributes
-    ----------
-    n_features : int
-        Number of features in use.
-    distance : float
-        Mean total variation distance of rows.
-    worst : float
-        Largest distance of a row.
-    negative : float
-        Share of matrix entries that were negative before they were set to zero.
-    """
-
-    n_features: int
-    distance: float
-    worst: float
-    negative: float
+    n_features: int  # in use
+    distance: float  # mean total variation distance of rows
+    worst: float  # largest distance of a row
+    negative: float  # share of matrix entries that were negative before they were set to zero
 
 
 def approximate_kernel(
@@ -109,12 +96,10 @@ def approximate_kernel(
         half = max(1, n_features // 2)
         w = random_projection(D, half, generator, orthogonal=False).double().numpy()
         n_features = 2 * half
-        maps = [
-            np.exp((x**2).sum(1, keepdims=True) / 2)
-            * np.concatenate([np.cos(x @ w), np.sin(x @ w)], axis=1)
-            / math.sqrt(half)
-            for x in (u, v)
-        ]
+        maps = []
+        for x in (u, v):
+            waves = np.concatenate([np.cos(x @ w), np.sin(x @ w)], axis=1)
+            maps.append(np.exp((x**2).sum(1, keepdims=True) / 2) * waves / math.sqrt(half))
     elif method == "nystroem":
         points = np.concatenate([u, v])
         n_features = min(n_features, len(points))

@@ -19,30 +19,16 @@ EMISSION_STD = 1.0  # initial standard deviation of log p(word | state) over sta
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """Sizes and options of a network.
-
-    Attributes
-    ----------
-    n_states, n_words, hidden : int
-    n_features : int
-        Rank R of the kernel; 0 for a dense softmax over next states.
-    feature_map : {"exp", "exp-norm", "relu"}
-    projection : {"learned", "fixed", "redrawn"}
-        Directions of the features: learned, random and fixed, or random and redrawn for each batch.
-    orthogonal : bool
-        Whether random directions, including the initial values of learned ones, are orthogonal.
-    band : int
-        Number of neighbors on each side with separate transition weights; 0 for none.
-    """
+    """Sizes and options of a network."""
 
     n_states: int
     n_words: int
     hidden: int = 256
-    n_features: int = 0
+    n_features: int = 0  # rank R of the kernel; 0 for a dense softmax over next states
     feature_map: FeatureMap = "exp"
-    projection: Projection = "learned"
-    orthogonal: bool = True
-    band: int = 0
+    projection: Projection = "learned"  # directions of the features; random ones are fixed, or redrawn for each batch
+    orthogonal: bool = True  # random directions, including the initial values of learned ones
+    band: int = 0  # number of neighbors on each side with separate transition weights
 
 
 @dataclass
@@ -52,6 +38,10 @@ class Drawn:
     states: Tensor | None = None
     features: Tensor | None = None
     projection: Tensor | None = None  # redrawn directions
+
+    def of(self, values: Tensor) -> Tensor:
+        """Return the rows (S', ...) of the states that are kept."""
+        return values if self.states is None else values[self.states]
 
 
 class _Block(nn.Module):
@@ -73,14 +63,8 @@ class StateNetwork(nn.Module):
     states each have a block, and log phi is the projection of the block's output, divided by sqrt(hidden). The learned
     projection is stored after this division, so that AdamW changes it as fast as the output layer of the dense model.
     Next states have a bias, as in the dense model (the norm in paper 4's exp(W v - |v|^2 / 2) would act as one, but
-    LayerNorm makes it constant).
-
-    Parameters
-    ----------
-    shape : NetworkShape
-    seed : int
-    clusters : ndarray (n_words,), optional
-        Cluster of each word; only the c-th block of states emits the words of cluster c.
+    LayerNorm makes it constant). With the cluster of each word, ``clusters`` (n_words,), only the c-th block of states
+    emits the words of cluster c.
     """
 
     def __init__(self, shape: NetworkShape, seed: int = 0, clusters: Ints | None = None) -> None:
@@ -150,32 +134,29 @@ class StateNetwork(nn.Module):
     def log_start(self, drawn: Drawn) -> Tensor:
         """Return log p(first state) (S',) over the states that are kept."""
         scores = self.start_output(self.start_block(self.start_embedding))[0]
-        return torch.log_softmax(scores if drawn.states is None else scores[drawn.states], dim=0)
+        return torch.log_softmax(drawn.of(scores), dim=0)
 
     def transition(self, drawn: Drawn) -> Transition:
         """Return p(next state | state) over the states that are kept; its rows sum to one."""
-        states = drawn.states
         if not self.shape.n_features:
-            hidden = self.state_block(self.state_embedding if states is None else self.state_embedding[states])
-            layer = self.state_output
-            weight, bias = (x if states is None else x[states] for x in (layer.weight, layer.bias))
+            hidden = self.state_block(drawn.of(self.state_embedding))
+            weight, bias = drawn.of(self.state_output.weight), drawn.of(self.state_output.bias)
             return Dense(torch.softmax(torch.addmm(bias, hidden, weight.T), dim=1))
         left, right = self.log_factors(drawn)
         if not self.shape.band:
             return LowRank(*normalized_factors(left, right))
-        return self._banded(left, right, states)
+        return self._banded(left, right, drawn.states)
 
     def log_factors(self, drawn: Drawn) -> tuple[Tensor, Tensor]:
         """Return log phi (S', R') of states and of next states, before rows are normalized."""
-        states = drawn.states
-        hidden = self.state_block(self.state_embedding if states is None else self.state_embedding[states])
-        after = self.next_block(self.next_embedding if states is None else self.next_embedding[states])
+        hidden = self.state_block(drawn.of(self.state_embedding))
+        after = self.next_block(drawn.of(self.next_embedding))
         root = math.sqrt(self.shape.hidden)
         directions = root * self.projection if drawn.projection is None else drawn.projection
         if drawn.features is not None:
             directions = directions[:, drawn.features]
         left, right = (log_features(x / root, directions, self.shape.feature_map) for x in (hidden, after))
-        return left, right + (self.next_bias if states is None else self.next_bias[states])[:, None]
+        return left, right + drawn.of(self.next_bias)[:, None]
 
     def _banded(self, log_left: Tensor, log_right: Tensor, states: Tensor | None) -> LowRank:
         """Return the normalized sum of the row-normalized low-rank matrix and a learned band.
@@ -192,9 +173,8 @@ class StateNetwork(nn.Module):
             kept[states] = True
             possible &= kept[target.clamp(0, S - 1)]
             R = left.shape[1]
-            left = torch.full((S, R), 1.0 / R, dtype=left.dtype).index_copy(
-                0, states, left
-            )  # rows that are never reached
+            never_reached = torch.full((S, R), 1.0 / R, dtype=left.dtype)
+            left = never_reached.index_copy(0, states, left)
             right = torch.zeros(S, R, dtype=right.dtype).index_copy(0, states, right)
         band = torch.where(possible, band, 0)
         total = left @ right.sum(dim=0) + band.sum(dim=1)
@@ -209,8 +189,7 @@ class StateNetwork(nn.Module):
 
     def emitting(self, drawn: Drawn) -> Tensor:
         """Return the emission vectors (S', hidden); log p(word | state) is a softmax of ``word_output`` of them."""
-        own = self.word_embedding if drawn.states is None else self.word_embedding[drawn.states]
-        return self.word_block(own)
+        return self.word_block(drawn.of(self.word_embedding))
 
     def log_emission(self, drawn: Drawn) -> Tensor:
         """Return log p(word | state) (V, S'), words first; -inf outside the block of a word's cluster."""
@@ -218,6 +197,5 @@ class StateNetwork(nn.Module):
         scores = torch.addmm(self.word_output.bias[:, None], self.word_output.weight, hidden.T)
         if self.blocks is not None:
             of_word, of_state = self.blocks
-            own = of_state if drawn.states is None else of_state[drawn.states]
-            scores = scores.masked_fill(of_word[:, None] != own[None], -math.inf)
+            scores = scores.masked_fill(of_word[:, None] != drawn.of(of_state)[None], -math.inf)
         return torch.log_softmax(scores, dim=0)

@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from trelliswork.inference import lowrank
 from trelliswork.inference.lowrank.potentials import word_shifts
+from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
 
 Ints = NDArray[np.int64]
@@ -41,9 +42,8 @@ class Sentences:
 
     def select(self, which: Ints) -> "Sentences":
         """Return a subset of the sentences."""
-        lengths = np.diff(self.offsets)[which]
-        words = np.concatenate([self.words[self.offsets[n] : self.offsets[n + 1]] for n in which.tolist()])
-        return Sentences(words, np.concatenate([[0], np.cumsum(lengths)]))
+        tokens, offsets = chosen_tokens(self.offsets, which)
+        return Sentences(self.words[tokens], offsets)
 
 
 def batch_evidence(network: StateNetwork, batch: Sentences, drawn: Drawn, *, every: int | None = None) -> Tensor:
@@ -56,11 +56,9 @@ def batch_evidence(network: StateNetwork, batch: Sentences, drawn: Drawn, *, eve
         log_emission = network.spread(network.log_emission(drawn)[rows], drawn, -torch.inf)
         log_evidence = lowrank.log_evidence(log_start, transition, log_emission, words, batch.offsets, every=every)
         return log_evidence.sum()
-    output = network.word_output
+    hidden, output = network.emitting(drawn), network.word_output
     arguments = words, batch.offsets, rows, every, type(transition)
-    return _Evidence.apply(
-        log_start, network.emitting(drawn), output.weight, output.bias, arguments, *transition.tensors()
-    )
+    return _Evidence.apply(log_start, hidden, output.weight, output.bias, arguments, *transition.tensors())
 
 
 def word_odds(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,7 +75,17 @@ def minus_predicted(odds: Tensor, sums: Tensor, counts: Tensor, hidden: Tensor, 
     return [-share[:, None] * (odds.T @ weight), -(odds @ (share[:, None] * hidden)), -(odds @ share)]
 
 
-class _Evidence(torch.autograd.Function):
+class WithGradients(torch.autograd.Function):
+    """A scalar function whose forward pass computes its gradients, as ``ctx.gradients``."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        """Return the gradients times that of the value."""
+        return tuple(None if g is None else g.mul_(float(grad)) for g in ctx.gradients)
+
+
+class _Evidence(WithGradients):
     @staticmethod
     def forward(
         ctx: Any, log_start: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, arguments: Any, *parts: Tensor
@@ -97,9 +105,3 @@ class _Evidence(torch.autograd.Function):
         ctx.gradients = counts.start, d_hidden, d_weight, d_bias, None, *counts.transition
         shift = np.log(largest[:, 0].double().numpy())
         return torch.tensor(float((log_z + word_shifts(shift, words, offsets)).sum()), dtype=torch.float64)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        by = float(grad)
-        return tuple(None if g is None else g.mul_(by) for g in ctx.gradients)

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from trelliswork.learning.report import Callback
 from trelliswork.learning.watch import Watch
@@ -18,7 +17,7 @@ from trelliswork.models.hmm.em import Priors, em, random_parameters
 from trelliswork.models.hmm.objective import expected_counts
 from trelliswork.models.hmm_lm.clusters import StateCounts, clustered_counts
 from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
-from trelliswork.models.hmm_lm.objective import Sentences, minus_predicted, word_odds
+from trelliswork.models.hmm_lm.objective import Sentences, WithGradients, minus_predicted, word_odds
 from trelliswork.models.hmm_lm.training import torch_threads
 
 TEACHING_RATE = 1e-2
@@ -32,15 +31,10 @@ Floats = NDArray[np.float32]
 
 
 def cluster_start(network: StateNetwork, sentences: Sentences, *, n_steps: int = 100, seed: int = 0) -> StateCounts:
-    """Cluster tokens into states and fit the network, without blocks, to the counts.
+    """Cluster tokens into states and fit the network, without blocks, to the counts by ``n_steps`` gradient steps.
 
-    Parameters
-    ----------
-    network : StateNetwork
-        Changed in place; `StateNetwork.start_with` should have been called with the word frequencies.
-    sentences : Sentences
-    n_steps : int
-        Gradient steps on the counts; they are cheap, since they need no sums over sentences.
+    `StateNetwork.start_with` should have been called with the word frequencies. The steps are cheap, since they need no
+    sums over sentences.
     """
     shape = network.shape
     n_groups = min(shape.n_features, shape.n_states) or None
@@ -59,18 +53,9 @@ def em_start(
     seed: int = 0,
     callback: Callback | None = None,
 ) -> Counts:
-    """Run EM for ``n_iter`` iterations from a random start, then fit the network to the expected counts.
+    """Run EM for ``n_iter`` iterations from a random start, then fit a dense network without blocks to the counts.
 
-    Parameters
-    ----------
-    network : StateNetwork
-        Has a dense transition and no blocks; changed in place.
-    sentences : Sentences
-    n_iter : int
-    smoothing : float
-        Pseudo-count added to each transition in EM; a hundredth of it is added to each emission.
-    n_steps : int
-        Gradient steps on the counts.
+    ``smoothing`` is added to each transition count in EM, a hundredth of it to each emission count.
     """
     shape = network.shape
     sequences = Sequences(sentences.offsets, sentences.words.astype(np.int32))
@@ -87,14 +72,8 @@ def em_start(
 def teach(network: StateNetwork, counts: StateCounts, n_steps: int, *, backing: float = 0.0) -> list[float]:
     """Maximize the expected log-likelihood of counts by gradients, and return the cost per emission of each step.
 
-    Parameters
-    ----------
-    backing : float
-        Pseudo-counts added to each state, distributed by the frequencies of words and of next states.
-
-    Notes
-    -----
-    A step costs O(V S hidden) and O(S^2 hidden), or O(S R hidden) with features, which are fitted as intermediate
+    ``backing`` pseudo-counts are added to each state, distributed by the frequencies of words and of next states. A
+    step costs O(V S hidden) and O(S^2 hidden), or O(S R hidden) with features, which are fitted as intermediate
     classes: p(feature | state) and p(next state | feature).
     """
     emission = _Backed(counts.emission, backing)
@@ -106,11 +85,8 @@ def teach(network: StateNetwork, counts: StateCounts, n_steps: int, *, backing: 
         for k in range(n_steps):
             optimizer.param_groups[0]["lr"] = TEACHING_RATE * (1 + math.cos(math.pi * k / n_steps)) / 2
             output, drawn = network.word_output, Drawn()
-            log_likelihood = start @ network.log_start(drawn) + follow()
-            log_likelihood = log_likelihood + _Emitted.apply(
-                network.emitting(drawn), output.weight, output.bias, emission
-            )
-            loss = -log_likelihood / total
+            emitted = _Emitted.apply(network.emitting(drawn), output.weight, output.bias, emission)
+            loss = -(start @ network.log_start(drawn) + follow() + emitted) / total
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
@@ -158,7 +134,7 @@ class _Backed:
         return np.asarray(self.table.T @ x + self.more @ x, np.float32)
 
 
-class _Emitted(torch.autograd.Function):
+class _Emitted(WithGradients):
     """Sum of counts times log p(word | state); p (V, S) is the only matrix as large as the vocabulary."""
 
     @staticmethod
@@ -173,11 +149,6 @@ class _Emitted(torch.autograd.Function):
         d_bias += rows
         ctx.gradients = d_hidden, d_weight, d_bias, None
         return (hidden * seen).sum() + rows @ bias - totals @ (sums.log() + largest)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return tuple(None if g is None else g.mul_(float(grad)) for g in ctx.gradients)
 
 
 def shared(counts: StateCounts, n_features: int, backing: float = 0.0) -> tuple[Floats, Floats]:

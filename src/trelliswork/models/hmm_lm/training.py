@@ -6,7 +6,7 @@ from a checkpoint ends with the same parameters as one that was never interrupte
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from trelliswork.compute import threads
 from trelliswork.inference import lowrank
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.report import FitReport, Step
-from trelliswork.learning.watch import Saved, Watch
+from trelliswork.learning.watch import Development, Saved, Watch
 from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
 from trelliswork.models.hmm_lm.objective import Sentences, batch_evidence
 
@@ -49,17 +49,10 @@ class TrainingSettings:
     seed: int = 0
 
 
-class TextDevelopment:
-    """Metric on held-out sentences: mean log evidence per token."""
-
-    metric = "log evidence per token"
-
-    def __init__(self, network: StateNetwork, sentences: Sentences) -> None:
-        self._network, self._sentences = network, sentences
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric of the network, whose current parameters are the ones to measure."""
-        return float(log_evidences(self._network, self._sentences).sum()) / self._sentences.n_tokens
+def text_development(network: StateNetwork, sentences: Sentences) -> Development:
+    """Return the metric of the current parameters of a network: mean log evidence per token of held-out sentences."""
+    n = sentences.n_tokens
+    return Development("log evidence per token", lambda _: float(log_evidences(network, sentences).sum()) / n)
 
 
 @dataclass
@@ -126,35 +119,14 @@ def score_sentences(
     return log_p
 
 
-def perplexity(log_evidence: float, n_tokens: int) -> float:
-    """Return exp of the mean negative log evidence per token."""
-    return math.exp(min(700.0, -log_evidence / n_tokens))
-
-
 def train(
-    network: StateNetwork,
-    sentences: Sentences,
-    settings: TrainingSettings,
-    watch: Watch,
-    *,
-    seconds: float = 0.0,
+    network: StateNetwork, sentences: Sentences, settings: TrainingSettings, watch: Watch, *, seconds: float = 0.0
 ) -> FitReport:
     """Train a network in place; it ends with the best parameters (without development data: the last).
 
-    Parameters
-    ----------
-    network : StateNetwork
-    sentences : Sentences
-    settings : TrainingSettings
-    watch : Watch
-        Called after each validation, which counts as an iteration.
-    seconds : float
-        Time that the initialization took; it counts.
-
-    Notes
-    -----
-    An epoch costs O(N S R) for sums over states (12 multiply-adds per word, state and feature, 6 S^2 if dense) and
-    O(V S hidden) per batch for the softmax over words: large batches keep the second part small.
+    The watch is called after each validation, which counts as an iteration; ``seconds`` is the time that the
+    initialization took. An epoch costs O(N S R) for sums over states (12 multiply-adds per word, state and feature,
+    6 S^2 if dense) and O(V S hidden) per batch for the softmax over words: large batches keep the second part small.
     """
     with torch_threads(network):
         return _Trainer(network, sentences, settings, watch, seconds).run()
@@ -222,14 +194,8 @@ class _Trainer:
         """Measure the parameters, lower the rate on a plateau, decide whether to stop."""
         s, at = self.settings, self.at
         rate = float(self.optimizer.param_groups[0]["lr"])
-        step = Step(
-            len(self.report.history) + 1,
-            at.nats / at.counted,
-            seconds=at.seconds,
-            log_evidence=-at.nats,
-            learning_rate=rate,
-            n_tokens=at.tokens,
-        )
+        step = Step(self.report.n_iter + 1, at.nats / at.counted, seconds=at.seconds)
+        step.log_evidence, step.learning_rate, step.n_tokens = -at.nats, rate, at.tokens
         at.nats, at.counted = 0.0, 0
         self.report.add(step)
         values = {name: p.detach().numpy() for name, p in self.parameters.items()}
@@ -244,7 +210,7 @@ class _Trainer:
         self.report.reason = self.watch.after(step, values, self._state) or ""
 
     def _state(self) -> Saved:
-        plain = {"run": asdict(self.at), "history": [asdict(step) for step in self.report.history]}
+        plain = {"run": asdict(self.at), "history": self.report.steps()}
         arrays: Arrays = {}
         for name, p in self.parameters.items():
             arrays[f"now.{name}"] = p.detach().numpy()
@@ -254,8 +220,7 @@ class _Trainer:
 
     def _restore(self, plain: dict[str, Any], arrays: Arrays) -> None:
         self.at = _Position(**plain["run"])
-        for step in plain["history"]:
-            self.report.add(Step(**step))
+        self.report.resume(plain["history"])
         with torch.no_grad():
             for name, p in self.parameters.items():
                 p.copy_(torch.from_numpy(arrays[f"now.{name}"].copy()))

@@ -303,19 +303,9 @@ class MRFLanguageModel(LanguageModel):
         return estimate(self._field(), self._some_ids(X), n_lengths, n_samples, n_steps, seed)
 
     def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
-        """Return the n most probable words for each blank of a sentence, with the exact p(word | all others).
+        """Return the n most probable words for each blank (``None``, or ``___`` in a string), given all other words.
 
-        Parameters
-        ----------
-        sentence : list of str and None, or str
-            With ``None``, or ``___`` in a string, for each blank.
-        n : int
-            Number of words per blank.
-
-        Returns
-        -------
-        list of lists of (word, probability)
-            One list per blank; with several blanks each is given the best words of the others (`tasks.fill_blanks`).
+        Exact for one blank. With several blanks each list is given the best words of the others (`tasks.fill_blanks`).
         """
         self._check_fitted()
         check_count("n", n)

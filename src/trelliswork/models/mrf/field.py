@@ -12,6 +12,7 @@ from trelliswork.errors import DataError
 from trelliswork.inference.lifted import BiasedTable, LowRankTable, SparseTable, Table, exact
 from trelliswork.inference.lifted.exponentials import SMALL
 from trelliswork.inference.lifted.sentences import cover_log_z, score_parts
+from trelliswork.learning.checkpoint import with_prefix
 from trelliswork.models.mrf.shapes import Frequencies
 
 Array = NDArray[np.float64]
@@ -21,34 +22,18 @@ Array = NDArray[np.float64]
 class MRFField:
     """Learned scores, the cover that bounds them, and the lengths of training sentences.
 
-    Attributes
-    ----------
-    form : "UW", "URW" or "full"
-    log_unary : ndarray (C,)
-        theta^0; zeros for a field without a unary.
-    factors : dict of arrays
-        ``left`` U (C, D), ``right`` W (K, C, D) and, for "URW", ``middle`` R (K, D, D) with W (C, D); for "full" the
-        rows, columns and values of each distance's sparse table.
-    weights : ndarray (K,)
-        rho, the weights of the distances in the cover that bounds the field.
-    unaries : ndarray (K + 1, C)
-        Unaries of the cover, single words first; their weighted sum is theta^0.
-    log_z_bound : float
-        Bound of the cover: an upper bound of A / N for N -> infinity.
-    lengths : ndarray of int64
-        ``lengths[m]`` training sentences had m words.
-    bias : ndarray (C,), optional
-        Bias of right words, part of the table of every distance.
+    ``factors`` are ``left`` U (C, D), ``right`` W (K, C, D) and, for "URW", ``middle`` R (K, D, D) with W (C, D); for
+    "full" the rows, columns and values of each distance's sparse table.
     """
 
-    form: str
-    log_unary: Array
+    form: str  # "UW", "URW" or "full"
+    log_unary: Array  # (C,) theta^0; zeros for a field without a unary
     factors: dict[str, NDArray[Any]]
-    weights: Array
-    unaries: Array
-    log_z_bound: float
-    lengths: NDArray[np.int64]
-    bias: Array | None = None
+    weights: Array  # (K,) rho of the distances in the cover that bounds the field
+    unaries: Array  # (K + 1, C) of the cover, single words first; their weighted sum is theta^0
+    log_z_bound: float  # bound of the cover: an upper bound of A / N for N -> infinity
+    lengths: NDArray[np.int64]  # ``lengths[m]`` training sentences had m words
+    bias: Array | None = None  # (C,) of right words, part of the table of every distance
 
     @property
     def K(self) -> int:  # noqa: N802
@@ -144,27 +129,16 @@ class MRFField:
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return plain data and arrays for a file."""
-        arrays = {"log_unary": self.log_unary, "weights": self.weights, "unaries": self.unaries}
-        arrays["lengths"] = self.lengths  # type: ignore[assignment]
-        if self.bias is not None:
-            arrays["bias"] = self.bias
+        names = ("log_unary", "weights", "unaries", "lengths", *(() if self.bias is None else ("bias",)))
+        arrays = {name: getattr(self, name) for name in names}
         arrays |= {f"factor.{name}": array for name, array in self.factors.items()}
         return {"form": self.form, "log_z_bound": self.log_z_bound}, arrays
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: dict[str, NDArray[Any]], n_words: int) -> "MRFField":
         """Build a field from ``state``'s result; inconsistent arrays are an error."""
-        factors = {name.removeprefix("factor."): a for name, a in arrays.items() if name.startswith("factor.")}
-        field = cls(
-            plain["form"],
-            arrays["log_unary"],
-            factors,
-            arrays["weights"],
-            arrays["unaries"],
-            plain["log_z_bound"],
-            arrays["lengths"],
-            arrays.get("bias"),
-        )
+        own = {name: array for name, array in arrays.items() if not name.startswith("factor.")}
+        field = cls(factors=with_prefix(arrays, "factor."), form=plain["form"], log_z_bound=plain["log_z_bound"], **own)
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 raise DataError(f"{name} has values that are not finite: the file is damaged, train again.")

@@ -48,21 +48,9 @@ LEAST_REST = 1e-9  # a smaller remainder of the weights is rounding
 class MomentObjective:
     """Objective of L-BFGS: minus the bound (1) per position, plus an L2 penalty, in scaled parameters.
 
-    Parameters
-    ----------
-    shape : Shape
-    frequencies : Frequencies
-    weights : ndarray (K,)
-        rho of the distances; the remainder to 1 is the weight of single words.
-    l2 : float
-        Penalty l2 * |parameters|^2 for the text as a whole.
-
-    Attributes
-    ----------
-    unaries : ndarray (K + 1, C) or None
-        a at the last point, single words first, such that the bound of A / N is 0; part of the cover.
-    unaries_at : ndarray (P,) or None
-        That point.
+    ``weights`` (K,) are rho of the distances, whose remainder to 1 is the weight of single words. The penalty is
+    l2 * |parameters|^2 for the text as a whole. After an evaluation at ``unaries_at`` (P,), ``unaries`` (K + 1, C) is
+    a at that point, single words first, such that the bound of A / N is 0; part of the cover.
     """
 
     def __init__(self, shape: Shape, frequencies: Frequencies, weights: Array, *, l2: float = 0.0) -> None:
@@ -109,12 +97,9 @@ class MomentObjective:
 class NoUnaryObjective(MomentObjective):
     r"""Objective of a field without a unary: the bound (2).
 
-    The weighted sum of ``unaries`` is minus the bound of A / N, the same for every word.
-
-    Notes
-    -----
-    Costs one more pass over the tables than with a unary; if the distances have all of the weight, also the
-    exponentials of the first table and power iterations, which start from the vectors of the last evaluation.
+    The weighted sum of ``unaries`` is minus the bound of A / N, the same for every word. Costs one more pass over the
+    tables than with a unary; if the distances have all of the weight, also the exponentials of the first table and
+    power iterations, which start from the vectors of the last evaluation.
     """
 
     _root: Perron | None = None

@@ -7,8 +7,7 @@ over the words of the text, normalized over all words (Jernite, Rush and Sontag,
 """
 
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trelliswork.learning.checkpoint import Arrays
+from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
 
@@ -78,19 +77,6 @@ def gradients(field: Field, text: torch.Tensor, places: torch.Tensor) -> tuple[f
     return value, gradient
 
 
-class WordDevelopment:
-    """Metric on a padded text: mean log p of a word given its neighbors."""
-
-    metric = "mean log p"
-
-    def __init__(self, field: Field, text: Ids) -> None:
-        self._field, self._text = field, text
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric of the field, whose tensors are the current parameters."""
-        return mean_log_p(self._field, self._text)
-
-
 def train(
     field: Field,
     text: Ids,
@@ -105,20 +91,9 @@ def train(
 ) -> FitReport:
     """Train a field in place by Adam over shuffled words; the rate decreases linearly to a tenth.
 
-    Parameters
-    ----------
-    field : Field
-        First parameters; ends as the best ones.
-    text : ndarray
-        From ``padded_stream``.
-    watch : Watch
-        Called ten times per epoch, which are the iterations; measures at the end of each epoch.
-    learning_rate, batch_size, max_iter, seed
-        Words per batch, and number of epochs.
-    l2 : float
-        Penalty l2 * |U, W|^2 for the text as a whole.
-    unary : bool
-        Whether the unary is trained; if not, it is left unchanged.
+    The field ends as the best one. ``text`` comes from ``padded_stream``. The watch is called ten times per epoch,
+    which are the iterations, and measures at the end of each of ``max_iter`` epochs. The penalty is l2 * |U, W|^2 for
+    the text as a whole; without ``unary`` that is left unchanged.
     """
     stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
     rng = torch.Generator().manual_seed(seed)
@@ -206,18 +181,16 @@ class _Run:
         arrays = {f"field.{k}": value for k, value in self.parameters().items()}
         for k, tensor in enumerate(self.field.tensors()):
             arrays |= {f"adam.{k}.{name}": value.numpy() for name, value in self.adam.state[tensor].items()}
-        return plain | {"history": [asdict(step) for step in report.history]}, arrays
+        return plain | {"history": report.steps()}, arrays
 
     def restore(self, report: FitReport, plain: dict[str, Any], arrays: Arrays) -> None:
         """Continue from a checkpoint."""
-        for step in plain["history"]:
-            report.add(Step(**step))
+        report.resume(plain["history"])
         for name in ("n_steps", "done", "value", "seconds"):
             setattr(self, name, plain[name])
         for k, tensor in enumerate(self.field.tensors()):
             tensor.copy_(torch.from_numpy(arrays[f"field.{k}"]))
-            prefix = f"adam.{k}."
-            own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+            own = with_prefix(arrays, f"adam.{k}.")
             self.adam.state[tensor] = {name: torch.from_numpy(array.copy()) for name, array in own.items()}
 
 

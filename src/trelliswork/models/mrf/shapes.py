@@ -19,20 +19,11 @@ Evaluation = tuple[Array, Array, Array]  # scores (K,), gradient (P,), log Z (K,
 
 @dataclass(frozen=True)
 class Frequencies:
-    """Moments as frequencies, the input of the objective.
+    """Moments as frequencies, the input of the objective."""
 
-    Attributes
-    ----------
-    unary : ndarray (C,)
-        Sums to 1.
-    pairs, transposed : tuple of K csr_matrix (C, C)
-        Frequencies of pairs by distance, each summing to 1, and their transposes.
-    n_positions : int
-    """
-
-    unary: Array
-    pairs: tuple[Any, ...]
-    transposed: tuple[Any, ...]
+    unary: Array  # (C,) sums to 1
+    pairs: tuple[Any, ...]  # K csr_matrix (C, C): frequencies of pairs by distance, each summing to 1
+    transposed: tuple[Any, ...]  # their transposes
     n_positions: int
 
     @classmethod
@@ -44,11 +35,14 @@ class Frequencies:
 
 
 class Shape(Protocol):
-    """A parameterization of the tables vartheta^l by one vector."""
+    """A parameterization of the tables vartheta^l by one vector (P,), whose last part are the biases b (K, C)."""
 
     @property
     def n_parameters(self) -> int:
         """Length of the vector."""
+
+    def parts(self, parameters: Array) -> tuple[Any, ...]:
+        """Return views of the parts of the vector, the biases (K, C) last."""
 
     def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
         """Return <mu_l, vartheta^l> of each distance (K,)."""
@@ -67,30 +61,28 @@ class Shape(Protocol):
     def table(self, parameters: Array, k: int) -> Table:
         """Return vartheta of the distance k + 1."""
 
-    def biases(self, parameters: Array) -> Array:
-        """Return b (K, C)."""
-
-    def norm(self, parameters: Array) -> tuple[float, Array]:
-        """Return half the squared norm of the parameters without biases, and its gradient."""
-
     def scale(self, frequencies: Frequencies, extra: float) -> Array:
         """Return the approximate square root of the curvature by each parameter, for an optimizer (P,)."""
 
+    def biases(self, parameters: Array) -> Array:
+        """Return b (K, C)."""
+        biases: Array = self.parts(parameters)[-1]
+        return biases
+
+    def norm(self, parameters: Array) -> tuple[float, Array]:
+        """Return half the squared norm of the parameters without biases, and its gradient."""
+        gradient = parameters.copy()
+        self.biases(gradient)[:] = 0.0
+        return 0.5 * float(gradient @ gradient), gradient
+
 
 @dataclass(frozen=True)
-class LowRankShape:
-    """vartheta^l = U W_l (``form`` "UW"), or U R_l W ("URW").
-
-    Parameters
-    ----------
-    n_words, K, rank : int
-        C, K, D.
-    form : "UW" or "URW"
-    """
+class LowRankShape(Shape):
+    """vartheta^l = U W_l (``form`` "UW"), or U R_l W ("URW")."""
 
     n_words: int
     K: int
-    rank: int
+    rank: int  # D
     form: str = "UW"
 
     @property
@@ -114,10 +106,6 @@ class LowRankShape:
         if r is None:
             return [(u, w[k]) for k in range(self.K)]
         return [(u @ r[k], w) for k in range(self.K)]
-
-    def biases(self, parameters: Array) -> Array:
-        """Return b (K, C)."""
-        return self.parts(parameters)[3]
 
     def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
         """Return <mu_l, vartheta^l> of each distance (K,)."""
@@ -159,10 +147,6 @@ class LowRankShape:
         """Return vartheta of the distance k + 1."""
         return LowRankTable(*self.factors(parameters)[k])
 
-    def norm(self, parameters: Array) -> tuple[float, Array]:
-        """Return half the squared norm of U, W and R, and its gradient."""
-        return _norm_without_biases(parameters, self.K * self.n_words)
-
     def scale(self, frequencies: Frequencies, extra: float) -> Array:
         """Scale rows of U and W by the frequency of their word: rare words would learn slowly otherwise."""
         scale = np.ones(self.n_parameters)
@@ -177,20 +161,13 @@ class LowRankShape:
 
 
 @dataclass(frozen=True)
-class PairShape:
+class PairShape(Shape):
     """A free score for each pair of a pattern; all others are 0.
 
-    Parameters
-    ----------
-    patterns : tuple of K csr_matrix (C, C)
-        Their nonzeros are the pairs; columns are sorted within rows.
-
-    Notes
-    -----
     An evaluation costs O(pairs + C): all rows share the sum over words whose score is 0.
     """
 
-    patterns: tuple[Any, ...]
+    patterns: tuple[Any, ...]  # K csr_matrix (C, C) whose nonzeros are the pairs; columns are sorted within rows
     _looked_up: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -231,10 +208,6 @@ class PairShape:
             ]
         observed: list[Array] = self._looked_up[1]
         return observed
-
-    def biases(self, parameters: Array) -> Array:
-        """Return b (K, C)."""
-        return self.parts(parameters)[1]
 
     def scores(self, parameters: Array, frequencies: Frequencies) -> Array:
         """Return <mu_l, vartheta^l> of each distance (K,)."""
@@ -290,10 +263,6 @@ class PairShape:
         norm = left_over * np.exp(-tops) + np.bincount(rows, raised, self.n_words)
         return _Sums(base, tops, raised, norm, np.log(norm) + tops + top)
 
-    def norm(self, parameters: Array) -> tuple[float, Array]:
-        """Return half the squared norm of the scores, and its gradient."""
-        return _norm_without_biases(parameters, self.K * self.n_words)
-
     def scale(self, frequencies: Frequencies, extra: float) -> Array:
         """Scale scores by the frequency of their pair."""
         scale = np.ones(self.n_parameters)
@@ -313,13 +282,6 @@ class _Sums:
     raised: Array  # e^(b + score - top) of the pairs
     norm: Array  # (C,) Z e^-top
     log_norm: Array  # (C,) log Z
-
-
-def _norm_without_biases(parameters: Array, n_biases: int) -> tuple[float, Array]:
-    """Return half the squared norm of all parameters but the biases, which are last, and its gradient."""
-    gradient = parameters.copy()
-    gradient[len(gradient) - n_biases :] = 0.0
-    return 0.5 * float(gradient @ gradient), gradient
 
 
 def _like(pattern: Any, values: Array) -> Any:

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -19,10 +19,11 @@ from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.inference.lifted import ChainCover
 from trelliswork.inference.lifted.chain_cover import perron
 from trelliswork.inference.lifted.exponentials import ExpTable
-from trelliswork.learning.checkpoint import fingerprint
+from trelliswork.learning.checkpoint import fingerprint, with_prefix
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Saved, Watch, open_checkpoint
+from trelliswork.learning.watch import Development, Saved, Watch, open_checkpoint
+from trelliswork.models.base import watch_for
 from trelliswork.models.mrf import pseudo_likelihood
 from trelliswork.models.mrf.field import MRFField, compact
 from trelliswork.models.mrf.objective import MomentObjective, NoUnaryObjective
@@ -170,28 +171,19 @@ def learn_lifted(
             None if dev is None else dev.unary,
         ),
     )
-    watch = BoundWatch(
-        objective,
-        None if dev is None else BoundDevelopment(objective, Frequencies.of(dev)),
-        patience=settings.patience,
-        max_minutes=settings.max_minutes,
-        checkpoint=file,
-        callback=callback,
-    )
-    options = {} if dev is None else {"snapshot": partial(snapshot, objective)}
+    development = None
+    options: dict[str, Any] = {"tol": settings.tol, "history_size": settings.history_size, "period": PERIOD}
+    if dev is not None:
+        other = Frequencies.of(dev)
+        development = Development("bound", lambda p: objective.bound(p["parameters"], p["unaries"], other))
+        options["snapshot"] = partial(snapshot, objective)
+    limits = {"patience": settings.patience, "max_minutes": settings.max_minutes}
+    watch = BoundWatch(objective, development, checkpoint=file, callback=callback, **limits)
     with warnings.catch_warnings():
         if dev is not None:
             warnings.simplefilter("ignore", ConvergenceWarning)  # the development data decide
-        learned, report = minimize(
-            objective,
-            parameters * objective.scale,
-            watch,
-            max_iter=settings.iterations,
-            tol=settings.tol,
-            history_size=settings.history_size,
-            period=PERIOD,
-            **options,
-        )
+        first = parameters * objective.scale
+        learned, report = minimize(objective, first, watch, max_iter=settings.iterations, **options)
     if dev is None:
         learned = snapshot(objective, learned["weights"])
     elif watch.best_iteration:
@@ -219,7 +211,7 @@ def snapshot(objective: MomentObjective, weights: Array) -> dict[str, NDArray[An
 class BoundWatch(Watch):
     """A watch whose checkpoints also have the state of the objective."""
 
-    def __init__(self, objective: MomentObjective, development: "BoundDevelopment | None", **options: Any) -> None:
+    def __init__(self, objective: MomentObjective, development: Development | None, **options: Any) -> None:
         super().__init__(development, **options)
         self._objective = objective
 
@@ -233,22 +225,8 @@ class BoundWatch(Watch):
         """Return the optimizer's state in the checkpoint, if there is one, and restore the objective."""
         saved = super().resume()
         if saved is not None:
-            prefix = "objective."
-            self._objective.restore({k.removeprefix(prefix): v for k, v in saved[1].items() if k.startswith(prefix)})
+            self._objective.restore(with_prefix(saved[1], "objective."))
         return saved
-
-
-class BoundDevelopment:
-    """Metric on other moments: their bound per position, which needs no inference."""
-
-    metric = "bound"
-
-    def __init__(self, objective: MomentObjective, frequencies: Frequencies) -> None:
-        self._objective, self._frequencies = objective, frequencies
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric."""
-        return self._objective.bound(parameters["parameters"], parameters["unaries"], self._frequencies)
 
 
 def patterns(moments: Moments) -> tuple[Any, ...]:
@@ -320,24 +298,12 @@ def learn_pseudo(
     u, w, _, b = shape.parts(start)
     half = np.sqrt(0.5)  # both sides score a word: each starts with half of the table
     field = pseudo_likelihood.Field(*(torch.from_numpy(np.array(a, np.float32)) for a in (b[0], half * u, half * w)))
-    watch = Watch(
-        None if other is None else pseudo_likelihood.WordDevelopment(field, other),
-        patience=settings.patience,
-        max_minutes=settings.max_minutes,
-        checkpoint=open_checkpoint(checkpoint, lambda: fingerprint(settings.mark, text, other)),
-        callback=callback,
-    )
-    report = pseudo_likelihood.train(
-        field,
-        text,
-        watch,
-        learning_rate=settings.learning_rate,
-        batch_size=settings.batch_size,
-        max_iter=settings.iterations,
-        l2=settings.l2,
-        unary=settings.free,
-        seed=settings.seed,
-    )
+    development = None
+    if other is not None:
+        development = Development("mean log p", lambda _: pseudo_likelihood.mean_log_p(field, other))
+    watch = watch_for(settings, development, checkpoint, lambda: fingerprint(settings.mark, text, other), callback)
+    options = {name: getattr(settings, name) for name in ("learning_rate", "batch_size", "l2", "seed")}
+    report = pseudo_likelihood.train(field, text, watch, max_iter=settings.iterations, unary=settings.free, **options)
     unary = field.unary.double().numpy()
     factors = {"left": compact(field.left.numpy(), C), "right": compact(field.right.numpy(), C)}
     bare = MRFField("UW", unary, factors, np.full(K, 1 / K), np.tile(unary, (K + 1, 1)), 0.0, moments.lengths)

@@ -120,13 +120,13 @@ class MRFTagger(ChainTagger):
             Called after each iteration with a `Step`; a true result stops training.
         """
         self._check_parameters()
-        words = self._read(X, training=True)
+        words: Any = read_sentences(X, training=True)
         _check_tags(words, y)
         # Limits are left out: a longer run may resume from a shorter one.
         identity = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes")}
         score = None
         if dev is not None:
-            dev_words = self._read(dev[0])
+            dev_words: Any = read_sentences(dev[0])
             _check_tags(dev_words, dev[1])
             identity["dev"] = [[list(s) for s in part] for part in (dev_words, dev[1])]
             score = partial(self._measure, dev_words, dev[1])
@@ -187,9 +187,6 @@ class MRFTagger(ChainTagger):
     @property
     def _chain(self) -> StateChain:
         return self._states
-
-    def _read(self, X: Any, *, training: bool = False) -> Any:
-        return read_sentences(X, training=training)
 
     def _scores(
         self, sentences: Sequence[Sequence[Any]], offsets: NDArray[np.int64], out: NDArray[np.bool_] | None

@@ -45,21 +45,11 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Cover:
-    """Weights of the parts, and how they share the nodes.
+    """Weights of the parts, and how they share the nodes."""
 
-    Attributes
-    ----------
-    log_weights : ndarray (K, L)
-        rho is their softmax.
-    tags : ndarray (K, L, T)
-        a before its weighted mean is subtracted.
-    words : ndarray (K, L, C)
-        b before its weighted mean is subtracted.
-    """
-
-    log_weights: Floats
-    tags: Floats
-    words: Floats
+    log_weights: Floats  # (K, L) rho is their softmax
+    tags: Floats  # (K, L, T) a before its weighted mean is subtracted
+    words: Floats  # (K, L, C) b before its weighted mean is subtracted
 
     @classmethod
     def even(cls, K: int, L: int, T: int, C: int) -> Cover:
@@ -74,27 +64,13 @@ class Cover:
 
 @dataclass
 class Bound:
-    """The bound and its gradient.
-
-    Attributes
-    ----------
-    value : float
-        Per position.
-    tag_pairs : ndarray (K, T, T)
-        Gradient by phi: expected pairs of tags, per position.
-    tag_words : ndarray (L, T, C)
-        Gradient by psi.
-    words : ndarray (C,)
-        Gradient by c.
-    cover : Cover
-        Gradient by the cover.
-    """
+    """The bound per position, and its gradient."""
 
     value: float
-    tag_pairs: Floats
-    tag_words: Floats
-    words: Floats
-    cover: Cover
+    tag_pairs: Floats  # (K, T, T) by phi: expected pairs of tags
+    tag_words: Floats  # (L, T, C) by psi
+    words: Floats  # (C,) by c
+    cover: Cover  # by the cover
 
 
 def transfer(phi: Floats, psi: Floats, a: Floats, b: Floats) -> tuple[Floats, float, Floats, Floats]:
@@ -114,19 +90,8 @@ def transfer(phi: Floats, psi: Floats, a: Floats, b: Floats) -> tuple[Floats, fl
 def cover_bound(phi: Floats, psi: Floats, unary: Floats, cover: Cover) -> Bound:
     """Return the bound on A / N and its gradient; the module has the equations.
 
-    Parameters
-    ----------
-    phi : ndarray (K, T, T)
-        ``phi[l - 1, t, u]`` scores tag u at l positions after tag t.
-    psi : ndarray (L, T, C)
-        ``psi[m, t, w]`` scores word w at the m-th offset from tag t.
-    unary : ndarray (C,)
-        c, scores of words.
-    cover : Cover
-
-    Notes
-    -----
-    Time O(K L (T C + T^3)), memory O(K L T C).
+    ``phi[l - 1, t, u]`` scores tag u at l positions after tag t, ``psi[m, t, w]`` word w at the m-th offset from tag t,
+    and ``unary`` (C,) is c. Time O(K L (T C + T^3)), memory O(K L T C).
     """
     (K, T, _), (L, _, C) = phi.shape, psi.shape
     rho = cover.weights()

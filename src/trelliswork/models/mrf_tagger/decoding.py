@@ -13,10 +13,7 @@ Floats = NDArray[np.float64]
 def tag_chain(phi: Floats) -> StateChain:
     """Return the chain of the tags of a sentence between pads.
 
-    Parameters
-    ----------
-    phi : ndarray (K, T + 1, T + 1)
-        Scores of pairs of tags at distances 1 to K; the last tag is the pad, which precedes and follows sentences.
+    ``phi`` (K, T + 1, T + 1) scores pairs of tags at distances 1 to K; the last tag is the pad.
     """
     K, pad = len(phi), phi.shape[1] - 1
     if K == 1:
@@ -42,15 +39,8 @@ def emission_rows(
 ) -> Floats:
     """Return the scores of tags by the words around them (n_tokens, T).
 
-    Parameters
-    ----------
-    scores : list of L ndarrays (n_types, T)
-        Scores of each type of word at each offset; type 0 is the pad.
-    ids : ndarray (n_tokens,)
-        Types of the tokens.
-    offsets : ndarray (n_sentences + 1,)
-    places : list of L int
-        The offsets.
+    ``scores`` (n_types, T) are those of each type of word at each of the L ``places``; type 0 is the pad. ``ids``
+    (n_tokens,) are the types of the tokens, ``offsets`` (n_sentences + 1,) the bounds of sentences.
     """
     sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     start, end = offsets[:-1][sentence], offsets[1:][sentence]

@@ -56,22 +56,12 @@ def own_features(word: str, frequent: bool, known: bool) -> list[str]:
 
 @dataclass
 class TaggerFeatures:
-    """The words of training, the frequent ones among them, and the features of words.
+    """The words of training, the frequent ones among them, and the features of words."""
 
-    Attributes
-    ----------
-    words : Vocabulary
-        C types; 0 is the pad.
-    frequent : set of str
-        Words without features of shape and affixes.
-    own, neighbor : Vocabulary
-        Features at offset 0, and at other offsets.
-    """
-
-    words: Vocabulary
-    frequent: set[str]
-    own: Vocabulary
-    neighbor: Vocabulary
+    words: Vocabulary  # C types; 0 is the pad
+    frequent: set[str]  # words without features of shape and affixes
+    own: Vocabulary  # features at offset 0
+    neighbor: Vocabulary  # features at other offsets
 
     @classmethod
     def fit(cls, sentences: Iterable[Sequence[str]], min_count: int) -> TaggerFeatures:

@@ -20,21 +20,11 @@ def offsets_of(n_words: int) -> list[int]:
 
 @dataclass
 class TaggerMoments:
-    """Counts of a tagged corpus as a circle with pads between sentences.
+    """Counts of a tagged corpus as a circle with pads between sentences: the last tag and word 0."""
 
-    Attributes
-    ----------
-    tag_pairs : ndarray (K, T, T)
-        ``[l - 1, t, u]``: number of times that tag u is l positions after t. The last tag is the pad.
-    tag_words : tuple of L csr_matrix (T, C)
-        Number of times that word w is at offset m from tag t. Word 0 is the pad.
-    n_positions : int
-        N.
-    """
-
-    tag_pairs: Floats
-    tag_words: tuple[csr_matrix, ...]
-    n_positions: int
+    tag_pairs: Floats  # (K, T, T) [l - 1, t, u]: number of times that tag u is l positions after t
+    tag_words: tuple[csr_matrix, ...]  # (T, C) number of times that word w is at each of L offsets from tag t
+    n_positions: int  # N
 
 
 def tagger_moments(
@@ -109,15 +99,7 @@ class TaggerObjective:
 
     B is the bound of ``cover_bound``, :math:`\hat\mu` the moments over N. It is minimized jointly over the weights of
     features and the cover. The time of a call depends on the numbers of types, tags and features, not on the size of
-    the corpus.
-
-    Parameters
-    ----------
-    moments : TaggerMoments
-    features : list of L csr_matrix (C, F_m)
-        The features of each word at each offset.
-    l2 : float
-        c.
+    the corpus. ``features`` (C, F_m) are those of each word at each offset, ``l2`` is c.
     """
 
     def __init__(self, moments: TaggerMoments, features: list[csr_matrix], *, l2: float) -> None:
@@ -132,11 +114,8 @@ class TaggerObjective:
     def start(self, lead: NDArray[np.int64]) -> Floats:
         """Return the first parameters: p(tag | preceding tag) and p(word) as an HMM would count them, and ``lead``.
 
-        Parameters
-        ----------
-        lead : ndarray of int
-            Features at the first offset of which each word has exactly one: that it is this word, or that it is rare.
-            They start with log p(feature | tag) / p(feature), smoothed; all others with 0.
+        Those are features at the first offset of which each word has exactly one: that it is this word, or that it is
+        rare. They start with log p(feature | tag) / p(feature), smoothed; all others with 0.
         """
         x = np.zeros(self.layout.size)
         V, U = self.layout.weights(x)

@@ -15,7 +15,7 @@ from trelliswork.data import Vocabulary
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Watch, open_checkpoint
+from trelliswork.learning.watch import Development, Watch, open_checkpoint
 from trelliswork.models.mrf_tagger.features import TaggerFeatures
 from trelliswork.models.mrf_tagger.objective import TaggerObjective, tagger_moments
 
@@ -24,46 +24,16 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Learned:
-    """A trained MRF tagger.
+    """A trained MRF tagger."""
 
-    Attributes
-    ----------
-    labels : Vocabulary
-        T tags; the pad, number T in arrays, is not listed.
-    features : TaggerFeatures
-    phi : ndarray (K, T + 1, T + 1)
-        Scores of pairs of tags.
-    weights : list of L ndarrays (features, T + 1)
-        Weights of the features of words at each offset.
-    lexicon : ndarray of bool (C, T)
-        Tags of each word in the training data.
-    bound : float
-        Lower bound on the log-likelihood per position.
-    cover_weights : ndarray (K, L)
-    report : FitReport
-    """
-
-    labels: Vocabulary
+    labels: Vocabulary  # T tags; the pad, number T in arrays, is not listed
     features: TaggerFeatures
-    phi: Floats
-    weights: list[Floats]
-    lexicon: NDArray[np.bool_]
-    bound: float
-    cover_weights: Floats
+    phi: Floats  # (K, T + 1, T + 1) scores of pairs of tags
+    weights: list[Floats]  # (features, T + 1) of the features of words at each of L offsets
+    lexicon: NDArray[np.bool_]  # (C, T) tags of each word in the training data
+    bound: float  # lower bound on the log-likelihood per position
+    cover_weights: Floats  # (K, L)
     report: FitReport
-
-
-@dataclass(frozen=True)
-class _Accuracy:
-    """Accuracy of the model that parameters define."""
-
-    score: Callable[[Learned], float]
-    build: Callable[[Floats, FitReport], Learned]
-    metric: str = "accuracy"
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the accuracy of named parameter arrays."""
-        return self.score(self.build(parameters["weights"], FitReport(False, "", math.nan)))
 
 
 def learn(
@@ -78,17 +48,8 @@ def learn(
 ) -> Learned:
     """Count, and maximize the bound by L-BFGS.
 
-    Parameters
-    ----------
-    words, tags : lists of lists of str
-    parameters : dict
-        Parameters of `MRFTagger`.
-    score : callable, optional
-        Returns the accuracy of a model on the development data.
-    identity : dict
-        Plain data that identifies the run for a checkpoint: parameters and development data.
-    checkpoint, callback
-        Of ``fit``.
+    ``parameters`` are those of `MRFTagger`. ``score`` returns the accuracy of a model on the development data;
+    ``identity`` is plain data that identifies the run for a checkpoint: parameters and development data.
     """
     K, n_words, l2 = parameters["order"], parameters["n_words"], parameters["l2"]
     labels, features = Vocabulary.from_sequences(tags), TaggerFeatures.fit(words, parameters["min_count"])
@@ -115,13 +76,13 @@ def learn(
         return value, scales * gradient
 
     names = {"words": features.words.items, "labels": labels.items}
-    watch = Watch(
-        None if score is None else _Accuracy(score, build),
-        patience=parameters["patience"],
-        max_minutes=parameters["max_minutes"],
-        checkpoint=open_checkpoint(checkpoint, lambda: fingerprint({**identity, **names}, w, y, ends)),
-        callback=callback,
-    )
+    development = None
+    if score is not None:
+        unfinished = FitReport(False, "", math.nan)
+        development = Development("accuracy", lambda p: score(build(p["weights"], unfinished)))
+    file = open_checkpoint(checkpoint, lambda: fingerprint({**identity, **names}, w, y, ends))
+    limits = {name: parameters[name] for name in ("patience", "max_minutes")}
+    watch = Watch(development, checkpoint=file, callback=callback, **limits)
     start = objective.start(features.lead()) / scales
     best, report = minimize(scaled, start, watch, max_iter=parameters["max_iter"], tol=parameters["tol"])
     if watch.best_iteration:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 
 from trelliswork.data import Vocabulary
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Watch, open_checkpoint
+from trelliswork.learning.watch import Development
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
-from trelliswork.models.base import Arrays, Description
+from trelliswork.models.base import Arrays, Description, watch_for
 from trelliswork.models.parameters import TRAINING, BatchSize, MaxMinutes, Parameter, Patience, Seed
 from trelliswork.models.parser.data import (
     Arcs,
@@ -22,29 +22,20 @@ from trelliswork.models.parser.data import (
     Gold,
     Sentences,
     read_arcs,
+    read_evidence,
     read_sentences,
     read_trees,
     without_empty,
 )
-from trelliswork.models.parser.decoding import LabeledTree, Learned, Parsing, Reader, features_of, las, uas
+from trelliswork.models.parser.decoding import LabeledTree, Learned, Parsing, Reader, features_of, uas
 from trelliswork.models.parser.features import TokenCoder
 from trelliswork.models.parser.first_order import TreeKind, Weights
-from trelliswork.models.parser.labels import LabelTrainer
+from trelliswork.models.parser.labels import LabelTrainer, las
 from trelliswork.models.parser.scoring import TreeScorer
 from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
 from trelliswork.models.parser.templates import feature_set
-from trelliswork.models.parser.training import (
-    FIRST,
-    LABELS,
-    PARTS,
-    SECOND,
-    FirstOrder,
-    LabelDevelopment,
-    SecondOrder,
-    Stages,
-    TreeDevelopment,
-)
+from trelliswork.models.parser.training import FIRST, LABELS, PARTS, SECOND, FirstOrder, SecondOrder, Stages
 from trelliswork.models.tasks import TreeParser
 
 if TYPE_CHECKING:
@@ -228,8 +219,7 @@ class DependencyParser(TreeParser):
         columns, given = without_empty(columns, given)
         kind = self._tree_kind()
         gold = given.possible(kind)
-        file = open_checkpoint(checkpoint, lambda: self._fingerprint((columns, given), held_out))
-        watch = Watch(patience=self.patience, max_minutes=self.max_minutes, checkpoint=file, callback=callback)
+        watch = watch_for(self, None, checkpoint, lambda: self._fingerprint((columns, given), held_out), callback)
         stages = Stages(watch)
         taggers = None
         if self.tagger is not None:
@@ -241,10 +231,11 @@ class DependencyParser(TreeParser):
         tokens, features = reader.code(columns), features_of(n_tags, self.hash_bits)
         dev_tokens = None if dev is None else reader.read(dev[0])[0]
 
-        def development(before: tuple[Weights, ...]) -> TreeDevelopment | None:
+        def development(before: tuple[Weights, ...]) -> Development | None:
             if dev_tokens is None or held_out is None:
                 return None
-            return TreeDevelopment(dev_tokens, held_out[1], lambda p: self._scorer(n_tags, before + _weights(p)))
+            tokens, gold = dev_tokens, held_out[1]
+            return Development("UAS", lambda p: uas(self._scorer(n_tags, before + _weights(p)), tokens, gold))
 
         def first_order() -> FirstOrder:
             return FirstOrder(
@@ -272,7 +263,7 @@ class DependencyParser(TreeParser):
             if dev_tokens is not None and held_out is not None and held_out[1].labels is not None:
                 parsing = Parsing(self._scorer(n_tags, weights), None, dev_tokens, held_out[0])
                 heads = np.array([h for tree in parsing.heads()[0] for h in tree], np.int64)
-                label_development = LabelDevelopment(dev_tokens, held_out[1], heads, trainer.model)
+                label_development = trainer.development(dev_tokens, held_out[1], heads)
             parameters = stages.train(LABELS, lambda: trainer, self.max_iter_labels, label_development)
             labels = trainer.model(parameters)
         report = stages.finish()
@@ -317,6 +308,7 @@ class DependencyParser(TreeParser):
             raise ValueRangeError(f"k must be at least 1, got {k}.")
         return self._parsing(X, known).topk(k)
 
+    @extras_for("posterior")
     def posterior(self, sentence: Sequence[Any], *, known: Any = None) -> "ProjectiveTree | SpanningTree":
         """Return the distribution over trees of one sentence, for any query.
 
@@ -415,7 +407,10 @@ class DependencyParser(TreeParser):
 
     def _parsing(self, X: Sentences, known: Evidence | None) -> Parsing:
         self._check_fitted()
-        return Parsing.of(self._scorer(self._learned.reader.n_tags, self.weights_), self._learned, X, known)
+        reader, labels = self._learned.reader, self._learned.labels
+        tokens, columns = reader.read(X)
+        allowed = None if known is None else read_evidence(known, columns.offsets)
+        return Parsing(self._scorer(reader.n_tags, self.weights_), labels, tokens, columns, allowed)
 
     def _fingerprint(self, *data: tuple[Columns, Gold] | None) -> str:
         """Return a text that differs for other parameters (limits aside) or data."""

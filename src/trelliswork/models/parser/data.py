@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.padding import pad
 from trelliswork.data import Corpus
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.first_order import Integers, TreeKind
 
 Sentences = Corpus | Sequence[Sequence[Any]]
@@ -63,27 +65,16 @@ def _flat(name: str, rows: Sequence[Sequence[Any]], offsets: NDArray[np.int64]) 
 
 @dataclass(frozen=True)
 class Gold:
-    """Known heads and labels.
+    """Known heads and labels."""
 
-    Attributes
-    ----------
-    heads : ndarray (n_tokens,)
-        -1 if unknown.
-    offsets : ndarray (n_sentences + 1,)
-    labels : list of str and None, or None
-        Label of each arc, ``None`` if unknown; ``None`` instead of the list if no label is known.
-    n_dropped : int
-        Number of given heads that are treated as unknown, because no tree of the kind has all of them.
-    """
+    heads: Integers  # (n_tokens,) -1 if unknown
+    offsets: NDArray[np.int64]  # (n_sentences + 1,)
+    labels: list[str | None] | None = None  # of each arc, None if unknown; None instead of the list if none is known
+    n_dropped: int = 0  # given heads that are treated as unknown, because no tree of the kind has all of them
 
-    heads: Integers
-    offsets: NDArray[np.int64]
-    labels: list[str | None] | None = None
-    n_dropped: int = 0
-
-    def rows(self, sentences: Integers, n: int) -> Integers:
+    def rows(self, sentences: Integers) -> Integers:
         """Return the heads (B, n) of some sentences; -1 if unknown and in the padding."""
-        return padded(self.heads, self.offsets, sentences, n)
+        return pad(self.heads[chosen_tokens(self.offsets, sentences)[0]], np.diff(self.offsets)[sentences], UNKNOWN)
 
     def possible(self, kind: TreeKind) -> "Gold":
         """Keep as many of the heads as one tree of this kind can have; O(n^3) per sentence."""
@@ -92,22 +83,15 @@ class Gold:
         order = order[lengths[order] > 0]
         for at in range(0, len(order), 128):
             batch = order[at : at + 128]
-            n = int(lengths[batch].max())
-            given = self.rows(batch, n)
+            given = self.rows(batch)
             rows, words = np.nonzero(given >= 0)
+            n = given.shape[1]
             score = np.zeros((len(batch), n + 1, n + 1))
             score[rows, given[rows, words], words + 1] = 1
             best, _ = kind.engine.best(kind.potentials(score, lengths[batch]))
             rows, words = np.nonzero((given >= 0) & (best != given))
             heads[self.offsets[batch[rows]] + words] = UNKNOWN
         return replace(self, heads=heads, n_dropped=int((heads != self.heads).sum()))
-
-
-def padded(values: Integers, offsets: NDArray[np.int64], sentences: Integers, n: int) -> Integers:
-    """Return flat values of sentences as rows (B, n), -1 in the padding."""
-    at = offsets[sentences][:, None] + np.arange(n)
-    inside = np.arange(n) < (offsets[sentences + 1] - offsets[sentences])[:, None]
-    return np.where(inside, values[np.where(inside, at, 0)], UNKNOWN) if len(values) else np.full(inside.shape, UNKNOWN)
 
 
 def _is_integer(value: object) -> bool:

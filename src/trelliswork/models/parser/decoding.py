@@ -9,7 +9,7 @@ import numpy as np
 from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.models.base import Arrays, check_finite
-from trelliswork.models.parser.data import Columns, Evidence, Gold, Sentences, read_evidence, read_sentences, read_trees
+from trelliswork.models.parser.data import Columns, Gold, Sentences, read_sentences, read_trees
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import ArcFeatures, Integers, Weights
 from trelliswork.models.parser.labels import LabelModel
@@ -57,18 +57,10 @@ class Reader:
 
 @dataclass(frozen=True)
 class Learned:
-    """Learned parameters.
-
-    Attributes
-    ----------
-    reader : Reader
-    weights : tuple of ndarray (2**bits,)
-        Weights of arcs; with order 2 also of arcs, siblings and grandparents of the second-order model.
-    labels : LabelModel or None
-    """
+    """Learned parameters."""
 
     reader: Reader
-    weights: tuple[Weights, ...]
+    weights: tuple[Weights, ...]  # (2**bits,) of arcs; order 2: also of arcs, siblings, grandparents of its model
     labels: LabelModel | None
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -118,13 +110,6 @@ class Parsing:
     tokens: ParseTokens
     columns: Columns
     allowed: list[frozenset[int] | None] | None = None
-
-    @classmethod
-    def of(cls, scorer: TreeScorer, learned: Learned, X: Sentences, known: Evidence | None) -> "Parsing":
-        """Read sentences and evidence."""
-        tokens, columns = learned.reader.read(X)
-        allowed = None if known is None else read_evidence(known, columns.offsets)
-        return cls(scorer, learned.labels, tokens, columns, allowed)
 
     def beliefs(self) -> Iterator[Beliefs]:
         """Yield the beliefs of batches of sentences."""
@@ -203,15 +188,7 @@ def uas(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
     correct = total = 0
     for sentences in scorer.batches(tokens):
         heads: Integers = scorer.heads(scorer.beliefs(tokens, sentences))
-        given = gold.rows(sentences, heads.shape[1])
+        given = gold.rows(sentences)
         correct += int(((heads == given) & (given >= 0)).sum())
         total += int((given >= 0).sum())
     return correct / max(total, 1)
-
-
-def las(heads: Integers, names: Sequence[str | None], gold: Gold) -> float:
-    """Return the fraction of the words with a known head and label that get both; all flat."""
-    assert gold.labels is not None
-    rows = zip(heads.tolist(), names, gold.heads.tolist(), gold.labels, strict=True)
-    known = [(head, name) == (h, label) for head, name, h, label in rows if h >= 0 and label is not None]
-    return sum(known) / max(len(known), 1)

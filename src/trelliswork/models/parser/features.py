@@ -29,24 +29,12 @@ _ROOT, _END = "<root>", "<end>"
 
 @dataclass(frozen=True)
 class ParseTokens:
-    """Coded sentences; the words of each are between the root (row 0) and an end (row n + 1).
+    """Coded sentences; the words of each are between the root (row 0) and an end (row n + 1)."""
 
-    Attributes
-    ----------
-    codes : ndarray of uint64 (n_rows, 5)
-        Word, first tag, second tag, prefix and suffix.
-    bits : ndarray of uint64 (n_rows,)
-        The bit of the first tag; 0 for the root and the end.
-    starts : ndarray of int64 (n_sentences,)
-        Row of each sentence's root.
-    lengths : ndarray of int64 (n_sentences,)
-        Number of words of each sentence.
-    """
-
-    codes: NDArray[np.uint64]
-    bits: NDArray[np.uint64]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    codes: NDArray[np.uint64]  # (n_rows, 5) word, first tag, second tag, prefix and suffix
+    bits: NDArray[np.uint64]  # (n_rows,) the bit of the first tag; 0 for the root and the end
+    starts: NDArray[np.int64]  # (n_sentences,) row of each sentence's root
+    lengths: NDArray[np.int64]  # (n_sentences,) words of each sentence
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -60,12 +48,8 @@ class ParseTokens:
 class TokenCoder:
     """Mapping of words and tags to codes.
 
-    Parameters
-    ----------
-    words : sequence of str
-        Known words; all others are represented by their shape. Case is ignored.
-    tags : sequence of str
-        First tags, most frequent first: from the 64th on they share a bit.
+    ``words`` are known; all others are represented by their shape. Case is ignored. ``tags`` are first tags, most
+    frequent first: from the 64th on they share a bit.
     """
 
     def __init__(self, words: Sequence[str], tags: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Labels of arcs given the tree: a log-linear classifier on features of the arc and its surroundings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.data import Vocabulary
+from trelliswork.learning.watch import Development
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Integers
@@ -23,29 +24,18 @@ LABEL_COST = 5000  # multiplications that take as long as one arc
 
 @dataclass(frozen=True)
 class LabelModel:
-    """Classifier of arc labels.
-
-    Attributes
-    ----------
-    labels : Vocabulary
-    weights : ndarray of float32 (rows, L)
-    features : FeatureSet
-    """
+    """Classifier of arc labels."""
 
     labels: Vocabulary
-    weights: NDArray[np.float32]
+    weights: NDArray[np.float32]  # (rows, L)
     features: FeatureSet
 
     def probabilities(self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return p(label | tree) (n_tokens, L) of the arcs into all words; ``heads`` are flat, complete trees."""
         values = np.empty((len(heads), len(self.labels)), np.float32)
         trees, shift = Trees(heads, offsets), _shift(self.weights)
-        threads.run(
-            lambda start, stop: probabilities(
-                start, stop, trees, tokens.arrays, self.features, shift, self.weights, values
-            ),
-            threads.cut(tokens.lengths * LABEL_COST, least=threads.LEAST_WORK),
-        )
+        ranges = threads.cut(tokens.lengths * LABEL_COST, least=threads.LEAST_WORK)
+        threads.run(probabilities, ranges, trees, tokens.arrays, self.features, shift, self.weights, values)
         return values
 
 
@@ -57,18 +47,8 @@ def _shift(weights: NDArray[np.float32]) -> np.uint64:
 class LabelTrainer:
     """Training on gold trees, one arc after the other; steps are sequential, so there is one thread.
 
-    Parameters
-    ----------
-    tokens : ParseTokens
-    gold : Gold
-        Arcs with an unknown head or label are skipped.
-    features : FeatureSet
-    bits : int
-        Of the hashed features of arcs.
-    rate : float
-        Learning rate.
-    seed : int
-        Of the order of the sentences.
+    Arcs with an unknown head or label are skipped. ``bits`` are those of the hashed features of arcs; ``seed`` is that
+    of the order of the sentences.
     """
 
     def __init__(
@@ -87,6 +67,15 @@ class LabelTrainer:
     def model(self, parameters: Mapping[str, Any]) -> LabelModel:
         """Return the classifier with these parameters."""
         return LabelModel(self.labels, parameters["weights"], self._features)
+
+    def development(self, tokens: ParseTokens, gold: Gold, heads: Integers) -> Development:
+        """Return the LAS on development data, whose predicted trees are given as flat ``heads``."""
+
+        def measure(parameters: Mapping[str, Any]) -> float:
+            best = self.model(parameters).probabilities(tokens, heads, gold.offsets).argmax(axis=1)
+            return las(heads, [self.labels[j] for j in best.tolist()], gold)
+
+        return Development("LAS", measure)
 
     def epoch(self, number: int) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
@@ -117,3 +106,11 @@ class LabelTrainer:
         weights, squares = np.array(arrays["weights"]), np.array(arrays["squares"])
         self._state = AdaGrad(weights, squares, np.zeros_like(weights))
         self._mean, self._epochs = arrays["mean"], int(arrays["epochs"][0])
+
+
+def las(heads: Integers, names: Sequence[str | None], gold: Gold) -> float:
+    """Return the fraction of the words with a known head and label that get both; all flat."""
+    assert gold.labels is not None
+    rows = zip(heads.tolist(), names, gold.heads.tolist(), gold.labels, strict=True)
+    known = [(head, name) == (h, label) for head, name, h, label in rows if h >= 0 and label is not None]
+    return sum(known) / max(len(known), 1)

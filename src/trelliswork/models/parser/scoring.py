@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trelliswork.errors import ImpossibleError
+from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Doubles, Integers, TreeKind, Weights, only_given
@@ -24,27 +25,17 @@ class NoTreeError(ImpossibleError):
 
 @dataclass(frozen=True)
 class Beliefs:
-    """Probabilities of the arcs of a batch.
+    """Probabilities of the arcs of a batch: exact for first-order models, beliefs for second-order ones.
 
-    Attributes
-    ----------
-    sentences : ndarray (B,)
-        Indices of the sentences among the tokens.
-    lengths : ndarray (B,)
-    tree_scores : ndarray (B, n+1, n+1)
-        Arc scores whose tree marginals are ``arcs``: those of a first-order model, or the final messages of belief
-        propagation to the tree factor; -inf for arcs that evidence or pruning excludes.
-    arcs : ndarray (B, n+1, n+1)
-        Probabilities of arcs: exact for first-order models, beliefs for second-order ones.
-    possible : ndarray of bool (B, n+1, n+1)
-        Arcs that evidence and pruning allow.
+    ``tree_scores`` are the arc scores whose tree marginals are ``arcs``: those of a first-order model, or the final
+    messages of belief propagation to the tree factor; -inf for arcs that evidence or pruning excludes.
     """
 
-    sentences: Integers
-    lengths: Integers
-    tree_scores: Doubles
-    arcs: Doubles
-    possible: Mask
+    sentences: Integers  # (B,) indices among the tokens
+    lengths: Integers  # (B,)
+    tree_scores: Doubles  # (B, n+1, n+1)
+    arcs: Doubles  # (B, n+1, n+1)
+    possible: Mask  # (B, n+1, n+1) arcs that evidence and pruning allow
 
 
 @dataclass(frozen=True)
@@ -57,33 +48,19 @@ class PrunedArcs:
 
     def candidates(self, tokens: ParseTokens, sentences: Integers) -> Candidates:
         """Return the parts of some sentences."""
-        sizes = self.ends[sentences + 1] - self.ends[sentences]
-        ends = np.concatenate([[0], np.cumsum(sizes)])
-        at = np.arange(ends[-1]) - np.repeat(ends[:-1], sizes) + np.repeat(self.ends[sentences], sizes)
+        at, ends = chosen_tokens(self.ends, sentences)
         return Candidates.from_arcs(sentences, tokens.lengths[sentences], ends, self.heads[at], self.modifiers[at])
 
 
 @dataclass(frozen=True)
 class TreeScorer:
-    """A model of trees: features, weights and the settings of inference.
-
-    Attributes
-    ----------
-    features : SecondOrderFeatures
-    propagation : Propagation
-    threshold : float
-        Of pruning.
-    first : ndarray (2**bits,)
-        Weights of the first-order model.
-    second : three arrays or None
-        Weights of arcs, siblings and grandparents of the second-order model.
-    """
+    """A model of trees: features, weights and the settings of inference."""
 
     features: SecondOrderFeatures
     propagation: Propagation
-    threshold: float
-    first: Weights
-    second: tuple[Weights, Weights, Weights] | None = None
+    threshold: float  # of pruning
+    first: Weights  # (2**bits,) of the first-order model
+    second: tuple[Weights, Weights, Weights] | None = None  # of arcs, siblings, grandparents of the second-order model
 
     @property
     def kind(self) -> TreeKind:
@@ -142,7 +119,7 @@ class TreeScorer:
             lengths = tokens.lengths[sentences]
             log_arc, _, marginals = self._first_order(tokens, sentences)
             mask = keep(self.kind, log_arc, marginals, lengths, self.threshold)
-            heads = gold.rows(sentences, log_arc.shape[1] - 1)
+            heads = gold.rows(sentences)
             partial = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
             if partial.size:
                 given = self.kind.potentials(only_given(log_arc[partial], heads[partial]), lengths[partial])

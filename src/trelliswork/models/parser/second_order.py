@@ -5,47 +5,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.compute import threads
 from trelliswork.inference.tree.second_order import Parts, SecondOrderResult, infer, parts
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights
+from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Features, Integers, TreeKind, Weights
 from trelliswork.models.parser.kernels.parts import part_ids, part_scores
 from trelliswork.models.parser.kernels.records import PartList
-from trelliswork.models.parser.templates import Templates
 
 Mask = NDArray[np.bool_]
-PART_COST = 800  # multiplications that take as long as the features of one part
 
 
-@dataclass(frozen=True)
-class PartFeatures:
-    """Features of siblings or of grandparents, hashed to ``2**bits`` weights."""
+class PartFeatures(Features):
+    """Features of siblings or of grandparents."""
 
-    templates: Templates
-    bits: int
-
-    def scores(self, tokens: ParseTokens, parts: PartList, weights: Weights) -> Doubles:
-        """Return the scores (P,) of a list of parts."""
-        scores, shift = np.empty(len(parts.heads)), np.uint64(64 - self.bits)
-        threads.run(
-            lambda start, stop: part_scores(start, stop, parts, tokens.arrays, self.templates, shift, weights, scores),
-            _ranges(parts),
-        )
-        return scores
-
-    def ids(self, tokens: ParseTokens, parts: PartList) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
-        """Return feature ids (P, most) and the number in use of each row (P,)."""
-        P, shift = len(parts.heads), np.uint64(64 - self.bits)
-        ids, counts = np.empty((P, 2 * len(self.templates.keys)), np.uint32), np.empty(P, np.int32)
-        threads.run(
-            lambda start, stop: part_ids(start, stop, parts, tokens.arrays, self.templates, shift, ids, counts),
-            _ranges(parts),
-        )
-        return ids, counts
-
-
-def _ranges(parts: PartList) -> list[tuple[int, int]]:
-    return threads.cut(np.full(len(parts.heads), PART_COST), least=threads.LEAST_WORK)
+    score_kernel, id_kernel = staticmethod(part_scores), staticmethod(part_ids)
+    cost = 800
 
 
 @dataclass(frozen=True)
@@ -59,25 +32,14 @@ class SecondOrderFeatures:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Unpruned parts of a batch.
+    """Unpruned parts of a batch."""
 
-    Attributes
-    ----------
-    sentences : ndarray (B,)
-        Sentence numbers among the tokens.
-    parts : Parts
-    arcs : ArcList
-    siblings, grandparents : PartList
-    rows : ndarray (A,)
-        Position of each arc's sentence in the batch.
-    """
-
-    sentences: Integers
+    sentences: Integers  # (B,) numbers among the tokens
     parts: Parts
     arcs: ArcList
     siblings: PartList
     grandparents: PartList
-    rows: Integers
+    rows: Integers  # (A,) position of each arc's sentence in the batch
 
     @classmethod
     def from_mask(cls, sentences: Integers, lengths: Integers, mask: Mask) -> "Candidates":

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from trelliswork.models.base import Arrays
+from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.models.crf import CRF
 from trelliswork.models.hmm import HMM
 from trelliswork.models.parser.data import Columns
@@ -18,11 +18,11 @@ FOLDS = 5
 _CLASSES: dict[str, type[CRF] | type[HMM]] = {"crf": CRF, "hmm": HMM}
 
 
+@dataclass(frozen=True)
 class Taggers:
     """One tagger for each column of tags."""
 
-    def __init__(self, models: list[CRF | HMM]) -> None:
-        self.models = models
+    models: list[CRF | HMM]
 
     def tag(self, columns: Columns) -> Columns:
         """Return the same sentences with predicted tags."""
@@ -45,9 +45,7 @@ class Taggers:
         """Build the taggers from ``state``'s result."""
         models: list[CRF | HMM] = []
         for k, one in enumerate(plain):
-            prefix = f"tagger.{k}."
-            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            models.append(_CLASSES[one["kind"]]._from_state(one["state"], own))
+            models.append(_CLASSES[one["kind"]]._from_state(one["state"], with_prefix(arrays, f"tagger.{k}.")))
         return cls(models)
 
 
@@ -55,17 +53,8 @@ class TaggerTrainer:
     """Training of all taggers, one at a time.
 
     First one tagger per column of tags. Then, for each fold and column, one that is trained on the other folds and tags
-    this one: the parser is trained on tags with the errors that it will see in new sentences.
-
-    Parameters
-    ----------
-    kind : {"crf", "hmm"}
-    columns : Columns
-        Training sentences, none of them empty.
-    seed : int
-        Of the folds.
-    folds : int
-        Maximum number of folds.
+    this one: the parser is trained on tags with the errors that it will see in new sentences. ``columns`` are training
+    sentences, none of them empty; ``folds`` is the maximum number of folds, which ``seed`` draws.
     """
 
     def __init__(self, kind: TaggerKind, columns: Columns, seed: int, folds: int = FOLDS) -> None:

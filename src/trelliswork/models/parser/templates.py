@@ -61,18 +61,10 @@ m.t c.w; h.t m.t c.w; h.t m.t c.t side; h.w m.t c.w; m.w c.w; h.t m.w c.t
 
 
 class Templates(NamedTuple):
-    """A list of templates as arrays.
+    """A list of templates as arrays."""
 
-    Attributes
-    ----------
-    slots : ndarray of int64 (n, 4)
-        Slots of each template; 0 where there are fewer than four.
-    keys : ndarray of uint64 (n,)
-        Code of each template.
-    """
-
-    slots: NDArray[np.int64]
-    keys: NDArray[np.uint64]
+    slots: NDArray[np.int64]  # (n, 4) slots of each template; 0 where there are fewer than four
+    keys: NDArray[np.uint64]  # (n,) code of each template
 
 
 class FeatureSet(NamedTuple):

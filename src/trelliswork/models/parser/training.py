@@ -11,23 +11,23 @@ probabilities are the beliefs of belief propagation.
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import STOPPED, FitReport, Step
 from trelliswork.learning.watch import Development, Saved, Watch
-from trelliswork.models.base import Arrays
+from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import Gold
-from trelliswork.models.parser.decoding import las, uas
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights, only_given
 from trelliswork.models.parser.kernels.parts import observed_siblings
-from trelliswork.models.parser.labels import LabelModel
-from trelliswork.models.parser.scoring import PrunedArcs, TreeScorer
+from trelliswork.models.parser.labels import LabelTrainer
+from trelliswork.models.parser.scoring import PrunedArcs
 from trelliswork.models.parser.second_order import Candidates, PartList, Propagation, SecondOrderFeatures
 from trelliswork.models.parser.tags import TaggerTrainer
 from trelliswork.models.parser.updates import SparseAdaGrad
@@ -35,22 +35,6 @@ from trelliswork.models.parser.updates import SparseAdaGrad
 TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels"
 PARTS = "arcs", "siblings", "grandparents"
 ACTIVE = 1e-3  # parts with a smaller gradient are left out of an update
-
-
-class Trainer(Protocol):
-    """Training of one stage."""
-
-    def epoch(self, number: int) -> float:
-        """Train epoch ``number``, counted from 1; return its loss."""
-
-    def parameters(self) -> Arrays:
-        """Return the averaged parameters."""
-
-    def state(self) -> Arrays:
-        """Return the state between two epochs, for a checkpoint."""
-
-    def restore(self, arrays: Arrays) -> None:
-        """Continue from ``state``'s result."""
 
 
 @dataclass(kw_only=True)
@@ -90,8 +74,7 @@ class TreeTrainer:
     def restore(self, arrays: Arrays) -> None:
         """Continue from ``state``'s result."""
         for name, learner in self.learners.items():
-            prefix = f"{name}."
-            learner.restore({k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)})
+            learner.restore(with_prefix(arrays, f"{name}."))
 
 
 @dataclass
@@ -111,7 +94,7 @@ class FirstOrder(TreeTrainer):
         tokens, kind, lengths = self.tokens, self.kind, self.tokens.lengths[sentences]
         log_arc = self.features.log_arcs(tokens, sentences, weights)
         log_z, marginals = kind.engine.expectations(kind.potentials(log_arc, lengths))
-        heads = self.gold.rows(sentences, log_arc.shape[1] - 1)
+        heads = self.gold.rows(sentences)
         rows, words = np.nonzero(heads >= 0)
         loss = float(log_z.sum() - log_arc[rows, heads[rows, words], words + 1].sum())
         gradient = -marginals
@@ -157,7 +140,7 @@ class SecondOrder(TreeTrainer):
         batch = self.arcs.candidates(self.tokens, sentences)
         scores = batch.scores(self.features, self.tokens, weights)
         result = self.propagation(batch.parts, scores)
-        heads = self.gold.rows(sentences, int(batch.parts.n_words.max()))
+        heads = self.gold.rows(sentences)
         observed = self._tree(batch, heads)
         loss = result.log_partition.sum() - sum(s @ o for s, o in zip(scores, observed, strict=True))
         partial = np.flatnonzero((heads >= 0).sum(axis=1) < batch.parts.n_words)
@@ -185,7 +168,7 @@ class SecondOrder(TreeTrainer):
         """Replace a tree by the expectations given the known heads; return the change of the loss."""
         some = self.arcs.candidates(self.tokens, batch.sentences[rows])
         parts = batch.parts
-        places = [_ranges(ptr, rows) for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
+        places = [chosen_tokens(ptr, rows)[0] for ptr in (parts.arc_ptr, parts.sibling_ptr, parts.grandparent_ptr)]
         own = [s[at] for s, at in zip(scores, places, strict=True)]
         before = sum(float(s @ o[at]) for s, o, at in zip(own, observed, places, strict=True))
         known = heads[some.rows, some.arcs.modifiers - 1]
@@ -203,45 +186,10 @@ class SecondOrder(TreeTrainer):
         lists: tuple[ArcList | PartList, ...] = (batch.arcs, batch.siblings, batch.grandparents)
         for name, one, parts, values in zip(PARTS, features, lists, gradients, strict=True):
             which = np.flatnonzero(np.abs(values) > self.active)
-            ids, counts = one.ids(self.tokens, parts.take(which))
+            some = type(parts)(*(column[which] for column in parts))
+            ids, counts = one.ids(self.tokens, some)
             self.learners[name].step(ids, counts, values[which].astype(np.float32))
         return loss
-
-
-def _ranges(ptr: Integers, rows: Integers) -> Integers:
-    """Return the positions ``ptr[b]:ptr[b + 1]`` of the rows, concatenated."""
-    return np.concatenate([np.arange(ptr[b], ptr[b + 1]) for b in rows.tolist()])
-
-
-@dataclass(frozen=True)
-class TreeDevelopment:
-    """UAS on development data."""
-
-    tokens: ParseTokens
-    gold: Gold
-    scorer: Callable[[Mapping[str, Any]], TreeScorer]
-    metric: str = "UAS"
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric, between 0 and 1."""
-        return uas(self.scorer(parameters), self.tokens, self.gold)
-
-
-@dataclass(frozen=True)
-class LabelDevelopment:
-    """LAS on development data, whose trees are parsed once."""
-
-    tokens: ParseTokens
-    gold: Gold
-    heads: Integers  # predicted, flat
-    model: Callable[[Mapping[str, Any]], LabelModel]
-    metric: str = "LAS"
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric, between 0 and 1."""
-        model = self.model(parameters)
-        best = model.probabilities(self.tokens, self.heads, self.gold.offsets).argmax(axis=1)
-        return las(self.heads, [model.labels[j] for j in best.tolist()], self.gold)
 
 
 class Stages:
@@ -249,13 +197,8 @@ class Stages:
 
     After an interruption, by the caller or the time limit, the rest is cut short: taggers stop, the second order is
     left to the caller, and the other stages train one epoch, so that there is a complete model. The checkpoint keeps
-    the state of the interruption.
-
-    Attributes
-    ----------
-    report : FitReport
-        ``value`` is the loss of the trees in their last epoch; ``dev`` and ``converged`` are those of the last stage
-        that was measured.
+    the state of the interruption. In the ``report``, ``value`` is the loss of the trees in their last epoch, ``dev``
+    and ``converged`` are those of the last stage that was measured.
     """
 
     def __init__(self, watch: Watch) -> None:
@@ -270,8 +213,8 @@ class Stages:
             self.report = FitReport.from_dict(plain["report"])
             self.report.history = [Step(**step) for step in plain["history"]]
             self._reasons, seconds = plain["reasons"], plain["seconds"]
-            self._finished = {name: _select(arrays, name) for name in plain["finished"]}
-            self._resumed = plain["stage"], _select(arrays, plain["stage"])
+            self._finished = {name: with_prefix(arrays, f"{name}/") for name in plain["finished"]}
+            self._resumed = plain["stage"], with_prefix(arrays, f"{plain['stage']}/")
         self._started = time.perf_counter() - seconds
 
     @property
@@ -286,7 +229,7 @@ class Stages:
             "reasons": self._reasons,
             "seconds": self.seconds,
             "report": self.report.to_dict(),
-            "history": [asdict(step) for step in self.report.history],
+            "history": self.report.steps(),
         }
         groups = (self._finished | {stage: current}).items()
         return plain, {f"{name}/{key}": array for name, group in groups for key, array in group.items()}
@@ -335,7 +278,11 @@ class Stages:
             self._finished[TAGGER] = trainer.state()
 
     def train(
-        self, stage: str, make: Callable[[], Trainer], max_iter: int, development: Development | None = None
+        self,
+        stage: str,
+        make: Callable[[], TreeTrainer | LabelTrainer],
+        max_iter: int,
+        development: Development | None = None,
     ) -> Arrays:
         """Return the averaged parameters of a stage; those of the best epoch if there is development data."""
         if stage in self._finished:
@@ -374,9 +321,3 @@ class Stages:
         report.reason = "; ".join(self._reasons)
         report.value = next(step.value for step in reversed(report.history) if step.stage != LABELS)
         return report
-
-
-def _select(arrays: Arrays, stage: str) -> Arrays:
-    """Return the arrays of one stage."""
-    prefix = f"{stage}/"
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

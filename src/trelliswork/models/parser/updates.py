@@ -26,15 +26,7 @@ _SQUARES, _CHANGES = 1, 2  # columns of the memory
 
 
 class SparseAdaGrad:
-    """Averaged AdaGrad on one vector of weights.
-
-    Parameters
-    ----------
-    weights : ndarray of float32 (n,)
-        Initial weights; copied.
-    rate : float
-        Learning rate.
-    """
+    """Averaged AdaGrad on one vector of weights (n,), which is copied; ``rate`` is the learning rate."""
 
     def __init__(self, weights: NDArray[np.float32], rate: float) -> None:
         if weights.ndim != 1:
@@ -48,13 +40,10 @@ class SparseAdaGrad:
     def step(self, ids: NDArray[np.uint32], counts: NDArray[np.int32], values: NDArray[np.float32]) -> None:
         """Take an ascent step on a mini-batch: ids (P, k), counts (P,) of ids in use and values (P,) of parts."""
         self._steps += 1
-        size = -(-len(self.weights) // _RANGES)
-        threads.run(
-            lambda low, high: updates.step(
-                low, high, ids, counts, values, self.weights, self._memory, self.rate, np.float32(self._steps - 1)
-            ),
-            [(low, min(low + size, len(self.weights))) for low in range(0, len(self.weights), size)],
-        )
+        n, number = len(self.weights), np.float32(self._steps - 1)
+        size = -(-n // _RANGES)
+        ranges = [(low, min(low + size, n)) for low in range(0, n, size)]
+        threads.run(updates.step, ranges, ids, counts, values, self.weights, self._memory, self.rate, number)
 
     def end_epoch(self) -> None:
         """Include the mean of this epoch's weights in the average."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Tree, Vocabulary
 from trelliswork.data.vocabulary import UNKNOWN
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import DataError, ValueRangeError, extras_for
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.metrics.brackets import BracketReport, evaluate_brackets
 from trelliswork.models.base import Arrays, Description, Table, check_label
@@ -27,9 +27,8 @@ from trelliswork.models.parameters import (
     Tol,
 )
 from trelliswork.models.pcfg.decoding import Decoding, best_trees, draw_tree, gold_spans, named_tree, spans_of
-from trelliswork.models.pcfg.em import from_named
 from trelliswork.models.pcfg.objective import GrammarParameters, blank_emissions, log_evidence, text_batches
-from trelliswork.models.pcfg.training import check_combination, checked, learn, listed_words, word_table
+from trelliswork.models.pcfg.training import check_combination, checked, learn, listed_words
 from trelliswork.models.tasks import LanguageModel, Ranked, TreeParser, blanks
 
 if TYPE_CHECKING:
@@ -204,7 +203,7 @@ class PCFG(TreeParser, LanguageModel):
         if y is not None:
             raise ValueRangeError("a PCFG is trained on sentences alone: leave y out.")
         sentences = _sentences(X)
-        words = word_table(sentences, self.min_count)
+        words = Vocabulary.from_sequences(sentences, min_count=self.min_count, unknown=UNKNOWN, default=UNKNOWN)
         held = None if dev is None else _sentences(dev)
         parameters, report = learn(self, sentences, held, words, checkpoint, callback)
         self.vocabulary_, self.parameters_, self.report_ = words, parameters, report
@@ -223,6 +222,7 @@ class PCFG(TreeParser, LanguageModel):
         N = self._sizes()[0]
         return [named_tree(chart, s, N) for chart, s in zip(self._charts(sentences, decoding), sentences, strict=True)]
 
+    @extras_for("posterior")
     def posterior(self, sentence: Sequence[str], *, known: Collection[tuple[int, int]] | None = None) -> "GrammarTree":
         """Return the distribution over the trees of one sentence, for any query; a low-rank grammar is expanded.
 
@@ -323,15 +323,13 @@ class PCFG(TreeParser, LanguageModel):
         rng = np.random.default_rng(seed)
         trees = []
         for _ in range(n):
-            for _ in range(MAX_DRAWS):
-                tree = draw_tree(self.parameters_, self.vocabulary_.items, rng, max_length)
-                if tree is not None:
-                    trees.append(tree)
-                    break
-            else:
+            draws = (draw_tree(self.parameters_, self.vocabulary_.items, rng, max_length) for _ in range(MAX_DRAWS))
+            tree = next((tree for tree in draws if tree is not None), None)
+            if tree is None:
                 raise ValueRangeError(
                     f"{MAX_DRAWS} random sentences in a row had more than {max_length} words: raise max_length."
                 )
+            trees.append(tree)
         return trees
 
     def top_words(self, state: str, n: int = 10) -> Ranked:
@@ -412,7 +410,7 @@ class PCFG(TreeParser, LanguageModel):
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
         self.vocabulary_ = listed_words(plain["words"])
-        self.parameters_ = from_named(arrays)
+        self.parameters_ = GrammarParameters(**arrays)
         if self.parameters_.sizes[2] != len(self.vocabulary_) or any(np.isnan(a).any() for a in arrays.values()):
             raise DataError("weights.safetensors does not match model.json: they belong to different models.")
         self.report_ = FitReport.from_dict(plain["report"])

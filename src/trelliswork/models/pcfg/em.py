@@ -1,6 +1,6 @@
 """EM (inside-outside) for probabilistic grammars, dense or of low rank."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from trelliswork.learning.em import Update, run_em
 from trelliswork.learning.report import FitReport
 from trelliswork.learning.watch import Watch
 from trelliswork.models.pcfg.objective import (
-    Doubles,
     GrammarCounts,
     GrammarParameters,
     TextBatch,
@@ -32,8 +31,7 @@ class GrammarPriors:
     rules: float = 0.0
     emission: float = 0.0
 
-    def check(self) -> None:
-        """Raise an error for negative pseudo-counts."""
+    def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not 0 <= value < np.inf:
                 raise ValueRangeError(f"the pseudo-count {name} must be at least 0, got {value}.")
@@ -55,10 +53,11 @@ def log_prior(parameters: GrammarParameters, priors: GrammarPriors) -> float:
 
 def maximize(counts: GrammarCounts, priors: GrammarPriors, before: GrammarParameters) -> GrammarParameters:
     """Return the result of the M-step; parameters without counts and prior are unchanged."""
-    arrays: dict[str, Doubles | None] = dict.fromkeys(("rules", "up", "left", "right"))
-    for name, array in counts.counts.items():
-        arrays[name] = normalize(array + priors.of(name), 2 if name == "rules" else 1, before.named()[f"log_{name}"])
-    return GrammarParameters(**{f"log_{name}": array for name, array in arrays.items()})  # type: ignore[arg-type]
+    new = {}
+    for name, old in before.named().items():
+        key = name.removeprefix("log_")
+        new[name] = normalize(counts.counts[key] + priors.of(key), 2 if key == "rules" else 1, old)
+    return GrammarParameters(**new)
 
 
 @dataclass(frozen=True)
@@ -91,24 +90,27 @@ class GrammarUpdates:
 
     def from_arrays(self, arrays: Arrays) -> GrammarParameters:
         """Build parameters from named arrays."""
-        return from_named(arrays)
+        return GrammarParameters(**arrays)
 
 
 def em(
-    start: GrammarParameters,
+    start: GrammarParameters | Callable[[int], GrammarParameters],
     batches: Sequence[TextBatch],
     *,
     priors: GrammarPriors | None = None,
     max_iter: int = 100,
     tol: float = 1e-5,
     watch: Watch | None = None,
+    n_starts: int = 1,
+    probe: int = 1,
 ) -> tuple[GrammarParameters, FitReport]:
-    """Train a grammar on sentences without trees, from given parameters.
+    """Train a grammar on sentences without trees, from given parameters; ``start(k)`` are those of start k.
 
-    Zeros stay zero unless a prior adds to them. ``tol`` is the relative gain at which EM stops; 0 runs all iterations.
+    Zeros stay zero unless a prior adds to them. See ``run_em`` for the other arguments.
     """
-    updates = _updates(batches, priors)
-    return run_em(updates, lambda k: start, watch or Watch(), max_iter=max_iter, tol=tol)
+    updates = GrammarUpdates(batches, priors or GrammarPriors())
+    options = {"max_iter": max_iter, "n_starts": n_starts, "probe": probe}
+    return run_em(updates, start if callable(start) else lambda k: start, watch or Watch(), tol=tol, **options)
 
 
 def restarts(
@@ -119,38 +121,14 @@ def restarts(
     *,
     seed: int = 0,
     probe: int = 10,
-    max_iter: int = 100,
-    tol: float = 1e-5,
     right_bias: float = 0.0,
     identity: bool = False,
-    priors: GrammarPriors | None = None,
-    watch: Watch | None = None,
+    **options: Any,
 ) -> tuple[GrammarParameters, FitReport]:
-    """Train a grammar from random starts: ``probe`` iterations of each, then the best alone continues.
-
-    Parameters
-    ----------
-    sizes : (N, P, V)
-    rank : int or None
-    right_bias, identity
-        Of `random_grammar`.
-    """
+    """Run ``em`` from random grammars with N, P, V = ``sizes``: ``probe`` iterations of each, then the best alone."""
     seeds = np.random.SeedSequence(seed).spawn(n_restarts)
 
     def start(k: int) -> GrammarParameters:
         return random_grammar(*sizes, rank, seed=seeds[k], right_bias=right_bias, identity=identity)
 
-    updates = _updates(batches, priors)
-    return run_em(updates, start, watch or Watch(), max_iter=max_iter, tol=tol, n_starts=n_restarts, probe=probe)
-
-
-def _updates(batches: Sequence[TextBatch], priors: GrammarPriors | None) -> GrammarUpdates:
-    priors = priors or GrammarPriors()
-    priors.check()
-    return GrammarUpdates(batches, priors)
-
-
-def from_named(arrays: dict[str, Any]) -> GrammarParameters:
-    """Build parameters from ``GrammarParameters.named``'s result."""
-    names = ("log_root", "log_rules", "log_up", "log_left", "log_right", "log_emission")
-    return GrammarParameters(**{name: arrays.get(name) for name in names})  # type: ignore[arg-type]
+    return em(start, batches, n_starts=n_restarts, probe=probe, **options)

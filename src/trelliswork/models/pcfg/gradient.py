@@ -12,7 +12,7 @@ from trelliswork.compute.torch_threads import one_thread
 from trelliswork.errors import ValueRangeError
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
-from trelliswork.models.pcfg.em import GrammarPriors, from_named
+from trelliswork.models.pcfg.em import GrammarPriors
 from trelliswork.models.pcfg.neural import GrammarModule, GrammarTensors
 from trelliswork.models.pcfg.objective import GrammarParameters, TextBatch, text_batches
 
@@ -21,23 +21,13 @@ GAIN_EPOCHS = 3  # epochs that together must gain enough
 
 @dataclass(frozen=True)
 class AdamSettings:
-    """Settings of Adam; the defaults are those of Chiu, Deng and Rush (2021).
-
-    Attributes
-    ----------
-    learning_rate, betas, clip : float, (float, float), float
-        Step size, decay of the running means, maximum norm of a gradient.
-    batch_size : int
-        Sentences per update.
-    curriculum : int, optional
-        Maximum length of a sentence in the first epoch; one more in each further epoch.
-    """
+    """Settings of Adam; the defaults are those of Chiu, Deng and Rush (2021)."""
 
     learning_rate: float = 2e-3
-    betas: tuple[float, float] = (0.75, 0.999)
-    clip: float = 3.0
-    batch_size: int = 16
-    curriculum: int | None = None
+    betas: tuple[float, float] = (0.75, 0.999)  # decay of the running means
+    clip: float = 3.0  # maximum norm of a gradient
+    batch_size: int = 16  # sentences per update
+    curriculum: int | None = None  # maximum length of a sentence in the first epoch; one more in each further epoch
 
 
 def train(
@@ -57,7 +47,6 @@ def train(
     together gain less than ``tol`` of the value, once the curriculum has reached the longest sentence. Batches depend
     on ``seed`` and the number of the epoch alone, so that a resumed run ends with the same parameters.
     """
-    priors.check()
     adam = torch.optim.Adam(module.parameters(), lr=settings.learning_rate, betas=settings.betas)
     report = FitReport(False, f"{max_iter} epochs", -np.inf)
     saved = watch.resume()
@@ -85,9 +74,9 @@ def train(
             report.reason = f"{GAIN_EPOCHS} epochs gained less than {tol:g} of the objective"
             break
     with torch.no_grad():
-        last = dict(module().arrays().named())
+        last = module().arrays().named()
     arrays, report = watch.finish(last, report)
-    return from_named(arrays), report
+    return GrammarParameters(**arrays), report
 
 
 def _epoch(
@@ -142,7 +131,7 @@ def _state(module: GrammarModule, adam: torch.optim.Adam, report: FitReport) -> 
     arrays = {f"module.{name}": value.numpy() for name, value in module.state_dict().items()}
     for number, state in adam.state_dict()["state"].items():
         arrays |= {f"adam.{number}.{name}": value.numpy() for name, value in state.items()}
-    return {"history": [vars(step) for step in report.history]}, arrays
+    return {"history": report.steps()}, arrays
 
 
 def _restore(
@@ -156,5 +145,4 @@ def _restore(
             _, number, field = name.split(".")
             state["state"].setdefault(int(number), {})[field] = tensor
     adam.load_state_dict(state)
-    for step in plain["history"]:
-        report.add(Step(**step))
+    report.resume(plain["history"])

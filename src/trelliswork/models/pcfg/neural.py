@@ -37,13 +37,12 @@ class GrammarTensors(NamedTuple):
 
     def arrays(self) -> GrammarParameters:
         """Return the parameters as arrays for the engines, normalized in float64."""
-        events = {"log_rules": (1, 2)}
         arrays = {}
         for name, tensor in self._asdict().items():
             if tensor is not None:
                 double = tensor.detach().double()
-                tensor = (double - double.logsumexp(dim=events.get(name, (-1,)), keepdim=True)).numpy()
-            arrays[name] = tensor
+                events = (1, 2) if name == "log_rules" else (-1,)
+                arrays[name] = (double - double.logsumexp(dim=events, keepdim=True)).numpy()
         return GrammarParameters(**arrays)
 
 
@@ -63,19 +62,10 @@ def _network(size: int, n_out: int) -> nn.Sequential:
 
 
 class GrammarModule(nn.Module):
-    """Torch module that computes `GrammarTensors`.
+    """Torch module that computes `GrammarTensors`; without a ``rank``, of dense rules.
 
-    Parameters
-    ----------
-    n_nonterminals, n_preterminals, n_words : int
-    rank : int or None
-        Rank of the rules; None for dense rules.
-    neural : bool
-        Compute probabilities from embeddings by networks, instead of one free logit per probability.
-    size : int
-        Size of the embeddings.
-    identity : bool
-        Use the words themselves as preterminals; emissions are not learned.
+    If ``neural``, probabilities come from embeddings of ``size`` numbers by networks, instead of one free logit each.
+    With ``identity`` the words themselves are the preterminals; emissions are not learned.
     """
 
     def __init__(
@@ -94,9 +84,10 @@ class GrammarModule(nn.Module):
         self.sizes, self.rank, self.neural = (N, P, n_words), rank, neural
         self.identity = torch.eye(P).log() if identity else None
         if not neural:
-            shapes = {"root": (N,)} | ({"rules": (N, S * S)} if rank is None else {})
-            if rank is not None:
-                shapes |= {"up": (N, rank), "left": (rank, S), "right": (rank, S)}
+            shapes: dict[str, tuple[int, ...]] = {"root": (N,)}
+            shapes |= (
+                {"rules": (N, S * S)} if rank is None else {"up": (N, rank), "left": (rank, S), "right": (rank, S)}
+            )
             if not identity:
                 shapes["emission"] = (P, n_words)
             self.logits = nn.ParameterDict({name: nn.Parameter(torch.randn(shape)) for name, shape in shapes.items()})

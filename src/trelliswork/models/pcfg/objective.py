@@ -2,43 +2,39 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from trelliswork.compute.padding import pad, unpad
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.span import Grammar, grammar, lowrank
-from trelliswork.inference.span.lowrank import LowRankGrammar
+from trelliswork.inference.span.grammar import Expected
+from trelliswork.inference.span.lowrank import LowRankGrammar, RankExpected
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
 CHUNK_BYTES = 1 << 26  # expected rules in memory at once
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GrammarParameters:
     r"""A PCFG: log probabilities; -inf is impossible.
 
     Dense, :math:`p(A \to x y)` is ``log_rules``; of low rank it is :math:`\sum_r U(A, r) V(r, x) W(r, y)`, where each
     row of U, V and W sums to 1: the symbol above draws r, and r the two symbols below, one independent of the other.
 
-    Attributes
-    ----------
-    log_root : ndarray (N,)
-    log_rules : ndarray (N, S, S) or None
-        Dense grammar; nonterminals first, then P = S - N preterminals.
-    log_up, log_left, log_right : ndarray (N, R), (R, S), (R, S) or None
-        log U, log V, log W of a low-rank grammar.
-    log_emission : ndarray (P, V)
+    Nonterminals come first among the S symbols, then P = S - N preterminals.
     """
 
-    log_root: Doubles
-    log_rules: Doubles | None
-    log_up: Doubles | None
-    log_left: Doubles | None
-    log_right: Doubles | None
-    log_emission: Doubles
+    log_root: Doubles  # (N,)
+    log_rules: Doubles | None = None  # (N, S, S), of a dense grammar
+    log_up: Doubles | None = None  # (N, R): log U of a low-rank grammar
+    log_left: Doubles | None = None  # (R, S): log V
+    log_right: Doubles | None = None  # (R, S): log W
+    log_emission: Doubles  # (P, V)
 
     @property
     def rank(self) -> int | None:
@@ -64,9 +60,7 @@ class GrammarParameters:
 
     def dense_rules(self) -> Doubles:
         """Return log rules (N, S, S), also of a low-rank grammar."""
-        if self.log_rules is not None:
-            return self.log_rules
-        return lowrank.dense_rules(*self.factors)
+        return lowrank.dense_rules(*self.factors) if self.log_rules is None else self.log_rules
 
     def grammar(self, ids: Integers, lengths: Integers) -> Grammar | LowRankGrammar:
         """Return the potentials of sentences with ids (B, n); ids beyond their ends are ignored."""
@@ -95,15 +89,12 @@ def text_batches(sentences: Sequence[Sequence[int]], size: int = 64) -> list[Tex
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 1]
-    return [_batch(sentences, order[first : first + size]) for first in range(0, len(order), size)]
-
-
-def _batch(sentences: Sequence[Sequence[int]], places: Integers) -> TextBatch:
-    lengths = np.array([len(sentences[p]) for p in places], np.int64)
-    ids = np.zeros((len(places), lengths.max()), np.int64)
-    for row, p in enumerate(places):
-        ids[row, : lengths[row]] = sentences[p]
-    return TextBatch(ids, lengths, places)
+    batches = []
+    for first in range(0, len(order), size):
+        places = order[first : first + size]
+        words = np.fromiter(chain.from_iterable(sentences[p] for p in places), np.int64)
+        batches.append(TextBatch(pad(words, lengths[places]), lengths[places], places))
+    return batches
 
 
 @dataclass
@@ -117,80 +108,75 @@ class GrammarCounts:
 def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> GrammarCounts:
     """Return the expected counts of a text (the E-step).
 
-    Notes
-    -----
     Time per sentence: dense O(n^2 N^3 + n^3 N^2 + n P N S), low rank O(n^3 R + n^2 R^2 + n P R).
     """
     sums = {name.removeprefix("log_"): np.zeros_like(array) for name, array in parameters.named().items()}
     total = 0.0
-    for batch in _chunks(parameters, batches):
-        given = parameters.grammar(batch.ids, batch.lengths)
-        if isinstance(given, LowRankGrammar):
-            ranked = lowrank.expectations(given)
-            log_z, terminals = ranked.log_z, ranked.terminals
-            sums["root"] += ranked.roots
-            sums["up"] += ranked.ups
-            sums["left"] += ranked.lefts
-            sums["right"] += ranked.rights
+    for batch, expected in _expectations(parameters, batches):
+        if isinstance(expected, RankExpected):
+            sums["root"] += expected.roots
+            sums["up"] += expected.ups
+            sums["left"] += expected.lefts
+            sums["right"] += expected.rights
         else:
-            expected = grammar.expectations(given)
-            log_z, terminals = expected.log_z, expected.terminals
             sums["root"] += expected.roots.sum(axis=0)
             sums["rules"] += expected.rules.sum(axis=0)
-        if np.isneginf(log_z).any():
-            place = int(batch.places[int(np.argmin(log_z))])
+        if np.isneginf(expected.log_z).any():
+            place = int(batch.places[int(np.argmin(expected.log_z))])
             raise ValueRangeError(
                 f"sentence {place} is impossible under the grammar: raise the priors, or start without zeros."
             )
-        sums["emission"] += emission_counts(batch, terminals, parameters.sizes[2])
-        total += float(log_z.sum())
+        sums["emission"] += emission_counts(batch, expected.terminals, parameters.sizes[2])
+        total += float(expected.log_z.sum())
     return GrammarCounts(sums, total)
 
 
 def emission_counts(batch: TextBatch, terminals: Doubles, n_words: int) -> Doubles:
     """Return counts (P, V) from p(preterminal) (B, n, P) at the words of a batch."""
-    inside = np.arange(batch.ids.shape[1]) < batch.lengths[:, None]
-    rows = terminals[inside]  # (tokens, P)
-    at = csr_matrix((np.ones(len(rows)), (batch.ids[inside], np.arange(len(rows)))), shape=(n_words, len(rows)))
+    rows, words = unpad(terminals, batch.lengths), unpad(batch.ids, batch.lengths)  # (tokens, P), (tokens,)
+    at = csr_matrix((np.ones(len(rows)), (words, np.arange(len(rows)))), shape=(n_words, len(rows)))
     return np.ascontiguousarray((at @ rows).T)
 
 
 def log_evidence(parameters: GrammarParameters, batches: Sequence[TextBatch], n_sentences: int) -> Doubles:
     """Return log p of each sentence (n_sentences,); -inf for sentences of one word."""
     log_p = np.full(n_sentences, -np.inf)
-    for batch in _chunks(parameters, batches):
-        given = parameters.grammar(batch.ids, batch.lengths)
-        results = lowrank.expectations(given) if isinstance(given, LowRankGrammar) else grammar.expectations(given)
-        log_p[batch.places] = results.log_z
+    for batch, expected in _expectations(parameters, batches):
+        log_p[batch.places] = expected.log_z
     return log_p
 
 
 def blank_emissions(parameters: GrammarParameters, ids: Integers, blanks: Sequence[int]) -> list[Doubles]:
     """Return p(word) (V,) at each blank of a sentence with word ids (n,), whose ids at blanks are ignored."""
-    batch = TextBatch(ids[None], np.array([len(ids)]), np.zeros(1, np.int64))
     log_terminals = np.ascontiguousarray(parameters.log_emission.T[ids])[None]
     log_terminals[0, list(blanks)] = 0.0  # some word
-    given = replace(parameters.grammar(batch.ids, batch.lengths), log_terminals=log_terminals)
-    results = lowrank.expectations(given) if isinstance(given, LowRankGrammar) else grammar.expectations(given)
-    if np.isneginf(results.log_z[0]):
+    given = replace(parameters.grammar(ids[None], np.array([len(ids)])), log_terminals=log_terminals)
+    expected = lowrank.expectations(given) if isinstance(given, LowRankGrammar) else grammar.expectations(given)
+    if np.isneginf(expected.log_z[0]):
         raise ValueRangeError("the sentence is impossible under the grammar, whatever fills its blanks.")
     emission = np.exp(parameters.log_emission)
-    return [results.terminals[0, t] @ emission for t in blanks]
+    return [expected.terminals[0, t] @ emission for t in blanks]
 
 
 def span_posteriors(
     parameters: GrammarParameters, batches: Sequence[TextBatch]
 ) -> Iterator[tuple[TextBatch, Doubles, Doubles]]:
     """Yield each batch with log Z (B,) and p(symbol over span) (B, n, n, S)."""
+    for batch, expected in _expectations(parameters, batches, symbols=True):
+        assert expected.symbols is not None
+        yield batch, expected.log_z, expected.symbols
+
+
+def _expectations(
+    parameters: GrammarParameters, batches: Sequence[TextBatch], *, symbols: bool = False
+) -> Iterator[tuple[TextBatch, Expected | RankExpected]]:
+    """Yield batches with their expectations; ``symbols`` requests p(symbol over span) of a low-rank grammar too."""
     for batch in _chunks(parameters, batches):
         given = parameters.grammar(batch.ids, batch.lengths)
         if isinstance(given, LowRankGrammar):
-            ranked = lowrank.expectations(given, symbols=True)
-            assert ranked.symbols is not None
-            yield batch, ranked.log_z, ranked.symbols
+            yield batch, lowrank.expectations(given, symbols=symbols)
         else:
-            expected = grammar.expectations(given)
-            yield batch, expected.log_z, expected.symbols
+            yield batch, grammar.expectations(given)
 
 
 def _chunks(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> Iterator[TextBatch]:
@@ -218,12 +204,8 @@ def random_grammar(
 ) -> GrammarParameters:
     """Return random parameters near uniform: each distribution is exp(N(0, 1)), normalized.
 
-    Parameters
-    ----------
-    right_bias : float
-        Left children of two words or more start with exp(-right_bias) of their weight: trees lean to the right.
-    identity : bool
-        Whether preterminals are the words themselves.
+    Left children of two words or more start with exp(-right_bias) of their weight: trees lean to the right. With
+    ``identity`` the preterminals are the words themselves.
     """
     rng = np.random.default_rng(seed)
     N, S = n_nonterminals, n_nonterminals + n_preterminals
@@ -236,9 +218,9 @@ def random_grammar(
     lean = np.where(np.arange(S) < N, np.exp(-right_bias), 1.0)
     if rank is None:
         rules = normalize(draw(N, S, S) * lean[:, None], 2)
-        return GrammarParameters(root, rules, None, None, None, emission)
+        return GrammarParameters(log_root=root, log_rules=rules, log_emission=emission)
     up, left, right = normalize(draw(N, rank)), normalize(draw(rank, S) * lean), normalize(draw(rank, S))
-    return GrammarParameters(root, None, up, left, right, emission)
+    return GrammarParameters(log_root=root, log_up=up, log_left=left, log_right=right, log_emission=emission)
 
 
 def normalize(counts: Doubles, events: int = 1, otherwise: Doubles | None = None) -> Doubles:

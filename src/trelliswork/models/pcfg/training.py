@@ -8,11 +8,12 @@ import numpy as np
 
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import UNKNOWN
-from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.errors import DataError, ValueRangeError, extras_for
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
-from trelliswork.learning.watch import Watch, open_checkpoint
-from trelliswork.models.pcfg.em import GrammarPriors, from_named, restarts
+from trelliswork.learning.watch import Development
+from trelliswork.models.base import watch_for
+from trelliswork.models.pcfg.em import GrammarPriors, restarts
 from trelliswork.models.pcfg.objective import GrammarParameters, log_evidence, text_batches
 
 
@@ -33,11 +34,6 @@ def priors_of(model: Any) -> GrammarPriors:
     return GrammarPriors(model.root_prior, model.rule_prior, emission)
 
 
-def word_table(sentences: Sequence[Sequence[str]], min_count: int) -> Vocabulary:
-    """Return the words, most frequent first, and one symbol for rare or unknown words."""
-    return Vocabulary.from_sequences(sentences, min_count=min_count, unknown=UNKNOWN, default=UNKNOWN)
-
-
 def listed_words(words: list[str]) -> Vocabulary:
     """Return the words of a saved model."""
     words = [UNKNOWN if word == "<unknown>" and UNKNOWN not in words else word for word in words]
@@ -52,21 +48,17 @@ def checked(sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
     return sentences
 
 
-class TextDevelopment:
-    """Metric on sentences of at least two words: mean log evidence per word."""
+def text_development(sentences: Sequence[Sequence[int]]) -> Development:
+    """Return the metric on sentences of at least two words: mean log evidence per word."""
+    longer = [s for s in sentences if len(s) > 1]
+    if not longer:
+        raise DataError("the development data have no sentence of at least two words.")
+    batches, n_words = text_batches(longer), sum(map(len, longer))
 
-    metric = "log evidence per word"
+    def measure(parameters: Mapping[str, Any]) -> float:
+        return float(log_evidence(GrammarParameters(**parameters), batches, len(longer)).sum()) / n_words
 
-    def __init__(self, sentences: Sequence[Sequence[int]]) -> None:
-        self._sentences = [s for s in sentences if len(s) > 1]
-        if not self._sentences:
-            raise DataError("the development data have no sentence of at least two words.")
-        self._batches = text_batches(self._sentences)
-
-    def measure(self, parameters: Mapping[str, Any]) -> float:
-        """Return the metric of a grammar given as named arrays."""
-        log_p = log_evidence(from_named(dict(parameters)), self._batches, len(self._sentences))
-        return float(log_p.sum()) / sum(map(len, self._sentences))
+    return Development("log evidence per word", measure)
 
 
 def learn(
@@ -93,33 +85,18 @@ def learn(
         arrays = [array for text in texts for array in (np.concatenate(text), np.array([len(s) for s in text]))]
         return fingerprint(plain, *arrays)
 
-    watch = Watch(
-        None if held is None else TextDevelopment(held),
-        patience=model.patience,
-        max_minutes=model.max_minutes,
-        checkpoint=open_checkpoint(checkpoint, mark),
-        callback=callback,
-    )
+    watch = watch_for(model, None if held is None else text_development(held), checkpoint, mark, callback)
+    options: dict[str, Any] = {"priors": priors_of(model), "max_iter": model.max_iter, "tol": model.tol}
+    options |= {"watch": watch, "seed": model.seed}
     if model.algorithm == "em":
-        return restarts(
-            model.n_restarts,
-            sizes,
-            model.rank,
-            text_batches(ids),
-            seed=model.seed,
-            probe=model.probe,
-            max_iter=model.max_iter,
-            tol=model.tol,
-            priors=priors_of(model),
-            right_bias=model.right_bias,
-            identity=identity,
-            watch=watch,
-        )
-    return _by_gradient(model, ids, sizes, watch)
+        options |= {"probe": model.probe, "right_bias": model.right_bias, "identity": identity}
+        return restarts(model.n_restarts, sizes, model.rank, text_batches(ids), **options)
+    return _by_gradient(model, ids, sizes, options)
 
 
+@extras_for("a grammar trained by gradient")
 def _by_gradient(
-    model: Any, ids: list[list[int]], sizes: tuple[int, int, int], watch: Watch
+    model: Any, ids: list[list[int]], sizes: tuple[int, int, int], options: dict[str, Any]
 ) -> tuple[GrammarParameters, FitReport]:
     import torch
 
@@ -128,21 +105,7 @@ def _by_gradient(
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(model.seed)
-        module = GrammarModule(
-            *sizes,
-            model.rank,
-            neural=model.parameterization == "neural",
-            size=model.embedding_size,
-            identity=model.n_preterminals is None,
-        )
+        neural, identity = model.parameterization == "neural", model.n_preterminals is None
+        module = GrammarModule(*sizes, model.rank, neural=neural, size=model.embedding_size, identity=identity)
     adam = AdamSettings(learning_rate=model.learning_rate, batch_size=model.batch_size, curriculum=model.curriculum)
-    return train(
-        module,
-        ids,
-        adam,
-        priors=priors_of(model),
-        max_iter=model.max_iter,
-        tol=model.tol,
-        watch=watch,
-        seed=model.seed,
-    )
+    return train(module, ids, adam, **options)

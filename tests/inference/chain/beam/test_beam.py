@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from tests.compiled import from_python
 from tests.inference.chain.cases import chains
 from tests.oracle.chain import enumerate_batch, enumerate_chain
 from trelliswork.compute import threads
@@ -16,6 +17,8 @@ from trelliswork.inference.chain.beam import Beam, chosen_beam, reference
 from trelliswork.inference.chain.beam.kernels.select import Rule, Selection, select
 from trelliswork.inference.chain.beam.passes import expectations, viterbi
 from trelliswork.inference.chain.beam.sparse import SparseTransitions, sparse_chain
+
+call_select = from_python(select)
 
 beams = st.sampled_from(
     ["kl=0.1,min=1", "kl=0.5,min=2", "size=1", "size=2", "threshold=1.0,min=1", "kl=0.1,min=1,refine"]
@@ -137,10 +140,10 @@ def test_selection_matches_a_full_sort(data):
     selection = Selection(np.empty(S, np.int32), np.empty(len(values)), guess)
     expected = np.flatnonzero(reference.keep(values[:S], beam))
     arguments = (values, 0, S, len(values), float(values.sum()), beam.rule)
-    n = select(*arguments, -1, selection)
+    n = call_select(*arguments, -1, selection)
     assert_array_equal(selection.chosen[:n], expected)
     forced = int(rng.integers(S))
-    n = select(*arguments, forced, selection)
+    n = call_select(*arguments, forced, selection)
     assert_array_equal(selection.chosen[:n], np.union1d(expected, [forced]))
 
 
@@ -152,7 +155,7 @@ def test_selection_in_single_precision(seed, S, eps):
     values[:S] = rng.dirichlet(np.full(S, 0.3))
     work = np.full(len(values), 7, np.float32)  # what is left there must not matter
     selection = Selection(np.empty(S, np.int32), work, np.full(1, 0.03, np.float32))
-    n = select(values, 0, S, len(values), float(values.sum()), Beam(eps=eps, min_size=1).rule, -1, selection)
+    n = call_select(values, 0, S, len(values), float(values.sum()), Beam(eps=eps, min_size=1).rule, -1, selection)
     chosen = np.sort(values[selection.chosen[:n]].astype(float))
     assert_array_equal(chosen, np.sort(values.astype(float))[len(values) - n :])
     target = np.exp(-eps) * values.sum(dtype=np.float64)
@@ -165,7 +168,7 @@ def test_first_of_equal_states_are_chosen():
     values[:50] = 0.02
     for least in (1, 3, 8, 20, 49):
         selection = Selection(np.empty(50, np.int32), np.empty(56), np.full(1, 0.03))
-        n = select(values, 0, 50, 56, 1.0, Rule(least, 0.0, 2.0), -1, selection)
+        n = call_select(values, 0, 50, 56, 1.0, Rule(least, 0.0, 2.0), -1, selection)
         assert selection.chosen[:n].tolist() == list(range(least))
 
 

@@ -87,8 +87,8 @@ def test_rests_are_sums_over_the_states_outside():
         weights, objective.beam.rule
     )
     A, S = np.exp(weights.log_transition.astype(float)), problem.n_labels
-    scores = np.empty((len(objective._gold), weights.state.wide.shape[1]), np.float32)
-    crf_kernels.scores(0, len(scores), objective._tokens.arrays, weights.state.arrays, S, scores, 0)
+    scores = np.empty((len(objective._gold), weights.wide.shape[1]), np.float32)
+    crf_kernels.scores(0, len(scores), objective._tokens.arrays, weights.arrays, S, scores, 0)
     offsets, checked = objective._tokens.offsets, 0
     for first, last in itertools.pairwise(offsets):
         e = np.exp(scores[first:last, :S].astype(float))

@@ -135,13 +135,8 @@ EXACT = Beam("kl", eps=0.0)
 def chosen_beam(beam: "Beam | str | None", n_states: int, *, shared: bool = True) -> Beam | None:
     """Return the beam that a user's argument describes; ``None`` is exact inference.
 
-    Parameters
-    ----------
-    beam : Beam, str or None
-        A string is parsed; "auto" is a beam of kind "kl" where it is faster than exact inference.
-    n_states : int
-    shared : bool
-        Whether transitions are dense and the same at all positions, where exact inference is fastest.
+    A string is parsed; "auto" is a beam of kind "kl" where it is faster than exact inference, which is fastest if
+    transitions are ``shared``: dense and the same at all positions.
     """
     if beam is None or isinstance(beam, Beam):
         return beam
@@ -156,26 +151,22 @@ def chosen_beam(beam: "Beam | str | None", n_states: int, *, shared: bool = True
 class BeamStatistics:
     """Statistics of the beams of a batch or of an evaluation.
 
-    Attributes
-    ----------
-    mean_size, max_size : float, int
-        States per position, and in the largest beam.
-    gap_estimate : float
-        Sum over all positions of minus the logarithm of the mass that was kept: an estimate of the total
-        log Z - log Z_I, exact where later positions do not distinguish kept states from others.
-    n_positions : int
-    n_exact : int
-        Number of sequences whose beams lost every path and which were computed with all states.
-    full : bool
-        True if every possible state was kept.
+    ``gap_estimate`` is the sum over all positions of minus the logarithm of the mass that was kept: an estimate of the
+    total log Z - log Z_I, exact where later positions do not distinguish kept states from others.
     """
 
-    mean_size: float
-    max_size: int
+    mean_size: float  # states per position
+    max_size: int  # states of the largest beam
     gap_estimate: float
     n_positions: int
-    n_exact: int
-    full: bool
+    n_exact: int  # sequences whose beams lost every path and which were computed with all states
+    full: bool  # True if every possible state was kept
+
+    @classmethod
+    def of(cls, sizes: Integers, kept: NDArray[np.float64], n_exact: int, *, full: bool) -> "BeamStatistics":
+        """Return the statistics of beams by their sizes and the shares that they kept, (n_positions,) each."""
+        gap = float(-np.log(kept).sum())
+        return cls(float(sizes.mean()), int(sizes.max()), gap, len(sizes), n_exact, full)
 
     @property
     def kept(self) -> float:
@@ -205,31 +196,17 @@ def joined(parts: Sequence[BeamStatistics]) -> BeamStatistics | None:
 class BeamExpectations:
     """Results of inference within beams.
 
-    Attributes
-    ----------
-    log_z : ndarray (B,)
-        float64; log Z of the chain restricted to the beams, a lower bound.
-    offsets : ndarray (B + 1,)
-        Number of the first position of each sequence.
-    sets : BeamSets
-    marginals : ndarray
-        Of ``sets.states``, in the same order.
-    counts : ndarray (S, S) or (n_entries,) or None
-        Expected transitions, float64, summed over all sequences.
-    kept : ndarray (n_positions,)
-        Share of the forward mass that the beam kept; minus its logarithm is the divergence of the compressed belief
-        from the dense one.
-    exact : ndarray of bool (B,)
-        Sequences whose beams lost every path and which were computed with all states instead.
+    ``kept`` is the share of the forward mass that the beam kept; minus its logarithm is the divergence of the
+    compressed belief from the dense one.
     """
 
-    log_z: NDArray[np.float64]
-    offsets: Integers
+    log_z: NDArray[np.float64]  # (B,) of the chain restricted to the beams, a lower bound
+    offsets: Integers  # (B + 1,) number of the first position of each sequence
     sets: BeamSets
-    marginals: Floats
-    counts: NDArray[np.float64] | None
-    kept: NDArray[np.float64]
-    exact: NDArray[np.bool_]
+    marginals: Floats  # of sets.states, in the same order
+    counts: NDArray[np.float64] | None  # (S, S) or (n_entries,) expected transitions of all sequences
+    kept: NDArray[np.float64]  # (n_positions,)
+    exact: NDArray[np.bool_]  # (B,) sequences whose beams lost every path: computed with all states instead
 
     @property
     def gap_estimate(self) -> NDArray[np.float64]:
@@ -266,9 +243,7 @@ class BeamExpectations:
     @property
     def statistics(self) -> BeamStatistics:
         """Sizes, gap estimate and number of exact sequences."""
-        gap = float(-np.log(self.kept).sum())
-        n_exact = int(self.exact.sum())
-        return BeamStatistics(self.mean_size, self.max_size, gap, len(self.kept), n_exact, n_exact == len(self.exact))
+        return BeamStatistics.of(self.sizes, self.kept, int(self.exact.sum()), full=bool(self.exact.all()))
 
 
 class BeamPaths(NamedTuple):

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_possible, check_shape
+from trelliswork.compute.padding import mask, unpad
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.beam import FULL, Beam, BeamExpectations, BeamPaths, BeamSets
 from trelliswork.inference.chain.beam.kernels import forward_backward, sparse
@@ -17,108 +18,73 @@ from trelliswork.inference.chain.beam.kernels.log_space import LogChain
 from trelliswork.inference.chain.beam.kernels.records import Batch, Buffer, Choice, Entries, Matrices, Results, Safety
 from trelliswork.inference.chain.beam.kernels.viterbi import Paths
 from trelliswork.inference.chain.beam.sparse import SparseChain
-from trelliswork.inference.chain.potentials import LIMIT, Floats, Integers, Potentials, exp_transition, whole_vectors
+from trelliswork.inference.chain.potentials import LIMIT, Floats, Potentials, exp_transition, whole_vectors
 
 BUFFER = 1 << 20  # states that a kernel may fill before they are copied
 NO_SETS = BeamSets(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
 def expectations(
-    potentials: Potentials | SparseChain,
-    beam: Beam,
-    *,
-    gold: NDArray[np.integer] | None = None,
-    counts: bool = False,
+    potentials: Potentials | SparseChain, beam: Beam, *, gold: NDArray[np.integer] | None = None, counts: bool = False
 ) -> BeamExpectations:
-    """Return log Z, marginals and transition counts within beams.
+    """Return log Z, marginals and, if ``counts``, the expected transitions within beams.
 
-    Parameters
-    ----------
-    potentials : Potentials or SparseChain
-    beam : Beam
-    gold : ndarray of int (B, T), optional
-        States that are always kept, -1 where there is none.
-    counts : bool
-        Whether to sum the expected transitions.
-
-    Notes
-    -----
-    Time O(|I| S) per position for dense transitions, O(entries of I) for sparse ones.
+    States ``gold`` (B, T) are always kept; -1 where there is none. Time O(|I| S) per position for dense transitions,
+    O(entries of I) for sparse ones.
     """
-    p = potentials
-    B, T = p.log_unary.shape[:2]
-    run = _Run(p, beam, _flat_gold(p, gold), counts)
+    p, choice = potentials, Choice(_flat_gold(potentials, gold), beam.rule, beam.refine)
+    (B, T), dtype, S = p.log_unary.shape[:2], p.log_unary.dtype, _n_states(p)
+    offsets = np.concatenate([[0], np.cumsum(p.lengths)])
+    n = int(offsets[-1])
+    batch, limit = Batch(p.lengths, offsets, p.log_unary), dtype.type(LIMIT[dtype])
+    kernel: Any
+    inputs: tuple[Any, ...]
+    counts_shape: tuple[int, ...]
+    if isinstance(p, SparseChain):
+        kernel, inputs, cost = sparse.sparse, (batch, scaled_entries(p), choice, limit), 60
+        counts_shape = (len(p.log_weights) if counts else 0,)
+    else:
+        matrices, safety = _matrices(p, log=not p.shared), Safety(limit, not p.mixing)
+        kernel, inputs, cost = forward_backward.dense, (batch, matrices, choice, safety), S
+        counts_shape = (S if counts else 0, S)
+    ranges = threads.cut(p.lengths * (min(S, 40) + 20) * cost, least=threads.LEAST_WORK, most=4)
+    sums = np.zeros((len(ranges), *counts_shape))
+    log_z, sizes, kept = np.full(B, np.nan), np.zeros(n, np.int64), np.zeros(n)
+    results = Results(log_z, sizes, kept)
     pieces: dict[int, Buffer] = {}
-    ranges = threads.cut(p.lengths * run.cost, least=threads.LEAST_WORK, most=4)
 
     def work(start: int, stop: int) -> None:
         slot = [start for start, _ in ranges].index(start)
-        size = max(BUFFER, T * run.n_states)
-        buffer = Buffer(np.empty(size, np.int32), np.empty(size, p.log_unary.dtype))
+        size = max(BUFFER, T * S)
+        buffer = Buffer(np.empty(size, np.int32), np.empty(size, dtype))
         while start < stop:
-            following, used = run.kernel(start, stop, *run.inputs, run.counts[slot], run.results, buffer)
+            following, used = kernel(start, stop, *inputs, sums[slot], results, buffer)
             pieces[start] = Buffer(buffer.states[:used].copy(), buffer.marginals[:used].copy())
             start = following
 
-    run.counts = np.zeros((len(ranges), *run.counts_shape))
     threads.run(work, ranges)
-    order = sorted(pieces)
-    states = np.concatenate([pieces[k].states for k in order])
-    marginals = np.concatenate([pieces[k].marginals for k in order])
-    exact = np.zeros(B, bool)
-    log_z, sizes, kept = run.results
-    unsafe = np.flatnonzero(np.isnan(log_z))
+    states, marginals = (np.concatenate([pieces[k][part] for k in sorted(pieces)]) for part in (0, 1))
+    exact, unsafe = np.zeros(B, bool), np.flatnonzero(np.isnan(log_z))
     if unsafe.size:
-        states, marginals = run.repeat_in_log_space(unsafe, states, marginals, exact)
-    ptr = np.concatenate([[0], np.cumsum(sizes)])
-    if isinstance(p, SparseChain):  # in the order in which they were reached: sort those of each position
-        order_of = np.lexsort((states, np.repeat(np.arange(len(sizes)), sizes)))
-        states, marginals = states[order_of], marginals[order_of]
-    total = run.counts.sum(axis=0) if counts else None
-    return BeamExpectations(log_z, run.offsets, BeamSets(ptr, states), marginals, total, kept, exact)
-
-
-class _Run:
-    """Inputs and outputs of the kernels for one batch."""
-
-    def __init__(self, p: Potentials | SparseChain, beam: Beam, gold: NDArray[np.int32], counts: bool) -> None:
-        self.p, self.choice = p, Choice(gold, beam.rule, beam.refine)
-        self.n_states = S = p.transitions.n_states if isinstance(p, SparseChain) else p.log_unary.shape[2]
-        self.offsets = np.concatenate([[0], np.cumsum(p.lengths)])
-        n = int(self.offsets[-1])
-        self.results = Results(np.full(len(p.lengths), np.nan), np.zeros(n, np.int64), np.zeros(n))
-        self.counts = np.zeros(0)
-        self.cost = (min(S, 40) + 20) * (S if isinstance(p, Potentials) else 60)
-        self.counts_shape: tuple[int, ...]
-        self.inputs: tuple[Any, ...]
-        batch = Batch(p.lengths, self.offsets, p.log_unary)
-        limit = p.log_unary.dtype.type(LIMIT[p.log_unary.dtype])
-        if isinstance(p, SparseChain):
-            self.counts_shape = (len(p.log_weights) if counts else 0,)
-            self.kernel, self.inputs = sparse.sparse, (batch, scaled_entries(p), self.choice, limit)
-        else:
-            self.counts_shape = (S if counts else 0, S)
-            matrices, safety = _matrices(p, log=not p.shared), Safety(limit, not p.mixing)
-            self.kernel, self.inputs = forward_backward.dense, (batch, matrices, self.choice, safety)
-
-    def repeat_in_log_space(
-        self, which: Integers, states: NDArray[np.int32], marginals: Floats, exact: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int32], Floats]:
-        """Compute the sequences ``which`` in log space; return all beams and marginals with theirs inserted."""
-        log_z, sizes, kept = self.results
-        total = np.add.reduceat(sizes, self.offsets[:-1])
-        total[which] = 0
+        total = np.add.reduceat(sizes, offsets[:-1])
+        total[unsafe] = 0
         bounds = np.cumsum(total)[:-1]
         parts, values = np.split(states, bounds), np.split(marginals, bounds)
-        for b in which.tolist():
-            begin, end = self.offsets[b], self.offsets[b + 1]
-            choice = self.choice._replace(gold=self.choice.gold[begin:end])
-            result = log_space(log_chain(self.p, b), choice, None, 1.0, self.counts[0].reshape(-1), np.empty(0))
+        for b in unsafe.tolist():
+            begin, end = offsets[b], offsets[b + 1]
+            own = choice._replace(gold=choice.gold[begin:end])
+            result = log_space(log_chain(p, b), own, None, 1.0, sums[0].reshape(-1), np.empty(0))
             log_z[b], exact[b], kept[begin:end] = result.log_z, result.exact, result.kept
-            t, parts[b] = (x.astype(np.int32) for x in np.nonzero(result.member))
-            values[b] = result.marginals[result.member].astype(marginals.dtype)
-            sizes[begin:end] = np.bincount(t, minlength=end - begin)
-        return np.concatenate(parts), np.concatenate(values)
+            parts[b] = np.nonzero(result.member)[1].astype(np.int32)
+            values[b] = result.marginals[result.member].astype(dtype)
+            sizes[begin:end] = result.member.sum(axis=1)
+        states, marginals = np.concatenate(parts), np.concatenate(values)
+    ptr = np.concatenate([[0], np.cumsum(sizes)])
+    if isinstance(p, SparseChain):  # in the order in which they were reached: sort those of each position
+        order = np.lexsort((states, np.repeat(np.arange(n), sizes)))
+        states, marginals = states[order], marginals[order]
+    summed = sums.sum(axis=0) if counts else None
+    return BeamExpectations(log_z, offsets, BeamSets(ptr, states), marginals, summed, kept, exact)
 
 
 class LogSpace(NamedTuple):
@@ -186,8 +152,7 @@ def viterbi(potentials: Potentials | SparseChain, beam: Beam) -> BeamPaths:
         sets, rule = expectations(p, beam).sets, FULL
         if isinstance(p, Potentials):
             member = members(sets, 0, len(sets.ptr) - 1, p.log_unary.shape[2])
-            unary = np.full_like(p.log_unary, -np.inf)
-            inside = np.arange(unary.shape[1]) < p.lengths[:, None]
+            unary, inside = np.full_like(p.log_unary, -np.inf), mask(p.lengths, p.log_unary.shape[1])
             unary[inside] = np.where(member, p.log_unary[inside], -np.inf)
             p = replace(p, log_unary=unary)
     B, T = p.log_unary.shape[:2]
@@ -202,7 +167,7 @@ def viterbi(potentials: Potentials | SparseChain, beam: Beam) -> BeamPaths:
         S = p.log_unary.shape[2]
         kernel, inputs, cost = viterbi_kernels.dense, (batch, _matrices(p, log=True)), min(S, 40) * S
     ranges = threads.cut(p.lengths * cost, least=threads.LEAST_WORK)
-    threads.run(lambda start, stop: kernel(start, stop, *inputs, rule, paths), ranges)
+    threads.run(kernel, ranges, *inputs, rule, paths)
     exact = paths.scores == -np.inf
     for b in np.flatnonzero(exact).tolist():
         kernel(b, b + 1, *inputs, FULL, paths)
@@ -243,14 +208,17 @@ def _matrices(p: Potentials, *, log: bool) -> Matrices:
     return Matrices(rows, p.batch_step, p.time_step, log, shift)
 
 
+def _n_states(p: Potentials | SparseChain) -> int:
+    return p.transitions.n_states if isinstance(p, SparseChain) else p.log_unary.shape[2]
+
+
 def _flat_gold(p: Potentials | SparseChain, gold: NDArray[np.integer] | None) -> NDArray[np.int32]:
     """Return the gold states (n_positions,) of all sequences, one after the other; empty without gold."""
     if gold is None:
         return np.empty(0, np.int32)
-    B, T = p.log_unary.shape[:2]
-    S = p.transitions.n_states if isinstance(p, SparseChain) else p.log_unary.shape[2]
+    (B, T), S = p.log_unary.shape[:2], _n_states(p)
     check_shape("gold", gold.shape, "B T", B=B, T=T)
-    flat = np.ascontiguousarray(gold[np.arange(T) < p.lengths[:, None]], np.int32)
+    flat = np.ascontiguousarray(unpad(gold, p.lengths), np.int32)
     if flat.min() < -1 or flat.max() >= S:
         raise ValueRangeError(f"gold must lie between -1 (none) and S-1={S - 1}, got {flat.min()} to {flat.max()}.")
     return flat

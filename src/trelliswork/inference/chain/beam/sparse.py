@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count, check_lengths, check_scores, check_shape
+from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.potentials import Floats, Integers, Potentials, chain_potentials
 
@@ -16,25 +17,13 @@ MOST_DENSE = 5000  # largest number of states for a dense table of transitions
 
 @dataclass(frozen=True)
 class SparseTransitions:
-    """Possible transitions between states, and the label that each state emits.
+    """Possible transitions between states: state i leads to ``targets[indptr[i]:indptr[i + 1]]``."""
 
-    Attributes
-    ----------
-    indptr : ndarray of int64 (S + 1,)
-        State i leads to ``targets[indptr[i]:indptr[i + 1]]``.
-    targets : ndarray of int32 (n_entries,)
-    emits : ndarray of int32 (S,)
-        Label of each state; scores of positions are given for labels.
-    n_labels : int
-    first : ndarray of bool (S,)
-        States that a sequence may start with.
-    """
-
-    indptr: Integers
-    targets: NDArray[np.int32]
-    emits: NDArray[np.int32]
+    indptr: Integers  # (S + 1,)
+    targets: NDArray[np.int32]  # (n_entries,)
+    emits: NDArray[np.int32]  # (S,) label of each state; scores of positions are given for labels
     n_labels: int
-    first: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, bool))
+    first: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, bool))  # (S,) possible first states; all
 
     def __post_init__(self) -> None:
         S = len(self.emits)
@@ -107,13 +96,7 @@ class SparseTransitions:
         return cls(np.arange(S + 1) * L, np.concatenate(targets), emits, L, np.arange(S) < L)
 
     def states(self, labels: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int32]:
-        """Return the states of sequences of labels, where each label determines the next state.
-
-        Parameters
-        ----------
-        labels : ndarray (n_positions,)
-        lengths : ndarray (B,)
-        """
+        """Return the states of sequences of labels (n_positions,), where each label determines the next state."""
         L, S = self.n_labels, self.n_states
         step = np.full((S + 1, L), -1, np.int32)  # the last row is the start
         step[self.sources, self.emits[self.targets]] = self.targets
@@ -133,23 +116,14 @@ class SparseTransitions:
 
 
 class SparseChain(NamedTuple):
-    """Log-potentials of a ragged batch of chains with sparse transitions, made by ``sparse_chain``.
+    """Log-potentials of a ragged batch of chains with sparse transitions, made by ``sparse_chain``."""
 
-    Attributes
-    ----------
-    log_unary : ndarray (B, T, L)
-    transitions : SparseTransitions
-    log_weights : ndarray (n_entries,)
-    log_start, log_end : ndarray (S,)
-    lengths : ndarray (B,)
-    """
-
-    log_unary: Floats
+    log_unary: Floats  # (B, T, L)
     transitions: SparseTransitions
-    log_weights: Floats
-    log_start: Floats
-    log_end: Floats
-    lengths: Integers
+    log_weights: Floats  # (n_entries,)
+    log_start: Floats  # (S,)
+    log_end: Floats  # (S,)
+    lengths: Integers  # (B,)
 
     def dense(self) -> Potentials:
         """Return the chain with states as labels and an (S, S) table of transitions, for at most 5,000 states."""
@@ -192,6 +166,6 @@ def sparse_chain(
         ends.append(end)
     ends[0][~transitions.first] = -np.inf
     checked = check_lengths(lengths, sizes["B"], sizes["T"])
-    check_scores("log_unary", unary, np.arange(sizes["T"]) < checked[:, None])
+    check_scores("log_unary", unary, mask(checked, sizes["T"]))
     check_scores("log_weights", weights)
     return SparseChain(np.ascontiguousarray(unary), transitions, weights, ends[0], ends[1], checked)

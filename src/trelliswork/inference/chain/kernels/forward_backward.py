@@ -23,7 +23,7 @@ from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
 from trelliswork.compute.simd import multiply_add as fma
-from trelliswork.inference.chain.kernels.records import Lattice
+from trelliswork.inference.chain.kernels.records import make_lattice
 
 ROWS = 4  # sequences that advance together; the products below are written for four
 BLOCK = 64  # positions whose w is kept for one pass over the transition counts
@@ -272,10 +272,9 @@ def backward(start, stop, chains, transitions, lattice, safe, out):
 @kernel
 def forward_backward(start, stop, chains, transitions, log_z, safe, out):
     """Run both passes group by group, so that alpha is used while it is in the cache."""
-    order, T, Sp = chains.order, chains.log_unary.shape[1], transitions.matrix.shape[0]
-    dtype = chains.log_unary.dtype
+    order, log_unary = chains.order, chains.log_unary
     place = np.empty(len(chains.lengths), np.int64)
-    lattice = Lattice(place, np.empty((ROWS, T, Sp), dtype), np.empty((ROWS, T, Sp), dtype), np.empty((ROWS, T), dtype))
+    lattice = make_lattice(place, ROWS, log_unary.shape[1], transitions.matrix.shape[0], log_unary)
     for group in range(start, stop, ROWS):
         end = min(group + ROWS, stop)
         for r in range(end - group):

@@ -253,14 +253,9 @@ def forward_backward(start, stop, offsets, active, trigrams, log_evidence, margi
     """
     longest, most, widest, labels = _sizes(start, stop, offsets, active.ptr)
     space = Space(
-        np.empty(longest + 1, np.int64),
-        np.empty(most),
-        np.empty(widest),
-        np.empty(widest),
-        np.empty(widest),
-        np.empty(labels),
-        np.empty(max(labels, 1)),
-    )
+        np.empty(longest + 1, np.int64), np.empty(most), np.empty(widest), np.empty(widest), np.empty(widest),
+        np.empty(labels), np.empty(max(labels, 1)),
+    )  # fmt: skip
     for n in range(start, stop):
         first, T = offsets[n], offsets[n + 1] - offsets[n]
         _lay_out(first, T, active.ptr, space.base)

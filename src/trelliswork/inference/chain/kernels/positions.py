@@ -11,41 +11,22 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.simd import (
-    add,
-    exponential,
-    lanes,
-    largest,
-    load,
-    maximum,
-    multiply,
-    spread,
-    store,
-    subtract,
-    total,
-)
+from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
-from trelliswork.inference.chain.kernels.records import Lattice
+from trelliswork.inference.chain.kernels.records import make_lattice
 
 
 @helper
 def _exp_matrix(scores, matrix):
     """Compute matrix (S, Sp) = exp(scores - max), padded with zeros; return the maximum."""
-    S, Sp, W = scores.shape[0], matrix.shape[1], lanes(matrix)
+    S, Sp = scores.shape[0], matrix.shape[1]
     for i in range(S):
         for j in range(S):
             matrix[i, j] = scores[i, j]
         for j in range(S, Sp):
             matrix[i, j] = -np.inf
-    top = spread(matrix, -np.inf)
-    for k in range(0, S * Sp, W):
-        top = maximum(load(matrix, k), top)
-    shift = largest(top)
-    by = spread(matrix, shift if shift > -np.inf else matrix.dtype.type(0))
-    for k in range(0, S * Sp, W):
-        store(matrix, k, exponential(subtract(load(matrix, k), by)))
-    return shift
+    return exp_row(matrix, 0, S * Sp, matrix, 0, S * Sp)
 
 
 @kernel
@@ -154,13 +135,8 @@ def backward(start, stop, chains, pairwise, lattice, safe, out, edges):
 @kernel
 def forward_backward(start, stop, chains, pairwise, n_padded, log_z, safe, out, edges):
     """Run both passes sequence by sequence, so that alpha is used while it is in the cache."""
-    T, dtype = chains.log_unary.shape[1], chains.log_unary.dtype
-    lattice = Lattice(
-        np.zeros(len(chains.lengths), np.int64),
-        np.empty((1, T, n_padded), dtype),
-        np.empty((1, T, n_padded), dtype),
-        np.empty((1, T), dtype),
-    )
+    place, log_unary = np.zeros(len(chains.lengths), np.int64), chains.log_unary
+    lattice = make_lattice(place, 1, log_unary.shape[1], n_padded, log_unary)
     for at in range(start, stop):
         forward(at, at + 1, chains, pairwise, lattice, log_z)
         backward(at, at + 1, chains, pairwise, lattice, safe, out, edges)

@@ -2,6 +2,10 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from trelliswork.compute.jit import helper
+
 
 class Chains(NamedTuple):
     """Sequences, and the order in which they are processed: longest first."""
@@ -35,6 +39,13 @@ class Lattice(NamedTuple):
     emission: Any  # (n, T, Sp) e_t
     alpha: Any  # (n, T, Sp)
     scale: Any  # (n, T) c_t
+
+
+@helper
+def make_lattice(place, n, T, Sp, like):
+    """Allocate a ``Lattice`` in the precision of the array ``like``."""
+    dtype = like.dtype
+    return Lattice(place, np.empty((n, T, Sp), dtype), np.empty((n, T, Sp), dtype), np.empty((n, T), dtype))
 
 
 class Outputs(NamedTuple):

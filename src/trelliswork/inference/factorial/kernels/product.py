@@ -48,35 +48,44 @@ class Outputs(NamedTuple):
 
 
 @helper
-def _along(x, out, left, S, right, matrices, at):
-    """Compute out[l, j, r] = sum_i x[l, i, r] M[i, j]; ``right`` is a multiple of the vector length."""
-    W = lanes(x)
+def _join(a, b, total, maximize):
+    """Return total + a * b, or the maximum of total and a + b."""
+    return maximum(add(a, b), total) if maximize else fma(a, b, total)
+
+
+@helper
+def _along(x, out, left, S, right, matrices, at, maximize):
+    """Compute out[l, j, r] = sum_i x[l, i, r] M[i, j], or the max-plus product; ``right`` is whole vectors."""
+    W, zero = lanes(x), -np.inf if maximize else 0.0
     for block in range(left):
         base = block * S * right
         for j in range(S):
             for k in range(0, right, W):
-                mass = spread(x, 0.0)
+                mass = spread(x, zero)
                 for i in range(S):
-                    mass = fma(spread_at(matrices, at + i * S + j), load(x, base + i * right + k), mass)
+                    mass = _join(spread_at(matrices, at + i * S + j), load(x, base + i * right + k), mass, maximize)
                 store(out, base + j * right + k, mass)
 
 
 @helper
-def _along_last(x, out, rows, S, Sp, matrices, at):
-    """Compute out[l, j] = sum_i x[l, i] M[i, j], rows of Sp."""
-    W = lanes(x)
+def _along_last(x, out, rows, S, Sp, matrices, at, maximize):
+    """Compute out[l, j] = sum_i x[l, i] M[i, j], or the max-plus product, rows of Sp."""
+    W, zero = lanes(x), -np.inf if maximize else 0.0
     for row in range(rows):
         base = row * Sp
         for k in range(0, Sp, W):
-            mass = spread(x, 0.0)
+            mass = spread(x, zero)
             for i in range(S):
-                mass = fma(spread_at(x, base + i), load(matrices, at + i * Sp + k), mass)
+                mass = _join(spread_at(x, base + i), load(matrices, at + i * Sp + k), mass, maximize)
             store(out, base + k, mass)
 
 
 @helper
-def _step(x, scratch, out, layout, matrices, without):
-    """Multiply x by the matrices of all layers except ``without`` (-1: none); overwrites ``scratch``."""
+def _step(x, scratch, out, layout, matrices, without, maximize):
+    """Multiply x by the matrices of all layers except ``without`` (-1: none); overwrites ``scratch``.
+
+    With ``maximize`` the products are those of the max-plus semiring.
+    """
     sizes, _, starts, Sp = layout
     D, N = sizes.size, x.size
     source, target = scratch, out
@@ -88,9 +97,9 @@ def _step(x, scratch, out, layout, matrices, without):
         width = Sp if d == D - 1 else S
         if d != without:
             if d == D - 1:
-                _along_last(source, target, N // Sp, S, Sp, matrices, starts[d])
+                _along_last(source, target, N // Sp, S, Sp, matrices, starts[d], maximize)
             else:
-                _along(source, target, left, S, N // (left * S), matrices, starts[d])
+                _along(source, target, left, S, N // (left * S), matrices, starts[d], maximize)
             source, target = target, source
         left *= width
     for k in range(N):
@@ -208,7 +217,7 @@ def forward_backward(start, stop, lengths, scores, layout, factors, out):
             if log_z[b] == -np.inf:
                 break
             if t > 0:
-                _step(alpha[t - 1], two, one, layout, matrices, -1)
+                _step(alpha[t - 1], two, one, layout, matrices, -1, False)
             else:
                 one[:] = 1
             sums_here = spread(one, 0.0)
@@ -257,53 +266,16 @@ def forward_backward(start, stop, lengths, scores, layout, factors, out):
                 left = 1
                 for d in range(D):
                     S = sizes[d]
-                    _step(alpha[t - 1], two, one, layout, matrices, d)
+                    _step(alpha[t - 1], two, one, layout, matrices, d, False)
                     if d == D - 1:
                         _add_last(one, three, N // Sp, S, Sp, weight[b], steps, starts[d])
                     else:
                         _add_transitions(one, three, left, S, N // (left * S), weight[b], steps, starts[d])
                         left *= S
-            _step(three, two, one, layout, matrices_t, -1)
+            _step(three, two, one, layout, matrices_t, -1, False)
         if safe[b] and sums.size:
             joint += states
             sums += steps
-
-
-@helper
-def _best_step(x, scratch, out, layout, matrices):
-    """Apply ``_step`` in the max-plus semiring."""
-    sizes, _, starts, Sp = layout
-    D, N, W = sizes.size, x.size, lanes(x)
-    source, target = scratch, out
-    for k in range(N):
-        source[k] = x[k]
-    left = 1
-    for d in range(D):
-        S = sizes[d]
-        at = starts[d]
-        if d == D - 1:
-            for base in range(0, N, Sp):
-                for k in range(0, Sp, W):
-                    top = spread(x, -np.inf)
-                    for i in range(S):
-                        top = maximum(add(spread_at(source, base + i), load(matrices, at + i * Sp + k)), top)
-                    store(target, base + k, top)
-        else:
-            right = N // (left * S)
-            for block in range(left):
-                base = block * S * right
-                for j in range(S):
-                    for k in range(0, right, W):
-                        top = spread(x, -np.inf)
-                        for i in range(S):
-                            score = spread_at(matrices, at + i * S + j)
-                            top = maximum(add(score, load(source, base + i * right + k)), top)
-                        store(target, base + j * right + k, top)
-            left *= S
-        source, target = target, source
-    for k in range(N):
-        value = source[k]
-        out[k] = value
 
 
 @kernel
@@ -323,7 +295,7 @@ def viterbi(start, stop, lengths, scores, layout, digits, log_matrices, log_ties
         n = lengths[b]
         for t in range(n):
             if t > 0:
-                _best_step(delta[t - 1], scratch, prior, layout, log_matrices)
+                _step(delta[t - 1], scratch, prior, layout, log_matrices, -1, True)
             else:
                 prior[:] = 0
             for k in range(N):

@@ -16,12 +16,13 @@ import numpy as np
 
 from trelliswork.compute import threads
 from trelliswork.inference.graph.engines.passing import (
+    Options,
     Prepared,
     Progress,
     check_options,
     pass_messages,
     prepare,
-    sweep_forest,
+    takes_one_sweep,
 )
 from trelliswork.inference.graph.kernels import beliefs as belief_kernels
 from trelliswork.inference.graph.kernels import flooding
@@ -67,21 +68,14 @@ def run(
     -----
     An iteration takes time linear in the total size of the tables, memory linear in variables and factors.
     """
-    check_options(schedule, damping, tolerance, max_iter)
-    damping, tolerance = float(damping), float(tolerance)
+    options = check_options(schedule, damping, tolerance, max_iter)
     graph = prepare(wiring)
-    if schedule == "auto" and graph.layout.is_forest and not wiring.structured and damping == 0:
-        progress = sweep_forest(graph, maximize=False)
-    elif schedule in ("auto", "flooding"):
-        progress = _flood(graph, damping, tolerance, max_iter)
-    else:
-        progress = pass_messages(
-            graph, schedule=schedule, damping=damping, tolerance=tolerance, max_iter=max_iter, maximize=False
-        )
-    return _result(graph, progress)
+    if schedule in ("auto", "flooding") and not takes_one_sweep(graph, options):
+        return _result(graph, _flood(graph, options))
+    return _result(graph, pass_messages(graph, options, maximize=False))
 
 
-def _flood(graph: Prepared, damping: float, tolerance: float, max_iter: int) -> Progress:
+def _flood(graph: Prepared, options: Options) -> Progress:
     """Iterate in probability space where nothing can underflow, in log space elsewhere."""
     B, messages = graph.wiring.n_graphs, graph.messages
     n_iter, residual, status = np.zeros(B, np.int64), np.zeros(B), np.full(B, flooding.UNDERFLOW)
@@ -94,13 +88,9 @@ def _flood(graph: Prepared, damping: float, tolerance: float, max_iter: int) -> 
         status[:] = flooding.RUNNING
         r = np.broadcast_to(_uniform(graph), messages.log_r.shape).copy()
         state = flooding.Probabilities(unary, r, messages.log_q, messages.rows)
-        options = flooding.Options(damping, tolerance, int(max_iter), threshold)
+        rule = flooding.Options(options.damping, options.tolerance, int(options.max_iter), threshold)
         outcome = flooding.Outcome(n_iter, residual, status)
-
-        def work(start: int, stop: int) -> None:
-            flooding.flood(start, stop, graph.layout, graph.data, state, options, outcome)
-
-        threads.run(work, graph.ranges)
+        threads.run(flooding.flood, graph.ranges, graph.layout, graph.data, state, rule, outcome)
         keep = status != flooding.UNDERFLOW
         with np.errstate(divide="ignore"):
             messages.log_r[keep] = np.log(r[keep])
@@ -108,15 +98,7 @@ def _flood(graph: Prepared, damping: float, tolerance: float, max_iter: int) -> 
     skip = status != flooding.UNDERFLOW
     converged = (status == flooding.CONVERGED) | (status == flooding.IMPOSSIBLE)
     if not skip.all():
-        rest = pass_messages(
-            graph,
-            schedule="flooding",
-            damping=damping,
-            tolerance=tolerance,
-            max_iter=max_iter,
-            maximize=False,
-            skip=skip,
-        )
+        rest = pass_messages(graph, options, maximize=False, skip=skip)
         n_iter, residual = np.where(skip, n_iter, rest.n_iter), np.where(skip, residual, rest.residual)
         converged = np.where(skip, converged, rest.converged)
     return Progress(n_iter, residual, converged)
@@ -156,11 +138,7 @@ def _result(graph: Prepared, progress: Progress) -> Result:
     wiring, layout, messages = graph.wiring, graph.layout, graph.messages
     log_z = np.zeros(wiring.n_graphs)
     log_beliefs = np.full_like(messages.log_unary, -np.inf)
-
-    def work(start: int, stop: int) -> None:
-        belief_kernels.bethe(start, stop, layout, graph.data, messages, log_beliefs, log_z)
-
-    threads.run(work, graph.ranges)
+    threads.run(belief_kernels.bethe, graph.ranges, layout, graph.data, messages, log_beliefs, log_z)
     for f, factor in enumerate(wiring.structured, layout.n_tables):
         value = factor.propagate(messages.log_q[:, graph.states_of(f)]).log_value
         log_z = np.where((log_z == -np.inf) | (value == -np.inf), -np.inf, log_z + value)

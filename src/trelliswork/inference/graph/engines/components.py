@@ -15,19 +15,7 @@ _HARD = 1e3  # strength of a factor that forbids some states
 
 
 def split(wiring: Wiring, flat: Flat, components: Iterable[Sequence[int]]) -> Parts:
-    """Lay out given components.
-
-    Parameters
-    ----------
-    components : iterable of sequences of int
-        Each variable in exactly one of them.
-
-    Raises
-    ------
-    ValueRangeError
-        If a variable is missing or repeated, a factor touches three or more variables of a component, or the pairs
-        that factors touch in a component form a cycle.
-    """
+    """Lay out given components: each variable in exactly one, coupled in pairs by factors without cycles."""
     V = wiring.n_variables
     lists = [[int(v) for v in component] for component in components if len(component)]
     of = np.full(V, -1, np.int64)
@@ -157,11 +145,7 @@ def find(wiring: Wiring, flat: Flat) -> list[list[int]]:
     strongest pairs first, as long as a forest remains; or follow paths from neighbor to neighbor, as in chains.
     Variables that evidence fixes in all graphs are components of their own, which costs nothing and cuts cycles.
     The strength of a factor is the standard deviation of its finite log-scores, plus a constant if some are -inf; a
-    batch uses its first graph.
-
-    Notes
-    -----
-    Time O(F log F) for F factors of few variables.
+    batch uses its first graph. Time O(F log F) for F factors of few variables.
     """
     fixed = set(np.flatnonzero(fixed_variables(wiring).all(axis=0)).tolist())
     strength = {pair: s for pair, s in _strengths(flat).items() if fixed.isdisjoint(pair)}

@@ -15,29 +15,10 @@ _Clique = tuple[int, set[int]]  # a variable, and its neighbors when it is elimi
 def elimination_order(n_states: Sequence[int], scopes: Sequence[Sequence[int]], max_size: int) -> list[tuple[int, ...]]:
     """Order the variables by min-fill: next is the one whose neighbors lack the fewest connections.
 
-    Parameters
-    ----------
-    n_states : sequence of int (V,)
-    scopes : sequence of sequences of int
-        The variables of each factor.
-    max_size : int
-        Maximum number of entries of all tables together.
-
-    Returns
-    -------
-    list of tuples of int
-        The cliques: neighbors of the eliminated variable at that time, in reverse order of their own elimination, and
-        last the variable itself.
-
-    Raises
-    ------
-    ValueRangeError
-        If the tables of the cliques have more than ``max_size`` entries together.
-
-    Notes
-    -----
-    A forest takes O(V log V). Ties go to the smaller table, then to the smaller number. On regular graphs such as
-    grids min-fill may be far from the best order; if the tables are large, numerical order is tried too.
+    ``scopes`` are the variables of each factor. The result are the cliques, with at most ``max_size`` entries in all:
+    neighbors of the eliminated variable at that time, in reverse order of their own elimination, and last the variable
+    itself. A forest takes O(V log V). Ties go to the smaller table, then to the smaller number. On regular graphs such
+    as grids min-fill may be far from the best order; if the tables are large, numerical order is tried too.
     """
     limit = max_size**3  # so large that the exact size does not matter
     cliques, total, largest = _eliminate(n_states, scopes, limit, by_fill=True)

@@ -8,9 +8,9 @@ In reverse order, p(x_v, x_N) = p(x_v | x_N) p(x_N) gives all marginals, the bes
 Lauritzen and Spiegelhalter (1988); Koller and Friedman (2009), chapters 9 and 10.
 """
 
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -31,20 +31,10 @@ _EXP = 10  # cost of an entry, in multiplications
 
 
 def plan(wiring: Wiring, *, max_size: int = MAX_SIZE) -> Plan:
-    """Choose the order of elimination (min-fill) and lay out the cliques.
+    """Choose the order of elimination (min-fill) and lay out the cliques, at most ``max_size`` entries in all.
 
     A variable with one allowed state, the same in all graphs of the batch, costs nothing: it is not an axis of any
-    table.
-
-    Raises
-    ------
-    ValueRangeError
-        If the tables would have more than ``max_size`` entries together, or a structured factor is too large for a
-        table.
-
-    Notes
-    -----
-    Forests with n factors take O(n log n); others depend on the treewidth.
+    table. Forests with n factors take O(n log n); others depend on the treewidth.
     """
     check_count("max_size", max_size)
     flat = flatten(wiring, max_table=max_size)
@@ -122,17 +112,19 @@ def _lay_out(
     )
 
 
-def _over_graphs(plan: Plan, n_graphs: int, work: Callable[[int, int, Scratch], object]) -> None:
-    """Call ``work(start, stop, scratch)`` for ranges of graphs, each with scratch memory of its own."""
+def _eliminate(kernel: Any, wiring: Wiring, plan: Plan, max_size: int, *out: Doubles | Integers) -> None:
+    """Call a kernel with ``out`` for ranges of graphs, each with scratch memory of its own."""
+    tables = flatten(wiring, max_table=max_size).tables
     size, n_messages = int(plan.table_ptr[-1]), int(plan.message_ptr[-1])
 
-    def piece(start: int, stop: int) -> None:
+    def work(start: int, stop: int) -> None:
         digits = np.zeros(1 + int(np.diff(plan.axis_ptr).max(initial=1)), np.int64)
-        work(start, stop, Scratch(np.empty(size), np.empty(n_messages), np.empty(n_messages), digits))
+        scratch = Scratch(np.empty(size), np.empty(n_messages), np.empty(n_messages), digits)
+        kernel(start, stop, plan, tables, wiring.log_unary, scratch, *out)
 
-    costs = np.full(n_graphs, max(1, _EXP * size))
+    costs = np.full(wiring.n_graphs, max(1, _EXP * size))
     most = threads.MAX_RANGES if size <= _SHARED else 1
-    threads.run(piece, threads.cut(costs, least=threads.LEAST_WORK, most=most))
+    threads.run(work, threads.cut(costs, least=threads.LEAST_WORK, most=most))
 
 
 def run(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) -> Result:
@@ -147,112 +139,54 @@ def run(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) 
     ready : Plan, optional
         From `plan`, for graphs of the same shape with the same variables fixed; scores may differ.
 
-    Returns
-    -------
-    Result
-        ``kind`` "exact". Impossible graphs have log Z -inf and marginals 0.
-
-    Raises
-    ------
-    ValueRangeError
-        If the graph is too large.
-
     Notes
     -----
-    Time and memory O(B sum over cliques of the size of their tables): for a tree with S states O(B V S^2).
+    Impossible graphs have log Z -inf and marginals 0. Time and memory O(B sum over cliques of the size of their
+    tables): for a tree with S states O(B V S^2).
     """
     wiring = tidy(wiring)
-    prepared = plan(wiring, max_size=max_size) if ready is None else ready
+    prepared = ready or plan(wiring, max_size=max_size)
     B = wiring.n_graphs
-    log_z, beliefs = _marginals(wiring, prepared, max_size, np.zeros((B, 0)))
+
+    def marginals(entries: Doubles) -> tuple[Doubles, Doubles]:
+        log_z, beliefs = np.empty(B), np.zeros_like(wiring.log_unary)
+        _eliminate(kernels.marginals, wiring, prepared, max_size, log_z, beliefs, entries)
+        return log_z, beliefs
 
     def factor_marginals() -> tuple[Doubles, ...]:
         entries = np.zeros((B, int(flatten(wiring, max_table=max_size).n_entries.sum())))
-        _marginals(wiring, prepared, max_size, entries)
+        marginals(entries)
         return split_entries(wiring, entries)
 
-    return Result(
-        log_z=log_z,
-        kind="exact",
-        marginals=beliefs,
-        n_iter=np.ones(B, np.int64),
-        residual=np.zeros(B),
-        converged=np.ones(B, np.bool_),
-        compute_factor_marginals=factor_marginals,
-    )
+    return _result(*marginals(np.zeros((B, 0))), factor_marginals)
 
 
-def _marginals(wiring: Wiring, prepared: Plan, max_size: int, entries: Doubles) -> tuple[Doubles, Doubles]:
-    """Return log Z (B,) and flat marginals (B, N); fill ``entries`` of factors, if it has columns."""
-    tables = flatten(wiring, max_table=max_size).tables
-    log_z, beliefs = np.empty(wiring.n_graphs), np.zeros_like(wiring.log_unary)
-
-    def work(start: int, stop: int, scratch: Scratch) -> None:
-        kernels.marginals(start, stop, prepared, tables, wiring.log_unary, scratch, log_z, beliefs, entries)
-
-    _over_graphs(prepared, wiring.n_graphs, work)
-    return log_z, beliefs
+def _result(log_z: Doubles, marginals: Doubles, factor_marginals: Any, assignment: Integers | None = None) -> Result:
+    B = len(log_z)
+    progress = np.ones(B, np.int64), np.zeros(B), np.ones(B, np.bool_)
+    return Result(log_z, "exact", marginals, *progress, factor_marginals, assignment)
 
 
 def best(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) -> Result:
-    """Return the most probable states of each graph, exactly (max-product elimination).
+    """Return the most probable states of each graph, exactly (max-product elimination); parameters as in `run`.
 
-    The parameters are those of `run`. Ties go to the lower state.
-
-    Returns
-    -------
-    Result
-        ``assignment`` (B, V), -1 where nothing is possible; ``log_z`` is its score, ``marginals`` its indicator.
+    ``assignment`` (B, V) is -1 where nothing is possible, ``log_z`` its score, ``marginals`` its indicator. Ties go to
+    the lower state.
     """
     wiring = tidy(wiring)
-    prepared = plan(wiring, max_size=max_size) if ready is None else ready
-    B, V = wiring.n_graphs, wiring.n_variables
-    tables = flatten(wiring, max_table=max_size).tables
-    value, assignment = np.empty(B), np.zeros((B, V), np.int64)
-
-    def work(start: int, stop: int, scratch: Scratch) -> None:
-        kernels.best(start, stop, prepared, tables, wiring.log_unary, scratch, value, assignment)
-
-    _over_graphs(prepared, B, work)
+    prepared = ready or plan(wiring, max_size=max_size)
+    value, assignment = np.empty(wiring.n_graphs), np.zeros((wiring.n_graphs, wiring.n_variables), np.int64)
+    _eliminate(kernels.best, wiring, prepared, max_size, value, assignment)
     marginals = np.zeros_like(wiring.log_unary)
     possible = np.flatnonzero(value > -np.inf)
     marginals[possible[:, None], wiring.offsets[:-1] + assignment[possible]] = 1
     assignment[value == -np.inf] = -1
-    return Result(
-        log_z=value,
-        kind="exact",
-        marginals=marginals,
-        n_iter=np.ones(B, np.int64),
-        residual=np.zeros(B),
-        converged=np.ones(B, np.bool_),
-        compute_factor_marginals=partial(wiring.indicators, assignment),
-        assignment=assignment,
-    )
+    return _result(value, marginals, partial(wiring.indicators, assignment), assignment)
 
 
 def sample(wiring: Wiring, uniform: Doubles, *, max_size: int = MAX_SIZE, ready: Plan | None = None) -> Integers:
-    """Draw exact, independent samples.
+    """Draw exact, independent states (n, B, V) from uniform random numbers (n, B, V); other parameters as in `run`.
 
-    Parameters
-    ----------
-    wiring : Wiring
-    uniform : ndarray (n, B, V)
-        Independent uniform random numbers in [0, 1), such as ``np.random.default_rng(seed).random((n, B, V))``.
-    max_size, ready
-        As in `run`.
-
-    Returns
-    -------
-    ndarray of int (n, B, V)
-        States.
-
-    Raises
-    ------
-    ImpossibleError
-        If a graph gives every assignment probability zero.
-
-    Notes
-    -----
     One elimination, then O(V S) per draw.
     """
     B, V = wiring.n_graphs, wiring.n_variables
@@ -260,13 +194,8 @@ def sample(wiring: Wiring, uniform: Doubles, *, max_size: int = MAX_SIZE, ready:
     if uniform.ndim != 3 or uniform.shape[1:] != (B, V):
         raise ShapeError(f"uniform must have shape (n, B, V) with B={B} and V={V}, got {uniform.shape}.")
     wiring = tidy(wiring)
-    prepared = plan(wiring, max_size=max_size) if ready is None else ready
-    tables = flatten(wiring, max_table=max_size).tables
+    prepared = ready or plan(wiring, max_size=max_size)
     log_z, draws = np.empty(B), np.zeros((len(uniform), B, V), np.int64)
-
-    def work(start: int, stop: int, scratch: Scratch) -> None:
-        kernels.samples(start, stop, prepared, tables, wiring.log_unary, scratch, uniform, log_z, draws)
-
-    _over_graphs(prepared, B, work)
+    _eliminate(kernels.samples, wiring, prepared, max_size, uniform, log_z, draws)
     check_possible(log_z, "nothing to sample", **GRAPHS)
     return draws

@@ -21,24 +21,10 @@ def counters(seed: int, n: int) -> NDArray[np.uint64]:
 
 
 def possible_assignment(wiring: Wiring, flat: Flat, graphs: Integers, *, seed: int = 0) -> Integers:
-    """Find an assignment of probability above zero for some graphs of a batch.
+    """Find assignments (n, V) of probability above zero for ``graphs`` (n,); -1 where certainly nothing is possible.
 
     In small graphs it is the best one, by exact elimination. In others local search (min-conflicts) starts at the best
-    unary scores; where it fails, exact elimination decides, unless it is too large.
-
-    Parameters
-    ----------
-    graphs : ndarray of int (n,)
-
-    Returns
-    -------
-    ndarray of int (n, V)
-        All -1 where it is certain that nothing is possible.
-
-    Raises
-    ------
-    ImpossibleError
-        If none was found and the graph is too large to be certain.
+    unary scores; where it fails, exact elimination decides; if the graph is too large for that, it is an error.
     """
     try:
         return _best(wiring, graphs, _SMALL)

@@ -7,6 +7,9 @@ regions, and the walk stays in the one where it started.
 Geman and Geman (1984).
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from trelliswork.compute import threads
@@ -54,23 +57,16 @@ def run(
         ``kind`` "estimate". ``log_z`` is nan: sampling does not estimate it. ``residual`` is the largest difference
         between the marginals of the first and the second half of the walk. ``converged`` is False: it cannot be known.
 
-    Raises
-    ------
-    ImpossibleError
-        If a graph has no possible assignment, or none was found to start from.
-
     Notes
     -----
-    A sweep takes O(sum over variables of states times factors); with pairs, times the states of the partner.
+    It is an error if a graph has no possible assignment, or none was found to start from. A sweep takes
+    O(sum over variables of states times factors); with pairs, times the states of the partner.
     """
     check_count("n_samples", n_samples)
-    wiring = tidy(wiring)
-    flat = flatten(wiring)
     half = (n_samples + 1) // 2
-    walk = _start(wiring, flat, seed, start)
-    touched = _pairs(wiring, flat, pairs)
-    first = _continue(wiring, flat, touched, walk, _schedule(burn_in, half), entries=True)
-    second = _continue(wiring, flat, touched, walk, _schedule(0, max(1, n_samples - half)), entries=True)
+    walk = _walk(wiring, seed, pairs, start)
+    first = walk(_schedule(burn_in, half), entries=True)
+    second = walk(_schedule(0, max(1, n_samples - half)), entries=True)
     share = half / (half + max(1, n_samples - half))
 
     def factor_marginals() -> tuple[Doubles, ...]:
@@ -104,11 +100,7 @@ def sample(
     """
     check_count("n_samples", n_samples)
     check_count("thin", thin)
-    wiring = tidy(wiring)
-    flat = flatten(wiring)
-    walk = _start(wiring, flat, seed, start)
-    touched = _pairs(wiring, flat, pairs)
-    return _continue(wiring, flat, touched, walk, _schedule(burn_in, n_samples, thin), entries=False).draws
+    return _walk(wiring, seed, pairs, start)(_schedule(burn_in, n_samples, thin), entries=False).draws
 
 
 def _schedule(burn_in: int, n_samples: int, thin: int = 1) -> Schedule:
@@ -117,8 +109,10 @@ def _schedule(burn_in: int, n_samples: int, thin: int = 1) -> Schedule:
     return Schedule(int(burn_in), int(n_samples), int(thin))
 
 
-def _start(wiring: Wiring, flat: Flat, seed: int, start: Integers | None) -> Walk:
-    """Return walks at possible assignments, or raise an error."""
+def _walk(wiring: Wiring, seed: int, pairs: bool | None, start: Integers | None) -> Callable[..., Averages]:
+    """Return `_continue` for walks that start at possible assignments; raise an error if there are none."""
+    wiring = tidy(wiring)
+    flat = flatten(wiring)
     B, S = wiring.n_graphs, int(wiring.n_states.max(initial=1))
     if start is not None:
         states = checked_assignment(wiring, start).copy()
@@ -126,7 +120,8 @@ def _start(wiring: Wiring, flat: Flat, seed: int, start: Integers | None) -> Wal
         states = possible_assignment(wiring, flat, np.arange(B), seed=seed)
         impossible = (states < 0).any(axis=1)
         check_possible(np.where(impossible, -np.inf, 0.0), "Gibbs sampling", **GRAPHS)
-    return Walk(counters(seed, 2 * B)[B:].copy(), states, np.zeros(S), np.zeros(S * S))
+    walk = Walk(counters(seed, 2 * B)[B:].copy(), states, np.zeros(S), np.zeros(S * S))
+    return partial(_continue, wiring, flat, _pairs(wiring, flat, pairs), walk)
 
 
 def _pairs(wiring: Wiring, flat: Flat, pairs: bool | None) -> Integers:

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from trelliswork.inference.graph.engines.passing import Prepared, check_options, pass_messages, prepare, sweep_forest
+from trelliswork.inference.graph.engines.passing import Prepared, check_options, pass_messages, prepare
 from trelliswork.inference.graph.kernels import beliefs as belief_kernels
 from trelliswork.inference.graph.layout import unpad_states
 from trelliswork.inference.graph.potentials import Integers, Wiring
@@ -49,19 +49,7 @@ def run(
     graph = prepare(wiring)
     if damping is None:
         damping = 0.0 if graph.layout.is_forest else 0.5
-    check_options(schedule, damping, tolerance, max_iter)
-    damping, tolerance = float(damping), float(tolerance)
-    if schedule == "auto" and graph.layout.is_forest and not wiring.structured and damping == 0:
-        progress = sweep_forest(graph, maximize=True)
-    else:
-        progress = pass_messages(
-            graph,
-            schedule="flooding" if schedule == "auto" else schedule,
-            damping=damping,
-            tolerance=tolerance,
-            max_iter=max_iter,
-            maximize=True,
-        )
+    progress = pass_messages(graph, check_options(schedule, damping, tolerance, max_iter), maximize=True)
     log_beliefs = np.full_like(graph.messages.log_unary, -np.inf)
     belief_kernels.max_beliefs(graph.layout, graph.messages, log_beliefs)
     assignment = _decode(graph)

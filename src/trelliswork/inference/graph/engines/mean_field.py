@@ -9,6 +9,8 @@ zero on everything impossible; updates preserve this. The start is the distribut
 factors; where that includes something impossible, it is one possible assignment, found by local search.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from trelliswork.compute import threads
@@ -34,6 +36,7 @@ def run(
     start: Integers | None = None,
     noise: float = 0.01,
     seed: int = 0,
+    lay_out: Callable[[Wiring, Flat], Parts] = singles,
 ) -> Result:
     """Run coordinate ascent on the mean-field bound.
 
@@ -53,6 +56,8 @@ def run(
         updates stop although the bound can increase.
     seed : int
         Seed of the noise and of the search for a possible assignment.
+    lay_out : callable
+        Lays out the components, each a single variable by default (`structured_mean_field` has larger ones).
 
     Returns
     -------
@@ -60,32 +65,15 @@ def run(
         ``kind`` "lower"; ``log_z`` is the bound. ``trace`` (B, 1 + iterations) has the bound at the start and after
         each sweep. Where nothing is possible it is -inf and the marginals are 0.
 
-    Raises
-    ------
-    ImpossibleError
-        If factors contain -inf, local search finds no possible assignment, and the graph is too large to decide
-        whether there is one.
-
     Notes
     -----
-    A sweep takes O(sum over factors of k times the size of the table). Graphs run in parallel.
+    It is an error if factors contain -inf, local search finds no possible assignment, and the graph is too large to
+    decide whether there is one. A sweep takes O(sum over factors of k times the size of the table). Graphs run in
+    parallel.
     """
     wiring = tidy(wiring)
     flat = flatten(wiring)
-    return solve(wiring, flat, singles(wiring, flat), max_iter, tolerance, start, noise, seed)
-
-
-def solve(
-    wiring: Wiring,
-    flat: Flat,
-    parts: Parts,
-    max_iter: int,
-    tolerance: float,
-    start: Integers | None,
-    noise: float,
-    seed: int,
-) -> Result:
-    """Run mean field with any components; see `run`."""
+    parts = lay_out(wiring, flat)
     check_count("max_iter", max_iter)
     for name, value in (("tolerance", tolerance), ("noise", noise)):
         if not 0 <= value < np.inf:

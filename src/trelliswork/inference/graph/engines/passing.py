@@ -20,6 +20,15 @@ from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring
 SCHEDULES = ("auto", "flooding", "sequential", "residual")
 
 
+class Options(NamedTuple):
+    """Options of `bp.run` and `max_product.run`."""
+
+    schedule: str
+    damping: float
+    tolerance: float
+    max_iter: int
+
+
 class Progress(NamedTuple):
     """Iterations, last residual and convergence of each graph, (B,)."""
 
@@ -62,8 +71,8 @@ def prepare(wiring: Wiring) -> Prepared:
     return Prepared(wiring, layout, data, Messages(log_unary, np.zeros((B, M)), np.zeros((B, M)), rows), ranges)
 
 
-def check_options(schedule: str, damping: float, tolerance: float, max_iter: int) -> None:
-    """Raise an error for invalid options."""
+def check_options(schedule: str, damping: float, tolerance: float, max_iter: int) -> Options:
+    """Return the options; raise an error for invalid ones."""
     if schedule not in SCHEDULES:
         raise ValueRangeError(f"schedule must be one of {', '.join(map(repr, SCHEDULES))}, got {schedule!r}.")
     if not 0 <= damping < 1:
@@ -71,6 +80,13 @@ def check_options(schedule: str, damping: float, tolerance: float, max_iter: int
     if not tolerance >= 0:
         raise ValueRangeError(f"tolerance must not be negative, got {tolerance!r}.")
     check_count("max_iter", max_iter)
+    return Options(schedule, float(damping), float(tolerance), max_iter)
+
+
+def takes_one_sweep(graph: Prepared, options: Options) -> bool:
+    """Return whether a sweep from the leaves to the roots and back is exact and allowed by the options."""
+    plain = graph.layout.is_forest and not graph.wiring.structured
+    return plain and options.schedule == "auto" and options.damping == 0
 
 
 def _floor(graph: Prepared, maximize: bool, tolerance: float) -> float:
@@ -80,50 +96,36 @@ def _floor(graph: Prepared, maximize: bool, tolerance: float) -> float:
     return max(-100.0, math.log(tolerance) - 20) if tolerance > 0 else -100.0
 
 
-def sweep_forest(graph: Prepared, *, maximize: bool) -> Progress:
-    """Pass messages from the leaves to the roots and back: exact on a forest without structured factors."""
-    B = graph.wiring.n_graphs
-    _iterate(graph, np.zeros(B, np.bool_), np.zeros(B), Rule(0.0, -np.inf, maximize), sequential=True)
-    return Progress(np.ones(B, np.int64), np.zeros(B), np.ones(B, np.bool_))
-
-
 def pass_messages(
-    graph: Prepared,
-    *,
-    schedule: str,
-    damping: float,
-    tolerance: float,
-    max_iter: int,
-    maximize: bool,
-    skip: NDArray[np.bool_] | None = None,
+    graph: Prepared, options: Options, *, maximize: bool, skip: NDArray[np.bool_] | None = None
 ) -> Progress:
-    """Iterate in place until no message changes by more than ``tolerance``, for each graph separately.
+    """Iterate in place until no message changes by more than the tolerance, for each graph separately.
 
     Structured factors follow the tables in every iteration: all at once when flooding, else one after the other.
-    Graphs in ``skip`` are not changed.
+    Graphs in ``skip`` are not changed. On a forest of tables ``auto`` is one sweep, from the leaves to the roots and
+    back, which is exact.
     """
     B, E = graph.wiring.n_graphs, len(graph.layout.edge_variable)
+    schedule, damping, tolerance, max_iter = options
     done = np.zeros(B, np.bool_) if skip is None else skip.copy()
     n_iter, residual = np.zeros(B, np.int64), np.zeros(B)
     converged = np.zeros(B, np.bool_)
+    if takes_one_sweep(graph, options):
+        _iterate(graph, done, np.zeros(B), Rule(0.0, -np.inf, maximize), sequential=True)
+        return Progress(n_iter + 1, residual, ~converged)
     rule = Rule(damping, _floor(graph, maximize, tolerance), maximize)
     heap, place = np.zeros((B, E), np.int64), np.zeros((B, E), np.int64)
     queue = residual_kernels.Queue(np.zeros_like(graph.messages.log_r), heap, place, np.zeros((B, E)))
-
-    def by_residual(start: int, stop: int) -> None:
-        residual_kernels.residual_round(
-            start, stop, graph.layout, graph.data, graph.messages, queue, rule, tolerance, done, residual
-        )
-
+    given = graph.layout, graph.data, graph.messages, queue, rule, tolerance
     for n in range(max_iter):
         if done.all():
             break
         n_iter[~done] = n + 1
         if schedule == "residual":
-            threads.run(by_residual, graph.ranges)
+            threads.run(residual_kernels.residual_round, graph.ranges, *given, done, residual)
         else:
             _iterate(graph, done, residual, rule, sequential=schedule == "sequential")
-        _pass_structured(graph, done, residual, rule, at_once=schedule == "flooding")
+        _pass_structured(graph, done, residual, rule, at_once=schedule in ("auto", "flooding"))
         converged |= ~done & (residual <= tolerance)
         done |= converged
     return Progress(n_iter, residual, converged)
@@ -133,14 +135,8 @@ def _iterate(graph: Prepared, done: NDArray[np.bool_], residual: Doubles, rule: 
     order = graph.layout.order[graph.layout.order < graph.wiring.n_variables]
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    sweep = Sweep(order, rank)
-
-    def work(start: int, stop: int) -> None:
-        log_space.iterate(
-            start, stop, graph.layout, graph.data, graph.messages, rule, sweep, sequential, done, residual
-        )
-
-    threads.run(work, graph.ranges)
+    given = graph.layout, graph.data, graph.messages, rule, Sweep(order, rank), sequential
+    threads.run(log_space.iterate, graph.ranges, *given, done, residual)
 
 
 def _pass_structured(graph: Prepared, done: NDArray[np.bool_], residual: Doubles, rule: Rule, *, at_once: bool) -> None:

@@ -68,11 +68,7 @@ def excess(n_variables: int, ends: Integers, weights: Doubles) -> float:
 
     The weights of the edges inside every set S of variables must sum to at most \|S\| - 1 (Edmonds). The largest
     violation among sets with one given variable is a minimum cut: edges pay their weight, and each needs both its ends,
-    at 1 each.
-
-    Notes
-    -----
-    One maximum flow per variable; for at most `CHECKED` edges, so that 32-bit integers suffice.
+    at 1 each. One maximum flow per variable; for at most `CHECKED` edges, so that 32-bit integers suffice.
     """
     E, unit = len(ends), 1_000_000
     names, local = np.unique(ends, return_inverse=True)

@@ -10,57 +10,36 @@ Burkett and Klein, Variational Inference for Structured NLP Models (ACL 2013 tut
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from trelliswork.inference.graph.engines import mean_field
 from trelliswork.inference.graph.engines.components import find, split
-from trelliswork.inference.graph.layout import flatten, tidy
-from trelliswork.inference.graph.potentials import Integers, Wiring
+from trelliswork.inference.graph.kernels.mean_field import Parts
+from trelliswork.inference.graph.kernels.records import Flat
+from trelliswork.inference.graph.layout import flatten
+from trelliswork.inference.graph.potentials import Wiring
 from trelliswork.inference.graph.result import Result
 
 
-def run(
-    wiring: Wiring,
-    components: Iterable[Sequence[int]] | None = None,
-    *,
-    max_iter: int = 500,
-    tolerance: float = 1e-6,
-    start: Integers | None = None,
-    noise: float = 0.01,
-    seed: int = 0,
-) -> Result:
+def run(wiring: Wiring, components: Iterable[Sequence[int]] | None = None, **options: Any) -> Result:
     """Run coordinate ascent on the bound, one component at a time.
 
     Parameters
     ----------
     wiring : Wiring
-        B graphs. A `ChainFactor` is used step by step; other structured factors are used as dense tables, which must
-        not be large.
     components : iterable of sequences of int, optional
         Variables of each component, each variable in one of them. By default chains and trees are found
         (`find_components`).
-    max_iter, tolerance, start, noise, seed
-        As in `mean_field.run`. A component starts as its distribution without the factors between components.
-
-    Returns
-    -------
-    Result
-        ``kind`` "lower"; ``trace`` as in `mean_field.run`.
-
-    Raises
-    ------
-    ValueRangeError
-        If the factors inside a component form a cycle, or one touches three of its variables.
-    ImpossibleError
-        As in `mean_field.run`.
-
-    Notes
-    -----
-    A sweep takes O(sum over factors of k times the size of the table).
+        The factors inside one must not form a cycle, nor touch three of its variables.
+    **options
+        As in `mean_field.run`, as are result, errors and time. A component starts as its distribution without the
+        factors between components.
     """
-    wiring = tidy(wiring)
-    flat = flatten(wiring)
-    parts = split(wiring, flat, find(wiring, flat) if components is None else components)
-    return mean_field.solve(wiring, flat, parts, max_iter, tolerance, start, noise, seed)
+
+    def lay_out(wiring: Wiring, flat: Flat) -> Parts:
+        return split(wiring, flat, find(wiring, flat) if components is None else components)
+
+    return mean_field.run(wiring, lay_out=lay_out, **options)
 
 
 def find_components(wiring: Wiring) -> list[list[int]]:

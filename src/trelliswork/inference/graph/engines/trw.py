@@ -92,11 +92,6 @@ def run(
     Result
         ``kind`` is "upper" if all graphs converged, else "estimate": before convergence the value is not a bound.
 
-    Raises
-    ------
-    ValueRangeError
-        If a factor touches three or more variables, or weights cannot be those of spanning trees.
-
     Notes
     -----
     A sweep takes O(B sum over edges of the size of their tables). "uniform" takes O(n^3) for connected parts of n
@@ -117,7 +112,9 @@ def run(
     rho = _weights(wiring, edges, free, weights, seed)
 
     options = Options(float(damping), float(tolerance), int(max_iter))
-    state = _solve(wiring, edges, _uniform(wiring, edges), rho, options)
+    sizes = wiring.n_states[edges.ends].ravel()
+    uniform = np.tile(-np.log(np.repeat(sizes, sizes)), (wiring.n_graphs, 1))
+    state = _solve(wiring, edges, uniform, rho, options)
     trace = [state.log_z]
     if isinstance(weights, str) and weights == "optimized":
         step = np.full(wiring.n_graphs, 0.5)
@@ -134,15 +131,15 @@ def run(
             lower = (tried.log_z < state.log_z) | (state.residual > tolerance)  # without convergence it is not a bound
             better = open_gap & (tried.residual <= tolerance) & lower
             step[open_gap & ~better] /= 2
-            state = _State(*(np.where(_rows(better, new), new, old) for new, old in zip(tried, state, strict=True)))
+            arrays = zip(tried, state, strict=True)
+            state = _State(*(np.where(better.reshape(-1, *(1,) * (new.ndim - 1)), new, old) for new, old in arrays))
             trace.append(state.log_z)
     converged = state.residual <= tolerance
     known = isinstance(weights, str) or len(edges.ends) <= spanning.CHECKED
 
     def factor_marginals() -> tuple[Doubles, ...]:
-        return _by_group(
-            wiring, edges, owner, _finish(wiring, edges, state.messages, state.weights, entries=True).entries
-        )
+        entries = _finish(wiring, edges, state.messages, state.weights, entries=True).entries
+        return _by_group(wiring, edges, owner, entries)
 
     return Result(
         log_z=state.log_z,
@@ -154,11 +151,6 @@ def run(
         compute_factor_marginals=factor_marginals,
         trace=np.stack(trace, axis=1),
     )
-
-
-def _rows(mask: NDArray[np.bool_], like: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Give a mask of graphs as many axes as an array has."""
-    return mask.reshape(-1, *(1,) * (like.ndim - 1))
 
 
 def _edges(wiring: Wiring, flat: Flat) -> tuple[Edges, Integers]:
@@ -247,19 +239,13 @@ def _weights(
     return given
 
 
-def _uniform(wiring: Wiring, edges: Edges) -> Doubles:
-    """Return uniform messages."""
-    sizes = wiring.n_states[edges.ends].ravel()
-    return np.tile(-np.log(np.repeat(sizes, sizes)), (wiring.n_graphs, 1))
-
-
 def _solve(wiring: Wiring, edges: Edges, start: Doubles, weights: Doubles, options: Options) -> _State:
     """Pass messages until they converge, or for ``max_iter`` sweeps."""
     B, given = wiring.n_graphs, variables(wiring)
     messages, n_iter, residual = start.copy(), np.zeros(B, np.int64), np.zeros(B)
 
     def work(first: int, last: int) -> None:
-        room = np.zeros((3, int(wiring.n_states.max(initial=1))))
+        room = np.zeros((4, int(wiring.n_states.max(initial=1))))
         kernels.solve(first, last, edges, given, weights, options, room, messages, n_iter, residual)
 
     costs = np.full(B, 1 + _WORK * int(wiring.n_states[edges.ends].prod(axis=1).sum()))

@@ -6,12 +6,12 @@ import numpy as np
 
 from trelliswork.compute.checks import check_scores
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.graph.factors.common import dense, integers, propagation
+from trelliswork.inference.graph.factors.common import StructuredFactor, integers, propagation, safe_log
 from trelliswork.inference.graph.kernels import factors as kernels
 from trelliswork.inference.graph.potentials import BestPropagation, Doubles, Integers, Propagation
 
 
-class Cardinality:
+class Cardinality(StructuredFactor):
     r"""A score for the number of variables that are on: :math:`\log f(x) = s(|\{i : x_i = \text{state}_i\}|)`.
 
     Parameters
@@ -64,8 +64,7 @@ class Cardinality:
         if not maximize:
             safe = np.where(top > -np.inf, top, 0)
             weights = np.exp(off - np.repeat(safe, self.n_states - 1, axis=1))
-            with np.errstate(divide="ignore"):
-                scores[:, :, 0] = safe + np.log(np.add.reduceat(weights, self._off_starts, axis=1))
+            scores[:, :, 0] = safe + safe_log(np.add.reduceat(weights, self._off_starts, axis=1))
         B, k, _ = scores.shape
         before, after = (np.empty((B, k + 1, self._largest + 2)) for _ in range(2))
         binary = np.empty_like(scores)
@@ -96,10 +95,6 @@ class Cardinality:
         """Return log f (B,) of states (B, k)."""
         count = (assignment == self.state).sum(axis=1)
         return self.log_counts[np.arange(len(assignment)) if self.n_graphs > 1 else 0, count]
-
-    def table(self, max_size: int = 1_000_000) -> Doubles:
-        """Return the dense log-table (n_graphs, s1, .., sk)."""
-        return dense(self, max_size)
 
 
 class ExactlyOne(Cardinality):

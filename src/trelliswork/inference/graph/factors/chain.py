@@ -6,13 +6,13 @@ import numpy as np
 
 from trelliswork.compute.checks import check_scores
 from trelliswork.errors import ShapeError
-from trelliswork.inference.graph.factors.common import dense, integers, propagation
+from trelliswork.inference.graph.factors.common import StructuredFactor, integers, propagation
 from trelliswork.inference.graph.kernels import factors as kernels
 from trelliswork.inference.graph.kernels.records import padded
 from trelliswork.inference.graph.potentials import BestPropagation, Doubles, Integers, Propagation
 
 
-class ChainFactor:
+class ChainFactor(StructuredFactor):
     r"""A whole linear chain as one factor: :math:`\log f(x) = \sum_t w_t(x_t, x_{t+1})`.
 
     Parameters
@@ -81,7 +81,3 @@ class ChainFactor:
         rows = np.arange(len(assignment))[:, None] if self.n_graphs > 1 else np.zeros((1, 1), np.int64)
         steps = np.arange(len(self.variables) - 1) if self.log_pairwise.shape[1] > 1 else np.zeros(1, np.int64)
         return self.log_pairwise[rows, steps, assignment[:, :-1], assignment[:, 1:]].sum(axis=1)
-
-    def table(self, max_size: int = 1_000_000) -> Doubles:
-        """Return the dense log-table (n_graphs, S, .., S)."""
-        return dense(self, max_size)

@@ -17,29 +17,50 @@ def integers(name: str, values: Any, least: int) -> Integers:
     return array.astype(np.int64)
 
 
+def safe_log(values: Doubles) -> Doubles:
+    """Return logarithms; -inf for 0."""
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+def log_sum(values: Doubles) -> Doubles:
+    """Return log sum exp over the last axis; -inf if nothing is possible."""
+    top = values.max(axis=-1)
+    safe = np.where(top > -np.inf, top, 0)
+    return safe_log(np.exp(values - safe[..., None]).sum(axis=-1)) + safe
+
+
 def propagation(log_messages: Doubles, out: Doubles, first: int, shift: Doubles) -> Propagation:
     """Return value and beliefs from messages to the variables that have the same scale as the value.
 
     ``first`` is the number of states of the first variable; ``shift`` is added to the value.
     """
     scores = log_messages + out
-    top = scores[:, :first].max(axis=1)
-    safe = np.where(top > -np.inf, top, 0)
-    with np.errstate(divide="ignore"):
-        value = safe + np.log(np.exp(scores[:, :first] - safe[:, None]).sum(axis=1))
+    value = log_sum(scores[:, :first])
     possible = value > -np.inf
     beliefs = np.where(possible[:, None], scores - np.where(possible, value, 0)[:, None], -np.inf)
     return Propagation(value + shift, beliefs, out)
 
 
-def dense(factor: Any, max_size: int) -> Doubles:
-    """Return the log-table (n_graphs, s1, .., sk) of a factor by scoring every assignment of its variables."""
-    size = float(np.prod(factor.n_states.astype(float)))
-    if size * factor.n_graphs > max_size:
-        raise ValueRangeError(
-            f"{type(factor).__name__} over {len(factor.variables)} variables has a table of {size:.3g} entries, "
-            f"more than max_size={max_size}: use an engine that works with messages, such as 'bp'."
-        )
-    states = np.array(list(product(*(range(s) for s in factor.n_states))), dtype=np.int64)
-    tables = [factor.score(np.broadcast_to(row, (factor.n_graphs, len(row)))) for row in states]
-    return np.stack(tables, axis=1).reshape(factor.n_graphs, *factor.n_states)
+class StructuredFactor:
+    """Base class of factors that follow the protocol `Propagator`."""
+
+    variables: Integers
+    n_states: Integers
+    n_graphs: int
+
+    def score(self, assignment: Integers) -> Doubles:
+        """Return log f (B,) of states (B, k)."""
+        raise AssertionError("each factor has its own score")
+
+    def table(self, max_size: int = 1_000_000) -> Doubles:
+        """Return the dense log-table (n_graphs, s1, .., sk): the score of every assignment of the variables."""
+        size = float(np.prod(self.n_states.astype(float)))
+        if size * self.n_graphs > max_size:
+            raise ValueRangeError(
+                f"{type(self).__name__} over {len(self.variables)} variables has a table of {size:.3g} entries, "
+                f"more than max_size={max_size}: use an engine that works with messages, such as 'bp'."
+            )
+        states = np.array(list(product(*(range(s) for s in self.n_states))), dtype=np.int64)
+        tables = [self.score(np.broadcast_to(row, (self.n_graphs, len(row)))) for row in states]
+        return np.stack(tables, axis=1).reshape(self.n_graphs, *self.n_states)

@@ -6,14 +6,14 @@ import numpy as np
 
 from trelliswork.compute.checks import check_scores
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.graph.factors.common import dense, integers, propagation
+from trelliswork.inference.graph.factors.common import StructuredFactor, integers, log_sum, propagation, safe_log
 from trelliswork.inference.graph.potentials import BestPropagation, Doubles, Integers, Propagation
 
 SAFE_RANGE = 600.0  # of logarithms: exp(-600) is a normal number
 BLOCK = 1 << 22  # entries of the dense table that max-product computes at a time
 
 
-class LowRankFactor:
+class LowRankFactor(StructuredFactor):
     r"""Two variables with :math:`f(x, y) = \sum_r L(x, r) R(y, r)`.
 
     Parameters
@@ -104,11 +104,7 @@ class LowRankFactor:
         rows = np.arange(len(assignment))
         left = self.log_left[rows if len(self.log_left) > 1 else 0, assignment[:, 0]]
         right = self.log_right[rows if len(self.log_right) > 1 else 0, assignment[:, 1]]
-        return _log_sum(left + right)
-
-    def table(self, max_size: int = 1_000_000) -> Doubles:
-        """Return the dense log-table (n_graphs, S_i, S_j)."""
-        return dense(self, max_size)
+        return log_sum(left + right)
 
     def _split(self, log_messages: Doubles) -> tuple[Doubles, Doubles]:
         return log_messages[:, : self.n_states[0]], log_messages[:, self.n_states[0] :]
@@ -137,17 +133,17 @@ class _Projection:
     def down(self, vectors: Doubles) -> Doubles:
         """Return log sum_x exp(matrix[x, r] + vector[x])."""
         if self.range + _range(vectors) > SAFE_RANGE:
-            return _log_sum(self.log_matrix.swapaxes(1, 2) + vectors[:, None])
+            return log_sum(self.log_matrix.swapaxes(1, 2) + vectors[:, None])
         scale = _finite_max(vectors)
-        return _log(_times(np.exp(vectors - scale), self.matrix)) + scale + self.top
+        return safe_log(_times(np.exp(vectors - scale), self.matrix)) + scale + self.top
 
     def up(self, vectors: Doubles) -> Doubles:
         """Return log sum_r exp(matrix[x, r] + vector[r])."""
         if self.range + _range(vectors) > SAFE_RANGE:
-            return _log_sum(self.log_matrix + vectors[:, None])
+            return log_sum(self.log_matrix + vectors[:, None])
         shifted = vectors + self.top
         scale = _finite_max(shifted)
-        return _log(_times(np.exp(shifted - scale), self.matrix.swapaxes(1, 2))) + scale
+        return safe_log(_times(np.exp(shifted - scale), self.matrix.swapaxes(1, 2))) + scale
 
 
 def _times(vectors: Doubles, matrices: Doubles) -> Doubles:
@@ -166,19 +162,7 @@ def _logarithms(name: str, values: Any, log: bool) -> Doubles:
         return np.array(array, order="C")
     if not (np.isfinite(array) & (array >= 0)).all():
         raise ValueRangeError(f"{name} must be finite and nonnegative; pass logarithms with log=True.")
-    return _log(array)
-
-
-def _log(values: Doubles) -> Doubles:
-    with np.errstate(divide="ignore"):
-        return np.log(values)
-
-
-def _log_sum(values: Doubles) -> Doubles:
-    """Return log sum exp over the last axis."""
-    top = values.max(axis=-1)
-    safe = np.where(top > -np.inf, top, 0)
-    return _log(np.exp(values - safe[..., None]).sum(axis=-1)) + safe
+    return safe_log(array)
 
 
 def _log_product(left: Doubles, right: Doubles) -> Doubles:

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.graph.factors.common import dense, integers
+from trelliswork.inference.graph.factors.common import StructuredFactor, integers
 from trelliswork.inference.graph.potentials import BestPropagation, Doubles, Integers, Propagation
 from trelliswork.inference.tree import eisner, matrix_tree, tree_potentials
 from trelliswork.inference.tree.potentials import is_tree
 from trelliswork.inference.tree.second_order.kernels.tree_factor import TreeArcs, batch_messages
 
 
-class TreeFactor:
+class TreeFactor(StructuredFactor):
     """Base class of `ProjectiveTreeFactor` and `SpanningTreeFactor`."""
 
     projective: bool
@@ -60,10 +60,8 @@ class TreeFactor:
         values, beliefs, out = np.empty(B), np.empty_like(q), np.empty_like(q)
         arcs = TreeArcs(self.n_words, self.heads, self.modifiers, self.single_root, self.projective)
         cost = 20 * (self.n_words + 1) ** (self._max_exponent if maximize else 3)
-        threads.run(
-            lambda start, stop: batch_messages(start, stop, arcs, q, maximize, out, beliefs, values),
-            threads.cut(np.full(B, cost), least=threads.LEAST_WORK),
-        )
+        ranges = threads.cut(np.full(B, cost), least=threads.LEAST_WORK)
+        threads.run(batch_messages, ranges, arcs, q, maximize, out, beliefs, values)
         return values, beliefs, out, q
 
     def propagate(self, log_messages: Doubles) -> Propagation:
@@ -101,10 +99,6 @@ class TreeFactor:
         if on.sum() != self.n_words or (heads < 0).any():
             return False
         return is_tree(heads, projective=self.projective, single_root=self.single_root)
-
-    def table(self, max_size: int = 1_000_000) -> Doubles:
-        """Return the dense log-table (1, 2, .., 2)."""
-        return dense(self, max_size)
 
 
 class ProjectiveTreeFactor(TreeFactor):

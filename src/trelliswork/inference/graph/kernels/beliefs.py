@@ -1,10 +1,9 @@
 """Results of message passing in log space: beliefs, the Bethe value, max-marginals and a decoded assignment."""
 
-import math
-
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.logspace import log_dot
 from trelliswork.inference.graph.kernels.log_space import commit, factor_messages, gather, messages_of, tables_of
 from trelliswork.inference.graph.kernels.records import Layout, Messages, TableData
 
@@ -16,20 +15,6 @@ def _score(layout, v, state, messages):
     for e in range(layout.var_start[v], layout.var_start[v + 1]):
         acc += messages.log_r[layout.edge_at[e] + state]
     return acc
-
-
-@helper
-def _log_total(a, at, b, to, n):
-    """log sum_i exp(a[at + i] + b[to + i])."""
-    top = -np.inf
-    for i in range(n):
-        top = max(top, a[at + i] + b[to + i])
-    if top == -np.inf:
-        return top
-    acc = 0.0
-    for i in range(n):
-        acc += math.exp(a[at + i] + b[to + i] - top)
-    return top + math.log(acc)
 
 
 @kernel
@@ -50,7 +35,7 @@ def bethe(start, stop, layout: Layout, data: TableData, messages: Messages, log_
             for i in range(n):
                 beliefs[at + i] = _score(layout, v, i, own)
             zeros[:n] = 0.0
-            z = _log_total(beliefs, at, zeros, 0, n)
+            z = log_dot(beliefs[at : at + n], zeros, n)
             if z == -np.inf:
                 value = -np.inf
             elif value > -np.inf:
@@ -64,7 +49,7 @@ def bethe(start, stop, layout: Layout, data: TableData, messages: Messages, log_
                 factor_messages(layout, f, arity - 1, tables, own, False)
                 e = layout.fac_edge[slot]
                 at, n = layout.edge_at[e], layout.n_states[layout.edge_variable[e]]
-                value += tables.shifts[f] + _log_total(own.log_q, at, out, (4 - arity) * widest, n)
+                value += tables.shifts[f] + log_dot(own.log_q[at : at + n], out[(4 - arity) * widest :], n)
         log_z[b] = value
 
 

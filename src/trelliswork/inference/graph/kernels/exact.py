@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.inference.graph.kernels.gibbs import choose
 from trelliswork.inference.graph.kernels.records import Doubles, Integers
 
 
@@ -189,12 +190,4 @@ def samples(start, stop, plan: Plan, tables, log_unary, scratch: Scratch, unifor
                 v = plan.variable[i]
                 n = plan.sizes[plan.axis_ptr[i + 1] - 1]
                 at = plan.table_ptr[i] + _row(i, plan, states) * n
-                left = uniform[d, b, v]
-                chosen = -1
-                for j in range(n):
-                    if table[at + j] > 0:  # rounding must not lead to an impossible state
-                        chosen = j
-                        left -= table[at + j]
-                        if left < 0:
-                            break
-                states[v] = plan.lowest[v] + chosen
+                states[v] = plan.lowest[v] + choose(table[at : at + n], n, uniform[d, b, v])

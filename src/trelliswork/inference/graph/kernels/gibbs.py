@@ -89,9 +89,9 @@ def _normalize(scores, n):
 
 
 @helper
-def _draw(probabilities, n, counter):
-    """Draw one of n; never one with probability zero."""
-    left, chosen = uniform(counter), 0
+def choose(probabilities, n, left):
+    """Return the one of n in whose share of [0, 1) the number ``left`` is; never one with probability zero."""
+    chosen = 0
     for x in range(n):
         if probabilities[x] > 0:
             chosen = x
@@ -129,12 +129,12 @@ def sample(
                     for y in range(n):
                         row[y] += scores[x]
                 _normalize(joint, n_states[u] * n)
-                chosen = _draw(joint, n_states[u] * n, counter)
+                chosen = choose(joint, n_states[u] * n, uniform(counter))
                 here[u], here[v] = chosen // n, chosen % n
             for v in range(n_states.size):
                 _score(b, v, -1, variables, flat, near, here, scores)
                 _normalize(scores, n_states[v])
-                here[v] = _draw(scores, n_states[v], counter)
+                here[v] = choose(scores, n_states[v], uniform(counter))
                 if kept:
                     for x in range(n_states[v]):
                         marginals[b, offsets[v] + x] += scores[x] / n_kept

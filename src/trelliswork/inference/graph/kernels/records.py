@@ -31,27 +31,16 @@ class Variables(NamedTuple):
 class Flat(NamedTuple):
     """Factors over two or more variables in one vector of tables.
 
-    Parameters
-    ----------
-    tables : ndarray (n,)
-        All log-tables, concatenated.
-    base, step : ndarray of int (F,)
-        The table of factor f for graph b starts at ``base[f] + b * step[f]``.
-    n_entries : ndarray of int (F,)
-        The size of its table.
-    ptr : ndarray of int (F + 1,)
-        The axes of factor f are ``ptr[f]:ptr[f + 1]`` of the next two arrays.
-    variables, strides : ndarray of int (L,)
-        The variable of each axis, and the distance in the table between two of its states.
+    The table of factor f for graph b starts at ``base[f] + b * step[f]``; its axes are ``ptr[f]:ptr[f + 1]``.
     """
 
-    tables: Doubles
-    base: Integers
-    step: Integers
-    n_entries: Integers
-    ptr: Integers
-    variables: Integers
-    strides: Integers
+    tables: Doubles  # (n,) all log-tables, concatenated
+    base: Integers  # (F,)
+    step: Integers  # (F,)
+    n_entries: Integers  # (F,) size of the table
+    ptr: Integers  # (F + 1,)
+    variables: Integers  # (L,) of each axis
+    strides: Integers  # (L,) distance in the table between two states of the axis
 
 
 class Neighbors(NamedTuple):
@@ -67,84 +56,43 @@ class Layout(NamedTuple):
 
     A message belongs to an edge between a variable and a factor. Edges are numbered by variable, so that the messages
     to one variable are contiguous. Each takes the variable's number of states rounded up to whole SIMD vectors, its
-    width. Factors are numbered group by group, the structured ones last.
-
-    Parameters
-    ----------
-    n_states, widths : ndarray of int (V,)
-        States of each variable, and the same rounded up to whole vectors.
-    state_at : ndarray of int (V + 1,)
-        Start of each variable in a padded flat vector of states.
-    var_start : ndarray of int (V + 1,)
-        Edges of variable v: ``var_start[v]:var_start[v + 1]``.
-    edge_at : ndarray of int (E + 1,)
-        Start of the message of each edge; the last entry is the length of all messages.
-    edge_variable, edge_factor : ndarray of int (E,)
-        The two ends of an edge.
-    fac_start : ndarray of int (F + 1,)
-        Slots of factor f: ``fac_edge[fac_start[f]:fac_start[f + 1]]`` are its edges in the order of its variables.
-    fac_edge : ndarray of int (E,)
-    order : ndarray of int (V + F,)
-        All variables v and factors V + f in breadth-first order, component by component.
-    n_tables : int
-        Number of table factors; higher numbers are structured factors.
-    is_forest : bool
-        Whether the graph has no cycle.
+    width. Factors are numbered group by group, the structured ones last: ``fac_edge[fac_start[f]:fac_start[f + 1]]``
+    are the edges of factor f in the order of its variables.
     """
 
-    n_states: Integers
-    widths: Integers
-    state_at: Integers
-    var_start: Integers
-    edge_at: Integers
-    edge_variable: Integers
-    edge_factor: Integers
-    fac_start: Integers
-    fac_edge: Integers
-    order: Integers
-    n_tables: int
-    is_forest: bool
+    n_states: Integers  # (V,)
+    widths: Integers  # (V,) numbers of states, rounded up to whole vectors
+    state_at: Integers  # (V + 1,) start of each variable in a padded flat vector of states
+    var_start: Integers  # (V + 1,) the edges of variable v are ``var_start[v]:var_start[v + 1]``
+    edge_at: Integers  # (E + 1,) start of the message of each edge, and the length of all messages
+    edge_variable: Integers  # (E,) one end of each edge
+    edge_factor: Integers  # (E,) the other end
+    fac_start: Integers  # (F + 1,)
+    fac_edge: Integers  # (E,)
+    order: Integers  # (V + F,) all variables v and factors V + f, breadth first, component by component
+    n_tables: int  # number of table factors
+    is_forest: bool  # whether the graph has no cycle
 
 
 class TableData(NamedTuple):
     """Tables of all factors for message passing, of all graphs or (in kernels) of one, without the first axis.
 
-    Parameters
-    ----------
-    weights : ndarray (1 or B, W)
-        exp(table - shift), last axis padded with zeros to whole vectors; over two variables followed by the transpose.
-    log_weights : ndarray (1 or B, W')
-        The tables as given, not padded.
-    shifts : ndarray (1 or B, F)
-        The largest entry of each factor's table, or 0 if it is -inf.
-    weight_at, log_at : ndarray of int (F,)
-        Start of each factor's table in ``weights`` and ``log_weights``.
-    lowest : float
-        The smallest entry of ``weights`` for a possible value; 0 if one underflowed.
+    ``weights`` are exp(table - shift), last axis padded with zeros to whole vectors; over two variables followed by the
+    transpose.
     """
 
-    weights: Doubles
-    log_weights: Doubles
-    shifts: Doubles
-    weight_at: Integers
-    log_at: Integers
-    lowest: float
+    weights: Doubles  # (1 or B, W)
+    log_weights: Doubles  # (1 or B, W') the tables as given, not padded
+    shifts: Doubles  # (1 or B, F) largest entry of each factor's table, or 0 if it is -inf
+    weight_at: Integers  # (F,) start of each factor's table in ``weights``
+    log_at: Integers  # (F,) and in ``log_weights``
+    lowest: float  # smallest entry of ``weights`` for a possible value; 0 if one underflowed
 
 
 class Messages(NamedTuple):
-    """Messages in log space, of all graphs or (in kernels) of one, without the first axis.
+    """Messages in log space, of all graphs or (in kernels) of one, without the first axis."""
 
-    Parameters
-    ----------
-    log_unary : ndarray (B, N)
-        Padded to widths.
-    log_r, log_q : ndarray (B, M)
-        Messages to variables and to factors.
-    rows : ndarray (B, 3, 4 * widest)
-        Scratch.
-    """
-
-    log_unary: Doubles
-    log_r: Doubles
-    log_q: Doubles
-    rows: Doubles
+    log_unary: Doubles  # (B, N) padded to widths
+    log_r: Doubles  # (B, M) to variables
+    log_q: Doubles  # (B, M) to factors
+    rows: Doubles  # (B, 3, 4 * widest) scratch

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.logspace import log_dot
 from trelliswork.inference.graph.kernels.records import Doubles, Integers, Variables
 
 
@@ -69,7 +70,7 @@ def _less(score, message):
 @helper
 def _send(b, v, edges, offsets, unary, weights, damping, messages, room):
     """Send messages from variable v along all its edges; return the largest change, as probabilities."""
-    tables, own, rest, new = edges.tables, room[0], room[1], room[2]
+    tables, own, rest, new, zeros = edges.tables, room[0], room[1], room[2], room[3]
     _gather(v, edges, offsets, unary, weights, messages, own)
     n = offsets[v + 1] - offsets[v]
     change = 0.0
@@ -81,7 +82,6 @@ def _send(b, v, edges, offsets, unary, weights, damping, messages, room):
         base = edges.base[e] + b * edges.step[e]
         by, across = edges.strides[e, side], edges.strides[e, 1 - side]
         scale = 1.0 / weights[e]
-        best = -np.inf
         for x in range(n):
             rest[x] = _less(own[x], messages[back + x])
         for y in range(m):
@@ -94,14 +94,9 @@ def _send(b, v, edges, offsets, unary, weights, damping, messages, room):
                     mass += math.exp(rest[x] + scale * tables[base + x * by + y * across] - top)
                 top += math.log(mass)
             new[y] = top
-            best = max(best, top)
-        if best > -np.inf:
-            mass = 0.0
-            for y in range(m):
-                mass += math.exp(new[y] - best)
-            best += math.log(mass)
+        log_sum = log_dot(new, zeros, m)
         for y in range(m):
-            fresh, old = (new[y] - best if best > -np.inf else -np.inf), messages[out + y]
+            fresh, old = (new[y] - log_sum if log_sum > -np.inf else -np.inf), messages[out + y]
             change = max(change, abs(math.exp(fresh) - math.exp(old)))
             if fresh > -np.inf and old > -np.inf:
                 fresh += damping * (old - fresh)

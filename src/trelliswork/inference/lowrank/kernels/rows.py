@@ -38,40 +38,29 @@ def absorb(beta, alpha, emission, words, norms, counts, out):
             out[b, z] = emission[w, z] * beta[b, z] * scale
 
 
+ALPHA, BAND, MESSAGE = 0, 1, 2
+
+
 @kernel(fast=True)
-def add_band(alpha, band, out):
-    """Add alpha[b, z] * band[z, k] to out[b, z + k - K]: transitions to neighbors, band (S, 2 K + 1)."""
+def through_band(alpha, band, message, into):
+    """Add the products of two of alpha[b, z], band[z, k] and message[b, z + k - K] to the third, ``into``.
+
+    ``band`` (S, 2 K + 1) are transitions to neighbors.
+    """
     S, width = band.shape
-    K = width // 2
     for b in range(len(alpha)):
         for k in range(width):
-            shift = k - K
-            for z in range(max(0, -shift), min(S, S - shift)):
-                out[b, z + shift] += alpha[b, z] * band[z, k]
-
-
-@kernel(fast=True)
-def add_band_back(message, band, out):
-    """Add message[b, z + k - K] * band[z, k] to out[b, z]."""
-    S, width = band.shape
-    K = width // 2
-    for b in range(len(message)):
-        for k in range(width):
-            shift = k - K
-            for z in range(max(0, -shift), min(S, S - shift)):
-                out[b, z] += message[b, z + shift] * band[z, k]
-
-
-@kernel(fast=True)
-def band_counts(alpha, message, counts):
-    """Add the sum over rows of alpha[b, z] * message[b, z + k - K] to counts[z, k]."""
-    S, width = counts.shape
-    K = width // 2
-    for b in range(len(alpha)):
-        for k in range(width):
-            shift = k - K
-            for z in range(max(0, -shift), min(S, S - shift)):
-                counts[z, k] += alpha[b, z] * message[b, z + shift]
+            shift = k - width // 2
+            first, last = max(0, -shift), min(S, S - shift)
+            if into == ALPHA:
+                for z in range(first, last):
+                    alpha[b, z] += message[b, z + shift] * band[z, k]
+            elif into == BAND:
+                for z in range(first, last):
+                    band[z, k] += alpha[b, z] * message[b, z + shift]
+            else:
+                for z in range(first, last):
+                    message[b, z + shift] += alpha[b, z] * band[z, k]
 
 
 @kernel(fast=True)

@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.kernels.logspace import log_add
+from trelliswork.compute.kernels.logspace import log_add, log_dot
 from trelliswork.compute.kernels.merge import merge
-from trelliswork.compute.kernels.random import uniform
+from trelliswork.compute.kernels.random import draw
 
 
 @helper
@@ -24,15 +24,7 @@ def _inside(log_span, n, chart):
     for width in range(1, n):
         for i in range(n - width):
             j = i + width
-            top = -np.inf
-            for r in range(i, j):
-                top = max(top, chart[i, r] + chart[r + 1, j])
-            chart[i, j] = -np.inf
-            if top > -np.inf:
-                mass = 0.0
-                for r in range(i, j):
-                    mass += math.exp(chart[i, r] + chart[r + 1, j] - top)
-                chart[i, j] = top + math.log(mass) + log_span[i, j]
+            chart[i, j] = log_dot(chart[i, i:], chart[i + 1 :, j], width) + log_span[i, j]
     return chart[0, n - 1]
 
 
@@ -81,14 +73,7 @@ def sample(start, stop, lengths, log_span, seeds, log_z, charts):
                 charts[k, b, i, j] = 0
                 if i == j:
                     continue
-                left, split = uniform(state), -1
-                for r in range(i, j):
-                    p = math.exp(chart[i, r] + chart[r + 1, j] + score[i, j] - chart[i, j])
-                    if p > 0:
-                        split = r  # the last possible one absorbs rounding errors
-                        left -= p
-                        if left < 0:
-                            break
+                split = i + draw(chart[i, i:], chart[i + 1 :, j], j - i, chart[i, j] - score[i, j], state)
                 stack[top] = i, split
                 stack[top + 1] = split + 1, j
                 top += 2

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.kernels.logspace import log_add
-from trelliswork.compute.kernels.random import uniform
+from trelliswork.compute.kernels.logspace import log_add, log_dot
+from trelliswork.compute.kernels.merge import insert
+from trelliswork.compute.kernels.random import draw, uniform
 
 
 class Scores(NamedTuple):
@@ -54,17 +55,7 @@ def _inside(log_root, log_rules, log_terminals, log_symbols, n, chart, sums):
             j = i + width - 1
             _pair_sums(chart, i, j, N, S, sums)
             for a in range(N):
-                top = -np.inf
-                for x in range(S):
-                    for y in range(S):
-                        top = max(top, log_rules[a, x, y] + sums[x, y])
-                chart[i, j, a] = -np.inf
-                if top > -np.inf:
-                    mass = 0.0
-                    for x in range(S):
-                        for y in range(S):
-                            mass += math.exp(log_rules[a, x, y] + sums[x, y] - top)
-                    chart[i, j, a] = top + math.log(mass) + log_symbols[i, j, a]
+                chart[i, j, a] = log_dot(log_rules[a].reshape(-1), sums.reshape(-1), S * S) + log_symbols[i, j, a]
     log_z = -np.inf
     if n > 1:
         for a in range(N):
@@ -130,15 +121,7 @@ def sample(start, stop, scores: Scores, charts, log_z, seeds, trees):
         n, chart = lengths[b], charts[b]
         for k in range(trees.shape[0]):
             state[0] = seeds[k, b]
-            left, symbol = uniform(state), -1
-            for a in range(N):
-                p = math.exp(log_root[a] + chart[0, n - 1, a] - log_z[b])
-                if p > 0:
-                    symbol = a  # the last possible one absorbs rounding errors
-                    left -= p
-                    if left < 0:
-                        break
-            stack[0] = 0, n - 1, symbol
+            stack[0] = 0, n - 1, draw(log_root, chart[0, n - 1], N, log_z[b], state)
             top = 1
             while top > 0:
                 top -= 1
@@ -210,12 +193,7 @@ def topk(start, stop, scores: Scores, trees, values):
                                         score = value[i, r, x, p] + value[r + 1, j, y, q] + rule
                                         if not score > here[K - 1]:
                                             break
-                                        at = K - 1
-                                        while at > 0 and score > here[at - 1]:
-                                            here[at] = here[at - 1]
-                                            to[at] = to[at - 1]
-                                            at -= 1
-                                        here[at] = score
+                                        at = insert(score, here, to)
                                         to[at, 0], to[at, 1], to[at, 2], to[at, 3], to[at, 4] = r, x, y, p, q
                     for p in range(K):
                         here[p] += log_symbols[b, i, j, a]
@@ -226,12 +204,7 @@ def topk(start, stop, scores: Scores, trees, values):
                     score = log_root[a] + value[0, n - 1, a, p]
                     if not score > final[K - 1]:
                         break
-                    at = K - 1
-                    while at > 0 and score > final[at - 1]:
-                        final[at] = final[at - 1]
-                        origin[at] = origin[at - 1]
-                        at -= 1
-                    final[at] = score
+                    at = insert(score, final, origin)
                     origin[at, 0], origin[at, 1] = a, p
         for k in range(K):
             values[b, k] = final[k]

@@ -60,18 +60,25 @@ def _dot(a, at, b, bt, n, zero):
 
 
 @helper
-def _weigh(log_arc, b, n, M, tops, lane, W, w):
-    """Fill lane ``lane`` of the log weights w (M, M, W), -inf outside the sentence; return the sum of the shifts."""
-    for d in range(M):
+def column_shifts(log_arc, n, tops):
+    """Fill tops (n+1,), the largest score of an arc into each word, 0 if it has none; return the sum of the scores."""
+    for d in range(n + 1):
         tops[d] = -np.inf
     for h in range(n + 1):
         for d in range(n + 1):
-            tops[d] = max(tops[d], log_arc[b, h, d] if h != d else -np.inf)
+            tops[d] = max(tops[d], log_arc[h, d] if h != d else -np.inf)
     total = 0.0
     for d in range(1, n + 1):
         total += tops[d]
         if tops[d] == -np.inf:
             tops[d] = 0.0
+    return total
+
+
+@helper
+def _weigh(log_arc, b, n, M, tops, lane, W, w):
+    """Fill lane ``lane`` of the log weights w (M, M, W), -inf outside the sentence; return the sum of the shifts."""
+    total = column_shifts(log_arc[b], n, tops)
     for h in range(M):
         put(w, h * M * W + lane, -np.inf)
         for d in range(1, M):

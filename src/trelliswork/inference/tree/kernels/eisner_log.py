@@ -8,23 +8,20 @@ import math
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.kernels.logspace import log_add
-from trelliswork.compute.kernels.random import uniform
+from trelliswork.compute.kernels.logspace import log_add, log_dot
+from trelliswork.compute.kernels.random import draw
 from trelliswork.inference.tree.kernels.records import Batch
 
 
 @helper
 def fold(a, b, n, maximize):
     """Return the log sum (or the maximum) over k < n of exp(a[k] + b[k])."""
+    if not maximize:
+        return log_dot(a, b, n)
     top = -np.inf
     for k in range(n):
         top = max(top, a[k] + b[k])
-    if maximize or top == -np.inf:
-        return top
-    mass = 0.0
-    for k in range(n):
-        mass += math.exp(a[k] + b[k] - top)
-    return top + math.log(mass)
+    return top
 
 
 @helper
@@ -106,17 +103,7 @@ def expectations(start, stop, batch: Batch, log_z, marginals):
 @helper(inline="always")
 def _draw(a, b, n, state):
     """Return k < n with probability proportional to exp(a[k] + b[k]); ``state`` belongs to the random generator."""
-    total = fold(a, b, n, False)
-    left = uniform(state)
-    chosen = -1
-    for k in range(n):
-        p = math.exp(a[k] + b[k] - total)
-        if p > 0:
-            chosen = k  # the last possible one absorbs rounding errors
-            left -= p
-            if left < 0:
-                break
-    return chosen
+    return draw(a, b, n, log_dot(a, b, n), state)
 
 
 @kernel

@@ -37,6 +37,7 @@ from trelliswork.compute.simd import (
     store,
     subtract,
 )
+from trelliswork.inference.tree.kernels.eisner import column_shifts
 from trelliswork.inference.tree.kernels.records import LIMIT, Batch
 
 
@@ -73,16 +74,7 @@ def _weigh(log_arc, b, n, M, words, place, tops, lane, W, A):
 
     The padding depends on the word at position 0 with weight 1, so it changes nothing.
     """
-    for d in range(n + 1):
-        tops[d] = -np.inf
-    for h in range(n + 1):
-        for d in range(n + 1):
-            tops[d] = max(tops[d], log_arc[b, h, d] if h != d else -np.inf)
-    total = 0.0
-    for d in range(1, n + 1):
-        total += tops[d]
-        if tops[d] == -np.inf:
-            tops[d] = 0.0
+    total = column_shifts(log_arc[b], n, tops)
     for k in range(M):
         place[words[k]] = k  # place[0] is never read
     for h in range(n + 1):

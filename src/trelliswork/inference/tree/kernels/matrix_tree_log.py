@@ -17,17 +17,18 @@ from trelliswork.inference.tree.kernels.records import Batch
 
 @helper
 def _log_degree(A, k, turn, m, single_root):
-    """Return the log weight of all heads of k among the words turn[:m], and of the root unless it is single."""
+    """Return the log weight of all heads of k among the words turn[:m], and of the root unless it is single.
+
+    ``A[k, k]`` is -inf.
+    """
     top = -np.inf if single_root else A[k, 0]
     for j in range(m):
-        if turn[j] != k:
-            top = max(top, A[k, turn[j]])
+        top = max(top, A[k, turn[j]])
     if top == -np.inf:
         return top
     mass = 0.0 if single_root else math.exp(A[k, 0] - top)
     for j in range(m):
-        if turn[j] != k:
-            mass += math.exp(A[k, turn[j]] - top)
+        mass += math.exp(A[k, turn[j]] - top)
     return top + math.log(mass)
 
 
@@ -66,44 +67,38 @@ def _eliminate(log_arc, n, single_root, A, D, turn):
 
 
 @helper
+def _log_dot(a, b, nodes, n):
+    """Return the log sum of exp(a[k] + b[k]) over k in nodes[:n]."""
+    top = -np.inf
+    for i in range(n):
+        top = max(top, a[nodes[i]] + b[nodes[i]])
+    if top == -np.inf:
+        return top
+    mass = 0.0
+    for i in range(n):
+        mass += math.exp(a[nodes[i]] + b[nodes[i]] - top)
+    return top + math.log(mass)
+
+
+@helper
 def _derive(n, single_root, A, D, turn, G):
     """Fill the log derivatives G[d, h] of log Z by the weights."""
-    t = np.empty(n + 1)
+    t, nodes = np.empty(n + 1), np.empty(n + 1, np.int64)
     for m in range(n):
         k = turn[m]
-        rest = 1.0
+        G[k, k], rest = -np.inf, 1.0  # no word is its own head
+        for j in range(m):
+            nodes[j] = turn[j]
+        nodes[m] = 0
         for j in range(m + 1):
-            h = turn[j] if j < m else 0
-            top = -np.inf
-            for i in range(m):
-                if turn[i] != h:
-                    top = max(top, G[turn[i], h] + A[turn[i], k])
-            mass = 0.0
-            if top > -np.inf:
-                for i in range(m):
-                    if turn[i] != h:
-                        mass += math.exp(G[turn[i], h] + A[turn[i], k] - top)
-                t[h] = top + math.log(mass)
+            h = nodes[j]
+            t[h] = _log_dot(G[:, h], A[:, k], nodes, m)
+            if t[h] > -np.inf:
                 rest -= math.exp(t[h] + A[k, h] - D[k])
-            else:
-                t[h] = -np.inf
-        for i in range(m):
-            d = turn[i]
-            top = -np.inf
-            for j in range(m + 1):
-                h = turn[j] if j < m else 0
-                if h != d:
-                    top = max(top, A[k, h] + G[d, h])
-            G[d, k] = -np.inf
-            if top > -np.inf:
-                mass = 0.0
-                for j in range(m + 1):
-                    h = turn[j] if j < m else 0
-                    if h != d:
-                        mass += math.exp(A[k, h] + G[d, h] - top)
-                G[d, k] = top + math.log(mass) - D[k]
+        for j in range(m):
+            G[nodes[j], k] = _log_dot(A[k], G[nodes[j]], nodes, m + 1) - D[k]
         for j in range(m + 1):
-            h = turn[j] if j < m else 0
+            h = nodes[j]
             by = 0.0 if single_root and h == 0 and m > 0 else rest
             if by == 0.0:
                 G[k, h] = t[h] - D[k]

@@ -42,31 +42,14 @@ def infer(
     tolerance: float = 1e-4,
     damping: float = 0.0,
 ) -> SecondOrderResult:
-    """Compute beliefs and Bethe's log Z of a batch of sentences.
+    """Compute beliefs and Bethe's log Z of a batch, from scores of its arcs (A,), siblings (S,) and grandparents (G,).
 
-    Parameters
-    ----------
-    parts : Parts
-    arc_scores : array (A,)
-        -inf forbids an arc.
-    sibling_scores : array (S,)
-    grandparent_scores : array (G,)
-    projective : bool
-        Whether crossing arcs are forbidden.
-    single_root : bool
-        True if exactly one word depends on node 0.
-    max_iter : int
-        Maximum number of iterations; five are enough for a parser.
-    tree_every : int
-        The tree factor, the most expensive one, sends its messages every ``tree_every`` iterations, starting with the
-        first, and after the last.
-    tolerance : float
-        A sentence has converged when no arc's belief changed by more in an iteration that updated all factors.
-    damping : float
-        Share of the old log odds in a new message, in [0, 1); helps where messages oscillate.
+    A score of -inf forbids an arc, and ``projective`` crossing arcs; with ``single_root`` exactly one word depends on
+    node 0. The tree factor, the most expensive one, sends its messages every ``tree_every`` iterations, starting with
+    the first, and after the last; a ``max_iter`` of five iterations is enough for a parser. A sentence has converged
+    when no arc's belief changed by more than ``tolerance`` in an iteration that updated all factors. ``damping`` is the
+    share of the old log odds in a new message, in [0, 1); it helps where messages oscillate.
 
-    Notes
-    -----
     Time at most O(n^3 + siblings + grandparents) per iteration and sentence, memory O(n^2 + A + S + G).
     """
     check_count("max_iter", max_iter)
@@ -82,33 +65,22 @@ def infer(
         _scores("grandparent_scores", grandparent_scores, G),
     )
     B = parts.n_sentences
-    results = SecondOrderResult(
-        np.empty(B),
-        np.empty(A),
-        np.empty(S),
-        np.empty(G),
-        np.empty(B, np.bool_),
-        np.empty(B, np.int64),
-        np.empty(B),
-        np.ones(A),
-    )
+    log_z, converged, n_iter, residual = np.empty(B), np.empty(B, np.bool_), np.empty(B, np.int64), np.empty(B)
+    by_part = np.empty(A), np.empty(S), np.empty(G)
+    results = SecondOrderResult(log_z, *by_part, converged, n_iter, residual, np.ones(A))
     options = Options(
         bool(projective), bool(single_root), int(max_iter), int(tree_every), float(tolerance), float(damping)
     )
     safe = np.ones(B, np.bool_)
     work = np.diff(parts.arc_ptr) * (parts.n_words + 20) + np.diff(parts.sibling_ptr) + np.diff(parts.grandparent_ptr)
-    threads.run(
-        lambda start, stop: beliefs.infer(start, stop, parts, scores, options, results, safe),
-        threads.cut(work * max_iter, least=threads.LEAST_WORK),
-    )
+    ranges = threads.cut(work * max_iter, least=threads.LEAST_WORK)
+    threads.run(beliefs.infer, ranges, parts, scores, options, results, safe)
     with np.errstate(divide="ignore", invalid="ignore"):  # in sentences that are not safe
         np.add(scores.arcs, np.log(results.tree_scores), out=results.tree_scores)
     which = np.flatnonzero(~safe)
     if which.size:
-        threads.run(
-            lambda start, stop: log_space.infer(start, stop, which, parts, scores, options, results),
-            threads.cut((parts.n_words[which] + 1) ** 3 * 20 * max_iter, least=threads.LEAST_WORK),
-        )
+        ranges = threads.cut((parts.n_words[which] + 1) ** 3 * 20 * max_iter, least=threads.LEAST_WORK)
+        threads.run(log_space.infer, ranges, which, parts, scores, options, results)
     return results
 
 

@@ -3,12 +3,7 @@
 import numpy as np
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.tree.second_order.kernels.parts import (
-    count_grandparents,
-    fill_grandparents,
-    fill_siblings,
-    find_sides,
-)
+from trelliswork.inference.tree.second_order.kernels.parts import fill_siblings, find_grandparents, find_sides
 from trelliswork.inference.tree.second_order.kernels.records import Longs, Parts
 
 
@@ -21,21 +16,10 @@ def parts(
     siblings: bool = True,
     grandparents: bool = True,
 ) -> Parts:
-    """List the second-order parts of candidate arcs.
+    """List the second-order parts of candidate arcs (A,), sorted by head, then modifier, in each sentence; see `Parts`.
 
-    Parameters
-    ----------
-    n_words : array of int (B,)
-    arc_ptr : array of int (B + 1,)
-    heads, modifiers : array of int (A,)
-        Candidate arcs of each sentence, sorted by head, then modifier; see `Parts`.
-    siblings, grandparents : bool
-        Whether to list parts of that kind.
-
-    Notes
-    -----
-    Time and memory O(number of parts): with k candidate heads and c candidate children per word, c^2 / 2 siblings per
-    side and k c grandparents per word.
+    ``n_words`` is (B,), ``arc_ptr`` (B + 1,). Time and memory O(number of parts): with k candidate heads and c
+    candidate children per word, c^2 / 2 siblings per side and k c grandparents per word.
     """
     lengths, ends = _whole("n_words", n_words), _whole("arc_ptr", arc_ptr)
     h, m = _whole("heads", heads), _whole("modifiers", modifiers)
@@ -73,8 +57,9 @@ def parts(
     sibling_ptr, grandparent_ptr = np.zeros(B + 1, np.int64), np.zeros(B + 1, np.int64)
     if siblings:
         find_sides(node_ptr, out_start, m, side_ptr, sides, sibling_ptr)
+    pairs = node_ptr, out_start, in_start, in_arcs, h, m, grandparent_ptr
     if grandparents:
-        count_grandparents(node_ptr, out_start, in_start, in_arcs, h, m, grandparent_ptr)
+        find_grandparents(*pairs, np.empty(0, np.int32), np.empty(0, np.int32))
     S, G = int(sibling_ptr[-1]), int(grandparent_ptr[-1])
     previous, following, sibling_heads, sibling_sides, upper, lower = (
         np.empty(size, np.int32) for size in (S, S, S, S, G, G)
@@ -82,7 +67,7 @@ def parts(
     sides = sides[: side_ptr[-1]].copy()
     fill_siblings(sides, h, sibling_heads, previous, following, sibling_sides)
     if grandparents:
-        fill_grandparents(node_ptr, out_start, in_start, in_arcs, h, m, upper, lower)
+        find_grandparents(*pairs, upper, lower)
     return Parts(
         lengths, ends, h.astype(np.int32), m.astype(np.int32), sibling_ptr, sibling_heads, previous, following,
         sibling_sides, grandparent_ptr, upper, lower, node_ptr, out_start, in_start, in_arcs, side_ptr, sides,

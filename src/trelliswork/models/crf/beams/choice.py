@@ -17,19 +17,12 @@ def choose(
 ) -> tuple[BeamSets, NDArray[np.float64]]:
     """Return the states that a rule keeps by their probabilities, and the share of each token's mass that they have.
 
-    Parameters
-    ----------
-    rows : BeamRows
-        States of each token and their masses; without states: all, 0 to S-1.
-    forced : ndarray (n_tokens,)
-        States that are always kept.
+    Without states in ``rows`` these are all, 0 to S-1; the states ``forced`` (n_tokens,) are always kept.
     """
     inside, kept, sizes = np.zeros(len(rows.masses), bool), np.ones(len(forced)), np.zeros(len(forced), np.int64)
     width = whole_vectors(int(np.diff(rows.ptr).max()), np.float32)
-    threads.run(
-        lambda start, stop: select.choose(start, stop, rows, forced, rule, width, inside, kept, sizes),
-        threads.cut(np.diff(rows.ptr), least=threads.LEAST_WORK),
-    )
+    ranges = threads.cut(np.diff(rows.ptr), least=threads.LEAST_WORK)
+    threads.run(select.choose, ranges, rows, forced, rule, width, inside, kept, sizes)
     chosen = np.flatnonzero(inside)
     states = rows.states[chosen] if len(rows.states) else (chosen % n_states).astype(np.int32)
     return BeamSets(np.concatenate([[0], np.cumsum(sizes)]), states), kept

@@ -7,13 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ValueRangeError
-from trelliswork.inference import chain
 from trelliswork.inference.chain.beam.passes import exp_rows, scaled_entries
 from trelliswork.inference.chain.beam.sparse import SparseChain, SparseTransitions
 from trelliswork.models.crf.kernels.beams import ChainScores, EntryScores
 from trelliswork.models.crf.kernels.edges import EdgeFeatures
-from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, ScoredTokens
+from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, StateWeights
 
 Codes = NDArray[np.int64]
 MOST_STATES = 1 << 20  # of n-grams: each has one transition per label
@@ -24,22 +22,13 @@ class Structure:
     """Sparse transitions and their weights.
 
     They are the first ``n_weights`` numbers of the weight vector; the state features of the layout, which has no
-    transitions of its own, follow.
-
-    Attributes
-    ----------
-    transitions : SparseTransitions
-    weight_ids : ndarray (K, n_entries)
-        The score of an entry is the sum of K weights; -1 for none. Entries may share a weight.
-    n_weights : int
-    grams : tuple of ndarray
-        For n-grams: codes of the pairs, triples, ... that have a weight, in the order of the weights.
+    transitions of its own, follow. The score of an entry is the sum of K weights, which entries may share.
     """
 
     transitions: SparseTransitions
-    weight_ids: NDArray[np.int64]
+    weight_ids: NDArray[np.int64]  # (K, n_entries), -1 for none
     n_weights: int
-    grams: tuple[Codes, ...] = ()
+    grams: tuple[Codes, ...] = ()  # codes of the pairs, triples, ... that have a weight, in the order of the weights
 
     @classmethod
     def free(cls, transitions: SparseTransitions) -> "Structure":
@@ -51,12 +40,8 @@ class Structure:
     def ngrams(cls, n_labels: int, grams: Sequence[NDArray[np.int64]]) -> "Structure":
         """Return a structure with one weight per n-gram; states hold one label less than the longest n-gram.
 
-        Parameters
-        ----------
-        n_labels : int
-        grams : list of ndarray
-            Codes of pairs of labels, triples, and so on (``observed_ngrams``), ascending. A transition is scored by all
-            n-grams that end with it.
+        ``grams`` are the codes of pairs of labels, triples, and so on (``observed_ngrams``), ascending. A transition is
+        scored by all n-grams that end with it.
         """
         L, order = n_labels, len(grams)
         if L**order > MOST_STATES:
@@ -113,105 +98,41 @@ def observed_ngrams(gold: NDArray[np.integer], offsets: NDArray[np.integer], n_l
     return grams
 
 
-class StateWeights:
-    """Weights of state and edge features as the kernels take them, in float32.
-
-    ``complete``: every attribute has a weight with every label.
-    """
-
-    def __init__(self, weights: Floats, layout: FeatureLayout, complete: bool, allowed: Allowed | None) -> None:
-        L, n = layout.n_labels, len(layout.attributes)
-        self.wide = np.zeros(layout.wide_shape, np.float32)
-        self.narrow = np.empty(0, np.float32)
-        self.narrow_labels = layout.labels[layout.narrow_features]
-        if complete:
-            self.wide[:, :L] = weights[:n].reshape(-1, L)
-        else:
-            state = weights[:n].astype(np.float32)
-            self.narrow = state[layout.narrow_features]
-            self.wide.reshape(-1)[layout.wide_places] = state[layout.wide_features]
-        self.edge = weights[n:].astype(np.float32)
-        self.start, self.end = np.zeros((2, layout.wide_shape[1]), np.float32)
-        if allowed is not None:
-            self.start[:L][~allowed.start] = -np.inf
-            self.end[:L][~allowed.end] = -np.inf
-        self.arrays = FeatureWeights(self.wide, self.narrow, self.narrow_labels)
-        self.edge_arrays = layout.edge_ptr, layout.edge_pairs, self.edge
-
-
-class BeamWeights:
+class DenseWeights(ChainWeights):
     """A weight vector as the kernels of beams take it."""
 
-    def __init__(
-        self,
-        transitions: Floats,
-        state: StateWeights,
-        layout: FeatureLayout,
-        allowed: Allowed | None,
-        structure: Structure | None,
-    ) -> None:
-        self.state, self.structure, self.check = state, structure, True
-        if structure is None:
-            S = layout.n_labels
-            flat = transitions.astype(np.float32)
-            if len(flat) < S * S:
-                flat = np.zeros(S * S, np.float32)
-                flat[layout.transitions] = transitions
-            self.log_transition = flat.reshape(S, S)
-            if allowed is not None:
-                self.log_transition[~allowed.pairs] = -np.inf
-            p = chain.chain_potentials(np.zeros((1, 1, S), np.float32), self.log_transition)
-            self._use_edges = layout.n_edge_attributes > 0
-            self._matrix, log_shift = exp_rows(p)
-            self._log_shift = 0.0 if self._use_edges else log_shift
-            self.check = self._use_edges or not p.mixing
-            return
-        s = structure.transitions
-        self.log_weights = structure.scores(transitions)
-        self.log_start = np.where(s.first, 0, -np.inf).astype(np.float32)
-        self.log_end = np.zeros(s.n_states, np.float32)
-        if allowed is not None:
-            self.log_weights[~allowed.pairs[s.emits[s.sources], s.emits[s.targets]]] = -np.inf
-            self.log_start[~allowed.start[s.emits]] = -np.inf
-            self.log_end[~allowed.end[s.emits]] = -np.inf
-        sparse = SparseChain(
-            np.zeros((1, 1, 1), np.float32), s, self.log_weights, self.log_start, self.log_end, np.ones(1, int)
-        )
-        self.entry_scores = EntryScores(
-            state.arrays, scaled_entries(sparse), self.log_start, self.log_end, self.log_weights, layout.n_labels
-        )
+    def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None) -> None:
+        super().__init__(weights, layout, allowed)
+        self._use_edges = layout.n_edge_attributes > 0
+        self._matrix, log_shift = exp_rows(self.potentials)
+        self._log_shift = 0.0 if self._use_edges else log_shift
+        self.check = self._use_edges or not self.potentials.mixing
 
     def chain_scores(self, tokens: ScoredTokens) -> ChainScores:
-        """Return the weights with dense transitions; edge features are those of ``tokens``."""
-        labels = LabelScores(self.state.start, self.state.end, self.log_transition)
-        edges = EdgeFeatures(*tokens.edge_arrays, *self.state.edge_arrays)
-        return ChainScores(self.state.arrays, labels, self._matrix, self._log_shift, edges, self._use_edges)
+        """Return the weights as one record; edge features are those of ``tokens``."""
+        edges = EdgeFeatures(*tokens.edge_arrays, *self.edge_arrays)
+        return ChainScores(self.arrays, self.labels, self._matrix, self._log_shift, edges, self._use_edges)
 
 
-def gradient_vector(
-    wide: Floats,
-    narrow: Floats,
-    counts: Floats,
-    edges: Floats,
-    layout: FeatureLayout,
-    complete: bool,
-    structure: Structure | None,
-) -> NDArray[np.float64]:
-    """Return the sums of the kernels as one vector in the order of the weights; ``counts`` are of transitions."""
-    n = len(layout.transitions) if structure is None else structure.n_weights
-    n_states = len(layout.attributes)
-    gradient = np.empty(n + n_states + len(edges))
-    if structure is not None:
-        gradient[:n] = structure.gather(counts.astype(np.float64, copy=False))
-    elif n == counts.size:
-        gradient[:n] = counts.reshape(-1)
-    else:
-        gradient[:n] = counts.reshape(-1)[layout.transitions]
-    state = gradient[n : n + n_states]
-    if complete:
-        state.reshape(-1, layout.n_labels)[:] = wide[:, : layout.n_labels]
-    else:
-        state[layout.wide_features] = wide.reshape(-1)[layout.wide_places]
-        state[layout.narrow_features] = narrow
-    gradient[n + n_states :] = edges
-    return gradient
+class SparseWeights(StateWeights):
+    """The same with the transitions of a structure."""
+
+    check = True
+
+    def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None, structure: Structure) -> None:
+        super().__init__(weights[structure.n_weights :], layout)
+        s = structure.transitions
+        log_weights = structure.scores(weights[: structure.n_weights])
+        log_start = np.where(s.first, 0, -np.inf).astype(np.float32)
+        log_end = np.zeros(s.n_states, np.float32)
+        if allowed is not None:
+            log_weights[~allowed.pairs[s.emits[s.sources], s.emits[s.targets]]] = -np.inf
+            log_start[~allowed.start[s.emits]] = -np.inf
+            log_end[~allowed.end[s.emits]] = -np.inf
+        self._transitions = s, log_weights, log_start, log_end
+        entries = scaled_entries(self.chain(np.zeros((1, 1, 1), np.float32), np.ones(1, int)))
+        self.entry_scores = EntryScores(self.arrays, entries, log_start, log_end, log_weights, layout.n_labels)
+
+    def chain(self, log_unary: Floats, lengths: NDArray[np.int64]) -> SparseChain:
+        """Return the chains of scored sentences."""
+        return SparseChain(log_unary, *self._transitions, lengths)

@@ -19,20 +19,17 @@ from trelliswork.inference.chain.beam import FULL, Beam, BeamSets, BeamStatistic
 from trelliswork.inference.chain.beam.kernels.records import Choice, Safety
 from trelliswork.inference.chain.beam.kernels.select import BeamRows
 from trelliswork.inference.chain.beam.passes import NO_SETS, log_chain, log_space, members
-from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.inference.chain.potentials import LIMIT
 from trelliswork.learning.kernels.vectors import dot
 from trelliswork.models.crf.beams.choice import NO_ROWS, choose, union
-from trelliswork.models.crf.beams.layout import BeamWeights, StateWeights, Structure, gradient_vector
+from trelliswork.models.crf.beams.layout import DenseWeights, SparseWeights, Structure
 from trelliswork.models.crf.beams.response import Contribution, Response, neutral_factors
 from trelliswork.models.crf.beams.rest import NO_REST, Chosen, ExactPass
-from trelliswork.models.crf.kernels import beams, edges, held_beams, objective
-from trelliswork.models.crf.kernels.beams import BeamGradient, BeamSentences, BeamSums
-from trelliswork.models.crf.kernels.edges import EdgeFeatures
+from trelliswork.models.crf.kernels import beams, held_beams, objective
+from trelliswork.models.crf.kernels.beams import BeamSentences, BeamSums
 from trelliswork.models.crf.kernels.held_beams import Held, Masses, Rest
-from trelliswork.models.crf.kernels.objective import FeatureWeights
-from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Ids, Labeling, ScoredTokens, Tokens, counting
-from trelliswork.models.crf.objective import ChainObjective
+from trelliswork.models.crf.layout import Allowed, FeatureLayout, Floats, Ids, Labeling, ScoredTokens, Tokens
+from trelliswork.models.crf.objective import ChainObjective, GradientSums, Sentence
 
 MOST_PLACES = 1 << 24  # states of all tokens that are stored at once
 MANY = 128  # states; with fewer an exact pass costs little more than one within beams
@@ -41,37 +38,14 @@ MANY = 128  # states; with fewer an exact pass costs little more than one within
 class BeamObjective:
     """Penalized negative log-likelihood within beams and its gradient, with the interface of ``ChainObjective``.
 
-    Parameters
-    ----------
-    tokens : Tokens
-    labeling : Labeling or ndarray of int32 (n_tokens,)
-        Every token must have a label, also with a ``structure``, where the labels determine the states.
-    layout : FeatureLayout
-    beam : Beam
-        It may be replaced between evaluations (``objective.beam = objective.beam.tighter()``); ``refine`` is ignored.
-    l2 : float
-    weights : ndarray (n_sentences,), optional
-        alpha_n above.
-    allowed : Allowed, optional
-        Possible labels and pairs of labels; all by default.
-    structure : Structure, optional
-        Sparse transitions; ``layout`` must have none then.
-    completes : bool, optional
-        Whether to include the states outside held beams (``rest``). This requires shared transitions; by default it
-        is used from 128 states on, where it pays.
-    full_first : bool
-        Keep every possible state in the first evaluation: at zero weights all states are equal, and a beam would choose
-        among them at random (MALLET does the same).
+    Every token must have a label, also with a ``structure`` (sparse transitions), where the labels determine the
+    states and the layout has no transitions. ``beam`` may be replaced between evaluations
+    (``objective.beam = objective.beam.tighter()``); its ``refine`` is ignored. ``statistics`` are those of the last
+    evaluation, which takes O(entries + tokens |I| S) time, or O(entries + tokens |I| successors) with a structure.
 
-    Attributes
-    ----------
-    statistics : BeamStatistics
-        Of the last evaluation.
-    n_evaluations : int
-
-    Notes
-    -----
-    One evaluation takes O(entries + tokens |I| S) time, or O(entries + tokens |I| successors) with a structure.
+    ``completes``: include the states outside held beams (``rest``). This requires shared transitions; by default it is
+    used from 128 states on, where it pays. ``full_first``: keep every possible state in the first evaluation; at zero
+    weights all states are equal, and a beam would choose among them at random (MALLET does the same).
     """
 
     def __init__(
@@ -95,58 +69,52 @@ class BeamObjective:
             )
         if structure is not None and len(layout.transitions) + layout.n_edge_attributes:
             raise ShapeError("with a structure the layout must have no transitions and no edge features of its own.")
-        lengths = np.diff(tokens.offsets)
-        if lengths.min(initial=1) < 1:
-            raise ValueRangeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
+        self._numbers = tokens.longest_first()
         self.layout, self.beam, self.l2, self.allowed, self.structure = layout, beam, l2, allowed, structure
         self.full_first, self.n_evaluations = full_first, 0
         self._shared = structure is None and not layout.n_edge_attributes
         self.completes = self._shared and (layout.n_labels >= MANY if completes is None else completes)
         # With all states the kernels of ``ChainObjective`` are faster.
         self._make_exact = partial(ChainObjective, tokens, known, layout, l2=l2, weights=weights, allowed=allowed)
-        alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights)
-        self._numbers = np.argsort(-lengths, kind="stable")
-        lengths = lengths[self._numbers]
-        token = np.repeat(tokens.offsets[self._numbers], lengths) + counting(lengths)
-        self._tokens = ScoredTokens(tokens.take(token, lengths), layout)
+        alpha = np.ones(len(self._numbers)) if weights is None else np.asarray(weights)
+        taken, token = tokens.sentences(self._numbers)
+        lengths = np.diff(taken.offsets)
+        self._tokens = ScoredTokens(taken, layout)
         self._gold = np.ascontiguousarray(known.gold[token], np.int32)
         self._alpha = alpha[self._numbers].astype(np.float32)
-        entry = np.empty(0, np.int64)
+        self._entry = np.empty(0, np.int64)
         self.n_states = layout.n_labels
         if structure is not None:
             self.n_states = structure.transitions.n_states
             self._gold = structure.transitions.states(self._gold, lengths)
-            entry = np.full(len(self._gold), -1)
-            entry[1:] = structure.transitions.entries(self._gold[:-1], self._gold[1:])
-        self._sentences = BeamSentences(self._tokens.offsets, self._gold, self._alpha, entry)
+            self._entry = np.full(len(self._gold), -1)
+            self._entry[1:] = structure.transitions.entries(self._gold[:-1], self._gold[1:])
+        self._sentences = BeamSentences(self._tokens.offsets, self._gold, self._alpha, self._entry)
         large = self.n_states >= 512 and structure is None  # then few copies of the counts (S, S)
         self._ranges = threads.cut(lengths, most=2 if large else 4)
-        n = len(self._ranges)
-        self._wide_gradient = np.empty((n, *layout.wide_shape), np.float32)
-        self._narrow_gradient = np.empty((n, len(layout.narrow_features)), np.float32)
-        self._edge_gradient = np.empty((n, len(layout.edge_attributes)), np.float32)
-        S = self.n_states
-        self._counts = np.empty((n, S, S) if structure is None else (n, structure.weight_ids.shape[1]))
-        L = layout.n_labels
+        n, S, L = len(self._ranges), self.n_states, layout.n_labels
+        self._gradient = GradientSums(n, layout, (S, S) if structure is None else structure.weight_ids.shape[1:])
         self._masses = Masses(*(np.zeros((n, size)) for size in (layout.wide_shape[0], L, L, 1)))
         self._response: Response | None = None
         self.release()
-        self.n_transitions = len(layout.transitions) if structure is None else structure.n_weights
         self.n_features = layout.n_features + (structure.n_weights if structure is not None else 0)
-        self._complete = len(layout.attributes) == layout.n_attributes * layout.n_labels >= 3 * layout.n_attributes > 0
-        self.statistics = BeamStatistics(float(S), S, 0.0, len(self._gold), 0, True)
+        self.statistics = self._all_states()
         self._chosen = self._grown = NO_SETS  # by the last ``hold``, without and with the states that were kept
 
     @cached_property
     def _exact(self) -> ChainObjective:
         return self._make_exact()
 
+    def _all_states(self) -> BeamStatistics:
+        """Return the statistics of an exact evaluation."""
+        return BeamStatistics(float(self.n_states), self.n_states, 0.0, len(self._gold), 0, True)
+
     def __call__(self, weights: Floats) -> tuple[float, NDArray[np.float64]]:
         """Return value and gradient at a weight vector."""
         self.n_evaluations += 1
         first = self.n_evaluations == 1 and self.full_first and not self.sets.ptr.size
         if self._all or (first and self.structure is None):
-            self.statistics = BeamStatistics(float(self.n_states), self.n_states, 0.0, len(self._gold), 0, True)
+            self.statistics = self._all_states()
             return self._exact(weights)
         outside: Contribution | None = None
         if self._response is not None:
@@ -177,10 +145,10 @@ class BeamObjective:
         completed: Chosen | None = None
         exact = ExactPass(self._tokens, self._gold, self._alpha, self.layout)
         if self.completes:
-            completed = exact.run(self._weights(weights), self.beam.rule)
+            completed = exact.run(DenseWeights(weights, self.layout, self.allowed), self.beam.rule)
             sets, kept = completed.sets, completed.kept
         elif self._shared:
-            sets, kept = exact.choose(self._weights(weights), self.beam.rule)
+            sets, kept = exact.choose(DenseWeights(weights, self.layout, self.allowed), self.beam.rule)
         else:
             sets, kept = choose(self._beams_at(weights), self._gold, self.beam.rule, S)
         self._chosen = sets
@@ -193,15 +161,13 @@ class BeamObjective:
             self.sets = self._grown = sets
             if completed is not None:
                 self._complete_by(completed, weights)
-        gap = float(-np.log(kept).sum())
-        self.statistics = BeamStatistics(float(sizes.mean()), int(sizes.max()), gap, len(sizes), 0, False)
+        self.statistics = BeamStatistics.of(sizes, kept, 0, full=False)
 
     def _complete_by(self, exact: Chosen, weights: Floats) -> None:
         """Include the states outside from now on, as they are at ``weights``."""
         self._rest = exact.rest
         self._evaluate(weights, self.beam.rule)
-        wide, narrow, counts = exact.gradients
-        outside = self._vector(wide, narrow, counts, np.empty(0, np.float32)) - self._gather()
+        outside = self.layout.vector(*exact.gradient.total()) - self._gather()
         self._response = Response.of(outside, weights, self._total_masses())
 
     def held(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -225,7 +191,7 @@ class BeamObjective:
             saved = {name.removeprefix("response."): a for name, a in arrays.items() if name.startswith("response.")}
             if saved:
                 self._rest = Rest(*(arrays[f"rest.{name}"] for name in Rest._fields))
-                self._response = Response(**saved)
+                self._response = Response.from_arrays(**saved)
         self.full_first = False  # this is not the first evaluation
 
     @property
@@ -267,14 +233,15 @@ class BeamObjective:
         sums = BeamSums(np.zeros(n_sentences), np.ones(n_sentences, bool), sizes, np.ones(n_tokens), rows)
         slot = {start: k for k, (start, _) in enumerate(self._ranges)}
         tokens, sentences = self._tokens.arrays, self._sentences
-        scores = w.chain_scores(self._tokens) if w.structure is None else None
+        scores = w.chain_scores(self._tokens) if isinstance(w, DenseWeights) else None
 
         def work(start: int, stop: int) -> None:
             k = slot[start]
-            gradient, masses = self._gradient(k, w), Masses(*(part[k] for part in self._masses))
-            for values in (*gradient.state[:2], *gradient[1:], *masses):
-                values[...] = 0
-            if scores is None:
+            gradient, masses = self._gradient.slot(k), Masses(*(part[k] for part in self._masses))
+            self._gradient.clear(k)
+            for values in masses:
+                values[:] = 0
+            if isinstance(w, SparseWeights):
                 beams.sparse(
                     start, stop, sentences, tokens, w.entry_scores, self.sets, rule, safety.limit, gradient, sums
                 )
@@ -291,79 +258,55 @@ class BeamObjective:
             n_exact += self._in_log_space(n, w, rule, sums)
         self._sizes = sizes
         if not is_held:
-            gap = float(-np.log(sums.kept).sum())
-            self.statistics = BeamStatistics(
-                float(sizes.mean()), int(sizes.max()), gap, n_tokens, n_exact, rule == FULL
-            )
+            self.statistics = BeamStatistics.of(sizes, sums.kept, n_exact, full=rule == FULL)
         return float(sums.loss.sum())
-
-    def _gradient(self, k: int, w: BeamWeights) -> BeamGradient:
-        """Return the sums of thread k as the kernels take them."""
-        state = FeatureWeights(self._wide_gradient[k], self._narrow_gradient[k], w.state.narrow_labels)
-        return BeamGradient(state, self._edge_gradient[k], self._counts[k])
 
     def _total_masses(self) -> Masses:
         return Masses(*(part.sum(axis=0) for part in self._masses))
 
-    def _weights(self, weights: Floats) -> BeamWeights:
-        n = self.n_transitions
-        state = StateWeights(weights[n:], self.layout, self._complete, self.allowed)
-        return BeamWeights(weights[:n], state, self.layout, self.allowed, self.structure)
+    def _weights(self, weights: Floats) -> DenseWeights | SparseWeights:
+        if self.structure is None:
+            return DenseWeights(weights, self.layout, self.allowed)
+        return SparseWeights(weights, self.layout, self.allowed, self.structure)
 
     def _gather(self) -> NDArray[np.float64]:
-        """Return the gradient as one vector in the order of the layout."""
-        counts = self._counts[0] if len(self._counts) == 1 else self._counts.sum(axis=0)
-        sums = (a.sum(axis=0) for a in (self._wide_gradient, self._narrow_gradient, self._edge_gradient))
-        wide, narrow, edge = sums
-        return self._vector(wide, narrow, counts, edge)
+        """Return the gradient as one vector in the order of the weights."""
+        counts, *features = self._gradient.total()
+        own = self.layout.vector(counts, *features)
+        return own if self.structure is None else np.concatenate([self.structure.gather(counts), own])
 
-    def _vector(self, wide: Floats, narrow: Floats, counts: Floats, edge: Floats) -> NDArray[np.float64]:
-        return gradient_vector(wide, narrow, counts, edge, self.layout, self._complete, self.structure)
-
-    def _in_log_space(self, n: int, w: BeamWeights, rule: Rule, sums: BeamSums) -> bool:
+    def _in_log_space(self, n: int, w: DenseWeights | SparseWeights, rule: Rule, sums: BeamSums) -> bool:
         """Add loss and gradient of a sentence that underflows or loses all paths; return True if it uses all states."""
         start, stop = self._tokens.offsets[n], self._tokens.offsets[n + 1]
-        L, S, T = self.layout.n_labels, self.n_states, int(stop - start)
-        gold, weight, tokens = self._gold[start:stop], float(self._alpha[n]), self._tokens.arrays
-        gradient = self._gradient(0, w)
-        out = np.empty((T, w.state.wide.shape[1]), np.float32)
-        objective.scores(start, stop, tokens, w.state.arrays, L, out, 0)
-        counts, pairs = gradient.counts.reshape(-1), np.empty(0)
-        edge_features = EdgeFeatures(*self._tokens.edge_arrays, *w.state.edge_arrays)
-        p: chain.Potentials | SparseChain
-        if w.structure is None:
-            out[0] += w.state.start
-            out[-1] += w.state.end
-            pairwise: Floats = w.log_transition
-            if self.layout.n_edge_attributes and T > 1:
-                pairwise = np.empty((1, T - 1, S, S), np.float32)
-                edges.edge_scores(start, stop, edge_features, w.log_transition, pairwise[0])
+        S, T, gold, weight = self.n_states, int(stop - start), self._gold[start:stop], float(self._alpha[n])
+        gradient, inside = self._gradient.slot(0), None
+        if self.sets.ptr.size:
+            inside = members(self.sets, int(start), int(stop), S)
+        choice, counts, pairs = Choice(gold, rule, False), gradient.counts.reshape(-1), np.empty(0)
+        if isinstance(w, DenseWeights):
+            sentence = Sentence(start, stop, self._tokens, w)
+            if sentence.own_transitions:
                 counts, pairs = np.empty(0), np.zeros((T - 1) * S * S)
-            p = chain.chain_potentials(out[None, :, :L], pairwise)
-            score = chain.score(p, gold[None].astype(np.int64))[0]
-            emits = np.arange(S, dtype=np.int32)
+            score = chain.score(sentence.potentials, gold[None].astype(np.int64))[0]
+            result = log_space(log_chain(sentence.potentials, 0), choice, inside, weight, counts, pairs)
+            residual = np.zeros_like(sentence.scores)
+            residual[:, :S] = result.marginals
+            square = pairs.reshape(T - 1, S, S).astype(np.float32) if pairs.size else None
+            sentence.add(residual, square, gold, weight, gradient)
         else:
-            structure = w.structure.transitions
-            p = SparseChain(out[None, :, :L], structure, w.log_weights, w.log_start, w.log_end, np.array([T]))
-            entry, emits = self._sentences.entry[start + 1 : stop], structure.emits
-            score = float(out[np.arange(T), emits[gold]].sum(dtype=np.float64))
-            score += float(w.log_weights[entry].sum(dtype=np.float64) + w.log_start[gold[0]] + w.log_end[gold[-1]])
-        inside = members(self.sets, int(start), int(stop), S) if self.sets.ptr.size else None
-        result = log_space(log_chain(p, 0), Choice(gold, rule, False), inside, weight, counts, pairs)
+            out, emits = self._tokens.scores(w, start, stop), w.entry_scores.entries.emits
+            p = w.chain(out[None, :, : w.n_labels], np.array([T]))
+            entry, labels = self._entry[start + 1 : stop], emits[gold]
+            score = float(out[np.arange(T), labels].sum(dtype=np.float64))
+            score += float(p.log_weights[entry].sum(dtype=np.float64) + p.log_start[gold[0]] + p.log_end[gold[-1]])
+            result = log_space(log_chain(p, 0), choice, inside, weight, counts, pairs)
+            residual = np.zeros_like(out)
+            np.add.at(residual.T, emits, result.marginals.T.astype(np.float32))
+            residual[np.arange(T), labels] -= weight
+            np.subtract.at(gradient.counts, entry, weight)
+            objective.scatter(start, stop, residual, 0, self._tokens.arrays, gradient.state)
         if not score > -np.inf:
             raise ImpossibleError(f"sentence {self._numbers[n]}: its labels are impossible under the scheme.")
-        residual = np.zeros_like(out)
-        np.add.at(residual.T, emits, result.marginals.T.astype(np.float32))
-        residual[np.arange(T), emits[gold]] -= weight
-        if pairs.size:
-            square = pairs.reshape(T - 1, S, S).astype(np.float32)
-            square[np.arange(T - 1), gold[:-1], gold[1:]] -= weight
-            edges.edge_scatter(start, stop, edge_features, square, gradient.edges, gradient.counts)
-        elif w.structure is None:
-            np.subtract.at(gradient.counts, (gold[:-1], gold[1:]), weight)
-        else:
-            np.subtract.at(gradient.counts, entry, weight)
-        objective.scatter(start, stop, residual, 0, tokens, gradient.state)
         sums.loss[n] = weight * (result.log_z - score)
         sums.sizes[start:stop], sums.kept[start:stop] = result.member.sum(axis=1), result.kept
         if len(sums.rows.ptr):

@@ -13,7 +13,7 @@ a few percent of the transitions, is added to the objective: :math:`\kappa_k (E_
 :math:`\kappa_k r_k (w_k - w_{0,k})` where there is too much.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,43 +34,28 @@ def neutral_factors(layout: FeatureLayout) -> Factors:
 
 @dataclass(frozen=True)
 class Response:
-    """Response of one choice of states.
+    """Response of one choice of states."""
 
-    Attributes
-    ----------
-    expected : ndarray (n_features,)
-        r above, where it is positive.
-    linear : ndarray (n_features,)
-        Negative parts of r, which real-valued attributes may have; empty if there are none.
-    anchor : ndarray (n_features,)
-        w_0.
-    state, row, column, both : ndarray
-        The masses at w_0.
-    """
-
-    expected: NDArray[np.float32]
-    linear: NDArray[np.float32]
-    anchor: NDArray[np.float64]
-    state: NDArray[np.float64]
-    row: NDArray[np.float64]
-    column: NDArray[np.float64]
-    both: NDArray[np.float64]
+    expected: NDArray[np.float32]  # (n_features,) r above, where it is positive
+    linear: NDArray[np.float32]  # (n_features,) negative parts of r, of real-valued attributes; or empty
+    anchor: NDArray[np.float64]  # (n_features,) w_0
+    masses: Masses  # at w_0
 
     @classmethod
     def of(cls, outside: Floats, weights: Floats, masses: Masses) -> "Response":
         """Return the response for the expected counts outside at ``weights``."""
         negative = np.minimum(outside, 0).astype(np.float32)
         linear = negative if negative.min(initial=0) < -NOISE else np.empty(0, np.float32)
-        return cls(np.maximum(outside, 0).astype(np.float32), linear, weights.astype(np.float64), *masses)
+        return cls(np.maximum(outside, 0).astype(np.float32), linear, weights.astype(np.float64), masses)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all arrays by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"expected": self.expected, "linear": self.linear, "anchor": self.anchor, **self.masses._asdict()}
 
-    @property
-    def masses(self) -> Masses:
-        """The masses at w_0."""
-        return Masses(self.state, self.row, self.column, self.both)
+    @classmethod
+    def from_arrays(cls, expected: Any, linear: Any, anchor: Any, **masses: Any) -> "Response":
+        """Return the response with these ``arrays``."""
+        return cls(expected, linear, anchor, Masses(**masses))
 
     def factors(self, weights: Floats, layout: FeatureLayout) -> "tuple[Factors, Contribution]":
         """Return the factors at ``weights``, and the contribution to be added after the kernels."""
@@ -79,7 +64,7 @@ class Response:
         beam_response.grow(self.expected, weights, self.anchor, grown)
         log_state = np.zeros(layout.wide_shape[0])
         beam_response.state_factors(
-            layout.attribute_ptr, layout.wide_rows, self.expected[n:], grown[n:], self.state, log_state
+            layout.attribute_ptr, layout.wide_rows, self.expected[n:], grown[n:], self.masses.state, log_state
         )
         row, column = np.ones(S), np.ones(S)
         sums = np.zeros((4, S))  # rows and columns: expected at w_0, and now
@@ -106,7 +91,7 @@ class Contribution:
         """Add to the gradient; return the addition to the value."""
         r, layout, n = self.response, self.layout, len(self.layout.transitions)
         value = beam_response.add_states(
-            layout.attribute_ptr, layout.wide_rows, r.expected[n:], self.grown[n:], r.state, masses.state,
+            layout.attribute_ptr, layout.wide_rows, r.expected[n:], self.grown[n:], r.masses.state, masses.state,
             self.log_state, gradient[n:],
         )  # fmt: skip
         value += beam_response.add_linear(r.linear, weights, r.anchor, gradient)

@@ -21,38 +21,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.padding import batches, pad, unpad
 from trelliswork.inference import chain
 from trelliswork.inference.chain.beam import BeamSets, Rule
 from trelliswork.inference.chain.beam.kernels.select import BeamRows
 from trelliswork.models.crf.beams.choice import choose
-from trelliswork.models.crf.beams.layout import BeamWeights
 from trelliswork.models.crf.kernels import beam_rest, objective
 from trelliswork.models.crf.kernels.beam_rest import Pass
+from trelliswork.models.crf.kernels.beams import BeamGradient
 from trelliswork.models.crf.kernels.held_beams import Rest
-from trelliswork.models.crf.kernels.objective import FeatureWeights
-from trelliswork.models.crf.layout import FeatureLayout, Floats, Ids, ScoredTokens, counting
+from trelliswork.models.crf.layout import ChainWeights, FeatureLayout, Floats, Ids, ScoredTokens, counting
+from trelliswork.models.crf.objective import GradientSums
 
 BATCH_SCORES = 1 << 23  # scores of states in one batch
 LEAST_WEIGHT = 1e-20  # of a sentence: results are divided by it
 NO_REST = Rest(*(np.empty(0, np.float32) for _ in Rest._fields))
 
 
-class Gradients(NamedTuple):
-    """Expected minus observed features, as the kernels sum them."""
-
-    wide: NDArray[np.float32]
-    narrow: NDArray[np.float32]
-    counts: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """Result of an exact pass: the chosen sets, the share of probability they keep, the rest, the gradient."""
 
     sets: BeamSets
     kept: NDArray[np.float64]
     rest: Rest
-    gradients: Gradients
+    gradient: GradientSums
 
 
 @dataclass(frozen=True)
@@ -67,67 +59,47 @@ class ExactPass:
     alpha: NDArray[np.float32]
     layout: FeatureLayout
 
-    def choose(self, w: BeamWeights, rule: Rule) -> tuple[BeamSets, NDArray[np.float64]]:
+    def choose(self, w: ChainWeights, rule: Rule) -> tuple[BeamSets, NDArray[np.float64]]:
         """Return the sets by exact probabilities, and the share of each token's probability that they keep."""
         chosen = []
         for _, at, p in self._batches(w):
             marginals = chain.expectations(p)[1].marginals
             assert marginals is not None
-            chosen.append(self._choose(marginals[_inside(p)], at, rule))
+            chosen.append(self._choose(unpad(marginals, p.lengths), at, rule))
         return _joined(chosen)
 
-    def run(self, w: BeamWeights, rule: Rule) -> Chosen:
+    def run(self, w: ChainWeights, rule: Rule) -> Chosen:
         """Return the same with the rest and the exact gradient."""
-        layout, S = self.layout, self.layout.n_labels
-        total = Gradients(
-            np.zeros(layout.wide_shape, np.float32),
-            np.zeros(len(layout.narrow_features), np.float32),
-            np.zeros((S, S)),
-        )
+        gradient = GradientSums(1, self.layout, (self.layout.n_labels,) * 2)
+        gradient.clear(0)
         chosen, rests = [], []
         for sentences, at, p in self._batches(w):
             weight = np.maximum(self.alpha[sentences], np.float32(LEAST_WEIGHT))
             forward = chain.forward(p)
             marginals = chain.backward(forward, weights=weight).marginals
             assert marginals is not None
-            masses = marginals[_inside(p)]
+            masses = unpad(marginals, p.lengths)
             chosen.append(self._choose(masses, at, rule))
             rests.append(self._rest(p, forward, marginals, weight, chosen[-1][0]))
-            total.counts[...] += chain.pair_counts(forward, marginals, weight)
-            self._add(total, masses, sentences, at, w)
+            gradient.slot(0).counts[...] += chain.pair_counts(forward, marginals, weight)
+            self._add(gradient.slot(0), masses, sentences, at)
         rest = Rest(*(np.concatenate(arrays) for arrays in zip(*rests, strict=True)))
-        return Chosen(*_joined(chosen), rest, total)
+        return Chosen(*_joined(chosen), rest, gradient)
 
     def _choose(self, masses: Floats, at: slice, rule: Rule) -> tuple[BeamSets, NDArray[np.float64]]:
         n, S = masses.shape
         flat = masses.reshape(-1).astype(np.float32, copy=False)
         return choose(BeamRows(np.arange(n + 1) * S, np.empty(0, np.int32), flat), self.gold[at], rule, S)
 
-    def _batches(self, w: BeamWeights) -> Iterator[tuple[slice, slice, chain.Potentials]]:
+    def _batches(self, w: ChainWeights) -> Iterator[tuple[slice, slice, chain.Potentials]]:
         """Yield batches: a range of sentences, the range of their tokens, and their potentials."""
         S, lengths, offsets = self.layout.n_labels, np.diff(self.tokens.offsets), self.tokens.offsets
-        first = 0
-        while first < len(lengths):  # longest first, so that batches have little padding
-            last = min(len(lengths), first + max(1, BATCH_SCORES // (S * int(lengths[first]))))
+        for first, last in batches(lengths, BATCH_SCORES // S):  # longest first, so that there is little padding
             size, at = lengths[first:last], slice(int(offsets[first]), int(offsets[last]))
-            unary = np.zeros((len(size), int(size.max()), S), np.float32)
-            unary[np.arange(unary.shape[1]) < size[:, None]] = self._scores(w, at.start, at.stop)[:, :S]
-            unary[:, 0] += w.state.start[:S]
-            unary[np.arange(len(size)), size - 1] += w.state.end[:S]
+            unary = pad(self.tokens.scores(w, at.start, at.stop)[:, :S], size)
+            unary[:, 0] += w.start[:S]
+            unary[np.arange(len(size)), size - 1] += w.end[:S]
             yield slice(first, last), at, chain.chain_potentials(unary, w.log_transition, size, check_values=False)
-            first = last
-
-    def _scores(self, w: BeamWeights, first: int, last: int) -> NDArray[np.float32]:
-        """Return the scores (n, whole vectors) of the labels at tokens ``first`` to ``last``."""
-        width = w.state.wide.shape[1]
-        out = np.empty((last - first, width), np.float32)
-
-        def work(start: int, stop: int) -> None:
-            n_labels, place = self.layout.n_labels, start * width
-            objective.scores(first + start, first + stop, self.tokens.arrays, w.state.arrays, n_labels, out, place)
-
-        threads.run(work, threads.cut(np.ones(len(out), np.int64), least=max(1, threads.LEAST_WORK // width)))
-        return out
 
     def _rest(
         self, p: chain.Potentials, forward: chain.Forward, marginals: Floats, weight: Floats, sets: BeamSets
@@ -137,13 +109,10 @@ class ExactPass:
         offsets, top = np.concatenate([[0], np.cumsum(p.lengths)]), p.log_unary.max(axis=2)
         exact = Pass(forward.safe, weight, forward.emission, forward.alpha, forward.scale, top, marginals)
         matrix, shift = p.transitions.matrix, p.transitions.log_shift
-        threads.run(
-            lambda start, stop: beam_rest.rest(start, stop, offsets, sets, exact, matrix, shift, out),
-            threads.cut(p.lengths),
-        )
+        threads.run(beam_rest.rest, threads.cut(p.lengths), offsets, sets, exact, matrix, shift, out)
         return out
 
-    def _add(self, total: Gradients, masses: Floats, sentences: slice, at: slice, w: BeamWeights) -> None:
+    def _add(self, gradient: BeamGradient, masses: Floats, sentences: slice, at: slice) -> None:
         """Add the expected state features of some sentences, by their weighted ``masses``, minus all observed ones."""
         n, gold = len(masses), self.gold[at]
         residual = np.zeros((n, self.layout.wide_shape[1]), np.float32)
@@ -151,15 +120,9 @@ class ExactPass:
         sizes = np.diff(self.tokens.offsets[sentences.start : sentences.stop + 1])
         weight = np.repeat(self.alpha[sentences], sizes)
         residual[np.arange(n), gold] -= weight
-        gradient = FeatureWeights(total.wide, total.narrow, w.state.narrow_labels)
-        objective.scatter(at.start, at.stop, residual, 0, self.tokens.arrays, gradient)
+        objective.scatter(at.start, at.stop, residual, 0, self.tokens.arrays, gradient.state)
         to = np.flatnonzero(counting(sizes))  # the first token of a sentence has no pair
-        np.subtract.at(total.counts, (gold[to - 1], gold[to]), weight[to])
-
-
-def _inside(p: chain.Potentials) -> NDArray[np.bool_]:
-    """Return a mask (B, T) of the positions that are not padding."""
-    return np.arange(p.log_unary.shape[1]) < p.lengths[:, None]
+        np.subtract.at(gradient.counts, (gold[to - 1], gold[to]), weight[to])
 
 
 def _joined(parts: list[tuple[BeamSets, NDArray[np.float64]]]) -> tuple[BeamSets, NDArray[np.float64]]:

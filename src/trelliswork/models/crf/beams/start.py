@@ -7,6 +7,7 @@ lowered, unless the states outside are included (``rest``).
 """
 
 import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,16 +39,8 @@ def first_weights(
     """
     if objective.completes:
         return counted_start(tokens, labeling, objective.layout, weights), 0
-    return sampled_start(
-        tokens,
-        labeling,
-        objective.layout,
-        l2=objective.l2,
-        l1=l1,
-        weights=weights,
-        allowed=objective.allowed,
-        max_iter=max_iter,
-    )
+    options: dict[str, Any] = {"l1": l1, "l2": objective.l2, "weights": weights, "allowed": objective.allowed}
+    return sampled_start(tokens, labeling, objective.layout, max_iter=max_iter, **options)
 
 
 def sampled_start(
@@ -66,19 +59,15 @@ def sampled_start(
     There are at most ``max_iter / 2`` iterations, and none if there are too few sentences. Each sentence of the sample
     counts ``EVERY`` times, so that the penalties have the same relative weight as with all sentences.
     """
-    lengths = np.diff(tokens.offsets)
-    which = np.arange(EVERY // 2, len(lengths), EVERY)
+    which = np.arange(EVERY // 2, len(tokens.offsets) - 1, EVERY)
     start = np.zeros(layout.n_features)
     if len(which) < FEWEST or max_iter < 2:
         return start, 0
-    size = lengths[which]
-    token = np.repeat(tokens.offsets[which], size) + counting(size)
+    sample, token = tokens.sentences(which)
     alpha = np.full(len(which), float(EVERY)) if weights is None else EVERY * np.asarray(weights)[which]
-    objective = ChainObjective(
-        tokens.take(token, size), Labeling(labeling.gold[token]), layout, l2=l2, weights=alpha, allowed=allowed
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    known = Labeling(labeling.gold[token])
+    objective = ChainObjective(sample, known, layout, l2=l2, weights=alpha, allowed=allowed)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         sampled, report = lbfgs(objective, start, l1=l1, max_iter=min(ITERATIONS, max_iter // 2))
     return sampled, report.n_iter
 

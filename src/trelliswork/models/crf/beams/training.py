@@ -30,29 +30,17 @@ INNER, SETTLED = 10, 100  # multiples of the tolerance: between two choices, and
 LEAST_EPS = 1e-8
 TOO_NOISY = 3
 STALLED = 2
+SAVED = ("hold", "noisy", "stalled", "grow", "value")  # attributes in a checkpoint
 LOST = 0.02  # nats per token above which a warning is given
 
 
 class BeamSearch:
-    """Minimization of a ``BeamObjective``.
+    """Minimization of a ``BeamObjective``; without ``hold``, states are chosen at every evaluation, as in the paper.
 
-    Parameters
-    ----------
-    objective : BeamObjective
-    after : callable
-        Called after each iteration with the ``Step``, the weights and a function that returns the state for a
-        checkpoint; a string as result stops and is the reason.
-    hold : bool
-        Whether to hold states; if False, they are chosen at every evaluation, as in the paper.
-
-    Attributes
-    ----------
-    sampled : int
-        Number of earlier iterations on a sample (``start``): they count as iterations of ``run``.
-
-    Notes
-    -----
-    With ``eps="auto"``, eps is divided by 10 after three choices in a row by which more was lost than gained.
+    ``after`` is called after each iteration with the ``Step``, the weights and a function that returns the state for a
+    checkpoint; a string as result stops and is the reason. ``sampled`` earlier iterations on a sample (``start``) count
+    as iterations of ``run``. With ``eps="auto"``, eps is divided by 10 after three choices in a row by which more was
+    lost than gained.
     """
 
     def __init__(self, objective: BeamObjective, after: After, *, hold: bool = True) -> None:
@@ -228,39 +216,28 @@ class BeamSearch:
 
     def _shifted(self, step: Step) -> Step:
         """Return a step counted from the start of training, with the time for choosing states."""
-        iterations, evaluations = (
-            (self._before[-1].iteration, self._before[-1].n_evaluations) if self._before else (0, 0)
-        )
-        return replace(
-            step,
-            iteration=step.iteration + iterations,
-            n_evaluations=step.n_evaluations + evaluations,
-            seconds=step.seconds + self._offset,
-        )
+        shown = replace(step, seconds=step.seconds + self._offset)
+        if self._before:
+            shown.iteration += self._before[-1].iteration
+            shown.n_evaluations += self._before[-1].n_evaluations
+        return shown
 
     def _plain(self, state: State) -> tuple[Plain, Any]:
         """Return the state for a checkpoint: that of L-BFGS, the beam, and the choice of states."""
         plain, arrays = state.to_plain()
-        own = {
-            "eps": self.objective.beam.eps,
-            "hold": self._hold,
-            "noisy": self._noisy,
-            "stalled": self._stalled,
-            "grow": self._grow,
-            "sampled": self.sampled,
-            "value": self._value,
-            "before": [vars(step) for step in self._before],
-        }
         held, sets = self.objective.held()
+        own = {name: getattr(self, f"_{name}") for name in SAVED} | {"sampled": self.sampled, "held": held}
+        own |= {"eps": self.objective.beam.eps, "before": [vars(step) for step in self._before]}
         kept = {f"beam.{name}": values for name, values in sets.items()} | {"beam.anchor": self._anchor}
-        return plain | {"beam": own | {"held": held}}, arrays | kept
+        return plain | {"beam": own}, arrays | kept
 
     def _restore(self, plain: Plain, arrays: Any) -> State:
         own = plain["beam"]
         self.objective.beam = replace(self.objective.beam, eps=own["eps"])
         self._before = [Step(**step) for step in own["before"]]
-        self._hold, self._noisy, self._value, self._grow = own["hold"], own["noisy"], own["value"], own["grow"]
-        self._stalled, self.sampled = own["stalled"], own.get("sampled", 0)
+        for name in SAVED:
+            setattr(self, f"_{name}", own[name])
+        self.sampled = own.get("sampled", 0)
         self._started, self._anchor = True, arrays["beam.anchor"]
         sets = {name.removeprefix("beam."): array for name, array in arrays.items() if name.startswith("beam.")}
         self.objective.hold_again(own["held"], sets)

@@ -12,7 +12,7 @@ import numpy as np
 
 from trelliswork.compute.jit import kernel
 from trelliswork.inference.chain.kernels.positions import backward, forward
-from trelliswork.inference.chain.kernels.records import Chains, Lattice, Outputs, Pairwise
+from trelliswork.inference.chain.kernels.records import Chains, Outputs, Pairwise, make_lattice
 from trelliswork.models.crf.kernels.objective import scatter, scores
 
 
@@ -75,9 +75,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, edges, labels, gradie
     log_z = np.empty(1)
     good = np.empty(1, np.bool_)
     chains, pairwise = Chains(here, lengths, log_unary), Pairwise(log_pairwise, 0, 1)
-    lattice = Lattice(
-        here, np.empty((1, longest, Sw), dtype), np.empty((1, longest, Sw), dtype), np.empty((1, longest), dtype)
-    )
+    lattice = make_lattice(here, 1, longest, Sw, log_unary)
     out = Outputs(one_weight, here, marginals, np.empty((0, S, S), dtype))
     for s in range(start, stop):
         first, last = offsets[s], offsets[s + 1]

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import (
     add,
-    exponential,
     get,
     lanes,
     largest,
@@ -33,12 +33,10 @@ from trelliswork.compute.simd import (
     spread,
     spread_at,
     store,
-    subtract,
     total,
 )
 from trelliswork.compute.simd import multiply_add as fma
-from trelliswork.models.crf.kernels.beams import edge_row
-from trelliswork.models.crf.kernels.residuals import PairBlock, add_pairs, add_row
+from trelliswork.models.crf.kernels.beams import PairBlock, add_pairs, add_row, edge_row
 
 
 class Rest(NamedTuple):
@@ -139,22 +137,6 @@ def _set_scores(i, tokens, weights, states, at, n, width, out, to):
 
 
 @helper
-def _exponentiate(values, at, n):
-    """Replace values[at : at + n], whole vectors, by exp(values - top); return the top (0 if all are -inf)."""
-    W = lanes(values)
-    tops = spread(values, -np.inf)
-    for k in range(at, at + n, W):
-        tops = maximum(load(values, k), tops)
-    top = largest(tops)
-    if top == -np.inf:
-        top = values.dtype.type(0)
-    by = spread(values, top)
-    for k in range(at, at + n, W):
-        store(values, k, exponential(subtract(load(values, k), by)))
-    return np.float64(top)
-
-
-@helper
 def _edge_block(weights, token, states, step, block, row):
     """Fill the block of transitions into a token from edge features; return what was taken out."""
     before, here, n, width, at, _, _ = step
@@ -176,7 +158,7 @@ def _edge_block(weights, token, states, step, block, row):
             edge_row(edges, log_transition, token, i, row, 0)
             _pick(row, 0, states, here, n, width, block, to, -np.inf)
         to += width
-    return _exponentiate(block, at, to - at)
+    return exp_row(block, at, to - at, block, at, to - at)
 
 
 @helper
@@ -398,7 +380,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient
                     by = np.float64(wide_values[at]) if wide_values.size else 1.0
                     fixed += by * log_state[wide_ids[at]]
                 put(emission, place[t] + n, dtype.type(fixed))
-            log_z += _exponentiate(emission, place[t], width)
+            log_z += exp_row(emission, place[t], width, emission, place[t], width)
             if t == 0:
                 block_at[1] = 0
                 continue

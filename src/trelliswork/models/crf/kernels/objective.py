@@ -17,7 +17,7 @@ from trelliswork.compute.jit import kernel
 from trelliswork.compute.simd import add, get, lanes, load, put, spread, store
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
-from trelliswork.inference.chain.kernels.records import Chains, Lattice, Outputs
+from trelliswork.inference.chain.kernels.records import Chains, Outputs, make_lattice
 
 
 class TokenRows(NamedTuple):
@@ -157,12 +157,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, 
     log_z = np.empty(ROWS)
     good = np.empty(ROWS, np.bool_)
     chains = Chains(rows, lengths, log_unary)
-    lattice = Lattice(
-        rows,
-        np.empty((ROWS, longest, Sp), dtype),
-        np.empty((ROWS, longest, Sp), dtype),
-        np.empty((ROWS, longest), dtype),
-    )
+    lattice = make_lattice(rows, ROWS, longest, Sp, log_unary)
     out = Outputs(row_weight, slot, marginals, counts)
     nothing = Outputs(row_weight, slot, np.empty((0, longest, Sw), dtype), np.empty((0, S, S)))
     for group in range(start, stop, ROWS):

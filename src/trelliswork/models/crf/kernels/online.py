@@ -27,7 +27,7 @@ from trelliswork.compute.simd import add, lanes, load, maximum, multiply, spread
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels import log_space
 from trelliswork.inference.chain.kernels.forward_backward import ROWS, backward, forward
-from trelliswork.inference.chain.kernels.records import Chains, Lattice, Outputs, Pairwise, Transitions
+from trelliswork.inference.chain.kernels.records import Chains, Outputs, Pairwise, Transitions, make_lattice
 from trelliswork.models.crf.kernels.objective import scores
 
 SMALLEST = 0.1  # smallest s: c v and u of (2) grow as 1 / s, and their difference would lose digits
@@ -194,12 +194,7 @@ def sgd(first, stop, batches, schedule, data, model, scalars):
     rows, lengths, weights = np.arange(ROWS), np.empty(ROWS, np.int64), np.empty(ROWS, np.float32)
     log_z, good = np.empty(ROWS), np.empty(ROWS, np.bool_)
     chains, out = Chains(rows, lengths, log_unary), Outputs(weights, rows, marginals, row_counts)
-    lattice = Lattice(
-        rows,
-        np.empty((ROWS, longest, Sw), np.float32),
-        np.empty((ROWS, longest, Sw), np.float32),
-        np.empty((ROWS, longest), np.float32),
-    )
+    lattice = make_lattice(rows, ROWS, longest, Sw, log_unary)
     members, places = np.empty(batch_size, np.int64), np.empty(batch_size, np.int64)
     for batch in range(first, stop):
         if scalars[0] < SMALLEST:
@@ -212,10 +207,8 @@ def sgd(first, stop, batches, schedule, data, model, scalars):
             n_tokens += data.offsets[order[b] + 1] - data.offsets[order[b]]
         residual[:n_tokens] = 0
         counts[:] = 0
-        for constrained in (
-            False,
-            True,
-        ):  # log Z of all sentences, minus log Z within the label sets of the partial ones
+        # log Z of all sentences, minus log Z within the label sets of the partial ones
+        for constrained in (False, True):
             n, place = 0, 0
             for b in range(first_sentence, end):
                 s = order[b]

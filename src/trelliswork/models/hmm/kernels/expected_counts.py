@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
+from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
 
@@ -69,88 +69,78 @@ class Expected(NamedTuple):
     outer: Any  # (S rounded up to ROWS, Sp)
 
 
+class Factor(NamedTuple):
+    """The left matrix of a product inside an array: element (i, n) has flat index ``at + i * row + n * step``."""
+
+    array: Any
+    at: Any
+    row: Any
+    step: Any
+
+
+@helper
+def _tile(factor, other, at, step, n, out, k, width, fresh):
+    """Add the sums over n of factor[i, n] * other[n, j] to ``out``, for i < ROWS and two vectors j.
+
+    Flat indices: row n of ``other`` is at ``at + n * step``, row i of ``out`` at ``k + i * width``. They spare Numba
+    the test for negative indices: a quarter of the time. ``fresh`` overwrites ``out``.
+    """
+    array, x, row, next_x = factor
+    W = lanes(out)
+    zero = spread(out, 0.0)
+    a0, a1, b0, b1, c0, c1 = zero, zero, zero, zero, zero, zero
+    d0, d1, e0, e1, f0, f1 = zero, zero, zero, zero, zero, zero
+    for _ in range(n):
+        left, right = load(other, at), load(other, at + W)
+        value = spread_at(array, x)
+        a0, a1 = fma(value, left, a0), fma(value, right, a1)
+        value = spread_at(array, x + row)
+        b0, b1 = fma(value, left, b0), fma(value, right, b1)
+        value = spread_at(array, x + 2 * row)
+        c0, c1 = fma(value, left, c0), fma(value, right, c1)
+        value = spread_at(array, x + 3 * row)
+        d0, d1 = fma(value, left, d0), fma(value, right, d1)
+        value = spread_at(array, x + 4 * row)
+        e0, e1 = fma(value, left, e0), fma(value, right, e1)
+        value = spread_at(array, x + 5 * row)
+        f0, f1 = fma(value, left, f0), fma(value, right, f1)
+        at += step
+        x += next_x
+    _put(out, k, a0, a1, fresh)
+    _put(out, k + width, b0, b1, fresh)
+    _put(out, k + 2 * width, c0, c1, fresh)
+    _put(out, k + 3 * width, d0, d1, fresh)
+    _put(out, k + 4 * width, e0, e1, fresh)
+    _put(out, k + 5 * width, f0, f1, fresh)
+
+
+@helper
+def _put(out, k, left, right, fresh):
+    W = lanes(out)
+    if not fresh:
+        left, right = add(left, load(out, k)), add(right, load(out, k + W))
+    store(out, k, left)
+    store(out, k + W, right)
+
+
 @helper
 def _product(rows, n_rows, panels, out):
     """Compute out = rows @ P for ``n_rows`` rounded up to ROWS; ``panels`` (Sp/2W, S, 2W) is P cut into strips."""
     n_panels, S, wide = panels.shape
-    step, W = rows.shape[1], lanes(rows)
+    step = rows.shape[1]
     for p in range(n_panels):
         for r in range(0, n_rows, ROWS):
-            at = p * S * wide
-            zero = spread(rows, 0.0)
-            a0, a1, b0, b1, c0, c1 = zero, zero, zero, zero, zero, zero
-            d0, d1, e0, e1, f0, f1 = zero, zero, zero, zero, zero, zero
-            for i in range(S):
-                left, right = load(panels, at), load(panels, at + W)
-                at += wide
-                x = spread(rows, rows[r, i])
-                a0, a1 = fma(x, left, a0), fma(x, right, a1)
-                x = spread(rows, rows[r + 1, i])
-                b0, b1 = fma(x, left, b0), fma(x, right, b1)
-                x = spread(rows, rows[r + 2, i])
-                c0, c1 = fma(x, left, c0), fma(x, right, c1)
-                x = spread(rows, rows[r + 3, i])
-                d0, d1 = fma(x, left, d0), fma(x, right, d1)
-                x = spread(rows, rows[r + 4, i])
-                e0, e1 = fma(x, left, e0), fma(x, right, e1)
-                x = spread(rows, rows[r + 5, i])
-                f0, f1 = fma(x, left, f0), fma(x, right, f1)
-            k = r * step + p * wide
-            store(out, k, a0)
-            store(out, k + W, a1)
-            store(out, k + step, b0)
-            store(out, k + step + W, b1)
-            store(out, k + 2 * step, c0)
-            store(out, k + 2 * step + W, c1)
-            store(out, k + 3 * step, d0)
-            store(out, k + 3 * step + W, d1)
-            store(out, k + 4 * step, e0)
-            store(out, k + 4 * step + W, e1)
-            store(out, k + 5 * step, f0)
-            store(out, k + 5 * step + W, f1)
-
-
-@helper
-def _add_to(out, k, left, right):
-    W = lanes(out)
-    store(out, k, add(left, load(out, k)))
-    store(out, k + W, add(right, load(out, k + W)))
+            factor = Factor(rows, r * step, step, 1)
+            _tile(factor, panels, p * S * wide, wide, S, out, r * step + p * wide, step, True)
 
 
 @helper
 def _add_outer(alpha, kept, n_rows, out):
-    """Add alpha[:n_rows].T @ kept[:n_rows] to out (S rounded up to ROWS, Sp).
-
-    Indices taken directly from ``range`` spare Numba the test for negative ones: a quarter of the time.
-    """
-    step, width, W = kept.shape[1], out.shape[1], lanes(kept)
-    for j in range(0, width, 2 * W):
+    """Add alpha[:n_rows].T @ kept[:n_rows] to out (S rounded up to ROWS, Sp)."""
+    step, width = kept.shape[1], out.shape[1]
+    for j in range(0, width, 2 * lanes(kept)):
         for i in range(0, out.shape[0], ROWS):
-            zero = spread(kept, 0.0)
-            a0, a1, b0, b1, c0, c1 = zero, zero, zero, zero, zero, zero
-            d0, d1, e0, e1, f0, f1 = zero, zero, zero, zero, zero, zero
-            for n in range(n_rows):
-                at = n * step + j
-                left, right = load(kept, at), load(kept, at + W)
-                x = spread(kept, alpha[n, i])
-                a0, a1 = fma(x, left, a0), fma(x, right, a1)
-                x = spread(kept, alpha[n, i + 1])
-                b0, b1 = fma(x, left, b0), fma(x, right, b1)
-                x = spread(kept, alpha[n, i + 2])
-                c0, c1 = fma(x, left, c0), fma(x, right, c1)
-                x = spread(kept, alpha[n, i + 3])
-                d0, d1 = fma(x, left, d0), fma(x, right, d1)
-                x = spread(kept, alpha[n, i + 4])
-                e0, e1 = fma(x, left, e0), fma(x, right, e1)
-                x = spread(kept, alpha[n, i + 5])
-                f0, f1 = fma(x, left, f0), fma(x, right, f1)
-            k = i * width + j
-            _add_to(out, k, a0, a1)
-            _add_to(out, k + width, b0, b1)
-            _add_to(out, k + 2 * width, c0, c1)
-            _add_to(out, k + 3 * width, d0, d1)
-            _add_to(out, k + 4 * width, e0, e1)
-            _add_to(out, k + 5 * width, f0, f1)
+            _tile(Factor(alpha, i, 1, step), kept, j, step, n_rows, out, i * width + j, width, False)
 
 
 @kernel

@@ -93,7 +93,8 @@ def tags_between(bits, start, h, m):
 
 
 @helper
-def _total(weights, ids, n):
+def sum_weights(weights, ids, n):
+    """Return the sum of the weights of the first n ids."""
     total = np.float32(0)
     for k in range(n):
         total += weights[ids[k]]
@@ -115,7 +116,7 @@ def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shif
                 while 0 < m <= n:
                     set_end(values, MODIFIER_AT, codes, start + m, False)
                     n_ids = _arc_ids(values, h, m, between, templates, shift, ids)
-                    log_arc[b, h, m] = _total(weights, ids, n_ids)
+                    log_arc[b, h, m] = sum_weights(weights, ids, n_ids)
                     between |= bits[start + m]
                     m += 1 if side else -1
 
@@ -134,7 +135,7 @@ def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates,
             set_end(values, HEAD_AT, codes, head, h == 0)
         set_end(values, MODIFIER_AT, codes, start + m, False)
         n_ids = _arc_ids(values, h, m, tags_between(bits, start, h, m), templates, shift, ids)
-        scores[a] = _total(weights, ids, n_ids)
+        scores[a] = sum_weights(weights, ids, n_ids)
 
 
 @kernel

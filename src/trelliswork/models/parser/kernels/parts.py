@@ -3,7 +3,7 @@
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.models.parser.kernels.arcs import DIRECTION, bucket, set_word, template_ids
+from trelliswork.models.parser.kernels.arcs import DIRECTION, bucket, set_word, sum_weights, template_ids
 from trelliswork.models.parser.kernels.records import PartList, Tokens
 from trelliswork.models.parser.templates import PART_SLOTS, Templates
 
@@ -31,10 +31,7 @@ def part_scores(first, last, parts: PartList, tokens: Tokens, templates: Templat
     values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys), np.uint32)
     for p in range(first, last):
         n = _part_ids(values, parts, p, tokens, templates, shift, ids)
-        total = np.float32(0)
-        for k in range(n):
-            total += weights[ids[k]]
-        scores[p] = total
+        scores[p] = sum_weights(weights, ids, n)
 
 
 @kernel

@@ -19,10 +19,6 @@ class ArcList(NamedTuple):
     heads: Any
     modifiers: Any
 
-    def take(self, which: Any) -> "ArcList":
-        """Return the arcs with the given indices."""
-        return ArcList(*(column[which] for column in self))
-
 
 class PartList(NamedTuple):
     """Siblings or grandparents of a batch: sentence, head, modifier, third word (-1: none) and side of each."""
@@ -32,10 +28,6 @@ class PartList(NamedTuple):
     modifiers: Any
     others: Any
     sides: Any
-
-    def take(self, which: Any) -> "PartList":
-        """Return the parts with the given indices."""
-        return PartList(*(column[which] for column in self))
 
 
 class Trees(NamedTuple):

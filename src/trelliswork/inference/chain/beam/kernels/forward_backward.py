@@ -23,19 +23,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.simd import (
-    add,
-    exponential,
-    get,
-    lanes,
-    load,
-    multiply,
-    put,
-    spread,
-    store,
-    subtract,
-    total,
-)
+from trelliswork.compute.simd import add, exponential, get, lanes, load, multiply, put, spread, store, subtract, total
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.inference.chain.beam.kernels.records import Sequence, copy_beams, reverse_sets
 from trelliswork.inference.chain.beam.kernels.select import Selection, add_to_doubles, make_selection, select

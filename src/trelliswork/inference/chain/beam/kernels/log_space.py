@@ -29,6 +29,19 @@ class LogChain(NamedTuple):
 
 
 @helper
+def _state_scores(chain):
+    """Return the scores (T, S) of the states at each position, with those of the ends."""
+    T, S = len(chain.log_unary), chain.emits.size
+    unary = np.empty((T, S))
+    for t in range(T):
+        for j in range(S):
+            unary[t, j] = chain.log_unary[t, chain.emits[j]]
+    unary[0] += chain.log_start
+    unary[T - 1] += chain.log_end
+    return unary
+
+
+@helper
 def _entries(i, t, chain):
     """Return the first entry of the transitions from state i into position t, and the end of them."""
     if chain.targets.size:
@@ -110,18 +123,10 @@ def choose(chain, choice, member, kept):
     gold, rule = choice.gold, choice.rule
     width = -(-S // lanes(kept)) * lanes(kept)
     values, selection = np.zeros(width), make_selection(S, width, kept)
-    belief = np.empty((T, S))
-    alpha, unary = np.full(S, -np.inf), np.empty((T, S))
+    belief, alpha, unary = np.zeros((T, S)), np.full(S, -np.inf), _state_scores(chain)
     for t in range(T):
-        for j in range(S):
-            unary[t, j] = chain.log_unary[t, chain.emits[j]]
-        if t == 0:
-            unary[t] += chain.log_start
-            belief[t] = 0
-        else:
+        if t > 0:
             _step(alpha, t, chain, belief[t])
-        if t == T - 1:
-            unary[t] += chain.log_end
         belief[t] += unary[t]
         kept[t] = _choose(belief[t], rule, gold[t] if gold.size else -1, member[t], values, selection)
         if not kept[t] > 0:
@@ -153,18 +158,13 @@ def masked(chain, weight, member, marginals, counts, edges):
     """
     T, S = member.shape
     targets, values = chain.targets, chain.values
-    alpha, unary = np.empty((T, S)), np.empty((T, S))
+    alpha, unary = np.zeros((T, S)), _state_scores(chain)
     marginals[:] = 0
     for t in range(T):
         for j in range(S):
-            unary[t, j] = chain.log_unary[t, chain.emits[j]] if member[t, j] else -np.inf
-        if t == 0:
-            unary[t] += chain.log_start
-            alpha[t] = 0
-        else:
+            unary[t, j] = unary[t, j] if member[t, j] else -np.inf
+        if t > 0:
             _step(alpha[t - 1], t, chain, alpha[t])
-        if t == T - 1:
-            unary[t] += chain.log_end
         alpha[t] += unary[t]
     top = alpha[T - 1].max()
     if not top > -np.inf:

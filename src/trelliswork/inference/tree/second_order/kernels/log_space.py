@@ -76,6 +76,13 @@ def _but(total, zeros, own):
 
 
 @helper
+def _all_but(messages: Messages, own, q):
+    """Fill q (A, 2), the sums of all messages to each arc except its ``own`` (A, 2)."""
+    for a in range(len(q)):
+        q[a, 0], q[a, 1] = _but(messages.total[a], messages.zeros[a], own[a])
+
+
+@helper
 def _with_all(total, zeros):
     return total if zeros == 0 else -np.inf
 
@@ -116,8 +123,7 @@ def _side(first, step, size, scores, q, beta, gamma, out, beliefs):
 @helper
 def _tree(arcs: TreeArcs, messages: Messages, q, out, beliefs, damping):
     """Send the messages of the tree factor; return its log value."""
-    for a in range(len(q)):
-        q[a, 0], q[a, 1] = _but(messages.total[a], messages.zeros[a], messages.tree[a])
+    _all_but(messages, messages.tree, q)
     value = tree_messages(arcs, q, False, out, beliefs)
     for a in range(len(q)):
         _commit(messages.tree[a], out[a, 0], out[a, 1], damping)
@@ -167,8 +173,7 @@ def infer(start, stop, which, parts: Parts, scores: Scores, options: Options, re
                 _sum_messages(messages)
                 _tree(arcs, messages, q, out, beliefs, mix)
             _sum_messages(messages)
-            for a in range(A):
-                q[a, 0], q[a, 1] = _but(total[a], zeros[a], side[a])
+            _all_but(messages, side, q)
             for s in range(parts.side_ptr[b], parts.side_ptr[b + 1]):
                 arc, step, size, part = parts.sides[s]
                 _side(arc - first, step, size, sibling_scores[part:], q, beta, gamma, out, results.siblings[part:])
@@ -200,8 +205,7 @@ def infer(start, stop, which, parts: Parts, scores: Scores, options: Options, re
         _tree_scores(modifier, q, results.tree_scores[first:last])
         # Bethe's value: the sum over factors, minus each variable's value times its number of factors less one.
         _sum_messages(messages)
-        for a in range(A):
-            q[a, 0], q[a, 1] = _but(total[a], zeros[a], side[a])
+        _all_but(messages, side, q)
         degree = np.zeros(A)  # number of factors except the tree
         for s in range(parts.side_ptr[b], parts.side_ptr[b + 1]):
             arc, step, size, part = parts.sides[s]

@@ -35,25 +35,18 @@ def fill_siblings(sides, heads, sibling_heads, previous, following, which):
 
 
 @kernel
-def count_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers, ptr):
-    """Fill the offsets (B + 1,) of the grandparents of each sentence."""
-    count = 0
-    for b in range(len(node_ptr) - 1):
-        for node in range(node_ptr[b] + 1, node_ptr[b + 1]):
-            for p in range(in_start[node], in_start[node + 1]):
-                for low in range(out_start[node], out_start[node + 1]):
-                    count += modifiers[low] != heads[in_arcs[p]]
-        ptr[b + 1] = count
+def find_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers, ptr, upper, lower):
+    """Fill the pairs of arcs word by word: each arc into it with all arcs out of it except the reverse one.
 
-
-@kernel
-def fill_grandparents(node_ptr, out_start, in_start, in_arcs, heads, modifiers, upper, lower):
-    """Fill the pairs of arcs word by word: each arc into it with all arcs out of it except the reverse one."""
+    If ``upper`` is empty, only the offsets ``ptr`` (B + 1,) of the pairs of each sentence are filled.
+    """
     k = 0
     for b in range(len(node_ptr) - 1):
         for node in range(node_ptr[b] + 1, node_ptr[b + 1]):
             for p in range(in_start[node], in_start[node + 1]):
                 for low in range(out_start[node], out_start[node + 1]):
                     if modifiers[low] != heads[in_arcs[p]]:
-                        upper[k], lower[k] = in_arcs[p], low
+                        if len(upper):
+                            upper[k], lower[k] = in_arcs[p], low
                         k += 1
+        ptr[b + 1] = k

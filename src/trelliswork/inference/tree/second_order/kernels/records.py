@@ -13,56 +13,32 @@ Integers = NDArray[np.int32]
 class Parts(NamedTuple):
     """Parts of B sentences, one sentence after the other; made by `parts`.
 
-    Attributes
-    ----------
-    n_words : ndarray of int (B,)
-    arc_ptr : ndarray of int (B + 1,)
-        The candidate arcs of sentence b are ``arc_ptr[b]:arc_ptr[b + 1]``.
-    heads, modifiers : ndarray of int (A,)
-        Sorted by head, then modifier. Head 0 is the root, words are 1..n.
-    sibling_ptr : ndarray of int (B + 1,)
-    sibling_heads : ndarray of int (S,)
-        A word (or 0).
-    sibling_previous, sibling_next : ndarray of int (S,)
-        Arcs to two consecutive children of the head on one side, in outward order; ``previous`` is -1 before the
-        first child, ``next`` -1 after the last. Both -1: no children on this side.
-    sibling_sides : ndarray of int (S,)
-        -1 left of the head, 1 right of it.
-    grandparent_ptr : ndarray of int (B + 1,)
-    grandparent_upper, grandparent_lower : ndarray of int (G,)
-        Arcs g -> h and h -> m, m != g.
-    node_ptr : ndarray of int (B + 1,)
-        Nodes 0..n of sentence b are ``node_ptr[b]:node_ptr[b + 1]`` in the following arrays.
-    out_start : ndarray of int (nodes + 1,)
-        The arcs out of a node are ``out_start[node]:out_start[node + 1]``.
-    in_start : ndarray of int (nodes + 1,)
-    in_arcs : ndarray of int (A,)
-        The arcs into a node, by head: ``in_arcs[in_start[node]:in_start[node + 1]]``.
-    side_ptr : ndarray of int (B + 1,)
-    sides : ndarray of int (sides, 4)
-        Candidate children of a head on one side: the first arc, the step to the next (1 or -1), their number, and the
-        first part. Child i (0: none before) followed by child j (1 to the number of children + 1: none after) is part
-        ``j (j - 1) / 2 + i``. A side without candidates has no parts.
+    The parts of a kind that belong to sentence b are ``ptr[b]:ptr[b + 1]``. Siblings are arcs to two consecutive
+    children of a head on one side, in outward order; ``previous`` is -1 before the first child, ``next`` -1 after the
+    last, both if there are no children on this side. Row k of ``sides`` are the candidate children of a head on one
+    side: the first arc, the step to the next (1 or -1), their number, and the first part. Child i (0: none before)
+    followed by child j (1 to the number of children + 1: none after) is part ``j (j - 1) / 2 + i``. A side without
+    candidates has no parts.
     """
 
-    n_words: Longs
-    arc_ptr: Longs
-    heads: Integers
-    modifiers: Integers
-    sibling_ptr: Longs
-    sibling_heads: Integers
-    sibling_previous: Integers
-    sibling_next: Integers
-    sibling_sides: Integers
-    grandparent_ptr: Longs
-    grandparent_upper: Integers
-    grandparent_lower: Integers
-    node_ptr: Longs
-    out_start: Longs
-    in_start: Longs
-    in_arcs: Longs
-    side_ptr: Longs
-    sides: Longs
+    n_words: Longs  # (B,)
+    arc_ptr: Longs  # (B + 1,)
+    heads: Integers  # (A,) of the candidate arcs, sorted by head, then modifier; head 0 is the root, words are 1..n
+    modifiers: Integers  # (A,)
+    sibling_ptr: Longs  # (B + 1,)
+    sibling_heads: Integers  # (S,) a word, or 0
+    sibling_previous: Integers  # (S,) an arc
+    sibling_next: Integers  # (S,) an arc
+    sibling_sides: Integers  # (S,) -1 left of the head, 1 right of it
+    grandparent_ptr: Longs  # (B + 1,)
+    grandparent_upper: Integers  # (G,) an arc g -> h
+    grandparent_lower: Integers  # (G,) an arc h -> m, m != g
+    node_ptr: Longs  # (B + 1,) of the nodes 0..n of each sentence in the next two arrays
+    out_start: Longs  # (nodes + 1,) the arcs out of a node are out_start[node]:out_start[node + 1]
+    in_start: Longs  # (nodes + 1,) the arcs into a node, by head, are in_arcs[in_start[node]:in_start[node + 1]]
+    in_arcs: Longs  # (A,)
+    side_ptr: Longs  # (B + 1,)
+    sides: Longs  # (sides, 4)
 
     @property
     def n_sentences(self) -> int:
@@ -92,32 +68,19 @@ class Options(NamedTuple):
 class SecondOrderResult(NamedTuple):
     """Result of belief propagation.
 
-    Attributes
-    ----------
-    log_partition : ndarray (B,)
-        Bethe's estimate of log Z, exact without siblings and grandparents; -inf where no tree is possible.
-    arcs : ndarray (A,)
-        Beliefs of the arcs, from the last pass of the tree factor: those into a word sum to 1.
-    siblings : ndarray (S,)
-    grandparents : ndarray (G,)
-        Beliefs of the other parts.
-    converged : ndarray of bool (B,)
-    n_iter : ndarray of int (B,)
-    residual : ndarray (B,)
-        Largest change of an arc's belief in the last iteration.
-    tree_scores : ndarray (A,)
-        Scores of arcs, the messages of all other factors included, that entered the last pass of the tree factor: a
-        first-order model with these scores has the beliefs as marginals.
+    ``log_partition`` is Bethe's estimate of log Z, exact without siblings and grandparents; -inf where no tree is
+    possible. ``tree_scores`` are the scores of arcs, the messages of all other factors included, that entered the last
+    pass of the tree factor: a first-order model with these scores has the beliefs as marginals.
     """
 
-    log_partition: Doubles
-    arcs: Doubles
-    siblings: Doubles
-    grandparents: Doubles
-    converged: NDArray[np.bool_]
-    n_iter: Longs
-    residual: Doubles
-    tree_scores: Doubles
+    log_partition: Doubles  # (B,)
+    arcs: Doubles  # (A,) beliefs from the last pass of the tree factor: those into a word sum to 1
+    siblings: Doubles  # (S,) beliefs
+    grandparents: Doubles  # (G,) beliefs
+    converged: NDArray[np.bool_]  # (B,)
+    n_iter: Longs  # (B,)
+    residual: Doubles  # (B,) largest change of an arc's belief in the last iteration
+    tree_scores: Doubles  # (A,)
 
 
 class Arcs(NamedTuple):

@@ -52,11 +52,10 @@ def projective(w, n, single_root, maximize, D):
 
 @helper
 def _log_degree(A, k, turn, m, d):
-    """Return the log weight of the heads of word k among the words turn[:m] and d."""
+    """Return the log weight of the heads of word k among the words turn[:m] and d; ``A[k, k]`` is -inf."""
     total = A[k, d]
     for j in range(m):
-        if turn[j] != k:
-            total = log_add(total, A[k, turn[j]])
+        total = log_add(total, A[k, turn[j]])
     return total
 
 

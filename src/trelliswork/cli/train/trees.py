@@ -1,17 +1,21 @@
-"""``trelliswork train parser``: train a dependency parser on a treebank."""
+"""``trelliswork train parser`` and ``pcfg``: train a dependency parser on a treebank, induce a grammar from text."""
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trelliswork.cli.corpora import FileFormat
+from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part
 from trelliswork.cli.train.command import Job
+from trelliswork.cli.use.constituents import read_tokens
 from trelliswork.cli.use.parse import COLUMNS, check_tags, read_treebank
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
-    from trelliswork.models import DependencyParser
+    from trelliswork.models import PCFG, DependencyParser
 
 WORDS, TAGS = ("form", "lemma"), ("upos", "xpos", "feats")  # CoNLL-U columns that --columns may name
 SECOND_ORDER = (
@@ -20,7 +24,7 @@ SECOND_ORDER = (
 )  # fmt: skip
 
 
-def run(
+def parser(
     job: Job,
     model: "DependencyParser",
     train: Annotated[
@@ -46,16 +50,13 @@ def run(
     if "patience" in job.given and job.dev is None:
         raise typer.BadParameter("--patience refers to development data: give --dev too.")
     corpus, heads, labels = _read(train, names, tags_needed=True)
-    held_out: Any = None
-    options_of_fit: dict[str, Any] = {}
-    if job.dev is not None:
-        # With a tagger the tags of development data are ignored.
-        held_out = _read(job.dev, names, tags_needed=model.tagger is None)
-        options_of_fit["dev"] = held_out[0], pairs(*held_out[1:])
+    # With a tagger the tags of development data are ignored.
+    held_out = None if job.dev is None else _read(job.dev, names, tags_needed=model.tagger is None)
+    dev = None if held_out is None else (held_out[0], pairs(*held_out[1:]))
     total = model.max_iter + (model.max_iter_second_order if model.order == 2 else 0)
     if any(name is not None for row in labels for name in row):
         total += model.max_iter_labels
-    job.fit(model, corpus, pairs(heads, labels), n_tokens=corpus.n_tokens, total=total, **options_of_fit)
+    job.fit(model, corpus, pairs(heads, labels), n_tokens=corpus.n_tokens, total=total, dev=dev)
     model.input_ = {"columns": names}
     job.sample = partial(part, held_out, corpus)
     return {
@@ -88,3 +89,54 @@ def _read(path: str | None, columns: list[str], tags_needed: bool) -> Any:
     if tags_needed:
         check_tags(corpus, columns, str(path))
     return corpus, heads, labels
+
+
+def pcfg(
+    job: Job,
+    model: "PCFG",
+    train: Annotated[
+        str | None,
+        typer.Argument(
+            help="Text, columns or CoNLL-U ('-' is standard input), or bracketed trees (*.mrg, *.trees, or a folder of "
+            "*.mrg), of which only the words are read. Default: the bundled corpus."
+        ),
+    ] = None,
+    format: FormatOption = FileFormat.auto,
+    columns: Annotated[str | None, typer.Option(help="Column to learn from: 0, or form, xpos, ...")] = None,
+    tags: Annotated[bool, typer.Option("--tags", help="Read the tags of trees instead of the words.")] = False,
+    punctuation: Annotated[
+        bool, typer.Option("--punctuation", help="Keep the punctuation of trees; by default it is left out.")
+    ] = False,
+    lower: Annotated[bool, typer.Option("--lower", help="Convert words to lower case.")] = False,
+    n_preterminals: Annotated[
+        int, typer.Option(min=0, help="Number of symbols of words; 0: each word is its own symbol.")
+    ] = 20,
+) -> dict[str, Any]:
+    """Induce a grammar from sentences without trees. Ctrl-C stops after the current iteration and saves the model.
+
+    Sentences are lines of text, a column of a file (--columns), or the words or tags (--tags) of bracketed trees, whose
+    brackets are ignored. Without a file the bundled corpus is used. The model is a directory for parse --constituents,
+    evaluate, score, sample, fill and explore.
+    """
+    model.n_preterminals = n_preterminals or None
+    reading = {"tags": tags, "lower": lower, "punctuation": punctuation}
+    sentences = read_tokens(train, format, columns, **reading)
+    longest = math.inf if model.max_length is None else model.max_length
+    lengths = [len(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
+    dev = None if job.dev is None else read_tokens(job.dev, format, columns, **reading)
+    job.fit(model, sentences, n_tokens=sum(lengths), total=model.max_iter, dev=dev)
+    model.input_ = reading
+    job.sample = lambda: part(None, sentences)
+    N, P, V = model.parameters_.sizes
+    evidence = model.report_.history[-1].log_evidence
+    assert evidence is not None
+    return {
+        "sentences": len(lengths),
+        "tokens": sum(lengths),
+        "nonterminals": N,
+        "preterminals": P,
+        "rank": model.rank,
+        "words": V,
+        "log_evidence": evidence,
+        "perplexity": math.exp(-evidence / sum(lengths)),
+    }

@@ -1,0 +1,134 @@
+"""``trelliswork train hmm-lm``, ``kneser-ney``, ``lbl`` and ``mrf``: train a language model on text."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trelliswork.cli.corpora import FileFormat, read_words, words_layout
+from trelliswork.cli.options import FormatOption, TextFile
+from trelliswork.cli.reporting import part, text_part
+from trelliswork.cli.train.command import Job
+
+if TYPE_CHECKING:
+    from trelliswork.models import HMMLanguageModel, KneserNey, LogBilinear, MRFLanguageModel
+
+TextFiles = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Text files (plain or gzip, one sentence per line) or directories of them. Default: the bundled corpus."
+    ),
+]
+
+
+def hmm_lm(
+    job: Job, model: "HMMLanguageModel", train: TextFile = None, format: FormatOption = FileFormat.auto
+) -> dict[str, Any]:
+    """Train an HMM language model. Ctrl-C stops at the next validation and saves the best parameters.
+
+    Text has one sentence per line and words between white space. Without a file the bundled corpus is used. The model
+    is a directory for score, evaluate, sample, fill, inspect and explore.
+    """
+    layout = words_layout(train, FileFormat.text if train and format == FileFormat.auto else format, None, None)
+    corpus = read_words(train, layout)
+    dev = None if job.dev is None else read_words(job.dev, layout)
+    total = model.max_iter * model.evaluations
+    job.fit(model, corpus, n_tokens=corpus.n_tokens // model.evaluations, total=total, dev=dev)
+    job.sample = lambda: part(None if dev is None else (dev,), corpus)
+    model.input_ = layout.to_dict()
+    return {
+        "sentences": len(corpus),
+        "tokens": corpus.n_tokens,
+        "words": len(model.vocabulary_),
+        "states": model.n_states,
+        "rank": model.n_features if model.parameterization == "kernel" else None,
+    }
+
+
+def kneser_ney(
+    job: Job,
+    model: "KneserNey",
+    train: TextFiles = None,
+    dev: Annotated[
+        str | None, typer.Option(help="Development text, or dev of the bundled corpus: its perplexity is printed.")
+    ] = None,
+) -> dict[str, Any]:
+    """Train an n-gram language model with interpolated modified Kneser-Ney smoothing.
+
+    Text has one sentence per line and words between white space. Without a file the bundled corpus is used. The model
+    is a directory for score, evaluate, sample, fill and explore.
+    """
+    text, dev_text = train or _text("train"), _text(dev)
+    job.fit(model, text, n_tokens=0, total=1)
+    _keep_source(job, model, train, dev_text, text)
+    perplexity = None if dev is None else model.perplexity(dev_text)
+    return {"words": len(model.vocabulary_) - 1, "ngrams": model.n_ngrams(), "dev_perplexity": perplexity}
+
+
+def lbl(job: Job, model: "LogBilinear", train: TextFiles = None) -> dict[str, Any]:
+    """Train a log-bilinear language model. Ctrl-C stops after the epoch and saves the model.
+
+    Text has one sentence per line and words between white space. Without a file the bundled corpus is used. The model
+    is a directory for score, evaluate, sample, fill and explore.
+    """
+    text, dev = train or _text("train"), _text(job.dev)
+    job.fit(model, text, n_tokens=0, total=model.max_iter, dev=dev)
+    _keep_source(job, model, train, dev, text)
+    return {"words": len(model.vocabulary_) - 1, "rank": model.rank, "context_size": model.context_size}
+
+
+def mrf(
+    job: Job,
+    model: "MRFLanguageModel",
+    train: TextFiles = None,
+    counts: Annotated[
+        str | None, typer.Option(help="Directory of counts (trelliswork data count) instead of text.")
+    ] = None,
+) -> dict[str, Any]:
+    """Train a Markov random field language model. Ctrl-C stops after the current iteration and saves the model.
+
+    Before the first iteration, as while text is counted, Ctrl-C ends the command at once. Options without an effect on
+    the chosen algorithm or form are an error. --dev takes text or a directory of counts.
+    """
+    from trelliswork.data.moments import Moments
+
+    if train and counts is not None:
+        raise typer.BadParameter("give text files or --counts, not both.")
+    data: Any = train or _text("train")
+    n_tokens = 0
+    if counts is not None:
+        data = Moments.load(counts)
+        if "order" in job.given and model.order != data.K:
+            raise typer.BadParameter(f"{counts} has pairs at distances 1 to {data.K}: leave --order {model.order} out.")
+        if {"min_count", "max_words"} & job.given:
+            raise typer.BadParameter("the counts fix the vocabulary: leave --min-count and --max-words out.")
+        model.order, n_tokens = data.K, data.n_tokens
+    total = model._settings().iterations * (1 if model.algorithm == "lifted" else 10)
+    dev = _text(job.dev)
+    if isinstance(dev, str) and (Path(dev) / "moments.json").is_file():
+        dev = Moments.load(dev)
+    job.fit(model, data, n_tokens=n_tokens, total=total, dev=dev)
+    _keep_source(job, model, train or counts, dev, data)
+    return {
+        "words": len(model.vocabulary_) - 1,
+        "tokens": model.n_tokens_,
+        "positions": model.n_positions_,
+        "order": model.order,
+        "unary": model.unary,
+        "bias": model.bias,
+        "bound": model.bound_,
+        "per": "position" if model.algorithm == "lifted" else "word",
+    }
+
+
+def _text(name: str | None) -> Any:
+    """Return the name of a text file, or the sentences of a part of the bundled corpus."""
+    from trelliswork.data import bundled
+
+    return [list(s.words) for s in bundled.load(name)] if name in bundled.SPLITS else name
+
+
+def _keep_source(job: Job, model: Any, files: Any, dev: Any, text: Any) -> None:
+    """Set the sentences that the report shows, and the layout that ``score`` uses by default."""
+    job.sample = lambda: text_part(dev, text)
+    model.input_ = {"format": "text", "columns": [], "label": None} if files else {}

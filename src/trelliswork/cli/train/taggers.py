@@ -1,0 +1,325 @@
+"""``trelliswork train crf``, ``factorial-crf``, ``hmm`` and ``mrf-tagger``: train a tagger on a file."""
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trelliswork.cli.corpora import (
+    FileFormat,
+    Layout,
+    WordParts,
+    guess_format,
+    labeled_parts,
+    layers_layout,
+    read_labeled,
+    read_layers,
+    read_numbers,
+    read_words,
+    training_layout,
+    words_layout,
+)
+from trelliswork.cli.options import FormatOption, LabeledFile, LabelOption, SeparatorOption
+from trelliswork.cli.progress import training_progress
+from trelliswork.cli.reporting import part
+from trelliswork.cli.train.command import Job
+
+if TYPE_CHECKING:
+    from trelliswork.data import Corpus
+    from trelliswork.models import CRF, HMM, FactorialCRF, MRFTagger
+    from trelliswork.models.evidence import Known
+
+WordsColumn = Annotated[str | None, typer.Option(help="Column of the words.", show_default="0, or form")]
+
+
+def crf(
+    job: Job,
+    model: "CRF",
+    train: LabeledFile = None,
+    format: FormatOption = FileFormat.auto,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns for the features: 0,1 or form,xpos.", show_default="all")
+    ] = None,
+    label: LabelOption = None,
+    separator: SeparatorOption = None,
+    unknown_label: Annotated[
+        str | None, typer.Option(help="Label of tokens whose label is unknown; training uses the others.")
+    ] = None,
+    alternatives: Annotated[
+        str | None, typer.Option(help="Separator within sets of labels: with '|', NN|VB may be either.")
+    ] = None,
+    sentence_weights: Annotated[
+        str | None, typer.Option(help="File with the weight of each sentence, one number per line.")
+    ] = None,
+    stream: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Sentences per part: read a column file in parts, for files that do not fit into memory. Needs "
+            "--hash-bits and --algorithm sgd or perceptron.",
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    """Train a CRF tagger. Ctrl-C stops after the current iteration and saves the model.
+
+    The file has one token per line with columns between white space and an empty line after each sentence: the last
+    column is the label (--label), the others are for the features (--columns). CoNLL-U and CRFsuite's format are read
+    as well. Without a file the bundled corpus is used. The default features are chunking for two columns, else pos. The
+    model is a directory for tag, evaluate, inspect and explore.
+    """
+    layout = training_layout(train, format, columns, label, separator)
+    known = partial(_known, unknown=unknown_label, alternatives=alternatives)
+    if layout.format == "crfsuite":
+        if "features" in job.given:
+            raise typer.BadParameter("--features does not apply to a file of ready attributes: leave it out.")
+        model.features = None
+    elif "features" not in job.given:
+        model.features = ""  # chosen when the columns are known
+    if stream is not None:
+        refused = {"dev": job.dev, "start": job.start, "checkpoint": job.checkpoint}
+        for name, value in (refused | {"sentence-weights": sentence_weights}).items():
+            if value is not None:
+                raise typer.BadParameter(f"--{name} cannot be combined with --stream.")
+        n_sentences, n_tokens = _crf_from_stream(job, model, train, layout, stream, known)
+    else:
+        corpus, labels = read_labeled(train, layout)
+        _choose_features(model, layout)
+        n_sentences, n_tokens = len(labels), sum(map(len, labels))
+        dev = None if job.dev is None else read_labeled(job.dev, layout)
+        if dev is not None and known(dev[1]) != dev[1]:
+            raise typer.BadParameter("every token of the --dev file needs exactly one label.")
+        weights = None if sentence_weights is None else read_numbers(sentence_weights, n_sentences)
+        total = model._settings().iterations
+        job.fit(model, corpus, known(labels), n_tokens=n_tokens, total=total, dev=dev, sample_weight=weights)
+        job.sample = partial(part, dev, corpus)
+    model.input_ = layout.to_dict()
+    facts = {"sentences": n_sentences, "tokens": n_tokens, "labels": len(model.labels_)}
+    return facts | {"features": len(model.weights_), "active": int((model.weights_ != 0).sum())}
+
+
+def _choose_features(model: "CRF", layout: Layout) -> None:
+    if model.features == "":
+        model.features = "chunking" if len(layout.columns) == 2 else "pos"
+
+
+def _known(
+    labels: list[list[str]], unknown: str | None, alternatives: str | None
+) -> "list[list[str]] | list[list[Known]]":
+    """Return labels with sets and gaps as the options define them."""
+    if unknown is None and alternatives is None:
+        return labels
+
+    def one(label: str) -> "Known":
+        if label == unknown:
+            return None
+        return label.split(alternatives) if alternatives and alternatives in label else label
+
+    return [[one(label) for label in sentence] for sentence in labels]
+
+
+def _crf_from_stream(
+    job: Job, model: "CRF", path: str | None, layout: Layout, size: int, known: Any
+) -> tuple[int, int]:
+    """Train part by part: one pass over the file for the labels, then one per epoch; return sentences and tokens."""
+    from trelliswork.learning.report import STOPPED, FitReport, Step
+    from trelliswork.models.crf.data import label_vocabulary
+
+    names: dict[str, None] = {}
+    n_sentences = n_tokens = 0
+    for _, labels in labeled_parts(path, layout, size):
+        names |= dict.fromkeys(label_vocabulary(known(labels)))
+        n_sentences += len(labels)
+        n_tokens += sum(map(len, labels))
+    _choose_features(model, layout)
+    started, epochs = time.perf_counter(), model._settings().iterations
+    report = FitReport(False, f"{epochs} epochs", float("nan"))
+    with training_progress(n_tokens, epochs, job.quiet) as callback:
+        for epoch in range(1, epochs + 1):
+            loss = 0.0
+            for corpus, labels in labeled_parts(path, layout, size):
+                model.partial_fit(corpus, known(labels), labels=list(names))
+                loss += model.report_.value
+            active = int((model.weights_ != 0).sum())
+            report.add(Step(epoch, loss, float("nan"), active, epoch, time.perf_counter() - started))
+            if callback(report.history[-1]):
+                report.reason = STOPPED
+                break
+    model.report_ = report
+    job.sample = lambda: part(None, next(labeled_parts(path, layout, size))[0])
+    return n_sentences, n_tokens
+
+
+def factorial_crf(
+    job: Job,
+    model: "FactorialCRF",
+    train: LabeledFile = None,
+    format: FormatOption = FileFormat.auto,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Columns for the features: 0 or form.", show_default="all but the labels, or form"),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of the layers: 1,2 or xpos,misc.", show_default="the last ones, or CoNLL-U columns by name"
+        ),
+    ] = None,
+    separator: SeparatorOption = None,
+) -> dict[str, Any]:
+    """Train a tagger of several label layers. Ctrl-C stops after the current iteration and saves the model.
+
+    The file has one token per line and an empty line after each sentence: the last columns are the layers, in the order
+    of --layers, the others are for the features; in CoNLL-U, the columns of these names. Without a file the bundled
+    corpus is used. The model is a directory for tag, evaluate, inspect and explore.
+    """
+    layout = layers_layout(train, format, columns, model.layers, label, separator)
+    corpus, labels = read_layers(train, layout, model.layers)
+    dev = None if job.dev is None else read_layers(job.dev, layout, model.layers)
+    job.fit(model, corpus, labels, n_tokens=corpus.n_tokens, total=model.max_iter, dev=dev)
+    job.sample = partial(part, dev, corpus)
+    model.input_ = layout.to_dict()
+    return {
+        "sentences": len(corpus),
+        "tokens": corpus.n_tokens,
+        "labels": {layer.name: len(layer.labels) for layer in model.layers_},
+        "features": len(model.weights_),
+        "active": int((model.weights_ != 0).sum()),
+    }
+
+
+def hmm(
+    job: Job,
+    model: "HMM",
+    train: Annotated[
+        str | None,
+        typer.Argument(help="File ('-': standard input; gzip is supported); the bundled corpus by default."),
+    ] = None,
+    format: FormatOption = FileFormat.auto,
+    columns: WordsColumn = None,
+    label: LabelOption = None,
+    separator: SeparatorOption = None,
+    unlabeled: Annotated[
+        bool, typer.Option("--unlabeled", help="Read only words and induce states by EM; the default for plain text.")
+    ] = False,
+    unknown_label: Annotated[
+        str | None, typer.Option(help="Label of tokens whose label is unknown; EM induces their states.")
+    ] = None,
+    stream: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Sentences per part: read words in parts, one update of stepwise EM each, for files that do not fit "
+            "into memory; --max-iter counts passes.",
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    """Train a hidden Markov model. Ctrl-C stops EM after the current iteration and saves the model.
+
+    Labels give a tagger, words alone induced states. The file has one token per line and an empty line after each
+    sentence: words are the first column, labels the last; CoNLL-U and plain text (one sentence per line, --unlabeled)
+    are read as well. Without a file the bundled corpus is used. The model is a directory for tag, evaluate, score,
+    sample, inspect and explore.
+    """
+    dev: Any
+    if unlabeled or (train is not None and guess_format(train, format) == FileFormat.text):
+        if label is not None or unknown_label is not None:
+            raise typer.BadParameter("--label and --unknown-label do not apply to words without labels.")
+        layout = words_layout(train, format, columns, separator)
+        if stream is not None:
+            n_sentences, n_tokens = _hmm_from_stream(job, model, train, layout, stream)
+        else:
+            corpus, dev = read_words(train, layout), None if job.dev is None else read_words(job.dev, layout)
+            n_sentences, n_tokens = len(corpus), corpus.n_tokens
+            job.fit(model, corpus, n_tokens=n_tokens, total=model.max_iter, dev=dev)
+            job.sample = partial(part, None if dev is None else (dev,), corpus)
+    elif stream is not None:
+        raise typer.BadParameter("--stream needs words without labels: add --unlabeled, or leave it out.")
+    else:
+        if columns is None and train is not None and guess_format(train, format) == FileFormat.conllu:
+            columns = "form"
+        layout = _words_and_tags(train, format, columns or "0", label, separator)
+        read = partial(_read_words_and_tags, layout=layout, reader="an HMM", unknown=unknown_label)
+        corpus, tags = read(train)
+        dev = None if job.dev is None else read(job.dev)
+        n_sentences, n_tokens = len(corpus), corpus.n_tokens
+        job.fit(model, corpus, tags, n_tokens=n_tokens, total=model.max_iter, dev=dev)
+        job.sample = partial(part, None, corpus)
+    model.input_ = layout.to_dict()
+    report = model.report_
+    facts = {
+        "sentences": n_sentences,
+        "tokens": n_tokens,
+        "labels": len(model.labels_),
+        "words": len(model.known_words()),
+        "induced": model.induced_,
+        "log_evidence": report.history[-1].log_evidence if report.history else None,
+    }
+    return facts | ({"restarts": len(report.details["restarts"])} if "restarts" in report.details else {})
+
+
+def _words_and_tags(
+    path: str | None, format: FileFormat, columns: str | None, label: str | None, separator: str | None
+) -> Layout:
+    """Return the layout of a file with words and tags; the tags of the bundled corpus are column 1."""
+    if path is None:
+        columns, label = columns or "0", "1" if label is None else label
+    return training_layout(path, format, columns, label, separator)
+
+
+def _read_words_and_tags(
+    path: str | None, layout: Layout, reader: str, unknown: str | None = None
+) -> "tuple[Corpus, list[list[str | None]]]":
+    """Return words and tags, ``None`` for unknown ones; ``reader`` names the model that cannot read attributes."""
+    from trelliswork.data import Corpus
+
+    corpus, tags = read_labeled(path, layout)
+    if not isinstance(corpus, Corpus):
+        raise typer.BadParameter(f"{reader} reads words: a file of ready attributes is for train crf.")
+    return corpus, [[None if name == unknown else name for name in sentence] for sentence in tags]
+
+
+def _hmm_from_stream(job: Job, model: "HMM", path: str | None, layout: Layout, size: int) -> tuple[int, int]:
+    """Train part by part: one pass over the file for the words, then ``max_iter`` passes; return the file's size."""
+    if model.n_restarts > 1:
+        raise typer.BadParameter("--stream has one start: leave --n-restarts out.")
+    parts = WordParts(path, layout, size)
+    sizes = [(len(some), sum(map(len, some))) for some in parts]
+    n_sentences, n_tokens = sum(n for n, _ in sizes), sum(n for _, n in sizes)
+    dev = None if job.dev is None else read_words(job.dev, layout)
+    per_part, total = n_tokens // max(len(sizes), 1), model.max_iter * len(sizes)
+    with training_progress(per_part, total, job.quiet) as callback:
+        model.fit_stream(parts, n_passes=model.max_iter, dev=dev, checkpoint=job.checkpoint, callback=callback)
+    job.sample = lambda: part(None, next(iter(parts)))
+    return n_sentences, n_tokens
+
+
+def mrf_tagger(
+    job: Job,
+    model: "MRFTagger",
+    train: LabeledFile = None,
+    format: FormatOption = FileFormat.auto,
+    columns: WordsColumn = None,
+    label: LabelOption = None,
+    separator: SeparatorOption = None,
+) -> dict[str, Any]:
+    """Train a tagger by the joint likelihood of tags and words. Ctrl-C stops after the current iteration and saves it.
+
+    The file has one token per line and an empty line after each sentence: words are the first column, tags the last;
+    CoNLL-U is read as well. Without a file the tags of the bundled corpus are used. The model is a directory for tag,
+    evaluate, inspect and explore.
+    """
+    layout = _words_and_tags(train, format, columns, label, separator)
+    corpus, tags = _read_words_and_tags(train, layout, "this tagger")
+    dev = None if job.dev is None else _read_words_and_tags(job.dev, layout, "this tagger")
+    job.fit(model, corpus, tags, n_tokens=corpus.n_tokens, total=model.max_iter, dev=dev)
+    job.sample = partial(part, dev, corpus)
+    model.input_ = layout.to_dict()
+    return {
+        "sentences": len(corpus),
+        "tokens": corpus.n_tokens,
+        "labels": len(model.labels_),
+        "words": len(model.known_words()),
+        "bound": model.bound_,
+        "bound_kind": "exact" if model.order == model.n_words == 1 else "lower",
+    }

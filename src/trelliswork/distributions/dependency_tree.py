@@ -1,0 +1,282 @@
+"""Distributions over dependency trees, projective or not: queries on arc scores, with or without labels."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trelliswork.compute.checks import check_count, check_lengths, check_shape
+from trelliswork.distributions.base import Structure
+from trelliswork.distributions.tensors import bool_mask, draw_labels, draw_seeds, floats, host
+from trelliswork.distributions.tree_base import PartTree, per_label
+from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.inference.tensors import doubles
+from trelliswork.inference.tree import Potentials, arcs, check_arcs
+from trelliswork.inference.tree.autograd import PROJECTIVE, SPANNING, Engine, log_partition
+from trelliswork.inference.tree.passes import TREES
+from trelliswork.inference.tree.potentials import are_trees
+
+
+class DependencyTree(PartTree):
+    """Base class of ``ProjectiveTree`` and ``SpanningTree``, which document the parameters."""
+
+    axes = "B N N"
+    nouns = TREES
+    engine: ClassVar[Engine]
+    projective: ClassVar[bool]
+    noise: ClassVar[float] = 0.0  # marginals up to this may be rounding errors of zero
+
+    def __init__(
+        self,
+        log_arc: Any,
+        *,
+        lengths: Any = None,
+        single_root: bool = True,
+        allowed: Any = None,
+        forced: Any = None,
+        backend: str = "auto",
+    ) -> None:
+        scores = floats("log_arc", log_arc)
+        if scores.ndim not in (3, 4) or scores.shape[-1] == 0:
+            raise ShapeError(
+                f"log_arc must have shape (B, n+1, n+1), or (B, n+1, n+1, L) with labels, got {tuple(scores.shape)}."
+            )
+        B, n = check_arcs("log_arc", tuple(scores.shape[:3]))
+        counts = check_lengths(host(lengths), B, n)
+        self.single_root = bool(single_root)
+        masks = self._allowed_mask(allowed, scores), self._forced_mask(forced, scores)
+        self._set_scores("log_arc", scores, counts, masks, backend)
+        self.log_arc = self._scores
+        self._potentials = Potentials(doubles(self._log_sum), counts, self.single_root)
+
+    def __repr__(self) -> str:
+        B, N = self.log_arc.shape[:2]
+        labels = f", L={self.log_arc.shape[3]}" if self.labeled else ""
+        root = "single root" if self.single_root else "several roots"
+        return f"{type(self).__name__}(B={B}, n={N - 1}{labels}, {root}, backend={self.backend!r})"
+
+    def argmax(self) -> Structure:
+        """Return the best tree, heads (B, n) or, with labels, (B, n, 2), -1 in the padding; and its score (B,)."""
+        return super().argmax() if self.labeled else self._structure(*self.engine.best(self._potentials))
+
+    def topk(self, k: int) -> Structure:
+        """Return the k best trees (B, k, n), all different, and their scores (B, k); -1 and -inf if there are fewer."""
+        check_count("k", k)
+        if not self.labeled:
+            options = self._potentials.log_arc[..., None]
+            heads, _, scores = self.engine.topk(self._potentials, options, k)
+            return self._structure(heads, scores)
+        best = self.log_arc.detach().topk(min(k, self.log_arc.shape[3]), dim=3)
+        options, which = doubles(best.values), host(best.indices)
+        heads, ranks, scores = self.engine.topk(self._potentials, options, k)
+        B, _, n = heads.shape
+        at = np.arange(B)[:, None, None], heads.clip(min=0), np.arange(1, n + 1)[None, None], ranks.clip(min=0)
+        trees = np.stack([heads, np.where(heads >= 0, which[at], -1)], axis=3)
+        return self._structure(trees, scores)
+
+    def mbr(self) -> Structure:
+        """Return the tree with the most expected hits (arcs, with labels if present), and that number (B,)."""
+        with torch.no_grad():
+            _, marginals = self._moments()
+        labels = marginals.argmax(dim=3) if self.labeled else None
+        hits = doubles(marginals.amax(dim=3) if self.labeled else marginals)
+        hits = np.where(self._potentials.log_arc > -np.inf, hits, -np.inf)
+        heads, scores = self.engine.best(Potentials(hits, self._potentials.lengths, self.single_root))
+        tree = self._tensor(heads)
+        if labels is not None:
+            tree = torch.stack([tree, labels[self._places(tree)].masked_fill(tree < 0, -1)], dim=2)
+        return Structure(tree, self._tensor(scores).to(self._dtype))
+
+    def sample(self, n: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
+        """Return n exact, independent trees (n, B, n_words) of each sentence; seed the ``generator`` to repeat them."""
+        check_count("n", n)
+        heads = self._tensor(self.engine.sample(self._potentials, draw_seeds(n, self.lengths, generator)))
+        if not self.labeled:
+            return heads
+        scores = self.log_arc.detach().double()[self._places(heads)]  # (n, B, n_words, L)
+        drawn = draw_labels(scores, generator, heads.shape)
+        return torch.stack([heads, drawn.masked_fill(heads < 0, -1)], dim=3)
+
+    def condition(self, *, allowed: Any = None, labels: Any = None, forced: Any = None) -> Self:
+        """Return the distribution given evidence; the difference of the log partitions is its log probability.
+
+        Parameters
+        ----------
+        allowed : Tensor of bool (B, n+1, n+1) or, with labels, (B, n+1, n+1, L), optional
+            Arcs that a tree may have.
+        labels : Tensor of int (B, n) or, with labels, (B, n, 2), optional
+            Known heads (and labels); -1 for unknown.
+        forced : Tensor of bool (B, n+1, n+1), optional
+            Arcs that a tree must have.
+        """
+        mask = self._allowed_mask(allowed, self.log_arc)
+        if labels is not None:
+            heads, names = self._parts(labels, lowest=-1)
+            node = torch.arange(self.log_arc.shape[1], device=self.log_arc.device)
+            known = torch.nn.functional.pad(heads, (1, 0), value=-1)[:, None, :]
+            fits = (known < 0) | (known == node[:, None])
+            if names is not None:
+                name = torch.nn.functional.pad(names, (1, 0), value=-1)[:, None, :, None]
+                label = torch.arange(self.log_arc.shape[3], device=self.log_arc.device)
+                fits = fits[..., None] & ((name < 0) | (name == label))
+            mask = fits if mask is None else per_label(mask, self.log_arc) & fits
+        return self._like(self.log_arc, allowed=mask, forced=forced)
+
+    @staticmethod
+    def _parts_of(lengths: NDArray[np.int64], n: int) -> NDArray[np.bool_]:
+        return arcs(lengths, n - 1)
+
+    def _like(self, scores: Tensor, **changes: Any) -> Self:
+        options: dict[str, Any] = {"lengths": self.lengths, "single_root": self.single_root, "backend": self.backend}
+        return type(self)(scores, **options, **changes)
+
+    def _log_z(self) -> Tensor:
+        if self.backend == "torch":
+            return self.engine.torch_log_partition(self._log_sum, self.lengths, self.single_root)
+        return log_partition(self.engine, self._log_sum, self.lengths, self._potentials)
+
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        if self.backend == "torch" or (torch.is_grad_enabled() and self.log_arc.requires_grad):
+            return super()._moments()
+        value, marginals = self.engine.expectations(self._potentials)
+        # NumPy, because torch would start its own threads, which then compete with ours.
+        scores = self.log_arc.detach().numpy()
+        if self.labeled:
+            total = self._potentials.log_arc[..., None]
+            marginals = marginals[..., None] * np.exp(scores - np.where(total > -np.inf, total, 0.0))
+        return torch.from_numpy(value), torch.from_numpy(marginals.astype(scores.dtype, copy=False))
+
+    def _moments_for(self, other: Self) -> tuple[Tensor, Tensor]:
+        log_z, marginals = self._moments()
+        return log_z, torch.where(marginals > self.noise, marginals, 0)
+
+    def _score(self, structure: Any) -> Tensor:
+        """Return the score (B,) of heads (B, n) or, with labels, (B, n, 2); -inf if they are not such a tree."""
+        heads, labels = self._parts(structure, lowest=0)
+        words = self._words()
+        at = self._places(heads.masked_fill(~words, 0))
+        if labels is not None:
+            at = (*at, labels.masked_fill(~words, 0))
+        score = self.log_arc[at].double().masked_fill(~words, 0).sum(dim=1)
+        kind = {"projective": self.projective, "single_root": self.single_root}
+        good = are_trees(host(heads), host(self.lengths), **kind)
+        return torch.where(self._tensor(good), score, -torch.inf)
+
+    def _is_alike(self, other: Self) -> bool:
+        return super()._is_alike(other) and self.single_root == other.single_root
+
+    def _places(self, heads: Tensor) -> tuple[Tensor, ...]:
+        """Return indices of sentence, head (0 in the padding) and word of the arcs from heads (.., B, n)."""
+        B, n = heads.shape[-2:]
+        batch, word = torch.arange(B, device=self._device)[:, None], torch.arange(1, n + 1, device=self._device)
+        return batch, heads.clamp(min=0), word
+
+    def _words(self) -> Tensor:
+        """Return words (B, n) that are not padding."""
+        return self._inside(self.log_arc.shape[1] - 1)
+
+    def _forced_mask(self, forced: Any, scores: Tensor) -> Tensor | None:
+        """Return arcs that agree with the forced ones: a word with a forced arc has no other."""
+        if forced is None:
+            return None
+        B, N = scores.shape[:2]
+        mask = bool_mask("forced", forced, "B N N", scores.device, B=B, N=N)
+        fits = mask | ~mask.any(dim=1, keepdim=True)
+        return fits & (mask.sum(dim=1, keepdim=True) < 2)  # two heads for one word: no tree
+
+    def _parts(self, structure: Any, lowest: int) -> tuple[Tensor, Tensor | None]:
+        """Return checked heads (B, n) and, if arcs have labels, labels (B, n)."""
+        given = torch.as_tensor(structure).to(self.log_arc.device)
+        B, N = self.log_arc.shape[:2]
+        if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+            raise ValueRangeError(f"heads must be integers, got {given.dtype}.")
+        columns, limits = [given], {"heads": self.lengths}
+        if self.labeled:
+            check_shape("heads and labels", given.shape, "B n K", B=B, n=N - 1, K=2)
+            columns = list(given.unbind(dim=2))
+            limits["labels"] = torch.full_like(self.lengths, self.log_arc.shape[3] - 1)
+        else:
+            check_shape("heads", given.shape, "B n", B=B, n=N - 1)
+        for values, (name, highest) in zip(columns, limits.items(), strict=True):
+            bad = ((values < lowest) | (values > highest[:, None])) & self._words()
+            if bad.any():
+                b, d = bad.nonzero()[0].tolist()
+                raise ValueRangeError(
+                    f"{name} must be between {lowest} and {int(highest[b])}, got {int(values[b, d])} at ({b}, {d})."
+                )
+        return columns[0].long(), columns[1].long() if self.labeled else None
+
+
+class ProjectiveTree(DependencyTree):
+    r"""Projective dependency trees scored by their arcs: no two arcs cross when drawn above the sentence.
+
+    .. math:: p(h) \propto \exp\Big(\sum_{d=1}^n s(h_d, d)\Big)
+
+    Parameters
+    ----------
+    log_arc : Tensor (B, n+1, n+1) or (B, n+1, n+1, L)
+        ``log_arc[b, h, d]`` is the score of the arc from head h to word d; node 0 is the root. -inf forbids an arc.
+        With a fourth axis, arcs have one of L labels, each with its own score. The diagonal and column 0 are ignored.
+    lengths : Tensor of int (B,), optional
+        Number of words of each sentence, 1 to n; all n by default. The padding is ignored.
+    single_root : bool
+        True if exactly one word depends on node 0, False if any number may.
+    allowed : Tensor of bool (B, n+1, n+1) or (B, n+1, n+1, L), optional
+        Arcs that a tree may have.
+    forced : Tensor of bool (B, n+1, n+1), optional
+        Arcs that a tree must have: a partial tree.
+    backend : {"auto", "kernel", "torch"}
+        ``auto`` uses compiled kernels for CPU tensors. ``torch`` computes log Z and marginals by torch operations on
+        the tensors' device; best trees and samples are always computed on the CPU.
+
+    Notes
+    -----
+    Eisner (1996, 2000). Time O(n^3), memory O(n^2) per sentence. float32 or float64, computed in float64; scores of any
+    size. Trees are heads (B, n): ``heads[b, d - 1]`` is the head of word d, -1 in the padding; with labels they are
+    pairs (B, n, 2) of head and label. ``log_partition``, ``marginals``, ``entropy``, ``log_prob`` and ``kl`` are
+    differentiable.
+
+    Examples
+    --------
+    >>> import torch
+    >>> trees = ProjectiveTree(torch.zeros(1, 4, 4), single_root=False)
+    >>> round(trees.log_partition().exp().item())  # 12 projective trees over three words
+    12
+    >>> scores = torch.zeros(1, 4, 4)
+    >>> scores[0, 0, 2] = scores[0, 2, 1] = scores[0, 2, 3] = 1.0
+    >>> ProjectiveTree(scores).argmax().labels.tolist()
+    [[2, 0, 2]]
+    """
+
+    engine = PROJECTIVE
+    projective = True
+
+
+class SpanningTree(DependencyTree):
+    r"""Dependency trees scored by their arcs, projective or not: spanning trees of a directed graph.
+
+    .. math:: p(h) \propto \exp\Big(\sum_{d=1}^n s(h_d, d)\Big)
+
+    Parameters and structures are those of `ProjectiveTree`.
+
+    Notes
+    -----
+    log Z is the determinant of the Laplacian (matrix-tree theorem), computed by an elimination without subtractions, so
+    that scores of any size are exact. Time O(n^3), memory O(n^2) per sentence. ``argmax`` is Chu-Liu-Edmonds, O(n^2);
+    ``topk`` partitions the set of trees, O(k n^3). Marginals have errors of up to about 1e-12, also where an arc is
+    impossible; ``kl`` treats values below 1e-11 as impossible. float32 or float64, computed in float64.
+
+    Examples
+    --------
+    >>> import torch
+    >>> round(SpanningTree(torch.zeros(1, 4, 4), single_root=False).log_partition().exp().item())  # (n + 1) ** (n - 1)
+    16
+    >>> round(SpanningTree(torch.zeros(1, 4, 4)).log_partition().exp().item())  # n ** (n - 1) with a single root
+    9
+    """
+
+    engine = SPANNING
+    projective = False
+    noise = 1e-11
