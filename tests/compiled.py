@@ -1,5 +1,6 @@
 """Helpers of kernels, made callable for tests."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,7 @@ from numba import njit
 def from_python(helper: Any) -> Callable[..., Any]:
     """Return a function that Python can call; helpers can only be called by compiled code."""
 
-    @njit
-    def call(*arguments):
-        return helper(*arguments)
-
-    return call
+    names = ", ".join(inspect.signature(helper.py_func).parameters)
+    namespace = {"helper": helper}
+    exec(f"def call({names}): return helper({names})", namespace)  # Numba does not inline calls with *arguments
+    return njit(namespace["call"])

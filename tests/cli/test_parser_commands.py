@@ -238,7 +238,7 @@ def test_error_messages(folder, parser, tmp_path):
         ((*train, "--order", "1", "--bp-damping", "0.1", *out), 2, "--bp-damping: for the second order only"),
         ((*train, "--order", "1", "--threshold", "0.1", *out), 2, "--threshold: for the second order only"),
         ((*train, "--learning-rate", "0", *out), 1, "learning_rate must be greater than 0"),
-        ((*train, "--order", "3", *out), 2, "less than or equal to 2"),
+        ((*train, "--order", "3", *out), 2, "--order': 3 is not in the range 1<=x<=2"),
         (("train", "parser", str(broken), *out), 1, "broken.conllu:1: the head must be"),
         (("train", "parser", str(folder / "train.conllu"), "--columns", "form", *out), 2, "one or two kinds of tags"),
         (("evaluate", str(parser), str(unlabeled)), 1, "evaluation needs complete trees"),

@@ -153,22 +153,24 @@ class _Listener(event.Listener):
     """Numba's hook for compilations: announces each kernel of this package, with what it calls."""
 
     def __init__(self) -> None:
-        self._running: list[tuple[Any, float]] = []
+        self._running: list[tuple[str, float]] = []
 
     def on_start(self, event: Any) -> None:
         """Announce a kernel that no other kernel calls."""
         _import_compiler()
         function = event.data["dispatcher"].py_func
-        if not self._running and function.__module__.startswith(PACKAGE.name):
-            announce(Kernel(f"{function.__module__}.{function.__name__}", str(event.data["args"]), None))
-        self._running.append((function, time.thread_time()))
+        self._running.append((f"{function.__module__}.{function.__name__}", time.thread_time()))
+        self._announce(event, None)
 
     def on_end(self, event: Any) -> None:
         """Announce that a kernel is compiled."""
-        function, started = self._running.pop()
-        if not self._running and function.__module__.startswith(PACKAGE.name):
-            seconds = time.thread_time() - started
-            announce(Kernel(f"{function.__module__}.{function.__name__}", str(event.data["args"]), seconds))
+        self._announce(event, time.thread_time() - self._running[-1][1])
+        self._running.pop()
+
+    def _announce(self, event: Any, seconds: float | None) -> None:
+        (name, _), depth = self._running[-1], len(self._running)
+        if depth == 1 and name.startswith(f"{PACKAGE.name}."):
+            announce(Kernel(name, str(event.data["args"]), seconds))
 
 
 @cache

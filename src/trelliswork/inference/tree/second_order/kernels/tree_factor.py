@@ -128,7 +128,7 @@ def spanning_sums(w, n, single_root, heads, modifiers, D):
     for a in range(K):
         tops[modifiers[a]] = max(tops[modifiers[a]], w[heads[a], modifiers[a]])
     log_z, x = np.nan, np.empty(K)
-    by_arc, scales, smallest = np.empty(K), np.empty(N), np.full(N, np.inf)
+    by_arc, scales, again = np.empty(K), np.empty(N), np.zeros(N, np.bool_)
     if tops[1:].min() > -np.inf:
         for a in range(K):
             x[a] = math.exp(w[heads[a], modifiers[a]] - tops[modifiers[a]])
@@ -138,12 +138,12 @@ def spanning_sums(w, n, single_root, heads, modifiers, D):
     if good:
         for a in range(K):
             d = modifiers[a]
-            smallest[d] = min(smallest[d], by_arc[a] / scales[d])
+            again[d] |= not by_arc[a] / scales[d] >= ACCURATE  # or nan
             D[heads[a], d] = math.log(by_arc[a]) + log_z - tops[d] if by_arc[a] > 0 else -np.inf
     A, degree, turn = np.empty((N, N)), np.empty(N), np.empty(N, np.int64)
     n_again = 0
     for d in range(1, N):
-        if not good or smallest[d] < ACCURATE:
+        if not good or again[d]:
             _into_word(w, n, d, single_root, A, degree, turn, D)
             n_again += 1
     return log_z if good else fold(w[:, 1], D[:, 1], N, False), n_again
