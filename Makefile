@@ -38,8 +38,8 @@ $(BENCH)/.ready: constraints.txt benchmarks/constraints.txt benchmarks/requireme
 	$(BENCH)/bin/python -m pip install -qq --no-deps -c constraints.txt -c benchmarks/constraints.txt -r benchmarks/requirements-nodeps.txt
 	@touch $@
 
-test: setup ## run the tests (4 minutes, 8 on a new clone)
-	@echo "Running the tests: about 4 minutes on 2 quiet cores, 8 the first time, when kernels are compiled."
+test: setup ## run the tests (9 minutes on 2 cores, 12 on a new clone)
+	@echo "Running the tests: about 9 minutes on 2 quiet cores, 12 the first time, when kernels are compiled."
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
 test-all: setup .venv/.all ## run all tests, the slow and data-hungry ones and those of pages too
