@@ -29,9 +29,8 @@ def helper(function: Callable[..., Any] | None = None, /, *, fast: bool = False,
         return partial(helper, fast=fast, **options)
     compiled = _compiled(function, fast, no_cpython_wrapper=True, **options)
 
-    def add_overload(
-        result: Any,
-    ) -> None:  # for kernels, but not for Python, which would jump to a wrapper at address 0
+    # For kernels, but not for Python, which would jump to a wrapper at address 0.
+    def add_overload(result: Any) -> None:
         compiled.overloads[tuple(result.signature.args)] = result
 
     def refuse(*_: Any, **__: Any) -> None:
