@@ -6,15 +6,12 @@ import sys
 
 import pytest
 
+from tests.commands import run, run_process
 from trelliswork import __version__
 
 
-def run(*words: str, **options) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "trelliswork", *words], capture_output=True, text=True, **options)
-
-
 def test_version_and_help():
-    assert run("--version").stdout == f"trelliswork {__version__}\n"
+    assert run_process("--version").stdout == f"trelliswork {__version__}\n"
     page = run("--help")
     assert page.returncode == 0
     for command in ("demo", "train", "tag", "evaluate", "inspect", "data", "bench", "warmup"):

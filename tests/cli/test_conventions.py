@@ -6,7 +6,6 @@ import pty
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 import trelliswork.cli
-from trelliswork import __version__
+from tests.commands import COMMAND, run, run_process
 from trelliswork.cli import app
 
 COLOR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")  # text color; bold does not count
@@ -84,24 +83,15 @@ def test_commands_have_a_json_option(path):
     assert ("--json" in options(LEAVES[path])) == (" ".join(path) not in WITHOUT_JSON)
 
 
-def run(*words: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "trelliswork", *words], capture_output=True, text=True, env=os.environ | environment
-    )
-
-
-def test_version_and_module():
-    assert run("--version").stdout == f"trelliswork {__version__}\n"
-
-
 def test_shell_completion():
-    script = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    variables = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    script = run_process("--show-completion", "bash", env=variables)
     assert script.returncode == 0
     assert "complete -o default -F _trelliswork_completion trelliswork" in script.stdout
 
     def completed(line: str) -> set[str]:
         words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
-        return set(run(_TRELLISWORK_COMPLETE="complete_bash", **words).stdout.split())
+        return set(run(env=os.environ | words | {"_TRELLISWORK_COMPLETE": "complete_bash"}).stdout.split())
 
     assert {"train", "tag"} <= completed("trelliswork t")
     assert {"hmm", "hmm-lm"} == completed("trelliswork train h")
@@ -114,7 +104,7 @@ def on_a_terminal(*words: str, **environment: str) -> str:
     main, side = pty.openpty()
     plain = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "CI", "GITHUB_ACTIONS")}
     child = subprocess.Popen(
-        [sys.executable, "-m", "trelliswork", *words],
+        [*COMMAND, *words],
         stdin=side,
         stdout=side,
         stderr=side,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import run
+from tests.commands import run
 
 
 @pytest.fixture(scope="module")

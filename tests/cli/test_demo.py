@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from tests.browser import WIDTHS
+from tests.commands import run
 
-COMMAND = [sys.executable, "-m", "trelliswork", "demo", "--sentences", "60"]
+COMMAND = ("demo", "--sentences", 60)
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +20,11 @@ def shown(tmp_path_factory):
     """Output and folder of a small run."""
     folder = tmp_path_factory.mktemp("demo")
     environment = os.environ | {"COLUMNS": "120", "NO_COLOR": "1"}
-    run = subprocess.run(COMMAND, capture_output=True, text=True, cwd=folder, env=environment)
-    assert run.returncode == 0
-    assert all(
-        re.match(r"\d+/\d+  ", line) for line in run.stderr.splitlines()
-    )  # without a terminal no bars, only lines
-    return run.stdout, folder / "demo"
+    done = run(*COMMAND, cwd=folder, env=environment)
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert all(re.match(r"\d+/\d+  ", line) for line in lines)  # without a terminal no bars, only lines
+    return done.stdout, folder / "demo"
 
 
 def test_prints_confidences_evidence_a_tree_and_results(shown):
@@ -71,15 +71,14 @@ def test_page_fits_desktop_and_phone(shown, open_page, width):
 
 
 def test_json_and_an_unusable_folder(tmp_path):
-    run = subprocess.run([*COMMAND, "--json", "--out", str(tmp_path / "a")], capture_output=True, text=True)
-    figures = json.loads(run.stdout)
+    figures = json.loads(run(*COMMAND, "--json", "--out", tmp_path / "a").stdout)
     assert set(figures["seconds"]) == {"tagger", "parser", "language model"}
     assert 0.5 < figures["accuracy"] < 1
     (tmp_path / "file").write_text("")
-    run = subprocess.run([*COMMAND, "--out", str(tmp_path / "file")], capture_output=True, text=True)
-    assert run.returncode == 1
-    assert run.stderr.startswith("error: ")
-    assert run.stdout == ""
+    failed = run(*COMMAND, "--out", tmp_path / "file")
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("error: ")
+    assert failed.stdout == ""
 
 
 def test_ctrl_c_is_quiet(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.cli.test_cli import run
+from tests.commands import run
 from trelliswork.cli import app
 
 FAST = ("--hash-bits", "16", "--batch-size", "8")

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from tests.cli.test_cli import run
+from tests.commands import run
 from trelliswork import CRF, HMM, FactorialCRF, bundled
 
 

@@ -27,6 +27,7 @@ def _arithmetic(a, b, out):
     simd.store(out, 2 * W, simd.multiply(u, v))
     simd.store(out, 3 * W, simd.maximum(u, v))
     simd.store(out, 4 * W, simd.multiply_add(u, v, simd.spread(a, 2.0)))
+    simd.store(out, 5 * W, simd.if_positive(u, v))
     return simd.total(u), simd.largest(u)
 
 
@@ -46,9 +47,11 @@ def test_exponential(dtype, low, high):
 def test_arithmetic(dtype):
     rng = np.random.default_rng(0)
     W = simd.VECTOR_BYTES // np.dtype(dtype).itemsize
-    a, b, out = (rng.normal(size=n).astype(dtype) for n in (W, W, 5 * W))
+    a, b, out = (rng.normal(size=n).astype(dtype) for n in (W, W, 6 * W))
     total, largest = _arithmetic(a, b, out)
-    assert_allclose(out.reshape(5, W), [a + b, a - b, a * b, np.maximum(a, b), a * b + 2], rtol=1e-6)
+    assert_allclose(
+        out.reshape(6, W), [a + b, a - b, a * b, np.maximum(a, b), a * b + 2, np.where(a > 0, a, b)], rtol=1e-6
+    )
     assert_allclose(total, a.sum(), rtol=1e-5, atol=1e-6)
     assert largest == a.max()
 

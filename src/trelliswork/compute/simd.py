@@ -6,7 +6,7 @@ than the loop. These intrinsics are the few operations that such kernels need. A
 range, and rows are padded to a multiple of the width.
 
 A vector is passed between compiled functions like a number. Keep accumulators in named variables (they are registers);
-a vector wider than the hardware's is slower, not faster.
+a vector wider than the hardware's is slower, not faster. Matrix products keep them in tiles, see ``compute.tiles``.
 """
 
 import math
@@ -36,14 +36,50 @@ class Vector(types.Type):
         """The LLVM type of this vector."""
         return ir.VectorType(_IR_FLOAT[self.dtype], self.width)
 
+    @property
+    def align(self) -> int:
+        """The alignment of loads and stores: that of a number."""
+        return self.dtype.bitwidth // 8
+
+
+class Tile(types.Type):
+    """Numba type of a tile of a matrix: ``rows`` of ``vectors`` vectors each."""
+
+    def __init__(self, vector: Vector, rows: int, vectors: int) -> None:
+        self.vector, self.rows, self.vectors = vector, rows, vectors
+        super().__init__(name=f"Tile({rows} x {vectors} x {vector})")
+
+    @property
+    def size(self) -> int:
+        """The number of vectors."""
+        return self.rows * self.vectors
+
+    @property
+    def ir_type(self) -> ir.ArrayType:
+        """The LLVM type of this tile."""
+        return ir.ArrayType(self.vector.ir_type, self.size)
+
+    def pack(self, builder: Any, values: list[Any]) -> Any:
+        """Return the tile of vectors, row by row."""
+        packed = ir.Constant(self.ir_type, ir.Undefined)
+        for k, value in enumerate(values):
+            packed = builder.insert_value(packed, value, k)
+        return packed
+
+    def unpack(self, builder: Any, packed: Any) -> list[Any]:
+        """Return the vectors of a tile, row by row."""
+        return [builder.extract_value(packed, k) for k in range(self.size)]
+
 
 @register_model(Vector)
-class _VectorModel(models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: Vector) -> None:
+@register_model(Tile)
+class _Model(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Vector | Tile) -> None:
         super().__init__(dmm, fe_type, fe_type.ir_type)
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Vector) -> Any:
+def pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Vector) -> Any:
+    """Return the LLVM pointer to the vector at a flat index of an array."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), vector.ir_type.as_pointer())
 
@@ -65,8 +101,8 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
     vector = Vector(array.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args[0], args[0], args[1], vector)
-        return builder.load(pointer, align=vector.dtype.bitwidth // 8)
+        place = pointer(context, builder, signature.args[0], args[0], args[1], vector)
+        return builder.load(place, align=vector.align)
 
     return vector(array, types.intp), codegen
 
@@ -76,8 +112,8 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     """``store(array, k, v)``: write the vector v at flat index k."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args[0], args[0], args[1], signature.args[2])
-        builder.store(args[2], pointer, align=signature.args[2].dtype.bitwidth // 8)
+        place = pointer(context, builder, signature.args[0], args[0], args[1], signature.args[2])
+        builder.store(args[2], place, align=signature.args[2].align)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), codegen
@@ -112,7 +148,7 @@ def spread(typingctx: Any, array: Any, scalar: Any) -> Any:
     vector = Vector(array.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _splat(builder, args[1], vector.width)
+        return splat(builder, args[1], vector.width)
 
     return vector(array, vector.dtype), codegen
 
@@ -124,12 +160,13 @@ def spread_at(typingctx: Any, array: Any, index: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return _splat(builder, builder.load(builder.gep(data, [args[1]])), vector.width)
+        return splat(builder, builder.load(builder.gep(data, [args[1]])), vector.width)
 
     return vector(array, types.intp), codegen
 
 
-def _splat(builder: Any, value: Any, width: int) -> Any:
+def splat(builder: Any, value: Any, width: int) -> Any:
+    """Return the LLVM vector with a number in every lane."""
     zero = ir.Constant(ir.IntType(32), 0)
     single = builder.insert_element(ir.Constant(ir.VectorType(value.type, width), ir.Undefined), value, zero)
     mask = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
@@ -137,11 +174,14 @@ def _splat(builder: Any, value: Any, width: int) -> Any:
 
 
 def _elementwise(build: Callable[..., Any], arity: int, doc: str) -> Any:
-    """Return an intrinsic on ``arity`` vectors of one type whose body is ``build(builder, vector_type, *values)``."""
+    """Return an intrinsic on ``arity`` vectors, or tiles, of one type; ``build(builder, vector_type, *values)``."""
 
     def typer(vector: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return build(builder, vector, *args)
+            if not isinstance(vector, Tile):
+                return build(builder, vector, *args)
+            parts = zip(*(vector.unpack(builder, a) for a in args), strict=True)
+            return vector.pack(builder, [build(builder, vector.vector, *values) for values in parts])
 
         return vector(*[vector] * arity), codegen
 
@@ -159,14 +199,16 @@ def _elementwise(build: Callable[..., Any], arity: int, doc: str) -> Any:
     return intrinsic(function)
 
 
-def _multiply_add(builder: Any, vector: Vector, a: Any, b: Any, c: Any) -> Any:
+def combine_multiply_add(builder: Any, vector: Vector, a: Any, b: Any, c: Any) -> Any:
+    """Return a * b + c, rounded once."""
     name = f"llvm.fma.v{vector.width}f{vector.dtype.bitwidth}"
     t = vector.ir_type
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(t, [t, t, t]), name)
     return builder.call(function, [a, b, c])
 
 
-def _maximum(builder: Any, vector: Vector, a: Any, b: Any) -> Any:
+def combine_maximum(builder: Any, vector: Vector, a: Any, b: Any) -> Any:
+    """Return the larger of each lane."""
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
@@ -188,21 +230,21 @@ def _exponential(builder: Any, vector: Vector, x: Any) -> Any:
     def whole(value: int) -> Any:
         return ir.Constant(integers, [value] * vector.width)
 
-    inside = _maximum(builder, vector, x, constant(smallest))
+    inside = combine_maximum(builder, vector, x, constant(smallest))
     # Adding 1.5 * 2^mantissa rounds to the nearest integer and leaves it in the low bits.
     magic = constant(1.5 * 2.0**mantissa)
-    shifted = _multiply_add(builder, vector, inside, constant(1 / math.log(2)), magic)
+    shifted = combine_multiply_add(builder, vector, inside, constant(1 / math.log(2)), magic)
     n = builder.fsub(shifted, magic)
     high = 0.693359375 if bits == 32 else 0.693145751953125
-    r = _multiply_add(builder, vector, n, constant(-high), inside)
-    r = _multiply_add(builder, vector, n, constant(-_ln2_rest(high)), r)
+    r = combine_multiply_add(builder, vector, n, constant(-high), inside)
+    r = combine_multiply_add(builder, vector, n, constant(-_ln2_rest(high)), r)
     # Estrin's scheme: neighbors pair up, so the chain of dependent operations is short.
     terms = [constant(1 / math.factorial(k)) for k in range(degree + 1)]
     power = r
     while len(terms) > 1:
-        terms = [_multiply_add(builder, vector, power, b, a) for a, b in zip(terms[::2], terms[1::2], strict=False)] + (
-            terms[-1:] if len(terms) % 2 else []
-        )
+        terms = [
+            combine_multiply_add(builder, vector, power, b, a) for a, b in zip(terms[::2], terms[1::2], strict=False)
+        ] + (terms[-1:] if len(terms) % 2 else [])
         power = builder.fmul(power, power)
     result = terms[0]
     exponent = builder.shl(builder.add(builder.bitcast(shifted, integers), whole(bias)), whole(mantissa))
@@ -215,12 +257,17 @@ def _ln2_rest(high: float) -> float:
     return (0.6931471805599453 - high) + 2.3190468138462996e-17
 
 
-multiply_add = _elementwise(_multiply_add, 3, "``multiply_add(a, b, c)``: a * b + c, rounded once.")
+multiply_add = _elementwise(combine_multiply_add, 3, "``multiply_add(a, b, c)``: a * b + c, rounded once.")
 add = _elementwise(lambda builder, vector, a, b: builder.fadd(a, b), 2, "``add(a, b)``.")
 subtract = _elementwise(lambda builder, vector, a, b: builder.fsub(a, b), 2, "``subtract(a, b)``.")
 multiply = _elementwise(lambda builder, vector, a, b: builder.fmul(a, b), 2, "``multiply(a, b)``.")
 divide = _elementwise(lambda builder, vector, a, b: builder.fdiv(a, b), 2, "``divide(a, b)``.")
-maximum = _elementwise(_maximum, 2, "``maximum(a, b)``: the larger of each lane.")
+if_positive = _elementwise(
+    lambda builder, vector, a, b: builder.select(builder.fcmp_ordered(">", a, ir.Constant(vector.ir_type, None)), a, b),
+    2,
+    "``if_positive(a, b)``: a where it is positive, else b.",
+)
+maximum = _elementwise(combine_maximum, 2, "``maximum(a, b)``: the larger of each lane.")
 exponential = _elementwise(_exponential, 1, _exponential.__doc__ or "")
 
 

@@ -20,12 +20,14 @@ import math
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.kernels.rows import exp_row
-from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
+from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.compute.tiles import add_outer, load_tile, store_tile, tile
 from trelliswork.inference.chain.kernels.records import make_lattice
 
-ROWS = 4  # sequences that advance together; the products below are written for four
+ROWS = 4  # sequences that advance together
 BLOCK = 64  # positions whose w is kept for one pass over the transition counts
 # Numbers below the smallest normal one are lost; times the limit that is still far below the type's precision.
 LIMIT_32, LIMIT_64 = 1e25, 1e280
@@ -46,108 +48,46 @@ def _product(rows, panels, out):
     _, S, wide = panels.shape
     Sp, W = rows.shape[1], lanes(rows)
     for p in range(Sp // wide):
-        at = p * S * wide
-        zero = spread(rows, 0.0)
-        a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
-        for i in range(S):
-            left, right = load(panels, at), load(panels, at + W)
-            at += wide
-            x = spread(rows, rows[0, i])
-            a0, a1 = fma(x, left, a0), fma(x, right, a1)
-            x = spread(rows, rows[1, i])
-            b0, b1 = fma(x, left, b0), fma(x, right, b1)
-            x = spread(rows, rows[2, i])
-            c0, c1 = fma(x, left, c0), fma(x, right, c1)
-            x = spread(rows, rows[3, i])
-            d0, d1 = fma(x, left, d0), fma(x, right, d1)
-        k = p * wide
-        store(out, k, a0)
-        store(out, k + W, a1)
-        store(out, k + Sp, b0)
-        store(out, k + Sp + W, b1)
-        store(out, k + 2 * Sp, c0)
-        store(out, k + 2 * Sp + W, c1)
-        store(out, k + 3 * Sp, d0)
-        store(out, k + 3 * Sp + W, d1)
+        sums = add_product(tile(rows, 0.0, ROWS, 2), Factor(rows, 0, Sp, 1), panels, p * S * wide, wide, S)
+        store_tile(out, p * wide, Sp, sums)
     if Sp % wide:
-        at = (Sp // wide) * S * wide
-        zero = spread(rows, 0.0)
-        a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
-        for i in range(0, S - 1, 2):  # two rows of P at a time: sums that do not wait for each other
-            left, right = load(panels, at), load(panels, at + wide)
-            at += 2 * wide
-            a0, a1 = fma(spread(rows, rows[0, i]), left, a0), fma(spread(rows, rows[0, i + 1]), right, a1)
-            b0, b1 = fma(spread(rows, rows[1, i]), left, b0), fma(spread(rows, rows[1, i + 1]), right, b1)
-            c0, c1 = fma(spread(rows, rows[2, i]), left, c0), fma(spread(rows, rows[2, i + 1]), right, c1)
-            d0, d1 = fma(spread(rows, rows[3, i]), left, d0), fma(spread(rows, rows[3, i + 1]), right, d1)
-        if S % 2:
-            left = load(panels, at)
-            a0, b0 = fma(spread(rows, rows[0, S - 1]), left, a0), fma(spread(rows, rows[1, S - 1]), left, b0)
-            c0, d0 = fma(spread(rows, rows[2, S - 1]), left, c0), fma(spread(rows, rows[3, S - 1]), left, d0)
-        k = Sp - W
-        store(out, k, add(a0, a1))
-        store(out, k + Sp, add(b0, b1))
-        store(out, k + 2 * Sp, add(c0, c1))
-        store(out, k + 3 * Sp, add(d0, d1))
+        at = Sp // wide * S * wide
+        store_tile(out, Sp - W, Sp, _half(Factor(rows, 0, Sp, 1), panels, at, wide, S))
 
 
 @helper
-def _add_counts(alpha, left, kept, right, n_steps, transition, weight, tile, counts):
+def _half(factor, other, at, step, n):
+    """Return a product as a tile of one vector per row, by even and odd terms: sums that do not wait for each other."""
+    array, x, row, next_x = factor
+    even, odd = tile(other, 0.0, ROWS, 1), tile(other, 0.0, ROWS, 1)
+    for _ in range(n // 2):
+        even = add_outer(even, array, x, row, other, at)
+        odd = add_outer(odd, array, x + next_x, row, other, at + step)
+        x += 2 * next_x
+        at += 2 * step
+    if n % 2:
+        even = add_outer(even, array, x, row, other, at)
+    return add(even, odd)
+
+
+@helper
+def _add_counts(alpha, left, kept, right, n_steps, transition, weight, room, counts):
     """Add weight * transition * sum over n_steps of alpha_{t-1} w_t^T to counts (S, S).
 
     ``left`` and ``right`` are the flat indices of the first alpha and the first w; rows are Sp apart.
     """
     S, Sp, W = counts.shape[0], transition.shape[0], lanes(transition)
     for i in range(0, S, ROWS):
+        column = Factor(alpha, left + i, 1, Sp)
         for j in range(0, Sp - W, 2 * W):
-            zero = spread(transition, 0.0)
-            a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
-            at, to = left + i, right + j
-            for _ in range(n_steps):
-                u, v = load(kept, to), load(kept, to + W)
-                x = spread_at(alpha, at)
-                a0, a1 = fma(x, u, a0), fma(x, v, a1)
-                x = spread_at(alpha, at + 1)
-                b0, b1 = fma(x, u, b0), fma(x, v, b1)
-                x = spread_at(alpha, at + 2)
-                c0, c1 = fma(x, u, c0), fma(x, v, c1)
-                x = spread_at(alpha, at + 3)
-                d0, d1 = fma(x, u, d0), fma(x, v, d1)
-                at += Sp
-                to += Sp
-            k = i * Sp + j
-            store(tile, j, multiply(a0, load(transition, k)))
-            store(tile, j + W, multiply(a1, load(transition, k + W)))
-            store(tile, Sp + j, multiply(b0, load(transition, k + Sp)))
-            store(tile, Sp + j + W, multiply(b1, load(transition, k + Sp + W)))
-            store(tile, 2 * Sp + j, multiply(c0, load(transition, k + 2 * Sp)))
-            store(tile, 2 * Sp + j + W, multiply(c1, load(transition, k + 2 * Sp + W)))
-            store(tile, 3 * Sp + j, multiply(d0, load(transition, k + 3 * Sp)))
-            store(tile, 3 * Sp + j + W, multiply(d1, load(transition, k + 3 * Sp + W)))
+            sums = add_product(tile(transition, 0.0, ROWS, 2), column, kept, right + j, Sp, n_steps)
+            store_tile(room, j, Sp, multiply(sums, load_tile(sums, transition, i * Sp + j, Sp)))
         if (Sp // W) % 2:
-            zero = spread(transition, 0.0)
-            a0, a1, b0, b1, c0, c1, d0, d1 = zero, zero, zero, zero, zero, zero, zero, zero
-            at, to = left + i, right + Sp - W
-            for _ in range(n_steps // 2):  # two steps at a time, as in ``_product``
-                u, v = load(kept, to), load(kept, to + Sp)
-                a0, a1 = fma(spread_at(alpha, at), u, a0), fma(spread_at(alpha, at + Sp), v, a1)
-                b0, b1 = fma(spread_at(alpha, at + 1), u, b0), fma(spread_at(alpha, at + Sp + 1), v, b1)
-                c0, c1 = fma(spread_at(alpha, at + 2), u, c0), fma(spread_at(alpha, at + Sp + 2), v, c1)
-                d0, d1 = fma(spread_at(alpha, at + 3), u, d0), fma(spread_at(alpha, at + Sp + 3), v, d1)
-                at += 2 * Sp
-                to += 2 * Sp
-            if n_steps % 2:
-                u = load(kept, to)
-                a0, b0 = fma(spread_at(alpha, at), u, a0), fma(spread_at(alpha, at + 1), u, b0)
-                c0, d0 = fma(spread_at(alpha, at + 2), u, c0), fma(spread_at(alpha, at + 3), u, d0)
             j = Sp - W
-            k = i * Sp + j
-            store(tile, j, multiply(add(a0, a1), load(transition, k)))
-            store(tile, Sp + j, multiply(add(b0, b1), load(transition, k + Sp)))
-            store(tile, 2 * Sp + j, multiply(add(c0, c1), load(transition, k + 2 * Sp)))
-            store(tile, 3 * Sp + j, multiply(add(d0, d1), load(transition, k + 3 * Sp)))
+            half = _half(column, kept, right + j, Sp, n_steps)
+            store_tile(room, j, Sp, multiply(half, load_tile(half, transition, i * Sp + j, Sp)))
         for r in range(min(ROWS, S - i)):
-            out, here = counts[i + r], tile[r]
+            out, here = counts[i + r], room[r]
             for j in range(S):
                 out[j] += weight * here[j]
 
@@ -216,7 +156,7 @@ def backward(start, stop, chains, transitions, lattice, safe, out):
     beta = np.zeros((ROWS, Sp), alpha.dtype)
     w = np.zeros((ROWS, Sp), alpha.dtype)
     kept = np.empty((ROWS, BLOCK if counts.shape[0] else 0, Sp), alpha.dtype)
-    tile = np.empty((ROWS, Sp), alpha.dtype)
+    room = np.empty((ROWS, Sp), alpha.dtype)
     for group in range(start, stop, ROWS):
         n = min(ROWS, stop - group)
         w[:] = 0
@@ -266,7 +206,7 @@ def backward(start, stop, chains, transitions, lattice, safe, out):
                     continue
                 if counts.shape[0] and (t == 1 or t % BLOCK == 0):
                     last = min(lengths[b] - 1, t - t % BLOCK + BLOCK - 1)
-                    _add_counts(alpha, here - Sp, kept, to, last - t + 1, transition, weight[b], tile, counts[slot[b]])
+                    _add_counts(alpha, here - Sp, kept, to, last - t + 1, transition, weight[b], room, counts[slot[b]])
 
 
 @kernel

@@ -10,7 +10,9 @@ largest delta is subtracted at every position, so that float32 keeps its digits 
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.products import Factor, max_product
 from trelliswork.compute.simd import add, first_equal, lanes, largest, load, maximum, spread, store, subtract
+from trelliswork.compute.tiles import store_tile, tile
 from trelliswork.inference.chain.kernels.forward_backward import ROWS
 
 
@@ -22,46 +24,13 @@ def _max_product(rows, panels, out):
     """
     _, S, wide = panels.shape
     Sp, W = rows.shape[1], lanes(rows)
-    for p in range(Sp // wide):
-        at = p * S * wide
-        low = spread(rows, -np.inf)
-        a0, a1, b0, b1, c0, c1, d0, d1 = low, low, low, low, low, low, low, low
-        for i in range(S):
-            left, right = load(panels, at), load(panels, at + W)
-            at += wide
-            x = spread(rows, rows[0, i])
-            a0, a1 = maximum(a0, add(x, left)), maximum(a1, add(x, right))
-            x = spread(rows, rows[1, i])
-            b0, b1 = maximum(b0, add(x, left)), maximum(b1, add(x, right))
-            x = spread(rows, rows[2, i])
-            c0, c1 = maximum(c0, add(x, left)), maximum(c1, add(x, right))
-            x = spread(rows, rows[3, i])
-            d0, d1 = maximum(d0, add(x, left)), maximum(d1, add(x, right))
-        k = p * wide
-        store(out, k, a0)
-        store(out, k + W, a1)
-        store(out, k + Sp, b0)
-        store(out, k + Sp + W, b1)
-        store(out, k + 2 * Sp, c0)
-        store(out, k + 2 * Sp + W, c1)
-        store(out, k + 3 * Sp, d0)
-        store(out, k + 3 * Sp + W, d1)
+    factor, whole = Factor(rows, 0, Sp, 1), Sp // wide
+    for p in range(whole):
+        best = max_product(tile(rows, -np.inf, ROWS, 2), factor, panels, p * S * wide, wide, S)
+        store_tile(out, p * wide, Sp, best)
     if Sp % wide:
-        at = (Sp // wide) * S * wide
-        low = spread(rows, -np.inf)
-        a0, b0, c0, d0 = low, low, low, low
-        for i in range(S):
-            left = load(panels, at)
-            at += wide
-            a0 = maximum(a0, add(spread(rows, rows[0, i]), left))
-            b0 = maximum(b0, add(spread(rows, rows[1, i]), left))
-            c0 = maximum(c0, add(spread(rows, rows[2, i]), left))
-            d0 = maximum(d0, add(spread(rows, rows[3, i]), left))
-        k = Sp - W
-        store(out, k, a0)
-        store(out, k + Sp, b0)
-        store(out, k + 2 * Sp, c0)
-        store(out, k + 3 * Sp, d0)
+        half = max_product(tile(rows, -np.inf, ROWS, 1), factor, panels, whole * S * wide, wide, S)
+        store_tile(out, Sp - W, Sp, half)
 
 
 @helper

@@ -9,8 +9,10 @@ import math
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
+from trelliswork.compute.kernels.products import Factor, add_product
+from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.compute.tiles import store_tile, tile
 
 ROWS = 4  # tokens whose rows are multiplied together
 
@@ -20,20 +22,7 @@ def _product(rows, table, out):
     """Compute out (4, Sp_target) = rows (4, Sp_source) @ table."""
     S, Sp, width, W = table.shape[0], table.shape[1], rows.shape[1], lanes(rows)
     for k in range(0, Sp, W):
-        zero = spread(rows, 0.0)
-        a, b, c, d = zero, zero, zero, zero
-        at = k
-        for i in range(S):
-            right = load(table, at)
-            at += Sp
-            a = fma(spread_at(rows, i), right, a)
-            b = fma(spread_at(rows, width + i), right, b)
-            c = fma(spread_at(rows, 2 * width + i), right, c)
-            d = fma(spread_at(rows, 3 * width + i), right, d)
-        store(out, k, a)
-        store(out, Sp + k, b)
-        store(out, 2 * Sp + k, c)
-        store(out, 3 * Sp + k, d)
+        store_tile(out, k, Sp, add_product(tile(rows, 0.0, ROWS, 1), Factor(rows, 0, width, 1), table, k, Sp, S))
 
 
 @helper

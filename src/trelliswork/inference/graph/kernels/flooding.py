@@ -8,9 +8,11 @@ kernel stops and the caller falls back to log space.
 from typing import NamedTuple
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.products import Factor, add_product
 from trelliswork.compute.simd import (
     add,
     get,
+    if_positive,
     lanes,
     largest,
     load,
@@ -18,12 +20,12 @@ from trelliswork.compute.simd import (
     multiply,
     multiply_add,
     spread,
-    spread_at,
     store,
     subtract,
     total,
 )
-from trelliswork.inference.graph.kernels.records import Doubles, Integers, Layout, TableData
+from trelliswork.compute.tiles import store_tile, tile
+from trelliswork.inference.graph.kernels.records import LANES, Doubles, Integers, Layout, TableData
 
 RUNNING, CONVERGED, IMPOSSIBLE, UNDERFLOW = 0, 1, 2, 3
 
@@ -57,45 +59,16 @@ class Outcome(NamedTuple):
 @helper
 def weighted_rows(table, at, n_rows, width, by, by_at, out, out_at):
     """out[j] = sum_i by[i] table[i, j], flat indices; ``width`` is a whole number of vectors."""
-    W = lanes(out)
+    W, left = lanes(out), Factor(by, by_at, 0, 1)
     j = 0
     while j + 4 * W <= width:
-        a = spread(out, 0.0)
-        b = spread(out, 0.0)
-        c = spread(out, 0.0)
-        d = spread(out, 0.0)
-        row = at + j
-        for i in range(n_rows):
-            x = spread_at(by, by_at + i)
-            a = multiply_add(x, load(table, row), a)
-            b = multiply_add(x, load(table, row + W), b)
-            c = multiply_add(x, load(table, row + 2 * W), c)
-            d = multiply_add(x, load(table, row + 3 * W), d)
-            row += width
-        store(out, out_at + j, a)
-        store(out, out_at + j + W, b)
-        store(out, out_at + j + 2 * W, c)
-        store(out, out_at + j + 3 * W, d)
+        store_tile(out, out_at + j, 0, add_product(tile(out, 0.0, 1, 4), left, table, at + j, width, n_rows))
         j += 4 * W
     while j + 2 * W <= width:
-        a = spread(out, 0.0)
-        b = spread(out, 0.0)
-        row = at + j
-        for i in range(n_rows):
-            x = spread_at(by, by_at + i)
-            a = multiply_add(x, load(table, row), a)
-            b = multiply_add(x, load(table, row + W), b)
-            row += width
-        store(out, out_at + j, a)
-        store(out, out_at + j + W, b)
+        store_tile(out, out_at + j, 0, add_product(tile(out, 0.0, 1, 2), left, table, at + j, width, n_rows))
         j += 2 * W
     while j < width:
-        a = spread(out, 0.0)
-        row = at + j
-        for i in range(n_rows):
-            a = multiply_add(spread_at(by, by_at + i), load(table, row), a)
-            row += width
-        store(out, out_at + j, a)
+        store_tile(out, out_at + j, 0, add_product(tile(out, 0.0, 1, 1), left, table, at + j, width, n_rows))
         j += W
 
 
@@ -176,6 +149,12 @@ def _gather(layout, unary, r, q):
 
 
 @helper
+def width_of(n_states):
+    """Return ``widths`` of a variable from its number of states: arithmetic is cheaper than one more random access."""
+    return (n_states + LANES - 1) & -LANES
+
+
+@helper
 def table_shape(layout, f):
     """Arity of table factor f and the shape of its table, with leading axes of length 1."""
     slot = layout.fac_start[f]
@@ -199,10 +178,10 @@ def _scatter(layout, weights, weight_at, r, q, w, out, damping):
         slot = layout.fac_start[f]
         table = weight_at[f]
         arity, n0, n1, n2, n3 = table_shape(layout, f)
-        last = layout.widths[layout.edge_variable[layout.fac_edge[slot + arity - 1]]]
+        last = width_of(n3)
         if arity == 2:
             e0, e1 = layout.fac_edge[slot], layout.fac_edge[slot + 1]
-            width = layout.widths[layout.edge_variable[e0]]
+            width = width_of(n2)
             at0, at1 = layout.edge_at[e0], layout.edge_at[e1]
             weighted_rows(weights, table, n2, last, q, at0, out, 3 * widest)
             weighted_rows(weights, table + n2 * last, n3, width, q, at1, out, 2 * widest)
@@ -229,12 +208,13 @@ def _scatter(layout, weights, weight_at, r, q, w, out, damping):
     return True, largest(worst)
 
 
-@helper(fast=True)
+@helper
 def _smallest_positive(values):
-    low = 1.0
-    for x in values:
-        low = min(low, x if x > 0.0 else 1.0)
-    return low
+    """Return the smallest positive number, at most 1, of whole vectors."""
+    zero, one, low = spread(values, 0.0), spread(values, 1.0), spread(values, -1.0)
+    for k in range(0, values.size, lanes(values)):
+        low = maximum(subtract(zero, if_positive(load(values, k), one)), low)
+    return -largest(low)
 
 
 @kernel

@@ -15,9 +15,10 @@ import math
 from typing import Any, NamedTuple
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.kernels.products import Factor
 from trelliswork.compute.simd import add, exponential, lanes, load, multiply_add, spread, store, subtract
 from trelliswork.compute.simd import multiply as times
-from trelliswork.inference.lowrank.kernels.products import ROWS, Strided, lay_columns, multiply, prefetch
+from trelliswork.inference.lowrank.kernels.products import ROWS, lay_columns, multiply, prefetch
 from trelliswork.inference.lowrank.kernels.tickets import DONE, DRAWN, READY, fetch_add, wait_until
 
 GROUP_PANELS = 4
@@ -157,7 +158,7 @@ def _observe(t, g, at, sentences, model, tiles, sums, states, room):
                     room[i * w + k] = start[z + k] if z + k < S else 0
         for i in range(0, n, ROWS):
             if t > 0:
-                a = Strided(tiles, i * R, 1, ROWS)
+                a = Factor(tiles, i * R, 1, ROWS)
                 multiply(a, across, z * R, R, room, 0, w, True)
             for b in range(i, min(i + ROWS, n)):
                 word, o = words[b], (b - i) * w
@@ -198,7 +199,7 @@ def _compress(g, n, at, states, along, partial, fresh, room):
     for p in range(n_panels):
         for i in range(0, n, ROWS):
             to = (i // ROWS * n_panels + p) * ROWS * w
-            multiply(Strided(states, (at + i) * wide, wide, 1), room, p * depth * w, depth, partial, to, w, fresh)
+            multiply(Factor(states, (at + i) * wide, wide, 1), room, p * depth * w, depth, partial, to, w, fresh)
             for line in range(ahead, ahead + share, 64 // along.itemsize):
                 prefetch(along, line)
             ahead += share
@@ -298,7 +299,7 @@ def _absorb(t, g, at, sentences, model, tiles, filtered, messages, counts, room)
         inside = min(w, S - z)
         for i in range(0, n, ROWS):
             if i < n_next:
-                a = Strided(tiles, i * R, 1, ROWS)
+                a = Factor(tiles, i * R, 1, ROWS)
                 multiply(a, across, z * R, R, room, 0, w, True)
             for b in range(i, min(i + ROWS, n)):
                 word, o = words[b], (b - i) * w
@@ -341,7 +342,7 @@ def _transition_counts(g, n, first, states, compressed, counts, room):
     for p in range(n_panels):
         x, inside = (p * n_words + first) * w, min(w, R - p * w)
         for z in range(0, min(wide, S - g * wide), ROWS):
-            a, at = Strided(states, g * rows * wide + z, 1, wide), g * wide + z
+            a, at = Factor(states, g * rows * wide + z, 1, wide), g * wide + z
             if inside == w and at + ROWS <= S:
                 multiply(a, compressed, x, n, counts, at * R + p * w, R, False)
             else:

@@ -5,25 +5,18 @@ tile reaches about nine tenths of the peak arithmetic rate; a library that copie
 reaches a third to two thirds on products as thin as these.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import lanes, load, multiply_add, spread, spread_at, store
+from trelliswork.compute.kernels.products import add_product
+from trelliswork.compute.simd import lanes, load, store
+from trelliswork.compute.tiles import load_tile, store_tile, tile
 
 ROWS = 4
-
-
-class Strided(NamedTuple):
-    """A matrix inside an array: element (i, k) has flat index ``at + i * row + k * step``."""
-
-    array: Any
-    at: Any
-    row: Any
-    step: Any
 
 
 @intrinsic
@@ -54,32 +47,10 @@ def multiply(matrix, x, p, n, out, o, to, fresh):
 
     Indices of ``x`` and ``out`` are flat; ``fresh`` overwrites ``out`` instead of adding to it.
     """
-    a, q, row, step = matrix
-    v = lanes(out)
-    w = 3 * v
-    o1, o2, o3 = o + to, o + 2 * to, o + 3 * to
-    c00 = c01 = c02 = c10 = c11 = c12 = c20 = c21 = c22 = c30 = c31 = c32 = spread(out, out.dtype.type(0))
+    sums = tile(out, 0.0, ROWS, 3)
     if not fresh:
-        c00, c01, c02 = load(out, o), load(out, o + v), load(out, o + 2 * v)
-        c10, c11, c12 = load(out, o1), load(out, o1 + v), load(out, o1 + 2 * v)
-        c20, c21, c22 = load(out, o2), load(out, o2 + v), load(out, o2 + 2 * v)
-        c30, c31, c32 = load(out, o3), load(out, o3 + v), load(out, o3 + 2 * v)
-    for _ in range(n):
-        x0, x1, x2 = load(x, p), load(x, p + v), load(x, p + 2 * v)
-        b = spread_at(a, q)
-        c00, c01, c02 = multiply_add(b, x0, c00), multiply_add(b, x1, c01), multiply_add(b, x2, c02)
-        b = spread_at(a, q + row)
-        c10, c11, c12 = multiply_add(b, x0, c10), multiply_add(b, x1, c11), multiply_add(b, x2, c12)
-        b = spread_at(a, q + 2 * row)
-        c20, c21, c22 = multiply_add(b, x0, c20), multiply_add(b, x1, c21), multiply_add(b, x2, c22)
-        b = spread_at(a, q + 3 * row)
-        c30, c31, c32 = multiply_add(b, x0, c30), multiply_add(b, x1, c31), multiply_add(b, x2, c32)
-        q += step
-        p += w
-    _store_row(out, o, c00, c01, c02)
-    _store_row(out, o1, c10, c11, c12)
-    _store_row(out, o2, c20, c21, c22)
-    _store_row(out, o3, c30, c31, c32)
+        sums = load_tile(sums, out, o, to)
+    store_tile(out, o, to, add_product(sums, matrix, x, p, 3 * lanes(out), n))
 
 
 @helper

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.inference.span.kernels.products import add_product
+from trelliswork.inference.span.kernels.products import add_matrix_product
 
 LIMIT = 1e270  # of derivatives: a subnormal number times this is negligible
 
@@ -132,7 +132,7 @@ def _inside(n, N, grammar: Rules, leaves, evidence, charts: Inside, sums, weight
                 product[:] = 0.0
                 for k in range(2, width - 1):
                     _add_outer(product, 0, beta[i * (n + 1) + k], beta[(i + k) * (n + 1) + width - k], weights[k])
-            add_product(
+            add_matrix_product(
                 products.reshape(-1), rows * N * N, N * N, 1, pairs.reshape(-1), sums.reshape(-1), 0, m, N * N, N
             )
             rows += m
@@ -179,7 +179,9 @@ def _outside(n, N, n_rows, pairs_t, leaves, charts: Inside, derivatives: Derivat
                     worst = max(outer[at, a], by_sum[at_sum + i, a])
         if width > 3:
             by_pair[:m] = 0.0
-            add_product(by_sum.reshape(-1), at_sum * N, N, 1, pairs_t.reshape(-1), by_pair.reshape(-1), 0, m, N, N * N)
+            add_matrix_product(
+                by_sum.reshape(-1), at_sum * N, N, 1, pairs_t.reshape(-1), by_pair.reshape(-1), 0, m, N, N * N
+            )
         for i in range(m):
             at, here = i * (n + 1) + width, by_sum[at_sum + i]
             if width == 2:
@@ -228,8 +230,8 @@ def expectations(start, stop, grammar: Rules, sentences: Sentences, out: Output)
         by_leaf[:], outer[:], beta[:], scale[:] = 0.0, 0.0, 0.0, -np.inf
         for i in range(n):
             scale[i * (n + 1) + 1] = leaf_scale[b, i]
-        add_product(leaf.reshape(-1), 0, P, 1, grammar.left.reshape(-1), left.reshape(-1), 0, n, P, N * S)
-        add_product(leaf.reshape(-1), 0, P, 1, grammar.right.reshape(-1), right.reshape(-1), 0, n, P, N * N)
+        add_matrix_product(leaf.reshape(-1), 0, P, 1, grammar.left.reshape(-1), left.reshape(-1), 0, n, P, N * S)
+        add_matrix_product(leaf.reshape(-1), 0, P, 1, grammar.right.reshape(-1), right.reshape(-1), 0, n, P, N * N)
         evidence = log_symbols[b] if log_symbols.shape[0] else log_symbols.reshape(0, 0, 0)
         _inside(n, N, grammar, leaf, evidence, inside, sums, weights)
         if charts.shape[0]:
@@ -251,8 +253,12 @@ def expectations(start, stop, grammar: Rules, sentences: Sentences, out: Output)
             roots[b, a] = root[a] * beta[n, a] / mass
         largest = _outside(n, N, n_rows, grammar.pairs_t, leaf, inside, derivatives, weights)
         good = largest < LIMIT and log_z[b] < np.inf
-        add_product(by_left.reshape(-1), 0, N * S, 1, grammar.left_t.reshape(-1), by_leaf.reshape(-1), 0, n, N * S, P)
-        add_product(by_right.reshape(-1), 0, N * N, 1, grammar.right_t.reshape(-1), by_leaf.reshape(-1), 0, n, N * N, P)
+        add_matrix_product(
+            by_left.reshape(-1), 0, N * S, 1, grammar.left_t.reshape(-1), by_leaf.reshape(-1), 0, n, N * S, P
+        )
+        add_matrix_product(
+            by_right.reshape(-1), 0, N * N, 1, grammar.right_t.reshape(-1), by_leaf.reshape(-1), 0, n, N * N, P
+        )
         for i in range(n):
             for x in range(P):
                 symbols[b, i, i, N + x] = by_leaf[i, x] * leaf[i, x]
@@ -263,9 +269,9 @@ def expectations(start, stop, grammar: Rules, sentences: Sentences, out: Output)
                     symbols[b, i, i + width - 1, a] = outer[i * (n + 1) + width, a] * beta[i * (n + 1) + width, a]
         safe[b] = good
         by_start[:], by_end[:], middle[:] = 0.0, 0.0, 0.0
-        add_product(leaf.reshape(-1), 0, 1, P, by_left.reshape(-1), by_start.reshape(-1), 0, P, n, N * S)
-        add_product(leaf.reshape(-1), 0, 1, P, by_right.reshape(-1), by_end.reshape(-1), 0, P, n, N * N)
-        add_product(by_sum.reshape(-1), 0, 1, N, products.reshape(-1), middle.reshape(-1), 0, N, n_rows, N * N)
+        add_matrix_product(leaf.reshape(-1), 0, 1, P, by_left.reshape(-1), by_start.reshape(-1), 0, P, n, N * S)
+        add_matrix_product(leaf.reshape(-1), 0, 1, P, by_right.reshape(-1), by_end.reshape(-1), 0, P, n, N * N)
+        add_matrix_product(by_sum.reshape(-1), 0, 1, N, products.reshape(-1), middle.reshape(-1), 0, N, n_rows, N * N)
         for a in range(N):
             for x in range(N):
                 for y in range(N):

@@ -12,7 +12,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.inference.span.kernels.grammar import LIMIT
-from trelliswork.inference.span.kernels.products import add_product
+from trelliswork.inference.span.kernels.products import add_matrix_product
 
 
 class Factors(NamedTuple):
@@ -126,8 +126,8 @@ def _inside(n, R, factors: Factors, charts: Inside, weights):
                     here[r] /= largest
         left[first : first + m], right[first : first + m] = 0.0, 0.0
         flat = combined.reshape(-1)
-        add_product(flat, first * R, R, 1, to_left_t.reshape(-1), left.reshape(-1), first * R, m, R, R)
-        add_product(flat, first * R, R, 1, to_right_t.reshape(-1), right.reshape(-1), first * R, m, R, R)
+        add_matrix_product(flat, first * R, R, 1, to_left_t.reshape(-1), left.reshape(-1), first * R, m, R, R)
+        add_matrix_product(flat, first * R, R, 1, to_right_t.reshape(-1), right.reshape(-1), first * R, m, R, R)
 
 
 @helper(fast=True)
@@ -140,8 +140,8 @@ def _outside(n, R, factors: Factors, charts: Inside, derivatives: Derivatives, w
     for width in range(n, 1, -1):
         m, first = n - width + 1, _row(n, 0, width)
         out = by_combined.reshape(-1)
-        add_product(by_left.reshape(-1), first * R, R, 1, to_left.reshape(-1), out, first * R, m, R, R)
-        add_product(by_right.reshape(-1), first * R, R, 1, to_right.reshape(-1), out, first * R, m, R, R)
+        add_matrix_product(by_left.reshape(-1), first * R, R, 1, to_left.reshape(-1), out, first * R, m, R, R)
+        add_matrix_product(by_right.reshape(-1), first * R, R, 1, to_right.reshape(-1), out, first * R, m, R, R)
         for i in range(m):
             _splits(scale, n, i, width, weights)
             here = by_combined[first + i]
@@ -181,8 +181,8 @@ def expectations(start, stop, number, factors: Factors, sentences: Sentences, su
         for i in range(n):
             scale[i] = leaf_scale[b, i]
         flat = leaf.reshape(-1)
-        add_product(flat, 0, P, 1, factors.leaf_left_t.reshape(-1), left.reshape(-1), 0, n, P, R)
-        add_product(flat, 0, P, 1, factors.leaf_right_t.reshape(-1), right.reshape(-1), 0, n, P, R)
+        add_matrix_product(flat, 0, P, 1, factors.leaf_left_t.reshape(-1), left.reshape(-1), 0, n, P, R)
+        add_matrix_product(flat, 0, P, 1, factors.leaf_right_t.reshape(-1), right.reshape(-1), 0, n, P, R)
         _inside(n, R, factors, inside, split)
         mass = 0.0
         if n > 1:
@@ -213,8 +213,8 @@ def expectations(start, stop, number, factors: Factors, sentences: Sentences, su
                         charts[b, i, i + width - 1, 2, r] = by_right[at, r]
                 spans[b, i, i + width - 1] = total
         by_leaf[:n] = 0.0
-        add_product(by_left.reshape(-1), 0, R, 1, leaf_left.reshape(-1), by_leaf.reshape(-1), 0, n, R, P)
-        add_product(by_right.reshape(-1), 0, R, 1, leaf_right.reshape(-1), by_leaf.reshape(-1), 0, n, R, P)
+        add_matrix_product(by_left.reshape(-1), 0, R, 1, leaf_left.reshape(-1), by_leaf.reshape(-1), 0, n, R, P)
+        add_matrix_product(by_right.reshape(-1), 0, R, 1, leaf_right.reshape(-1), by_leaf.reshape(-1), 0, n, R, P)
         for i in range(n):
             spans[b, i, i] = 1.0
             for x in range(P):
@@ -230,6 +230,8 @@ def expectations(start, stop, number, factors: Factors, sentences: Sentences, su
                 for r in range(R):
                     weighted[at, r] = by * matrix[at, r]
             flat = weighted.reshape(-1)
-            add_product(flat, 0, 1, R, leaf.reshape(-1), by_terminal[number].reshape(-1), 0, R, n, P)
+            add_matrix_product(flat, 0, 1, R, leaf.reshape(-1), by_terminal[number].reshape(-1), 0, R, n, P)
             if size > n:
-                add_product(flat, n * R, 1, R, combined[n:].reshape(-1), by_rank[number].reshape(-1), 0, R, size - n, R)
+                add_matrix_product(
+                    flat, n * R, 1, R, combined[n:].reshape(-1), by_rank[number].reshape(-1), 0, R, size - n, R
+                )

@@ -22,8 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, spread_at, store, total
+from trelliswork.compute.kernels.products import Factor, add_product
+from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
+from trelliswork.compute.tiles import load_tile, store_tile, tile
 from trelliswork.inference.chain.kernels.forward_backward import largest_safe
 
 ROWS = 6  # rows of one register block: with two vectors each, twelve sums that never leave the registers
@@ -69,58 +71,16 @@ class Expected(NamedTuple):
     outer: Any  # (S rounded up to ROWS, Sp)
 
 
-class Factor(NamedTuple):
-    """The left matrix of a product inside an array: element (i, n) has flat index ``at + i * row + n * step``."""
-
-    array: Any
-    at: Any
-    row: Any
-    step: Any
-
-
 @helper
 def _tile(factor, other, at, step, n, out, k, width, fresh):
-    """Add the sums over n of factor[i, n] * other[n, j] to ``out``, for i < ROWS and two vectors j.
+    """Add the product of ROWS rows of a factor and two vectors of each row of ``other`` to ``out`` from k on.
 
-    Flat indices: row n of ``other`` is at ``at + n * step``, row i of ``out`` at ``k + i * width``. They spare Numba
-    the test for negative indices: a quarter of the time. ``fresh`` overwrites ``out``.
+    Rows of ``out`` are ``width`` apart; ``fresh`` overwrites them. See `add_product`.
     """
-    array, x, row, next_x = factor
-    W = lanes(out)
-    zero = spread(out, 0.0)
-    a0, a1, b0, b1, c0, c1 = zero, zero, zero, zero, zero, zero
-    d0, d1, e0, e1, f0, f1 = zero, zero, zero, zero, zero, zero
-    for _ in range(n):
-        left, right = load(other, at), load(other, at + W)
-        value = spread_at(array, x)
-        a0, a1 = fma(value, left, a0), fma(value, right, a1)
-        value = spread_at(array, x + row)
-        b0, b1 = fma(value, left, b0), fma(value, right, b1)
-        value = spread_at(array, x + 2 * row)
-        c0, c1 = fma(value, left, c0), fma(value, right, c1)
-        value = spread_at(array, x + 3 * row)
-        d0, d1 = fma(value, left, d0), fma(value, right, d1)
-        value = spread_at(array, x + 4 * row)
-        e0, e1 = fma(value, left, e0), fma(value, right, e1)
-        value = spread_at(array, x + 5 * row)
-        f0, f1 = fma(value, left, f0), fma(value, right, f1)
-        at += step
-        x += next_x
-    _put(out, k, a0, a1, fresh)
-    _put(out, k + width, b0, b1, fresh)
-    _put(out, k + 2 * width, c0, c1, fresh)
-    _put(out, k + 3 * width, d0, d1, fresh)
-    _put(out, k + 4 * width, e0, e1, fresh)
-    _put(out, k + 5 * width, f0, f1, fresh)
-
-
-@helper
-def _put(out, k, left, right, fresh):
-    W = lanes(out)
+    sums = add_product(tile(out, 0.0, ROWS, 2), factor, other, at, step, n)
     if not fresh:
-        left, right = add(left, load(out, k)), add(right, load(out, k + W))
-    store(out, k, left)
-    store(out, k + W, right)
+        sums = add(sums, load_tile(sums, out, k, width))
+    store_tile(out, k, width, sums)
 
 
 @helper
