@@ -10,9 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.compiled import from_python
 from tests.inference.lowrank.cases import random_hmm, random_words
 from trelliswork.compute import threads
+from trelliswork.compute.kernels.products import Factor
 from trelliswork.inference.lowrank import LowRank, expectations, fused, groups, log_evidence, pack, score
 from trelliswork.inference.lowrank.fused import Fused
-from trelliswork.inference.lowrank.kernels.products import ROWS, Strided, lay_columns, lay_rows, multiply, width
+from trelliswork.inference.lowrank.kernels.products import ROWS, lay_columns, lay_rows, multiply, width
 from trelliswork.inference.lowrank.packing import merge
 from trelliswork.inference.lowrank.sweep import Counts, Sweep
 
@@ -109,7 +110,7 @@ def test_tiles(dtype, depth):
     out = np.ones(1000, dtype)
     w = width(out)
     a, x = rng.random((ROWS, depth)).astype(dtype), rng.random((depth, w)).astype(dtype)
-    call_multiply(Strided(a, 0, depth, 1), x, 0, depth, out, 7, w + 2, False)
+    call_multiply(Factor(a, 0, depth, 1), x, 0, depth, out, 7, w + 2, False)
     rows = out[7 : 7 + ROWS * (w + 2)].reshape(ROWS, w + 2)
     assert_allclose(rows[:, :w], 1 + a @ x, rtol=1e-6)
     rows[:, :w] = 1

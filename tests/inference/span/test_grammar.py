@@ -8,9 +8,9 @@ from tests.compiled import from_python
 from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference.span import Grammar, brackets, grammar
-from trelliswork.inference.span.kernels.products import add_product
+from trelliswork.inference.span.kernels.products import add_matrix_product
 
-call_add_product = from_python(add_product)
+call_add_matrix_product = from_python(add_matrix_product)
 
 
 def random_grammar(seed, lengths, N=5, P=7, size=2.0) -> Grammar:
@@ -31,7 +31,7 @@ def test_product(m, K, L):
     want[1:] += A @ B
     for matrix, row, column in ((A, K, 1), (np.ascontiguousarray(A.T), 1, m)):
         got = C.copy()
-        call_add_product(matrix.reshape(-1), 0, row, column, B.reshape(-1), got.reshape(-1), L, m, K, L)
+        call_add_matrix_product(matrix.reshape(-1), 0, row, column, B.reshape(-1), got.reshape(-1), L, m, K, L)
         assert_allclose(got, want, rtol=1e-12)
 
 
