@@ -29,6 +29,7 @@ def warmup(
     jobs: Annotated[int | None, typer.Option(min=1, help="Number of processes.", show_default="one per core")] = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
+    serve: Annotated[bool, typer.Option(hidden=True, help="Read names from standard input.")] = False,
 ) -> None:
     """Compile kernels now instead of when they are first used.
 
@@ -39,18 +40,23 @@ def warmup(
     """
     from trelliswork.models.warmup import ALL, NAMES
 
+    if serve:
+        for line in sys.stdin:
+            print(json_module.dumps(_compiled(line.strip())[1]), flush=True)
+        return
     names = list(dict.fromkeys(models or ALL))
     if unknown := [name for name in names if name not in NAMES]:
         raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(NAMES)}.")
     started = time.perf_counter()
     jobs = min(jobs or os.cpu_count() or 1, len(names))
     rows: dict[str, list[dict[str, Any]]] = {}
+    n_compiled = 0
     with bar("compiling", len(names), quiet or json) as show:
         for name, table in _in_processes(names, jobs) if jobs > 1 else map(_compiled, names):
             rows[name] = table
-            show(len(rows), name)
+            n_compiled += len(table)
+            show(len(rows), f"{n_compiled} kernels, {name}")
     seconds = time.perf_counter() - started
-    n_compiled = sum(map(len, rows.values()))
     if json:
         kernels = [row for name in names for row in rows[name]]
         print(json_module.dumps({"compiled": n_compiled, "seconds": round(seconds, 3), "kernels": kernels}))
@@ -76,17 +82,23 @@ def _compiled(name: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _in_processes(names: list[str], jobs: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Run ``warmup NAME`` for each name, ``jobs`` of them at a time; yield what each compiled as it ends."""
-    processes = []
+    """Let ``jobs`` processes compile one name after the other; yield what each name compiled as it ends."""
+    command = [sys.executable, "-m", "trelliswork", "warmup", "--serve"]
+    pipe = subprocess.PIPE
+    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) for _ in range(jobs)]
+    idle = processes.copy()
 
     def run(name: str) -> tuple[str, list[dict[str, Any]]]:
-        command = [sys.executable, "-m", "trelliswork", "warmup", name, "--jobs", "1", "--json"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        processes.append(process)
-        output = process.communicate()[0]
-        if process.returncode:
-            raise TrellisworkError(f"warmup of {name} failed with exit code {process.returncode}.")
-        return name, json_module.loads(output)["kernels"]
+        process = idle.pop()  # there are as many threads as processes
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(f"{name}\n")
+            table = json_module.loads(process.stdout.readline())
+        except (BrokenPipeError, ValueError):
+            raise TrellisworkError(f"warmup of {name} failed with exit code {process.wait()}.") from None
+        idle.append(process)
+        return name, table
 
     pool = ThreadPoolExecutor(jobs)
     try:

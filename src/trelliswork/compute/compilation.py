@@ -22,7 +22,7 @@ _watchers: list[Callable[[Kernel], None]] = []
 
 @contextmanager
 def watching(watcher: Callable[[Kernel], None]) -> Iterator[None]:
-    """Call ``watcher`` when a kernel starts to compile, and again when it is done."""
+    """Call ``watcher`` when a kernel starts to compile, and again when it is done; only the innermost is called."""
     _watchers.append(watcher)
     try:
         yield
@@ -31,11 +31,11 @@ def watching(watcher: Callable[[Kernel], None]) -> Iterator[None]:
 
 
 def announce(kernel: Kernel) -> None:
-    """Tell the watchers. In an interactive session without any, the first compilation is said on standard error."""
+    """Tell the watcher. In an interactive session without any, the first compilation is said on standard error."""
     if not _watchers and (hasattr(sys, "ps1") or "ipykernel" in sys.modules):
         _watchers.append(Notice("this model"))
-    for watcher in _watchers:
-        watcher(kernel)
+    if _watchers:
+        _watchers[-1](kernel)
 
 
 class Notice:

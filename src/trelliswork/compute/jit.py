@@ -1,14 +1,59 @@
-"""Decorators of compiled functions. Compiled code is kept on disk, see ``compute.kernel_cache``."""
+"""Decorators of compiled functions. Compiled code is kept on disk, see ``compute.kernel_cache``.
+
+Numba optimizes every function on its own and turns it into machine code, then once more within each function that calls
+it. Here only kernels are: what they call is linked into them first.
+"""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numba
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 from trelliswork.compute.kernel_cache import KernelCache
 
 FASTMATH = {"reassoc", "contract"}  # never True: it would assume that infinities do not occur, and -inf is our zero
+
+
+class _Part(JITCodeLibrary):
+    """Code of a function that kernels call: simplified, but optimized and made executable only within them."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return 0: there is no machine code."""
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        """What sets the environment of a function that Python calls: here ``set_env``, which does nothing."""
+        return self
+
+    def set_env(self, env_name: str, env: Any) -> None:
+        """Do nothing."""
+
+
+class _KernelCompiler(Compiler):
+    """Numba's compiler, which compiles everything that a kernel calls as a part of the kernel."""
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        """Compile a kernel."""
+        codegen = self.state.targetctx.codegen()
+        self.state.library = codegen.create_library(func.__qualname__)
+        self.state.library.enable_object_caching()
+        codegen._library_class = _Part  # of this object; Numba holds its lock while it compiles
+        try:
+            return super().compile_extra(func)
+        finally:
+            del codegen._library_class
 
 
 def kernel(function: Callable[..., Any] | None = None, /, *, fast: bool = False, **options: Any) -> Any:
@@ -18,8 +63,16 @@ def kernel(function: Callable[..., Any] | None = None, /, *, fast: bool = False,
     """
     if function is None:
         return partial(kernel, fast=fast, **options)
-    compiled = _compiled(function, fast, **options)
+    compiled = _compiled(function, fast, pipeline_class=_KernelCompiler, **options)
     compiled._cache = KernelCache(function)
+
+    # A kernel that another kernel calls is a helper there.
+    @cache
+    def as_helper() -> Any:
+        return helper(function, fast=fast, **options)
+
+    compiled.get_call_template = lambda args, kws: as_helper().get_call_template(args, kws)
+    compiled.get_overload = lambda args: as_helper().get_overload(args)
     return compiled
 
 

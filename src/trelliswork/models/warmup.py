@@ -201,6 +201,6 @@ _MODELS: dict[str, Callable[[], Iterator[Task]]] = {
 NAMES = (*_MODELS, *inference.STRUCTURES)
 # Groups that together compile everything, the longest first, a model after the structure that it uses.
 ALL = (
-    *("chain", "crf", "graph", "crf-beams", "tree", "span", "hmm", "lowrank", "factorial"),
-    *("parser", "hmm-lm", "factorial-crf", "pcfg", "mrf"),
+    *("chain.beam", "chain", "crf", "graph", "crf-beams", "tree.second_order", "hmm", "tree", "span", "lowrank"),
+    *("factorial", "parser", "hmm-lm", "factorial-crf", "pcfg", "mrf"),
 )

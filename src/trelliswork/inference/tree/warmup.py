@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from trelliswork.inference.tree import eisner, matrix_tree, second_order, tree_potentials
+from trelliswork.inference.tree import eisner, matrix_tree, tree_potentials
 
 
 def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
@@ -19,13 +19,3 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"{name} trees: best", partial(engine.best, p)
         yield f"{name} trees: k best", partial(engine.topk, p, p.log_arc[..., None], 2)
         yield f"{name} trees: samples", partial(engine.sample, p, np.zeros((1, 2), np.int64))
-    for projective in (True, False):
-        yield f"second-order trees, projective {projective}", partial(_second_order, projective)
-
-
-def _second_order(projective: bool) -> object:
-    parts = second_order.parts(np.array([2]), np.array([0, 4]), np.array([0, 0, 1, 2]), np.array([1, 2, 2, 1]))
-    scores = np.zeros(4), np.zeros(len(parts.sibling_heads)), np.zeros(len(parts.grandparent_upper))
-    second_order.infer(parts, *scores, projective=projective)
-    scores[2][0] = 100.0  # computed in log space
-    return second_order.infer(parts, *scores, projective=projective)
