@@ -19,6 +19,7 @@ def run(cache, *arguments):
 def test_processes_compile_what_is_missing(tmp_path):
     done = run(tmp_path, "mrf", "kneser-ney", "--jobs", "2", "--json")
     assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
     figures = json.loads(done.stdout)
     assert figures["compiled"] == len(figures["kernels"]) > 0
     assert {row["for"] for row in figures["kernels"]} <= {"mrf", "kneser-ney"}

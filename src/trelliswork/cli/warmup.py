@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Annotated, Any
@@ -75,7 +76,8 @@ def _compiled(name: str) -> tuple[str, list[dict[str, Any]]]:
             row = {"kernel": kernel.name, "signature": kernel.signature, "seconds": round(kernel.seconds, 3)}
             rows.append({"for": name, **row})
 
-    with watching(record):
+    with watching(record), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fits that are too short
         for _, work in tasks(name):
             work()
     return name, rows

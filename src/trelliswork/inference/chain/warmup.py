@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 
 from trelliswork.inference import chain
+from trelliswork.inference.chain.potentials import Floats
 
 LAYOUTS = {"shared": (2, 2), "by sequence": (2, 1, 2, 2), "by position": (2, 2, 2, 2)}  # of transitions, their shapes
 
@@ -28,7 +29,7 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
 
 def example(layout: str, dtype: type) -> chain.Potentials:
     """Return two small chains; a transition is impossible, so that the passes check for underflow."""
-    pairwise = np.zeros(LAYOUTS[layout], dtype)
+    pairwise: Floats = np.zeros(LAYOUTS[layout], dtype)
     pairwise[..., 0, 1] = -np.inf
     return chain.chain_potentials(np.zeros((2, 3, 2), dtype), pairwise)
 
