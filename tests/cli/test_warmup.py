@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.commands import run as in_process
+from trelliswork.cli import warmup
 from trelliswork.models.warmup import ALL, NAMES
 
 
@@ -37,6 +39,14 @@ def test_an_unknown_name_is_an_error_that_lists_the_names(tmp_path):
 
 def test_all_names_are_known():
     assert set(ALL) <= set(NAMES)
+
+
+def test_without_torch_the_rest_is_compiled(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(warmup, "find_spec", lambda name: None)
+    monkeypatch.setattr(warmup, "_compiled", lambda name: (compiled.append(name) or name, []))
+    assert in_process("warmup", "--jobs", 1).returncode == 0
+    assert set(ALL) - set(compiled) == {"lowrank", "hmm-lm"}
 
 
 @pytest.mark.slow  # compiles everything in one process

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -39,13 +40,14 @@ def warmup(
 
     Example: trelliswork warmup crf parser --jobs 2
     """
-    from trelliswork.models.warmup import ALL, NAMES
+    from trelliswork.models.warmup import ALL, NAMES, WITH_TORCH
 
     if serve:
         for line in sys.stdin:
             print(json_module.dumps(_compiled(line.strip())[1]), flush=True)
         return
-    names = list(dict.fromkeys(models or ALL))
+    usable = [name for name in ALL if name not in WITH_TORCH or find_spec("torch")]
+    names = list(dict.fromkeys(models or usable))
     if unknown := [name for name in names if name not in NAMES]:
         raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(NAMES)}.")
     started = time.perf_counter()

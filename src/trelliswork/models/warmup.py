@@ -204,3 +204,4 @@ ALL = (
     *("chain.beam", "chain", "crf", "graph", "crf-beams", "tree.second_order", "hmm", "tree", "span", "lowrank"),
     *("factorial", "parser", "hmm-lm", "factorial-crf", "pcfg", "mrf"),
 )
+WITH_TORCH = {"lowrank", "hmm-lm"}  # groups of models that need the extra
