@@ -162,10 +162,10 @@ def test_gradients(backend, device, layout):
         return f
 
     inputs = (unary, pairwise, start, end)
-    assert torch.autograd.gradcheck(query("log_partition"), inputs)
-    assert torch.autograd.gradgradcheck(query("log_partition"), inputs)
+    assert torch.autograd.gradcheck(query("log_partition"), inputs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(query("log_partition"), inputs, fast_mode=True)
     for name in ("log_prob", "entropy", "marginals", "transition_counts", "edge_marginals"):
-        assert torch.autograd.gradcheck(query(name), inputs), name
+        assert torch.autograd.gradcheck(query(name), inputs, fast_mode=True), name
 
 
 @both_backends
