@@ -153,6 +153,13 @@ def test_every_page_is_in_the_navigation():
     assert listed == pages | {"commands.md"}  # generated when the site is built
 
 
+def test_promises_name_tests_that_exist():
+    promises = re.findall(r"`([\w/]+\.py)::(\w+)`", (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8"))
+    assert promises
+    for file, name in promises:
+        assert f"\ndef {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), (file, name)
+
+
 def test_the_page_of_commands_is_complete():
     page = site_module("commands").page()
     for name in ("tag", "train crf", "data bundled", "reproduce", "bench"):

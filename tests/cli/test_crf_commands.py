@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import run
+from tests.models.directories import weights_of
 
 
 @pytest.fixture(scope="module")
@@ -241,8 +242,7 @@ def test_killed_run_resumes_from_its_checkpoint(files):
     assert not out.exists()
     assert subprocess.run([*command, "-o", str(out), "--checkpoint", str(state)], capture_output=True).returncode == 0
     subprocess.run([*command, "-o", str(files / "uninterrupted")], check=True, capture_output=True)
-    weights = "weights.safetensors"
-    assert (out / weights).read_bytes() == (files / "uninterrupted" / weights).read_bytes()
+    assert weights_of(out).read_bytes() == weights_of(files / "uninterrupted").read_bytes()
 
 
 def test_partial_labels_in_a_file(files):

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.commands import run
+from tests.models.directories import weights_of
 from trelliswork.cli import app
 
 FAST = ("--hash-bits", "16", "--batch-size", "8")
@@ -197,7 +198,7 @@ def test_training_resumes_from_a_checkpoint(folder, tmp_path):
     assert {k: v for k, v in outcome.items() if k not in ("seconds", "model")} == {
         k: v for k, v in whole.items() if k not in ("seconds", "model")
     }
-    files = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("resumed", "whole")]
+    files = [weights_of(tmp_path / name).read_bytes() for name in ("resumed", "whole")]
     assert files[0] == files[1]
     ask(*command, "--checkpoint", str(checkpoint), "--max-minutes", "1e-9", "-o", str(resumed))
     failed = ask(*command, "--checkpoint", str(checkpoint), "--seed", "1", "-o", str(resumed))

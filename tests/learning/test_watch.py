@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from trelliswork.errors import DataError
 from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.learning.report import STOPPED, FitReport, Step
 from trelliswork.learning.watch import Watch
@@ -69,15 +70,64 @@ def test_a_callback_and_a_time_limit_stop():
     assert report.reason == "time limit of 3 minutes"
 
 
-def test_the_checkpoint_is_removed_at_the_end_and_kept_after_an_interruption(tmp_path):
+def test_the_report_of_a_finished_run_removes_the_checkpoint(tmp_path):
     path = tmp_path / "checkpoint"
-    run(Watch(checkpoint=Checkpoint(path, "x", every=0)))
+    _, report = run(Watch(checkpoint=Checkpoint(path, "x", every=0)))
+    assert path.exists()
+    report.checkpoint.remove()
     assert not path.exists()
-    run(Watch(checkpoint=Checkpoint(path, "x"), callback=lambda step: step.iteration == 2))
+    for options in ({"callback": lambda step: step.iteration == 2}, {"max_minutes": 2}):
+        _, report = run(Watch(checkpoint=Checkpoint(path, "x"), **options))
+        assert path.exists()
+        assert report.checkpoint is None  # it was interrupted
+        path.unlink()
+
+
+def test_only_the_own_checkpoint_is_removed(tmp_path):
+    path = tmp_path / "checkpoint"
+    Checkpoint(path, "other").write({}, {})
+    Checkpoint(path, "x").remove()
     assert path.exists()
-    path.unlink()
-    run(Watch(checkpoint=Checkpoint(path, "x"), max_minutes=2))
+    path.write_text("no checkpoint")
+    Checkpoint(path, "x").remove()
     assert path.exists()
+    Checkpoint(tmp_path / "nothing", "x").remove()
+
+
+def test_no_checkpoint_is_written_when_patience_ends(tmp_path):
+    """A run that is killed afterwards resumes before the end, so that it ends there again."""
+    path = tmp_path / "checkpoint"
+    counter = iter(range(1, 20))
+    watch = Watch(Figures([0.5, 0.4, 0.3]), patience=2, checkpoint=Checkpoint(path, "x", every=0))
+    _, report = run(watch, state=lambda: ({"k": next(counter)}, {}))
+    assert report.n_iter == 3
+    assert Checkpoint(path, "x").read()[0]["k"] == 2
+
+
+def test_a_checkpoint_replaces_leftovers_of_killed_ones(tmp_path):
+    path = tmp_path / "checkpoint"
+    leftover, other = tmp_path / ".checkpoint.0123abcd.tmp", tmp_path / ".checkpoint-2.0123abcd.tmp"
+    leftover.touch()
+    other.touch()
+    Checkpoint(path, "x").write({}, {})
+    assert sorted(tmp_path.iterdir()) == [other, path]
+
+
+def test_every_flipped_bit_of_a_checkpoint_is_noticed(tmp_path):
+    path, good = tmp_path / "checkpoint", {"x": np.arange(3.0), "n": np.array(7), "none": np.empty((0, 2))}
+    Checkpoint(path, "x").write({"k": 1}, good)
+    plain, arrays = Checkpoint(path, "x").read()
+    data = path.read_bytes()
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            assert Checkpoint(path, "x").read()[0] == plain
+            found = Checkpoint(path, "x").read()[1]
+        except DataError:
+            continue
+        assert all(np.array_equal(found[name], arrays[name]) for name in arrays), bit
 
 
 def test_a_callback_that_fails_leaves_the_checkpoint_of_its_iteration(tmp_path):

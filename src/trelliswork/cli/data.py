@@ -12,6 +12,7 @@ import typer
 
 from trelliswork.cli.options import JsonOption, QuietOption
 from trelliswork.cli.running import report_errors
+from trelliswork.cli.saving import check_out, save_or_rescue
 
 app = typer.Typer(
     help="Export the bundled corpus, and count word pairs of texts.",
@@ -71,6 +72,7 @@ def count(
 ) -> None:
     """Count words and word pairs in one pass over texts of any size, for the training of language models."""
     from trelliswork.data.moments import Moments, count_moments
+    from trelliswork.data.storage import MOMENTS
 
     if not files and not merge:
         raise typer.BadParameter("pass text files, or counts with --merge.")
@@ -83,6 +85,7 @@ def count(
         raise typer.BadParameter(f"--merge defines words and distances: leave out {given}.")
     if not files and memory is not None:
         raise typer.BadParameter("--memory applies to reading files: leave it out, or pass files.")
+    check_out(out, layout=MOMENTS)
     started = time.perf_counter()
     counts = [Moments.load(path) for path in merge or []]
     words = Moments.load(vocabulary).vocabulary if vocabulary is not None else counts[0].vocabulary if counts else None
@@ -93,7 +96,7 @@ def count(
             fresh = count_moments(files, K, vocabulary=words, min_count=min_count, callback=callback, **limits)
         counts.append(fresh)
     total = reduce(Moments.merged, counts)
-    total.save(out)
+    save_or_rescue(total.save, out)
     outcome: dict[str, Any] = {
         "counts": out,
         "sentences": total.n_sentences,

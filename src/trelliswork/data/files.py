@@ -5,13 +5,12 @@ import io
 import os
 import re
 import secrets
-import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import IO, Any, BinaryIO, TextIO, cast
 
 from trelliswork.errors import DataError, ValueRangeError
 
@@ -19,6 +18,7 @@ GZIP = b"\x1f\x8b"  # first bytes of a gzip file
 BOM = b"\xef\xbb\xbf"  # byte order mark of UTF-8
 _BLOCK = 1 << 18
 _SHOWN = 60
+_LONGEST = 100  # characters of a file name that a temporary name repeats
 _BLANKS = re.compile(r"[\t-\r\x1c-\x20]+")  # white space of str.split() in an ASCII string
 
 
@@ -157,28 +157,43 @@ def no_sentence(source: str, layout: str) -> DataError:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to ``path``; the file or directory written there replaces ``path`` at the end.
+    """Yield a temporary path next to ``path``; the file written there replaces ``path`` at the end, in one step.
 
-    After an exception the temporary file or directory is deleted and ``path`` is unchanged.
+    The writer calls ``sync`` before. After an exception the file is deleted and ``path`` is unchanged.
     """
-    fresh = _sibling(path)
+    fresh = path.with_name(f".{path.name[:_LONGEST]}.{secrets.token_hex(4)}.tmp")
     try:
         yield fresh
-        if fresh.is_dir() and path.exists():  # a directory cannot be replaced in one step
-            old = _sibling(path)
-            path.replace(old)
-            fresh.replace(path)
-            shutil.rmtree(old)
-        else:
-            fresh.replace(path)
+        fresh.replace(path)
+        with suppress(OSError):  # some systems cannot sync the names in a directory
+            handle = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)  # if it is a directory
         with suppress(OSError):
             fresh.unlink()
 
 
-def _sibling(path: Path) -> Path:
-    return path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.tmp")
+def sync(file: IO[Any]) -> None:
+    """Wait until the content of an open file is on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def leftover_name(name: str) -> str:
+    """Return the pattern of the temporary names of ``replacing`` for a pattern of file names."""
+    return rf"\.(?:{name})\.[0-9a-f]{{8}}\.tmp"
+
+
+def remove_leftovers(path: Path) -> None:
+    """Delete temporary files of killed writers of ``path``; no other process may be writing it."""
+    pattern = re.compile(leftover_name(re.escape(path.name)))
+    with suppress(OSError):  # the next one tries again
+        for other in path.parent.iterdir():
+            if pattern.fullmatch(other.name):
+                other.unlink()
 
 
 @contextmanager
@@ -205,6 +220,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     with replacing(target) as fresh:
         with _created(fresh, name, "x") as file:
             yield file
+            sync(file)
         if target.exists():
             fresh.chmod(target.stat().st_mode & 0o7777)
 

@@ -1,6 +1,20 @@
-"""Directories of a JSON description and arrays: models, and counts of words. Written completely or not at all."""
+"""Directories of a JSON description and arrays: models, and counts of words. Old or new, never mixed, never half.
 
+The arrays are in a file whose name has the checksum of its content, such as ``weights-0123456789abcdef.safetensors``.
+Saving writes a new file of arrays, then replaces the description (``model.json``), which names that file, by one
+rename, then deletes the old arrays. At every instant the description belongs to complete arrays; a reader that finds
+the file gone reads the description again. The description begins with the checksum of the rest of it.
+"""
+
+import errno
+import hashlib
 import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork import __version__
-from trelliswork.data.files import replacing
+from trelliswork.data.files import leftover_name, replacing, sync
 from trelliswork.errors import DataError
 
 Arrays = dict[str, NDArray[Any]]
+Chunks = list[bytes | memoryview]
 
 
 class Layout(NamedTuple):
@@ -19,48 +34,150 @@ class Layout(NamedTuple):
 
     name: str
     description: str
-    arrays: str
+    arrays: str  # first part of the name
     remedy: str
-    format: int
+    format: int  # the one before, without checksums and with plain names, is still read
+
+    @property
+    def arrays_pattern(self) -> str:
+        """Pattern of the names of files of arrays."""
+        return rf"{self.arrays}-[0-9a-f]{{16}}\.safetensors"
+
+    @property
+    def plain_arrays(self) -> str:
+        """Name of the file of arrays in the format before."""
+        return f"{self.arrays}.safetensors"
 
 
-MODEL = Layout("a model", "model.json", "weights.safetensors", "train again", 2)
-MOMENTS = Layout("moments", "moments.json", "moments.safetensors", "count again with 'trelliswork data count'", 1)
+MODEL = Layout("a model", "model.json", "weights", "train again", 3)
+MOMENTS = Layout("moments", "moments.json", "moments", "count again with 'trelliswork data count'", 2)
+HEAD = b'{"checksum": "'  # first bytes of a description; then the checksum of what follows `", `
+TRIES = 20  # to read a directory that others replace at the same time
+WAIT = 60.0  # seconds for another process that saves to the same directory
+SPACE = 1 << 20  # free bytes needed to save anything
 
 
 def save_model(
     path: str | Path, kind: str, description: dict[str, Any], arrays: Arrays, *, layout: Layout = MODEL
 ) -> None:
-    """Write a directory with a description and arrays.
+    """Write a directory with a description and arrays; a crash at any instant leaves the old or the new content.
 
-    It is written to a temporary sibling and renamed, so that a crash never leaves half a directory. An older one of the
-    same layout is replaced; any other file or directory is an error.
+    The directory, which may be a symbolic link, must be new, empty or of the same layout; DataError if it has any other
+    file, or cannot be written. Processes that save to the same directory wait for each other.
     """
-    path = Path(path)
-    if path.exists() and not (path / layout.description).is_file() and not (path.is_dir() and not any(path.iterdir())):
-        raise DataError(f"{path}: exists and is not {layout.name}. Choose another directory, or delete it.")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(os.path.realpath(path))
+    chunks = _safetensors(arrays)
+    checksum = _checksum(*chunks)
+    name = f"{layout.arrays}-{checksum[:16]}.safetensors"
     head = {"kind": kind, "format": layout.format, "trelliswork": __version__, **description}
-    with replacing(path) as fresh:
-        fresh.mkdir()
-        text = json.dumps(head, ensure_ascii=False, default=_plain_number)
-        (fresh / layout.description).write_text(text + "\n", encoding="utf-8")
-        write_arrays(fresh / layout.arrays, arrays)
+    head["files"] = {name: {"bytes": sum(map(len, chunks)), "checksum": checksum}}
+    rest = (json.dumps(head, ensure_ascii=False, default=_plain_number)[1:] + "\n").encode()
+    is_new = False
+    try:
+        if not folder.is_dir():
+            check_content(path, layout)
+            is_new = True
+            folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            old = check_content(path, layout)
+            _write(folder / name, chunks)
+            _write(folder / layout.description, [HEAD, _checksum(rest).encode(), b'", ', rest])
+            for one in old - {name, layout.description}:
+                with suppress(OSError):  # the next save tries again
+                    (folder / one).unlink()
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        if is_new:
+            with suppress(OSError):  # it is empty only if saving failed
+                folder.rmdir()
 
 
-def load_model(path: str | Path, kind: str | None = None, *, layout: Layout = MODEL) -> tuple[dict[str, Any], Arrays]:
-    """Read the description and the arrays of a directory; ``kind``, if given, must be the kind of the model."""
+def check_content(path: str | Path, layout: Layout = MODEL) -> set[str]:
+    """Return the names of the files in a directory to save to; DataError if one of them is not ours."""
+    folder = Path(os.path.realpath(path))
+    if not os.fspath(path):
+        raise DataError(f"expected a directory for {layout.name}, got an empty name. Choose a name.")
+    if not folder.is_dir():
+        if os.path.lexists(folder):
+            raise DataError(f"{path}: expected a directory, got a file. Choose another name, or delete the file.")
+        return set()
+    present = {one.name for one in folder.iterdir()}
+    what, known = f"not {layout.name}", set()
+    if layout.description in present:
+        try:
+            description = read_description(folder, layout=layout)
+            known = {layout.description, _arrays_of(description, layout)[0]}
+        except DataError as error:
+            raise DataError(f"{path}: not replaced. {error} Choose another directory, or delete this one.") from None
+        what = f"{layout.name}, with other files"
+    ours = rf"{layout.arrays_pattern}|{re.escape(layout.description)}"
+    pattern = re.compile(f"{layout.arrays_pattern}|{leftover_name(ours)}")
+    for name in sorted(present - known):
+        if pattern.fullmatch(name) is None:
+            raise DataError(f"{path}: {what}: it contains {name!r}. Choose another directory, or move its files.")
+    return present
+
+
+def check_target(path: str | Path, layout: Layout = MODEL) -> None:
+    """Raise DataError unless a directory can be saved to: its content, permissions, and free space.
+
+    The space needed is estimated by that of the files that will be replaced.
+    """
+    try:
+        present = check_content(path, layout)
+        folder = place = Path(os.path.realpath(path))
+        while not place.exists():
+            place = place.parent
+        if not place.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{place} is not a directory")
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"no permission to write to {place}")
+        needed = max(SPACE, sum((folder / name).stat().st_size for name in present))
+        free = shutil.disk_usage(place).free
+        if free < needed:
+            raise OSError(errno.ENOSPC, f"the disk has {free:,} bytes left, about {needed:,} are needed")
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: str | Path, error: OSError) -> DataError:
+    return DataError(f"{path}: cannot be saved: {error.strerror or error}. What was there is unchanged.")
+
+
+def load_model(
+    path: str | Path, kind: str | None = None, *, layout: Layout = MODEL, verify: bool = True
+) -> tuple[dict[str, Any], Arrays]:
+    """Read the description and the arrays of a directory; ``kind``, if given, must be the kind of the model.
+
+    The checksums of both files are compared unless ``verify`` is false.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    description, file = read_description(path, kind, layout=layout), Path(path) / layout.arrays
-    try:
-        return description, load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise DataError(f"{file}: missing or damaged ({error}): {layout.remedy}.") from None
+    description_file = Path(path) / layout.description
+    for _ in range(TRIES):
+        version = _version(description_file)
+        description = read_description(path, kind, layout=layout, verify=verify)
+        name, checksum = _arrays_of(description, layout)
+        file = Path(path) / name
+        try:
+            if verify and checksum is not None:
+                with file.open("rb") as stream:
+                    if hashlib.file_digest(stream, "sha256").hexdigest() != checksum:
+                        raise DataError(f"{file}: damaged: its checksum is wrong. Copy it again, or {layout.remedy}.")
+            return description, load_file(file)
+        except FileNotFoundError:
+            if _version(description_file) == version:
+                break
+        except (OSError, SafetensorError) as error:
+            raise DataError(f"{file}: damaged ({error}): {layout.remedy}.") from None
+    raise DataError(f"{file}: missing, although {layout.description} names it. Copy it again, or {layout.remedy}.")
 
 
-def read_description(path: str | Path, kind: str | None = None, *, layout: Layout = MODEL) -> dict[str, Any]:
+def read_description(
+    path: str | Path, kind: str | None = None, *, layout: Layout = MODEL, verify: bool = True
+) -> dict[str, Any]:
     """Read and check the description of a directory (of a model: ``model.json``) without its arrays.
 
     ``["kind"]`` is the kind of the model, which must be ``kind`` if given; the other keys depend on it.
@@ -68,30 +185,123 @@ def read_description(path: str | Path, kind: str | None = None, *, layout: Layou
     path = Path(path)
     file = path / layout.description
     if not file.is_file():
-        raise DataError(
-            f"{path}: not {layout.name}. Expected a directory with {layout.description} and {layout.arrays}."
-        )
+        raise DataError(f"{path}: not {layout.name}. Expected a directory with {layout.description}.")
+    data = file.read_bytes()
     try:
-        description = json.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        description = json.loads(data.decode())
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{file}: not valid JSON ({error}). The file is damaged: {layout.remedy}.") from None
-    if not isinstance(description, dict) or "kind" not in description:
-        raise DataError(f"{file}: not the description of {layout.name}: it has no entry 'kind'.")
-    if description.get("format") != layout.format:
+    for key in ("kind", "trelliswork"):
+        if not isinstance(description, dict) or not isinstance(description.get(key), str):
+            raise DataError(f"{file}: not the description of {layout.name}: it has no entry {key!r}.")
+    written = description.get("format")
+    if written not in (layout.format, layout.format - 1):
         raise DataError(
-            f"{path}: written in format {description.get('format')} by trelliswork {description.get('trelliswork')}, "
-            f"but trelliswork {__version__} reads format {layout.format}. Use that version, or {layout.remedy}."
+            f"{path}: written in format {written} by trelliswork {description.get('trelliswork')}, but trelliswork "
+            f"{__version__} reads formats {layout.format - 1} and {layout.format}. Use that version, or "
+            f"{layout.remedy}."
         )
+    if verify and (written == layout.format or "checksum" in description):
+        start = len(HEAD) + 64
+        if data[: start + 3] != HEAD + _checksum(data[start + 3 :]).encode() + b'", ':
+            raise DataError(
+                f"{file}: damaged or edited: its checksum is wrong. Copy it again, or {layout.remedy}; "
+                "verify=False loads it as it is."
+            )
     if kind is not None and description["kind"] != kind:
         raise DataError(f"{path}: expected a model of kind {kind!r}, got one of kind {description['kind']!r}.")
     return description
 
 
 def write_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
-    """Write arrays to a safetensors file."""
-    from safetensors.numpy import save_file
+    """Write arrays to a safetensors file, completely or not at all."""
+    _write(path, _safetensors(arrays, metadata))
 
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, metadata=metadata)
+
+def _write(path: Path, chunks: Chunks) -> None:
+    """Write a file completely or not at all."""
+    with replacing(path) as fresh, fresh.open("xb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        sync(file)
+
+
+def _safetensors(arrays: Arrays, metadata: dict[str, str] | None = None) -> Chunks:
+    """Return the content of a safetensors file; arrays are not copied, so that a large model needs no more memory.
+
+    The library's own function would copy them, and write files that only their owner can read.
+    """
+    names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # each is aligned
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    chunks: Chunks = []
+    end = 0
+    for name in names:
+        array = np.ascontiguousarray(arrays[name])
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        assert array.dtype.kind in "fiub", f"{name} has the type {array.dtype}"
+        kind = "BOOL" if array.dtype == bool else f"{array.dtype.kind.upper()}{8 * array.itemsize}"
+        start, end = end, end + array.nbytes
+        header[name] = {"dtype": kind, "shape": arrays[name].shape, "data_offsets": (start, end)}
+        chunks.append(memoryview(array.reshape(-1).view(np.uint8)))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return [len(text).to_bytes(8, "little"), text, *chunks]
+
+
+def _checksum(*chunks: bytes | memoryview) -> str:
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _arrays_of(description: dict[str, Any], layout: Layout) -> tuple[str, str | None]:
+    """Return the name of the file of arrays and its checksum; ``None`` in the format before."""
+    if description["format"] != layout.format:
+        return layout.plain_arrays, None
+    try:
+        ((name, entry),) = description["files"].items()
+        checksum = entry["checksum"]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        name = checksum = ""
+    if re.fullmatch(layout.arrays_pattern, name) is None or not isinstance(checksum, str):
+        raise DataError(f"{layout.description} names no file of arrays: {layout.remedy}.")
+    return name, checksum
+
+
+def _version(file: Path) -> tuple[int, int] | None:
+    """Return numbers that change when a file is replaced; ``None`` if there is none."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other writers of a directory out; without effect where directories cannot be locked."""
+    try:
+        import fcntl
+    except ImportError:  # not on this operating system
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + WAIT
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise DataError(f"{folder}: another process has been saving there for {WAIT:.0f} s.") from None
+                time.sleep(0.02)
+            except OSError:  # not on this file system
+                break
+        yield
+    finally:
+        os.close(handle)
 
 
 def _plain_number(value: object) -> object:

@@ -4,13 +4,14 @@ import hashlib
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.files import replacing
+from trelliswork.data.files import remove_leftovers
 from trelliswork.data.storage import write_arrays
 from trelliswork.errors import DataError
 
@@ -18,7 +19,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Checkpoint:
-    """A file with the state of one training run, written completely or not at all; removed at the end of training.
+    """A file with the state of one training run, written completely or not at all; removed when the model is saved.
 
     A file with another ``fingerprint`` of data and settings is an error, and not overwritten. ``every`` is the minimum
     number of seconds between two writes.
@@ -38,10 +39,13 @@ class Checkpoint:
             return None
         try:
             with safe_open(self.path, "numpy") as file:
-                plain = json.loads((file.metadata() or {})["state"])
+                metadata = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            plain = json.loads(metadata["state"])
         except (OSError, SafetensorError, KeyError, json.JSONDecodeError) as error:
             raise DataError(f"{self.path}: not a checkpoint, or damaged ({error}): delete it to start over.") from None
+        if metadata.get("checksum") not in (None, _checksum(metadata["state"], arrays)):  # none: an older version
+            raise DataError(f"{self.path}: damaged: its checksum is wrong. Delete it to start over.")
         if plain.get("fingerprint") != self.fingerprint:
             raise DataError(
                 f"{self.path}: a checkpoint of other data or settings. Use those, delete the file, or name another."
@@ -55,13 +59,25 @@ class Checkpoint:
     def write(self, plain: dict[str, Any], arrays: Arrays) -> None:
         """Replace the file."""
         text = json.dumps({"fingerprint": self.fingerprint, "state": plain})
-        with replacing(self.path) as fresh:
-            write_arrays(fresh, arrays, {"state": text})
+        write_arrays(self.path, arrays, {"state": text, "checksum": _checksum(text, arrays)})
+        remove_leftovers(self.path)
         self._written = time.monotonic()
 
     def remove(self) -> None:
-        """Delete the file: the run has ended."""
-        self.path.unlink(missing_ok=True)
+        """Delete the file if it belongs to this run: its model has been saved."""
+        from safetensors import SafetensorError, safe_open
+
+        with suppress(OSError, SafetensorError, KeyError, json.JSONDecodeError):  # there is none, or not ours
+            with safe_open(self.path, "numpy") as file:
+                plain = json.loads((file.metadata() or {})["state"])
+            if plain["fingerprint"] == self.fingerprint:
+                self.path.unlink(missing_ok=True)
+        remove_leftovers(self.path)
+
+
+def _checksum(state: str, arrays: Arrays) -> str:
+    names = sorted(arrays)
+    return fingerprint({"state": state, "names": names}, *(arrays[name] for name in names))
 
 
 def with_prefix(arrays: Arrays, prefix: str) -> Arrays:

@@ -98,8 +98,22 @@ def lbfgs(
     if report.history:
         n_evaluations = report.history[-1].n_evaluations
         started -= report.history[-1].seconds
-    done = report.history[-1].iteration if report.history else 0
-    for iteration in range(done + 1, max_iter + 1):
+    iteration = report.history[-1].iteration if report.history else 0
+    while True:
+        if len(report.history) > period and report.history[-1 - period].value - value < tol * abs(value):
+            report.converged = True
+            report.reason = f"the value decreased by less than {tol:g} in {period} iterations"
+            break
+        if iteration >= max_iter:
+            report.reason = f"{max_iter} iterations"
+            warnings.warn(
+                f"L-BFGS stopped after {max_iter} iterations before reaching tol={tol:g}. "
+                "Raise max_iter or l2, or loosen tol.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+            break
+        iteration += 1
         steepest = _pseudo_gradient(w, gradient, l1)
         norm = math.sqrt(dot(steepest, steepest))
         if norm <= tol * max(1.0, math.sqrt(dot(w, w))):
@@ -137,20 +151,6 @@ def lbfgs(
         if stop:
             report.reason = stop if isinstance(stop, str) else STOPPED
             break
-        if len(report.history) > period:
-            before = report.history[-1 - period].value
-            if before - value < tol * abs(value):
-                report.converged = True
-                report.reason = f"the value decreased by less than {tol:g} in {period} iterations"
-                break
-    else:
-        report.reason = f"{max_iter} iterations"
-        warnings.warn(
-            f"L-BFGS stopped after {max_iter} iterations before reaching tol={tol:g}. "
-            "Raise max_iter or l2, or loosen tol.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
     report.value = value
     return w, report
 

@@ -3,7 +3,10 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trelliswork.learning.checkpoint import Checkpoint
 
 STOPPED = "stopped by the caller"
 
@@ -91,6 +94,8 @@ class FitReport:
         Number of iterations.
     details : dict
         Results of single algorithms, such as beam statistics (``beam``) or the objectives of restarts (``restarts``).
+    checkpoint : Checkpoint, optional
+        Checkpoint of a finished training, which ``save`` deletes.
     """
 
     converged: bool
@@ -101,6 +106,7 @@ class FitReport:
     metric: str = ""
     n_iter: int = 0
     details: dict[str, Any] = field(default_factory=dict)
+    checkpoint: "Checkpoint | None" = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.n_iter = self.n_iter or len(self.history)
@@ -136,7 +142,7 @@ class FitReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for ``model.json``, without the history; JSON has no nan."""
-        plain = {k: v for k, v in vars(self).items() if k not in ("history", "details")}
+        plain = {k: v for k, v in vars(self).items() if k not in ("history", "details", "checkpoint")}
         plain["value"] = None if math.isnan(self.value) else self.value
         details = {k: asdict(v) if hasattr(v, "__dataclass_fields__") else v for k, v in self.details.items()}
         return plain | {"details": {k: v for k, v in details.items() if _is_plain(v)}}

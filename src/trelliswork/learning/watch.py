@@ -27,7 +27,11 @@ class Watch:
     iteration that ends later than ``max_minutes``, and if the ``callback``, called with each `Step`, returns true.
 
     An optimizer calls ``resume`` before its first iteration, ``after`` at the end of each one, stops if that returns a
-    reason, and ends with ``finish``. Training in several stages calls ``start_stage`` before each.
+    reason, and ends with ``finish``. Its own criterion is checked before each iteration, so that a run that resumes
+    after its last iteration ends at once. Training in several stages calls ``start_stage`` before each.
+
+    The checkpoint stays after training, until the model is saved (`Estimator.save`): the same call would resume from
+    it and end with the same result. It stays longer if training was interrupted.
     """
 
     def __init__(
@@ -82,7 +86,7 @@ class Watch:
 
         The step gets the metric on the development data, unless ``measure`` is false: an optimizer may measure at some
         steps only. Parameters are copied if they are the best so far. ``state`` returns all that the optimizer needs to
-        resume, for a checkpoint.
+        resume, for a checkpoint. That is not written if patience has ended: the one before leads to the same end.
         """
         reason = None
         step.stage = step.stage or self.stage
@@ -94,14 +98,15 @@ class Watch:
             elif step.iteration - self.best_iteration >= self.patience:
                 assert self.development is not None
                 reason = f"no better {self.development.metric} on the development data for {self.patience} iterations"
-        saved = self.checkpoint is not None and self.checkpoint.due()
+        ended = reason is not None
+        saved = self.checkpoint is not None and not ended and self.checkpoint.due()
         if saved:  # before the callback, which may raise an exception
             self.save(state)
         if self.callback is not None and self.callback(step):
             self.interrupted, reason = True, reason or STOPPED
         if reason is None and self.max_minutes is not None and step.seconds >= 60 * self.max_minutes:
             self.interrupted, reason = True, f"time limit of {self.max_minutes:g} minutes"
-        if self.interrupted and self.checkpoint is not None and not saved:
+        if self.interrupted and self.checkpoint is not None and not saved and (self.stage or not ended):
             self.save(state)
         return reason
 
@@ -116,10 +121,9 @@ class Watch:
     def finish(self, parameters: Arrays, report: FitReport) -> tuple[Arrays, FitReport]:
         """Return the best parameters if there is a metric, else the last ones; complete the report.
 
-        The checkpoint is removed unless training was interrupted.
+        The report gets the checkpoint, to be removed when the model is saved, unless training was interrupted.
         """
-        if self.checkpoint is not None and not self.interrupted:
-            self.checkpoint.remove()
+        report.checkpoint = None if self.interrupted else self.checkpoint
         if self.development is not None and self.best_iteration:
             report.metric, report.dev = self.development.metric, self.best
             report.reason += f"; kept iteration {self.best_iteration} with {report.metric} {self.best:.4f}"

@@ -4,7 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trelliswork.data.storage import read_description
+from trelliswork.data.storage import load_model, read_description
 from trelliswork.errors import DataError, extras_for
 
 if TYPE_CHECKING:
@@ -64,16 +64,23 @@ __all__ = [
 
 def estimator_class(path: str | Path) -> "type[Estimator]":
     """Return the class of a saved model; only ``model.json`` is read."""
-    kind = read_description(path)["kind"]
+    return _class_of(path, read_description(path)["kind"])
+
+
+def _class_of(path: str | Path, kind: str) -> "type[Estimator]":
     if kind not in _KINDS:
         raise DataError(f"{path}: a model of kind {kind!r}, which this version does not know.")
     cls: type[Estimator] = __getattr__(_KINDS[kind])
     return cls
 
 
-def load(path: str | Path) -> "Estimator":
-    """Read a model directory and return the estimator of the right class."""
-    return estimator_class(path).load(path)
+def load(path: str | Path, *, verify: bool = True) -> "Estimator":
+    """Read a model directory and return the estimator of the right class.
+
+    The checksums of its files are compared unless ``verify`` is false.
+    """
+    plain, arrays = load_model(path, verify=verify)
+    return _class_of(path, plain["kind"])._restored(path, plain, arrays)
 
 
 def __getattr__(name: str) -> Any:

@@ -103,15 +103,34 @@ class Estimator:
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first.")
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a directory (``model.json``, ``weights.safetensors``), all or nothing."""
+        """Write the model to a directory: ``model.json`` and a safetensors file of weights.
+
+        The directory is new, empty, or has an older model, which is replaced; one with other files is an error. A crash
+        at any instant leaves the old or the new model. After that, the checkpoint of a finished training is deleted.
+        """
         self._check_fitted()
         plain, arrays = self._state()
         save_model(path, self.kind, plain | {"input": getattr(self, "input_", {})}, arrays)
+        report = getattr(self, "report_", None)
+        if report is not None and report.checkpoint is not None:
+            report.checkpoint.remove()
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a model written by ``save``."""
-        plain, arrays = load_model(path, cls.kind)
+    def load(cls, path: str | Path, *, verify: bool = True) -> Self:
+        """Read a model written by ``save``.
+
+        Parameters
+        ----------
+        path : path
+            Directory of the model.
+        verify : bool
+            Whether to compare the checksums of the files, which takes about a second per gigabyte.
+        """
+        return cls._restored(path, *load_model(path, cls.kind, verify=verify))
+
+    @classmethod
+    def _restored(cls, path: str | Path, plain: dict[str, Any], arrays: Arrays) -> Self:
+        """Build a fitted estimator from the content of a model directory."""
         try:
             model = cls._from_state(plain, arrays)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:

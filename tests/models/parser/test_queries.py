@@ -120,4 +120,4 @@ def test_save_and_load(parser, tmp_path):
     for changed in ({"n_tags": None}, {"parameters": plain["parameters"] | {"epochs": 3}}):
         file.write_text(json.dumps(plain | changed))
         with pytest.raises(DataError, match=r"damaged.*train again"):
-            load(tmp_path / "parser")
+            load(tmp_path / "parser", verify=False)

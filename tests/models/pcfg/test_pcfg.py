@@ -181,6 +181,7 @@ def test_corpus_callback_and_checkpoint(tmp_path):
     assert part.report_.reason == "stopped by the caller"
     rest = PCFG(3, 5, **options).fit(corpus, checkpoint=path)
     assert_array_equal(rest.log_evidence(corpus), whole.log_evidence(corpus))
+    rest.save(tmp_path / "model")
     PCFG(3, 5, **options).fit(corpus, callback=stop, checkpoint=path)
     with pytest.raises(DataError, match="other data or settings"):
         PCFG(4, 5, **options).fit(corpus, checkpoint=path)

@@ -126,6 +126,7 @@ def test_em_goes_on_from_a_checkpoint(tmp_path, rank):
     assert report.n_iter == 9
     for name, array in whole.named().items():
         np.testing.assert_array_equal(array, found.named()[name])
+    report.checkpoint.remove()
     assert not (tmp_path / "state").exists()
 
 

@@ -20,6 +20,7 @@ from trelliswork.cli.options import JsonOption, QuietOption
 from trelliswork.cli.progress import training_progress
 from trelliswork.cli.reporting import ReportOption, report_training
 from trelliswork.cli.running import report_errors
+from trelliswork.cli.saving import check_out, save_or_rescue
 from trelliswork.errors import extras_for
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Job:
 
     def finish(self, model: Any, facts: dict[str, Any]) -> None:
         """Save the model, write the report, and print the outcome."""
-        model.save(self.out)
+        save_or_rescue(model.save, self.out)
         report = getattr(model, "report_", None)
         outcome: dict[str, Any] = {"model": self.out, "kind": model.kind, **facts}
         if report is not None:
@@ -168,6 +169,7 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
         model = estimator(**{k: _value(d, values.pop(k)) for k, d in parameters.items()})
         own = {f.name: values.pop(f.name) for f in files}
         job = Job(**values, given=given)
+        check_out(job.out, job.checkpoint, job.page)
         job.finish(model, run(job, model, **own))
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)

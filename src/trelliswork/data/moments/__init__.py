@@ -89,7 +89,7 @@ class Moments:
         return Moments(self.vocabulary, self.K, self.unary + other.unary, pairs, lengths)
 
     def save(self, path: str | Path) -> None:
-        """Write a directory (``moments.json``, ``moments.safetensors``), completely or not at all."""
+        """Write a directory: ``moments.json`` and a safetensors file of counts; see `Estimator.save`."""
         description = {"K": self.K, "words": self.vocabulary.items, "unknown": self.vocabulary.unknown_word}
         arrays: dict[str, NDArray[Any]] = {"unary": self.unary, "lengths": self.lengths}
         for k, matrix in enumerate(self.pairs, start=1):
@@ -101,9 +101,9 @@ class Moments:
         save_model(path, "moments", description, arrays, layout=MOMENTS)
 
     @classmethod
-    def load(cls, path: str | Path) -> Moments:
-        """Read moments written by ``save``."""
-        description, arrays = load_model(path, "moments", layout=MOMENTS)
+    def load(cls, path: str | Path, *, verify: bool = True) -> Moments:
+        """Read moments written by ``save``; checksums are compared unless ``verify`` is false."""
+        description, arrays = load_model(path, "moments", layout=MOMENTS, verify=verify)
         try:
             vocabulary, K = Vocabulary.restored(description["words"], description["unknown"]), description["K"]
             C = len(vocabulary)

@@ -106,6 +106,7 @@ class LogBilinear(LeftToRight):
             Development text: stop early and keep the best epoch.
         checkpoint : path, optional
             A file for the state of training. If it exists, training resumes from it, with the same result.
+            ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` after each epoch; a true result stops training.
         """

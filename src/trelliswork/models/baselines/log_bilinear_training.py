@@ -252,7 +252,13 @@ def train(
         for name, group in groups.items():
             _copy(group, [torch.from_numpy(arrays[f"{name}.{k}"]) for k in range(len(group))])
     started, n_tokens = time.perf_counter() - report.seconds, len(data[1])
-    for iteration in range(report.n_iter + 1, max_iter + 1):
+    while True:
+        if watch.development is None and worse >= watch.patience:
+            report.reason, report.converged = f"no better likelihood for {worse} epochs", True
+            break
+        iteration = report.n_iter + 1
+        if iteration > max_iter:
+            break
         total = 0.0
         for batch in _Pieces.of(*data, len(p.bias), rng).batches(batch_size, rng):
             with one_thread():  # small products outside of tiles: waiting for each other costs more than it saves
@@ -276,8 +282,6 @@ def train(
             worse, rate = worse + 1, rate / 2
             _copy(p.tensors(), best.tensors())
         reason = watch.after(step, {}, state)
-        if reason is None and measured is None and worse >= watch.patience:
-            reason = f"no better likelihood for {worse} epochs"
         if reason is not None:
             report.reason, report.converged = reason, not watch.interrupted
             break

@@ -208,7 +208,7 @@ class CRF(Tagger):
             Start from the weights of this model, as far as attributes and labels are the same.
         checkpoint : path, optional
             A file for the state of training, written twice a minute. If it exists, training resumes from it and ends
-            with the weights of an uninterrupted run. It is removed at the end.
+            with the weights of an uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called after each iteration with a `Step`; a true result stops training.
         """

@@ -94,7 +94,7 @@ class Learned:
         """Build the weights from ``state``'s result; damaged or foreign arrays are an error."""
         features, labels = FeatureMap.from_state(plain["features"], arrays), Vocabulary(plain["labels"])
         weights = arrays["weights"].astype(np.float64)
-        check_finite("weights.safetensors", weights)
+        check_finite("weights", weights)
         grams = [arrays[f"ngrams.{n}"] for n in range(2, plain["order"] + 2)]
         structure = None
         if len(grams) > 1:
@@ -114,7 +114,7 @@ class Learned:
         n_features = learned.n_grams + layout.n_features - len(layout.transitions)
         sizes = (n_features, layout.n_attributes, layout.n_edge_attributes)
         if sizes != (len(weights), features.n_attributes, features.n_edge_attributes):
-            raise DataError("weights.safetensors does not match model.json: they belong to different models.")
+            raise DataError("the weights do not match model.json: they belong to different models.")
         return learned
 
 

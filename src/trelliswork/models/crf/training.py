@@ -199,7 +199,13 @@ def _online(problem: Problem, settings: Settings, start: Weights, watch: Watch) 
         return {"numbers": now.numbers(), "history": report.steps()}, dict(now.arrays())
 
     weights = chains.average()
-    for epoch in range(len(report.history) + 1, settings.iterations + 1):
+    while True:
+        epoch, losses = len(report.history) + 1, [step.value for step in report.history[-2:]]
+        if 0 in losses or (len(losses) == 2 and abs(losses[0] - losses[1]) <= settings.tol * abs(losses[1])):
+            report.converged, report.reason = True, "the loss of an epoch no longer changes"
+            break
+        if epoch > settings.iterations:
+            break
         loss = chains.epoch()
         weights = chains.average()
         active = int(np.count_nonzero(weights))
@@ -207,8 +213,5 @@ def _online(problem: Problem, settings: Settings, start: Weights, watch: Watch) 
         reason = watch.after(report.history[-1], {"weights": weights}, state)
         if reason is not None:
             report.reason = reason
-            break
-        if loss == 0 or (epoch > 1 and abs(report.history[-2].value - loss) <= settings.tol * abs(loss)):
-            report.converged, report.reason = True, "the loss of an epoch no longer changes"
             break
     return watch.finish({"weights": weights}, report)

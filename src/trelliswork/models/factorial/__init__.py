@@ -191,7 +191,7 @@ class FactorialCRF(LayeredTagger):
             the best weights are kept.
         checkpoint : path, optional
             A file for the state of training. If it exists, training resumes from it and ends with the weights of an
-            uninterrupted run. It is removed at the end.
+            uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called after each iteration with a `Step`; a true result stops training.
         """

@@ -79,10 +79,10 @@ class Learned:
             layouts[-1].check()
         ties = tuple((int(d), int(e)) for d, e in plain["ties"])
         weights = arrays["weights"].astype(np.float64)
-        check_finite("weights.safetensors", weights)
+        check_finite("weights", weights)
         layout = FactorialLayout(tuple(layouts), ties)
         if not all(0 <= d < e < len(layers) for d, e in ties) or layout.n_features != len(weights):
-            raise DataError("weights.safetensors does not match model.json: they belong to different models.")
+            raise DataError("the weights do not match model.json: they belong to different models.")
         if [m.n_attributes for m in maps] != plain["n_attributes"]:
             raise DataError("model.json is damaged: the number of attributes is wrong.")
         return cls(maps, layers, layout, weights)

@@ -214,7 +214,7 @@ class HMM(ChainTagger, NextWord):
             takes about as long as an iteration.
         checkpoint : path, optional
             A file for the state of EM, written twice a minute. If it exists, training resumes from it and ends with the
-            parameters of an uninterrupted run. It is removed at the end.
+            parameters of an uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called after each iteration with a `Step`; a true result stops training.
         """
@@ -432,7 +432,7 @@ class HMM(ChainTagger, NextWord):
         chain = chain_from_arrays(own, plain["order"], self.beam, end=plain["end"])
         emissions, labels = emissions_from_state(plain["emissions"], arrays), Vocabulary(plain["labels"])
         if not chain.n_states == emissions.n_states == len(labels):
-            raise DataError("weights.safetensors does not match model.json: they belong to different models.")
+            raise DataError("the weights do not match model.json: they belong to different models.")
         report = FitReport.from_dict(plain["report"])
         if report.beam is not None:
             report.beam = BeamStatistics(**report.beam)

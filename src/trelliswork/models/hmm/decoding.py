@@ -302,14 +302,14 @@ def chain_from_arrays(arrays: dict[str, NDArray[Any]], order: int, beam: Beam | 
     """Build a chain from its saved ``arrays``; arrays of a damaged file are an error."""
     for name, array in arrays.items():
         if array.dtype != np.float64 or not (array <= 1e-9).all():
-            raise DataError(f"weights.safetensors: {name} has values that are not log-probabilities: train again.")
+            raise DataError(f"damaged weights: {name} has values that are not log-probabilities: train again.")
     S = len(arrays["ngrams"]) - 1 if order > 1 else len(arrays["start"])
     shapes: dict[str, tuple[int, ...]]
     shapes = {"ngrams": (S + 1,) * (order + 1)} if order > 1 else {"start": (S,), "transition": (S, S)}
     if order == 1 and end:
         shapes["end"] = (S,)
     if {name: array.shape for name, array in arrays.items()} != shapes:
-        raise DataError(f"weights.safetensors: the shapes of {', '.join(shapes)} do not match: train again.")
+        raise DataError(f"damaged weights: the shapes of {', '.join(shapes)} do not match: train again.")
     beam = state_beam(beam, S, order)
     states: StateChain
     if order > 1:
@@ -321,7 +321,7 @@ def chain_from_arrays(arrays: dict[str, NDArray[Any]], order: int, beam: Beam | 
         states = FirstOrder(arrays["start"], arrays["transition"], arrays["end"] if end else None, beam)
         totals = np.exp(arrays["transition"]).sum(axis=-1) + (np.exp(arrays["end"]) if end else 0)
     if not np.allclose(totals, 1, atol=1e-6):
-        raise DataError("weights.safetensors: the probabilities of transitions do not sum to 1: train again.")
+        raise DataError("damaged weights: the probabilities of transitions do not sum to 1: train again.")
     return states
 
 

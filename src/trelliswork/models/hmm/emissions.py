@@ -110,5 +110,5 @@ def emissions_from_state(plain: dict[str, Any], arrays: dict[str, NDArray[Any]])
     log_emission = arrays["emission"]
     fits = log_emission.dtype == np.float64 and log_emission.ndim == 2 and log_emission.shape[1] == len(plain["words"])
     if not fits or not (log_emission <= 1e-9).all():
-        raise DataError("weights.safetensors: the emissions do not match the words: the file is damaged, train again.")
+        raise DataError("damaged weights: the emissions do not match the words: the file is damaged, train again.")
     return TableEmissions(plain["words"], log_emission, suffixes)

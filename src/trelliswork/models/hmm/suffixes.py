@@ -273,9 +273,9 @@ class SparseCounts:
         ptr, tags, values = arrays["counts_ptr"], arrays["counts_tags"], arrays["counts_values"]
         rises = ptr.ndim == 1 and len(ptr) > 0 and ptr[0] == 0 and (np.diff(ptr) >= 0).all()
         if not rises or ptr[-1] != len(tags) or len(tags) != len(values):
-            raise DataError("weights.safetensors: the counts do not match: the file is damaged, train again.")
+            raise DataError("damaged weights: the counts do not match: the file is damaged, train again.")
         if len(tags) and (tags.min() < 0 or tags.max() >= n_tags or not (np.isfinite(values) & (values >= 0)).all()):
-            raise DataError("weights.safetensors: the counts are out of range: the file is damaged, train again.")
+            raise DataError("damaged weights: the counts are out of range: the file is damaged, train again.")
         return cls(ptr, tags, values, n_tags)
 
     def _entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

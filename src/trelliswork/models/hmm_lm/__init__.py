@@ -227,6 +227,7 @@ class HMMLanguageModel(NextWord):
             after ``patience`` validations without an improvement.
         checkpoint : path, optional
             A file for the state of training. If it exists, training resumes from it, with the same result.
+            ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` after each validation; a true result stops training.
         """

@@ -101,13 +101,12 @@ def restored_network(shape: dict[str, Any], arrays: Arrays, n_words: int) -> Sta
         if array is None or array.shape != tuple(value.shape):
             got = "nothing" if array is None else f"shape {array.shape}"
             raise DataError(
-                f"weights.safetensors does not match model.json: {name} should have shape "
-                f"{tuple(value.shape)}, got {got}."
+                f"the weights do not match model.json: {name} should have shape {tuple(value.shape)}, got {got}."
             )
         check_finite(name, array)
         state[name] = torch.from_numpy(array.copy())
     if network.shape.n_words != n_words:
-        raise DataError("weights.safetensors does not match model.json: they belong to different models.")
+        raise DataError("the weights do not match model.json: they belong to different models.")
     network.load_state_dict(state)
     return network
 

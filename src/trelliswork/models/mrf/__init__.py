@@ -192,6 +192,7 @@ class MRFLanguageModel(LanguageModel):
             Start from the tables of another low-rank model with the same words, such as the exact one of order 1.
         checkpoint : path, optional
             A file for the state of training. If it exists, training resumes from it, with the same result.
+            ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` while text is counted and after each iteration; a true result after an iteration stops
             training.

@@ -219,6 +219,9 @@ class BoundWatch(Watch):
         """Write the checkpoint now."""
         plain, arrays = state()
         extra = {f"objective.{name}": array for name, array in self._objective.state().items()}
+        if self._objective.unaries_at is arrays["weights"]:
+            assert self._objective.unaries is not None
+            extra["unaries"] = self._objective.unaries
         super().save(lambda: (plain, arrays | extra))
 
     def resume(self) -> Saved | None:
@@ -226,6 +229,8 @@ class BoundWatch(Watch):
         saved = super().resume()
         if saved is not None:
             self._objective.restore(with_prefix(saved[1], "objective."))
+            if "unaries" in saved[1]:  # for a run that was killed after its last iteration
+                self._objective.unaries, self._objective.unaries_at = saved[1]["unaries"], saved[1]["weights"]
         return saved
 
 

@@ -115,7 +115,7 @@ class MRFTagger(ChainTagger):
             best iteration is kept.
         checkpoint : path, optional
             A file for the state of training, written twice a minute. If it exists, training resumes from it and ends
-            with the weights of an uninterrupted run. It is removed at the end.
+            with the weights of an uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called after each iteration with a `Step`; a true result stops training.
         """
@@ -235,7 +235,7 @@ class MRFTagger(ChainTagger):
         sizes = [len(own), *[len(neighbor)] * (len(weights) - 1)]
         fits = phi.shape == (arrays["cover"].shape[0], T, T) and arrays["lexicon"].shape == (len(features.words), T - 1)
         if not fits or [u.shape for u in weights] != [(n, T) for n in sizes]:
-            raise DataError("weights.safetensors does not match model.json: they belong to different models.")
+            raise DataError("the weights do not match model.json: they belong to different models.")
         for name, array in (("phi", phi), *((f"weights.{k}", u) for k, u in enumerate(weights))):
             check_finite(name, array)
         report = FitReport.from_dict(plain["report"])

@@ -198,7 +198,7 @@ class DependencyParser(TreeParser):
             ``patience`` epochs without an improvement.
         checkpoint : path, optional
             A file for the state of training, written twice a minute, between epochs and between taggers. If it exists,
-            training resumes from it and ends with the parser of an uninterrupted run. It is removed at the end.
+            training resumes from it and ends with the parser of an uninterrupted run. ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` after each epoch, and for each tagger and its iterations with one that has no value.
             A true result stops training, with at least one epoch of trees and one of labels; taggers in training

@@ -315,7 +315,7 @@ class Stages:
         return parameters
 
     def finish(self) -> FitReport:
-        """Return the report; remove the checkpoint unless training was interrupted."""
+        """Return the report."""
         self.watch.start_stage("", None)  # each stage has returned its own best parameters
         _, report = self.watch.finish({}, self.report)
         report.reason = "; ".join(self._reasons)

@@ -195,6 +195,7 @@ class PCFG(TreeParser, LanguageModel):
             ``patience`` iterations later.
         checkpoint : path, optional
             A file for the state of training. If it exists, training resumes from it, with the same result.
+            ``save`` deletes it.
         callback : callable, optional
             Called with a `Step` after each iteration (epoch); a true result stops training.
         """
@@ -412,7 +413,7 @@ class PCFG(TreeParser, LanguageModel):
         self.vocabulary_ = listed_words(plain["words"])
         self.parameters_ = GrammarParameters(**arrays)
         if self.parameters_.sizes[2] != len(self.vocabulary_) or any(np.isnan(a).any() for a in arrays.values()):
-            raise DataError("weights.safetensors does not match model.json: they belong to different models.")
+            raise DataError("the weights do not match model.json: they belong to different models.")
         self.report_ = FitReport.from_dict(plain["report"])
         return self
 

@@ -54,7 +54,14 @@ def train(
         _restore(module, adam, report, *saved)
     started = time.perf_counter() - report.seconds
     longest = max(map(len, sentences))
-    for epoch in range(report.n_iter + 1, max_iter + 1):
+    while True:
+        if tol and _settled(report.history, tol, longest, settings.curriculum):
+            report.converged = True
+            report.reason = f"{GAIN_EPOCHS} epochs gained less than {tol:g} of the objective"
+            break
+        epoch = report.n_iter + 1
+        if epoch > max_iter:
+            break
         reach = longest if settings.curriculum is None else settings.curriculum + epoch - 1
         chosen = [s for s in sentences if len(s) <= reach]
         if not chosen:
@@ -68,10 +75,6 @@ def train(
         reason = watch.after(report.history[-1], arrays, lambda: _state(module, adam, report))
         if reason is not None:
             report.reason, report.converged = reason, not watch.interrupted
-            break
-        if tol and reach >= longest and _settled(report.history, tol, longest, settings.curriculum):
-            report.converged = True
-            report.reason = f"{GAIN_EPOCHS} epochs gained less than {tol:g} of the objective"
             break
     with torch.no_grad():
         last = module().arrays().named()

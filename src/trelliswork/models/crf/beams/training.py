@@ -241,7 +241,9 @@ class BeamSearch:
         self._started, self._anchor = True, arrays["beam.anchor"]
         sets = {name.removeprefix("beam."): array for name, array in arrays.items() if name.startswith("beam.")}
         self.objective.hold_again(own["held"], sets)
-        return State.from_plain(plain, arrays)
+        state = State.from_plain(plain, arrays)
+        self._pairs = state.pairs
+        return state
 
     def _conclude(self, report: FitReport) -> None:
         """Store the statistics of the beams in the report; warn if much was lost."""

@@ -1,0 +1,47 @@
+"""Saving what a command has made: checked before the work, and saved elsewhere if the chosen directory fails."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trelliswork.errors import DataError
+
+if TYPE_CHECKING:
+    from trelliswork.data.storage import Layout
+
+
+def check_out(out: str, *files: str | None, layout: "Layout | None" = None) -> None:
+    """Raise an error, before any work, if ``--out`` cannot be saved to, or is to contain other files of the command.
+
+    Without a ``layout``, it is the directory of a model.
+    """
+    from trelliswork.data.storage import MODEL, check_target
+
+    layout = layout or MODEL
+    check_target(out, layout)
+    folder = os.path.realpath(out)
+    for file in files:
+        if file is not None and Path(os.path.realpath(file)).is_relative_to(folder):
+            raise DataError(f"{file}: expected a file outside of --out {out}, which has {layout.name} only. Move it.")
+
+
+def save_or_rescue(save: Callable[[str | Path], None], out: str) -> None:
+    """Save to ``out``; if that fails, save beside it or in the temporary directory, and raise an error with the place.
+
+    Beside it, the directory is the first of ``out-1``, ``out-2`` and so on that does not exist.
+    """
+    try:
+        save(out)
+    except (DataError, OSError) as error:
+        name = Path(os.path.realpath(out))
+        for parent in (name.parent, Path(tempfile.gettempdir())):
+            place = next(p for k in count(1) if not os.path.lexists(p := parent / f"{name.name}-{k}"))
+            try:
+                save(place)
+            except (DataError, OSError):
+                continue
+            raise DataError(f"{error} Saved in {place} instead.") from error
+        raise
