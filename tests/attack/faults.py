@@ -40,8 +40,8 @@ class Faults:
 
     def wrapped(self, name):
         def operation(path, *args, **options):
-            concerned = isinstance(path, int) or os.path.realpath(path).startswith(self.folder)
-            if concerned and self.due(name):
+            file = f"/proc/self/fd/{path}" if isinstance(path, int) else path
+            if os.path.realpath(file).startswith(self.folder) and self.due(name):
                 raise self.error()
             return self.originals[name](path, *args, **options)
 

@@ -71,7 +71,6 @@ def save_model(
     name = f"{layout.arrays}-{checksum[:16]}.safetensors"
     head = {"kind": kind, "format": layout.format, "trelliswork": __version__, **description}
     head["files"] = {name: {"bytes": sum(map(len, chunks)), "checksum": checksum}}
-    rest = (json.dumps(head, ensure_ascii=False, default=_plain_number)[1:] + "\n").encode()
     is_new = False
     try:
         if not folder.is_dir():
@@ -80,11 +79,18 @@ def save_model(
             folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
             old = check_content(path, layout)
+            if layout.plain_arrays in old:
+                head["replaced"] = layout.plain_arrays  # so that it is known even if it cannot be deleted now
+            rest = (json.dumps(head, ensure_ascii=False, default=_plain_number)[1:] + "\n").encode()
             _write(folder / name, chunks)
-            _write(folder / layout.description, [HEAD, _checksum(rest).encode(), b'", ', rest])
-            for one in old - {name, layout.description}:
-                with suppress(OSError):  # the next save tries again
-                    (folder / one).unlink()
+            unused = {name} - old
+            try:
+                _write(folder / layout.description, [HEAD, _checksum(rest).encode(), b'", ', rest])
+                unused = old - {name, layout.description}
+            finally:
+                for one in unused:
+                    with suppress(OSError):  # the next save tries again
+                        (folder / one).unlink()
     except OSError as error:
         raise _unwritable(path, error) from error
     finally:
@@ -103,11 +109,11 @@ def check_content(path: str | Path, layout: Layout = MODEL) -> set[str]:
             raise DataError(f"{path}: expected a directory, got a file. Choose another name, or delete the file.")
         return set()
     present = {one.name for one in folder.iterdir()}
-    what, known = f"not {layout.name}", set()
+    what, known = f"not {layout.name}", set[str | None]()
     if layout.description in present:
         try:
             description = read_description(folder, layout=layout)
-            known = {layout.description, _arrays_of(description, layout)[0]}
+            known = {layout.description, _arrays_of(description, layout)[0], description.get("replaced")}
         except DataError as error:
             raise DataError(f"{path}: not replaced. {error} Choose another directory, or delete this one.") from None
         what = f"{layout.name}, with other files"
