@@ -314,7 +314,7 @@ def test_files_of_a_command_stay_out_of_the_model(text):
     """A checkpoint or a report in the directory of the model would keep the next save from replacing it."""
     (text / "m").mkdir()
     for option in ("--checkpoint", "--report"):
-        arguments = ["train", "lbl", "text", "--out", "m", option, "m/file.html", "--quiet"]
+        arguments = ["train", "hmm", "text", "--out", "m", option, "m/file.html", "--quiet"]
         done = CliRunner().invoke(app, arguments)
         assert done.exit_code == 1
         assert "m/file.html: expected a file outside of --out m" in done.stderr
