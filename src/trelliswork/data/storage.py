@@ -248,7 +248,7 @@ def _safetensors(arrays: Arrays, metadata: dict[str, str] | None = None) -> Chun
         kind = "BOOL" if array.dtype == bool else f"{array.dtype.kind.upper()}{8 * array.itemsize}"
         start, end = end, end + array.nbytes
         header[name] = {"dtype": kind, "shape": arrays[name].shape, "data_offsets": (start, end)}
-        chunks.append(memoryview(array.reshape(-1).view(np.uint8)))
+        chunks.append(array.reshape(-1).view(np.uint8).data)
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return [len(text).to_bytes(8, "little"), text, *chunks]
