@@ -60,7 +60,7 @@ FAMILIES = {
         *trees(), dev=trees("dev", 10), **o
     ),
     "pcfg": lambda **o: t.PCFG(2, 3, max_iter=6, tol=1e-4).fit(short(), **o),
-    "pcfg-adam": lambda **o: t.PCFG(2, 3, algorithm="adam", max_iter=6, tol=1e-2).fit(short(), **o),
+    "pcfg-gradient": lambda **o: t.PCFG(2, 3, algorithm="gradient", max_iter=6, tol=1e-2).fit(short(), **o),
     "lbl": lambda **o: t.LogBilinear(context_size=1, rank=2, max_iter=5).fit(words(), **o),
     "factorial": lambda **o: t.FactorialCRF(("pos", "chunk"), max_iter=8).fit(words(), layers(), **o),
 }
