@@ -36,7 +36,8 @@ _MODULES = {
     "trelliswork.metrics.induction": "evaluate_induction",
     "trelliswork.metrics.tagging": "evaluate_tagging",
     "trelliswork.metrics.dependencies": "evaluate_parsing",
-    # threads and errors
+    # limits, threads and errors
+    "trelliswork.compute.limits": "limits set_limits",
     "trelliswork.compute.threads": "get_num_threads num_threads set_num_threads",
     "trelliswork.errors": "TrellisworkError",
 }
@@ -87,6 +88,7 @@ __all__ = [
     "evaluate_parsing",
     "evaluate_tagging",
     "get_num_threads",
+    "limits",
     "load",
     "num_threads",
     "read_columns",
@@ -97,10 +99,12 @@ __all__ = [
     "read_text",
     "read_trees",
     "read_uai",
+    "set_limits",
     "set_num_threads",
 ]
 
 if TYPE_CHECKING:
+    from trelliswork.compute.limits import limits, set_limits
     from trelliswork.compute.threads import get_num_threads, num_threads, set_num_threads
     from trelliswork.data import (
         AttributeCorpus,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 # Modules that the core does without, and the extra that installs each.
 EXTRAS = {"torch": "torch", "matplotlib": "plots", "starlette": "explore", "uvicorn": "explore"}
@@ -9,6 +10,14 @@ EXTRAS = {"torch": "torch", "matplotlib": "plots", "starlette": "explore", "uvic
 
 class TrellisworkError(Exception):
     """Base class of the errors of this package."""
+
+    sentence: int | None = None  # the number, from 0, of the sentence that it is about
+    token: int = 0  # the number of the token there
+
+    def at(self, sentence: int, token: int = 0) -> Self:
+        """Set the place, so that who knows the file can name the line; return the error itself."""
+        self.sentence, self.token = sentence, token
+        return self
 
 
 class ShapeError(TrellisworkError, ValueError):
@@ -25,6 +34,10 @@ class ImpossibleError(TrellisworkError, ValueError):
 
 class DataError(TrellisworkError, ValueError):
     """A file or a sentence does not follow its format; the message names file and line."""
+
+
+class LimitError(TrellisworkError, ValueError):
+    """Work is predicted to take more time or memory than a limit allows; the message names the limit."""
 
 
 class ApproximationWarning(UserWarning):

@@ -115,7 +115,7 @@ def test_a_sentence_edge_in_a_text_is_an_error(folder, tmp_path):
     assert run(*model).returncode == 0
     done = run("score", str(tmp_path / "m"), str(tmp_path / "bad.txt"))
     assert done.returncode == 1
-    assert "bad.txt, sentence 1, token 0: <s> marks" in done.stderr
+    assert "bad.txt:2: sentence 1, token 0: <s> marks" in done.stderr
 
 
 @pytest.fixture(scope="module")

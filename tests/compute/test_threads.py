@@ -1,9 +1,12 @@
 """The thread pool runs all ranges once, reports errors, and has one setting."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from itertools import pairwise
+from threading import Event, Timer, current_thread
 
 import numpy as np
 import pytest
@@ -30,6 +33,40 @@ def test_an_error_reaches_the_caller_and_the_pool_survives(n_threads):
         with pytest.raises(ValueError, match="seven"):
             threads.run(work, [(k, k + 1) for k in range(10)])
         test_every_range_is_done_once(n_threads)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_long_work_leaves_the_calling_thread_free(n_threads):
+    caller, seen = current_thread(), []
+    ranges = threads.cut(np.full(4, threads.LONG_WORK), least=1)
+    with threads.num_threads(n_threads):
+        threads.run(lambda start, stop: seen.append(current_thread()), ranges)
+        assert len(seen) == 4
+        assert caller not in seen
+        assert threads.call(lambda x: x + 1, 1) == 2
+        with pytest.raises(ZeroDivisionError):
+            threads.call(lambda: 1 / 0)
+
+        def nested() -> list[object]:
+            inner: list[object] = []
+            threads.run(lambda start, stop: inner.append(current_thread()), ranges)
+            return inner
+
+        assert len(set(threads.call(nested))) == 1  # a thread of the pool does not wait for the pool
+
+
+def test_ctrl_c_leaves_a_kernel_behind_and_the_pool_works(monkeypatch):
+    release = Event()
+    monkeypatch.setattr(threads._pool, "abandoned", False)
+    Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        threads.call(release.wait, 20)
+    assert time.monotonic() - started < 5
+    assert threads.left_running()
+    with threads.num_threads(3):
+        test_every_range_is_done_once(3)
+    release.set()
 
 
 def test_cut_covers_everything_in_multiples():

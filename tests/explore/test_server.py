@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 import urllib.request
+from queue import Queue
+from threading import Thread
 
 import pytest
 
@@ -70,3 +72,40 @@ def test_wrong_commands_end_with_a_message(options):
     assert result.exit_code in (1, 2)
     assert result.output
     assert "Traceback" not in result.output
+
+
+def test_half_sent_requests_do_not_block_the_server(model, monkeypatch):
+    from trelliswork.explore import protocol, server
+
+    monkeypatch.setattr(protocol, "REQUEST_SECONDS", 0.5)
+    addresses: Queue = Queue()
+    options = {"port": 0, "ready": addresses.put}
+    Thread(target=server.serve, args=(model("kneser-ney"),), kwargs=options, daemon=True).start()
+    address = addresses.get(timeout=30)
+    port = int(address.rsplit(":", 1)[1].strip("/"))
+    body = (
+        b"POST /api/score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+    )
+    half = [socket.create_connection(("127.0.0.1", port)) for _ in range(server.MAX_CONNECTIONS + 10)]
+    for number, one in enumerate(half):
+        one.sendall(body if number % 2 else b"GET / HTTP/1.1\r\nHost: 127")
+    time.sleep(0.7)
+    with urllib.request.urlopen(address + "api/model", timeout=5) as answer:
+        assert json.load(answer)["kind"] == "kneser-ney"
+    for one in half:
+        one.settimeout(5)
+        while one.recv(4096):  # until the server closes the connection
+            pass
+        one.close()
+
+
+@pytest.mark.parametrize("name", ["crf", "factorial-crf", "hmm-2", "parser", "pcfg", "kneser-ney", "mrf-lm", "numbers"])
+def test_models_are_prepared_before_the_first_request(model, name):
+    from trelliswork.explore.abilities import explorer_of, warm_up
+
+    explorer = explorer_of(model(name))
+    answered = []
+    for ability, answer in explorer.abilities.items():
+        explorer.abilities[ability] = lambda body, a=answer, n=ability: answered.append(n) or a(body)
+    warm_up(explorer)
+    assert answered or not explorer.reader.example()

@@ -1,6 +1,7 @@
 """One watch for every optimizer: best parameters, patience, time limit, checkpoints, callbacks."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from trelliswork.errors import DataError
 from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.learning.report import STOPPED, FitReport, Step
-from trelliswork.learning.watch import Watch
+from trelliswork.learning.watch import Watch, timed_from
 
 
 class Figures:
@@ -68,6 +69,28 @@ def test_a_callback_and_a_time_limit_stop():
     _, report = run(Watch(max_minutes=3))
     assert report.n_iter == 3
     assert report.reason == "time limit of 3 minutes"
+
+
+def test_an_iteration_that_would_exceed_the_time_limit_is_not_started():
+    _, report = run(Watch(max_minutes=3.5))
+    assert report.n_iter == 3
+    _, report = run(Watch(max_minutes=1.5))
+    assert report.n_iter == 2  # how long an iteration takes is known after two
+    watch = Watch(max_minutes=3.5)
+    watch.after(Step(1, 0.0, seconds=100.0), {}, dict)
+    watch.start_stage("next", None)  # whose iterations may be shorter
+    assert watch.after(Step(2, 0.0, seconds=130.0), {}, dict) is None
+    assert watch.after(Step(3, 0.0, seconds=180.0), {}, dict) == "time limit of 3.5 minutes"
+
+
+def test_time_before_training_counts():
+    with timed_from(time.perf_counter() - 90):
+        watch = Watch(max_minutes=3)
+        assert watch.time_is_up(80) is None
+        assert watch.time_is_up(95) == "time limit of 3 minutes"
+        _, report = run(watch)
+    assert report.n_iter == 2
+    assert Watch(max_minutes=3).time_is_up(95) is None
 
 
 def test_the_report_of_a_finished_run_removes_the_checkpoint(tmp_path):

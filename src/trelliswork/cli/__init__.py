@@ -1,5 +1,6 @@
 """The command line. A command is imported when it is used, and heavy packages within it, so answers come at once."""
 
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -9,8 +10,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from trelliswork import __version__
-from trelliswork.cli.running import report_errors, settings
-from trelliswork.errors import TrellisworkError
+from trelliswork.cli.running import exit_code, open_streams, report_errors, settings
 
 # The module of each command, and the name of its function or group there, in the order of --help.
 COMMANDS = {
@@ -83,9 +83,29 @@ def _options(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Number of threads; all cores by default.", show_default=False)
     ] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            help="Refuse a sentence or graph whose predicted time is longer; 60 by default.",
+            show_default=False,
+        ),
+    ] = None,
+    max_memory: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            help="Refuse work whose predicted memory, in GB, is larger; three quarters of the machine's by default.",
+            show_default=False,
+        ),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     settings.debug = debug
+    if max_seconds is not None or max_memory is not None:
+        from trelliswork.compute.limits import set_limits
+
+        set_limits(seconds=max_seconds, gigabytes=max_memory)
     if threads is not None:
         from trelliswork.compute.threads import set_num_threads
 
@@ -93,14 +113,19 @@ def _options(
 
 
 def main() -> None:
-    """Entry point of the command ``trelliswork``."""
+    """Run the command line and exit."""
+    open_streams()
+    code: Any = 0
     try:
-        sys.exit(app(prog_name="trelliswork"))  # also as python -m trelliswork
-    except KeyboardInterrupt:  # before or after a command's own work
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
-    except TrellisworkError as error:  # while the options of a command are read
-        if settings.debug:
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        try:
+            app(prog_name="trelliswork")  # also as python -m trelliswork
+        except SystemExit as end:
+            code = end.code
+        sys.stdout.flush()
+    except BaseException as error:  # outside of a command's own work: imports, options, the last output
+        code = exit_code(error)
+    threads = sys.modules.get("trelliswork.compute.threads")
+    if threads is not None and threads.left_running():
+        sys.stderr.flush()
+        os._exit(130)
+    sys.exit(code)

@@ -1,12 +1,14 @@
 """Labeled and unlabeled files as the commands read and write them."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trelliswork.errors import DataError
+from trelliswork.errors import DataError, TrellisworkError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,6 +64,53 @@ class Layout:
             self.columns = [c for c in range(n_columns) if c not in labels]
 
 
+def place(corpus: "Corpus", token: int, file: str) -> str:
+    """Return the file and, if the corpus has lines, the line of a token, for messages."""
+    from trelliswork.data.files import source_name
+
+    name = source_name(file)
+    return name if corpus.token_lines is None else f"{name}:{corpus.token_lines[token] + 1}"
+
+
+@contextmanager
+def naming_lines(file: str | None, layout: Layout | None = None, corpus: Any = None) -> Iterator[None]:
+    """Name file and line in errors about a sentence of a file.
+
+    The corpus may have the lines; otherwise the file, if its layout is given, is read again for them.
+    """
+    from trelliswork.data.files import source_name
+
+    try:
+        yield
+    except TrellisworkError as error:
+        if error.sentence is None or bundled_part(file):
+            raise
+        name = source_name(str(file))
+        if getattr(corpus, "token_lines", None) is None and layout is not None and Path(str(file)).is_file():
+            corpus = _with_lines(str(file), layout)
+        if getattr(corpus, "token_lines", None) is not None:
+            name = place(corpus, int(corpus.offsets[error.sentence]) + error.token, name)
+        error.args = (f"{name}: {str(error).removeprefix(f'{source_name(str(file))}, ')}",)
+        raise
+
+
+def _with_lines(path: str, layout: Layout) -> "Corpus | None":
+    """Return the tokens of a file with their lines."""
+    import numpy as np
+
+    from trelliswork.data import Corpus
+    from trelliswork.data.files import fields_of, open_text
+
+    if layout.format in ("columns", "conllu"):
+        return _read(path, layout, layout.columns, keep_lines=True)
+    if layout.format != "text":
+        return None
+    with open_text(path) as lines:
+        sizes = np.array([len(fields_of(line)) for line in lines])
+    offsets = np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
+    return Corpus([], offsets, token_lines=np.repeat(np.arange(len(sizes)), sizes))
+
+
 def guess_format(path: str, format: FileFormat, *, labeled: bool = False) -> FileFormat:
     """Return the given format; by default the one of the file's name or of its first lines.
 
@@ -110,18 +159,23 @@ def training_layout(
     return Layout("columns", _numbers(columns), _label(label, -1), separator)
 
 
-def _numbers(text: str | None) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")] if text else []
-    except ValueError:
-        raise DataError(f"--columns must be numbers separated by commas, such as 0,1, got {text!r}.") from None
+def _numbers(text: str | None, option: str = "--columns") -> list[int]:
+    """Return numbers of columns; ``option`` is the one that the user gave."""
+    return [_number(part, option) for part in text.split(",")] if text else []
+
+
+def _number(text: str, option: str) -> int:
+    digits = text.strip().removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 6:
+        from trelliswork.data.files import shorten
+
+        some = "numbers separated by commas, such as 0,1" if option == "--columns" else "the number of a column"
+        raise DataError(f"{option} must be {some}, counted from 0, got {shorten(text)}.")
+    return int(text)
 
 
 def _label(text: str | None, default: int) -> int:
-    try:
-        return default if text is None else int(text)
-    except ValueError:
-        raise DataError(f"--label must be the number of a column, counted from 0, got {text!r}.") from None
+    return default if text is None else _number(text, "--label")
 
 
 def read_labeled(path: str | None, layout: Layout) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
@@ -149,15 +203,17 @@ def layers_layout(
     """Return the layout for several layers of labels: the last columns by default, or CoNLL-U columns by name."""
     chosen = FileFormat.columns if path is None else guess_format(path, format, labeled=True)
     if labels is not None and len(labels.split(",")) != len(layers):
-        raise DataError(f"--labels must name a column for each of the layers {', '.join(layers)}, got {labels!r}.")
+        raise DataError(f"--label must name a column for each of the layers {', '.join(layers)}, got {labels[:80]!r}.")
     if chosen == FileFormat.conllu:
         named = labels.split(",") if labels else list(layers)
         return Layout("conllu", columns.split(",") if columns else ["form"], named)
     if chosen != FileFormat.columns:
         raise DataError(f"{path}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
     if path is None:  # the bundled corpus: words, tags, chunks
-        return Layout("columns", _numbers(columns) or [0], _numbers(labels) or list(range(3 - len(layers), 3)), " ")
-    return Layout("columns", _numbers(columns), _numbers(labels) or list(range(-len(layers), 0)), separator)
+        return Layout(
+            "columns", _numbers(columns) or [0], _numbers(labels, "--label") or list(range(3 - len(layers), 3)), " "
+        )
+    return Layout("columns", _numbers(columns), _numbers(labels, "--label") or list(range(-len(layers), 0)), separator)
 
 
 def read_layers(path: str | None, layout: Layout, layers: Sequence[str]) -> "tuple[Corpus, dict[str, list[list[str]]]]":
@@ -217,7 +273,9 @@ def evaluation_layout(layout: Layout, path: str, format: FileFormat, label: str 
         columns = layout.columns if layout.format == "conllu" else ["form"]
         return Layout("conllu", columns, label or (layout.label if isinstance(layout.label, str) else "upos"))
     columns = layout.columns if layout.format == "columns" else [0]
-    return Layout("columns", columns, _numbers(label)[0] if label else layout.label, layout.separator)
+    if label is None and not isinstance(layout.label, int | list):
+        raise DataError(f"{path}: the model was trained on CoNLL-U: --label gives the number of the column of labels.")
+    return Layout("columns", columns, layout.label if label is None else _number(label, "--label"), layout.separator)
 
 
 def labeled_parts(path: str | None, layout: Layout, n_sentences: int) -> "Iterator[tuple[Corpus, list[list[str]]]]":
@@ -301,7 +359,7 @@ def read_unlabeled(
         layout = Layout(str(chosen), ["form"] if chosen == FileFormat.conllu else [0], layout.label)
     if known is None:
         return _read(path, layout, layout.columns, keep_lines=True), str(chosen), None
-    column = known if chosen == FileFormat.conllu else _numbers(known)[0]
+    column = known if chosen == FileFormat.conllu else _number(known, "--known")
     corpus = _read(path, layout, [*layout.columns, column], keep_lines=True)
     labels = [[None if label == "_" else label for label in s] for s in corpus.sentences(len(corpus.columns) - 1)]
     return replace(corpus, columns=corpus.columns[:-1]), str(chosen), labels

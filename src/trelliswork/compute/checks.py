@@ -1,7 +1,10 @@
 """Checks of shapes and values of arrays at public entry points."""
 
+import math
+import reprlib
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,11 +65,20 @@ def _wrong_shape(name: str, shape: tuple[int, ...], pattern: str, known: dict[st
     return message
 
 
+def as_array(name: str, values: object) -> NDArray[Any]:
+    """Return values as an array; nested lists of different lengths raise an error."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError):
+        got = f"{reprlib.repr(values)} ({type(values).__name__})"
+        raise ShapeError(f"{name} must be an array, or lists nested to equal lengths, got {got}.") from None
+
+
 def check_lengths(lengths: object, n_sequences: int, n_positions: int) -> NDArray[np.int64]:
     """Return lengths as an int64 array (B,), each between 1 and T; ``None`` stands for T everywhere."""
     if lengths is None:
         return np.full(n_sequences, n_positions, np.int64)
-    array = np.asarray(lengths)
+    array = as_array("lengths", lengths)
     check_shape("lengths", array.shape, "B", B=n_sequences)
     if array.dtype.kind not in "iu":
         raise ValueRangeError(f"lengths must be integers, got dtype {array.dtype}: convert them with .astype(int).")
@@ -102,6 +114,14 @@ def check_count(name: str, value: int) -> None:
     """Raise unless ``value`` is a positive whole number."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
         raise ValueRangeError(f"{name} must be a positive whole number, got {value!r}.")
+
+
+def number_of_best(k: int, *factors: tuple[int, int]) -> int:
+    """Return k, or the number of structures if there are fewer: at most the product of base ** power of the factors."""
+    check_count("k", k)
+    if sum(power * math.log(base) for base, power in factors if base > 0) > math.log(k) + 1:
+        return k
+    return max(1, min(k, math.prod(base**power for base, power in factors)))
 
 
 def check_possible(

@@ -2,14 +2,18 @@
 
 A kernel is serial over a range of work and releases the interpreter lock; ``run`` hands ranges to a thread pool. The
 ranges do not depend on the number of threads, and so neither do the results.
+
+Python handles Ctrl-C in the main thread, between two of its own instructions, so not while that thread runs a kernel.
+Work that may take long therefore runs in other threads alone, and the calling thread waits.
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from queue import SimpleQueue
-from threading import Lock, Thread
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread, local
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,32 +22,58 @@ from trelliswork.errors import ValueRangeError
 
 MAX_RANGES = 16
 LEAST_WORK = 400_000  # multiplications for which another thread pays off
+LONG_WORK = 30_000_000  # multiplications for which the calling thread waits, so that it can answer Ctrl-C
+_GRACE = 0.5  # seconds for kernels to end after Ctrl-C
 _settings: dict[str, int] = {}
-_Task = tuple[Callable[[], None], "SimpleQueue[BaseException | None]"]
+_Done = SimpleQueue[BaseException | None]
+_Task = tuple[Callable[[], None], _Done]
+
+
+class Ranges(list[tuple[int, int]]):
+    """Ranges of work, and their total cost in multiplications."""
+
+    cost: int = 0
 
 
 class _Pool:
     """Threads that wait for tasks on one queue."""
 
     def __init__(self) -> None:
+        self.abandoned = False  # whether kernels were left running after Ctrl-C
+        self.inside = local()
         self.reset()
 
     def reset(self) -> None:
         """Start with an empty queue and no threads."""
-        self.tasks: SimpleQueue[_Task] = SimpleQueue()
+        self.tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self.workers: list[Thread] = []
         self.lock = Lock()
 
-    def grow(self, n_workers: int) -> None:
-        """Start threads until there are ``n_workers`` (a plain queue wakes one three times faster than a future)."""
-        with self.lock:
-            while len(self.workers) < n_workers:
-                self.workers.append(Thread(target=self._work_forever, name="trelliswork", daemon=True))
-                self.workers[-1].start()
+    def submit(self, task: Callable[[], None], times: int) -> _Done:
+        """Have ``times`` threads run a task; return the queue on which each reports its end.
 
-    def _work_forever(self) -> None:
-        while True:
-            task, done = self.tasks.get()
+        A plain queue wakes a thread three times faster than a future.
+        """
+        done: _Done = SimpleQueue()
+        with self.lock:
+            while len(self.workers) < times:
+                self.workers.append(Thread(target=self._work, args=(self.tasks,), name="trelliswork", daemon=True))
+                self.workers[-1].start()
+            for _ in range(times):
+                self.tasks.put((task, done))
+        return done
+
+    def abandon(self) -> None:
+        """Leave running kernels to themselves: their threads end with them, and others start when needed."""
+        with self.lock:
+            for _ in self.workers:
+                self.tasks.put(None)
+            self.tasks, self.workers, self.abandoned = SimpleQueue(), [], True
+
+    def _work(self, tasks: "SimpleQueue[_Task | None]") -> None:
+        self.inside.pool = True
+        while (given := tasks.get()) is not None:
+            task, done = given
             try:
                 task()
             except BaseException as error:  # raised again in the calling thread
@@ -62,7 +92,7 @@ def get_num_threads() -> int:
     if "threads" not in _settings:
         text = os.environ.get("TRELLISWORK_THREADS", "")
         if text:
-            if not text.isdecimal():
+            if not text.isdecimal() or len(text) > 9:
                 raise ValueRangeError(f"TRELLISWORK_THREADS must be a positive whole number, got {text!r}.")
             set_num_threads(int(text))
         else:
@@ -90,8 +120,8 @@ def num_threads(n_threads: int) -> Iterator[None]:
 
 
 def cut(
-    costs: NDArray[np.integer], *, multiple: int = 1, least: int = 1, most: int = MAX_RANGES
-) -> list[tuple[int, int]]:
+    costs: NDArray[np.integer], *, multiple: int = 1, least: int = 1, most: int = MAX_RANGES, repeats: int = 1
+) -> Ranges:
     """Cut items into at most ``most`` consecutive ranges of about equal cost.
 
     Parameters
@@ -102,6 +132,8 @@ def cut(
         All ranges but the last hold a multiple of this number of items.
     least : int
         Minimum cost of a range.
+    repeats : int
+        How often one call of a kernel may repeat the work, as iterative engines do.
 
     Examples
     --------
@@ -111,35 +143,69 @@ def cut(
     n = len(costs)
     total = int(costs.sum())
     n_ranges = min(most, max(1, total // max(least, 1)), -(-n // multiple))
-    if n_ranges == 1:
-        return [(0, n)]
-    ends = np.cumsum(costs)
-    at = ends.searchsorted([total * k // n_ranges for k in range(1, n_ranges)]) + 1
-    edges = sorted({0, n, *(min(-(-a // multiple) * multiple, n) for a in at.tolist())})
-    return list(pairwise(edges))
+    ranges = Ranges([(0, n)])
+    if n_ranges > 1:
+        ends = np.cumsum(costs)
+        at = ends.searchsorted([total * k // n_ranges for k in range(1, n_ranges)]) + 1
+        ranges[:] = pairwise(sorted({0, n, *(min(-(-a // multiple) * multiple, n) for a in at.tolist())}))
+    ranges.cost = total * repeats
+    return ranges
 
 
 def run(work: Callable[..., object], ranges: Sequence[tuple[int, int]], *arguments: object) -> None:
-    """Call ``work(start, stop, *arguments)`` for every range, on the threads of the pool."""
+    """Call ``work(start, stop, *arguments)`` for every range, on the threads of the pool.
+
+    Ctrl-C ends the call after half a second at most if the `Ranges` are long work: a kernel that still runs is left
+    behind, and what it computes is lost.
+    """
     n = min(get_num_threads(), len(ranges))
-    if n <= 1:
+    waits = getattr(ranges, "cost", 0) >= LONG_WORK
+    if (n <= 1 and not waits) or hasattr(_pool.inside, "pool"):
         for start, stop in ranges:
             work(start, stop, *arguments)
         return
-    _pool.grow(n - 1)
     todo = iter(ranges)  # each thread takes the next range when it is free; next() on a list's iterator is atomic
 
     def take() -> None:
         for start, stop in todo:
             work(start, stop, *arguments)
 
-    done: SimpleQueue[BaseException | None] = SimpleQueue()
-    for _ in range(n - 1):
-        _pool.tasks.put((take, done))
+    n_others = n if waits else n - 1
+    done = _pool.submit(take, n_others)
+    errors: list[BaseException | None] = []
     try:
-        take()
-    finally:
-        errors = [done.get() for _ in range(n - 1)]
-    for error in errors:
-        if error is not None:
-            raise error
+        if not waits:
+            take()
+        while len(errors) < n_others:
+            errors.append(done.get())
+    except BaseException as error:
+        for _ in todo:  # nobody starts another one
+            pass
+        _await_end(done, n_others - len(errors), isinstance(error, KeyboardInterrupt))
+        raise
+    for one in errors:
+        if one is not None:
+            raise one
+
+
+def _await_end(done: _Done, n: int, hurry: bool) -> None:
+    """Wait for the end of ``n`` tasks, with ``hurry`` only for a moment."""
+    try:
+        for _ in range(n):
+            done.get(timeout=_GRACE if hurry else None)
+    except (Empty, KeyboardInterrupt):
+        _pool.abandon()
+
+
+def call(function: Callable[..., Any], *arguments: object) -> Any:
+    """Return the result of one long-running function, such as a kernel, in a way that Ctrl-C can end; see `run`."""
+    results: list[Any] = []
+    once = Ranges([(0, 1)])
+    once.cost = LONG_WORK
+    run(lambda _, __: results.append(function(*arguments)), once)
+    return results[0]
+
+
+def left_running() -> bool:
+    """Return whether kernels were left running after Ctrl-C: an orderly end of the process would crash them."""
+    return _pool.abandoned

@@ -141,7 +141,7 @@ def write_columns_with(corpus: Corpus, extra: list[list[str]], file: TextIO, sep
         for value in set(values):
             breaks = fields_of(value) != [value] if separator is None else separator in value
             if not value or breaks or "\n" in value or "\r" in value:
-                raise ValueRangeError(f"extra[{k}] must have values that fit into a column, got {value!r}.")
+                raise ValueRangeError(f"extra[{k}] must have values that fit into a column, got {shorten(value)}.")
     out = list(corpus.lines)
     where = corpus.token_lines.tolist()
     between = separator

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from trelliswork.data.corpus import Corpus, CorpusBuilder
-from trelliswork.data.files import no_sentence, open_text, shorten, source_name
+from trelliswork.data.files import no_sentence, open_text, shorten, source_name, whole_number
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-_RANGE = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)")
-_DECIMAL = re.compile(r"(0|[1-9][0-9]*)\.([1-9][0-9]*)")
+_RANGE = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,17})")
+_DECIMAL = re.compile(r"(0|[1-9][0-9]{0,17})\.([1-9][0-9]{0,17})")
 
 
 def read_conllu(
@@ -45,7 +45,7 @@ def read_conllu(
         If a requested column does not exist.
     """
     if isinstance(columns, str) or not len(columns):
-        raise ValueRangeError(f"columns must be a sequence of names such as ('form', 'upos'), got {columns!r}.")
+        raise ValueRangeError(f"columns must be a sequence of names such as ('form', 'upos'), got {shorten(columns)}.")
     chosen, source = [_index(name) for name in columns], source_name(path)
     builder, number, sentence = CorpusBuilder(source, len(chosen)), 0, _Ids()
     flat, unique = builder.flat, builder.unique
@@ -123,7 +123,7 @@ class _Ids:
 def _index(name: str) -> int:
     """Return the number of a column; raise ValueRangeError if there is no such column."""
     if name not in COLUMNS:
-        raise ValueRangeError(f"CoNLL-U has no column {name!r}. Its columns are {', '.join(COLUMNS)}.")
+        raise ValueRangeError(f"CoNLL-U has no column {shorten(name)}. Its columns are {', '.join(COLUMNS)}.")
     return COLUMNS.index(name)
 
 
@@ -159,8 +159,8 @@ def read_dependencies(
         first = int(read.offsets[n])
         heads.append([])
         for i, text in enumerate(row):
-            head = None if text == "_" else int(text) if text.isdecimal() else -1
-            if head is not None and (not 0 <= head <= len(row) or head == i + 1):
+            head = None if text == "_" else whole_number(text)
+            if text != "_" and (head is None or head > len(row) or head == i + 1):
                 raise DataError(
                     f"{read.source}:{read.token_lines[first + i] + 1}: the head must be 0, another word of 1 to "
                     f"{len(row)}, or _, got {shorten(text)}."
@@ -206,7 +206,7 @@ def write_conllu_with(corpus: Corpus, column: str, values: list[str], file: Text
         raise ShapeError(f"values must have an entry for each of the {corpus.n_tokens} words, got {len(values)}.")
     for value in set(values):
         if not value or "\t" in value or "\n" in value or "\r" in value:
-            raise ValueRangeError(f"values must fit into a column (`_` leaves it empty), got {value!r}.")
+            raise ValueRangeError(f"values must fit into a column (`_` leaves it empty), got {shorten(value)}.")
     out = list(corpus.lines)
     for i, value in zip(corpus.token_lines.tolist(), values, strict=True):
         fields = out[i].split("\t")

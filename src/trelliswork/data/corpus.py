@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.files import shorten
 from trelliswork.errors import ShapeError
 
 
@@ -96,7 +97,7 @@ class Corpus:
                 if len(fields) != width:
                     raise ShapeError(
                         f"sentence {n}, token {t}: expected {width} columns, as in the first token, "
-                        f"got {len(fields)}: {token!r}."
+                        f"got {len(fields)}: {shorten(token)}."
                     )
                 flat.extend([unique.setdefault(field, field) for field in fields])
             offsets.append(offsets[-1] + len(sentence))

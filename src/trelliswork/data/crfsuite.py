@@ -175,7 +175,9 @@ def write_crfsuite(corpus: AttributeCorpus, file: TextIO) -> None:
     for what, strings in (("names", corpus.names), ("labels", set(corpus.labels))):
         for string in strings:
             if any(c in string for c in "\t\n\r\0") or (what == "names" and not string):
-                raise ValueRangeError(f"{what} must fit into a CRFsuite file, which cannot represent {string!r}.")
+                raise ValueRangeError(
+                    f"{what} must fit into a CRFsuite file, which cannot represent {shorten(string)}."
+                )
     if corpus.values is not None and not np.all(np.isfinite(corpus.values)):
         raise ValueRangeError("values must be finite numbers, got nan or infinity.")
     names = [_escape(name) for name in corpus.names]

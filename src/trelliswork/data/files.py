@@ -27,9 +27,17 @@ def source_name(path: str | os.PathLike[str]) -> str:
     return "<stdin>" if os.fspath(path) == "-" else os.fspath(path)
 
 
-def shorten(text: str) -> str:
-    """Return a text in quotes for a message, truncated if it is long."""
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+def shorten(value: object) -> str:
+    """Return a value as Python writes it, a text in quotes, for a message; truncated if it is long."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...")
+    text = repr(value)
+    return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}..."
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that ASCII digits write; ``None`` for other text, and for more than 18 digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def fields_of(line: str) -> list[str]:

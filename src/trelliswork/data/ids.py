@@ -53,7 +53,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute import threads
 from trelliswork.data.corpus import Corpus
-from trelliswork.data.files import BOM, GZIP, gzip_errors, nul_byte
+from trelliswork.data.files import BOM, GZIP, gzip_errors, no_sentence, nul_byte, shorten
 from trelliswork.data.kernels.ids import BREAK, DONE, FULL, count_ids, renumber, tokenize
 from trelliswork.data.text import read_text
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
@@ -189,6 +189,8 @@ def stream_ids(
             sizes.append(len(block))
             file.write(block.tobytes())
         words = list(numbering.ids)
+        if not words:
+            raise no_text(source)
         vocabulary, new = _choose(words, counts[: len(words)], min_count, max_words, unknown, edges)
         stack.pop_all()  # from here on _renumbered closes the file
     if open_vocabulary:
@@ -238,6 +240,12 @@ def files_of(source: Source) -> list[Path] | None:
     return files
 
 
+def no_text(source: Source) -> DataError:
+    """Return the error for a source without sentences."""
+    files = [str(path) for path in files_of(source) or ()]
+    return no_sentence(", ".join(files[:3]) or "the text", "one per line")
+
+
 class Numbering:
     """Ids of words, given as UTF-8 bytes: those of a vocabulary, or new ones in order of appearance."""
 
@@ -264,7 +272,7 @@ class Numbering:
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{where()}: expected UTF-8, but a word has the byte 0x{word[error.start]:02x}: "
-                f"{word.decode(errors='backslashreplace')!r}. Convert the file to UTF-8."
+                f"{shorten(word.decode(errors='backslashreplace'))}. Convert the file to UTF-8."
             ) from None
         key = text.lower().encode() if self.lower else word
         if key in self.refused:
@@ -282,7 +290,7 @@ class Numbering:
             return self.vocabulary.id(key.decode())  # not stored: there is no limit to the number of unknown words
         except KeyError:
             raise DataError(
-                f"{where()}: {key.decode()!r} is not in the vocabulary, which has no unknown word. Choose the "
+                f"{where()}: {shorten(key.decode())} is not in the vocabulary, which has no unknown word. Choose the "
                 "vocabulary with min_count=2 or max_words, or remove the word from the text."
             ) from None
 
@@ -371,14 +379,17 @@ def _sentence_blocks(
     for n, sentence in enumerate(sentences):
         if isinstance(sentence, str):
             raise ValueRangeError(
-                f"{source}sentence {n} must be a list of words, got the string {sentence[:40]!r}: split it "
+                f"{source}sentence {n} must be a list of words, got the string {shorten(sentence[:40])}: split it "
                 "(or, if it is a file, give files as a list)."
             )
         for t, word in enumerate(sentence):
             number = known.get(word)
             if number is None:
                 place = f"{source}sentence {n}, token {t}"
-                number = known[word] = int(numbering.number([_encoded(word, place)], [place].__getitem__)[0])
+                try:
+                    number = known[word] = int(numbering.number([_encoded(word, place)], [place].__getitem__)[0])
+                except DataError as error:
+                    raise error.at(n, t) from None
             flat.append(number)
         if len(sentence) or keep_empty:
             flat.append(BREAK)
@@ -396,7 +407,7 @@ def _encoded(word: str, place: str) -> bytes:
     try:
         return word.encode()
     except (AttributeError, UnicodeEncodeError):
-        raise DataError(f"{place}: expected a word of Unicode text (str), got {word!r}.") from None
+        raise DataError(f"{place}: expected a word of Unicode text (str), got {shorten(word)}.") from None
 
 
 def _renumbered(file: IO[bytes], sizes: list[int], new: Ids) -> Iterator[Ids]:
@@ -413,8 +424,6 @@ def _choose(
     words: list[bytes], counts: Counts, min_count: int, max_words: int | None, unknown: str | None, edges: bool
 ) -> tuple[Vocabulary, Ids]:
     """Return the vocabulary, and the id of each word in it."""
-    if not words:
-        raise DataError("expected at least one sentence, but the text has none. Is it the right file?")
     special = -1 if unknown is None else next((k for k, word in enumerate(words) if word == unknown.encode()), -1)
     order = np.argsort(-counts, kind="stable")
     order = order[(counts[order] >= min_count) | (order == special)]

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+from trelliswork.data.files import shorten
 from trelliswork.errors import ValueRangeError
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def labels_from_spans(spans: Iterable[tuple[str, int, int]], n: int, scheme: Sch
         raise ValueRangeError(f"n, the number of words, must not be negative, got {n}.")
     labels = ["O"] * n
     for type_, start, stop in spans:
-        span = f"the span ({type_!r}, {start}, {stop})"
+        span = f"the span ({shorten(type_)}, {start}, {stop})"
         if not type_:
             raise ValueRangeError(f"{span} must have a type, got an empty one: give it a name such as 'X'.")
         if not 0 <= start < stop <= n:
@@ -198,7 +199,7 @@ def _split(label: str, scheme: Scheme) -> tuple[str, str]:
         elif label[:2] in ("L-", "U-"):
             hint = "E for the L and S for the U of BILOU, or "
         raise ValueRangeError(
-            f"labels of the scheme {scheme!r} must be O or {forms}, got {label!r}. "
+            f"labels of the scheme {scheme!r} must be O or {forms}, got {shorten(label)}. "
             f"Use {hint}scheme=None if the labels are plain tags."
         )
     return label[:1], label[2:]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from trelliswork.data.files import shorten
+
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 
 
@@ -87,7 +89,7 @@ class Tree:
             if token == "(":
                 frames.append(("", []))
             elif not frames:
-                raise ValueError(f"a bracketing must start with '(', got {token!r} at character {where}.")
+                raise ValueError(f"a bracketing must start with '(', got {shorten(token)} at character {where}.")
             elif token != ")":
                 if tokens[i - 1].group() == "(":
                     frames[-1] = (token, [])
@@ -113,10 +115,10 @@ def _close(label: str, children: list[Tree | str], where: int) -> Tree:
             return children[0]
         raise ValueError(f"the constituent that ends at character {where} has no label.")
     if not children:
-        raise ValueError(f"constituent {label!r} that ends at character {where} has no children.")
+        raise ValueError(f"constituent {shorten(label)} that ends at character {where} has no children.")
     if any(isinstance(child, str) for child in children) and len(children) > 1:
         raise ValueError(
-            f"constituent {label!r} that ends at character {where} must have either one word or only subtrees."
+            f"constituent {shorten(label)} that ends at character {where} must have either one word or only subtrees."
         )
     return Tree(label, tuple(children))
 

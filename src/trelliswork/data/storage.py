@@ -195,7 +195,7 @@ def read_description(
     data = file.read_bytes()
     try:
         description = json.loads(data.decode())
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of 5,000 digits, or too many brackets
         raise DataError(f"{file}: not valid JSON ({error}). The file is damaged: {layout.remedy}.") from None
     for key in ("kind", "trelliswork"):
         if not isinstance(description, dict) or not isinstance(description.get(key), str):

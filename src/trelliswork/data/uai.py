@@ -17,11 +17,13 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.files import atomic_write, fields_of, open_text, shorten, source_name
+from trelliswork.data.files import atomic_write, fields_of, open_text, shorten, source_name, whole_number
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 _KINDS = ("MARKOV", "BAYES")
 _PER_LINE = 8
+MAX_AXES = 32  # variables of a factor
+MAX_FREE = 1_000_000  # states of a variable without a factor
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class _Words:
         if self.at >= len(self.words):
             raise DataError(f"{self.where(self.at)}: expected {what}, but the file ends here. Is it truncated?")
         word = self.words[self.at]
-        number = int(word) if word.isascii() and word.isdigit() and len(word) < 19 else -1
-        if number < least or (below is not None and number >= below):
+        number = whole_number(word)
+        if number is None or number < least or (below is not None and number >= below):
             limits = f"from {least}" if below is None else f"from {least} to {below - 1}"
             raise DataError(f"{self.where(self.at)}: expected {what}, an integer {limits}, got {shorten(word)}.")
         self.at += 1
@@ -128,8 +130,8 @@ def read_uai(path: str | os.PathLike[str]) -> UaiGraph:
 
     Notes
     -----
-    Time and memory are linear in the size of the file. A factor may have any number of variables; inference engines
-    have their own limits.
+    Time and memory are linear in the size of the file. A factor may have up to 32 variables; inference engines have
+    their own limits.
     """
     words = _Words(path)
     kind = words.words[0] if words.words else ""
@@ -140,23 +142,30 @@ def read_uai(path: str | os.PathLike[str]) -> UaiGraph:
     words.at = 1
     n_variables = words.integer("the number of variables")
     n_states = [words.integer(f"the number of states of variable {v}", least=1) for v in range(n_variables)]
+    first = words.at - n_variables
     n_factors = words.integer("the number of factors")
     scopes = []
     for f in range(n_factors):
-        size = words.integer(f"the number of variables of factor {f}", below=n_variables + 1)
+        size = words.integer(f"the number of variables of factor {f}", below=min(n_variables, MAX_AXES) + 1)
         start = words.at
         scope = [words.integer(f"a variable of factor {f}", below=n_variables) for _ in range(size)]
         if len(set(scope)) < size:
             raise DataError(f"{words.where(start)}: factor {f} names a variable twice: {shorten(str(scope))}.")
         scopes.append(scope)
+    for v in set(range(n_variables)).difference(*scopes):  # the tables of the others are in the file
+        if n_states[v] > MAX_FREE:
+            raise DataError(
+                f"{words.where(first + v)}: variable {v} has {n_states[v]:,} states but no factor: expected at most "
+                f"{MAX_FREE:,}. Are the numbers of states right?"
+            )
     log_tables = []
     for f, scope in enumerate(scopes):
         shape = tuple(n_states[v] for v in scope)
-        n = words.integer(f"the number of entries of factor {f}")
-        if n != math.prod(shape):
+        n, expected = words.integer(f"the number of entries of factor {f}"), math.prod(shape)
+        if n != expected:
             raise DataError(
                 f"{words.where(words.at - 1)}: factor {f} over variables {shorten(str(scope))} must have "
-                f"{math.prod(shape)} entries by their numbers of states, got {n}."
+                f"{expected if expected < 10**18 else 'more than 10^18'} entries by their numbers of states, got {n}."
             )
         with np.errstate(divide="ignore"):  # 0 is -inf, impossible
             log_tables.append(np.log(words.numbers(n, f"the table of factor {f}")).reshape(shape))

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from trelliswork.data.files import shorten
+
 UNKNOWN = "<unk>"  # replaces words that are not in a vocabulary
 START, END = "<s>", "</s>"  # edges of a sentence
 _FORMER_START, _FORMER_UNKNOWN = "<S>", "<unknown>"  # in files of earlier versions
@@ -45,7 +47,7 @@ class Vocabulary:
         self._ids = {item: i for i, item in enumerate(self.items)}
         if len(self._ids) < len(self.items):
             duplicate = next(item for item, n in Counter(self.items).items() if n > 1)
-            raise ValueError(f"the strings of a vocabulary must be distinct, got {duplicate!r} twice.")
+            raise ValueError(f"the strings of a vocabulary must be distinct, got {shorten(duplicate)} twice.")
 
     @classmethod
     def from_sequences(
@@ -108,7 +110,7 @@ class Vocabulary:
             return number
         if self.unknown is None:
             some = ", ".join(self.items[:8]) + (", ..." if len(self.items) > 8 else "")
-            raise KeyError(f"{item!r} is not among the {len(self)} listed strings ({some}).")
+            raise KeyError(f"{shorten(item)} is not among the {len(self)} listed strings ({some}).")
         stand_in = self.default if isinstance(self.unknown, str) else self.unknown(item)
         return self._ids.get(stand_in, self._ids[self.default])
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_possible
+from trelliswork.compute.limits import check_cost
 from trelliswork.distributions.tensors import host
 from trelliswork.errors import ShapeError
 
@@ -150,6 +151,20 @@ class LogLinear(Distribution):
 
     def _structure(self, labels: Any, scores: Any) -> Structure:
         return Structure(self._tensor(labels), self._tensor(scores).to(self._dtype))
+
+    @staticmethod
+    def _filled(best: Structure, k: int) -> Structure:
+        """Return the k best structures (B, k, ..) and scores (B, k); -1 and -inf for those that do not exist."""
+        missing = k - best.scores.shape[1]
+        if not missing:
+            return best
+        check_cost(f"a list of {k:,} structures", n_bytes=8.0 * best.labels[:, 0].numel() * k)
+        rest = [best.labels.new_full((1,), -1), best.scores.new_full((1,), -torch.inf)]
+        filled = [
+            torch.cat([found, one.expand(len(found), missing, *found.shape[2:])], dim=1)
+            for found, one in zip(best, rest, strict=True)
+        ]
+        return Structure(*filled)
 
     def _inside(self, n: int) -> Tensor:
         """Return the positions (B, n) that are not padding."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_shape
 from trelliswork.distributions.base import Structure
-from trelliswork.distributions.tensors import bool_mask, draw_labels, draw_seeds, floats, host
+from trelliswork.distributions.tensors import as_tensor, bool_mask, draw_labels, draw_seeds, floats, host
 from trelliswork.distributions.tree_base import PartTree, per_label
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.tensors import doubles
@@ -67,14 +67,14 @@ class DependencyTree(PartTree):
         if not self.labeled:
             options = self._potentials.log_arc[..., None]
             heads, _, scores = self.engine.topk(self._potentials, options, k)
-            return self._structure(heads, scores)
+            return self._filled(self._structure(heads, scores), k)
         best = self.log_arc.detach().topk(min(k, self.log_arc.shape[3]), dim=3)
         options, which = doubles(best.values), host(best.indices)
         heads, ranks, scores = self.engine.topk(self._potentials, options, k)
         B, _, n = heads.shape
         at = np.arange(B)[:, None, None], heads.clip(min=0), np.arange(1, n + 1)[None, None], ranks.clip(min=0)
         trees = np.stack([heads, np.where(heads >= 0, which[at], -1)], axis=3)
-        return self._structure(trees, scores)
+        return self._filled(self._structure(trees, scores), k)
 
     def mbr(self) -> Structure:
         """Return the tree with the most expected hits (arcs, with labels if present), and that number (B,)."""
@@ -188,7 +188,7 @@ class DependencyTree(PartTree):
 
     def _parts(self, structure: Any, lowest: int) -> tuple[Tensor, Tensor | None]:
         """Return checked heads (B, n) and, if arcs have labels, labels (B, n)."""
-        given = torch.as_tensor(structure).to(self.log_arc.device)
+        given = as_tensor("heads", structure, self.log_arc.device)
         B, N = self.log_arc.shape[:2]
         if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
             raise ValueRangeError(f"heads must be integers, got {given.dtype}.")

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trelliswork.compute.checks import check_count, check_possible, check_shape
+from trelliswork.compute.checks import as_array, check_count, check_possible, check_shape
 from trelliswork.distributions.base import Kind, Structure
 from trelliswork.distributions.factor_list import Group, doubles, from_arrays, from_list
+from trelliswork.distributions.tensors import as_tensor
 from trelliswork.errors import ConvergenceWarning, ShapeError, ValueRangeError
 from trelliswork.inference.graph import Propagator, Result, autograd, torch_path, wire
 from trelliswork.inference.graph.potentials import GRAPHS
@@ -82,7 +83,7 @@ class FactorGraph:
         engine: str = "bp",
         **options: Any,
     ) -> None:
-        sizes = np.asarray(n_states)
+        sizes = as_array("n_states", n_states)
         if sizes.ndim != 1 or sizes.dtype.kind not in "iu":
             raise ValueRangeError("n_states must be a list of positive integers, one for each variable.")
         groups = from_list(factors, sizes) + [from_arrays(given) for given in tables]
@@ -303,7 +304,7 @@ class FactorGraph:
 
     def _mask(self, allowed: Any) -> NDArray[np.bool_]:
         """Convert (V, S) or (B, V, S) to flat (B, N)."""
-        mask = np.asarray(allowed)
+        mask = as_array("allowed", allowed)
         if mask.dtype != np.bool_:
             raise ValueRangeError(f"allowed must be boolean (True: allowed), got {mask.dtype}.")
         mask = mask[None] if mask.ndim == 2 else mask
@@ -318,7 +319,7 @@ class FactorGraph:
 
     def _states(self, assignment: Any, lowest: int) -> Tensor:
         """Return checked states (B, V)."""
-        states = torch.as_tensor(assignment)
+        states = as_tensor("states", assignment)
         if states.is_floating_point() or states.is_complex() or states.dtype == torch.bool:
             raise ValueRangeError(f"states must be integers, got {states.dtype}.")
         states = states[None] if states.ndim == 1 else states

@@ -1,5 +1,6 @@
 """Factors as passed by users, grouped into tensors by shape."""
 
+import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trelliswork.compute.checks import as_array
+from trelliswork.distributions.tensors import as_tensor
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.graph import Tables
 from trelliswork.inference.graph.potentials import Integers
@@ -29,7 +32,7 @@ class Group:
 
 def doubles(name: str, values: Any) -> Tensor:
     """Return a CPU tensor in float64; tensors keep their gradient, arrays are copied."""
-    tensor = values if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
+    tensor = as_tensor(name, values if isinstance(values, Tensor) else np.array(as_array(name, values)))
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise ValueRangeError(f"{name} must contain real numbers, got {tensor.dtype}.")
     return tensor.to(device="cpu", dtype=torch.float64)
@@ -42,13 +45,16 @@ def from_list(factors: Iterable[tuple[Any, Any]], n_states: Integers) -> list[Gr
         try:
             variables, table = factor
         except (TypeError, ValueError):
-            raise ShapeError(f"factor {f} must be a pair (variables, log_table), got {factor!r}.") from None
-        scope = (int(variables),) if np.ndim(variables) == 0 else tuple(int(v) for v in variables)
+            raise ShapeError(f"factor {f} must be a pair (variables, log_table), got {reprlib.repr(factor)}.") from None
+        given = as_array(f"the variables of factor {f}", variables)
+        if given.dtype.kind not in "iu" and given.size:
+            raise ValueRangeError(f"the variables of factor {f} must be integers, got {reprlib.repr(variables)}.")
+        scope = tuple(given.reshape(-1).tolist())
         for v in scope:
             if not 0 <= v < len(n_states):
                 raise ValueRangeError(f"factor {f} has variable {v}, but there are {len(n_states)}, numbered from 0.")
         shape = tuple(int(n_states[v]) for v in scope)
-        got = tuple(np.shape(table))
+        got = tuple(table.shape if isinstance(table, Tensor) else as_array(f"the table of factor {f}", table).shape)
         if got not in (shape, (*got[:1], *shape)):
             raise ShapeError(
                 f"the table of factor {f} must have shape {shape} or (B, {', '.join(map(str, shape))}), the states of "
@@ -87,7 +93,7 @@ def from_arrays(given: Sequence[Any]) -> Group:
             "an entry of tables must be (variables, log_tables) or (variables, log_tables, which), "
             f"got {len(given)} items."
         )
-    variables = np.asarray(given[0])
+    variables = as_array("variables", given[0])
     if variables.ndim != 2 or variables.dtype.kind not in "iu":
         raise ShapeError(f"variables must be integers of shape (F, k), got {variables.dtype} {variables.shape}.")
     F, k = variables.shape
@@ -101,7 +107,7 @@ def from_arrays(given: Sequence[Any]) -> Group:
         tables = tables[None]
     U = tables.shape[1]
     if len(given) == 3:
-        which = np.asarray(given[2])
+        which = as_array("which", given[2])
         if which.dtype.kind not in "iu":
             raise ValueRangeError(f"which must contain integers, got {which.dtype}.")
     elif U in (1, F):

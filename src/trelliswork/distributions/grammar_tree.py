@@ -9,7 +9,15 @@ from torch import Tensor
 from trelliswork.compute.checks import check_count, check_lengths, check_scores, check_shape
 from trelliswork.distributions.base import LogLinear, Structure
 from trelliswork.distributions.span_tree import SpanTree, check_charts, compatible, span_mask
-from trelliswork.distributions.tensors import bool_mask, choose_backend, draw_seeds, expectation, floats, host
+from trelliswork.distributions.tensors import (
+    as_tensor,
+    bool_mask,
+    choose_backend,
+    draw_seeds,
+    expectation,
+    floats,
+    host,
+)
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.span import Grammar, autograd, brackets, grammar, torch_path
 from trelliswork.inference.tensors import doubles
@@ -75,7 +83,7 @@ class GrammarTree(LogLinear):
         backend: str = "auto",
     ) -> None:
         given = zip(SCORES, (log_root, log_rules, log_terminals, log_symbols), strict=True)
-        tensors = {name: floats(name, values) for name, values in given if values is not None}
+        tensors = {name: floats(name, values) for name, values in given if values is not None or name != "log_symbols"}
         dtype = torch.float64 if any(x.dtype == torch.float64 for x in tensors.values()) else torch.float32
         tensors = {name: x.to(dtype) for name, x in tensors.items()}
         devices = {x.device for x in tensors.values()}
@@ -126,7 +134,7 @@ class GrammarTree(LogLinear):
     def topk(self, k: int) -> Structure:
         """Return the k best trees (B, k, n, n), all different, and scores (B, k); -1 and -inf if there are fewer."""
         check_count("k", k)
-        return self._structure(*grammar.topk(self._grammar(), k))
+        return self._filled(self._structure(*grammar.topk(self._grammar(), k)), k)
 
     def mbr(self, *, labeled: bool = False) -> Structure:
         """Return the binary tree with the most expected hits: charts (B, n, n) and that number (B,).
@@ -159,7 +167,7 @@ class GrammarTree(LogLinear):
         device, S = self.log_root.device, len(self.log_root) + P
         mask = torch.ones(B, n, n, S, dtype=torch.bool, device=device)
         if allowed is not None:
-            pattern = "B n n S" if torch.as_tensor(allowed).ndim == 4 else "B n n"
+            pattern = "B n n S" if as_tensor("allowed", allowed).ndim == 4 else "B n n"
             given = bool_mask("allowed", allowed, pattern, device, B=B, n=n, S=S)
             mask &= given if given.ndim == 4 else given[..., None]
         if labels is not None:

@@ -5,9 +5,18 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from trelliswork.compute.checks import check_count, check_lengths, check_shape
+from trelliswork.compute.checks import check_count, check_lengths, check_shape, number_of_best
 from trelliswork.distributions.base import LogLinear, Structure
-from trelliswork.distributions.tensors import bool_mask, choose_backend, clean, edge_scores, expectation, floats, host
+from trelliswork.distributions.tensors import (
+    as_tensor,
+    bool_mask,
+    choose_backend,
+    clean,
+    edge_scores,
+    expectation,
+    floats,
+    host,
+)
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain import autograd, torch_path
@@ -140,11 +149,12 @@ class LinearChain(LogLinear):
         Where a sequence has fewer than k possible labelings, the rest is -1 with score -inf. Time O(T S^2 k) at worst.
         """
         if self._potentials is not None:
-            return self._structure(*chain.topk(self._potentials, k))
-        check_count("k", k)
-        best = Structure(*torch_path.topk(self.log_unary, self.log_pairwise, self.lengths, k))
-        self._check_possible(best.scores[:, 0], "nothing to decode")
-        return best
+            return self._filled(self._structure(*chain.topk(self._potentials, k)), k)
+        _, T, S = self.log_unary.shape
+        few = number_of_best(k, (S, T))
+        labels, scores = torch_path.topk(self.log_unary, self.log_pairwise, self.lengths, few)
+        self._check_possible(scores[:, 0], "nothing to decode")
+        return self._filled(Structure(labels, scores), k)
 
     def mbr(self) -> Structure:
         """Return the labels (B, T) with the most expected hits, and that number (B,): posterior decoding."""
@@ -183,7 +193,7 @@ class LinearChain(LogLinear):
         if allowed is not None:
             mask &= bool_mask("allowed", allowed, "B T S", device, B=B, T=T, S=S)
         if labels is not None:
-            known = self._check_labels(torch.as_tensor(labels).to(device), lowest=-1)
+            known = self._check_labels(as_tensor("labels", labels, device), lowest=-1)
             mask &= (known[:, :, None] < 0) | (known[:, :, None] == torch.arange(S, device=device))
         return LinearChain(self.log_unary, self.log_pairwise, lengths=self.lengths, allowed=mask, backend=self.backend)
 
@@ -264,7 +274,7 @@ class LinearChain(LogLinear):
 
     def _score(self, structure: Any) -> Tensor:
         T, valid = self.log_unary.shape[1], self._valid()
-        safe = self._check_labels(torch.as_tensor(structure).to(self._device), lowest=0).masked_fill(~valid, 0)
+        safe = self._check_labels(as_tensor("labels", structure, self._device), lowest=0).masked_fill(~valid, 0)
         unary = self.log_unary.gather(2, safe[:, :, None])[:, :, 0].double()
         score = unary.masked_fill(~valid, 0).sum(dim=1)
         if T == 1:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_count, check_lengths, check_shape
 from trelliswork.distributions.base import Structure
-from trelliswork.distributions.tensors import draw_labels, draw_seeds, floats, host
+from trelliswork.distributions.tensors import as_tensor, draw_labels, draw_seeds, floats, host
 from trelliswork.distributions.tree_base import PartTree
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.inference.span import autograd, brackets, torch_path
@@ -75,7 +75,7 @@ class SpanTree(PartTree):
         B, _, n, _ = ranks.shape
         at = np.arange(B)[:, None, None, None], np.arange(n)[:, None], np.arange(n), ranks.clip(min=0)
         labels = np.where(ranks >= 0, host(best.indices)[at], -1)
-        return self._structure(labels, values)
+        return self._filled(self._structure(labels, values), k)
 
     def mbr(self) -> Structure:
         """Return the tree with the most expected hits (spans, with labels if present), and that number (B,)."""
@@ -149,7 +149,7 @@ def span_mask_of(lengths: Tensor, n: int) -> Tensor:
 
 def check_charts(given: Any, lengths: Tensor, n: int, n_labels: int) -> Tensor:
     """Return charts (B, n, n) as int64: labels from 0 to ``n_labels`` - 1 at spans, -1 for none."""
-    charts = torch.as_tensor(given).to(lengths.device)
+    charts = as_tensor("charts", given, lengths.device)
     check_shape("chart", charts.shape, "B n n", B=len(lengths), n=n)
     if charts.is_floating_point() or charts.is_complex() or charts.dtype == torch.bool:
         raise ValueRangeError(f"charts must contain integers, got {charts.dtype}.")

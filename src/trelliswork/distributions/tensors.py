@@ -1,12 +1,15 @@
 """Functions on tensors that distributions share: checks, masks, expectations."""
 
+import reprlib
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.errors import ValueRangeError
+from trelliswork.inference.tensors import log_sum
 
 
 def expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
@@ -17,9 +20,25 @@ def expectation(probabilities: Tensor, scores: Tensor) -> Tensor:
     return torch.where(((probabilities > 0) & impossible).any(dim=axes), -torch.inf, value)
 
 
+def as_tensor(name: str, values: Any, device: torch.device | None = None) -> Tensor:
+    """Return a dense tensor that shares memory with the values if possible; what is not an array raises an error."""
+    if isinstance(values, np.ndarray) and min(values.strides, default=0) < 0:
+        values = values.copy()
+    try:
+        tensor = torch.as_tensor(values, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueRangeError(
+            f"{name} must be a tensor, an array, or lists of numbers nested to equal lengths, got "
+            f"{reprlib.repr(values)} ({type(values).__name__})."
+        ) from None
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        raise ValueRangeError(f"{name} must be a dense tensor, got {tensor.layout}: convert it with .to_dense().")
+    return tensor
+
+
 def floats(name: str, values: Any) -> Tensor:
     """Return a tensor of float32 or float64; integers are converted, other types raise an error."""
-    tensor = torch.as_tensor(values)
+    tensor = as_tensor(name, values)
     if not tensor.is_floating_point() and not tensor.is_complex():
         tensor = tensor.to(torch.get_default_dtype())
     if tensor.dtype not in (torch.float32, torch.float64):
@@ -66,7 +85,7 @@ def draw_seeds(n: int, lengths: Tensor, generator: torch.Generator | None) -> An
 
 def bool_mask(name: str, values: Any, pattern: str, device: torch.device, **sizes: int) -> Tensor:
     """Return a boolean mask of the shape of the pattern, on a device."""
-    mask = torch.as_tensor(values, device=device)
+    mask = as_tensor(name, values, device)
     check_shape(name, mask.shape, pattern, **sizes)
     if mask.dtype != torch.bool:
         raise ValueRangeError(f"{name} must be boolean (True: allowed), got {mask.dtype}.")
@@ -75,13 +94,12 @@ def bool_mask(name: str, values: Any, pattern: str, device: torch.device, **size
 
 def host(values: Any) -> Any:
     """Return a NumPy view (or copy from another device) of a tensor; anything else unchanged."""
-    return values.cpu().numpy() if isinstance(values, Tensor) else values
+    return values.cpu().numpy() if isinstance(values, Tensor) and values.layout == torch.strided else values
 
 
 def sum_labels(log_scores: Tensor) -> Tensor:
     """Return the log sum over labels, the last axis; -inf where none is possible. Gradients are never nan."""
-    total = torch.logsumexp(log_scores.clamp(min=-1e30), dim=-1)
-    return torch.where(total > -1e29, total, -torch.inf)
+    return log_sum(log_scores, (-1,))
 
 
 def draw_labels(log_scores: Tensor, generator: torch.Generator | None, shape: torch.Size) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_scores
 from trelliswork.distributions.base import LogLinear
-from trelliswork.distributions.tensors import bool_mask, choose_backend, expectation, host, sum_labels
+from trelliswork.distributions.tensors import as_tensor, bool_mask, choose_backend, expectation, host, sum_labels
 
 
 class TreeExpectations(NamedTuple):
@@ -65,7 +65,7 @@ class PartTree(LogLinear):
     def _allowed_mask(self, allowed: Any, scores: Tensor) -> Tensor | None:
         if allowed is None:
             return None
-        axes = f"{self.axes} L" if scores.ndim == torch.as_tensor(allowed).ndim == 4 else self.axes
+        axes = f"{self.axes} L" if scores.ndim == as_tensor("allowed", allowed).ndim == 4 else self.axes
         sizes = dict(zip(f"{self.axes} L".split(), scores.shape, strict=False))
         return bool_mask("allowed", allowed, axes, scores.device, **sizes)
 

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
-from trelliswork.errors import DataError
-from trelliswork.explore.requests import Body, TokenReader
+from trelliswork.errors import DataError, TrellisworkError
+from trelliswork.explore.requests import BLANKS, Body, RequestError, TokenReader
 from trelliswork.models.tasks import LanguageModel, LayeredTagger, Tagger, TreeParser
 
 MAX_LABELS = 24  # rows of a trellis
@@ -67,6 +68,16 @@ def describe(model: Any, explorer: Explorer, name: str) -> Answer:
         "input": {"hint": reader.hint(), "example": reader.example(), "max_words": reader.max_words},
         **facts,
     }
+
+
+def warm_up(explorer: Explorer) -> None:
+    """Answer an example once, so that modules and kernels are loaded, or compiled, before somebody waits for them."""
+    example = explorer.reader.example()
+    blank = " ".join([BLANKS[0], *example.split()[1:]])
+    requests = {"score": {"text": example}, "fill": {"sentence": blank}}
+    for name in explorer.abilities.keys() & {"tag", "parse", "next", *requests} if example else ():
+        with suppress(RequestError, TrellisworkError):  # such as for a model that does not know the words
+            explorer.abilities[name](Body(requests.get(name, {"sentence": example})))
 
 
 def _text(value: Any) -> str:

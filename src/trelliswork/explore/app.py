@@ -81,7 +81,9 @@ def create_app(model: Any, *, name: str = "", hosts: Sequence[str] = LOOPBACK) -
         Middleware(_Headers),
         Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
     ]
-    return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _not_found})
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _not_found})
+    app.state.explorer = explorer
+    return app
 
 
 async def _answer(request: Request, explorer: Explorer, worker: "Worker") -> Response:

@@ -3,11 +3,16 @@
 import errno
 import ipaddress
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from trelliswork.errors import DataError, ValueRangeError
+from trelliswork.explore.abilities import warm_up
 from trelliswork.explore.app import LOOPBACK, create_app
+
+MAX_CONNECTIONS = 256
+PATIENCE = 2.0  # seconds before a line says what is being waited for
 
 
 def is_loopback(host: str) -> bool:
@@ -47,6 +52,17 @@ def open_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
+def _prepare(app: Any, waiting: Callable[[], object] | None) -> None:
+    """Have the model answer once; call ``waiting`` if that takes long."""
+    timer = threading.Timer(PATIENCE, waiting or (lambda: None))
+    timer.daemon = True
+    timer.start()
+    try:
+        warm_up(app.state.explorer)
+    finally:
+        timer.cancel()
+
+
 def serve(
     model: Any,
     *,
@@ -55,6 +71,7 @@ def serve(
     port: int = 8765,
     allow_remote: bool = False,
     ready: Callable[[str], object] = print,
+    waiting: Callable[[], object] | None = None,
 ) -> None:
     """Serve the page of a model until Ctrl-C.
 
@@ -69,8 +86,12 @@ def serve(
         Whether the address may be one that other machines can reach; everyone there can use the page.
     ready : callable
         Called with the address when the page can be opened.
+    waiting : callable, optional
+        Called if the first answer of the model, which is prepared before, takes long.
     """
     import uvicorn
+
+    from trelliswork.explore.protocol import TimedProtocol
 
     check_host(host, allow_remote)
     names = LOOPBACK if is_loopback(host) else ("*",) if host in ("0.0.0.0", "::") else (*LOOPBACK, host)
@@ -79,9 +100,10 @@ def serve(
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     silent: Any = {"log_level": "critical", "access_log": False}  # the application logs failed requests itself
-    limits: Any = {"limit_concurrency": 64, "timeout_graceful_shutdown": 1}
-    config = uvicorn.Config(app, lifespan="off", server_header=False, **silent, **limits)
+    limits: Any = {"limit_concurrency": MAX_CONNECTIONS, "timeout_graceful_shutdown": 1}
+    config = uvicorn.Config(app, http=TimedProtocol, lifespan="off", server_header=False, **silent, **limits)
     try:
+        _prepare(app, waiting)
         ready(address)
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
 from trelliswork.features.kernels.brown import Neighbors, cluster
 
@@ -43,7 +44,8 @@ def brown_clusters(words: Ints, offsets: Ints, n_words: int, n_clusters: int) ->
     )
     left, right = (np.asarray(counts.sum(axis=axis)).ravel() for axis in (1, 0))
     of_word = np.empty(n_words, np.int64)
-    cluster(order, after, before, left, right, n_clusters, max(counts.sum(), 1.0), of_word)
+    total = max(counts.sum(), 1.0)
+    threads.call(cluster, order, after, before, left, right, n_clusters, total, of_word)
     of_word[of_word < 0] = of_word.max()
     return of_word
 

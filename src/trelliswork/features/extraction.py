@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.files import shorten
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.kernels import hashing
@@ -216,8 +217,8 @@ def check_columns(templates: Sequence[Template], n_columns: int) -> None:
     for template in templates:
         if template.n_columns > n_columns:
             raise DataError(
-                f"the template {template.name!r} needs column {template.n_columns - 1} (counted from 0), but the data "
-                f"has {n_columns}: choose other columns or another template."
+                f"the template {shorten(template.name)} needs column {template.n_columns - 1} (counted from 0), but "
+                f"the data has {n_columns}: choose other columns or another template."
             )
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import AttributeCorpus
+from trelliswork.data.files import shorten
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import check_columns, compress
@@ -53,7 +54,7 @@ def check_hash_bits(hash_bits: object, min_count: int) -> None:
 def hash_string(string: str, person: bytes = b"string") -> int:
     """Return h of the module docstring, 0 to 2**64 - 1; ``person`` is b"string", b"outside" or b"template"."""
     if not isinstance(string, str):
-        raise DataError(f"with hash_bits an attribute must be a string, got {string!r}.")
+        raise DataError(f"with hash_bits an attribute must be a string, got {shorten(string)}.")
     text = string.encode("utf-8", "surrogatepass")  # strings of undecodable bytes contain lone surrogates
     return int.from_bytes(blake2b(text, digest_size=8, person=person).digest(), "little")
 

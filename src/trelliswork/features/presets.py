@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from trelliswork.data.files import shorten
 from trelliswork.errors import ValueRangeError
 from trelliswork.features.templates import Template, parse_template
 
@@ -111,6 +112,6 @@ def preset(name: str) -> Preset:
     if name not in PRESETS:
         raise ValueRangeError(
             f"features must be one of the presets {', '.join(PRESETS)}, templates, or the path of a template file, "
-            f"got {name!r}."
+            f"got {shorten(name)}."
         )
     return PRESETS[name]

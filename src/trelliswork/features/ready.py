@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import AttributeCorpus
+from trelliswork.data.files import shorten
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.numbering import Ids, Keys, Numbering
@@ -157,7 +158,7 @@ def _pairs(token: Token, sentence: int, position: int) -> list[tuple[str, float]
     where = f"sentence {sentence}, token {position}"
     if isinstance(token, str) or not isinstance(token, Iterable):
         raise DataError(
-            f"{where}: with features=None a token must be a dict or a list of attributes, got {token!r}. "
+            f"{where}: with features=None a token must be a dict or a list of attributes, got {shorten(token)}. "
             "Choose features (a preset or templates) for plain words."
         )
     if not isinstance(token, Mapping):
@@ -173,7 +174,7 @@ def _pairs(token: Token, sentence: int, position: int) -> list[tuple[str, float]
             pairs.append((name, float(value)))
         else:
             raise DataError(
-                f"{where}: the value of attribute {name!r} must be a finite number (a float32), a boolean or a string, "
-                f"got {str(value)[:80]}."
+                f"{where}: the value of attribute {shorten(name)} must be a finite number (a float32), a boolean "
+                f"or a string, got {str(value)[:80]}."
             )
     return pairs

@@ -7,7 +7,7 @@ token of the pair); ``#`` starts a comment.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.files import open_text, shorten, source_name
 from trelliswork.errors import DataError
 
+MAX_OFFSET = 1000  # of rows and columns; CRF++ allows 8 rows
 _MACRO = re.compile(r"%x\[\s*(-?\d+)\s*,\s*(\d+)\s*\]")
 
 
@@ -67,12 +69,19 @@ class Template:
 def parse_template(line: str, where: str = "template", *, skip_outside: bool = False) -> Template:
     """Parse one template line; ``where`` (file and line) is used in error messages."""
     if line[:1] not in ("U", "B"):
-        raise DataError(f"{where}: a template must start with U or B, got {line!r}.")
+        raise DataError(f"{where}: a template must start with U or B, got {shorten(line)}.")
     if line.count("%") != len(_MACRO.findall(line)):
-        raise DataError(f"{where}: macros must be written %x[row,col], as in U01:%x[-1,0], got {line!r}.")
-    macros = tuple((int(row), int(column)) for row, column in _MACRO.findall(line))
+        raise DataError(f"{where}: macros must be written %x[row,col], as in U01:%x[-1,0], got {shorten(line)}.")
+    macros = tuple((_offset(row, where), _offset(column, where)) for row, column in _MACRO.findall(line))
     pieces = tuple(_MACRO.split(line)[::3])
     return Template(line, pieces, macros, skip_outside)
+
+
+def _offset(digits: str, where: str) -> int:
+    """Return a row or column; the digits are counted first, because Python refuses to read thousands of them."""
+    if len(digits) > 10 or abs(int(digits)) > MAX_OFFSET:
+        raise DataError(f"{where}: rows and columns of macros must be at most {MAX_OFFSET}, got {shorten(digits)}.")
+    return int(digits)
 
 
 def parse_templates(text: str, source: str = "templates", *, skip_outside: bool = False) -> list[Template]:
@@ -83,18 +92,24 @@ def parse_templates(text: str, source: str = "templates", *, skip_outside: bool 
     >>> [t.macros for t in parse_templates("U01:%x[0,0]/%x[1,0]  # two words\nB")]
     [((0, 0), (1, 0)), ()]
     """
+    return _parse(text.splitlines(), source, skip_outside=skip_outside)
+
+
+def read_templates(path: str | Path) -> list[Template]:
+    """Read a CRF++ template file: plain or gzip, UTF-8 (see `open_text`)."""
+    with open_text(path) as lines:
+        return _parse(lines, source_name(path))
+
+
+def _parse(lines: Iterable[str], source: str, *, skip_outside: bool = False) -> list[Template]:
+    """Return the templates of lines; errors name the line."""
     templates: dict[str, Template] = {}
-    for n, line in enumerate(text.splitlines(), start=1):
+    for n, line in enumerate(lines, start=1):
         kept = line.split("#")[0].strip()
         if kept in templates:
-            raise DataError(f"{source}: the template {kept!r} occurs twice: delete one.")
+            raise DataError(f"{source}:{n}: the template {shorten(kept)} occurs twice: delete one.")
         if kept:
             templates[kept] = parse_template(kept, f"{source}:{n}", skip_outside=skip_outside)
     if not templates:
         raise DataError(f"{source}: expected at least one template, such as U00:%x[0,0], got none.")
     return list(templates.values())
-
-
-def read_templates(path: str | Path) -> list[Template]:
-    """Read a CRF++ template file."""
-    return parse_templates(Path(path).read_text(encoding="utf-8"), str(path))

@@ -1,22 +1,49 @@
-"""Torch tensors of scores: conversions that several structures share."""
+"""Torch tensors of scores: conversions and sums that several structures share.
+
+-inf is impossible, and exact: no large negative number stands in for it. The gradient of where(impossible, -inf, f(x))
+is nan if f(x) or its derivative is, so 0 replaces -inf inside such expressions.
+"""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-UNLIKELY = -1e30  # replaces -inf where derivatives are taken: -inf - (-inf) is nan there, and exp(-1e30) is 0
-
-
-def possible(scores: Tensor) -> Tensor:
-    """Return scores in float64, with ``UNLIKELY`` instead of -inf."""
-    return scores.double().clamp(min=UNLIKELY)
-
-
-def answer(log_z: Tensor) -> Tensor:
-    """Return log Z with -inf instead of ``UNLIKELY``."""
-    return torch.where(log_z > UNLIKELY / 10, log_z, -torch.inf)
-
 
 def doubles(scores: Tensor) -> np.ndarray:
     """Return scores as a C-contiguous float64 array on the host."""
     return np.ascontiguousarray(scores.detach().cpu().numpy(), np.float64)
+
+
+def finite(scores: Tensor) -> Tensor:
+    """Return scores with 0 instead of -inf."""
+    return torch.where(torch.isneginf(scores), 0, scores)
+
+
+def plus(scores: Tensor, other: Tensor) -> Tensor:
+    """Return the sum with a finite tensor, without a gradient where scores are -inf."""
+    return torch.where(torch.isneginf(scores), -torch.inf, finite(scores) + other)
+
+
+def exp(scores: Tensor) -> Tensor:
+    """Return exp of scores, without a gradient where they are -inf."""
+    return torch.where(torch.isneginf(scores), 0, finite(scores).exp())
+
+
+def log_sum(scores: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Return log sum exp over some axes, differentiable any number of times; -inf where nothing is possible."""
+    if not axes:
+        return scores
+    top = finite(scores.detach().amax(dim=axes, keepdim=True))
+    sums = exp(plus(scores, -top)).sum(dim=axes)
+    positive = sums > 0
+    return torch.where(positive, torch.where(positive, sums, 1).log() + top.reshape(sums.shape), -torch.inf)
+
+
+def shifted(scores: Tensor, axes: tuple[int, ...], inside: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return scores less their maximum over some axes, and the maximum with these axes of size 1, a constant.
+
+    Small differences of scores survive beside large sums that way. The mask ``inside`` leaves padding out.
+    """
+    given = scores.detach()
+    top = finite((given if inside is None else given.masked_fill(~inside, -torch.inf)).amax(dim=axes, keepdim=True))
+    return scores - top, top

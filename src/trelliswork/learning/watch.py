@@ -2,7 +2,9 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,19 @@ from trelliswork.learning.checkpoint import Arrays, Checkpoint, with_prefix
 from trelliswork.learning.report import STOPPED, Callback, FitReport, Step
 
 Saved = tuple[dict[str, Any], Arrays]  # plain data for JSON, and arrays
+
+
+_started: list[float] = []  # when the task of which training is a part began, if it is known
+
+
+@contextmanager
+def timed_from(start: float) -> Iterator[None]:
+    """Count the time since ``start``, a value of ``time.perf_counter``, for time limits of training in this block."""
+    _started.append(start)
+    try:
+        yield
+    finally:
+        _started.pop()
 
 
 class Development(NamedTuple):
@@ -23,8 +38,9 @@ class Development(NamedTuple):
 class Watch:
     """Actions after each iteration: measure, keep the best parameters, stop early, write checkpoints, call back.
 
-    Training stops after ``patience`` iterations without an improvement of the ``development`` metric, after the first
-    iteration that ends later than ``max_minutes``, and if the ``callback``, called with each `Step`, returns true.
+    Training stops after ``patience`` iterations without an improvement of the ``development`` metric, if the
+    ``callback``, called with each `Step`, returns true, and before an iteration that would end later than
+    ``max_minutes`` if it took as long as the one before.
 
     An optimizer calls ``resume`` before its first iteration, ``after`` at the end of each one, stops if that returns a
     reason, and ends with ``finish``. Its own criterion is checked before each iteration, so that a run that resumes
@@ -46,13 +62,15 @@ class Watch:
         self.development, self.patience, self.max_minutes = development, patience, max_minutes
         self.checkpoint, self.callback = checkpoint, callback
         self.stage = ""
+        self._lead = time.perf_counter() - _started[-1] if _started else 0.0  # seconds before training
+        self._last: float | None = None  # seconds of the step before, in the same stage
         self.interrupted = False  # by the caller or the time limit: the checkpoint stays
         self.best, self.best_iteration = -math.inf, 0
         self.best_parameters: Arrays = {}
 
     def start_stage(self, stage: str, development: Development | None) -> None:
         """Start a stage of training with its own metric: forget the best parameters of the stage before."""
-        self.stage, self.development = stage, development
+        self.stage, self.development, self._last = stage, development, None
         self.best, self.best_iteration, self.best_parameters = -math.inf, 0, {}
 
     def announce(self, stage: str, seconds: float = 0.0) -> bool:
@@ -60,6 +78,12 @@ class Watch:
         if self.callback is not None and self.callback(Step(0, math.nan, seconds=seconds, stage=stage)):
             self.interrupted = True
         return self.interrupted
+
+    def time_is_up(self, seconds: float, more: float = 0.0) -> str | None:
+        """Return the reason to stop after ``seconds`` of training if ``more`` would exceed the limit; else ``None``."""
+        limit = math.inf if self.max_minutes is None else 60 * self.max_minutes
+        used = self._lead + seconds
+        return f"time limit of {self.max_minutes:g} minutes" if used >= limit or used + 0.99 * more > limit else None
 
     def resume(self) -> Saved | None:
         """Return the optimizer's state in the checkpoint, if there is one, and restore the best parameters."""
@@ -88,7 +112,7 @@ class Watch:
         steps only. Parameters are copied if they are the best so far. ``state`` returns all that the optimizer needs to
         resume, for a checkpoint. That is not written if patience has ended: the one before leads to the same end.
         """
-        reason = None
+        reason, entered = None, time.perf_counter()
         step.stage = step.stage or self.stage
         if measure and self.measure(step, parameters) is not None:
             assert step.dev is not None
@@ -104,8 +128,11 @@ class Watch:
             self.save(state)
         if self.callback is not None and self.callback(step):
             self.interrupted, reason = True, reason or STOPPED
-        if reason is None and self.max_minutes is not None and step.seconds >= 60 * self.max_minutes:
-            self.interrupted, reason = True, f"time limit of {self.max_minutes:g} minutes"
+        duration = 0.0 if self._last is None else step.seconds - self._last
+        self._last = step.seconds
+        if reason is None:
+            reason = self.time_is_up(step.seconds + time.perf_counter() - entered, duration)
+            self.interrupted = self.interrupted or reason is not None
         if self.interrupted and self.checkpoint is not None and not saved and (self.stage or not ended):
             self.save(state)
         return reason

@@ -4,6 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trelliswork.data.files import shorten
 from trelliswork.data.storage import load_model, read_description
 from trelliswork.errors import DataError, extras_for
 
@@ -69,7 +70,7 @@ def estimator_class(path: str | Path) -> "type[Estimator]":
 
 def _class_of(path: str | Path, kind: str) -> "type[Estimator]":
     if kind not in _KINDS:
-        raise DataError(f"{path}: a model of kind {kind!r}, which this version does not know.")
+        raise DataError(f"{path}: a model of kind {shorten(kind)}, which this version does not know.")
     cls: type[Estimator] = __getattr__(_KINDS[kind])
     return cls
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.files import shorten
 from trelliswork.data.storage import load_model, save_model
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.learning.report import Callback, FitReport
@@ -133,11 +134,13 @@ class Estimator:
         """Build a fitted estimator from the content of a model directory."""
         try:
             model = cls._from_state(plain, arrays)
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise DataError(f"{path}: incomplete or damaged ({type(error).__name__}: {error}): train again.") from None
-        model.input_ = plain.get("input", {})
+            model._check_parameters()
+            model.input_ = dict(plain.get("input", {}))
+        except (DataError, ImportError, OSError):
+            raise
+        except Exception as error:  # whatever a damaged description leads to
+            text = f"{type(error).__name__}: {str(error)[:200]}"
+            raise DataError(f"{path}: incomplete or damaged ({text}): train again.") from None
         return model
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
@@ -179,4 +182,4 @@ def check_finite(name: str, values: NDArray[np.floating]) -> None:
 def check_label(label: str | None, labels: Iterable[str]) -> None:
     """Raise an error if a requested label does not exist."""
     if label is not None and label not in (names := list(labels)):
-        raise ValueRangeError(f"the model has no label {label!r}; it has {', '.join(names[:50])}.")
+        raise ValueRangeError(f"the model has no label {shorten(label)}; it has {', '.join(names[:50])}.")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from trelliswork.data.files import shorten
 from trelliswork.errors import ValueRangeError
 
 MODEL, TRAINING = "Model", "Training"
@@ -158,7 +159,7 @@ def parse_weights(text: str) -> dict[str, float]:
         except ValueError:
             name = ""
         if not name:
-            raise ValueRangeError(f"weights must be NAME=NUMBER, such as B-LOC=2, got {part!r}.")
+            raise ValueRangeError(f"weights must be NAME=NUMBER, such as B-LOC=2, got {shorten(part)}.")
     return weights
 
 
@@ -167,7 +168,7 @@ def parse_integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueRangeError(f"expected an integer, got {text!r}.") from None
+        raise ValueRangeError(f"expected an integer, got {shorten(text)}.") from None
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -179,7 +180,7 @@ def parse_pairs(text: str) -> tuple[tuple[str, str], ...]:
     """Return pairs of names from text such as ``pos-chunk,chunk-entity``."""
     pairs = [tuple(pair.split("-")) for pair in text.split(",")]
     if any(len(pair) != 2 or not all(pair) for pair in pairs):
-        raise ValueRangeError(f"pairs must be NAME-NAME separated by commas, such as pos-chunk, got {text!r}.")
+        raise ValueRangeError(f"pairs must be NAME-NAME separated by commas, such as pos-chunk, got {shorten(text)}.")
     return tuple((a, b) for a, b in pairs)
 
 
@@ -188,7 +189,7 @@ def parse_numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueRangeError(f"expected numbers separated by commas, such as 0.8,0.2, got {text!r}.") from None
+        raise ValueRangeError(f"expected numbers separated by commas, such as 0.8,0.2, got {shorten(text)}.") from None
 
 
 # The shared vocabulary: one name, one meaning.
@@ -208,7 +209,13 @@ Patience = Annotated[
     ),
 ]
 MaxMinutes = Annotated[
-    float | None, Parameter("Time limit for training, in minutes.", above=0, panel=TRAINING, unset="no limit")
+    float | None,
+    Parameter(
+        "Time limit for training, in minutes; on the command line, reading counts.",
+        above=0,
+        panel=TRAINING,
+        unset="no limit",
+    ),
 ]
 HistorySize = Annotated[
     int, Parameter("Number of update pairs that L-BFGS keeps for its direction.", minimum=1, panel=TRAINING)

@@ -55,7 +55,9 @@ class Job:
             options["start"] = type(model).load(self.start)
         if self.checkpoint is not None:
             options["checkpoint"] = self.checkpoint
-        with training_progress(n_tokens, total, self.quiet) as callback:
+        from trelliswork.learning.watch import timed_from
+
+        with training_progress(n_tokens, total, self.quiet) as callback, timed_from(self.started):
             model.fit(*data, callback=callback, **options)
 
     def finish(self, model: Any, facts: dict[str, Any]) -> None:

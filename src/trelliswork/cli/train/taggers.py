@@ -13,6 +13,7 @@ from trelliswork.cli.corpora import (
     guess_format,
     labeled_parts,
     layers_layout,
+    naming_lines,
     read_labeled,
     read_layers,
     read_numbers,
@@ -91,7 +92,8 @@ def crf(
             raise typer.BadParameter("every token of the --dev file needs exactly one label.")
         weights = None if sentence_weights is None else read_numbers(sentence_weights, n_sentences)
         total = model._settings().iterations
-        job.fit(model, corpus, known(labels), n_tokens=n_tokens, total=total, dev=dev, sample_weight=weights)
+        with naming_lines(train, layout):
+            job.fit(model, corpus, known(labels), n_tokens=n_tokens, total=total, dev=dev, sample_weight=weights)
         job.sample = partial(part, dev, corpus)
     model.input_ = layout.to_dict()
     facts = {"sentences": n_sentences, "tokens": n_tokens, "labels": len(model.labels_)}
@@ -122,7 +124,8 @@ def _crf_from_stream(
     job: Job, model: "CRF", path: str | None, layout: Layout, size: int, known: Any
 ) -> tuple[int, int]:
     """Train part by part: one pass over the file for the labels, then one per epoch; return sentences and tokens."""
-    from trelliswork.learning.report import STOPPED, FitReport, Step
+    from trelliswork.learning.report import FitReport, Step
+    from trelliswork.learning.watch import Watch, timed_from
     from trelliswork.models.crf.data import label_vocabulary
 
     names: dict[str, None] = {}
@@ -134,7 +137,8 @@ def _crf_from_stream(
     _choose_features(model, layout)
     started, epochs = time.perf_counter(), model._settings().iterations
     report = FitReport(False, f"{epochs} epochs", float("nan"))
-    with training_progress(n_tokens, epochs, job.quiet) as callback:
+    with training_progress(n_tokens, epochs, job.quiet) as callback, timed_from(job.started):
+        watch = Watch(max_minutes=model.max_minutes, callback=callback)
         for epoch in range(1, epochs + 1):
             loss = 0.0
             for corpus, labels in labeled_parts(path, layout, size):
@@ -142,8 +146,8 @@ def _crf_from_stream(
                 loss += model.report_.value
             active = int((model.weights_ != 0).sum())
             report.add(Step(epoch, loss, float("nan"), active, epoch, time.perf_counter() - started))
-            if callback(report.history[-1]):
-                report.reason = STOPPED
+            if reason := watch.after(report.history[-1], {}, lambda: ({}, {})):
+                report.reason = reason
                 break
     model.report_ = report
     job.sample = lambda: part(None, next(labeled_parts(path, layout, size))[0])
@@ -281,6 +285,8 @@ def _read_words_and_tags(
 
 def _hmm_from_stream(job: Job, model: "HMM", path: str | None, layout: Layout, size: int) -> tuple[int, int]:
     """Train part by part: one pass over the file for the words, then ``max_iter`` passes; return the file's size."""
+    from trelliswork.learning.watch import timed_from
+
     if model.n_restarts > 1:
         raise typer.BadParameter("--stream has one start: leave --n-restarts out.")
     parts = WordParts(path, layout, size)
@@ -288,7 +294,7 @@ def _hmm_from_stream(job: Job, model: "HMM", path: str | None, layout: Layout, s
     n_sentences, n_tokens = sum(n for n, _ in sizes), sum(n for _, n in sizes)
     dev = None if job.dev is None else read_words(job.dev, layout)
     per_part, total = n_tokens // max(len(sizes), 1), model.max_iter * len(sizes)
-    with training_progress(per_part, total, job.quiet) as callback:
+    with training_progress(per_part, total, job.quiet) as callback, timed_from(job.started):
         model.fit_stream(parts, n_passes=model.max_iter, dev=dev, checkpoint=job.checkpoint, callback=callback)
     job.sample = lambda: part(None, next(iter(parts)))
     return n_sentences, n_tokens

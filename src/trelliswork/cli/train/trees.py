@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat
+from trelliswork.cli.corpora import FileFormat, naming_lines
 from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part
 from trelliswork.cli.train.command import Job
@@ -56,7 +56,8 @@ def parser(
     total = model.max_iter + (model.max_iter_second_order if model.order == 2 else 0)
     if any(name is not None for row in labels for name in row):
         total += model.max_iter_labels
-    job.fit(model, corpus, pairs(heads, labels), n_tokens=corpus.n_tokens, total=total, dev=dev)
+    with naming_lines(train, corpus=corpus):
+        job.fit(model, corpus, pairs(heads, labels), n_tokens=corpus.n_tokens, total=total, dev=dev)
     model.input_ = {"columns": names}
     job.sample = partial(part, held_out, corpus)
     return {

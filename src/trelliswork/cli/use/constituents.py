@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, bundled_part, guess_format, read_words, words_layout
+from trelliswork.cli.corpora import FileFormat, bundled_part, guess_format, naming_lines, read_words, words_layout
 from trelliswork.cli.reporting import report_evaluation
 from trelliswork.errors import DataError
 
@@ -81,9 +81,10 @@ def parse_constituents(
 
     grammar = PCFG.load(model)
     sentences = read_tokens(file, format, columns, **_reading(grammar))
+    with naming_lines(file):
+        trees = grammar.predict(sentences, decoding="viterbi" if viterbi else "mbr")
     with atomic_write(out) as stream:
-        for tree in grammar.predict(sentences, decoding="viterbi" if viterbi else "mbr"):
-            stream.write(f"{tree}\n")
+        stream.writelines(f"{tree}\n" for tree in trees)
 
 
 def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -> None:
@@ -98,7 +99,8 @@ def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -
     for longest in LENGTHS:
         if any(len(s) > 1 and (longest is None or len(s) <= longest) for s in tokens):
             name = "all" if longest is None else f"up to {longest} words"
-            reports[name] = grammar.evaluate(trees, tokens, max_length=longest)
+            with naming_lines(file):
+                reports[name] = grammar.evaluate(trees, tokens, max_length=longest)
     if not reports:
         raise DataError(f"{file}: no tree of at least two words for the evaluation.")
     perplexity = grammar.perplexity(tokens)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,4 +42,9 @@ def explore(
         if open_browser:
             typer.launch(address)
 
-    serve(fitted, name=Path(model).resolve().name, host=host, port=port, allow_remote=allow_remote, ready=ready)
+    def waiting() -> None:
+        if not quiet:
+            print("Preparing the model for its first answer ...", file=sys.stderr, flush=True)
+
+    where: Any = {"host": host, "port": port, "allow_remote": allow_remote}
+    serve(fitted, name=Path(model).resolve().name, ready=ready, waiting=waiting, **where)

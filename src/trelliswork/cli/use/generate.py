@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, bundled_part, guess_format, read_words, words_layout
+from trelliswork.cli.corpora import (
+    FileFormat,
+    Layout,
+    bundled_part,
+    guess_format,
+    naming_lines,
+    read_words,
+    words_layout,
+)
 from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
 from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.use.loading import Model, load_for
@@ -76,7 +84,8 @@ def _scored(
     corpus, n_short = _long_enough(_words(file, layout), getattr(fitted, "shortest", 1), file)
     if fitted.input_.get("lower"):
         corpus = Corpus.from_sentences([[word.lower() for word in s] for s in corpus.sentences(0)])
-    evidence = fitted.log_evidence(corpus)
+    with naming_lines(file, None if n_short else layout):
+        evidence = fitted.log_evidence(corpus)
     kind, bound = str(getattr(fitted, "evidence_kind", "exact")), getattr(fitted, "evidence_bound", None)
     n_events = corpus.n_tokens + (len(corpus) if getattr(fitted, "end", True) else 0)
     total = float(evidence.sum())

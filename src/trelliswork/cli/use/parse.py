@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, bundled_part, guess_format
+from trelliswork.cli.corpora import FileFormat, bundled_part, guess_format, naming_lines, place
 from trelliswork.cli.use.constituents import parse_constituents
 from trelliswork.cli.use.parse_output import parses, tag_cells, write_conllu, write_json, write_text
 from trelliswork.errors import DataError
@@ -91,7 +91,8 @@ def parse(
         raise DataError(f"{file}: expected a CoNLL-U or text file; use --format conllu or --format text.")
     plain = Corpus(corpus.columns[: 1 if has_tagger else None], corpus.offsets)
     try:
-        results = list(parses(parser, plain, evidence, topk))
+        with naming_lines(file, corpus=corpus):
+            results = list(parses(parser, plain, evidence, topk))
     except NoTreeError as error:
         at = place(corpus, int(corpus.offsets[error.sentence]), file)
         raise DataError(
@@ -129,11 +130,6 @@ def _load_parser(path: str) -> "DependencyParser":
     if not isinstance(model, DependencyParser):
         raise DataError(f"{path}: expected a parser (trelliswork train parser), got a model of kind {model.kind!r}.")
     return model
-
-
-def place(corpus: "Corpus", token: int, file: str) -> str:
-    """Return file and line of a token, for messages."""
-    return file if corpus.token_lines is None else f"{file}:{corpus.token_lines[token] + 1}"
 
 
 def check_tags(corpus: "Corpus", columns: list[str], file: str) -> None:
@@ -187,4 +183,5 @@ def evaluate_parser(
     if known and None in flat_labels:
         at = place(corpus, flat_labels.index(None), file)
         raise DataError(f"{at}: the word has no label (_), but other words have one: add it, or remove all labels.")
-    return parser.evaluate(corpus, pairs(heads, labels if known else None)), (corpus, heads, labels)
+    with naming_lines(file, corpus=corpus):
+        return parser.evaluate(corpus, pairs(heads, labels if known else None)), (corpus, heads, labels)

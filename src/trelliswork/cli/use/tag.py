@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, Layout, read_unlabeled, write_tagged
+from trelliswork.cli.corpora import FileFormat, Layout, naming_lines, read_unlabeled, write_tagged
 from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
 from trelliswork.cli.use.loading import Model, load_for
 from trelliswork.errors import DataError
@@ -58,7 +58,8 @@ def tag(
     layer, column = _known_layer(tagger, known) if layered else ("", known)
     corpus, chosen, given = read_unlabeled(file, layout, format, column)
     if given is not None:
-        _check_given(tagger, layer, given)
+        with naming_lines(file, corpus=corpus):
+            _check_given(tagger, layer, given)
     check_words(tagger, corpus, file)
     evidence: Any = {layer: given} if layered and given is not None else given
     if json:
@@ -126,24 +127,26 @@ def _known_layer(tagger: Any, known: str | None) -> tuple[str, str | None]:
     if name not in tagger.layers or not column:
         layers = ", ".join(tagger.layers)
         raise typer.BadParameter(
-            f"--known must be LAYER=COLUMN, such as {tagger.layers[0]}=1, of {layers}; got {known!r}."
+            f"--known must be LAYER=COLUMN, such as {tagger.layers[0]}=1, of {layers}; got {known[:80]!r}."
         )
     return name, column
 
 
 def _check_given(tagger: Any, layer: str, given: list[list[str | None]]) -> None:
     """Raise an error for a known label that the model lacks."""
+    from trelliswork.data.files import shorten
+
     labels = next(own.labels for own in tagger.layers_ if own.name == layer) if layer else list(tagger.labels_)
     for n, sentence in enumerate(given):
         for t, label in enumerate(sentence):
             if label is None or label in labels:
                 continue
-            if layer:
-                raise DataError(f"{label!r} is given, but layer {layer} has no such label; use _ for an unknown label.")
+            whose = f"layer {layer}" if layer else "the model"
+            some = ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else "")
             raise DataError(
-                f"sentence {n}, token {t}: {label!r} is given, but the model has no such label: "
-                f"{', '.join(labels)}; use _ for an unknown label."
-            )
+                f"sentence {n}, token {t}: {shorten(label)} is given, but {whose} has no such label: "
+                f"{some[:400]}; use _ for an unknown label."
+            ).at(n, t)
 
 
 def _nth(ranked: list[tuple[list[str], float]], k: int) -> list[str]:

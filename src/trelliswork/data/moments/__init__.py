@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from trelliswork.data.ids import BATCH, MEMORY, Callback, Ids, Source, in_parallel, stream_ids
+from trelliswork.data.ids import BATCH, MEMORY, Callback, Ids, Source, in_parallel, no_text, stream_ids
 from trelliswork.data.kernels.ids import count_ids
 from trelliswork.data.kernels.moments import pair_keys, squeeze
 from trelliswork.data.moments.runs import Run, Runs, RunStore
@@ -199,7 +199,7 @@ def count_moments(
             if callback is not None:
                 callback(text.step)
         if not lengths.any():
-            raise DataError("expected at least one sentence, but the text has none. Is it the right file?")
+            raise no_text(source)
         pairs = in_parallel(lambda runs: _matrix(runs, C), store.kinds)
     unary = words.astype(np.float64)
     unary[0] += K * lengths.sum()

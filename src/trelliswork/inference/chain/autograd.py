@@ -13,7 +13,6 @@ from torch import Tensor
 from trelliswork.inference import chain
 from trelliswork.inference.chain import torch_path
 from trelliswork.inference.chain.potentials import Potentials
-from trelliswork.inference.tensors import UNLIKELY
 
 
 def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, potentials: Potentials | None) -> Tensor:
@@ -31,7 +30,6 @@ class _LogPartition(torch.autograd.Function):
     def forward(ctx: Any, log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor, potentials: Any) -> Tensor:
         if potentials is None:
             log_z, ctx.kept = torch_path.forward(log_unary, log_pairwise, lengths)
-            log_z = log_z.double()
         else:
             ctx.kept = chain.forward(potentials)
             log_z = torch.from_numpy(ctx.kept.log_z)
@@ -54,7 +52,7 @@ class _Gradient(torch.autograd.Function):
     ) -> Any:
         ctx.save_for_backward(log_unary, log_pairwise, weights, lengths, log_z)
         if isinstance(kept, Tensor):
-            return torch_path.backward(log_unary, log_pairwise, lengths, log_z.to(log_unary.dtype), kept, weights)
+            return torch_path.backward(log_unary, log_pairwise, lengths, log_z, kept, weights)
         shape = log_pairwise.shape
         empty = log_pairwise.numel() == 0  # T = 1
         per_position = len(shape) == 4 and shape[1] > 1
@@ -79,8 +77,7 @@ class _Gradient(torch.autograd.Function):
         log_unary, log_pairwise, weights, lengths, log_z = ctx.saved_tensors
         possible = ~torch.isneginf(log_z)
         with torch.enable_grad():
-            unary = log_unary.detach().clamp(min=UNLIKELY).requires_grad_()
-            pairwise = log_pairwise.detach().clamp(min=UNLIKELY).requires_grad_()
+            unary, pairwise = log_unary.detach().requires_grad_(), log_pairwise.detach().requires_grad_()
             weight = weights.detach().requires_grad_()
             value = torch_path.log_partition(unary, pairwise, lengths)
             total = (weight * torch.where(possible, value, 0)).sum()

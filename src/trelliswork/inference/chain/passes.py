@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.checks import check_count, check_possible, check_shape
+from trelliswork.compute.checks import check_possible, check_shape, number_of_best
+from trelliswork.compute.limits import check_cost
 from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.kernels import forward_backward, log_space, positions
@@ -160,12 +161,15 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
 def topk(potentials: Potentials, k: int) -> tuple[Integers, NDArray[np.float64]]:
     """Return labels (B, k, T) and scores (B, k) of the k best labelings of each sequence, all different, best first.
 
-    Labels are -1 in the padding and, like scores of -inf, where a sequence has fewer than k possible labelings.
+    Axis 1 is shorter than k if there are fewer labelings than that, S^T. Labels are -1 in the padding and, like scores
+    of -inf, where a sequence has fewer possible labelings.
     Time O(T S^2 k) in the worst case, memory O(T S k) per thread.
     """
-    check_count("k", k)
     p = _double(potentials)
-    B, T, _ = p.log_unary.shape
+    B, T, S = p.log_unary.shape
+    k = number_of_best(k, (S, T))
+    what = f"a search for the {k:,} best labelings of {T:,} positions"
+    check_cost(what, operations=float(T) * S * S * k, n_bytes=32.0 * T * S * k + 8.0 * B * T * k)
     labels = np.full((B, k, T), -1, np.int64)
     scores = np.full((B, k), -np.inf)
     _run(log_space.topk, p, p.log_unary, p.pairwise, labels, scores)

@@ -1,12 +1,15 @@
 """Chain inference in torch operations, for CUDA tensors; the equations are those of ``reference``.
 
-Everything is in log space and batched over sequences. ``log_pairwise`` is (S, S) or (B or 1, T-1 or 1, S, S);
+Everything is in log space and batched over sequences, and each step is relative to its largest score, so that small
+differences are not lost beside large scores. ``log_pairwise`` is (S, S) or (B or 1, T-1 or 1, S, S);
 ``lengths`` (B,) is on the tensors' device. Only ``log_partition`` may be differentiated through (its memory is then
 O(B T S^2)); the others keep no graph and need O(B T S), or the size of their results.
 """
 
 import torch
 from torch import Tensor
+
+from trelliswork.inference.tensors import log_sum, shifted
 
 
 def _step(log_pairwise: Tensor, t: int) -> Tensor:
@@ -16,25 +19,36 @@ def _step(log_pairwise: Tensor, t: int) -> Tensor:
     return log_pairwise[:, t if log_pairwise.shape[1] > 1 else 0]
 
 
-def _alphas(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> list[Tensor]:
-    """Return log alpha_t (B, S) for every t; it is constant after the end of a sequence."""
-    log_alpha = [log_unary[:, 0]]
+def _alphas(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Return log alpha_t (B, S) for every t, less its maximum, and the sum (B,) of what was subtracted, in float64.
+
+    It is constant after the end of a sequence.
+    """
+    unary, tops = shifted(log_unary, (2,))
+    total = tops[:, 0, 0].double()
+    log_alpha = [unary[:, 0]]
     for t in range(1, log_unary.shape[1]):
-        ahead = log_unary[:, t] + torch.logsumexp(log_alpha[-1][:, :, None] + _step(log_pairwise, t - 1), dim=1)
-        log_alpha.append(torch.where((t < lengths)[:, None], ahead, log_alpha[-1]))
-    return log_alpha
+        active = t < lengths
+        step, step_top = shifted(_step(log_pairwise, t - 1), (-2, -1))
+        ahead = unary[:, t] + log_sum(log_alpha[-1][:, :, None] + step, (1,))
+        ahead, top = shifted(ahead, (1,))
+        moved = tops[:, t, 0].double() + step_top.reshape(-1) + top[:, 0]
+        total = torch.where(active, total + moved, total)
+        log_alpha.append(torch.where(active[:, None], ahead, log_alpha[-1]))
+    return log_alpha, total
 
 
 def log_partition(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> Tensor:
-    """Return log Z (B,), differentiable any number of times; impossible scores must be ``UNLIKELY``, not -inf."""
-    return torch.logsumexp(_alphas(log_unary, log_pairwise, lengths)[-1], dim=1)
+    """Return log Z (B,) in float64, differentiable any number of times."""
+    log_alpha, total = _alphas(log_unary, log_pairwise, lengths)
+    return log_sum(log_alpha[-1], (1,)) + total
 
 
 @torch.no_grad()
 def forward(log_unary: Tensor, log_pairwise: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log_z (B,) and log_alpha (B, T, S)."""
-    log_alpha = _alphas(log_unary, log_pairwise, lengths)
-    return torch.logsumexp(log_alpha[-1], dim=1), torch.stack(log_alpha, dim=1)
+    """Return log_z (B,) in float64 and log_alpha (B, T, S), up to a constant for each position."""
+    log_alpha, total = _alphas(log_unary, log_pairwise, lengths)
+    return log_sum(log_alpha[-1], (1,)) + total, torch.stack(log_alpha, dim=1)
 
 
 @torch.no_grad()
@@ -43,18 +57,21 @@ def backward(
 ) -> tuple[Tensor, Tensor]:
     """Return weighted marginals (B, T, S) and edge marginals summed to the shape of ``log_pairwise``."""
     B, T = log_unary.shape[:2]
-    log_z = torch.where(torch.isneginf(log_z), 0, log_z)[:, None]
+    possible = ~torch.isneginf(log_z)
     marginals = torch.zeros_like(log_unary)
     edges = torch.zeros_like(log_pairwise)
     log_beta = torch.zeros_like(log_unary[:, 0])
     for t in range(T - 1, -1, -1):
-        active = (t < lengths)[:, None]
-        marginals[:, t] = torch.where(active, torch.exp(log_alpha[:, t] + log_beta - log_z) * weights[:, None], 0)
+        active = ((t < lengths) & possible)[:, None]
+        node = torch.softmax(log_alpha[:, t] + log_beta, dim=1)
+        marginals[:, t] = torch.where(active, node * weights[:, None], 0)
         if t == 0:
             break
-        ahead = _step(log_pairwise, t - 1) + (log_unary[:, t] + log_beta)[:, None, :]  # (B, S, S)
-        edge = torch.exp((log_alpha[:, t - 1] - log_z)[:, :, None] + ahead) * weights[:, None, None]
-        edge = torch.where(active[:, :, None], edge, 0)  # arbitrary in the padding
+        step, _ = shifted(_step(log_pairwise, t - 1), (-2, -1))
+        following, _ = shifted(shifted(log_unary[:, t], (1,))[0] + log_beta, (1,))
+        ahead = step + following[:, None, :]  # (B, S, S)
+        edge = torch.softmax((log_alpha[:, t - 1, :, None] + ahead).flatten(1), dim=1).reshape(ahead.shape)
+        edge = torch.where(active[:, :, None], edge * weights[:, None, None], 0)  # arbitrary in the padding
         if edges.ndim == 2:
             edges += edge.sum(dim=0)
         else:

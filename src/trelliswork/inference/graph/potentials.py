@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_scores
+from trelliswork.compute.limits import check_cost
 from trelliswork.errors import ShapeError, ValueRangeError
 
 Doubles = NDArray[np.float64]
@@ -169,6 +170,10 @@ def wire(
     sizes = np.asarray(n_states)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes.size and sizes.min() < 1):
         raise ValueRangeError("n_states must be a list of positive integers, one for each variable.")
+    B = 1 if n_graphs is None else int(n_graphs)
+    total, largest = float(sizes.sum(dtype=np.float64)), float(sizes.max(initial=0))
+    n_bytes = 8.0 * B * max(10 * total, 2 * len(sizes) * largest)
+    check_cost(f"a graph of {len(sizes):,} variables with up to {largest:,.0f} states", n_bytes=n_bytes)
     sizes = sizes.astype(np.int64)
     offsets = starts(sizes)
     batches = {1 if n_graphs is None else int(n_graphs)} | {len(group.log_tables) for group in tables}

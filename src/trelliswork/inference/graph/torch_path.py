@@ -14,6 +14,7 @@ from torch import Tensor
 
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph.potentials import Wiring
+from trelliswork.inference.tensors import exp, finite, log_sum, plus
 
 
 class Unrolled(NamedTuple):
@@ -56,10 +57,10 @@ def unrolled_bp(
 
 def _totals(log_unary: Tensor, messages: list[list[Tensor]], places: list[list[Tensor]]) -> tuple[Tensor, Tensor]:
     """Return the sum of the finite scores of each state (B, N), and the number of infinite ones."""
-    total, n_zeros = _finite(log_unary), torch.isneginf(log_unary).to(log_unary.dtype)
+    total, n_zeros = finite(log_unary), torch.isneginf(log_unary).to(log_unary.dtype)
     for group, slots in zip(messages, places, strict=True):
         for message, at in zip(group, slots, strict=True):
-            total = total.index_add(1, at.reshape(-1), _finite(message).flatten(1))
+            total = total.index_add(1, at.reshape(-1), finite(message).flatten(1))
             n_zeros = n_zeros.index_add(1, at.reshape(-1), torch.isneginf(message).to(total.dtype).flatten(1))
     return total, n_zeros
 
@@ -72,7 +73,7 @@ def _incoming(log_unary: Tensor, messages: list[list[Tensor]], places: list[list
             torch.where(
                 n_zeros[:, at] - torch.isneginf(message).to(total.dtype) > 0,
                 -torch.inf,
-                total[:, at] - _finite(message),
+                total[:, at] - finite(message),
             )
             for message, at in zip(group, slots, strict=True)
         ]
@@ -94,14 +95,14 @@ def _scores(table: Tensor, incoming: list[Tensor], skip: int = -1) -> Tensor:
 def _outgoing(table: Tensor, incoming: list[Tensor], to: int) -> Tensor:
     """Return the normalized log-message to one slot, (B, F, s)."""
     scores = _scores(table, incoming, to)
-    message = _log_sum(scores, tuple(k + 2 for k in range(len(incoming)) if k != to))
-    return _plus(message, -_finite(_log_sum(message, (2,)))[..., None])
+    message = log_sum(scores, tuple(k + 2 for k in range(len(incoming)) if k != to))
+    return plus(message, -finite(log_sum(message, (2,)))[..., None])
 
 
 def _damped(new: Tensor, old: Tensor, damping: float) -> Tensor:
     if damping == 0:
         return new
-    mixed = (1 - damping) * _finite(new) + damping * _finite(old)
+    mixed = (1 - damping) * finite(new) + damping * finite(old)
     return torch.where(torch.isneginf(new) | torch.isneginf(old), new, mixed)
 
 
@@ -116,49 +117,24 @@ def _finish(
     owner = torch.from_numpy(np.repeat(np.arange(wiring.n_variables), wiring.n_states))
     log_zs = _log_sum_by(scores, owner)  # (B, V)
     possible = ~torch.isneginf(log_zs).any(dim=1)
-    marginals = _exp(_plus(scores, -_finite(log_zs)[:, owner]))
-    log_z = ((1 - torch.from_numpy(degree)) * _finite(log_zs)).sum(dim=1)
+    marginals = exp(plus(scores, -finite(log_zs)[:, owner]))
+    log_z = ((1 - torch.from_numpy(degree)) * finite(log_zs)).sum(dim=1)
     beliefs = []
     for table, incoming in zip(tables, _incoming(log_unary, messages, places), strict=True):
         joint = _scores(table, incoming)
-        log_zf = _log_sum(joint, tuple(range(2, joint.ndim)))  # (B, F)
+        log_zf = log_sum(joint, tuple(range(2, joint.ndim)))  # (B, F)
         possible = possible & ~torch.isneginf(log_zf).any(dim=1)
-        log_z = log_z + _finite(log_zf).sum(dim=1)
-        beliefs.append(_exp(_plus(joint, -_finite(log_zf).reshape(*log_zf.shape, *[1] * (joint.ndim - 2)))))
+        log_z = log_z + finite(log_zf).sum(dim=1)
+        beliefs.append(exp(plus(joint, -finite(log_zf).reshape(*log_zf.shape, *[1] * (joint.ndim - 2)))))
     marginals = torch.where(possible[:, None], marginals, 0)
     beliefs = [torch.where(possible.reshape(-1, *[1] * (b.ndim - 1)), b, 0) for b in beliefs]
     return Unrolled(torch.where(possible, log_z, -torch.inf), marginals, beliefs)
 
 
-# The gradient of where(impossible, -inf, f(x)) is nan if f(x) or its derivative is: 0 replaces -inf inside.
-
-
-def _finite(scores: Tensor) -> Tensor:
-    return torch.where(torch.isneginf(scores), 0, scores)
-
-
-def _plus(scores: Tensor, other: Tensor) -> Tensor:
-    return torch.where(torch.isneginf(scores), -torch.inf, _finite(scores) + other)
-
-
-def _exp(scores: Tensor) -> Tensor:
-    return torch.where(torch.isneginf(scores), 0, _finite(scores).exp())
-
-
-def _log_sum(scores: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """Return log sum exp over some axes; -inf with gradient 0 where nothing is possible."""
-    if not axes:
-        return scores
-    top = _finite(scores.detach().amax(dim=axes, keepdim=True))
-    sums = _exp(_plus(scores, -top)).sum(dim=axes)
-    positive = sums > 0
-    return torch.where(positive, torch.where(positive, sums, 1).log() + top.reshape(sums.shape), -torch.inf)
-
-
 def _log_sum_by(scores: Tensor, owner: Tensor) -> Tensor:
     """Return log sum exp (B, V) over the states (B, N) of each owner (N,), sorted from 0 to V-1."""
     starts = np.flatnonzero(np.diff(owner.numpy(), prepend=-1))
-    top = _finite(torch.from_numpy(np.maximum.reduceat(scores.detach().numpy(), starts, axis=1)))
-    sums = scores.new_zeros(len(scores), len(starts)).index_add(1, owner, _exp(_plus(scores, -top[:, owner])))
+    top = finite(torch.from_numpy(np.maximum.reduceat(scores.detach().numpy(), starts, axis=1)))
+    sums = scores.new_zeros(len(scores), len(starts)).index_add(1, owner, exp(plus(scores, -top[:, owner])))
     positive = sums > 0
     return torch.where(positive, torch.where(positive, sums, 1).log() + top, -torch.inf)

@@ -283,8 +283,8 @@ class ChainCover:
             slope[distance] = root.log_root - pair - own
         if rho[0] > 0:
             slope[0] = logsumexp(point.unaries[0]) - np.exp(point.log_margins[0]) @ excess[0] / rho[0]
-        used = rho > 0
-        moved = np.where(used, rho * np.exp(-pace * (slope - slope[used].min())), 0.0)
+        used, moved = rho > 0, np.zeros_like(rho)
+        moved[used] = rho[used] * np.exp(-pace * (slope[used] - slope[used].min()))
         moved = np.where(used, np.maximum(moved / moved.sum(), LEAST_WEIGHT), 0.0)
         moved /= moved.sum()
         unaries = point.unaries.copy()

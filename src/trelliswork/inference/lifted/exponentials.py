@@ -1,5 +1,7 @@
 """Products of the exponential of a table with vectors, which are given and returned as logarithms."""
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from trelliswork.inference.lifted.potentials import Table
 SMALL = 2048  # largest vocabulary whose tables are kept in float64
 MEMORY = 2 << 30  # maximum size of all kept tables in bytes; beyond it tiles are recomputed
 LEAST = 1e-290  # sums that underflow are replaced by this, so that bounds hold and logarithms are finite
+LARGEST_LOG = 700.0  # of a number that does not overflow
 Array = NDArray[np.float64]
 
 
@@ -83,7 +86,8 @@ class ExpTable:
 
         tiles.run(work, self.ranges)
         top = float(left.max())
-        return float(np.exp(left - top) @ sums) * float(np.exp(top + right))
+        mean = float(np.exp(left - top) @ sums)
+        return math.copysign(math.exp(min(math.log(abs(mean)) + top + right, LARGEST_LOG)), mean) if mean else 0.0
 
     def _tiles(self, start: int, stop: int) -> list[tuple[int, int]]:
         return [(a, min(a + self.height, stop)) for a in range(start, stop, self.height)]

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
-from trelliswork.compute.checks import check_count, check_possible
+from trelliswork.compute.checks import check_possible, number_of_best
+from trelliswork.compute.limits import check_cost
 from trelliswork.inference.span.kernels import grammar as scaled
 from trelliswork.inference.span.kernels import grammar_log
 from trelliswork.inference.span.potentials import Doubles, Grammar, Integers, finite
@@ -57,7 +58,8 @@ def log_expectations(grammar: Grammar) -> tuple[Expected, Doubles]:
     S = N + P
     expected, chart, scores = _zeros(B, n, N, S), np.full((B, n, n, S), -np.inf), _scores(grammar)
     out = chart, expected.log_z, expected.roots, expected.rules, expected.symbols
-    threads.run(grammar_log.expectations, threads.cut(grammar.lengths**2 * N * S, least=1), scores, *out)
+    costs = 20 * (grammar.lengths**3 * N**2 + grammar.lengths**2 * N * S**2)
+    threads.run(grammar_log.expectations, threads.cut(costs, least=1), scores, *out)
     return expected, chart
 
 
@@ -73,10 +75,12 @@ def inside_chart(grammar: Grammar) -> Doubles:
 def topk(grammar: Grammar, k: int) -> tuple[Integers, Doubles]:
     """Return the k best trees: charts (B, k, n, n) of symbols, -1 for no span, and scores (B, k).
 
-    Time O(n^3 N S^2) at worst.
+    Axis 1 is shorter than k if there are fewer trees than that. Time O(n^3 N S^2) at worst.
     """
-    check_count("k", k)
-    B, n, N, _ = grammar.sizes
+    B, n, N, P = grammar.sizes
+    k = number_of_best(k, (4, n - 1), (N, n - 1), (P, n))
+    what = f"a search for the {k:,} best trees of {n:,} words"
+    check_cost(what, operations=float(n) ** 3 * N * k, n_bytes=8.0 * n * n * k * (6 * N + P + B))
     trees, values, scores = np.full((B, k, n, n), -1), np.full((B, k), -np.inf), _scores(grammar)
     ranges = threads.cut(grammar.lengths**3 * N**3, least=threads.LEAST_WORK)
     threads.run(grammar_log.topk, ranges, scores, trees, values)
@@ -132,7 +136,8 @@ def _scaled(g: Grammar, charts: bool = False) -> tuple[Expected, NDArray[np.bool
     factors = scaled.Rules(root, shift, rules, pairs, pairs_t, left, left_t, right, right_t)
     sentences = scaled.Sentences(g.lengths, leaves, leaf_scale, symbols)
     out = scaled.Output(expected.log_z, safe, expected.roots, expected.rules, expected.symbols, chart)
-    ranges = threads.cut(g.lengths**2 * N**3 + g.lengths * P * N * S * 3, least=threads.LEAST_WORK)
+    costs = g.lengths**3 * N**2 + g.lengths**2 * N**3 + g.lengths * P * N * S * 3
+    ranges = threads.cut(costs, least=threads.LEAST_WORK)
     threads.run(scaled.expectations, ranges, factors, sentences, out)
     expected.log_z += top
     return expected, safe, chart

@@ -114,7 +114,7 @@ def log_expectations(grammar: LowRankGrammar, weights: Doubles | None = None, *,
     g = grammar
     B, n, N, P, R = g.sizes
     by = np.ones(B) if weights is None else np.asarray(weights, np.float64)
-    ranges = threads.cut(g.lengths**2 * N * R, least=1)
+    ranges = threads.cut(20 * (g.lengths**3 * R + g.lengths**2 * (N + P) * R), least=1)
     numbers = {start: number for number, (start, _) in enumerate(ranges)}
     scores = lowrank_log.Scores(g.log_root, g.log_up, g.log_left, g.log_right, g.log_terminals, g.lengths, by)
     sums = lowrank_log.Sums(*(np.zeros((len(ranges), *shape)) for shape in ((N,), (N, R), (R, N + P), (R, N + P))))

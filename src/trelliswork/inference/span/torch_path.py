@@ -7,20 +7,22 @@ log Z in float64 and log space, batched over sentences, differentiable any numbe
 import torch
 from torch import Tensor
 
-from trelliswork.inference.tensors import UNLIKELY, answer, possible
+from trelliswork.inference.tensors import log_sum, plus, shifted
 
 
 def bracket_log_partition(log_span: Tensor, lengths: Tensor) -> Tensor:
     """Return log Z (B,) of binary bracketings from ``log_span`` (B, n, n). Memory O(B n^3) with gradients."""
-    span = possible(log_span)
-    n = span.shape[1]
+    n = log_span.shape[1]
+    at = torch.arange(n, device=log_span.device)
+    inside_sentence = (at[:, None] <= at) & (at < lengths[:, None])[:, None, :]
+    span, top = shifted(log_span.double(), (1, 2), inside_sentence)  # every tree has 2 n - 1 spans
     inside = [span.diagonal(0, 1, 2)]  # entry w: spans i..i+w, (B, n-w)
     for w in range(1, n):
         m = n - w
         parts = torch.stack([inside[r][:, :m] + inside[w - 1 - r][:, r + 1 : r + 1 + m] for r in range(w)])
-        inside.append(torch.logsumexp(parts, dim=0) + span.diagonal(w, 1, 2))
+        inside.append(log_sum(parts, (0,)) + span.diagonal(w, 1, 2))
     whole = torch.stack([chart[:, 0] for chart in inside], dim=1)
-    return answer(whole.gather(1, lengths[:, None] - 1)[:, 0])
+    return plus(whole.gather(1, lengths[:, None] - 1)[:, 0], (2 * lengths - 1) * top[:, 0, 0])
 
 
 def grammar_log_partition(
@@ -30,13 +32,16 @@ def grammar_log_partition(
 
     Time and memory O(B n^2 S^2 (n + N)).
     """
-    terminals, rules, root = possible(log_terminals), possible(log_rules), possible(log_root)
-    B, n, P = terminals.shape
-    N = root.shape[-1]
-    root, rules = root.expand(B, N), rules.expand(B, *rules.shape[-3:])
-    symbols = None if log_symbols is None else possible(log_symbols)
+    B, n, P = log_terminals.shape
+    N = log_root.shape[-1]
+    terminals, leaf_top = shifted(log_terminals.double(), (2,))
+    rules, rule_top = shifted(log_rules.double().expand(B, *log_rules.shape[-3:]), (1, 2, 3))
+    root, root_top = shifted(log_root.double().expand(B, N), (1,))
+    words = torch.arange(n, device=terminals.device) < lengths[:, None]
+    shift = root_top[:, 0] + (lengths - 1) * rule_top[:, 0, 0, 0] + torch.where(words, leaf_top[..., 0], 0).sum(dim=1)
+    symbols = None if log_symbols is None else log_symbols.double()
     leaves = terminals if symbols is None else terminals + symbols.diagonal(0, 1, 2).transpose(1, 2)[..., N:]
-    never = terminals.new_full((), UNLIKELY)
+    never = terminals.new_full((), -torch.inf)
     inside = [torch.cat([never.expand(B, n, N), leaves], dim=2)]  # entry w: spans i..i+w, (B, n-w, S)
     whole = [never.expand(B)]
     for w in range(1, n):
@@ -44,10 +49,10 @@ def grammar_log_partition(
         parts = [
             inside[r][:, :m, :, None] + inside[w - 1 - r][:, r + 1 : r + 1 + m, None, :] for r in range(w)
         ]  # (B, m, x, y)
-        pairs = torch.logsumexp(torch.stack(parts), dim=0)
-        sums = torch.logsumexp((pairs[:, :, None] + rules[:, None]).flatten(3), dim=3)  # (B, m, N)
+        pairs = log_sum(torch.stack(parts), (0,))
+        sums = log_sum((pairs[:, :, None] + rules[:, None]).flatten(3), (3,))  # (B, m, N)
         if symbols is not None:
             sums = sums + symbols.diagonal(w, 1, 2).transpose(1, 2)[..., :N]
         inside.append(torch.cat([sums, never.expand(B, m, P)], dim=2))
-        whole.append(torch.logsumexp(root + sums[:, 0], dim=1))
-    return answer(torch.stack(whole, dim=1).gather(1, lengths[:, None] - 1)[:, 0])
+        whole.append(log_sum(root + sums[:, 0], (1,)))
+    return torch.stack(whole, dim=1).gather(1, lengths[:, None] - 1)[:, 0] + shift

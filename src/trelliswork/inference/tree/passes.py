@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from trelliswork.compute import threads
-from trelliswork.compute.checks import check_count, check_possible
+from trelliswork.compute.checks import check_possible, number_of_best
+from trelliswork.compute.limits import check_cost
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.inference.tree.kernels import eisner as eisner_kernels
 from trelliswork.inference.tree.kernels import eisner_log, eisner_max, matrix_tree_log, mst
@@ -63,10 +64,13 @@ class Passes:
         """Return the k best trees: heads (B, k, n), ranks of their labels (B, k, n) and scores (B, k).
 
         ``labels`` (B, n+1, n+1, R) holds the scores of the R best labels of each arc, best first; R = 1 without labels.
-        Time O(n^3 k log k) at worst for projective trees, O(k n^3) for spanning trees.
+        Axis 1 is shorter than k if there are fewer trees than that. Time O(n^3 k log k) at worst for projective trees,
+        O(k n^3) for spanning trees.
         """
-        check_count("k", k)
         B, N, _ = potentials.log_arc.shape
+        k = number_of_best(k, (N, N - 2), (labels.shape[3], N - 1))
+        what = f"a search for the {k:,} best trees of {N - 1:,} words"
+        check_cost(what, operations=float(N) ** 3 * self.topk_cost * k, n_bytes=96.0 * N * N * k + 16.0 * B * N * k)
         heads, ranks = np.full((B, k, N - 1), -1), np.full((B, k, N - 1), -1)
         scores = np.full((B, k), -np.inf)
         batch, ranges = potentials.batch._replace(log_arc=labels), potentials.ranges(1, self.topk_cost * k)

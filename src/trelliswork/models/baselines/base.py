@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
-from trelliswork.data.ids import Callback, Source, TextIds, read_ids
+from trelliswork.data.ids import Callback, Source, TextIds, no_text, read_ids
 from trelliswork.data.vocabulary import END, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.models.base import Description
@@ -160,5 +160,5 @@ def read_training(
     """Return a text with sentence edges for training; a text without sentences is an error."""
     text = read_ids(source, vocabulary=vocabulary, edges=True, callback=callback, **options)
     if not len(text):
-        raise DataError("expected at least one sentence, but the text has none. Is it the right file?")
+        raise no_text(source)
     return text.with_edges(start=0, end=0)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute import threads
+from trelliswork.compute.limits import check_cost
 from trelliswork.compute.torch_threads import one_thread
 from trelliswork.inference.lifted import tiles
 from trelliswork.learning.report import FitReport, Step
@@ -65,6 +66,7 @@ def contexts_of(flat: Tokens, offsets: Tokens, K: int) -> tuple[Tokens, Tokens]:
 
 def start(C: int, K: int, rank: int, counts: NDArray[np.int64], seed: int) -> LBLParameters:
     """Return small random vectors, and the log frequencies of words as biases: the unigram model."""
+    check_cost(f"a model of rank {rank:,} for {C:,} words", n_bytes=16.0 * (2 * C * rank + K * rank**2))
     generator = torch.Generator().manual_seed(seed)
     vectors = [torch.randn(C, rank, generator=generator) * 0.1 for _ in range(2)]
     mixing = torch.eye(rank).repeat(K, 1, 1) / K

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_shape
 from trelliswork.data import Vocabulary
+from trelliswork.data.files import shorten
 from trelliswork.data.schemes import Scheme, allowed_transitions
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
@@ -150,9 +151,9 @@ def label_weight_array(label_weight: Mapping[str, float] | None, labels: Vocabul
     out = np.ones(len(labels))
     for name, weight in label_weight.items():
         if name not in labels:
-            raise ValueRangeError(f"label_weight names {name!r}, which is none of {', '.join(labels)}.")
+            raise ValueRangeError(f"label_weight names {shorten(name)}, which is none of {', '.join(labels)}.")
         if not 0 < weight < np.inf:
-            raise ValueRangeError(f"label_weight of {name!r} must be positive and finite, got {weight}.")
+            raise ValueRangeError(f"label_weight of {shorten(name)} must be positive and finite, got {weight}.")
         out[labels.id(name)] = weight
     return out
 
@@ -167,7 +168,7 @@ def check_scheme(y: Labels, labels: Vocabulary, allowed: Allowed, scheme: Scheme
     for n, sentence in enumerate(y):
         ids = [labels.id(token) if isinstance(token, str) else None for token in sentence]
         bad = [
-            (t, f"after {sentence[t - 1]}")
+            (t, f"after {shorten(sentence[t - 1])[1:-1]}")
             for t in range(1, len(ids))
             if None not in (ids[t - 1], ids[t]) and not allowed.pairs[ids[t - 1], ids[t]]
         ]
@@ -175,6 +176,6 @@ def check_scheme(y: Labels, labels: Vocabulary, allowed: Allowed, scheme: Scheme
         bad += [(len(ids) - 1, "at the end")] * (ids[-1] is not None and not allowed.end[ids[-1]])
         for t, where in bad[:1]:
             raise DataError(
-                f"sentence {n}, token {t}: {sentence[t]} {where} is not allowed in the scheme {scheme!r}. "
-                "Correct the labels, or use scheme=None."
-            )
+                f"sentence {n}, token {t}: {shorten(sentence[t])[1:-1]} {where} is not allowed in the scheme "
+                f"{scheme!r}. Correct the labels, or use scheme=None."
+            ).at(n, t)

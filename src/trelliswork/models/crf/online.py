@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.models.crf.kernels.objective import FeatureWeights
 from trelliswork.models.crf.kernels.online import Batches, Data, Model, Schedule, best_path, perceptron, sgd
@@ -220,10 +221,10 @@ class OnlineChain:
         while done < n_batches:
             scalars = np.array([1.0, 0.0, 0.0])
             if self.kind == "perceptron":
-                done = perceptron(done, n_batches, batches, self._data, self._model, scalars)
+                done = threads.call(perceptron, done, n_batches, batches, self._data, self._model, scalars)
             else:
                 schedule = Schedule(int(step + done), float(rate), float(self._decay))
-                done = sgd(done, n_batches, batches, schedule, self._data, self._model, scalars)
+                done = threads.call(sgd, done, n_batches, batches, schedule, self._data, self._model, scalars)
             loss += float(scalars[2])
             self._fold(float(scalars[0]), float(scalars[1]))
         return loss, n_batches

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
+from trelliswork.data.files import shorten
 from trelliswork.data.schemes import Scheme, detect_scheme
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
@@ -44,7 +45,7 @@ def by_layer(y: LayerLabels, layers: Sequence[str]) -> list[Column]:
             if isinstance(token, str) or len(token) != len(layers):
                 raise ShapeError(
                     f"sentence {n}, token {t}: expected a tuple of {len(layers)} labels ({', '.join(layers)}), "
-                    f"got {token!r}. Or give a dict of labels by layer."
+                    f"got {shorten(token)}. Or give a dict of labels by layer."
                 )
     return [[[token[d] for token in sentence] for sentence in y] for d in range(len(layers))]
 
@@ -76,7 +77,7 @@ class LabelLayer:
             for t, label in enumerate(sentence):
                 if not isinstance(label, str):
                     raise DataError(
-                        f"layer {name}, sentence {n}, token {t}: expected a label, got {label!r}: a factorial "
+                        f"layer {name}, sentence {n}, token {t}: expected a label, got {shorten(label)}: a factorial "
                         "CRF needs fully labeled sentences."
                     )
         labels = Vocabulary.from_sequences(column)

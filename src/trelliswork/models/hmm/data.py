@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_scores, check_shape
 from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.inference.chain.beam import BeamStatistics
@@ -30,7 +31,7 @@ def read_sentences(X: Sentences | Corpus, *, training: bool = False) -> Sentence
         raise DataError("X has no sentences: training needs at least one.")
     for n, sentence in enumerate(sentences):
         if isinstance(sentence, str | int | np.integer):
-            raise ShapeError(f"sentence {n} must be a list of words, got {sentence!r}.")
+            raise ShapeError(f"sentence {n} must be a list of words, got {shorten(sentence)}.")
         if len(sentence) == 0:
             raise ShapeError(f"sentence {n} is empty: leave it out.")
     return sentences
@@ -57,7 +58,7 @@ def read_states(X: Sentences, y: States | None) -> tuple[Vocabulary, NDArray[np.
         for t, name in enumerate(states):
             if name is not None and not isinstance(name, str):
                 raise ValueRangeError(
-                    f"sentence {n}, token {t}: a state must be a string, or None if it is unknown, got {name!r}."
+                    f"sentence {n}, token {t}: a state must be a string, or None if it is unknown, got {shorten(name)}."
                 )
     names = Vocabulary.from_sequences([name for name in states if name is not None] for states in filled)
     ids = [-1 if name is None else names.id(name) for states in filled for name in states]
@@ -94,7 +95,7 @@ def list_symbols(counts: Counter[Token], min_count: int, *, unknown: bool) -> li
         return list(range(max(numbers) + 1))
     if not all(isinstance(token, str) for token in counts):
         odd = next(token for token in counts if not isinstance(token, str))
-        raise ValueRangeError(f"symbols must all be strings or all be integers, got {odd!r} among others.")
+        raise ValueRangeError(f"symbols must all be strings or all be integers, got {shorten(odd)} among others.")
     words: list[Token] = [word for word, n in counts.items() if n >= min_count and word != UNKNOWN]
     if unknown or len(words) < len(counts):
         words.append(UNKNOWN)

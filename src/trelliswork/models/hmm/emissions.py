@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError
 from trelliswork.models.hmm.data import Token
@@ -38,7 +39,7 @@ class LexiconEmissions:
         words = [token for token in tokens if isinstance(token, str)]
         if len(words) < len(tokens):
             odd = next(token for token in tokens if not isinstance(token, str))
-            raise DataError(f"the model was trained on words: tokens must be strings, got {odd!r}.")
+            raise DataError(f"the model was trained on words: tokens must be strings, got {shorten(odd)}.")
         return self.lexicon.log_emission(words, initial)
 
     def table(self) -> Doubles:
@@ -76,8 +77,8 @@ class TableEmissions:
         if unseen:
             if self.suffixes is None:
                 raise DataError(
-                    f"{unseen[0]!r} is not among the {len(self.words)} symbols of training, and the model cannot score "
-                    "others: train with strings and unknown='suffix' or 'symbol', or leave it out."
+                    f"{shorten(unseen[0])} is not among the {len(self.words)} symbols of training, and the model "
+                    "cannot score others: train with strings and unknown='suffix' or 'symbol', or leave it out."
                 )
             rows[ids < 0] = self.suffixes.log_emission([str(word) for word in unseen])
         return rows

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.limits import check_cost
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import ValueRangeError
@@ -119,8 +120,8 @@ def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision
     if known and by_suffix:
         lexicon = LexiconEmissions(_lexicon([str(token) for token in tokens], labels, len(names)))
         return supervision.counted(Learned(names, _counted_chain(labels, offsets, names, model), lexicon, induced))
-    names = Vocabulary([*names, *unnamed_states(names, n_states)])
     listed = _listed(Counter(tokens), n_states, model)
+    names = Vocabulary([*names, *unnamed_states(names, n_states)])
     sequences = Sequences(offsets, symbol_ids(listed)(tokens), None if induced else labels)
 
     def build(parameters: HMMParameters) -> Learned:
@@ -187,6 +188,7 @@ def learn_stream(batches: Iterable[Sentences], model: "HMM", n_passes: int, supe
 def _listed(counts: Counter[Token], n_states: int, model: "HMM") -> list[Token]:
     """Return the symbols by id; a table of emissions that is too large is an error."""
     listed = list_symbols(counts, model.min_count, unknown=model.unknown == "symbol")
+    check_cost(f"an HMM with {n_states:,} states", n_bytes=24.0 * n_states**2)
     if n_states * len(listed) > LARGEST_TABLE:
         raise ValueRangeError(
             f"{n_states} states and {len(listed):,} symbols make a table of {n_states * len(listed):,} numbers, more "

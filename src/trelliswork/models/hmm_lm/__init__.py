@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count
+from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.vocabulary import END
 from trelliswork.errors import DataError, ImpossibleError, ValueRangeError
 from trelliswork.inference import lowrank
@@ -369,10 +370,10 @@ class HMMLanguageModel(NextWord):
         """Return the n most probable words of a state (``#7``); ``</s>`` is the end of a sentence."""
         log_emission = self.tables()[2]
         check_count("n", n)
-        number = str(state).removeprefix("#")
-        if not number.isdecimal() or int(number) >= self.n_states_:
-            raise ValueRangeError(f"the model has states #0 to #{self.n_states_ - 1}, got {state!r}.")
-        return self._best_words(log_emission[:, int(number)].exp().double().numpy(), n)
+        number = whole_number(str(state).removeprefix("#"))
+        if number is None or number >= self.n_states_:
+            raise ValueRangeError(f"the model has states #0 to #{self.n_states_ - 1}, got {shorten(str(state))}.")
+        return self._best_words(log_emission[:, number].exp().double().numpy(), n)
 
     def state_frequencies(self, n_steps: int = 200) -> NDArray[np.float64]:
         """Return the frequency of each state in running text (S,): a new sentence starts after each end."""

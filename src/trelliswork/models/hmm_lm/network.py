@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trelliswork.compute.limits import check_cost
 from trelliswork.inference.lowrank import Dense, LowRank, Transition
 from trelliswork.models.hmm_lm.kernel_features import FeatureMap, log_features, normalized_factors, random_projection
 
@@ -71,6 +72,9 @@ class StateNetwork(nn.Module):
         super().__init__()
         self.shape = shape
         S, V, D, R = shape.n_states, shape.n_words, shape.hidden, shape.n_features
+        pairs = S * R if R else S * S
+        n_bytes = 16.0 * (4 * S * D + V * D + R * D + pairs)  # weights, gradient and two moments of Adam, in float32
+        check_cost(f"a network of {S:,} states and {R:,} features", n_bytes=n_bytes)
         with torch.random.fork_rng(devices=[]):  # the layers use torch's global generator
             torch.manual_seed(seed)
             self.start_block, self.state_block, self.word_block = _Block(D), _Block(D), _Block(D)

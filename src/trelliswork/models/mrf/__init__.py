@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
 from trelliswork.data import Vocabulary
+from trelliswork.data.files import shorten
 from trelliswork.data.ids import Source, read_ids
 from trelliswork.data.moments import Moments
 from trelliswork.errors import DataError, ValueRangeError
@@ -348,7 +349,7 @@ class MRFLanguageModel(LanguageModel):
         embeddings = self.embeddings_
         check_count("n", n)
         if word not in self.vocabulary_ or self.vocabulary_.id(word) == 0:
-            raise ValueRangeError(f"{word!r} is not one of the {len(self.vocabulary_) - 1} words of the model.")
+            raise ValueRangeError(f"{shorten(word)} is not one of the {len(self.vocabulary_) - 1} words of the model.")
         return [(self.vocabulary_[i], c) for i, c in nearest(embeddings, self.vocabulary_.id(word), n)]
 
     def export_word2vec(self, path: str | Path) -> None:

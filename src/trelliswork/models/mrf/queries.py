@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.files import shorten
 from trelliswork.errors import DataError
 from trelliswork.inference.lifted.ais import annealed_log_z
 from trelliswork.inference.lifted.sentences import ChainSampler, blanket, gibbs_sweep, without_pad
@@ -154,7 +155,7 @@ def write_word2vec(path: str | Path, embeddings: NDArray[Any], words: list[str])
     wrong = next((word for word in words if not word or not set(word).isdisjoint(" \t\n\r\v\f")), None)
     if wrong is not None:
         raise DataError(
-            f"word2vec's text format needs words without white space, got {wrong!r}: "
+            f"word2vec's text format needs words without white space, got {shorten(wrong)}: "
             "replace it, for example by '_', in the training text."
         )
     try:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.limits import check_cost
 from trelliswork.data.moments import Moments
 from trelliswork.inference.lifted import LowRankTable, SparseTable, Table
 from trelliswork.inference.lifted.conditionals import conditionals, log_norms
@@ -84,6 +85,10 @@ class LowRankShape(Shape):
     K: int
     rank: int  # D
     form: str = "UW"
+
+    def __post_init__(self) -> None:
+        what = f"a field of rank {self.rank:,} for {self.n_words:,} words"
+        check_cost(what, n_bytes=8.0 * 10 * self.n_parameters)  # of them, and of the history of L-BFGS
 
     @property
     def n_parameters(self) -> int:

@@ -31,7 +31,7 @@ from trelliswork.models.parser.decoding import LabeledTree, Learned, Parsing, Re
 from trelliswork.models.parser.features import TokenCoder
 from trelliswork.models.parser.first_order import TreeKind, Weights
 from trelliswork.models.parser.labels import LabelTrainer, las
-from trelliswork.models.parser.scoring import TreeScorer
+from trelliswork.models.parser.scoring import TreeScorer, check_lengths
 from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
 from trelliswork.models.parser.templates import feature_set
@@ -216,6 +216,8 @@ class DependencyParser(TreeParser):
             held_out = read_sentences(dev[0]), read_arcs(dev[1], read_sentences(dev[0]).offsets, "y of dev")
             if (held_out[1].heads < 0).all():
                 raise ValueRangeError("y of dev must have at least one head to compare with, got None for all words.")
+        n_iter = self.bp_iterations if self.order == 2 else 0
+        check_lengths(np.diff(columns.offsets), n_iter, min(self.batch_size, len(columns.offsets) - 1))
         columns, given = without_empty(columns, given)
         kind = self._tree_kind()
         gold = given.possible(kind)

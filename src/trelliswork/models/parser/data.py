@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.padding import pad
 from trelliswork.data import Corpus
+from trelliswork.data.files import shorten
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.first_order import Integers, TreeKind
@@ -108,10 +109,10 @@ def read_arcs(y: Arcs, offsets: NDArray[np.int64], name: str = "y") -> Gold:
         if len(token) != 2 or not (token[0] is None or _is_integer(token[0])):
             raise ValueRangeError(
                 f"{name} must hold heads, or pairs (head, label), with integers for heads, None if unknown; got "
-                f"{token[0] if len(token) == 2 else token!r}."
+                f"{shorten(token[0] if len(token) == 2 else token)}."
             )
         if not (token[1] is None or isinstance(token[1], str)):
-            raise ValueRangeError(f"labels must be strings, None if unknown, got {token[1]!r}.")
+            raise ValueRangeError(f"labels must be strings, None if unknown, got {shorten(token[1])}.")
     heads = np.array([UNKNOWN if head is None else head for head, _ in flat], np.int64)
     lengths = np.diff(offsets)
     owner = np.repeat(np.arange(len(lengths)), lengths)
@@ -167,7 +168,7 @@ def read_evidence(known: Evidence, offsets: NDArray[np.int64]) -> list[frozenset
         heads: list[Any] = list(given) if several else [given]
         if not heads or not all(_is_integer(h) and 0 <= h <= n for h in heads):
             raise ValueRangeError(
-                f"known, token {i}: expected a head from 0 to {n}, a set of such heads, or None, got {given!r}."
+                f"known, token {i}: expected a head from 0 to {n}, a set of such heads, or None, got {shorten(given)}."
             )
         allowed.append(frozenset(int(h) for h in heads))
     return allowed

@@ -160,7 +160,7 @@ class Parsing:
             for row, n in enumerate(b.sentences.tolist()):
                 trees[n] = [
                     (heads[row, j, : b.lengths[row]].tolist(), float(np.exp(scores[row, j] - log_z[row])))
-                    for j in range(k)
+                    for j in range(scores.shape[1])
                     if scores[row, j] > -np.inf
                 ]
         ranked: list[list[tuple[LabeledTree, float]]] = [[] for _ in trees]

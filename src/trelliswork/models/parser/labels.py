@@ -81,7 +81,8 @@ class LabelTrainer:
         """Train epoch ``number``, counted from 1; return its loss."""
         weights, _, changes = self._state
         order = np.random.default_rng((self._seed, 3, number)).permutation(len(self._tokens))
-        last, loss = train(
+        last, loss = threads.call(
+            train,
             order, self._trees, self._gold, self._tokens.arrays, self._features, _shift(weights), self._state,
             self._rate, -1,
         )  # fmt: skip

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trelliswork.compute.limits import check_sentences
 from trelliswork.errors import ImpossibleError
 from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import Gold
@@ -13,6 +14,19 @@ from trelliswork.models.parser.first_order import Doubles, Integers, TreeKind, W
 from trelliswork.models.parser.second_order import Candidates, Mask, Propagation, SecondOrderFeatures, add_tree, keep
 
 BATCH_ARCS = 200_000  # arcs that are scored at a time
+TREE_COST, PAIR_COST = 30.0, 100.0  # operations per n^3, and per n^3 and iteration of order 2, measured
+ARC_BYTES = 8 * 20  # scores, marginals and charts of each pair of words
+
+
+def check_lengths(lengths: Integers, n_iter: int = 0, at_once: int = 1) -> None:
+    """Raise `LimitError` for sentences that take too much time or memory.
+
+    ``n_iter`` is the number of iterations of belief propagation in second-order models, ``at_once`` the number of
+    sentences that are padded to the same length.
+    """
+    n = lengths.astype(np.float64) + 1
+    operations = (TREE_COST + PAIR_COST * n_iter) * n**3
+    check_sentences(lengths, operations, ARC_BYTES * at_once * n**2)
 
 
 class NoTreeError(ImpossibleError):
@@ -69,6 +83,7 @@ class TreeScorer:
 
     def batches(self, tokens: ParseTokens) -> Iterator[Integers]:
         """Yield the indices of sentences of similar length that are computed together; empty ones are left out."""
+        check_lengths(tokens.lengths, 0 if self.second is None else self.propagation.max_iter)
         order = np.argsort(tokens.lengths, kind="stable")
         order = order[tokens.lengths[order] > 0]
         at = 0

@@ -248,7 +248,7 @@ class Stages:
 
     def train_taggers(self, trainer: TaggerTrainer) -> None:
         """Train all taggers."""
-        watch, limit = self.watch, self.watch.max_minutes
+        watch = self.watch
         if TAGGER in self._finished:
             trainer.restore(self._finished[TAGGER])
             return
@@ -257,8 +257,8 @@ class Stages:
 
         def announce(text: str) -> bool:
             nonlocal reason
-            if limit is not None and self.seconds >= 60 * limit:
-                watch.interrupted, reason = True, reason or f"time limit of {limit:g} minutes"
+            if (late := watch.time_is_up(self.seconds)) is not None:
+                watch.interrupted, reason = True, reason or late
             return watch.announce(text, self.seconds)
 
         while trainer.n_done < trainer.n_taggers:

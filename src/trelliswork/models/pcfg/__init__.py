@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Tree, Vocabulary
+from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ValueRangeError, extras_for
 from trelliswork.learning.report import Callback, FitReport
@@ -27,7 +28,13 @@ from trelliswork.models.parameters import (
     Tol,
 )
 from trelliswork.models.pcfg.decoding import Decoding, best_trees, draw_tree, gold_spans, named_tree, spans_of
-from trelliswork.models.pcfg.objective import GrammarParameters, blank_emissions, log_evidence, text_batches
+from trelliswork.models.pcfg.objective import (
+    GrammarParameters,
+    blank_emissions,
+    check_lengths,
+    log_evidence,
+    text_batches,
+)
 from trelliswork.models.pcfg.training import check_combination, checked, learn, listed_words
 from trelliswork.models.tasks import LanguageModel, Ranked, TreeParser, blanks
 
@@ -240,7 +247,7 @@ class PCFG(TreeParser, LanguageModel):
         self._check_fitted()
         checked([sentence])
         self._check_dense()
-        log_terminals = self.parameters_.log_emission.T[self.vocabulary_.ids(sentence)][None]
+        log_terminals = self.parameters_.log_emission.T[self._ids([sentence])[0]][None]
         arrays = self.parameters_.log_root, self.parameters_.dense_rules(), np.ascontiguousarray(log_terminals)
         tree = GrammarTree(*(torch.from_numpy(np.array(array)) for array in arrays))
         return tree if known is None else tree.condition(allowed=_compatible(known, len(sentence))[None])
@@ -252,11 +259,11 @@ class PCFG(TreeParser, LanguageModel):
         if short := [number for number, sentence in enumerate(sentences) if len(sentence) == 1]:
             more = f" and {len(short) - 1} more" if len(short) > 1 else ""
             warnings.warn(
-                f"sentence {short[0]}, {sentences[short[0]][0]!r},{more} of one word: no tree has one word, so the log "
-                "evidence is -inf. Leave such sentences out, as score and perplexity do.",
+                f"sentence {short[0]}, {shorten(sentences[short[0]][0])},{more} of one word: no tree has one word, so "
+                "the log evidence is -inf. Leave such sentences out, as score and perplexity do.",
                 stacklevel=2,
             )
-        ids = [self.vocabulary_.ids(sentence) for sentence in sentences]
+        ids = self._ids(sentences)
         return log_evidence(self.parameters_, text_batches(ids), len(ids))
 
     def score(self, X: Sentences | Corpus, y: object = None) -> float:
@@ -309,7 +316,7 @@ class PCFG(TreeParser, LanguageModel):
         words = blanks(sentence)
         if len(words) < self.shortest:
             raise DataError("a sentence of one word has no tree: expected at least two words.")
-        ids = np.array([0 if w is None else self.vocabulary_.id(w) for w in words], np.int64)
+        ids = np.array(self._ids([words])[0], np.int64)
         ranked = []
         for p in blank_emissions(self.parameters_, ids, [t for t, w in enumerate(words) if w is None]):
             ranked.append([(self.vocabulary_[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:n]])
@@ -366,7 +373,13 @@ class PCFG(TreeParser, LanguageModel):
         self._check_fitted()
         if decoding == "viterbi":
             self._check_dense()
-        return best_trees(self.parameters_, [self.vocabulary_.ids(s) for s in checked(sentences)], decoding)
+        return best_trees(self.parameters_, self._ids(checked(sentences)), decoding)
+
+    def _ids(self, sentences: Sequence[Sequence[str | None]]) -> list[list[int]]:
+        """Return the ids of words, 0 for blanks, after checking the lengths of the sentences."""
+        N, P, _ = self._sizes()
+        check_lengths([len(sentence) for sentence in sentences], N, P, self.parameters_.rank)
+        return [[0 if word is None else self.vocabulary_.id(word) for word in s] for s in sentences]
 
     def _check_dense(self) -> None:
         N, P, _ = self._sizes()
@@ -379,10 +392,10 @@ class PCFG(TreeParser, LanguageModel):
     @staticmethod
     def _symbol(name: str, letter: str, n: int) -> int:
         """Return the number of a symbol."""
-        number = str(name).removeprefix(letter)
-        if not number.isdecimal() or not str(name).startswith(letter) or int(number) >= n:
-            raise ValueRangeError(f"expected a symbol from {letter}0 to {letter}{n - 1}, got {name!r}.")
-        return int(number)
+        number = whole_number(str(name).removeprefix(letter))
+        if number is None or not str(name).startswith(letter) or number >= n:
+            raise ValueRangeError(f"expected a symbol from {letter}0 to {letter}{n - 1}, got {shorten(str(name))}.")
+        return number
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the most probable rules and words of each symbol, and how training ended."""

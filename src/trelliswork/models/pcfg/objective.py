@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from trelliswork.compute.limits import check_cost, check_sentences
 from trelliswork.compute.padding import pad, unpad
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.span import Grammar, grammar, lowrank
@@ -16,7 +17,7 @@ from trelliswork.inference.span.lowrank import LowRankGrammar, RankExpected
 
 Doubles = NDArray[np.float64]
 Integers = NDArray[np.int64]
-CHUNK_BYTES = 1 << 26  # expected rules in memory at once
+CHUNK_BYTES = 1 << 26  # expected rules and symbols in memory at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,31 @@ class GrammarParameters:
         if self.log_rules is not None:
             return Grammar(self.log_root, self.log_rules, log_terminals, None, lengths)
         return LowRankGrammar(self.log_root, *self.factors, log_terminals, lengths)
+
+
+def check_size(n_nonterminals: int, n_preterminals: int, n_words: int, rank: int | None) -> None:
+    """Raise `LimitError` for a grammar whose parameters and their expected counts need too much memory."""
+    N, S = n_nonterminals, n_nonterminals + n_preterminals
+    rules = float(N * S * S) if rank is None else float(rank * (N + 2 * S + 6 * rank))
+    what = f"a grammar of {N:,} nonterminals and {n_preterminals:,} preterminals"
+    if rank is not None:
+        what += f" with rank {rank:,}"
+    check_cost(what, n_bytes=8 * 4 * (rules + n_preterminals * n_words))
+
+
+def check_lengths(lengths: Sequence[int], n_nonterminals: int, n_preterminals: int, rank: int | None) -> None:
+    """Raise `LimitError` for sentences whose charts take too much time or memory.
+
+    The factors were measured on long sentences, with a margin for those that are computed in log space.
+    """
+    n, N, S, R = np.array(lengths, np.float64), n_nonterminals, n_nonterminals + n_preterminals, rank
+    if R is None:
+        operations = n**3 * (1.2 * N**2 + 40) + 1.2 * n**2 * N**3 + 3 * n * n_preterminals * N * S
+        spans = n**2 * (N**2 / 2 + 2 * N + 3 * S)
+    else:
+        operations = 4 * n**3 * R + n**2 * R * (6 * R + 4 * S)
+        spans = n**2 * (7 * R + 2 * S)
+    check_sentences(np.array(lengths, np.int64), operations, 8 * spans)
 
 
 @dataclass(frozen=True)
@@ -180,12 +206,12 @@ def _expectations(
 
 
 def _chunks(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> Iterator[TextBatch]:
-    """Yield batches, split where the expected rules of each sentence would take too much memory."""
-    if parameters.log_rules is None:
-        yield from batches
-        return
-    most = max(1, CHUNK_BYTES // (8 * parameters.log_rules.size))
+    """Yield batches, split where the expected rules and symbols of all sentences would take too much memory."""
+    N, P, _ = parameters.sizes
+    rules = 0 if parameters.log_rules is None else parameters.log_rules.size
     for batch in batches:
+        symbols = batch.ids.shape[1] ** 2 * (N + P + 3 * (parameters.rank or 0))
+        most = max(1, CHUNK_BYTES // (8 * (rules + symbols)))
         for first in range(0, len(batch.ids), most):
             part = slice(first, first + most)
             lengths = batch.lengths[part]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from trelliswork.data import Vocabulary
+from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ValueRangeError, extras_for
 from trelliswork.learning.checkpoint import fingerprint
@@ -14,7 +15,7 @@ from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development
 from trelliswork.models.base import watch_for
 from trelliswork.models.pcfg.em import GrammarPriors, restarts
-from trelliswork.models.pcfg.objective import GrammarParameters, log_evidence, text_batches
+from trelliswork.models.pcfg.objective import GrammarParameters, check_lengths, check_size, log_evidence, text_batches
 
 
 def check_combination(model: Any) -> None:
@@ -44,7 +45,7 @@ def checked(sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
     """Return the sentences after checking that each has a word."""
     for number, sentence in enumerate(sentences):
         if isinstance(sentence, str) or len(sentence) == 0:
-            raise DataError(f"sentence {number} must be a list of at least one word, got {sentence!r}.")
+            raise DataError(f"sentence {number} must be a list of at least one word, got {shorten(sentence)}.")
     return sentences
 
 
@@ -77,6 +78,10 @@ def learn(
     held = None if dev is None else [words.ids(sentence) for sentence in dev]
     identity = model.n_preterminals is None
     sizes = model.n_nonterminals, len(words) if identity else model.n_preterminals or 0, len(words)
+
+    check_size(*sizes, model.rank)
+    for text, most in ((sentences, longest), (dev or [], np.inf)):
+        check_lengths([len(s) if len(s) <= most else 0 for s in text], *sizes[:2], model.rank)
 
     def mark() -> str:
         # Limits are left out: a longer run may resume from a shorter one.

@@ -30,7 +30,8 @@ def elimination_order(n_states: Sequence[int], scopes: Sequence[Sequence[int]], 
         raise ValueRangeError(
             f"exact inference on this graph needs tables of at least {_written(total)} entries, the largest clique "
             f"alone has {_written(largest)}, but max_size is {max_size:,}. Raise max_size if there is memory (8 bytes "
-            "per entry), fix more variables by evidence, or use an approximate engine such as 'bp'."
+            "per entry; on the command line --max-memory), fix more variables by evidence, or use an approximate "
+            "engine such as 'bp'."
         )
     when = [0] * len(n_states)
     for i, (v, _) in enumerate(cliques):

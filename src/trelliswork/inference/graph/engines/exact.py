@@ -16,6 +16,7 @@ import numpy as np
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count, check_possible
+from trelliswork.compute.limits import max_entries
 from trelliswork.errors import ShapeError
 from trelliswork.inference.graph.engines.elimination import elimination_order
 from trelliswork.inference.graph.kernels import exact as kernels
@@ -30,13 +31,13 @@ _SHARED = 1 << 22  # maximum number of entries for which each thread has tables 
 _EXP = 10  # cost of an entry, in multiplications
 
 
-def plan(wiring: Wiring, *, max_size: int = MAX_SIZE) -> Plan:
+def plan(wiring: Wiring, *, max_size: int | None = None) -> Plan:
     """Choose the order of elimination (min-fill) and lay out the cliques, at most ``max_size`` entries in all.
 
     A variable with one allowed state, the same in all graphs of the batch, costs nothing: it is not an axis of any
     table. Forests with n factors take O(n log n); others depend on the treewidth.
     """
-    check_count("max_size", max_size)
+    max_size = _entries(max_size)
     flat = flatten(wiring, max_table=max_size)
     V = wiring.n_variables
     allowed = (wiring.log_unary > -np.inf).any(axis=0)
@@ -52,6 +53,14 @@ def plan(wiring: Wiring, *, max_size: int = MAX_SIZE) -> Plan:
     scopes = [variables[start:stop] for start, stop in pairwise(ptr)]
     free = [[v for v in scope if not is_fixed[v]] for scope in scopes] if fixed.any() else scopes
     return _lay_out(wiring, flat, lowest, states, scopes, elimination_order(states, free, max_size))
+
+
+def _entries(max_size: int | None) -> int:
+    """Return a maximum number of entries; by default `MAX_SIZE`, or what a limit of memory allows if it was set."""
+    if max_size is None:
+        return max_entries(MAX_SIZE)
+    check_count("max_size", max_size)
+    return max_size
 
 
 def _lay_out(
@@ -112,9 +121,9 @@ def _lay_out(
     )
 
 
-def _eliminate(kernel: Any, wiring: Wiring, plan: Plan, max_size: int, *out: Doubles | Integers) -> None:
+def _eliminate(kernel: Any, wiring: Wiring, plan: Plan, max_size: int | None, *out: Doubles | Integers) -> None:
     """Call a kernel with ``out`` for ranges of graphs, each with scratch memory of its own."""
-    tables = flatten(wiring, max_table=max_size).tables
+    tables = flatten(wiring, max_table=_entries(max_size)).tables
     size, n_messages = int(plan.table_ptr[-1]), int(plan.message_ptr[-1])
 
     def work(start: int, stop: int) -> None:
@@ -127,15 +136,16 @@ def _eliminate(kernel: Any, wiring: Wiring, plan: Plan, max_size: int, *out: Dou
     threads.run(work, threads.cut(costs, least=threads.LEAST_WORK, most=most))
 
 
-def run(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) -> Result:
+def run(wiring: Wiring, *, max_size: int | None = None, ready: Plan | None = None) -> Result:
     """Return log Z and the marginals of all variables and factors, exactly.
 
     Parameters
     ----------
     wiring : Wiring
         B graphs. A `ChainFactor` costs as much as its steps; other structured factors are used as dense tables.
-    max_size : int
-        Maximum number of entries of all clique tables together, 8 bytes each.
+    max_size : int, optional
+        Maximum number of entries of all clique tables together, 8 bytes each; 2^26 by default, or as many as a limit of
+        memory allows (`set_limits`).
     ready : Plan, optional
         From `plan`, for graphs of the same shape with the same variables fixed; scores may differ.
 
@@ -154,7 +164,7 @@ def run(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) 
         return log_z, beliefs
 
     def factor_marginals() -> tuple[Doubles, ...]:
-        entries = np.zeros((B, int(flatten(wiring, max_table=max_size).n_entries.sum())))
+        entries = np.zeros((B, int(flatten(wiring, max_table=_entries(max_size)).n_entries.sum())))
         marginals(entries)
         return split_entries(wiring, entries)
 
@@ -167,7 +177,7 @@ def _result(log_z: Doubles, marginals: Doubles, factor_marginals: Any, assignmen
     return Result(log_z, "exact", marginals, *progress, factor_marginals, assignment)
 
 
-def best(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None) -> Result:
+def best(wiring: Wiring, *, max_size: int | None = None, ready: Plan | None = None) -> Result:
     """Return the most probable states of each graph, exactly (max-product elimination); parameters as in `run`.
 
     ``assignment`` (B, V) is -1 where nothing is possible, ``log_z`` its score, ``marginals`` its indicator. Ties go to
@@ -184,7 +194,7 @@ def best(wiring: Wiring, *, max_size: int = MAX_SIZE, ready: Plan | None = None)
     return _result(value, marginals, partial(wiring.indicators, assignment), assignment)
 
 
-def sample(wiring: Wiring, uniform: Doubles, *, max_size: int = MAX_SIZE, ready: Plan | None = None) -> Integers:
+def sample(wiring: Wiring, uniform: Doubles, *, max_size: int | None = None, ready: Plan | None = None) -> Integers:
     """Draw exact, independent states (n, B, V) from uniform random numbers (n, B, V); other parameters as in `run`.
 
     One elimination, then O(V S) per draw.

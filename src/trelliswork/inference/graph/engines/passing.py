@@ -18,6 +18,7 @@ from trelliswork.inference.graph.layout import lay_out, pad_states, table_data
 from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring
 
 SCHEDULES = ("auto", "flooding", "sequential", "residual")
+_REPEATS = 100  # iterations in one call of a kernel, for the prediction of its cost
 
 
 class Options(NamedTuple):
@@ -67,7 +68,7 @@ def prepare(wiring: Wiring) -> Prepared:
     rows = np.zeros((B, 3, 4 * int(layout.widths.max(initial=1))))
     log_unary = pad_states(layout, wiring.log_unary, -np.inf)
     cost = 1 + M + 2 * sum(len(group) * int(np.prod(group.shape)) for group in wiring.groups)
-    ranges = threads.cut(np.full(B, cost), least=threads.LEAST_WORK) if B > 1 else [(0, B)]
+    ranges = threads.cut(np.full(B, cost), least=threads.LEAST_WORK, repeats=_REPEATS)
     return Prepared(wiring, layout, data, Messages(log_unary, np.zeros((B, M)), np.zeros((B, M)), rows), ranges)
 
 

@@ -180,7 +180,8 @@ def finish(start, stop, edges: Edges, variables: Variables, weights, messages, o
             for x in range(n):
                 for y in range(m):
                     if joint[x, y] > 0:
-                        information[b, e] += joint[x, y] * math.log(joint[x, y] / (left[x] * right[y]))
+                        ratio = math.log(joint[x, y]) - math.log(left[x]) - math.log(right[y])
+                        information[b, e] += joint[x, y] * ratio
                     if entries.shape[1] > 0:
                         entries[b, edges.entry[e] + x * m + y] = joint[x, y]
         log_z[b] = value if possible else -np.inf
