@@ -48,6 +48,10 @@ class ConvergenceWarning(UserWarning):
     """Training or inference stopped before convergence; the message has the figures."""
 
 
+class DataWarning(UserWarning):
+    """Data were read in a way that may differ from what was meant; the message says how, and what to do."""
+
+
 class NotFittedError(TrellisworkError, ValueError, AttributeError):
     """A model was used before it was fitted."""
 

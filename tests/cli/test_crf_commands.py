@@ -44,6 +44,27 @@ def tagger(files) -> Path:
     return files / "tagger"
 
 
+def test_columns_that_a_preset_ignores_are_named(tmp_path):
+    for n, text in ((2, "the DT O\ndog NN B\n"), (3, "the DT x O\ndog NN y B\n")):
+        (tmp_path / f"{n}.txt").write_text(text)
+    two, three, out = str(tmp_path / "2.txt"), str(tmp_path / "3.txt"), ("-q", "-o", str(tmp_path / "m"))
+    sgd = ("--hash-bits", "10", "--algorithm", "sgd", "--max-iter", "1")
+    for command, message in (
+        (("crf", two, "--features", "ner"), "the features 'ner' use column 0 and ignore 1."),
+        (("crf", three), "the features 'pos' use column 0 and ignore 1, 2."),
+        (("crf", three, "--features", "chunking"), "the features 'chunking' use column 0 and 1 and ignore 2."),
+        (("crf", three, "--stream", "1", *sgd), "the features 'pos' use column 0 and ignore 1, 2."),
+        (("factorial-crf", three, "--layers", "a,b"), "the features 'pos' use column 0 and ignore 1."),
+    ):
+        assert f"warning: {message} Use templates" in run("train", *command, *out).stderr
+    for command in (
+        ("crf", two),
+        ("crf", three, "--columns", "0"),
+        ("crf", two, "--features", "pos", "--columns", "0"),
+    ):
+        assert "ignore" not in run("train", *command, *out).stderr
+
+
 def test_evaluate_and_tag_agree(files, chunker):
     report = json.loads(run("evaluate", str(chunker), str(files / "test.txt"), "--json").stdout)
     assert report["accuracy"] > 0.99
@@ -55,6 +76,19 @@ def test_evaluate_and_tag_agree(files, chunker):
     assert [line.split()[:3] for line in (files / "test.txt").read_text().splitlines()] == [
         line.split()[:3] for line in tagged.splitlines()
     ]
+
+
+def test_gold_in_another_scheme_is_converted(files, chunker, tmp_path):
+    rows, before = [], "O"
+    for line in (files / "test.txt").read_text().splitlines():
+        *row, label = line.split() or [""]
+        other = "I" + label[1:] if label[:1] == "B" and before[1:] != label[1:] else label
+        rows, before = [*rows, " ".join([*row, other])], label
+    (tmp_path / "iob1.txt").write_text("\n".join(rows) + "\n")
+    bio, iob1 = (run("evaluate", chunker, path, "--json") for path in (files / "test.txt", tmp_path / "iob1.txt"))
+    assert iob1.stdout == bio.stdout
+    assert "the predictions have BIO labels, and gold has IOB1, which was converted to BIO" in iob1.stderr
+    assert "warning" not in bio.stderr
 
 
 def test_tagging_conllu_replaces_the_label(files, tagger):

@@ -78,6 +78,48 @@ def test_left_to_right_models(folder):
         assert run("tag", model, str(folder / "dev.txt")).returncode == 1
 
 
+def test_unknown_words_are_no_error_by_default(folder, tmp_path):
+    """The development text has words that the training text lacks; both are read with default settings."""
+    train, dev = str(folder / "train.txt"), str(folder / "dev.txt")
+    texts, counts = (train, "--dev", dev, "--quiet"), str(tmp_path / "counts")
+    for kind, *options in (("kneser-ney",), ("lbl", "--rank", "2", "--max-iter", "1"), ("mrf", "--rank", "2")):
+        options += ["--max-iter", "2"] if kind == "mrf" else []
+        model = str(tmp_path / kind)
+        done = run("train", kind, *texts, *options, "-o", model, "--json")
+        assert done.returncode == 0, done.stderr
+        words = json.loads(done.stdout)["words"]
+        assert json.loads(run("score", model, dev, "--json").stdout)["perplexity"] < 3000
+        strict = run("train", kind, *texts, *options, "--strict", "-o", str(tmp_path / "strict"))
+        assert strict.returncode == 1
+        assert "dev.txt:" in strict.stderr
+        assert "is not in the vocabulary" in strict.stderr
+    done = run("data", "count", train, "-o", counts, "--json")
+    assert json.loads(done.stdout)["words"] == words  # as train mrf counts them: with <unk>, without <s>
+    assert f"{words:,} different words" in run("data", "count", train, "-o", counts).stdout
+    assert run("data", "count", dev, "--vocabulary", counts, "-o", str(tmp_path / "dev")).returncode == 0
+    assert run("data", "count", train, "--strict", "-o", counts).returncode == 0
+    assert run("data", "count", dev, "--vocabulary", counts, "-o", str(tmp_path / "dev")).returncode == 1
+    assert run("data", "count", dev, "--vocabulary", counts, "--strict", "-o", str(tmp_path / "dev")).returncode == 2
+
+
+def test_text_without_tokenization_is_noticed(folder, tmp_path):
+    raw, tokenized = "They saw the duck.\nThey saw her.\n", "They saw the duck .\nThey saw her .\n"
+    message = "of the words end in punctuation and are unknown to the model, such as 'duck.'"
+    model = str(tmp_path / "m")
+    assert run("train", "kneser-ney", str(folder / "train.txt"), "-o", model, "--quiet").returncode == 0
+    (tmp_path / "raw.txt").write_text(raw)
+    (tmp_path / "tokenized.txt").write_text(tokenized)
+    assert f"warning: {tmp_path / 'raw.txt'}: 29% {message}" in run("score", model, str(tmp_path / "raw.txt")).stderr
+    assert "warning" not in run("score", model, str(tmp_path / "tokenized.txt")).stderr
+    assert run("train", "kneser-ney", str(tmp_path / "raw.txt"), "-o", model, "--quiet").returncode == 0
+    assert "warning" not in run("score", model, str(tmp_path / "raw.txt")).stderr  # as in the training text
+    tagger = str(tmp_path / "tagger")
+    assert run("train", "hmm", str(folder / "tagged.txt"), "--label", "1", "-o", tagger, "--quiet").returncode == 0
+    for text, noticed in ((raw, True), (tokenized, False)):
+        done = run("tag", tagger, "--format", "text", input=text)
+        assert (message in done.stderr) == noticed, done.stderr
+
+
 def dev_perplexity(outcome: dict) -> float:
     """Return the perplexity of the development text in the result of a training command."""
     return outcome["dev_perplexity"] if outcome["kind"] == "kneser-ney" else math.exp(-outcome["dev"])

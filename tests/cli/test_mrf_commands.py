@@ -21,13 +21,25 @@ def run(*arguments):
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mrf")
     (folder / "train.txt").write_text(TEXT)
-    run("train", "mrf", folder / "train.txt", "--rank", 2, "--max-iter", 5, "--quiet", "-o", folder / "model")
+    run(
+        "train",
+        "mrf",
+        folder / "train.txt",
+        "--rank",
+        2,
+        "--max-iter",
+        5,
+        "--quiet",
+        "--strict",
+        "-o",
+        folder / "model",
+    )
     return folder / "model"
 
 
 def test_counts_and_text_give_the_same_model(tmp_path, model):
     (tmp_path / "train.txt").write_text(TEXT)
-    run("data", "count", tmp_path / "train.txt", "--distances", 2, "-o", tmp_path / "counts", "--quiet")
+    run("data", "count", tmp_path / "train.txt", "--distances", 2, "-o", tmp_path / "counts", "--quiet", "--strict")
     options = ["--rank", 2, "--max-iter", 5, "--quiet", "--json", "-o", tmp_path / "model"]
     outcome = json.loads(run("train", "mrf", "--counts", tmp_path / "counts", *options))
     assert (outcome["words"], outcome["order"], outcome["bound"]) == (3, 2, "chain")
@@ -37,7 +49,7 @@ def test_counts_and_text_give_the_same_model(tmp_path, model):
     again = json.loads(run("train", "mrf", "--counts", tmp_path / "counts", "--order", 2, *options))
     assert again["objective"] == outcome["objective"]
     by_text, by_counts = (
-        json.loads(run("train", "mrf", tmp_path / "train.txt", "--dev", tmp_path / dev, *options))["dev"]
+        json.loads(run("train", "mrf", tmp_path / "train.txt", "--strict", "--dev", tmp_path / dev, *options))["dev"]
         for dev in ("train.txt", "counts")
     )
     assert by_text == by_counts
@@ -105,7 +117,7 @@ def test_queries(tmp_path, model):
 
 def test_wrong_use(tmp_path, model):
     (tmp_path / "train.txt").write_text(TEXT)
-    run("data", "count", tmp_path / "train.txt", "--distances", 2, "-o", tmp_path / "counts", "--quiet")
+    run("data", "count", tmp_path / "train.txt", "--distances", 2, "-o", tmp_path / "counts", "--quiet", "--strict")
     for arguments, code in (
         (["fill", model, "no blank"], 1),
         (["neighbors", model, "zebra"], 1),
@@ -115,6 +127,7 @@ def test_wrong_use(tmp_path, model):
         (["train", "mrf", "--cover-weights", "a,b"], 2),
         (["train", "mrf", "--counts", tmp_path / "counts", "--order", 1], 2),
         (["train", "mrf", "--counts", tmp_path / "counts", "--min-count", 2], 2),
+        (["train", "mrf", "--counts", tmp_path / "counts", "--strict"], 2),
         (["train", "mrf", tmp_path / "train.txt", "--learning-rate", 3], 1),
         (["train", "mrf", tmp_path / "train.txt", "--form", "full", "--rank", 3], 1),
         (["train", "mrf", tmp_path / "train.txt", "--algorithm", "pseudo-likelihood", "--bound", "star"], 1),

@@ -206,6 +206,23 @@ def test_training_resumes_from_a_checkpoint(folder, tmp_path):
     assert "a checkpoint of other data or settings" in " ".join(failed.stderr.split())
 
 
+@pytest.mark.parametrize("options", [(), ("--tagger", "hmm")], ids=["tags given", "with a tagger"])
+def test_empty_columns_of_tags_are_left_out(options, folder, tmp_path):
+    rows = [line.split("\t") for line in (folder / "train.conllu").read_text().splitlines()]
+    bare = tmp_path / "bare.conllu"
+    bare.write_text("\n".join("\t".join([*row[:4], "_", *row[5:]]) if len(row) > 1 else row[0] for row in rows) + "\n")
+    common = ("--order", "1", *FAST, *options, "--max-iter", "1", "--json", "-o")
+    done = ask("train", "parser", str(bare), "--dev", str(bare), *common, str(tmp_path / "bare"))
+    assert done.exit_code == 0, done.stderr
+    assert "bare.conllu: xpos is empty (_) throughout and not used: the parser learns from form, upos" in done.stderr
+    named = ask("train", "parser", str(bare), "--columns", "form,upos", *common, str(tmp_path / "named"))
+    assert "warning" not in named.stderr
+    weights = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("bare", "named")]
+    assert weights[0] == weights[1]
+    assert ask("evaluate", str(tmp_path / "bare"), str(bare)).exit_code == 0
+    assert ask("parse", str(tmp_path / "bare"), str(bare)).exit_code == 0
+
+
 def test_error_messages(folder, parser, tmp_path):
     broken = tmp_path / "broken.conllu"
     broken.write_text("1\ta\t_\tN\tNN\t_\t7\tx\t_\t_\n")
@@ -218,6 +235,8 @@ def test_error_messages(folder, parser, tmp_path):
     )
     bare = tmp_path / "bare.conllu"
     bare.write_text("1\ta\t_\tN\t_\t_\t0\tx\t_\t_\n")
+    untagged = tmp_path / "untagged.conllu"
+    untagged.write_text("1\ta\t_\t_\t_\t_\t0\tx\t_\t_\n")
     out, train = ("-o", str(tmp_path / "x")), ("train", "parser", str(folder / "train.conllu"))
     cases = (
         (("evaluate", str(parser), str(half)), 1, "half.conllu:2: the word has no label"),
@@ -225,7 +244,12 @@ def test_error_messages(folder, parser, tmp_path):
         (("evaluate", str(parser), str(bare)), 1, "bare.conllu: no tags: the column xpos"),
         (("parse", str(parser), str(bare)), 1, "bare.conllu: no tags: the column xpos"),
         (("parse", str(parser), str(half), "--known"), 1, "half.conllu:4: no tree of this parser's kind"),
-        (("train", "parser", str(bare), *out), 1, "bare.conllu: no tags: the column xpos"),
+        (
+            ("train", "parser", str(untagged), *out),
+            1,
+            "untagged.conllu: no tags to learn from: upos and xpos are empty",
+        ),
+        (("train", "parser", str(bare), "--columns", "form,xpos", *out), 1, "by --columns (upos, feats)"),
         (("train", "parser", str(unlabeled), *out), 1, "open.conllu: no word has a head"),
         ((*train, "--columns", "form,head", *out), 2, "then one or two of the tags"),
         ((*train, "--columns", "upos,xpos", *out), 2, "must name words (form or lemma)"),

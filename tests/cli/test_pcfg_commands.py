@@ -64,6 +64,32 @@ def test_inspect_score_and_sample(folder):
     assert len(run("sample", str(folder / "words"), "-n", "2", "--states").stdout.splitlines()) == 2
 
 
+def test_every_command_reads_as_training_did(folder, tmp_path):
+    words, tags = str(folder / "words"), str(folder / "tags")  # trained with --lower, and with --tags
+    text = (folder / "some.txt").read_text()
+    (tmp_path / "upper.txt").write_text(text.upper())
+    scores = [
+        json.loads(run("score", words, str(p), "--json").stdout) for p in (folder / "some.txt", tmp_path / "upper.txt")
+    ]
+    assert scores[0] == scores[1]
+    first = text.split()
+    blank = " ".join([first[0], "___", *first[2:5]])
+    assert run("fill", words, blank).stdout == run("fill", words, blank.upper()).stdout
+    (tmp_path / "tags.txt").write_text("DT NN VBZ\nPRP VBZ DT NN\n")
+    (tmp_path / "tags.conllu").write_text(
+        "".join(f"{k}\tw\t_\tX\t{tag}\t_\t_\t_\t_\t_\n" for k, tag in enumerate(("DT", "NN", "VBZ"), start=1))
+    )
+    lines = run("parse", tags, str(tmp_path / "tags.txt"), "--constituents").stdout.splitlines()
+    assert [list(Tree.parse(line).leaves()) for line in lines] == [["DT", "NN", "VBZ"], ["PRP", "VBZ", "DT", "NN"]]
+    assert run("parse", tags, str(tmp_path / "tags.conllu"), "--constituents").stdout.splitlines() == lines[:1]
+    assert json.loads(run("score", tags, str(tmp_path / "tags.txt"), "--json").stdout)["tokens"] == 7
+    for command in (
+        ("parse", tags, str(folder / "some.txt"), "--constituents"),
+        ("score", tags, str(folder / "some.txt")),
+    ):
+        assert "this grammar was trained on tags" in run(*command, code=1).output
+
+
 def test_score_skips_sentences_too_short_for_a_tree(folder, tmp_path):
     words = (folder / "some.txt").read_text().splitlines()[0]
     (tmp_path / "with.txt").write_text(f"{words}\n{words.split()[0]}\n")

@@ -51,11 +51,20 @@ def test_rare_words_are_unknown(files):
         assert read_ids(source, max_words=2).vocabulary.items == ["the", "dog", UNKNOWN]
     assert read_ids(TEXT).vocabulary.unknown_word is None
     assert read_ids([*TEXT, [UNKNOWN]]).vocabulary.unknown_word == UNKNOWN
-    for min_count in (1, 2):
-        opened = read_ids(TEXT, min_count=min_count, open_vocabulary=True)
+    for text, min_count in ((TEXT, 2), (TEXT * 2, 1)):  # words are left out anyway, or no word was seen once
+        opened = read_ids(text, min_count=min_count, open_vocabulary=True)
         assert opened.vocabulary.items[-1] == opened.vocabulary.unknown_word == UNKNOWN
-        assert opened.ids.tolist() == read_ids(TEXT, min_count=min_count).ids.tolist()
+        assert opened.ids.tolist() == read_ids(text, min_count=min_count).ids.tolist()
         assert opened.vocabulary.id("new") == len(opened.vocabulary) - 1
+
+
+def test_an_open_vocabulary_learns_unknown_words_from_words_seen_once(files):
+    for source in (TEXT, files):
+        text = read_ids(source, open_vocabulary=True)
+        assert text.vocabulary.items == ["the", "dog", "cat", "cats", UNKNOWN]
+        assert words_of(text) == [["the", "dog", UNKNOWN, "the", "cat"], ["the", UNKNOWN], ["cats"]]
+    listed = read_ids([*TEXT, [UNKNOWN]], open_vocabulary=True)
+    assert listed.vocabulary.items == ["the", "dog", "saw", "cat", "Dog", "cats", UNKNOWN]
 
 
 def test_given_vocabulary_decides_about_unlisted_words(files):
@@ -124,6 +133,11 @@ def test_streams_do_not_depend_on_the_size_of_blocks(files, monkeypatch):
 def test_wrong_sources_raise(tmp_path):
     with pytest.raises(DataError, match="no such file or directory"):
         read_ids(tmp_path / "none")
+    for text in ("no file has this name", "a " * 3000):
+        for source in (text, [text], [text, text]):
+            with pytest.raises(DataError, match=r"a sentence is a list of words, as from split\(\)") as error:
+                read_ids(source)
+            assert len(str(error.value)) < 300
     with pytest.raises(DataError, match="expected a directory with text files"):
         read_ids(tmp_path)
     with pytest.raises(ValueRangeError, match="sentence 1 must be a list of words, got the string 'a b'"):

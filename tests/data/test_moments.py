@@ -1,6 +1,7 @@
 """Moments against counting by hand, for any number of threads, blocks and files."""
 
 import gzip
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -96,6 +97,7 @@ def test_counts_do_not_depend_on_threads_blocks_or_spilling(text, files, monkeyp
     monkeypatch.setattr(ids_module, "BLOCK", 100)
     monkeypatch.setattr(ids_module, "TOKENS", 50)
     monkeypatch.setattr(runs_module, "_SLICE", 37)
+    monkeypatch.setattr(runs_module, "FAN_IN", 3)
     spills = []
     spill = runs_module.Runs.spill
     monkeypatch.setattr(runs_module.Runs, "spill", lambda self, folder: (spills.append(folder), spill(self, folder)))
@@ -106,6 +108,21 @@ def test_counts_do_not_depend_on_threads_blocks_or_spilling(text, files, monkeyp
                 assert same(count_moments(text, 3, min_count=2, memory_limit=limit), expected)
     assert len(spills) > 10
     assert not any(folder.exists() for folder in spills)
+
+
+def test_memory_is_bounded_by_the_limit_and_the_result(tmp_path):
+    rng, limit = np.random.default_rng(0), 1 << 20
+    lines = [" ".join(f"w{z}" for z in rng.integers(0, 400, 20)) for _ in range(2500)]
+    (tmp_path / "text").write_text("\n".join(lines))
+    text = str(tmp_path / "text")
+    expected, peaks = count_moments([text] * 3, 2), []  # loads the kernels
+    for files in ([text], [text] * 3):
+        tracemalloc.start()
+        moments = count_moments(files, 2, memory_limit=limit)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert max(peaks) < 12 * moments.n_pairs + 1.75 * limit  # however long the text is
+    assert same(moments, expected)
 
 
 def test_words_left_out_are_unknown():

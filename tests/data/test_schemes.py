@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trelliswork.data.schemes import Span, allowed_transitions, convert, detect_scheme, labels_from_spans, spans
+from trelliswork.data.schemes import (
+    Span,
+    allowed_transitions,
+    convert,
+    detect_scheme,
+    is_iob1,
+    labels_from_spans,
+    spans,
+)
 from trelliswork.errors import ValueRangeError
 
 TYPES = ("NP", "VP", "NP-SBJ")
@@ -253,3 +261,16 @@ def test_conll_2000_is_strict_bio(data_dir, name, n_sentences, n_chunks):
     for labels in sentences:
         assert convert(labels, "bio", "bio") == labels  # nothing to repair
         assert convert(convert(labels, "bio", "bioes"), "bioes", "bio") == labels
+
+
+@given(segmentations())
+def test_iob1_is_recognized(segmentation):
+    bio = labels_from_spans(*segmentation)
+    after = ["", *(label[2:] for label in bio)]
+    iob1 = [
+        "I" + label[1:] if label[0] == "B" and label[2:] != x else label for x, label in zip(after, bio, strict=False)
+    ]
+    assert convert(iob1, "bio", "bio") == bio
+    assert is_iob1([iob1]) == is_iob1([["O"], iob1]) == bool(segmentation[0])
+    assert not is_iob1([bio])
+    assert not is_iob1([iob1, ["B-NP"]])

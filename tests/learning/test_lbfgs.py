@@ -75,6 +75,16 @@ def test_quadratics_are_solved(seed, n, condition, history_size):
     never_rises(report, objective(start)[0])
 
 
+def test_a_numerical_limit_far_from_the_optimum_is_a_warning():
+    steep = lambda w: (1.0, np.full(4, 3.0))  # noqa: E731  # a value that does not resolve what the gradient promises
+    with pytest.warns(ConvergenceWarning, match="no step lowers the value any more.* gradient is 6.*raise l2"):
+        _, report = lbfgs(steep, np.zeros(4))
+    assert not report.converged
+    assert "numerical limit" in report.reason
+    flat = lambda w: (1.0, np.full(4, 4e-6))  # noqa: E731  # the gradient is within rounding: no warning
+    assert lbfgs(flat, np.zeros(4), tol=1e-9)[1].converged
+
+
 def test_an_optimum_at_the_start_needs_no_step():
     start = np.array([1.0, 2.0])
     w, report = lbfgs(quadratic(np.eye(2), start.copy(), 7.0), start)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from trelliswork.data.schemes import convert
-from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.metrics.tagging import N_MISTAKES, Mistake, Score, TaggingReport, evaluate_tagging
+from trelliswork.errors import DataWarning, ShapeError, ValueRangeError
+from trelliswork.metrics.tagging import N_MISTAKES, Mistake, Score, TaggingReport, evaluate_tagging, gold_in_scheme_of
 
 BIO = ["O", "B-NP", "I-NP", "B-VP", "I-VP"]
 BIOES = [*BIO, "E-NP", "S-NP", "E-VP", "S-VP"]
@@ -237,3 +237,23 @@ def test_conll2000_baseline(data_dir):
     assert report.chunks.support == 23_852
     rates = [100 * x for x in (report.chunks.precision, report.chunks.recall, report.chunks.f1)]
     assert_allclose(rates, [72.58, 82.14, 77.07], atol=0.005)  # Tjong Kim Sang and Buchholz (2000), the baseline
+
+
+def test_gold_in_another_scheme_is_converted():
+    bio = [["B-NP", "I-NP", "B-NP", "O"], ["O", "B-VP"]]
+    iob1 = [["I-NP", "I-NP", "B-NP", "O"], ["O", "I-VP"]]
+    bioes = [convert(labels, "bio", "bioes") for labels in bio]
+    for gold, predicted, words in (
+        (iob1, bio, "BIO labels, and gold has IOB1, which was converted to BIO"),
+        (iob1, bioes, "BIOES labels, and gold has IOB1"),
+        (bio, bioes, "BIOES labels, and gold has BIO"),
+        (bioes, bio, "BIO labels, and gold has BIOES"),
+    ):
+        labels = BIOES if predicted is bioes else BIO
+        with pytest.warns(DataWarning, match=words):
+            assert gold_in_scheme_of(labels, predicted, gold) == predicted
+    with pytest.warns(DataWarning, match="the predictions have IOB1 labels, and gold has BIO: labels of tokens differ"):
+        assert gold_in_scheme_of(BIO, iob1, bio) is bio
+    for same, labels in ((bio, BIO), (iob1, BIO), (bioes, BIOES), ([["DT", "NN"]], ["DT", "NN"])):
+        assert gold_in_scheme_of(labels, same, same) is same
+    assert gold_in_scheme_of(BIOES, [["O"]], bioes) is bioes  # the labels of the tagger decide

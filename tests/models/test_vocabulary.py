@@ -9,7 +9,7 @@ import pytest
 import trelliswork
 from tests.models.fitted import BUILDERS, PAIRS, SHORT, TAGS, TREES, WORDS, fitted
 from trelliswork.data.vocabulary import Vocabulary
-from trelliswork.errors import NotFittedError, ShapeError, ValueRangeError
+from trelliswork.errors import NotFittedError, ShapeError, TrellisworkError, ValueRangeError
 from trelliswork.learning.report import FitReport
 from trelliswork.models.parameters import declared
 from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, TreeParser, accuracy, blanks
@@ -140,12 +140,21 @@ def test_language_models_answer_alike(name):
         model.fill(sentence)
 
 
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_language_models_read_unknown_words_and_refuse_strings_alike(name):
+    model = fitted(name)
+    assert np.isfinite(model.log_evidence([[*SHORT[0], "flibbertigibbet"]])).all()
+    for query in (model.log_evidence, model.score, model.perplexity):
+        with pytest.raises(TrellisworkError, match="list of words"):
+            query(["a plain string"])
+
+
 @pytest.mark.parametrize("name", [n for n in LANGUAGE_MODELS if issubclass(CLASSES[n], NextWord)])
 def test_models_that_predict_the_next_word_answer_alike(name):
     model = fitted(name)
     words = model.predict_next(WORDS[0][:2], len(model.vocabulary_) + 1)
     assert all(isinstance(w, str) for w, _ in words)
-    assert sum(p for _, p in words) == pytest.approx(1, abs=1e-3)
+    assert sum(p for _, p in words) == pytest.approx(1, abs=1e-9)
     assert "</s>" in dict(words)
 
 

@@ -56,6 +56,14 @@ def count(
         int | None, typer.Option(min=1, help="Number of words, the most frequent ones.", show_default="all")
     ] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are <unk>.")] = 1,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="List every word, so that other words are an error. By default they are <unk>, which stands for every "
+            "second word that occurs once, unless the text has <unk> or words are left out anyway.",
+        ),
+    ] = False,
     vocabulary: Annotated[
         str | None, typer.Option(help="Directory of other counts whose words are used, as for a development text.")
     ] = None,
@@ -65,7 +73,9 @@ def count(
     ] = None,
     memory: Annotated[
         int | None,
-        typer.Option(min=1, help="Megabytes for sorting; temporary files beyond that.", show_default="1024"),
+        typer.Option(
+            min=1, help="Megabytes for reading and sorting; temporary files beyond that.", show_default="1024"
+        ),
     ] = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -76,9 +86,9 @@ def count(
 
     if not files and not merge:
         raise typer.BadParameter("pass text files, or counts with --merge.")
-    chosen = {"--max-words": max_words is not None, "--min-count": min_count > 1}
+    chosen = {"--max-words": max_words is not None, "--min-count": min_count > 1, "--strict": strict}
     if vocabulary is not None and any(chosen.values()):
-        raise typer.BadParameter("--vocabulary defines the words: leave out --max-words and --min-count.")
+        raise typer.BadParameter("--vocabulary defines the words: leave out --max-words, --min-count and --strict.")
     chosen |= {"--vocabulary": vocabulary is not None, "--distances": distances is not None}
     if merge and any(chosen.values()):
         given = " and ".join(name for name, is_given in chosen.items() if is_given)
@@ -92,8 +102,9 @@ def count(
     K = counts[0].K if counts else 2 if distances is None else distances
     if files:
         with _reading_progress(quiet) as callback:
-            limits: Any = {"max_words": max_words, "memory_limit": (1024 if memory is None else memory) << 20}
-            fresh = count_moments(files, K, vocabulary=words, min_count=min_count, callback=callback, **limits)
+            limits: Any = {"min_count": min_count, "max_words": max_words, "strict": strict}
+            limits["memory_limit"] = (1024 if memory is None else memory) << 20
+            fresh = count_moments(files, K, vocabulary=words, callback=callback, **limits)
         counts.append(fresh)
     total = reduce(Moments.merged, counts)
     save_or_rescue(total.save, out)
@@ -103,7 +114,7 @@ def count(
         "tokens": total.n_tokens,
         "positions": total.n_positions,
         "distances": total.K,
-        "words": len(total.vocabulary),
+        "words": len(total.vocabulary) - 1,  # <unk> is one of them, <s> is not
         "pairs": total.n_pairs,
         "seconds": round(time.perf_counter() - started, 3),
     }
@@ -111,7 +122,7 @@ def count(
         print(json_module.dumps(outcome))
     else:
         print(
-            f"{outcome['sentences']:,} sentences, {outcome['tokens']:,} tokens, {outcome['words']:,} words (with <s>), "
+            f"{outcome['sentences']:,} sentences, {outcome['tokens']:,} tokens, {outcome['words']:,} different words, "
             f"{outcome['pairs']:,} distinct pairs at distances 1 to {total.K}. Saved in {out}"
         )
 

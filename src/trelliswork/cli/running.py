@@ -18,7 +18,7 @@ import typer
 
 from trelliswork import __version__
 from trelliswork.compute.compilation import Notice, watching
-from trelliswork.errors import ApproximationWarning, ConvergenceWarning, TrellisworkError, extras_for
+from trelliswork.errors import ApproximationWarning, ConvergenceWarning, DataWarning, TrellisworkError, extras_for
 
 LOG_PREFIX = "trelliswork-error-"
 MAX_LOGS = 10
@@ -58,6 +58,7 @@ def report_errors(command: Callable[P, R]) -> Callable[P, R]:
             with warnings.catch_warnings(), watching(Notice(purpose)), extras_for(purpose):
                 warnings.simplefilter("always", ConvergenceWarning)
                 warnings.simplefilter("always", ApproximationWarning)
+                warnings.simplefilter("always", DataWarning)
                 warnings.showwarning = _show_warning
                 return command(*args, **kwargs)
         except (typer.Exit, typer.Abort, typer.BadParameter, SystemExit):

@@ -10,9 +10,11 @@ Vocabulary
     Without ``vocabulary`` it is chosen from the text: most frequent words first, ties in order of appearance. Words
     seen fewer than ``min_count`` times, and all but the ``max_words`` most frequent ones, are left out.
 Unknown words
-    Words that were left out are ``<unk>``, which is listed if words were left out or if it occurs in the text; with
-    ``open_vocabulary`` in any case. With a given ``vocabulary``, unlisted words are its unknown word (or stand-in); if
-    it has none, they are an error that names file and line, or sentence and token.
+    Words that were left out are ``<unk>``, which is listed if words were left out or if it occurs in the text. With
+    ``open_vocabulary`` it is listed in any case; if it would have no occurrence, every second word that was seen once
+    is left out, since words seen once are the best estimate of how often and where unknown words occur. With a given
+    ``vocabulary``, unlisted words are its unknown word (or stand-in); if it has none, they are an error that names file
+    and line, or sentence and token.
 Sentence edges
     With ``edges``, id 0 is ``<s>``, and ``<s>`` and ``</s>`` cannot be words of the text. `TextIds.with_edges` inserts
     ids before and after each sentence.
@@ -67,8 +69,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MEMORY = 1 << 30  # bytes
-BLOCK = 1 << 21  # bytes of text that are tokenized at a time
-TOKENS = 1 << 18  # tokens per block of sentences in memory
+BLOCK = 1 << 21  # bytes of text that are tokenized at a time, if the memory allows
+TOKENS = 1 << 18  # tokens per block of sentences in memory, if the memory allows
 BATCH = 8  # blocks that are processed in parallel
 
 
@@ -173,10 +175,11 @@ def stream_ids(
     numbering = Numbering(vocabulary, edges=edges, lower=lower)
     if files is not None:
         step.total = sum(path.stat().st_size for path in files)
-        blocks = _file_blocks(files, numbering, progress)
+        blocks = _file_blocks(files, numbering, progress, min(BLOCK, max(1, memory_limit // 64)))
     else:
         step.total = len(source) if isinstance(source, Sized) else 0
-        blocks = _sentence_blocks(source, numbering, progress, keep_empty)  # type: ignore[arg-type]
+        size = min(TOKENS, max(1, memory_limit // 256))
+        blocks = _sentence_blocks(source, numbering, progress, keep_empty, size)  # type: ignore[arg-type]
     if vocabulary is not None:
         return IdStream(vocabulary, blocks, step)
     counts, sizes = np.zeros(0, np.int64), list[int]()
@@ -191,10 +194,9 @@ def stream_ids(
         words = list(numbering.ids)
         if not words:
             raise no_text(source)
-        vocabulary, new = _choose(words, counts[: len(words)], min_count, max_words, unknown, edges)
+        limits = min_count, max_words
+        vocabulary, new = _choose(words, counts[: len(words)], *limits, unknown, open_vocabulary, edges)
         stack.pop_all()  # from here on _renumbered closes the file
-    if open_vocabulary:
-        vocabulary = Vocabulary(vocabulary, unknown=unknown)
     return IdStream(vocabulary, _renumbered(file, sizes, new), step)
 
 
@@ -228,13 +230,22 @@ def files_of(source: Source) -> list[Path] | None:
         return None
     files: list[Path] = []
     for path in map(Path, source):
-        if path.is_dir():
+        try:
+            exists, is_dir = path.exists(), path.is_dir()
+        except OSError:  # a sentence that is too long for a name
+            exists = is_dir = False
+        if is_dir:
             inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
             if not inside:
                 raise DataError(f"{path}: expected a directory with text files, but it has none.")
             files += inside
-        elif path.exists():
+        elif exists:
             files.append(path)
+        elif len(str(path).split()) > 1:
+            raise DataError(
+                f"{shorten(str(path))}: no such file or directory. If it is a sentence, pass its words: strings are "
+                "names of files, and a sentence is a list of words, as from split()."
+            )
         else:
             raise DataError(f"{path}: no such file or directory. Check the path.")
     return files
@@ -290,14 +301,14 @@ class Numbering:
             return self.vocabulary.id(key.decode())  # not stored: there is no limit to the number of unknown words
         except KeyError:
             raise DataError(
-                f"{where()}: {shorten(key.decode())} is not in the vocabulary, which has no unknown word. Choose the "
-                "vocabulary with min_count=2 or max_words, or remove the word from the text."
+                f"{where()}: {shorten(key.decode())} is not in the vocabulary, which has no unknown word. Train or "
+                "count again without strict, or remove the word from the text."
             ) from None
 
 
-def _file_blocks(files: list[Path], numbering: Numbering, progress: Callable[[int], None]) -> Iterator[Ids]:
+def _file_blocks(files: list[Path], numbering: Numbering, progress: Callable[[int], None], size: int) -> Iterator[Ids]:
     """Yield the ids of text files in blocks; ``progress`` receives the number of bytes read since the last call."""
-    blocks = chain.from_iterable(_bytes_of(path, progress) for path in files)
+    blocks = chain.from_iterable(_bytes_of(path, progress, size) for path in files)
     while batch := list(islice(blocks, BATCH)):
         tokenized = in_parallel(lambda block: tokenized_block(*block), batch)
         for (text, path, line), (ids, words, starts) in zip(batch, tokenized, strict=True):
@@ -326,7 +337,7 @@ def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
 def tokenized_block(text: bytes, path: Path, line: int) -> tuple[Ids, list[bytes], NDArray[np.int64]]:
     """Return a stream of ids of the words of a block, the words, and the position of the first token of each."""
     array = np.frombuffer(text, np.uint8)
-    size = 1 << 16
+    size = 1 << min(16, max(8, len(text).bit_length()))
     while True:
         table = np.full(size, -1, np.int32)
         hashes = np.empty(size // 2, np.uint64)
@@ -339,11 +350,11 @@ def tokenized_block(text: bytes, path: Path, line: int) -> tuple[Ids, list[bytes
     if status != DONE:
         raise nul_byte(str(path), line + text.count(b"\n", 0, status))
     words = [text[a:b] for a, b in zip(starts[:n_words].tolist(), stops[:n_words].tolist(), strict=True)]
-    return out[:n].copy(), words, starts
+    return out[:n].copy(), words, starts[:n_words].copy()
 
 
-def _bytes_of(path: Path, progress: Callable[[int], None]) -> Iterator[tuple[bytes, Path, int]]:
-    """Yield blocks of whole lines of a plain or gzip file, with the number of their first line."""
+def _bytes_of(path: Path, progress: Callable[[int], None], size: int) -> Iterator[tuple[bytes, Path, int]]:
+    """Yield blocks of whole lines of a plain or gzip file, about ``size`` bytes, and the number of their first line."""
     line, done = 1, 0
     try:
         with path.open("rb") as raw:
@@ -352,7 +363,7 @@ def _bytes_of(path: Path, progress: Callable[[int], None]) -> Iterator[tuple[byt
             file: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if packed else raw
             while True:
                 with gzip_errors(str(path), line):
-                    block = file.read(BLOCK) + file.readline()
+                    block = file.read(size) + file.readline()
                 if not block:
                     return
                 if line == 1:
@@ -366,9 +377,13 @@ def _bytes_of(path: Path, progress: Callable[[int], None]) -> Iterator[tuple[byt
 
 
 def _sentence_blocks(
-    sentences: Iterable[Sequence[str]], numbering: Numbering, progress: Callable[[int], None], keep_empty: bool
+    sentences: Iterable[Sequence[str]],
+    numbering: Numbering,
+    progress: Callable[[int], None],
+    keep_empty: bool,
+    size: int,
 ) -> Iterator[Ids]:
-    """Yield the ids of sentences in memory in blocks; ``progress`` receives the number of sentences of each."""
+    """Yield the ids of sentences in memory in blocks of ``size`` tokens; ``progress`` gets the number of sentences."""
     source = ""
     if isinstance(sentences, Corpus):
         source = f"{sentences.source}, " if sentences.source else ""
@@ -394,7 +409,7 @@ def _sentence_blocks(
         if len(sentence) or keep_empty:
             flat.append(BREAK)
         n_read += 1
-        if len(flat) >= TOKENS:
+        if len(flat) >= size:
             yield np.array(flat, np.int32)
             progress(n_read)
             flat, n_read = [], 0
@@ -421,7 +436,13 @@ def _renumbered(file: IO[bytes], sizes: list[int], new: Ids) -> Iterator[Ids]:
 
 
 def _choose(
-    words: list[bytes], counts: Counts, min_count: int, max_words: int | None, unknown: str | None, edges: bool
+    words: list[bytes],
+    counts: Counts,
+    min_count: int,
+    max_words: int | None,
+    unknown: str | None,
+    open_vocabulary: bool,
+    edges: bool,
 ) -> tuple[Vocabulary, Ids]:
     """Return the vocabulary, and the id of each word in it."""
     special = -1 if unknown is None else next((k for k, word in enumerate(words) if word == unknown.encode()), -1)
@@ -430,11 +451,13 @@ def _choose(
     if max_words is not None:
         kept = order[order != special][:max_words]
         order = order[np.isin(order, kept) | (order == special)]
+    if open_vocabulary and special < 0 and len(order) == len(words):
+        order = order[~np.isin(order, np.flatnonzero(counts == 1)[1::2])]
     n_cut = len(words) - len(order)
     if n_cut and unknown is None:
         raise ValueRangeError(f"min_count or max_words leaves out {n_cut:,} words: give their symbol with unknown=.")
     listed = [*([START] if edges else []), *(words[k].decode() for k in order.tolist())]
-    vocabulary = Vocabulary(listed, unknown=unknown if n_cut or special >= 0 else None)
+    vocabulary = Vocabulary(listed, unknown=unknown if n_cut or special >= 0 or open_vocabulary else None)
     new = np.full(len(words), vocabulary.id(unknown) if n_cut and unknown else 0, np.int32)
     new[order] = np.arange(len(order)) + int(edges)
     return vocabulary, new

@@ -7,6 +7,7 @@ scheme    labels
 ``bioes`` also ``E-X``, the last word of a span, and ``S-X``, a span of a single word (IOBES; L and U in BILOU)
 ========= ====================================================================================================
 
+IOB1 labels, where ``B-X`` only separates a span from another one of type X right before it, are read as ``bio``.
 Reading is lenient, as in the CoNLL evaluation script ``conlleval`` (Tjong Kim Sang and Buchholz, 2000): a label that
 cannot continue the previous span starts a new one. Writing and ``allowed_transitions`` are strict.
 """
@@ -162,6 +163,28 @@ def detect_scheme(labels: Iterable[str]) -> Scheme | None:
     if not distinct or not all(_fits(label, "bioes") for label in distinct):
         return None
     return "bioes" if any(label[0] in "ES" for label in distinct) else "bio"
+
+
+def is_iob1(sentences: Iterable[Sequence[str]]) -> bool:
+    """Return whether labels are IOB1: ``B-X`` marks only spans right after another one of type X, ``I-X`` all others.
+
+    The labels must fit the scheme ``bio``.
+
+    Examples
+    --------
+    >>> is_iob1([["I-NP", "I-NP", "B-NP", "O"]]), is_iob1([["B-NP", "I-NP", "B-NP", "O"]]), is_iob1([["O"]])
+    (True, False, False)
+    """
+    started = False  # whether an I-X starts a span
+    for labels in sentences:
+        before = ""
+        for label in labels:
+            prefix, type_ = _split(label, "bio")
+            if prefix == "B" and type_ != before:
+                return False
+            started = started or (prefix == "I" and type_ != before)
+            before = type_
+    return started
 
 
 def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:

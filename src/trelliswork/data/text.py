@@ -1,12 +1,18 @@
 """Plain text: one sentence per line, white space between words."""
 
 import os
+import warnings
 from array import array
+from collections.abc import Collection
 
 import numpy as np
 
 from trelliswork.data.corpus import Corpus, as_array
-from trelliswork.data.files import fields_of, no_sentence, open_text, source_name
+from trelliswork.data.files import fields_of, no_sentence, open_text, shorten, source_name
+from trelliswork.errors import DataWarning
+
+PUNCTUATION = frozenset(".,;:!?\"')]}”’»…")
+GLUED = 0.05  # share of words with unknown punctuation from which a text is taken to be not tokenized
 
 
 def read_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Corpus:
@@ -41,3 +47,21 @@ def read_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Corpu
     if not words:
         raise no_sentence(source, "one per line")
     return Corpus([words], as_array(ends, np.int64), source=source)
+
+
+def _is_glued(word: str) -> bool:
+    return word[-1:] in PUNCTUATION and word[:1].isalnum()
+
+
+def warn_if_untokenized(corpus: Corpus, known: Collection[str]) -> None:
+    """Warn if many words of a text are unknown and end in punctuation, as ``York.`` does: tokenization is missing."""
+    words = corpus.columns[0]
+    glued = [word for word in words if _is_glued(word) and word not in known and word.lower() not in known]
+    if len(glued) > GLUED * len(words) and sum(map(_is_glued, known)) <= GLUED * len(known):
+        warnings.warn(
+            f"{corpus.source}: {len(glued) / len(words):.0%} of the words end in punctuation and are unknown to the "
+            f"model, such as {shorten(glued[0])}: words are separated at white space only. Put spaces before "
+            "punctuation, as in the training text.",
+            DataWarning,
+            stacklevel=2,
+        )

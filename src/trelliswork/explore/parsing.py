@@ -88,7 +88,7 @@ class GrammarExplorer:
         N, P, _ = model.parameters_.sizes
         self.names = [f"N{a}" for a in range(N)] + [f"P{x}" for x in range(P)]
         self.dense = N * (N + P) ** 2 <= MAX_RULES  # else the table of rules is too large for a distribution
-        self.reader = TokenReader(max_words=MAX_GRAMMAR_WORDS)
+        self.reader = TokenReader(max_words=MAX_GRAMMAR_WORDS, lower=bool(getattr(model, "input_", {}).get("lower")))
         self.abilities: Abilities = {"parse": self.parse} | TextExplorer(model, self.reader).abilities
 
     def facts(self) -> Answer:

@@ -136,6 +136,7 @@ class TokenReader:
     form: Literal["words", "columns", "attributes", "numbers"] = "words"
     n_columns: int = 1
     max_words: int = 200
+    lower: bool = False  # whether words are converted to lower case, as in training
 
     def read(self, text: str, *, blanks: bool = False) -> tuple[list[Any], list[str]]:
         """Return the tokens for the model, and the words to show; ``blanks`` turns ``_`` into ``None``."""
@@ -147,7 +148,7 @@ class TokenReader:
 
     def words(self, text: str) -> list[str]:
         """Return the words of a line; too many are an error."""
-        words = text.split()
+        words = (text.lower() if self.lower else text).split()
         if len(words) > self.max_words:
             raise RequestError("the sentence", f"at most {self.max_words} words", f"{len(words)} words")
         return words

@@ -134,6 +134,14 @@ def lbfgs(
                 # Converged if the slope promises no more than single precision can resolve.
                 report.converged = -slope * first <= 1e-5 * max(1.0, abs(value))
                 report.reason = "no step lowers the value: numerical limit"
+                if not report.converged:
+                    warnings.warn(
+                        f"L-BFGS stopped after {iteration - 1} iterations: no step lowers the value any more, although "
+                        f"the norm of the gradient is {norm:.3g}. Scale large feature values down, raise l2, or accept "
+                        "the weights as they are.",
+                        ConvergenceWarning,
+                        stacklevel=2,
+                    )
                 break
             pairs.clear()
             continue

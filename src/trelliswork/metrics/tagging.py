@@ -1,13 +1,14 @@
 """Evaluation of taggers: accuracies, spans as in the CoNLL evaluation, and the most frequent mistakes."""
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
-from trelliswork.data.schemes import Scheme, detect_scheme, spans
-from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.data.schemes import Scheme, convert, detect_scheme, is_iob1, spans
+from trelliswork.errors import DataWarning, ShapeError, ValueRangeError
 
 N_MISTAKES = 20  # mistakes in a report
 _N_SHOWN = 5  # mistakes in its summary
@@ -167,6 +168,7 @@ def evaluate_tagging(
 
     Notes
     -----
+    Labels of tokens are compared as they are: `gold_in_scheme_of` converts gold in another scheme (IOB1, BIO, BIOES).
     Spans are read and counted as in the CoNLL evaluation script ``conlleval`` (Tjong Kim Sang and Buchholz, 2000),
     ill-formed labels included. Time is linear in the number of tokens.
 
@@ -218,6 +220,27 @@ def evaluate_tagging(
         chunks_by_type=chunks_by_type,
         confusion=tuple(Mistake(g, p, -minus) for minus, g, p in mistakes[:N_MISTAKES]),
     )
+
+
+def gold_in_scheme_of(labels: Iterable[str], predicted: Sentences, gold: Sentences) -> Sentences:
+    """Return gold labels in the scheme of a tagger (IOB1, BIO or BIOES), with a warning if they have another one.
+
+    ``labels`` are all labels of the tagger. Predictions in IOB1 are compared as they are, since ill-formed BIO may look
+    like it; the warning says so.
+    """
+    ours, theirs = detect_scheme(labels), detect_scheme(chain.from_iterable(gold))
+    if ours is None or theirs is None:
+        return gold
+    iob1 = [scheme == "bio" and is_iob1(some) for scheme, some in ((ours, predicted), (theirs, gold))]
+    if ours == theirs and iob1[0] == iob1[1]:
+        return gold
+    names = [("iob1" if one else scheme).upper() for one, scheme in zip(iob1, (ours, theirs), strict=True)]
+    about = f"the predictions have {names[0]} labels, and gold has {names[1]}"
+    if iob1[0]:
+        warnings.warn(f"{about}: labels of tokens differ even where spans agree.", DataWarning, stacklevel=2)
+        return gold
+    warnings.warn(f"{about}, which was converted to {names[0]} to compare labels.", DataWarning, stacklevel=2)
+    return [convert(sentence, theirs, ours) for sentence in gold]
 
 
 def _check_same_shape(name: str, sentences: Sentences, gold: Sentences) -> None:

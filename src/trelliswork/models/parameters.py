@@ -225,6 +225,13 @@ MinCount = Annotated[int, Parameter("Words that occur less often are treated as 
 MaxWords = Annotated[
     int | None, Parameter("Maximum size of the vocabulary; the rarest words are dropped.", minimum=1, unset="no limit")
 ]
+Strict = Annotated[
+    bool,
+    Parameter(
+        "Keep every word of the training text, so that other words are an error. By default they are <unk>, which "
+        "stands for every second word that occurs once, unless the text has <unk> or words are left out anyway."
+    ),
+]
 MinAttributeCount = Annotated[int, Parameter("Attributes that occur less often are dropped.", minimum=1)]
 HashBits = Annotated[
     int | None,

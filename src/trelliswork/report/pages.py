@@ -29,7 +29,7 @@ CARDS = {
     "words": "words",
     "dev": "development",
     "dev_perplexity": "development perplexity",
-    "perplexity": "training perplexity",
+    "train_perplexity": "training perplexity",
     "iterations": "iterations",
     "seconds": "seconds",
 }

@@ -11,10 +11,10 @@ from trelliswork.models import KneserNey, LogBilinear, load
 
 TEXT = [["a", "b", "c"], ["b", "c"], ["a", "c", "c", "b"], ["c"], ["b", "b", "a", "c", "a", "b"]]
 MODELS = {
-    "unigrams": lambda: KneserNey(1).fit(TEXT),
-    "bigrams": lambda: KneserNey(2).fit(TEXT),
-    "trigrams": lambda: KneserNey(3).fit(TEXT),
-    "log-bilinear": lambda: LogBilinear(2, 3, max_iter=4, batch_size=4).fit(TEXT),
+    "unigrams": lambda: KneserNey(1, strict=True).fit(TEXT),
+    "bigrams": lambda: KneserNey(2, strict=True).fit(TEXT),
+    "trigrams": lambda: KneserNey(3, strict=True).fit(TEXT),
+    "log-bilinear": lambda: LogBilinear(2, 3, max_iter=4, batch_size=4, strict=True).fit(TEXT),
 }
 
 
@@ -67,6 +67,20 @@ def test_samples_have_the_frequencies_of_enumeration(model):
     assert_allclose(counts / n, p, atol=4 * np.sqrt(p.max() / n))
     assert_allclose(counts.sum() / n, p.sum(), atol=4 / np.sqrt(4 * n))
     assert max(map(len, model.sample(200, max_length=2))) == 2
+
+
+@pytest.mark.parametrize("model", [KneserNey(3), LogBilinear(1, 3, max_iter=5)], ids=["kneser-ney", "log-bilinear"])
+def test_unknown_words_have_a_probability_by_default(model):
+    text = [["a", word] for word in "bcdefghi"] * 1 + [["a", "a"]]
+    model.fit(text)
+    assert model.vocabulary_.items == ["<s>", "a", "b", "d", "f", "h", "<unk>"]  # half of the words seen once
+    p = model.next_distribution(["a"])
+    assert_allclose(p.sum(), 1, rtol=1e-6)
+    assert p[model.vocabulary_.id("zebra")] > 2 * p[model.vocabulary_.id("b")]
+    assert np.isfinite(model.perplexity([["a", "zebra"], ["a", "c"]]))
+    assert_allclose(model.score([["a", "zebra"]]), model.score([["a", "<unk>"]]))
+    words = [word for sentence in model.sample(300, seed=1) for word in sentence]
+    assert 0 < words.count("<unk>") < len(words) / 2
 
 
 @pytest.mark.parametrize("model", [KneserNey(3, min_count=2), LogBilinear(2, 4, min_count=2, max_iter=2)])

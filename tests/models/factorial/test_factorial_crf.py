@@ -53,6 +53,7 @@ def test_labels_as_tuples_or_by_layer(tagger):
     assert [len(sentence) for sentence in found] == [len(sentence) for sentence in UNSEEN[:3]]
 
 
+@pytest.mark.filterwarnings("ignore:L-BFGS stopped after")  # mean field has kinks
 @pytest.mark.parametrize("engine", ["structured_mean_field", "exact"])
 def test_other_engines_learn_much_the_same(tagger, engine):
     words, y = WORDS[:40], {name: column[:40] for name, column in Y.items()}

@@ -5,10 +5,12 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
+from trelliswork.data import Vocabulary
 from trelliswork.errors import DataError
 from trelliswork.inference.lowrank import Dense
 from trelliswork.learning.checkpoint import Checkpoint
 from trelliswork.learning.watch import Watch
+from trelliswork.models.hmm_lm.data import observations
 from trelliswork.models.hmm_lm.network import Drawn, NetworkShape, StateNetwork
 from trelliswork.models.hmm_lm.objective import Sentences, batch_evidence
 from trelliswork.models.hmm_lm.start import em_start
@@ -100,6 +102,16 @@ def test_dropout_normalizes_the_rest(name):
     assert_allclose(network.log_emission(drawn).exp().sum(dim=0).detach(), 1, rtol=1e-5)
     if drawn.features is not None:
         assert transition.width == 2
+
+
+def test_probabilities_of_many_words_sum_to_one():
+    network = StateNetwork(NetworkShape(4, 20_000, 8))
+    network.start_with(np.random.default_rng(0).zipf(1.3, 20_000).clip(max=10**6))
+    log_p = network.log_emission(Drawn()).detach()
+    assert log_p.dtype == torch.float32
+    assert_allclose(log_p.double().exp().sum(dim=0), 1, atol=2e-7)
+    rows, _ = observations([[None]], Vocabulary([str(k) for k in range(19_999)]), log_p, end=False)
+    assert_allclose(rows[0].double().exp() + log_p[-1].double().exp(), 1, atol=2e-7)
 
 
 def test_nothing_is_dropped_without_dropout():

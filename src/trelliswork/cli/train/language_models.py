@@ -100,8 +100,8 @@ def mrf(
         data = Moments.load(counts)
         if "order" in job.given and model.order != data.K:
             raise typer.BadParameter(f"{counts} has pairs at distances 1 to {data.K}: leave --order {model.order} out.")
-        if {"min_count", "max_words"} & job.given:
-            raise typer.BadParameter("the counts fix the vocabulary: leave --min-count and --max-words out.")
+        if {"min_count", "max_words", "strict"} & job.given:
+            raise typer.BadParameter("the counts fix the vocabulary: leave --min-count, --max-words, --strict out.")
         model.order, n_tokens = data.K, data.n_tokens
     total = model._settings().iterations * (1 if model.algorithm == "lifted" else 10)
     dev = _text(job.dev)

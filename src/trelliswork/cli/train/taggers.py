@@ -1,6 +1,7 @@
 """``trelliswork train crf``, ``factorial-crf``, ``hmm`` and ``mrf-tagger``: train a tagger on a file."""
 
 import time
+import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,7 @@ from trelliswork.cli.options import FormatOption, LabeledFile, LabelOption, Sepa
 from trelliswork.cli.progress import training_progress
 from trelliswork.cli.reporting import part
 from trelliswork.cli.train.command import Job
+from trelliswork.errors import DataWarning
 
 if TYPE_CHECKING:
     from trelliswork.data import Corpus
@@ -103,6 +105,22 @@ def crf(
 def _choose_features(model: "CRF", layout: Layout) -> None:
     if model.features == "":
         model.features = "chunking" if len(layout.columns) == 2 else "pos"
+    _check_columns(model.features, layout)
+
+
+def _check_columns(features: Any, layout: Layout) -> None:
+    """Warn about columns for the features that a preset ignores."""
+    from trelliswork.features.presets import PRESETS
+
+    names = [str(column) for column in layout.columns]
+    n = PRESETS[features].n_columns if isinstance(features, str) and features in PRESETS else len(names)
+    if n < len(names):
+        warnings.warn(
+            f"the features '{features}' use column {' and '.join(names[:n])} and ignore {', '.join(names[n:])}. Use "
+            f"templates (--features FILE) for all columns, or --columns {','.join(names[:n])} to hide this message.",
+            DataWarning,
+            stacklevel=2,
+        )
 
 
 def _known(
@@ -179,6 +197,7 @@ def factorial_crf(
     """
     layout = layers_layout(train, format, columns, model.layers, label, separator)
     corpus, labels = read_layers(train, layout, model.layers)
+    _check_columns(model.features, layout)
     dev = None if job.dev is None else read_layers(job.dev, layout, model.layers)
     job.fit(model, corpus, labels, n_tokens=corpus.n_tokens, total=model.max_iter, dev=dev)
     job.sample = partial(part, dev, corpus)

@@ -1,6 +1,8 @@
 """``trelliswork train parser`` and ``pcfg``: train a dependency parser on a treebank, induce a grammar from text."""
 
 import math
+import warnings
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +12,12 @@ from trelliswork.cli.corpora import FileFormat, naming_lines
 from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part
 from trelliswork.cli.train.command import Job
-from trelliswork.cli.use.constituents import read_tokens
-from trelliswork.cli.use.parse import COLUMNS, check_tags, read_treebank
-from trelliswork.errors import DataError
+from trelliswork.cli.use.constituents import holds_trees, read_tokens
+from trelliswork.cli.use.parse import COLUMNS, check_tags, empty_tags, read_treebank
+from trelliswork.errors import DataError, DataWarning
 
 if TYPE_CHECKING:
+    from trelliswork.data import Corpus
     from trelliswork.models import PCFG, DependencyParser
 
 WORDS, TAGS = ("form", "lemma"), ("upos", "xpos", "feats")  # CoNLL-U columns that --columns may name
@@ -37,8 +40,9 @@ def parser(
 ) -> dict[str, Any]:
     """Train a dependency parser. Ctrl-C stops after the current epoch and saves the model.
 
-    The file is CoNLL-U; an unknown head is _. With --tagger the parser also learns to tag, and then parses plain text.
-    Without a file the bundled corpus is used. The model is a directory for parse, evaluate, inspect and explore.
+    The file is CoNLL-U; an unknown head is _. A column of tags that is empty throughout is left out. With --tagger the
+    parser also learns to tag, and then parses plain text. Without a file the bundled corpus is used. The model is a
+    directory for parse, evaluate, inspect and explore.
     """
     from trelliswork.models.parser.data import pairs
 
@@ -49,9 +53,13 @@ def parser(
         raise typer.BadParameter(f"{options}: for the second order only, leave out with --order 1.")
     if "patience" in job.given and job.dev is None:
         raise typer.BadParameter("--patience refers to development data: give --dev too.")
-    corpus, heads, labels = _read(train, names, tags_needed=True)
-    # With a tagger the tags of development data are ignored.
-    held_out = None if job.dev is None else _read(job.dev, names, tags_needed=model.tagger is None)
+    corpus, heads, labels = _read(train, names)
+    corpus, names = _without_empty(corpus, names, train or "the bundled corpus")
+    held_out = None
+    if job.dev is not None:
+        held_out = _read(job.dev, names)
+        if model.tagger is None:  # with a tagger the tags of development data are ignored
+            check_tags(held_out[0], names, job.dev)
     dev = None if held_out is None else (held_out[0], pairs(*held_out[1:]))
     total = model.max_iter + (model.max_iter_second_order if model.order == 2 else 0)
     if any(name is not None for row in labels for name in row):
@@ -82,14 +90,34 @@ def _columns(text: str) -> list[str]:
     return names
 
 
-def _read(path: str | None, columns: list[str], tags_needed: bool) -> Any:
+def _read(path: str | None, columns: list[str]) -> Any:
     """Read a treebank; without any head it is an error."""
     corpus, heads, labels = read_treebank(path, columns)
     if all(head is None for row in heads for head in row):
         raise DataError(f"{path}: no word has a head: a parser learns from trees, complete or in part.")
-    if tags_needed:
-        check_tags(corpus, columns, str(path))
     return corpus, heads, labels
+
+
+def _without_empty(corpus: "Corpus", columns: list[str], source: str) -> "tuple[Corpus, list[str]]":
+    """Return a treebank and its columns without empty columns of tags, with a warning; one must remain."""
+    empty = empty_tags(corpus, columns)
+    if not empty:
+        return corpus, columns
+    kept = [k for k, name in enumerate(columns) if name not in empty]
+    if len(kept) == 1:
+        others = ", ".join(name for name in TAGS if name not in columns)
+        raise DataError(
+            f"{source}: no tags to learn from: {' and '.join(empty)} are empty (_) throughout. Name a column with tags "
+            f"by --columns ({others}), or tag the file first."
+        )
+    names = [columns[k] for k in kept]
+    warnings.warn(
+        f"{source}: {' and '.join(empty)} is empty (_) throughout and not used: the parser learns from "
+        f"{', '.join(names)}.",
+        DataWarning,
+        stacklevel=2,
+    )
+    return replace(corpus, columns=[corpus.columns[k] for k in kept]), names
 
 
 def pcfg(
@@ -121,6 +149,8 @@ def pcfg(
     """
     model.n_preterminals = n_preterminals or None
     reading = {"tags": tags, "lower": lower, "punctuation": punctuation}
+    if tags and (format != FileFormat.auto or columns is not None or not holds_trees(train)):
+        raise typer.BadParameter("--tags reads the tags of trees; for other files select a column with --columns.")
     sentences = read_tokens(train, format, columns, **reading)
     longest = math.inf if model.max_length is None else model.max_length
     lengths = [len(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
@@ -139,5 +169,5 @@ def pcfg(
         "rank": model.rank,
         "words": V,
         "log_evidence": evidence,
-        "perplexity": math.exp(-evidence / sum(lengths)),
+        "train_perplexity": math.exp(-evidence / sum(lengths)),
     }

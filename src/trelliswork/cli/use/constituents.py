@@ -1,13 +1,14 @@
 """Commands for grammars: their files, ``parse --constituents`` and ``evaluate``."""
 
 import json as json_module
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from trelliswork.cli.corpora import FileFormat, bundled_part, guess_format, naming_lines, read_words, words_layout
 from trelliswork.cli.reporting import report_evaluation
+from trelliswork.cli.use.loading import check_tokenized
+from trelliswork.data.files import shorten, source_name
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -50,16 +51,36 @@ def read_tokens(
 ) -> list[list[str]]:
     """Return the sentences of a file: words or tags of trees, a column of a column or CoNLL-U file, words of text.
 
-    A file whose name is not that of trees or CoNLL-U is text, unless a column or a format is given.
+    A file whose name is not that of trees or CoNLL-U is text, unless a column or a format is given. The tags of CoNLL-U
+    are XPOS; text of tags is read as it is.
     """
     if format == FileFormat.auto and columns is None and holds_trees(path):
         return tokens_of(read_gold(path, punctuation), tags, lower)
-    if tags:
-        raise typer.BadParameter("--tags reads the tags of trees; for other files select a column with --columns.")
     if format == FileFormat.auto and columns is None and guess_format(path or "", format) != FileFormat.conllu:
         format = FileFormat.text
+    if tags and columns is None and guess_format(path or "", format) == FileFormat.conllu:
+        columns = "xpos"
     corpus = read_words(path, words_layout(path, format, columns, None))
     return [[word.lower() if lower else word for word in s] for s in corpus.sentences(0)]
+
+
+def read_as_trained(grammar: "PCFG", path: str, format: FileFormat) -> list[list[str]]:
+    """Return the sentences of a file, read as the training file was; words for a grammar of tags are an error."""
+    from trelliswork.data import Corpus
+
+    reading = reading_of(grammar)
+    sentences = read_tokens(path, format, None, **reading)
+    tokens = [token for sentence in sentences for token in sentence]
+    known = grammar.known_words()
+    if reading["tags"] and 2 * sum(token in known for token in tokens) < len(tokens):
+        some, new = " ".join(grammar.vocabulary_.items[:3]), next(token for token in tokens if token not in known)
+        raise DataError(
+            f"{source_name(path)}: this grammar was trained on tags (train pcfg --tags), such as {some}, and does not "
+            f"know most of the tokens here, such as {shorten(new)}. Give it tags: trees, CoNLL-U with XPOS, or text of "
+            "tags."
+        )
+    check_tokenized(grammar, replace(Corpus.from_sentences(sentences), source=source_name(path)))
+    return sentences
 
 
 def parse_constituents(
@@ -68,7 +89,6 @@ def parse_constituents(
     out: str = "-",
     *,
     format: FileFormat = FileFormat.auto,
-    columns: str | None = None,
     viterbi: bool = False,
 ) -> None:
     """Write the tree of each sentence of a file as a bracketing, one per line.
@@ -80,7 +100,7 @@ def parse_constituents(
     from trelliswork.models.pcfg import PCFG
 
     grammar = PCFG.load(model)
-    sentences = read_tokens(file, format, columns, **_reading(grammar))
+    sentences = read_as_trained(grammar, file, format)
     with naming_lines(file):
         trees = grammar.predict(sentences, decoding="viterbi" if viterbi else "mbr")
     with atomic_write(out) as stream:
@@ -92,7 +112,7 @@ def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -
     from trelliswork.models.pcfg import PCFG
 
     grammar = PCFG.load(model)
-    reading = _reading(grammar)
+    reading = reading_of(grammar)
     trees = read_gold(file, reading.pop("punctuation"))
     tokens = tokens_of(trees, **reading)
     reports = {}
@@ -115,6 +135,6 @@ def evaluate_constituents(model: str, file: str, json: bool, page: str | None) -
     print(f"perplexity {perplexity:.2f} per word")
 
 
-def _reading(grammar: "PCFG") -> dict[str, Any]:
+def reading_of(grammar: "PCFG") -> dict[str, Any]:
     """Return the options with which the training file was read."""
     return {name: bool(grammar.input_.get(name, False)) for name in ("tags", "lower", "punctuation")}

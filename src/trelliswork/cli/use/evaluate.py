@@ -66,16 +66,17 @@ def _tagger(tagger: Any, file: str, format: FileFormat, label: str | None) -> tu
     """Compare a tagger with the gold labels of a file; return the report, the sentences and the labels."""
     from trelliswork.data import Corpus
     from trelliswork.metrics.induction import evaluate_induction
-    from trelliswork.metrics.tagging import evaluate_tagging
+    from trelliswork.metrics.tagging import evaluate_tagging, gold_in_scheme_of
 
     corpus, gold = read_labeled(file, evaluation_layout(Layout.of(tagger), file, format, label))
     check_words(tagger, corpus, file)
     predicted = tagger.predict(corpus)
     if getattr(tagger, "induced_", False):
         return evaluate_induction(gold, predicted), (corpus, gold)
+    same = gold_in_scheme_of(tagger.labels_, predicted, gold)
     known = tagger.known_words()
     words = corpus.sentences(0) if known and isinstance(corpus, Corpus) else None
-    return evaluate_tagging(gold, predicted, words=words, known_words=known), (corpus, gold)
+    return evaluate_tagging(same, predicted, words=words, known_words=known), (corpus, same)
 
 
 def _layers(tagger: Any, file: str, format: FileFormat, label: str | None) -> tuple[Any, tuple[Any, ...]]:

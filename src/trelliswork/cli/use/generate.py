@@ -19,7 +19,8 @@ from trelliswork.cli.corpora import (
 )
 from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
 from trelliswork.cli.reporting import report_evaluation
-from trelliswork.cli.use.loading import Model, load_for
+from trelliswork.cli.use.constituents import read_as_trained
+from trelliswork.cli.use.loading import Model, check_tokenized, load_for
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -78,12 +79,17 @@ def _scored(
 
     fitted = load_for(model, "log_evidence", "score text: expected a language model, an HMM or a grammar")
     set_beam(fitted, beam)
-    layout = Layout(**fitted.input_) if "format" in fitted.input_ else Layout("text", [], None)
-    if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
-        layout = words_layout(file, guess_format(file, format), None, None)
-    corpus, n_short = _long_enough(_words(file, layout), getattr(fitted, "shortest", 1), file)
-    if fitted.input_.get("lower"):
-        corpus = Corpus.from_sentences([[word.lower() for word in s] for s in corpus.sentences(0)])
+    if getattr(fitted, "constituents", False):
+        layout = Layout("text", [], None) if guess_format(file, format) == FileFormat.text else None
+        text = replace(Corpus.from_sentences(read_as_trained(fitted, file, format)), source=file)
+    else:
+        layout = Layout(**fitted.input_) if "format" in fitted.input_ else Layout("text", [], None)
+        if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
+            layout = words_layout(file, guess_format(file, format), None, None)
+        text = _words(file, layout)
+        if layout.format == "text":
+            check_tokenized(fitted, text)
+    corpus, n_short = _long_enough(text, getattr(fitted, "shortest", 1), file)
     with naming_lines(file, None if n_short else layout):
         evidence = fitted.log_evidence(corpus)
     kind, bound = str(getattr(fitted, "evidence_kind", "exact")), getattr(fitted, "evidence_bound", None)

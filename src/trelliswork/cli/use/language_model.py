@@ -21,7 +21,8 @@ def fill(
 
     Example: trelliswork fill model "the ___ of the company"
     """
-    lists = load_for(model, "fill", "fill blanks: expected a language model").fill(sentence, n)
+    fitted = load_for(model, "fill", "fill blanks: expected a language model")
+    lists = fitted.fill(sentence.lower() if fitted.input_.get("lower") else sentence, n)
     if json:
         print(json_module.dumps([[{"word": w, "p": p} for w, p in words] for words in lists], ensure_ascii=False))
         return

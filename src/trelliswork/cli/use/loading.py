@@ -25,3 +25,12 @@ def load_for(path: str, task: Any, purpose: str) -> Any:
     if not (hasattr(cls, task) if isinstance(task, str) else issubclass(cls, task)):
         raise DataError(f"{path}: a model of kind {cls.kind!r} does not {purpose}.")
     return cls.load(path)
+
+
+def check_tokenized(model: Any, corpus: Any) -> None:
+    """Warn about plain text whose punctuation is not separated from the words, if the model lists its words."""
+    from trelliswork.data.text import warn_if_untokenized
+
+    known = model.known_words() if hasattr(model, "known_words") else model.vocabulary_
+    if known is not None:
+        warn_if_untokenized(corpus, known)

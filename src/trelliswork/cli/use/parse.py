@@ -7,6 +7,7 @@ import typer
 
 from trelliswork.cli.corpora import FileFormat, bundled_part, guess_format, naming_lines, place
 from trelliswork.cli.use.constituents import parse_constituents
+from trelliswork.cli.use.loading import check_tokenized
 from trelliswork.cli.use.parse_output import parses, tag_cells, write_conllu, write_json, write_text
 from trelliswork.errors import DataError
 
@@ -79,6 +80,7 @@ def parse(
         if known:
             raise typer.BadParameter("--known reads the heads of a CoNLL-U file; plain text has none.")
         corpus = read_text(file)
+        check_tokenized(parser, corpus)
     elif chosen == FileFormat.conllu:
         selected = columns[:1] if has_tagger else columns
         if known:
@@ -132,14 +134,19 @@ def _load_parser(path: str) -> "DependencyParser":
     return model
 
 
+def empty_tags(corpus: "Corpus", columns: list[str]) -> list[str]:
+    """Return the names of the columns of tags that are empty (_) throughout."""
+    named = zip(columns[1:], corpus.columns[1:], strict=True)
+    return [name for name, tags in named if all(tag == "_" for tag in tags)]
+
+
 def check_tags(corpus: "Corpus", columns: list[str], file: str) -> None:
     """Raise an error if a column of tags is empty, since the parser needs them."""
-    for name, tags in zip(columns[1:], corpus.columns[1:], strict=True):
-        if all(tag == "_" for tag in tags):
-            raise DataError(
-                f"{file}: no tags: the column {name} is empty (_) throughout. Tag the file first, train with --tagger "
-                "crf to parse words alone, or select other columns (train parser --columns form,upos)."
-            )
+    for name in empty_tags(corpus, columns):
+        raise DataError(
+            f"{file}: no tags: the column {name}, which this parser needs, is empty (_) throughout. Tag the file "
+            "first, or train the parser to tag words itself (--tagger crf) or without this column (--columns)."
+        )
 
 
 def read_treebank(

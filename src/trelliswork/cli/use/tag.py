@@ -7,7 +7,7 @@ import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, naming_lines, read_unlabeled, write_tagged
 from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
-from trelliswork.cli.use.loading import Model, load_for
+from trelliswork.cli.use.loading import Model, check_tokenized, load_for
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def tag(
         with naming_lines(file, corpus=corpus):
             _check_given(tagger, layer, given)
     check_words(tagger, corpus, file)
+    if chosen == "text":
+        check_tokenized(tagger, corpus)
     evidence: Any = {layer: given} if layered and given is not None else given
     if json:
         answers = _answers(tagger, corpus, evidence, topk)

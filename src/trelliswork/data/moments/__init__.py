@@ -5,15 +5,16 @@ circle with K pads ``<s>`` (id 0) between them, so that there are :math:`N = \su
 pairs at each distance, and no pair reaches from one sentence into another.
 
 The text is read once; its ids are stored until the vocabulary is known, on disk if they are many. Pairs are counted by
-sorting blocks and merging the sorted runs, on disk beyond a limit: memory is bounded by the number of distinct pairs.
-All sums are integers, so results depend neither on threads nor on the size of the blocks.
+sorting blocks and merging the sorted runs, on disk beyond a limit, a bounded number of them at a time: beside that
+limit, memory grows with the number of distinct words and pairs only, not with the text. All sums are integers, so
+results depend neither on threads nor on the size of the blocks.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from trelliswork.data.moments.runs import Run, Runs, RunStore
 from trelliswork.data.storage import MOMENTS, load_model, save_model
 from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
+
+_BYTES = 24  # per token and distance while pairs are sorted and counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +131,7 @@ def count_moments(
     min_count: int = 1,
     max_words: int | None = None,
     unknown: str | None = UNKNOWN,
+    strict: bool = True,
     callback: Callback | None = None,
     memory_limit: int = MEMORY,
 ) -> Moments:
@@ -146,10 +150,14 @@ def count_moments(
         Minimum count of a listed word, and maximum number of listed words (the unknown word not counted).
     unknown : str or None
         Symbol of words that are left out. It is listed if it occurs in the text or words are left out.
+    strict : bool
+        If False, it is listed in any case, and every second word that was seen once is left out if no word is
+        otherwise: so words of another text that this one lacks are no error, and have a probability.
     callback : callable, optional
         Called with a `CountStep` after each block of text.
     memory_limit : int
-        Bytes of ids and runs kept in memory; more go to temporary files. The result itself must fit into memory.
+        Bytes for reading, sorting and merging; ids and runs beyond it go to temporary files. The words and the result
+        itself must fit into memory.
 
     Returns
     -------
@@ -162,7 +170,8 @@ def count_moments(
 
     Notes
     -----
-    Time O(N K log N) for sorting, memory 16 bytes for each distinct pair and ``memory_limit``.
+    Time O(N K log N) for sorting, memory 12 bytes for each distinct pair, about 200 for each distinct word and
+    ``memory_limit``.
 
     Examples
     --------
@@ -181,6 +190,7 @@ def count_moments(
         min_count=min_count,
         max_words=max_words,
         unknown=unknown,
+        open_vocabulary=not strict,
         edges=True,
         callback=callback,
         memory_limit=memory_limit,
@@ -188,7 +198,7 @@ def count_moments(
     C = len(text.vocabulary)
     words, lengths = np.zeros(C, np.int64), np.zeros(1, np.int64)
     with RunStore(K, memory_limit) as store:
-        while batch := list(islice(text.blocks, BATCH)):
+        for batch in _batches(text.blocks, memory_limit // (4 * _BYTES * K)):
             for block in batch:
                 count_ids(block, words)
                 of_sentences = np.diff(np.flatnonzero(block < 0), prepend=-1) - 1
@@ -200,7 +210,7 @@ def count_moments(
                 callback(text.step)
         if not lengths.any():
             raise no_text(source)
-        pairs = in_parallel(lambda runs: _matrix(runs, C), store.kinds)
+        pairs = in_parallel(lambda runs: _matrix(runs, C), store.finish())
     unary = words.astype(np.float64)
     unary[0] += K * lengths.sum()
     return Moments(text.vocabulary, K, unary, tuple(pairs), lengths)
@@ -211,6 +221,18 @@ def _added(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
     longer, shorter = (a.copy(), b) if len(a) > len(b) else (b.copy(), a)
     longer[: len(shorter)] += shorter
     return longer
+
+
+def _batches(blocks: Iterator[Ids], n_tokens: int) -> Iterator[list[Ids]]:
+    """Yield lists of at most ``BATCH`` blocks with at most ``n_tokens`` tokens together, or of a single block."""
+    batch: list[Ids] = []
+    for block in blocks:
+        if batch and (len(batch) == BATCH or sum(map(len, batch)) + len(block) > n_tokens):
+            yield batch
+            batch = []
+        batch.append(block)
+    if batch:
+        yield batch
 
 
 def _runs(ids: Ids, C: int, K: int) -> list[Run]:
@@ -229,7 +251,13 @@ def _runs(ids: Ids, C: int, K: int) -> list[Run]:
 
 def _matrix(runs: Runs, C: int) -> csr_matrix:
     """Return the counts of pairs at one distance as a matrix."""
-    keys, counts = runs.collect()
-    rows = np.searchsorted(keys, np.arange(C + 1) * C)
-    index = np.int32 if len(keys) < 2**31 else np.int64
-    return csr_matrix((counts.astype(np.float64), (keys % C).astype(index), rows.astype(index)), (C, C))
+    n = len(runs)
+    index = np.int32 if n < 2**31 else np.int64
+    data, right, rows = np.empty(n), np.empty(n, index), np.zeros(C + 1, index)
+    at = 0
+    for keys, counts in runs.slices():
+        data[at : at + len(keys)] = counts
+        right[at : at + len(keys)] = keys % C
+        np.add.at(rows, keys // C + 1, 1)
+        at += len(keys)
+    return csr_matrix((data, right, np.cumsum(rows, dtype=index)), (C, C))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,7 +156,7 @@ class LeftToRight(NextWord):
 
 
 def read_training(
-    source: Source, *, vocabulary: Vocabulary | None = None, callback: Callback | None = None, **options: int | None
+    source: Source, *, vocabulary: Vocabulary | None = None, callback: Callback | None = None, **options: Any
 ) -> TextIds:
     """Return a text with sentence edges for training; a text without sentences is an error."""
     text = read_ids(source, vocabulary=vocabulary, edges=True, callback=callback, **options)

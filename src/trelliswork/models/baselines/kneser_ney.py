@@ -25,7 +25,7 @@ from trelliswork.learning.report import Callback, FitReport, counting_callback
 from trelliswork.models.base import Arrays, Description
 from trelliswork.models.baselines.base import LeftToRight, Tokens, read_training
 from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, positions_in_sentence
-from trelliswork.models.parameters import MaxWords, MinCount, Parameter
+from trelliswork.models.parameters import MaxWords, MinCount, Parameter, Strict
 
 _FALLBACK = (0.5, 1.0, 1.5)  # discounts for texts so small that counts of counts are missing
 
@@ -98,10 +98,12 @@ class KneserNey(LeftToRight):
         *,
         min_count: MinCount = 1,
         max_words: MaxWords = None,
+        strict: Strict = False,
     ) -> None:
         self.order = order
         self.min_count = min_count
         self.max_words = max_words
+        self.strict = strict
 
     def fit(self, X: Source, y: object = None, *, callback: Callback | None = None) -> Self:
         """Count the n-grams of a text.
@@ -115,7 +117,8 @@ class KneserNey(LeftToRight):
         """
         self._check_parameters()
         counting = counting_callback(callback)
-        text = read_training(X, min_count=self.min_count, max_words=self.max_words, callback=counting)
+        limits: Any = {"min_count": self.min_count, "max_words": self.max_words, "open_vocabulary": not self.strict}
+        text = read_training(X, callback=counting, **limits)
         tables = count_ngrams(text.ids, text.offsets, self.order, len(text.vocabulary))
         self._set(tables, len(text.vocabulary))
         self.vocabulary_, self.report_ = text.vocabulary, FitReport(True, "all n-grams counted", float("nan"))

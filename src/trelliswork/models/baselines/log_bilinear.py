@@ -33,6 +33,7 @@ from trelliswork.models.parameters import (
     Parameter,
     Patience,
     Seed,
+    Strict,
 )
 
 
@@ -72,6 +73,7 @@ class LogBilinear(LeftToRight):
         patience: Patience = 3,
         min_count: MinCount = 1,
         max_words: MaxWords = None,
+        strict: Strict = False,
         seed: Seed = 0,
     ) -> None:
         self.context_size = context_size
@@ -84,6 +86,7 @@ class LogBilinear(LeftToRight):
         self.patience = patience
         self.min_count = min_count
         self.max_words = max_words
+        self.strict = strict
         self.seed = seed
 
     def fit(
@@ -114,7 +117,8 @@ class LogBilinear(LeftToRight):
 
         self._check_parameters()
         counting = counting_callback(callback)
-        text = read_training(X, min_count=self.min_count, max_words=self.max_words, callback=counting)
+        limits: Any = {"min_count": self.min_count, "max_words": self.max_words, "open_vocabulary": not self.strict}
+        text = read_training(X, callback=counting, **limits)
         vocabulary, K = text.vocabulary, self.context_size
         data = contexts_of(text.ids, text.offsets, K)
         C = len(vocabulary)

@@ -12,7 +12,7 @@ from trelliswork.data.files import shorten
 from trelliswork.data.schemes import Scheme, detect_scheme
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
-from trelliswork.metrics.tagging import TaggingReport, evaluate_tagging
+from trelliswork.metrics.tagging import TaggingReport, evaluate_tagging, gold_in_scheme_of
 from trelliswork.models.crf.data import allowed_by, check_scheme, read_labeling
 from trelliswork.models.crf.layout import Allowed
 
@@ -136,6 +136,7 @@ def compare(
 ) -> FactorialReport:
     """Compare predicted labels of all layers with gold."""
     known = known_words if words is not None else None
+    gold = [gold_in_scheme_of(layer.labels, p, g) for layer, p, g in zip(layers, predicted, gold, strict=True)]
     reports = {
         layer.name: evaluate_tagging(g, p, words=words if known else None, known_words=known)
         for layer, g, p in zip(layers, gold, predicted, strict=True)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trelliswork.compute.checks import check_count
 from trelliswork.data.files import shorten, whole_number
+from trelliswork.data.ids import read_sentences
 from trelliswork.data.vocabulary import END
 from trelliswork.errors import DataError, ImpossibleError, ValueRangeError
 from trelliswork.inference import lowrank
@@ -27,7 +28,6 @@ from trelliswork.models.hmm_lm.data import (
     observations,
     open_vocabulary,
     restored_vocabulary,
-    sentences_of,
 )
 from trelliswork.models.hmm_lm.fitting import fit_network, restored_network
 from trelliswork.models.hmm_lm.kernel_features import FeatureMap
@@ -220,8 +220,8 @@ class HMMLanguageModel(NextWord):
 
         Parameters
         ----------
-        X : path, Corpus, or list of lists of str
-            A path is a text file with one sentence per line.
+        X : path, list of paths, Corpus, or list of lists of str
+            Text files have one sentence per line.
         y : ignored
         dev : like X, optional
             Measured ``evaluations`` times per epoch: the best parameters are kept, the rate decreases, training stops
@@ -233,12 +233,12 @@ class HMMLanguageModel(NextWord):
             Called with a `Step` after each validation; a true result stops training.
         """
         self._check_parameters()
-        sentences = sentences_of(X)
+        sentences = read_sentences(X)
         if not sentences:
             raise DataError("X has no sentences to learn from.")
         words = open_vocabulary(sentences, self.min_count)
         data = number(sentences, words)
-        held = None if dev is None else number(sentences_of(dev), words)
+        held = None if dev is None else number(read_sentences(dev), words)
         network, report = fit_network(self, words, data, held, checkpoint, callback)
         self.vocabulary_, self.network_, self.report_ = words, network, report
         self.n_tokens_, self._tables = data.n_tokens, None
@@ -251,7 +251,7 @@ class HMMLanguageModel(NextWord):
         all matching sentences.
         """
         log_start, transition, log_emission = self.tables()
-        sentences = sentences_of(X)  # type: ignore[arg-type]
+        sentences = read_sentences(X)
         if not sentences:
             return np.empty(0)
         if is_plain(sentences):
@@ -261,7 +261,7 @@ class HMMLanguageModel(NextWord):
 
     def n_scored(self, X: Text) -> int:
         """Return the number of words and sentence ends."""
-        n_tokens = sum(len(sentence) + 1 for sentence in sentences_of(X))
+        n_tokens = sum(len(sentence) + 1 for sentence in read_sentences(X))
         if not n_tokens:
             raise DataError("X has no sentences, so there is no mean per token.")
         return n_tokens
@@ -290,7 +290,7 @@ class HMMLanguageModel(NextWord):
             rows, given = observations([words], self.vocabulary_, log_emission, end=False)
             data = given.words
         p = (torch.exp(log_emission) @ lowrank.following(log_start, transition, rows, data)).double().numpy()
-        return self._best_words(p, n)
+        return self._best_words(p / p.sum(), n)  # the sum differs from one by the rounding of float32
 
     def fill(self, sentence: str | Sequence[Evidence], n: int = 10) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first.
@@ -314,7 +314,7 @@ class HMMLanguageModel(NextWord):
         """Return p(state | sentence) of each word: one array (T, S) per sentence."""
         log_start, transition, log_emission = self.tables()
         result = []
-        for sentence in sentences_of(X):
+        for sentence in read_sentences(X):
             rows, data = observations([sentence], self.vocabulary_, log_emission)
             _, states = lowrank.marginals(log_start, transition, rows, data.words, data.offsets)
             result.append(states[:-1].astype(np.float32))
@@ -323,7 +323,7 @@ class HMMLanguageModel(NextWord):
     def predict(self, X: Text) -> list[list[str]]:
         """Return the most probable states of each sentence (``#0``, ``#1``, ...), one per word; O(S^2) per word."""
         log_start, transition, log_emission = self.tables()
-        sentences = sentences_of(X)
+        sentences = read_sentences(X)
         if not sentences:
             return []
         rows, data = observations(sentences, self.vocabulary_, log_emission)

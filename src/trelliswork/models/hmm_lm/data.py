@@ -8,18 +8,13 @@ import torch
 from torch import Tensor
 
 from trelliswork.data import Corpus, Vocabulary
-from trelliswork.data.ids import read_sentences
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.models.hmm_lm.network import log_sums
 from trelliswork.models.hmm_lm.objective import Sentences
 
 Evidence = str | Collection[str] | None  # a word, some words, or any word
 Text = Corpus | Sequence[Sequence[str]] | str | os.PathLike[str]
-
-
-def sentences_of(X: Text) -> list[Sequence[Evidence]]:
-    """Return lists of words: of a text file, of the first column of a corpus, or unchanged."""
-    return list(read_sentences(X)) if isinstance(X, str | os.PathLike | Corpus) else list(X)
 
 
 def open_vocabulary(sentences: Sequence[Sequence[Evidence]], min_count: int) -> Vocabulary:
@@ -73,7 +68,7 @@ def observations(
         if key not in numbers:
             numbers[key] = len(rows)
             chosen = log_emission[:-1] if key is None else log_emission[list(key)]
-            rows.append(torch.logsumexp(chosen, dim=0) if len(chosen) > 1 else chosen[0])
+            rows.append(log_sums(chosen) if len(chosen) > 1 else chosen[0])
         return numbers[key]
 
     ids, offsets = [], [0]

@@ -16,6 +16,7 @@ from trelliswork.models.hmm_lm.kernel_features import FeatureMap, log_features, 
 Projection = Literal["learned", "fixed", "redrawn"]
 Ints = NDArray[np.int64]
 EMISSION_STD = 1.0  # initial standard deviation of log p(word | state) over states
+SUMMED = 256  # states whose words are summed at a time
 
 
 @dataclass(frozen=True)
@@ -202,4 +203,13 @@ class StateNetwork(nn.Module):
         if self.blocks is not None:
             of_word, of_state = self.blocks
             scores = scores.masked_fill(of_word[:, None] != drawn.of(of_state)[None], -math.inf)
-        return torch.log_softmax(scores, dim=0)
+        return scores - log_sums(scores)
+
+
+def log_sums(log_p: Tensor) -> Tensor:
+    """Return the logarithm of the sums of exp over words (S,) of values (V, S), summed in float64.
+
+    In float32, as in ``torch.log_softmax``, sums over many thousand words are off by 1e-4.
+    """
+    parts = [torch.logsumexp(part.double(), dim=0) for part in log_p.split(SUMMED, dim=1)]
+    return torch.cat(parts).to(log_p.dtype)

@@ -29,7 +29,16 @@ from trelliswork.models.mrf.queries import (
     write_word2vec,
 )
 from trelliswork.models.mrf.shapes import Frequencies
-from trelliswork.models.mrf.training import Algorithm, Bound, Form, Settings, learn_lifted, learn_pseudo, moments_of
+from trelliswork.models.mrf.training import (
+    WORD_LIMITS,
+    Algorithm,
+    Bound,
+    Form,
+    Settings,
+    learn_lifted,
+    learn_pseudo,
+    moments_of,
+)
 from trelliswork.models.parameters import (
     L2,
     TRAINING,
@@ -41,6 +50,7 @@ from trelliswork.models.parameters import (
     Parameter,
     Patience,
     Seed,
+    Strict,
     Tol,
     parse_numbers,
 )
@@ -130,6 +140,7 @@ class MRFLanguageModel(LanguageModel):
         l2: L2 = 2.5,
         min_count: MinCount = 1,
         max_words: MaxWords = None,
+        strict: Strict = False,
         max_iter: Annotated[
             int | None,
             Parameter(
@@ -160,6 +171,7 @@ class MRFLanguageModel(LanguageModel):
         self.l2 = l2
         self.min_count = min_count
         self.max_words = max_words
+        self.strict = strict
         self.max_iter = max_iter
         self.tol = tol
         self.history_size = history_size
@@ -184,7 +196,8 @@ class MRFLanguageModel(LanguageModel):
         Parameters
         ----------
         X : path, list of paths, Corpus, list of sentences, or Moments
-            Files have one sentence per line. ``Moments`` must have K = ``order``; pseudo-likelihood needs text.
+            Files have one sentence per line. ``Moments`` must have K = ``order``, and fix the words (``min_count``,
+            ``max_words`` and ``strict`` do not apply); pseudo-likelihood needs text.
         y : ignored
         dev : like X, optional
             Development text: the iteration with its best bound is kept, and training stops ``patience`` iterations (of
@@ -383,7 +396,7 @@ class MRFLanguageModel(LanguageModel):
         return Description(f"Markov random field of order {self.order}", facts, tables)
 
     def _settings(self) -> Settings:
-        return Settings(**{k: v for k, v in self.get_params().items() if k not in ("min_count", "max_words")})
+        return Settings(**{k: v for k, v in self.get_params().items() if k not in WORD_LIMITS})
 
     def _field(self) -> MRFField:
         self._check_fitted()
@@ -403,7 +416,7 @@ class MRFLanguageModel(LanguageModel):
         return self.field_
 
     def _moments(self, X: Source | Moments, vocabulary: Vocabulary | None, counting: Any = None) -> Moments:
-        return moments_of(X, self.order, vocabulary, self.min_count, self.max_words, counting)
+        return moments_of(X, self.order, vocabulary, {k: getattr(self, k) for k in WORD_LIMITS}, counting)
 
     def _ids(self, X: Source) -> list[NDArray[np.int64]]:
         self._check_fitted()

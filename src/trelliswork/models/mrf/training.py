@@ -38,6 +38,7 @@ NO_EFFECT: dict[str, tuple[str, ...]] = {
     "lifted": ("learning_rate", "batch_size"),
     "pseudo-likelihood": ("bound", "cover_weights", "tol", "history_size"),
 }
+WORD_LIMITS = {"min_count": 1, "max_words": None, "strict": False}  # parameters that choose the words, with defaults
 ITERATIONS = {"lifted": 300, "pseudo-likelihood": 5}  # defaults of max_iter: L-BFGS iterations, epochs
 PERIOD = 5  # L-BFGS iterations over which a decrease of the value is judged
 ALL_PAIRS = 1_000_000  # maximum size of full-rank tables with a score for every pair; beyond, pairs of the text only
@@ -120,19 +121,21 @@ def moments_of(
     X: Source | Moments,
     K: int,
     vocabulary: Vocabulary | None,
-    min_count: int,
-    max_words: int | None,
+    limits: dict[str, Any],
     counting: CountCallback | None,
 ) -> Moments:
-    """Return the moments of a text, with a given or its own vocabulary; given moments must match K and vocabulary."""
+    """Return the moments of a text, with a given or its own vocabulary; given moments must match K and vocabulary.
+
+    ``limits`` has a value for each of ``WORD_LIMITS``.
+    """
     if not isinstance(X, Moments):
         if vocabulary is not None:
             return count_moments(X, K, vocabulary=vocabulary, callback=counting)
-        return count_moments(X, K, min_count=min_count, max_words=max_words, callback=counting)
+        return count_moments(X, K, callback=counting, **limits)
     if X.K != K:
         raise ValueRangeError(f"expected moments with K={K}, got K={X.K}: count again, or set order={X.K}.")
-    if vocabulary is None and (min_count > 1 or max_words is not None):
-        raise ValueRangeError("the moments fix the vocabulary: leave min_count and max_words out.")
+    if vocabulary is None and limits != WORD_LIMITS:
+        raise ValueRangeError("the moments fix the vocabulary: leave min_count, max_words and strict out.")
     if vocabulary is not None and X.vocabulary.items != vocabulary.items:
         raise ValueRangeError("the moments have another vocabulary: count them with the vocabulary of training.")
     return X

@@ -45,7 +45,7 @@ def checked(sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
     """Return the sentences after checking that each has a word."""
     for number, sentence in enumerate(sentences):
         if isinstance(sentence, str) or len(sentence) == 0:
-            raise DataError(f"sentence {number} must be a list of at least one word, got {shorten(sentence)}.")
+            raise DataError(f"sentence {number} must be a list of words, at least one, got {shorten(sentence)}.")
     return sentences
 
 
