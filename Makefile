@@ -10,11 +10,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Compiled kernels of this clone; see src/trelliswork/compute/jit.py.
 export TRELLISWORK_CACHE_DIR := $(CURDIR)/.cache
 
+# Exact versions, also of what pip installs to build this package (the second name is that of newer versions of pip).
+PINNED := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 # Progress of pip without its warnings: the packages it fetches, one line each.
-PIP = $(BIN)/python -m pip install --no-color --progress-bar off
+PIP = $(PINNED) $(BIN)/python -m pip install --no-color --progress-bar off
 SHOW = 2>&1 | sed -un -e 's/^Collecting \([^ ]*\).*/  \1/p' -e 's/^Installing collected.*/  installing .../p' -e '/^ *ERROR/p' -e '/error:/p'
 
-.PHONY: help setup setup-bench docs docs-serve test test-all test-wheel lint format demo bench wheel clean
+.PHONY: help setup setup-bench docs docs-serve test test-all test-wheel attack lint format demo bench wheel clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | while IFS='	' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
@@ -25,7 +27,7 @@ setup: .venv/.ready ## make the environment in .venv, with all extras
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version)'
 	@echo "Making the environment in .venv; this takes about a minute and a half ..."
 	@$(PYTHON) -m venv .venv
-	@$(PIP) -c constraints.txt -e '.[dev]' $(SHOW)
+	@$(PIP) -e '.[dev]' $(SHOW)
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
@@ -47,12 +49,15 @@ test-all: setup .venv/.all ## run all tests, the slow and data-hungry ones and t
 
 # All extras; and Chromium, for the tests of pages, where we may install it.
 .venv/.all: .venv/.ready
-	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[dev,browser,docs,experiments]'
+	$(PINNED) $(BIN)/python -m pip install -qq -e '.[dev,browser,docs,experiments]'
 	@if (for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do command -v $$name && exit; done; exit 1) > /dev/null; \
 	then echo "Chromium is here"; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then apt-get update -q && apt-get install -q -y chromium; \
 	else echo "No Chromium here: tests of pages will be skipped. Install it with: sudo apt-get install chromium"; fi
 	@touch $@
+
+attack: setup ## N random problems against enumeration, N mutated files and models: make attack N=10000 [SEED=1] [ONLY=fuzz]
+	$(BIN)/python -m tests.attack $(or $(N),10000) --seed $(or $(SEED),0) $(if $(ONLY),--only "$(ONLY)")
 
 lint: setup ## check format, style and types
 	$(BIN)/ruff format --check .
@@ -71,7 +76,7 @@ docs-serve: setup .venv/.docs ## show the documentation at http://127.0.0.1:8000
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --strict --dev-addr 127.0.0.1:8000
 
 .venv/.docs: pyproject.toml constraints.txt
-	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[docs]'
+	$(PINNED) $(BIN)/python -m pip install -qq -e '.[docs]'
 	@touch $@
 
 demo: setup ## see what it does, on the bundled corpus
@@ -81,7 +86,7 @@ bench: setup-bench ## measure side by side with the peers
 	$(BIN)/trelliswork bench all
 
 wheel: setup ## build the wheel in dist
-	$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .
+	$(PINNED) $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
 test-wheel: wheel ## install the wheel for each Python on this machine, in an empty environment, and try it

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trelliswork.compute import threads
-from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data import Corpus, Vocabulary, storage
 from trelliswork.data import ids as ids_module
+from trelliswork.data import moments as moments_module
 from trelliswork.data.moments import Moments, count_moments
 from trelliswork.data.moments import runs as runs_module
 from trelliswork.errors import DataError, ValueRangeError
@@ -183,6 +184,28 @@ def test_load_is_the_inverse_of_save(text, tmp_path):
     for verify in (True, False):
         with pytest.raises(DataError, match="count again"):
             Moments.load(tmp_path / "m", verify=verify)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("rows", [0, 3, 9, 0]),  # with a last row of 0, SciPy checks nothing
+        ("rows", [0, 5, 3, 7]),
+        ("rows", [0, 3, 7]),
+        ("right", [0, 1, 2, 0, 2, 0, 9]),
+        ("right", [0, 1, 2, 0, 2, 0, -1]),
+        ("counts", [2.0, 1, 1, 1, 1, 1, np.inf]),
+        ("counts", [2.0, 1, 1, 1, 1, 1, -1]),
+    ],
+)
+def test_damaged_matrices_are_refused(name, values, tmp_path, monkeypatch):
+    count_moments([["a", "b", "a"], ["b"]], 2).save(tmp_path / "m")
+    description, arrays = storage.load_model(tmp_path / "m", layout=storage.MOMENTS)
+    assert len(arrays["pairs.1.counts"]) == 7
+    arrays[f"pairs.1.{name}"] = np.array(values, arrays[f"pairs.1.{name}"].dtype)
+    monkeypatch.setattr(moments_module, "load_model", lambda *_, **__: (description, arrays))
+    with pytest.raises(DataError, match="not a matrix of counts"):
+        Moments.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize(

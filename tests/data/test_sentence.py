@@ -38,9 +38,11 @@ def test_brackets_in_words_are_escaped():
     assert Tree.parse(str(tree)) == tree
 
 
-def test_parse_does_not_depend_on_the_recursion_limit():
+def test_reading_and_writing_do_not_depend_on_the_recursion_limit():
     depth = 5000
-    tree = Tree.parse("(X " * depth + "(NN deep)" + ")" * depth)
+    text = "(X " * depth + "(NN deep)" + ")" * depth
+    tree = Tree.parse(text)
+    assert str(tree) == text
     assert len(tree.subtrees()) == depth + 1
     assert tree.leaves() == ("deep",)
 

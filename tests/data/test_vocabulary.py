@@ -3,6 +3,7 @@
 import pytest
 
 from trelliswork.data.vocabulary import UNKNOWN, Vocabulary, word_shape
+from trelliswork.errors import DataError
 
 
 def test_most_frequent_first_and_ties_by_appearance():
@@ -42,6 +43,12 @@ def test_restored_vocabularies_have_the_present_symbols():
     assert (words.items, words.id("new")) == (["a", "<unk>"], 1)
     assert Vocabulary.restored(["a", "b"], None).unknown_word is None
     assert Vocabulary.restored(["a", "<unk>", "<unknown>"], "<unknown>").unknown_word == "<unknown>"
+
+
+@pytest.mark.parametrize("items", [["a", 1], ["a", None], "ab", {"a": 1}, 3, None, ["\ud800"], [["a"]]])
+def test_what_is_not_a_list_of_strings_is_not_restored(items):
+    with pytest.raises(DataError, match="expected a list of strings"):
+        Vocabulary.restored(items, None)
 
 
 def test_errors_name_the_string():

@@ -257,6 +257,18 @@ def test_gradients_of_grammars(backend):
         assert torch.autograd.gradcheck(query(name), inputs, fast_mode=True), name
 
 
+@pytest.mark.parametrize("backend", ["kernel", "torch"])
+def test_single_words_have_no_grammar_tree_and_no_gradient(backend):
+    root, rules, terminals = (torch.zeros(shape, requires_grad=True) for shape in ((1,), (1, 2, 2), (2, 1, 1)))
+    trees = GrammarTree(root, rules, terminals, backend=backend)
+    assert torch.isneginf(trees.log_partition()).all()
+    assert not trees.marginals().any()
+    torch.where(torch.isneginf(trees.log_partition()), 0, trees.log_partition()).sum().backward()
+    assert not any(x.grad is not None and x.grad.any() for x in (root, rules, terminals))
+    fixed = GrammarTree(root.detach(), rules.detach(), terminals.detach(), backend=backend)
+    assert not fixed.marginals().any()
+
+
 def test_other_structures_have_probability_zero():
     one = SpanTree(torch.zeros(1, 3, 3))
     tree = one.argmax().labels

@@ -141,6 +141,32 @@ def test_state_survives_json(problem, min_count):
         same(extractor.transform(columns, offsets), again.transform(columns, offsets))
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda plain, arrays: plain.update(reach=0),  # compiled code would read beyond its arrays
+        lambda plain, arrays: plain["templates"][0]["macros"][0].__setitem__(0, 99),
+        lambda plain, arrays: plain["templates"][0]["macros"][0].__setitem__(1, 7),
+        lambda plain, arrays: plain["templates"][0].update(where="nowhere"),
+        lambda plain, arrays: plain["templates"][0]["pieces"].pop(),
+        lambda plain, arrays: plain["stages"][0].clear(),
+        lambda plain, arrays: plain["columns"][0].append(3),
+        lambda plain, arrays: arrays.update({"template.0.kept": arrays["template.0.kept"][:-1]}),
+        lambda plain, arrays: arrays.update({"template.0.kept": arrays["template.0.kept"] - 5}),
+        lambda plain, arrays: arrays.update({"template.0.stage.0": arrays["template.0.stage.0"].astype(np.int32)}),
+    ],
+)
+def test_a_damaged_state_is_refused(damage):
+    extractor = TemplateExtractor(parse_templates("U:%x[-1,0]/%x[0,1]"))
+    extractor.fit([["a", "b"], ["c", "d"]], np.array([0, 2]))
+    plain, arrays = extractor.state()
+    plain = json.loads(json.dumps(plain))
+    TemplateExtractor.from_state(plain, arrays)
+    damage(plain, arrays)
+    with pytest.raises(DataError):
+        TemplateExtractor.from_state(plain, arrays)
+
+
 def test_positions_beyond_the_sentence_by_hand():
     chosen = parse_templates("U0:%x[-2,0]/%x[1,0]\nU1:%x[0,1]")
     extractor = TemplateExtractor(chosen)

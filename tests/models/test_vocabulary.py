@@ -9,8 +9,9 @@ import pytest
 import trelliswork
 from tests.models.fitted import BUILDERS, PAIRS, SHORT, TAGS, TREES, WORDS, fitted
 from trelliswork.data.vocabulary import Vocabulary
-from trelliswork.errors import NotFittedError, ShapeError, TrellisworkError, ValueRangeError
+from trelliswork.errors import DataError, NotFittedError, ShapeError, TrellisworkError, ValueRangeError
 from trelliswork.learning.report import FitReport
+from trelliswork.models import base
 from trelliswork.models.parameters import declared
 from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, TreeParser, accuracy, blanks
 
@@ -177,3 +178,11 @@ def test_accuracy_leaves_out_tokens_without_gold():
     assert accuracy([["A", "B"]], [["A", None]]) == 1.0
     with pytest.raises(ShapeError):
         accuracy([["A"]], [["A", "B"]])
+
+
+def test_parameters_are_checked_on_loading(monkeypatch):
+    plain, arrays = fitted("HMM")._state()
+    plain["parameters"] = plain["parameters"] | {"max_iter": {}}
+    monkeypatch.setattr(base, "load_model", lambda *_, **__: (plain, arrays))
+    with pytest.raises(DataError, match="max_iter must be an integer"):
+        trelliswork.HMM.load("anywhere")

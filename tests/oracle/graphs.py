@@ -90,12 +90,17 @@ def random_graph(
     shared_by_graphs: bool | None = None,
     structured=(),
     n_states=None,
+    scores=None,
 ) -> Wiring:
     """Return a random graph; factors have their own tables or sometimes share the table of the previous one.
 
     With ``tree`` each factor connects one earlier variable with new ones: ``n_factors`` is ignored, and the graph is
-    connected and has no cycles.
+    connected and has no cycles. ``scores(shape)`` draws log-potentials instead of `random_scores`.
     """
+
+    def draw(shape, zeros: float) -> np.ndarray:
+        return random_scores(rng, shape, scale, zeros) if scores is None else scores(shape)
+
     sizes = rng.integers(1, max_states + 1, n_variables) if n_states is None else np.asarray(n_states)
     V = len(sizes)
     scopes = []
@@ -120,6 +125,6 @@ def random_graph(
         which = np.sort(rng.integers(0, F, F))
         shared = bool(rng.integers(2)) if shared_by_graphs is None else shared_by_graphs
         B = 1 if shared else n_graphs
-        tables.append(Tables(np.array(members), which, random_scores(rng, (B, F, *shape), scale, zeros)))
-    unary = random_scores(rng, (n_graphs, int(sizes.sum())), scale, zeros / 2)
+        tables.append(Tables(np.array(members), which, draw((B, F, *shape), zeros)))
+    unary = draw((n_graphs, int(sizes.sum())), zeros / 2)
     return wire(sizes, tables, log_unary=unary, n_graphs=n_graphs, structured=structured)

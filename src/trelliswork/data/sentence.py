@@ -36,8 +36,20 @@ class Tree:
     children: tuple[Tree | str, ...]
 
     def __str__(self) -> str:
-        parts = (c.replace("(", "-LRB-").replace(")", "-RRB-") if isinstance(c, str) else str(c) for c in self.children)
-        return f"({self.label} {' '.join(parts)})"
+        written: list[str] = []
+        agenda: list[Tree | str] = [self]  # instead of recursion, so that depth has no limit
+        while agenda:
+            node = agenda.pop()
+            if isinstance(node, str):
+                written.append(node)
+                continue
+            written.append(f"({node.label}")
+            agenda.append(")")
+            for child in reversed(node.children):
+                if isinstance(child, str):
+                    child = child.replace("(", "-LRB-").replace(")", "-RRB-")
+                agenda += (child, " ")
+        return "".join(written)
 
     def leaves(self) -> tuple[str, ...]:
         """Return the words from left to right."""

@@ -2,12 +2,25 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from trelliswork.data.files import shorten
+from trelliswork.errors import DataError
 
 UNKNOWN = "<unk>"  # replaces words that are not in a vocabulary
 START, END = "<s>", "</s>"  # edges of a sentence
 _FORMER_START, _FORMER_UNKNOWN = "<S>", "<unknown>"  # in files of earlier versions
+
+
+def strings(values: Any) -> list[str]:
+    """Return a list of strings that was read from JSON; DataError if it is anything else."""
+    try:
+        "".join(values).encode()  # JSON can hold halves of characters
+    except (TypeError, UnicodeEncodeError):
+        values = None
+    if not isinstance(values, list):
+        raise DataError("expected a list of strings: the file is damaged.")
+    return values
 
 
 class Vocabulary:
@@ -73,12 +86,12 @@ class Vocabulary:
         return cls((item for item, _ in kept.most_common()), unknown=unknown, default=default)
 
     @classmethod
-    def restored(cls, items: Iterable[str], unknown: str | None) -> "Vocabulary":
+    def restored(cls, items: Any, unknown: str | None) -> "Vocabulary":
         """Return a vocabulary read from a file; ``unknown`` is its unknown word, if it lists one.
 
         Symbols of earlier versions (``<S>`` as the first item, ``<unknown>``) get their present names.
         """
-        items = list(items)
+        items = strings(items)
         if items and items[0] == _FORMER_START and START not in items:
             items[0] = START
         if unknown == _FORMER_UNKNOWN and UNKNOWN not in items:

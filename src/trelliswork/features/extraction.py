@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data.files import shorten
+from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.kernels import hashing
@@ -138,7 +139,7 @@ class TemplateExtractor:
     def from_state(cls, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "TemplateExtractor":
         """Build an extractor from its ``state``."""
         self = cls([Template.from_plain(t) for t in plain["templates"]])
-        self.columns = [ColumnIds(strings, plain["reach"]) for strings in plain["columns"]]
+        self.columns = [ColumnIds(strings(column), plain["reach"]) for column in plain["columns"]]
         for k, stages in enumerate(plain["stages"]):
             self._stages.append(
                 [
@@ -147,8 +148,20 @@ class TemplateExtractor:
                 ]
             )
             self._kept.append(arrays[f"template.{k}.kept"])
+        self._check()
         self.n_attributes = int(max((kept.max(initial=-1) for kept in self._kept), default=-1)) + 1
         return self
+
+    def _check(self) -> None:
+        """Raise DataError if the parts of the state do not match, as in a damaged file."""
+        for template, stages, kept in zip(self.templates, self._stages, self._kept, strict=True):
+            listed = [stage.numbering.listed for stage in stages]
+            fits = sum((stage.macros for stage in stages), ()) == template.macros and len(listed) > 0
+            fits = fits and template.n_columns <= len(self.columns)
+            fits = fits and all(abs(row) <= self.columns[column].reach for row, column in template.macros)
+            fits = fits and kept.dtype == np.int32 and kept.shape == listed[-1].shape and bool((kept >= -1).all())
+            if not fits:
+                raise DataError(f"the attributes of the template {template.name!r} do not match it: train again.")
 
     def names(self) -> list[str]:
         """Return the string of every attribute, in the format of CRF++."""

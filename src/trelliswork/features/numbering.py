@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.errors import DataError
 from trelliswork.features.kernels import hashing
 
 Keys = NDArray[np.int64]
@@ -18,6 +19,8 @@ class Numbering:
 
     def __init__(self, listed: Keys | None = None) -> None:
         self.listed: Keys = np.empty(0, np.int64) if listed is None else listed
+        if self.listed.dtype != np.int64 or self.listed.ndim != 1:  # in a damaged file
+            raise DataError(f"keys must be 64-bit integers of one axis, got {self.listed.dtype}.")
         self._build(self.listed, len(self.listed))
 
     def __len__(self) -> int:

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data.files import open_text, shorten, source_name
+from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
 
 MAX_OFFSET = 1000  # of rows and columns; CRF++ allows 8 rows
+PLACES = ("all", "first", "last")  # tokens of a sentence that a template applies to
 _MACRO = re.compile(r"%x\[\s*(-?\d+)\s*,\s*(\d+)\s*\]")
 
 
@@ -34,7 +36,7 @@ class Template:
     pieces: tuple[str, ...]  # text around the macros, one more than there are; pieces[0] includes the id (U05:)
     macros: tuple[tuple[int, int], ...]  # row and column
     skip_outside: bool = False
-    where: str = "all"  # tokens of a sentence that it applies to: "all", "first" or "last"
+    where: str = "all"  # one of ``PLACES``
 
     @property
     def on_edges(self) -> bool:
@@ -50,7 +52,11 @@ class Template:
     def from_plain(cls, plain: Mapping[str, Any]) -> "Template":
         """Build a template from ``dataclasses.asdict``, also after JSON has turned its tuples into lists."""
         macros = tuple((row, column) for row, column in plain["macros"])
-        return cls(plain["name"], tuple(plain["pieces"]), macros, plain["skip_outside"], plain["where"])
+        name, pieces, where = plain["name"], strings(plain["pieces"]), plain["where"]
+        whole = all(type(row) is type(column) is int and column >= 0 for row, column in macros)
+        if not (whole and isinstance(name, str) and len(pieces) == len(macros) + 1 and where in PLACES):
+            raise DataError(f"{name!r} is not a template: the file is damaged.")
+        return cls(name, tuple(pieces), macros, bool(plain["skip_outside"]), where)
 
     def leaves_out(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Return where (n_tokens,) there is no attribute because of the place in the sentence; ``None`` if nowhere."""

@@ -46,7 +46,7 @@ class Checkpoint:
             raise DataError(f"{self.path}: not a checkpoint, or damaged ({error}): delete it to start over.") from None
         if metadata.get("checksum") not in (None, _checksum(metadata["state"], arrays)):  # none: an older version
             raise DataError(f"{self.path}: damaged: its checksum is wrong. Delete it to start over.")
-        if plain.get("fingerprint") != self.fingerprint:
+        if not isinstance(plain, dict) or plain.get("fingerprint") != self.fingerprint or "state" not in plain:
             raise DataError(
                 f"{self.path}: a checkpoint of other data or settings. Use those, delete the file, or name another."
             )

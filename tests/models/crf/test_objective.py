@@ -1,6 +1,6 @@
 """The CRF objective against enumeration of all labelings with dense feature vectors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -375,3 +375,21 @@ def test_observed_features_of_partly_labeled_tokens():
     layout = FeatureLayout.observed(tokens, labeling, 3, 3)
     assert list(zip(layout.attributes, layout.labels, strict=True)) == [(0, 0), (1, 0), (1, 2)]
     assert len(layout.transitions) == 9
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"labels": np.array([1, 0], np.int16)},  # fewer than attributes
+        {"attributes": np.array([1, 0, 0, 0], np.int32)},  # not sorted
+        {"attributes": np.array([0, 0, 1, 2], np.int32)},
+        {"labels": np.array([[0], [1], [0], [1]], np.int16)},
+        {"transitions": np.array([0.0, 1.0, 2.0, 3.0])},
+        {"edge_attributes": np.array([0], np.int32)},
+    ],
+)
+def test_damaged_layouts_are_refused(damage):
+    layout = FeatureLayout.all_pairs(2, 2)
+    layout.check()
+    with pytest.raises(ValueRangeError, match="the file is damaged"):
+        replace(layout, **damage).check()

@@ -156,3 +156,9 @@ def test_invalid_input():
         Lexicon.fit(*good, least=1)
     with pytest.raises(ShapeError, match=r"initial must have shape \(1,\)"):
         Lexicon.fit(*good).log_emission(["a"], np.array([True, False]))
+
+
+@pytest.mark.parametrize("max_length", [-1, 2**63, 1.5, "3"])
+def test_absurd_lengths_of_suffixes_are_refused(max_length):
+    with pytest.raises(ValueRangeError, match="max_length must be a whole number"):
+        SuffixModel.fit(["ab"], np.ones((1, 2)), max_length=max_length, max_count=4, weight="tnt")

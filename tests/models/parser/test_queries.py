@@ -106,6 +106,14 @@ def test_single_words_and_empty_sentences(parser):
     assert parser.parse(Corpus.from_sentences([[("Go", "VB")]]))[0][0][2] == pytest.approx(1)
 
 
+@pytest.mark.parametrize("damage", [{"n_tags": 0}, {"n_tags": "1"}, {"taggers": []}, {"words": [1]}, {"tags": "NN"}])
+def test_a_damaged_state_is_refused(parser, damage):
+    plain, arrays = parser._state()
+    type(parser)._from_state(plain, arrays)
+    with pytest.raises((DataError, ValueRangeError)):
+        type(parser)._from_state(plain | damage, arrays)
+
+
 def test_save_and_load(parser, tmp_path):
     parser.input_ = {"columns": ["form", "xpos"]}
     parser.save(tmp_path / "parser")

@@ -111,16 +111,25 @@ class Moments:
             vocabulary, K = Vocabulary.restored(description["words"], description["unknown"]), description["K"]
             C = len(vocabulary)
             pairs = tuple(
-                csr_matrix((arrays[f"pairs.{k}.counts"], arrays[f"pairs.{k}.right"], arrays[f"pairs.{k}.rows"]), (C, C))
+                _restored(arrays[f"pairs.{k}.counts"], arrays[f"pairs.{k}.right"], arrays[f"pairs.{k}.rows"], C)
                 for k in range(1, K + 1)
             )
             moments = cls(vocabulary, K, arrays["unary"], pairs, arrays["lengths"])
-            fits = all(int(matrix.sum()) == moments.n_positions for matrix in pairs) and len(moments.unary) == C
+            fits = all(float(matrix.sum()) == moments.n_positions for matrix in pairs) and len(moments.unary) == C
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path}: incomplete or damaged ({error}): {MOMENTS.remedy}.") from None
         if not fits:
             raise DataError(f"{path}: the counts are inconsistent, the files are damaged: {MOMENTS.remedy}.")
         return moments
+
+
+def _restored(counts: NDArray[Any], right: NDArray[Any], rows: NDArray[Any], C: int) -> csr_matrix:
+    """Return the matrix (C, C) of saved counts; ValueError for a damaged one, which SciPy's code would not survive."""
+    fits = counts.ndim == right.ndim == rows.ndim == 1 and len(rows) == C + 1 and len(counts) == len(right) == rows[-1]
+    fits = fits and rows[0] == 0 and bool((rows[1:] >= rows[:-1]).all())
+    if not fits or not (((right >= 0) & (right < C)).all() and ((counts >= 0) & (counts < np.inf)).all()):
+        raise ValueError("pairs are not a matrix of counts")
+    return csr_matrix((counts, right, rows), (C, C))
 
 
 def count_moments(

@@ -43,7 +43,8 @@ def grammar_log_partition(
     leaves = terminals if symbols is None else terminals + symbols.diagonal(0, 1, 2).transpose(1, 2)[..., N:]
     never = terminals.new_full((), -torch.inf)
     inside = [torch.cat([never.expand(B, n, N), leaves], dim=2)]  # entry w: spans i..i+w, (B, n-w, S)
-    whole = [never.expand(B)]
+    # A single word has no tree: a constant, but one that has a gradient, which is zero.
+    whole = [never + 0 * (root.sum(dim=1) + rules.sum(dim=(1, 2, 3)) + leaves.sum(dim=(1, 2)))]
     for w in range(1, n):
         m = n - w
         parts = [

@@ -39,16 +39,21 @@ class FeatureLayout:
     edge_pairs: Ids = field(default_factory=lambda: np.empty(0, np.int32))  # flat indices into (S, S)
 
     def check(self) -> None:
-        """Raise if an index is out of range, as in a damaged file."""
-        for name, values, size in (
-            ("transitions", self.transitions, self.n_labels**2),
-            ("attributes", self.attributes, self.n_attributes),
-            ("labels", self.labels, self.n_labels),
-            ("edge attributes", self.edge_attributes, self.n_edge_attributes),
-            ("edge pairs", self.edge_pairs, self.n_labels**2),
+        """Raise if an array is not what kernels rely on, as in a damaged file."""
+        for name, values, kind, size in (
+            ("transitions", self.transitions, np.int64, self.n_labels**2),
+            ("attributes", self.attributes, np.int32, self.n_attributes),
+            ("labels", self.labels, np.int16, self.n_labels),
+            ("edge attributes", self.edge_attributes, np.int32, self.n_edge_attributes),
+            ("edge pairs", self.edge_pairs, np.int32, self.n_labels**2),
         ):
+            if values.ndim != 1 or values.dtype != kind:
+                raise ValueRangeError(f"{name} of the features must be integers of one axis: the file is damaged.")
             if len(values) and (values.min() < 0 or values.max() >= size):
                 raise ValueRangeError(f"{name} of the features must be between 0 and {size - 1}: the file is damaged.")
+        for of, with_ in ((self.attributes, self.labels), (self.edge_attributes, self.edge_pairs)):
+            if len(of) != len(with_) or (of[1:] < of[:-1]).any():
+                raise ValueRangeError("features must be sorted by attribute, with their labels: the file is damaged.")
 
     @property
     def n_features(self) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
+from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.feature_map import FeatureMap
 from trelliswork.models.base import Arrays, check_finite
@@ -92,7 +93,7 @@ class Learned:
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: Arrays) -> "Learned":
         """Build the weights from ``state``'s result; damaged or foreign arrays are an error."""
-        features, labels = FeatureMap.from_state(plain["features"], arrays), Vocabulary(plain["labels"])
+        features, labels = FeatureMap.from_state(plain["features"], arrays), Vocabulary(strings(plain["labels"]))
         weights = arrays["weights"].astype(np.float64)
         check_finite("weights", weights)
         grams = [arrays[f"ngrams.{n}"] for n in range(2, plain["order"] + 2)]

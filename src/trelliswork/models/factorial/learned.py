@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
+from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
 from trelliswork.features.feature_map import FeatureMap
 from trelliswork.learning.checkpoint import with_prefix
@@ -71,7 +72,7 @@ class Learned:
         if len(maps) == 1:
             maps *= len(names)
         rows = zip(names, plain["labels"], plain["schemes"], strict=True)
-        layers = tuple(LabelLayer(name, Vocabulary(labels), scheme) for name, labels, scheme in rows)
+        layers = tuple(LabelLayer(name, Vocabulary(strings(labels)), scheme) for name, labels, scheme in rows)
         layouts = []
         for d, (layer, n_attributes) in enumerate(zip(layers, plain["n_attributes"], strict=True)):
             parts: dict[str, Any] = {name: arrays[f"layer.{d}.{name}"] for name in LAYER_ARRAYS}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
-from trelliswork.data.vocabulary import END, UNKNOWN
+from trelliswork.data.vocabulary import END, UNKNOWN, strings
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.inference.chain.beam import Beam, BeamStatistics
 from trelliswork.learning.report import Callback, FitReport
@@ -430,7 +430,7 @@ class HMM(ChainTagger, NextWord):
         self = cls(**plain["parameters"])
         own = {name.removeprefix("chain."): a for name, a in arrays.items() if name.startswith("chain.")}
         chain = chain_from_arrays(own, plain["order"], self.beam, end=plain["end"])
-        emissions, labels = emissions_from_state(plain["emissions"], arrays), Vocabulary(plain["labels"])
+        emissions, labels = emissions_from_state(plain["emissions"], arrays), Vocabulary(strings(plain["labels"]))
         if not chain.n_states == emissions.n_states == len(labels):
             raise DataError("the weights do not match model.json: they belong to different models.")
         report = FitReport.from_dict(plain["report"])

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data.files import shorten
-from trelliswork.data.vocabulary import UNKNOWN
+from trelliswork.data.vocabulary import UNKNOWN, strings
 from trelliswork.errors import DataError
 from trelliswork.models.hmm.data import Token
 from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
@@ -104,6 +104,8 @@ def emissions_from_state(plain: dict[str, Any], arrays: dict[str, NDArray[Any]])
     """Build emissions from their ``state``."""
     if "lexicon" in plain:
         return LexiconEmissions(Lexicon.from_state(plain["lexicon"], arrays))
+    if not all(type(word) is int for word in plain["words"]):
+        strings(plain["words"])  # raises if they are something else
     suffixes = None
     if "suffixes" in plain:
         own = {name.removeprefix("suffixes."): a for name, a in arrays.items() if name.startswith("suffixes.")}

@@ -69,8 +69,8 @@ class SuffixModel:
         max_count: float = 10,
         weight: float | None = 8.0,
     ) -> None:
-        if not isinstance(max_length, int) or max_length < 0:
-            raise ValueRangeError(f"max_length must be a whole number of letters, got {max_length!r}.")
+        if not isinstance(max_length, int) or not 0 <= max_length <= 1000:
+            raise ValueRangeError(f"max_length must be a whole number of letters, 0 to 1000, got {max_length!r}.")
         if weight is not None and not weight > 0:
             raise ValueRangeError(f"weight must be positive, or None for Brants's theta, got {weight!r}.")
         self.tag_counts = tag_counts  # (S,), of all words

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
+from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ShapeError
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_finite, check_label
@@ -227,9 +228,9 @@ class MRFTagger(ChainTagger):
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
-        own, neighbor = Vocabulary(plain["own"]), Vocabulary(plain["neighbor"])
-        features = TaggerFeatures(Vocabulary(plain["words"]), set(plain["frequent"]), own, neighbor)
-        labels, phi = Vocabulary(plain["labels"]), arrays["phi"]
+        own, neighbor = Vocabulary(strings(plain["own"])), Vocabulary(strings(plain["neighbor"]))
+        features = TaggerFeatures(Vocabulary(strings(plain["words"])), set(strings(plain["frequent"])), own, neighbor)
+        labels, phi = Vocabulary(strings(plain["labels"])), arrays["phi"]
         T = len(labels) + 1
         weights = [arrays[f"weights.{k}"] for k in range(arrays["cover"].shape[1])]
         sizes = [len(own), *[len(neighbor)] * (len(weights) - 1)]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from trelliswork.data import Vocabulary
+from trelliswork.data.vocabulary import strings
 from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.parser.data import Columns, Gold, Sentences, read_sentences, read_trees
@@ -91,14 +92,18 @@ class Learned:
                 raise ValueRangeError(f"weights must have shape ({1 << bits},), got {one.shape}.")
             check_finite("weights", one)
         taggers = None if plain["taggers"] is None else Taggers.from_state(plain["taggers"], arrays)
-        reader = Reader(TokenCoder(plain["words"], plain["tags"]), plain["n_tags"], taggers)
+        n_tags = plain["n_tags"]
+        if type(n_tags) is not int or n_tags < 1 or (taggers is not None and len(taggers.models) != n_tags):
+            raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
+        reader = Reader(TokenCoder(strings(plain["words"]), strings(plain["tags"])), n_tags, taggers)
         if plain["labels"] is None:
             return cls(reader, weights, None)
         rows, n_labels = arrays["labels"], len(plain["labels"])
         check_finite("labels", rows)
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
             raise ValueRangeError(f"weights of labels must have shape (power of 2, {n_labels}), got {rows.shape}.")
-        return cls(reader, weights, LabelModel(Vocabulary(plain["labels"]), rows, feature_set(reader.n_tags > 1)))
+        labels = Vocabulary(strings(plain["labels"]))
+        return cls(reader, weights, LabelModel(labels, rows, feature_set(reader.n_tags > 1)))
 
 
 @dataclass(frozen=True)
