@@ -431,7 +431,7 @@ def test_the_chain_cover_with_strong_scores_does_not_warn():
 @pytest.mark.parametrize(
     "scores",
     [None, "scores", [["a"]], [[1.0, 2.0], [3.0]], object(), {"a": 1}, csr_matrix(np.eye(3)), torch.eye(3).to_sparse()],
-    ids=str,
+    ids=lambda scores: type(scores).__name__,
 )
 def test_distributions_explain_what_they_need(scores):
     good = np.zeros((1, 3, 3))
