@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from contextlib import suppress
+from copy import copy
 
 import numpy as np
 import pytest
@@ -265,10 +266,9 @@ def test_options_with_absurd_values(command, tmp_path):
 
 def test_a_line_that_is_too_long_is_refused_at_once(command, tmp_path):
     fitted("PCFG").save(tmp_path / "pcfg")
-    fitted("DependencyParser").save(tmp_path / "parser")
-    description = tmp_path / "parser" / "model.json"
-    given = json.loads(description.read_text(encoding="utf-8")) | {"input": {"columns": ["form", "upos"]}}
-    description.write_text(json.dumps(given), encoding="utf-8")
+    parser = copy(fitted("DependencyParser"))
+    parser.input_ = {"columns": ["form", "upos"]}
+    parser.save(tmp_path / "parser")
     text = tmp_path / "long.txt"
     text.write_text("a b c\n\n" + "a " * 20_000 + "\n")
     tree = tmp_path / "long.conllu"

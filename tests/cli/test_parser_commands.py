@@ -217,8 +217,9 @@ def test_empty_columns_of_tags_are_left_out(options, folder, tmp_path):
     assert "bare.conllu: xpos is empty (_) throughout and not used: the parser learns from form, upos" in done.stderr
     named = ask("train", "parser", str(bare), "--columns", "form,upos", *common, str(tmp_path / "named"))
     assert "warning" not in named.stderr
-    weights = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("bare", "named")]
-    assert weights[0] == weights[1]
+    weights = [[file.name for file in (tmp_path / name).glob("weights-*")] for name in ("bare", "named")]
+    assert weights[0] == weights[1]  # names have the checksum of the content
+    assert len(weights[0]) == 1
     assert ask("evaluate", str(tmp_path / "bare"), str(bare)).exit_code == 0
     assert ask("parse", str(tmp_path / "bare"), str(bare)).exit_code == 0
 

@@ -44,7 +44,8 @@ def grammar_log_partition(
     never = terminals.new_full((), -torch.inf)
     inside = [torch.cat([never.expand(B, n, N), leaves], dim=2)]  # entry w: spans i..i+w, (B, n-w, S)
     # A single word has no tree: a constant, but one that has a gradient, which is zero.
-    whole = [never + 0 * (root.sum(dim=1) + rules.sum(dim=(1, 2, 3)) + leaves.sum(dim=(1, 2)))]
+    inputs = [(0 * x.nan_to_num(neginf=0.0)).flatten(1).sum(dim=1) for x in (root, rules, leaves)]
+    whole = [never + sum(inputs)]
     for w in range(1, n):
         m = n - w
         parts = [
