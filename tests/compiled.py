@@ -6,6 +6,8 @@ from typing import Any
 
 from numba import njit
 
+from trelliswork.compute.jit import KernelCompiler
+
 
 def from_python(helper: Any) -> Callable[..., Any]:
     """Return a function that Python can call; helpers can only be called by compiled code."""
@@ -13,4 +15,4 @@ def from_python(helper: Any) -> Callable[..., Any]:
     names = ", ".join(inspect.signature(helper.py_func).parameters)
     namespace = {"helper": helper}
     exec(f"def call({names}): return helper({names})", namespace)  # Numba does not inline calls with *arguments
-    return njit(namespace["call"])
+    return njit(pipeline_class=KernelCompiler)(namespace["call"])

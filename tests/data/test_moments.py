@@ -97,14 +97,14 @@ def test_counts_do_not_depend_on_threads_blocks_or_spilling(text, files, monkeyp
     expected = count_moments(files / "all.txt", 3, min_count=2)
     monkeypatch.setattr(ids_module, "BLOCK", 100)
     monkeypatch.setattr(ids_module, "TOKENS", 50)
-    monkeypatch.setattr(runs_module, "_SLICE", 37)
+    monkeypatch.setattr(runs_module, "_SLICE", 101)
     monkeypatch.setattr(runs_module, "FAN_IN", 3)
     spills = []
     spill = runs_module.Runs.spill
     monkeypatch.setattr(runs_module.Runs, "spill", lambda self, folder: (spills.append(folder), spill(self, folder)))
-    for n in (1, 2, 3):
+    for n in (1, 3):
         with threads.num_threads(n):
-            for limit in (1 << 30, 1000):
+            for limit in (1 << 30, 4000):
                 assert same(count_moments(files / "all.txt", 3, min_count=2, memory_limit=limit), expected)
                 assert same(count_moments(text, 3, min_count=2, memory_limit=limit), expected)
     assert len(spills) > 10

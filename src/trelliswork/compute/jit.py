@@ -41,7 +41,7 @@ class _Part(JITCodeLibrary):
         """Do nothing."""
 
 
-class _KernelCompiler(Compiler):
+class KernelCompiler(Compiler):
     """Numba's compiler, which compiles everything that a kernel calls as a part of the kernel."""
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
@@ -63,7 +63,7 @@ def kernel(function: Callable[..., Any] | None = None, /, *, fast: bool = False,
     """
     if function is None:
         return partial(kernel, fast=fast, **options)
-    compiled = _compiled(function, fast, pipeline_class=_KernelCompiler, **options)
+    compiled = _compiled(function, fast, pipeline_class=KernelCompiler, **options)
     compiled._cache = KernelCache(function)
 
     # A kernel that another kernel calls is a helper there.

@@ -39,8 +39,13 @@ def as_tables(tables):
     return [DenseTable(t) for t in tables]
 
 
-@pytest.mark.parametrize(("K", "C"), [(1, 2), (1, 4), (2, 2), (2, 3), (3, 2)])
-@pytest.mark.parametrize(("seed", "size"), [(0, 0.1), (1, 1.0), (2, 3.0)])
+@pytest.mark.parametrize(
+    ("K", "C", "seed", "size"),
+    [
+        *((K, C, seed, (0.1, 1.0, 3.0)[seed]) for K, C in ((1, 2), (1, 4), (2, 2), (2, 3)) for seed in range(3)),
+        (3, 2, 1, 1.0),
+    ],
+)
 def test_bounds_hold_and_chains_are_tighter_than_stars(K, C, seed, size):
     log_unary, tables = field(K, C, seed, size)
     given_tables = as_tables(tables)
