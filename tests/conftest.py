@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Deadlines would depend on the machine; fixed examples make failures reproducible.
 settings.register_profile(
-    "trelliswork", deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+    "trelliswork", deadline=None, derandomize=True, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("trelliswork")
 
