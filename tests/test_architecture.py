@@ -156,6 +156,13 @@ def test_the_first_import_loads_nothing_heavy(module):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_help_of_all_commands_loads_nothing_heavy():
+    call = "from trelliswork.cli import main; sys.argv[1:] = ['--help']"
+    code = f"import sys; {call}\ntry: main()\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert not {"numpy", "numba", "scipy", "torch"} & set(done.stdout.splitlines()[-1].split())
+
+
 def test_public_names_exist_and_are_listed():
     assert set(dir(trelliswork)) == set(trelliswork.__all__)
     for name in trelliswork.__all__:

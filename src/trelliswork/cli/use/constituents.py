@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from trelliswork.cli.corpora import FileFormat, bundled_part, guess_format, naming_lines, read_words, words_layout
 from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.use.loading import check_tokenized
-from trelliswork.data.files import shorten, source_name
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -67,6 +66,7 @@ def read_tokens(
 def read_as_trained(grammar: "PCFG", path: str, format: FileFormat) -> list[list[str]]:
     """Return the sentences of a file, read as the training file was; words for a grammar of tags are an error."""
     from trelliswork.data import Corpus
+    from trelliswork.data.files import shorten, source_name
 
     reading = reading_of(grammar)
     sentences = read_tokens(path, format, None, **reading)
