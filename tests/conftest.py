@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,11 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} is not a folder (set TRELLISWORK_DATA)")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def silent_compilation() -> Iterator[None]:
+    """Commands in this process do not say that they compile, which depends on the tests that ran before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trelliswork.cli.running.Notice", lambda purpose: lambda kernel: None)
+        yield
