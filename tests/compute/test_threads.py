@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from itertools import pairwise
 from threading import Event, Timer, current_thread
 
@@ -67,6 +68,15 @@ def test_ctrl_c_leaves_a_kernel_behind_and_the_pool_works(monkeypatch):
     with threads.num_threads(3):
         test_every_range_is_done_once(3)
     release.set()
+
+
+def test_threads_that_wait_keep_no_arrays_alive():
+    array = np.ones(1000)
+    freed = weakref.ref(array)
+    with threads.num_threads(2):
+        threads.run(lambda start, stop, array: array[start:stop].sum(), [(0, 500), (500, 1000)], array)
+    del array
+    assert freed() is None
 
 
 def test_cut_covers_everything_in_multiples():

@@ -74,12 +74,14 @@ class _Pool:
         self.inside.pool = True
         while (given := tasks.get()) is not None:
             task, done = given
+            end: BaseException | None = None
             try:
                 task()
             except BaseException as error:  # raised again in the calling thread
-                done.put(error)
-            else:
-                done.put(None)
+                end = error
+            del given, task  # a thread that waits keeps no arrays alive
+            done.put(end)
+            del end, done
 
 
 _pool = _Pool()

@@ -20,6 +20,7 @@ from trelliswork.compute.simd import (
     multiply,
     multiply_add,
     spread,
+    spread_at,
     store,
     subtract,
     total,
@@ -59,6 +60,19 @@ class Outcome(NamedTuple):
 @helper
 def weighted_rows(table, at, n_rows, width, by, by_at, out, out_at):
     """out[j] = sum_i by[i] table[i, j], flat indices; ``width`` is a whole number of vectors."""
+    if width > lanes(out):
+        _wide_rows(table, at, n_rows, width, by, by_at, out, out_at)
+        return
+    # Few states: small enough to be inlined, so that the processor can load several tables at once.
+    message = spread(out, 0.0)
+    for i in range(n_rows):
+        message = multiply_add(spread_at(by, by_at + i), load(table, at + i * width), message)
+    store(out, out_at, message)
+
+
+@helper
+def _wide_rows(table, at, n_rows, width, by, by_at, out, out_at):
+    """`weighted_rows` for several vectors, whose sums are independent."""
     W, left = lanes(out), Factor(by, by_at, 0, 1)
     j = 0
     while j + 4 * W <= width:
@@ -177,11 +191,10 @@ def _scatter(layout, weights, weight_at, r, q, w, out, damping):
     for f in range(layout.n_tables):
         slot = layout.fac_start[f]
         table = weight_at[f]
-        arity, n0, n1, n2, n3 = table_shape(layout, f)
-        last = width_of(n3)
-        if arity == 2:
+        if layout.fac_start[f + 1] - slot == 2:
             e0, e1 = layout.fac_edge[slot], layout.fac_edge[slot + 1]
-            width = width_of(n2)
+            n2, n3 = layout.n_states[layout.edge_variable[e0]], layout.n_states[layout.edge_variable[e1]]
+            width, last = width_of(n2), width_of(n3)
             at0, at1 = layout.edge_at[e0], layout.edge_at[e1]
             weighted_rows(weights, table, n2, last, q, at0, out, 3 * widest)
             weighted_rows(weights, table + n2 * last, n3, width, q, at1, out, 2 * widest)
@@ -192,6 +205,8 @@ def _scatter(layout, weights, weight_at, r, q, w, out, damping):
             if s == 0.0:
                 return False, 0.0
         else:
+            arity, n0, n1, n2, n3 = table_shape(layout, f)
+            last = width_of(n3)
             w[0] = 1.0
             for k in range(arity):
                 e = layout.fac_edge[slot + k]
