@@ -84,6 +84,16 @@ class _Pool:
             del end, done
 
 
+def _keep_freed_memory() -> None:
+    """Let the C library keep freed memory for the next call, instead of returning it to the system each time.
+
+    The GNU library does so up to a limit that follows the largest block freed so far (mallopt(3), M_MMAP_THRESHOLD). A
+    block of almost the maximum raises it at once; it is never touched, so it takes no memory.
+    """
+    np.empty(31 << 20, np.uint8)
+
+
+_keep_freed_memory()
 _pool = _Pool()
 # A forked child inherits the queue, locked, but not the threads: it starts its own.
 os.register_at_fork(after_in_child=_pool.reset)
