@@ -50,9 +50,17 @@ def busy_seconds(cores: list[int]) -> float:
 
 
 def process_seconds(pid: int) -> float:
-    """Return the processor time of a process and its ended children; 0 if unknown."""
+    """Return the processor time of a process and of its children, also of those that have ended; 0 if unknown."""
     try:
         columns = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = [int(child) for tasks in Path(f"/proc/{pid}/task").iterdir() for child in _children(tasks)]
     except OSError:
         return 0.0
-    return sum(int(ticks) for ticks in columns[11:15]) / _TICKS
+    return sum(int(ticks) for ticks in columns[11:15]) / _TICKS + sum(map(process_seconds, children))
+
+
+def _children(task: Path) -> list[str]:
+    try:
+        return (task / "children").read_text().split()
+    except OSError:  # a kernel without this file, or a thread that has ended
+        return []

@@ -130,7 +130,7 @@ def _step(params: Params, times: int) -> Task:
     frequencies = Frequencies.of(moments)
     objective = MomentObjective(shape, frequencies, np.array([0.5, 0.5]), l2=0.5 * times)
     at = start * objective.scale
-    return Task(lambda: objective(at), lambda result: {"value": result[0], "only_positions": moments.n_positions})
+    return Task(lambda: objective(at), lambda result: {"value": result.value, "only_positions": moments.n_positions})
 
 
 def _text(params: Params) -> Any:

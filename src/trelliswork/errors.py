@@ -52,6 +52,12 @@ class DataWarning(UserWarning):
     """Data were read in a way that may differ from what was meant; the message says how, and what to do."""
 
 
+class ProcessError(TrellisworkError, RuntimeError):
+    """Processes that share work have lost one of them, or cannot reach each other."""
+
+    silent = False  # whether another process has told the user already
+
+
 class NotFittedError(TrellisworkError, ValueError, AttributeError):
     """A model was used before it was fitted."""
 

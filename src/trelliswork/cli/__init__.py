@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from trelliswork import __version__
-from trelliswork.cli.running import exit_code, open_streams, report_errors, settings
+from trelliswork.cli.running import exit_code, let_others_speak, open_streams, report_errors, settings, silence_others
 
 # The module of each command, and the name of its function or group there, in the order of --help.
 COMMANDS = {
@@ -34,6 +34,9 @@ COMMANDS = {
 }
 
 
+SHARED = ("tag", "parse", "evaluate", "score")  # commands whose work processes can share, beside those of groups
+
+
 class _Commands(TyperGroup):
     """The group of all commands, each imported when it is asked for."""
 
@@ -51,7 +54,7 @@ class _Commands(TyperGroup):
             command = get_command(found)
         else:
             single = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
-            single.command(cmd_name)(report_errors(found))
+            single.command(cmd_name)(report_errors(found, shared=cmd_name in SHARED))
             command = get_command(single)
         command.name = cmd_name
         return command
@@ -115,6 +118,7 @@ def _options(
 def main() -> None:
     """Run the command line and exit."""
     open_streams()
+    silence_others()
     code: Any = 0
     try:
         try:
@@ -124,6 +128,7 @@ def main() -> None:
         sys.stdout.flush()
     except BaseException as error:  # outside of a command's own work: imports, options, the last output
         code = exit_code(error)
+    let_others_speak(code)
     threads = sys.modules.get("trelliswork.compute.threads")
     if threads is not None and threads.left_running():
         sys.stderr.flush()

@@ -4,10 +4,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.running import current
 from trelliswork.errors import DataError, TrellisworkError
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trelliswork.data import AttributeCorpus, Corpus
+    from trelliswork.data.files import Readable
 
 
 class FileFormat(StrEnum):
@@ -64,37 +68,60 @@ class Layout:
             self.columns = [c for c in range(n_columns) if c not in labels]
 
 
-def place(corpus: "Corpus", token: int, file: str) -> str:
+def place(corpus: "Corpus", token: int, file: "Readable") -> str:
     """Return the file and, if the corpus has lines, the line of a token, for messages."""
-    from trelliswork.data.files import source_name
+    from trelliswork.data.files import Section, source_name
 
     name = source_name(file)
-    return name if corpus.token_lines is None else f"{name}:{corpus.token_lines[token] + 1}"
+    if corpus.token_lines is None:
+        return name
+    before = file.lines_before() if isinstance(file, Section) else 0
+    return f"{name}:{before + corpus.token_lines[token] + 1}"
 
 
 @contextmanager
-def naming_lines(file: str | None, layout: Layout | None = None, corpus: Any = None) -> Iterator[None]:
-    """Name file and line in errors about a sentence of a file.
+def naming_lines(source: "Inputs | Readable", layout: Layout | None = None, corpus: Any = None) -> Iterator[None]:
+    """Name file and line in errors about a sentence of a file, or of the files of this process.
 
-    The corpus may have the lines; otherwise the file, if its layout is given, is read again for them.
+    The corpus may have the lines of the file; otherwise the files, if their layout is given, are read again for them.
     """
     from trelliswork.data.files import source_name
 
     try:
         yield
     except TrellisworkError as error:
-        if error.sentence is None or bundled_part(file):
+        if error.sentence is None or (isinstance(source, Inputs) and source.part):
             raise
-        name = source_name(str(file))
-        if getattr(corpus, "token_lines", None) is None and layout is not None and Path(str(file)).is_file():
-            corpus = _with_lines(str(file), layout)
-        if getattr(corpus, "token_lines", None) is not None:
-            name = place(corpus, int(corpus.offsets[error.sentence]) + error.token, name)
-        error.args = (f"{name}: {str(error).removeprefix(f'{source_name(str(file))}, ')}",)
+        if isinstance(source, Inputs):
+            name, files = source.name, source.own(blank_lines=layout is None or layout.format != "text")
+        else:
+            name, files = source_name(source), [source]
+        text = str(error).removeprefix(f"{name}, ")
+        if getattr(corpus, "token_lines", None) is not None and len(files) == 1:
+            name = place(corpus, int(corpus.offsets[error.sentence]) + error.token, files[0])
+        elif layout is not None:
+            name = _place(error, files, layout) or name
+        error.args = (f"{name}: {text}",)
         raise
 
 
-def _with_lines(path: str, layout: Layout) -> "Corpus | None":
+def _place(error: TrellisworkError, files: "Sequence[Readable]", layout: Layout) -> str | None:
+    """Return file and line of the sentence of an error, by reading the files again."""
+    from trelliswork.data.files import source_name
+
+    n = error.sentence
+    assert n is not None
+    for file in files:
+        corpus = _with_lines(file, layout) if Path(source_name(file)).is_file() else None
+        if corpus is None:
+            return None
+        if n < len(corpus):
+            return place(corpus, int(corpus.offsets[n]) + error.token, file)
+        n -= len(corpus)
+    return None
+
+
+def _with_lines(path: "Readable", layout: Layout) -> "Corpus | None":
     """Return the tokens of a file with their lines."""
     import numpy as np
 
@@ -102,7 +129,7 @@ def _with_lines(path: str, layout: Layout) -> "Corpus | None":
     from trelliswork.data.files import fields_of, open_text
 
     if layout.format in ("columns", "conllu"):
-        return _read(path, layout, layout.columns, keep_lines=True)
+        return _read(path, layout, layout.columns, keep_lines=True, allow_empty=True)
     if layout.format != "text":
         return None
     with open_text(path) as lines:
@@ -111,8 +138,8 @@ def _with_lines(path: str, layout: Layout) -> "Corpus | None":
     return Corpus([], offsets, token_lines=np.repeat(np.arange(len(sizes)), sizes))
 
 
-def guess_format(path: str, format: FileFormat, *, labeled: bool = False) -> FileFormat:
-    """Return the given format; by default the one of the file's name or of its first lines.
+def guess_format(source: Inputs, format: FileFormat, *, labeled: bool = False) -> FileFormat:
+    """Return the given format of files; by default the one of their names or of the first lines of the first.
 
     A name that ends in .conllu, .raw or .text is decisive. Any other file is a column file if it must have labels, or
     if all lines have the same number of fields and empty lines separate sentences; else it is plain text. The format
@@ -120,12 +147,23 @@ def guess_format(path: str, format: FileFormat, *, labeled: bool = False) -> Fil
     """
     if format != FileFormat.auto:
         return format
-    name = path.removesuffix(".gz")
+    files = list(map(str, source.files))
+    named = [_named_format(file) for file in files]
+    first = files[0]
+    for file, other in zip(files, named, strict=True):
+        if other != named[0]:
+            raise DataError(f"{first} and {file} have different formats by their names. Give it with --format.")
+    if named[0] is not None:
+        return named[0]
+    return FileFormat.columns if labeled or first == "-" or _has_columns(first) else FileFormat.text
+
+
+def _named_format(file: str) -> FileFormat | None:
+    """Return the format that the name of a file decides."""
+    name = file.removesuffix(".gz")
     if name.endswith((".raw", ".text")):
         return FileFormat.text
-    if name.endswith((".conllu", ".conll-u")):
-        return FileFormat.conllu
-    return FileFormat.columns if labeled or path == "-" or _has_columns(path) else FileFormat.text
+    return FileFormat.conllu if name.endswith((".conllu", ".conll-u")) else None
 
 
 def _has_columns(path: str, n_lines: int = 200) -> bool:
@@ -144,18 +182,20 @@ def _has_columns(path: str, n_lines: int = 200) -> bool:
 
 
 def training_layout(
-    path: str | None, format: FileFormat, columns: str | None, label: str | None, separator: str | None
+    source: Inputs, format: FileFormat, columns: str | None, label: str | None, separator: str | None
 ) -> Layout:
     """Return the layout that the options describe; labels are the last column by default, or upos."""
-    if path is None:
+    if not source.files:
         return Layout("columns", _numbers(columns) or [0, 1], _label(label, 2), " ")
-    chosen = guess_format(path, format, labeled=True)
+    chosen = guess_format(source, format, labeled=True)
     if chosen == FileFormat.conllu:
         return Layout("conllu", columns.split(",") if columns else ["form"], label or "upos")
     if chosen == FileFormat.crfsuite:
         return Layout("crfsuite", [], None)
     if chosen == FileFormat.text:
-        raise DataError(f"{path}: plain text has no labels to learn from: expected columns or CoNLL-U (see --format).")
+        raise DataError(
+            f"{source.name}: plain text has no labels to learn from: expected columns or CoNLL-U (see --format)."
+        )
     return Layout("columns", _numbers(columns), _label(label, -1), separator)
 
 
@@ -178,144 +218,150 @@ def _label(text: str | None, default: int) -> int:
     return default if text is None else _number(text, "--label")
 
 
-def read_labeled(path: str | None, layout: Layout) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
-    """Return feature columns and labels of a file; without a file, of the bundled training part."""
-    if layout.format != "crfsuite" or bundled_part(path):
-        corpus, (labels,) = _read_parts(path, layout)
+def read_labeled(source: Inputs, layout: Layout) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
+    """Return feature columns and labels of the sentences of this process."""
+    if layout.format != "crfsuite" or source.part:
+        corpus, (labels,) = _read_parts(source, layout)
         return corpus, labels
-    from trelliswork.data import read_crfsuite
-
-    attributes = read_crfsuite(str(path))
+    attributes = source.attributes()
     return attributes, [attributes.labels[a:b] for a, b in pairwise(attributes.offsets.tolist())]
 
 
-def bundled_part(path: str | None) -> str | None:
-    """Return the part of the bundled corpus that a path names, train without a path; ``None`` for a file."""
-    from trelliswork.data.bundled import SPLITS
-
-    return "train" if path is None else path if path in SPLITS else None
-
-
 def layers_layout(
-    path: str | None, format: FileFormat, columns: str | None, layers: Sequence[str], labels: str | None,
+    source: Inputs, format: FileFormat, columns: str | None, layers: Sequence[str], labels: str | None,
     separator: str | None,
 ) -> Layout:  # fmt: skip
     """Return the layout for several layers of labels: the last columns by default, or CoNLL-U columns by name."""
-    chosen = FileFormat.columns if path is None else guess_format(path, format, labeled=True)
+    chosen = guess_format(source, format, labeled=True) if source.files else FileFormat.columns
     if labels is not None and len(labels.split(",")) != len(layers):
         raise DataError(f"--label must name a column for each of the layers {', '.join(layers)}, got {labels[:80]!r}.")
     if chosen == FileFormat.conllu:
         named = labels.split(",") if labels else list(layers)
         return Layout("conllu", columns.split(",") if columns else ["form"], named)
     if chosen != FileFormat.columns:
-        raise DataError(f"{path}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
-    if path is None:  # the bundled corpus: words, tags, chunks
+        raise DataError(f"{source.name}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
+    if not source.files:  # the bundled corpus: words, tags, chunks
         return Layout(
             "columns", _numbers(columns) or [0], _numbers(labels, "--label") or list(range(3 - len(layers), 3)), " "
         )
     return Layout("columns", _numbers(columns), _numbers(labels, "--label") or list(range(-len(layers), 0)), separator)
 
 
-def read_layers(path: str | None, layout: Layout, layers: Sequence[str]) -> "tuple[Corpus, dict[str, list[list[str]]]]":
-    """Return feature columns and labels by layer; without a file, of the bundled training part."""
-    corpus, labels = _read_parts(path, layout)
+def read_layers(source: Inputs, layout: Layout, layers: Sequence[str]) -> "tuple[Corpus, dict[str, list[list[str]]]]":
+    """Return feature columns and labels by layer of the sentences of this process."""
+    corpus, labels = _read_parts(source, layout)
     return corpus, dict(zip(layers, labels, strict=True))
 
 
-def _read_parts(path: str | None, layout: Layout) -> "tuple[Corpus, list[list[list[str]]]]":
+def _read_parts(source: Inputs, layout: Layout) -> "tuple[Corpus, list[list[list[str]]]]":
     """Return feature columns and each column of labels; complete a layout that names no feature columns."""
     labels = layout.labels()
-    if part := bundled_part(path):
-        corpus = _bundled(part, [*layout.columns, *labels])
+    if source.part:
+        corpus = _bundled(source, [*layout.columns, *labels])
         return _select(corpus, layout.columns), [corpus.sentences(column) for column in labels]
-    corpus = _read(str(path), layout, [*layout.columns, *labels] if layout.columns else [])
+    corpus = _read_all(source, layout, [*layout.columns, *labels] if layout.columns else [])
     n, n_features = len(corpus.columns), len(layout.columns)
     if n_features:  # the reader has put the columns into this order
         return _select(corpus, range(n_features)), [corpus.sentences(column) for column in range(n_features, n)]
     if n <= len(labels) and isinstance(layout.label, list):
-        raise DataError(f"{path}: only {n} columns: expected words and {len(labels)} layers of labels.")
+        raise DataError(f"{source.name}: only {n} columns: expected words and {len(labels)} layers of labels.")
     if n <= len(labels):
-        raise DataError(f"{path}: only one column: expected words and labels, or --columns and --label.")
-    layout.complete(n, str(path))
+        raise DataError(f"{source.name}: only one column: expected words and labels, or --columns and --label.")
+    layout.complete(n, source.name)
     return _select(corpus, layout.columns), [corpus.sentences(column) for column in layout.labels()]
 
 
-def words_layout(path: str | None, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
+def words_layout(source: Inputs, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
     """Return the layout for reading words only: the first of ``columns``, or the first column."""
-    chosen = FileFormat.columns if path is None else guess_format(path, format)
+    chosen = guess_format(source, format) if source.files else FileFormat.columns
     if chosen == FileFormat.text:
         return Layout("text", [], None)
     if chosen == FileFormat.conllu:
         return Layout("conllu", columns.split(",")[:1] if columns else ["form"], None)
     if chosen == FileFormat.crfsuite:
-        raise DataError(f"{path}: a file of ready attributes has no words.")
-    return Layout("columns", _numbers(columns)[:1] or [0], None, " " if path is None else separator)
+        raise DataError(f"{source.name}: a file of ready attributes has no words.")
+    return Layout("columns", _numbers(columns)[:1] or [0], None, separator if source.files else " ")
 
 
-def read_words(path: str | None, layout: Layout) -> "Corpus":
-    """Return the words of a file; without a file, of the bundled training part."""
+def read_words(source: Inputs, layout: Layout) -> "Corpus":
+    """Return the words of the sentences of this process."""
     from trelliswork.data import Corpus, bundled, read_text
 
-    if part := bundled_part(path):
-        return Corpus.from_sentences([list(s.words) for s in bundled.load(part)])
-    return read_text(str(path)) if layout.format == "text" else _read(str(path), layout, layout.columns)
+    if source.part:
+        return Corpus.from_sentences([list(s.words) for s in source.share(bundled.load(source.part))])
+    if layout.format == "text":
+        return source.corpus(read_text, blank_lines=False)
+    return _read_all(source, layout, layout.columns)
 
 
-def evaluation_layout(layout: Layout, path: str, format: FileFormat, label: str | None) -> Layout:
+def evaluation_layout(layout: Layout, source: Inputs, format: FileFormat, label: str | None) -> Layout:
     """Return the layout of the training file, or the one that the options describe."""
     if label is None and format == FileFormat.auto:
         if layout.label is None and layout.format != "crfsuite":
             raise DataError("the model was trained without labels: --label names the column to compare with.")
         return layout
     chosen = format if format != FileFormat.auto else layout.format
-    chosen = guess_format(path, FileFormat.auto, labeled=True) if chosen == "text" else chosen
+    chosen = guess_format(source, FileFormat.auto, labeled=True) if chosen == "text" else chosen
     if chosen == "conllu":
         columns = layout.columns if layout.format == "conllu" else ["form"]
         return Layout("conllu", columns, label or (layout.label if isinstance(layout.label, str) else "upos"))
     columns = layout.columns if layout.format == "columns" else [0]
     if label is None and not isinstance(layout.label, int | list):
-        raise DataError(f"{path}: the model was trained on CoNLL-U: --label gives the number of the column of labels.")
+        raise DataError(
+            f"{source.name}: the model was trained on CoNLL-U: --label gives the number of the column of labels."
+        )
     return Layout("columns", columns, layout.label if label is None else _number(label, "--label"), layout.separator)
 
 
-def labeled_parts(path: str | None, layout: Layout, n_sentences: int) -> "Iterator[tuple[Corpus, list[list[str]]]]":
-    """Yield feature columns and labels of a column file in parts of ``n_sentences`` sentences."""
-    from trelliswork.data.columns import column_parts
+class LabeledParts:
+    """Feature columns and labels of column files in parts of ``n_sentences``; each iteration reads the files again."""
 
-    if path is None or path == "-" or layout.format != "columns":
-        raise DataError("--stream reads a column file several times: expected its name, not standard input.")
-    for part in column_parts(path, n_sentences, separator=layout.separator):
-        layout.complete(len(part.columns), path)
-        yield _select(part, layout.columns), part.sentences(layout.label)
+    def __init__(self, source: Inputs, layout: Layout, n_sentences: int) -> None:
+        if source.part or source.files == ("-",) or layout.format != "columns":
+            raise DataError("--stream reads column files several times: expected their names, not standard input.")
+        self._files, self._layout = source.own(blank_lines=True), layout
+        self._size = max(1, n_sentences // current().size)
+
+    def __iter__(self) -> "Iterator[tuple[Corpus, list[list[str]]]]":
+        from trelliswork.data.columns import column_parts
+
+        layout = self._layout
+        for file in self._files:
+            for part in column_parts(file, self._size, separator=layout.separator, allow_empty=True):
+                if len(part):
+                    layout.complete(len(part.columns), str(file))
+                    yield _select(part, layout.columns), part.sentences(layout.label)
 
 
 class WordParts:
-    """The words of a file in parts of ``n_sentences`` sentences; each iteration reads the file again."""
+    """The words of files in parts of ``n_sentences`` sentences; each iteration reads the files again."""
 
-    def __init__(self, path: str | None, layout: Layout, n_sentences: int) -> None:
-        if path is None or path == "-" or layout.format not in ("columns", "text"):
+    def __init__(self, source: Inputs, layout: Layout, n_sentences: int) -> None:
+        if source.part or source.files == ("-",) or layout.format not in ("columns", "text"):
             raise DataError(
-                "--stream reads a text or column file several times: expected its name, not standard input."
+                "--stream reads text or column files several times: expected their names, not standard input."
             )
-        self._path, self._layout, self._size = path, layout, n_sentences
+        self._files, self._layout = source.own(blank_lines=layout.format == "columns"), layout
+        self._size = max(1, n_sentences // current().size)
 
     def __iter__(self) -> "Iterator[list[list[str]]]":
         from trelliswork.data.columns import column_parts
         from trelliswork.data.files import fields_of, open_text
 
         if self._layout.format == "columns":
-            options: Any = {"columns": self._layout.columns, "separator": self._layout.separator}
-            for part in column_parts(self._path, self._size, **options):
-                yield part.sentences(0)
+            options: Any = {"columns": self._layout.columns, "separator": self._layout.separator, "allow_empty": True}
+            for file in self._files:
+                yield from (part.sentences(0) for part in column_parts(file, self._size, **options) if len(part))
             return
-        with open_text(self._path) as lines:
-            sentences = (words for line in lines if (words := fields_of(line)))
-            while some := list(islice(sentences, self._size)):
-                yield some
+        for file in self._files:
+            with open_text(file) as lines:
+                sentences = (words for line in lines if (words := fields_of(line)))
+                while some := list(islice(sentences, self._size)):
+                    yield some
 
 
 def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
-    """Return the n numbers of a file, one per line."""
+    """Return the numbers of a file, one per line, for the n sentences of this process."""
     import numpy as np
 
     from trelliswork.data.files import open_text
@@ -327,23 +373,27 @@ def read_numbers(path: str, n: int) -> "NDArray[np.float64]":
                 numbers.append(float(line))
             except ValueError:
                 raise DataError(f"{path}:{number}: expected a number, got {line[:60]!r}.") from None
-    if len(numbers) != n:
-        raise DataError(f"{path}: expected {n} numbers, one per sentence, got {len(numbers)}.")
-    return np.array(numbers)
+    counts = current().gather(n)
+    if len(numbers) != sum(counts):
+        raise DataError(f"{path}: expected {sum(counts)} numbers, one per sentence, got {len(numbers)}.")
+    start = sum(counts[: current().rank])
+    return np.array(numbers[start : start + n])
 
 
-def _bundled(split: str, columns: list[Any]) -> "Corpus":
+def _bundled(source: Inputs, columns: list[Any]) -> "Corpus":
     """Return a part of the bundled corpus: words, tags, chunks; raise an error for a requested column it lacks."""
     from trelliswork.data import Corpus, bundled
 
     for column in columns:
         if column not in range(3):
             raise DataError(f"the bundled corpus has the columns 0 (word), 1 (tag) and 2 (chunk), got {column}.")
-    return Corpus.from_sentences([list(zip(s.words, s.tags, s.chunks, strict=True)) for s in bundled.load(split)])
+    assert source.part is not None
+    sentences = source.share(bundled.load(source.part))
+    return Corpus.from_sentences([list(zip(s.words, s.tags, s.chunks, strict=True)) for s in sentences])
 
 
 def read_unlabeled(
-    path: str, layout: Layout, format: FileFormat, known: str | None = None
+    path: "Readable", layout: Layout, format: FileFormat, known: str | None = None, *, allow_empty: bool = False
 ) -> "tuple[Corpus | AttributeCorpus, str, list[list[str | None]] | None]":
     """Return a file to tag with its lines, its format, and the known labels; the label column may be missing."""
     from trelliswork.data import read_text
@@ -354,13 +404,14 @@ def read_unlabeled(
 
         if known is not None:
             raise DataError(f"{path}: --known names a column, which a file of this format ({chosen}) does not have.")
-        return (read_crfsuite if chosen == FileFormat.crfsuite else read_text)(path), str(chosen), None
+        read: Any = read_crfsuite if chosen == FileFormat.crfsuite else read_text
+        return read(path, allow_empty=allow_empty), str(chosen), None
     if chosen != layout.format:
         layout = Layout(str(chosen), ["form"] if chosen == FileFormat.conllu else [0], layout.label)
     if known is None:
-        return _read(path, layout, layout.columns, keep_lines=True), str(chosen), None
+        return _read(path, layout, layout.columns, keep_lines=True, allow_empty=allow_empty), str(chosen), None
     column = known if chosen == FileFormat.conllu else _number(known, "--known")
-    corpus = _read(path, layout, [*layout.columns, column], keep_lines=True)
+    corpus = _read(path, layout, [*layout.columns, column], keep_lines=True, allow_empty=allow_empty)
     labels = [[None if label == "_" else label for label in s] for s in corpus.sentences(len(corpus.columns) - 1)]
     return replace(corpus, columns=corpus.columns[:-1]), str(chosen), labels
 
@@ -405,12 +456,16 @@ def _replace_columns(corpus: "Corpus", columns: list[Any], extra: list[list[str]
             corpus = replace(corpus, lines=target.getvalue().splitlines())
 
 
-def _read(path: str, layout: Layout, columns: list[Any], keep_lines: bool = False) -> "Corpus":
+def _read(path: "Readable", layout: Layout, columns: list[Any], **options: Any) -> "Corpus":
     from trelliswork.data import read_columns, read_conllu
 
     if layout.format == "conllu":
-        return read_conllu(path, columns=columns, keep_lines=keep_lines)
-    return read_columns(path, columns=columns or None, separator=layout.separator, keep_lines=keep_lines)
+        return read_conllu(path, columns=columns, **options)
+    return read_columns(path, columns=columns or None, separator=layout.separator, **options)
+
+
+def _read_all(source: Inputs, layout: Layout, columns: list[Any]) -> "Corpus":
+    return source.corpus(partial(_read, layout=layout, columns=columns), blank_lines=True)
 
 
 def _select(corpus: "Corpus", which: Any) -> "Corpus":

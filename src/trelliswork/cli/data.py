@@ -5,13 +5,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from typing import Annotated, Any, Literal
 
 import typer
 
+from trelliswork.cli.inputs import own_files
 from trelliswork.cli.options import JsonOption, QuietOption
-from trelliswork.cli.running import report_errors
+from trelliswork.cli.progress import usage_line
+from trelliswork.cli.running import current, report_errors
 from trelliswork.cli.saving import check_out, save_or_rescue
 
 app = typer.Typer(
@@ -42,7 +44,7 @@ def bundled_corpus(
 
 
 @app.command("count", epilog="Example: trelliswork data count shards/ --distances 2 --max-words 20000 --out counts")
-@report_errors
+@partial(report_errors, shared=True)
 def count(
     files: Annotated[
         list[str] | None,
@@ -104,7 +106,7 @@ def count(
         with _reading_progress(quiet) as callback:
             limits: Any = {"min_count": min_count, "max_words": max_words, "strict": strict}
             limits["memory_limit"] = (1024 if memory is None else memory) << 20
-            fresh = count_moments(files, K, vocabulary=words, callback=callback, **limits)
+            fresh = count_moments(own_files(files), K, vocabulary=words, callback=callback, **limits)
         counts.append(fresh)
     total = reduce(Moments.merged, counts)
     save_or_rescue(total.save, out)
@@ -117,6 +119,7 @@ def count(
         "words": len(total.vocabulary) - 1,  # <unk> is one of them, <s> is not
         "pairs": total.n_pairs,
         "seconds": round(time.perf_counter() - started, 3),
+        **current().usage(),
     }
     if json:
         print(json_module.dumps(outcome))
@@ -125,6 +128,8 @@ def count(
             f"{outcome['sentences']:,} sentences, {outcome['tokens']:,} tokens, {outcome['words']:,} different words, "
             f"{outcome['pairs']:,} distinct pairs at distances 1 to {total.K}. Saved in {out}"
         )
+        if "processes" in outcome:
+            print(usage_line(outcome["processes"]))
 
 
 @contextmanager

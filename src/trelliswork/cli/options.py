@@ -6,12 +6,11 @@ import typer
 
 from trelliswork.cli.corpora import FileFormat
 
-LabeledFile = Annotated[
-    str | None,
-    typer.Argument(help="Labeled file; '-' is standard input, gzip is recognized. Default: the bundled corpus."),
-]
-TextFile = Annotated[
-    str | None, typer.Argument(help="Text, one sentence per line; '-' is standard input. Default: the bundled corpus.")
+LabeledFiles = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Labeled files, plain or gzip; '-' is standard input. Default: the bundled corpus.", show_default=False
+    ),
 ]
 FormatOption = Annotated[FileFormat, typer.Option(help="Format of the file; by default from its name and first lines.")]
 TrainedFormatOption = Annotated[FileFormat, typer.Option(help="Format of the file; by default that of training.")]
@@ -21,6 +20,17 @@ LabelOption = Annotated[
 SeparatorOption = Annotated[str | None, typer.Option(help="Separator of the columns.", show_default="white space")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
+
+
+OutputOption = Annotated[
+    str,
+    typer.Option(
+        "--out",
+        "-o",
+        help="Output file instead of standard output; for several files a directory: one output for each, with its "
+        "name without .gz. DIR/ is a directory for one file, too.",
+    ),
+]
 
 
 def _readable(text: str | None) -> str | None:

@@ -7,24 +7,33 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from trelliswork.cli.running import current
 
 if TYPE_CHECKING:
     from trelliswork.learning.report import Step
 
 QUIET_SECONDS = 2.0  # work that takes less shows no progress in a log
 LINE_SECONDS = 10.0  # between two lines in a log
+SAME_SECONDS = 5.0  # in which signals to a process of a group are one Ctrl-C
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether Ctrl-C was pressed; a second Ctrl-C interrupts at once."""
-    stop: list[bool] = []
+    """Yield a function that returns whether Ctrl-C was pressed; a second Ctrl-C interrupts at once.
+
+    In a group of processes one Ctrl-C may arrive twice, from the terminal and from ``torchrun``: signals within a few
+    seconds are one.
+    """
+    stop: list[float] = []  # when it was pressed
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if stop:
+            if current().size > 1 and time.monotonic() - stop[0] < SAME_SECONDS:
+                return
             raise KeyboardInterrupt
-        stop.append(True)
+        stop.append(time.monotonic())
         print("stopping after this iteration; the model will be saved (Ctrl-C again: discard it)", file=sys.stderr)
 
     before = signal.signal(signal.SIGINT, interrupt)
@@ -98,6 +107,16 @@ def describe(step: "Step", n_tokens: int, max_iter: int) -> str:
     parts.append(f"{done / max(step.seconds, 1e-9):,.0f} tokens/s")
     left = step.seconds / max(step.iteration, 1) * max(max_iter - step.iteration, 0)
     return "  ".join([*parts, f"at most {duration(left)} left"])
+
+
+def usage_line(processes: list[dict[str, Any]]) -> str:
+    """Return one line about what the processes of a group have spent, on average."""
+    n = len(processes)
+    mean = {key: sum(process[key] for process in processes) / n for key in processes[0]}
+    return (
+        f"{n} processes: {mean['computation']:.1f} s computation, {mean['communication']:.1f} s communication, "
+        f"{mean['waiting']:.1f} s waiting, {mean['bytes_sent'] / 1e6:.1f} MB sent each"
+    )
 
 
 def duration(seconds: float) -> str:

@@ -6,22 +6,34 @@ import os
 import platform
 import sys
 import tempfile
+import time
 import traceback
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar
 
 import typer
 
 from trelliswork import __version__
 from trelliswork.compute.compilation import Notice, watching
-from trelliswork.errors import ApproximationWarning, ConvergenceWarning, DataWarning, TrellisworkError, extras_for
+from trelliswork.errors import (
+    ApproximationWarning,
+    ConvergenceWarning,
+    DataWarning,
+    ProcessError,
+    TrellisworkError,
+    extras_for,
+)
+
+if TYPE_CHECKING:
+    from trelliswork.compute.sharing import Group
 
 LOG_PREFIX = "trelliswork-error-"
 MAX_LOGS = 10
+PATIENCE = 5.0  # seconds
 MAX_LINE = 700  # characters of a message
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,6 +44,8 @@ class Settings:
     """Options before the name of the command."""
 
     debug: bool = False
+    stderr: TextIO | None = None  # for the error of a process of torchrun that is silent otherwise
+    silent: bool = False  # whether another process of torchrun tells the user about errors
 
 
 settings = Settings()
@@ -48,14 +62,17 @@ def open_streams() -> None:
             setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, mode), encoding="utf-8"))
 
 
-def report_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a command: every failure ends in one line and an exit code (see `exit_code`); it says when it compiles."""
+def report_errors(command: Callable[P, R], *, shared: bool = False) -> Callable[P, R]:
+    """Wrap a command: every failure ends in one line and an exit code (see `exit_code`); it says when it compiles.
+
+    ``shared`` is whether the processes of ``torchrun`` can share its work.
+    """
     purpose = f"'{command.__name__.replace('_', ' ')}'"
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            with warnings.catch_warnings(), watching(Notice(purpose)), extras_for(purpose):
+            with warnings.catch_warnings(), watching(Notice(purpose)), extras_for(purpose), joined(purpose, shared):
                 warnings.simplefilter("always", ConvergenceWarning)
                 warnings.simplefilter("always", ApproximationWarning)
                 warnings.simplefilter("always", DataWarning)
@@ -67,6 +84,66 @@ def report_errors(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(exit_code(error)) from None
 
     return wrapped
+
+
+def in_torchrun() -> bool:
+    """Return whether ``torchrun`` may have started this process; spares imports if it has not."""
+    return "WORLD_SIZE" in os.environ
+
+
+def silence_others() -> None:
+    """Let only the first of the processes of ``torchrun`` write to the standard streams: usage errors appear once."""
+    if in_torchrun():
+        from trelliswork.learning.distributed import is_first, silence
+
+        settings.stderr, settings.silent = silence(), not is_first()
+
+
+def let_others_speak(code: Any) -> None:
+    """Wait before a silent process ends with an error, since ``torchrun`` then ends the one that tells the user."""
+    if code and settings.silent:
+        sys.stdout.flush()
+        time.sleep(PATIENCE)
+
+
+def current() -> "Group":
+    """Return the group of processes that this process works in; a command's help does without the import."""
+    from trelliswork.compute import sharing
+
+    return sharing.current()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Work as one process inside a ``with`` block, whatever the group."""
+    from trelliswork.compute.sharing import Group, sharing
+
+    with sharing(Group()):
+        yield
+
+
+@contextmanager
+def joined(purpose: str, shared: bool) -> Iterator[None]:
+    """Join the processes that ``torchrun`` has started, if it has.
+
+    If a rank fails, the first that does so says why, and the others end without a word.
+    """
+    if not in_torchrun():
+        yield
+        return
+    from trelliswork.learning import distributed
+
+    if distributed.launched() > 1 and not shared:
+        raise ProcessError(f"{purpose} is the work of one process: start it without torchrun.")
+    with distributed.group() as group:
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, typer.Exit | typer.Abort):
+                first = not isinstance(error, distributed.OtherRankError) and group.fail()
+                sys.stderr = settings.stderr if first and settings.stderr else distributed.nowhere()
+                settings.silent = not first
+            raise
 
 
 def exit_code(error: BaseException) -> int:
@@ -82,6 +159,8 @@ def exit_code(error: BaseException) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 0
+    if getattr(error, "silent", False):
+        return 1
     with suppress(OSError):  # standard error may be closed, too
         if isinstance(error, KeyboardInterrupt):
             print("interrupted", file=sys.stderr)

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trelliswork.cli.running import current
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 def check_out(out: str, *files: str | None, layout: "Layout | None" = None) -> None:
     """Raise an error, before any work, if ``--out`` cannot be saved to, or is to contain other files of the command.
 
-    Without a ``layout``, it is the directory of a model.
+    Without a ``layout``, it is the directory of a model. In a group of processes, rank 0 saves.
     """
+    if current().rank > 0:
+        return
     from trelliswork.data.storage import MODEL, check_target
 
     layout = layout or MODEL
@@ -31,8 +34,11 @@ def check_out(out: str, *files: str | None, layout: "Layout | None" = None) -> N
 def save_or_rescue(save: Callable[[str | Path], None], out: str) -> None:
     """Save to ``out``; if that fails, save beside it or in the temporary directory, and raise an error with the place.
 
-    Beside it, the directory is the first of ``out-1``, ``out-2`` and so on that does not exist.
+    Beside it, the directory is the first of ``out-1``, ``out-2`` and so on that does not exist. In a group of
+    processes, rank 0 saves.
     """
+    if current().rank > 0:
+        return
     try:
         save(out)
     except (DataError, OSError) as error:

@@ -108,9 +108,19 @@ def get_num_threads() -> int:
                 raise ValueRangeError(f"TRELLISWORK_THREADS must be a positive whole number, got {text!r}.")
             set_num_threads(int(text))
         else:
-            affinity = getattr(os, "sched_getaffinity", None)
-            set_num_threads(len(affinity(0)) if affinity else os.cpu_count() or 1)
+            set_num_threads(available())
     return _settings["threads"]
+
+
+def is_set() -> bool:
+    """Return whether the number of threads has been set or asked for."""
+    return "threads" in _settings
+
+
+def available() -> int:
+    """Return the number of cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def set_num_threads(n_threads: int) -> None:

@@ -1,25 +1,25 @@
 """Column files as in CoNLL-2000 and CoNLL-2003: one token per line, a blank line between sentences."""
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TextIO
 
 from trelliswork.data.corpus import Corpus, CorpusBuilder
-from trelliswork.data.files import fields_of, no_sentence, open_text, shorten, source_name, splitter
+from trelliswork.data.files import Readable, fields_of, no_sentence, open_text, shorten, source_name, splitter
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 _DOCSTART = "-DOCSTART-"
 
 
 def read_columns(
-    path: str | os.PathLike[str],
+    path: Readable,
     *,
     columns: Sequence[int] | None = None,
     separator: str | None = None,
     skip_docstart: bool = True,
     keep_lines: bool = False,
+    allow_empty: bool = False,
     encoding: str = "utf-8",
 ) -> Corpus:
     r"""Read a column file.
@@ -27,7 +27,7 @@ def read_columns(
     Parameters
     ----------
     path : str or path
-        A plain or gzip file; ``-`` is the standard input.
+        A plain or gzip file, or a `Section` of one; ``-`` is the standard input.
     columns : sequence of int, optional
         Columns to return, counted from 0; negative numbers count from the end. Default: all.
     separator : str, optional
@@ -36,6 +36,8 @@ def read_columns(
         Whether to skip the lines ``-DOCSTART-`` at the start of the documents of CoNLL-2003. They end a sentence.
     keep_lines : bool
         Whether to keep the lines, to write them back with `write_columns_with`.
+    allow_empty : bool
+        Whether a file without sentences is an empty corpus instead of an error.
     encoding : str
 
     Returns
@@ -58,19 +60,21 @@ def read_columns(
         separator=separator,
         skip_docstart=skip_docstart,
         keep_lines=keep_lines,
+        allow_empty=allow_empty,
         encoding=encoding,
     )
     return corpus
 
 
 def column_parts(
-    path: str | os.PathLike[str],
+    path: Readable,
     n_sentences: int,
     *,
     columns: Sequence[int] | None = None,
     separator: str | None = None,
     skip_docstart: bool = True,
     keep_lines: bool = False,
+    allow_empty: bool = False,
     encoding: str = "utf-8",
 ) -> Iterator[Corpus]:
     """Read a column file in parts of ``n_sentences``, for files that do not fit into memory; see `read_columns`."""
@@ -79,7 +83,7 @@ def column_parts(
     source, split = source_name(path), splitter(separator)
     width = first = n_before = 0
     pick = None
-    part = CorpusBuilder(source)
+    part = CorpusBuilder(source, len(columns or ()) or 1)
     with open_text(path, encoding=encoding) as file:
         for number, line in enumerate(file, start=1):
             fields = split(line)
@@ -107,9 +111,9 @@ def column_parts(
                 part.token_lines.append(number - 1 - n_before)
             unique = part.unique
             part.flat.extend([unique.setdefault(field, field) for field in (pick(fields) if pick else fields)])
-    if not width:
+    if not width and not allow_empty:
         raise no_sentence(source, "one token per line, with its columns")
-    if part.end_sentence():
+    if part.end_sentence() or not width:
         yield part.corpus(keep_lines)
 
 

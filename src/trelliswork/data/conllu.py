@@ -1,13 +1,20 @@
 """CoNLL-U, the format of Universal Dependencies: ten columns, comments, multiword tokens and empty nodes."""
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
 from trelliswork.data.corpus import Corpus, CorpusBuilder
-from trelliswork.data.files import no_sentence, open_text, shorten, source_name, whole_number
+from trelliswork.data.files import (
+    Readable,
+    counting_lines_before,
+    no_sentence,
+    open_text,
+    shorten,
+    source_name,
+    whole_number,
+)
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -16,7 +23,7 @@ _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,17})\.([1-9][0-9]{0,17})")
 
 
 def read_conllu(
-    path: str | os.PathLike[str], *, columns: Sequence[str] = ("form",), keep_lines: bool = False
+    path: Readable, *, columns: Sequence[str] = ("form",), keep_lines: bool = False, allow_empty: bool = False
 ) -> Corpus:
     """Read the words of a CoNLL-U file.
 
@@ -25,11 +32,13 @@ def read_conllu(
     Parameters
     ----------
     path : str or path
-        A plain or gzip file in UTF-8; ``-`` is the standard input.
+        A plain or gzip file in UTF-8, or a `Section` of one; ``-`` is the standard input.
     columns : sequence of str
         Columns to return: id, form, lemma, upos, xpos, feats, head, deprel, deps, misc.
     keep_lines : bool
         Whether to keep the lines, to write them back with `write_conllu_with`.
+    allow_empty : bool
+        Whether a file without sentences is an empty corpus instead of an error.
 
     Returns
     -------
@@ -75,7 +84,7 @@ def read_conllu(
             elif complaint := sentence.skip(fields[0]):
                 raise DataError(f"{source}:{number}: {complaint}: {shorten(line)}.")
         sentence.finish(f"{source}:{number}")
-    if not builder.end_sentence():
+    if not builder.end_sentence() and not allow_empty:
         raise no_sentence(source, "ten columns, one word per line")
     return builder.corpus(keep_lines)
 
@@ -128,13 +137,13 @@ def _index(name: str) -> int:
 
 
 def read_dependencies(
-    path: str | os.PathLike[str], *, columns: Sequence[str] = ("form", "upos", "xpos")
+    path: Readable, *, columns: Sequence[str] = ("form", "upos", "xpos"), allow_empty: bool = False
 ) -> tuple[Corpus, list[list[int | None]], list[list[str | None]]]:
     """Read words with their heads and arc labels.
 
     Parameters
     ----------
-    path, columns : as in `read_conllu`
+    path, columns, allow_empty : as in `read_conllu`
 
     Returns
     -------
@@ -151,11 +160,19 @@ def read_dependencies(
         As `read_conllu`; or if a head is not a number, not a word of the sentence or the word itself, or heads form a
         cycle.
     """
-    read = read_conllu(path, columns=(*columns, "head", "deprel"), keep_lines=True)
-    assert read.token_lines is not None
+    read = read_conllu(path, columns=(*columns, "head", "deprel"), keep_lines=True, allow_empty=allow_empty)
     corpus = Corpus(read.columns[:-2], read.offsets, read.lines, read.token_lines, read.source)
+    with counting_lines_before(path):
+        heads = _heads(read, len(columns))
+    labels = [[None if label == "_" else label for label in row] for row in read.sentences(len(columns) + 1)]
+    return corpus, heads, labels
+
+
+def _heads(read: Corpus, column: int) -> list[list[int | None]]:
+    """Return the heads in a column; raise DataError if they form no tree."""
+    assert read.token_lines is not None
     heads: list[list[int | None]] = []
-    for n, row in enumerate(read.sentences(len(columns))):
+    for n, row in enumerate(read.sentences(column)):
         first = int(read.offsets[n])
         heads.append([])
         for i, text in enumerate(row):
@@ -172,8 +189,7 @@ def read_dependencies(
                 f"{read.source}:{read.token_lines[first + at] + 1}: the heads above word {at + 1} form a cycle. "
                 "Expected a tree: correct a head, or leave it empty (_)."
             )
-    labels = [[None if label == "_" else label for label in row] for row in read.sentences(len(columns) + 1)]
-    return corpus, heads, labels
+    return heads
 
 
 def _on_cycle(heads: list[int | None]) -> int | None:

@@ -104,6 +104,15 @@ class Corpus:
         width = 1 if width is None else width
         return cls([flat[c::width] for c in range(width)], np.array(offsets, dtype=np.int64))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Corpus], n_columns: int = 1, source: str = "") -> Corpus:
+        """Return the sentences of several corpora of ``n_columns`` columns, one after another, without their lines."""
+        columns: list[list[str]] = [[] for _ in range(n_columns)]
+        for part in parts:
+            for column, more in zip(columns, part.columns, strict=True):
+                column += more
+        return cls(columns, _joined_offsets([part.offsets for part in parts]), source=source)
+
 
 @dataclass(frozen=True, eq=False)
 class AttributeCorpus:
@@ -158,6 +167,25 @@ class AttributeCorpus:
         """Number of tokens in all sentences."""
         return int(self.offsets[-1])
 
+    @classmethod
+    def joined(cls, parts: Sequence[AttributeCorpus]) -> AttributeCorpus:
+        """Return the sentences of several corpora, one after another; attributes in order of first appearance."""
+        ids: dict[str, int] = {}
+        attributes = [np.empty(0, np.int32)]
+        for part in parts:
+            own = np.array([ids.setdefault(name, len(ids)) for name in part.names], np.int32)
+            attributes.append(own[part.attributes])
+        weighted = any(part.values is not None for part in parts)
+        values = [np.ones(len(p.attributes)) if p.values is None else p.values for p in parts]
+        return cls(
+            [label for part in parts for label in part.labels],
+            _joined_offsets([part.offsets for part in parts]),
+            _joined_offsets([part.token_ptr for part in parts]),
+            np.concatenate(attributes),
+            np.concatenate(values) if weighted else None,
+            list(ids),
+        )
+
 
 class CorpusBuilder:
     """The sentences of a file, or of a part of it, that have been read so far."""
@@ -185,6 +213,12 @@ class CorpusBuilder:
             as_array(self.token_lines, np.int64) if keep_lines else None,
             self.source,
         )
+
+
+def _joined_offsets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the offsets of several arrays that are put one after another."""
+    sizes = [np.zeros(1, np.int64), *(np.diff(offsets) for offsets in parts)]
+    return np.cumsum(np.concatenate(sizes))
 
 
 def check_offsets(name: str, offsets: NDArray[np.int64]) -> None:

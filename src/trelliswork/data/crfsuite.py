@@ -7,7 +7,6 @@ a backslash; a backslash before anything else is itself, as CRFsuite reads it. A
 from __future__ import annotations
 
 import math
-import os
 import re
 from array import array
 from typing import TextIO
@@ -15,7 +14,7 @@ from typing import TextIO
 import numpy as np
 
 from trelliswork.data.corpus import AttributeCorpus, as_array
-from trelliswork.data.files import no_sentence, open_text, shorten, source_name
+from trelliswork.data.files import Readable, no_sentence, open_text, shorten, source_name
 from trelliswork.errors import DataError, ValueRangeError
 
 _NAME = re.compile(r"(?:[^\\:]|\\[\\:]|\\)*")  # up to the first colon that is not escaped
@@ -50,13 +49,15 @@ class _Numbering(dict[str, int]):
         return number
 
 
-def read_crfsuite(path: str | os.PathLike[str]) -> AttributeCorpus:
+def read_crfsuite(path: Readable, *, allow_empty: bool = False) -> AttributeCorpus:
     """Read a file of labels and attributes in CRFsuite's format.
 
     Parameters
     ----------
     path : str or path
-        A plain or gzip file in UTF-8; ``-`` is the standard input.
+        A plain or gzip file in UTF-8, or a `Section` of one; ``-`` is the standard input.
+    allow_empty : bool
+        Whether a file without sentences is an empty corpus instead of an error.
 
     Returns
     -------
@@ -106,7 +107,7 @@ def read_crfsuite(path: str | os.PathLike[str]) -> AttributeCorpus:
             if values is not None:
                 values.extend(array("d", [1.0]) * len(fields) if weights is None else weights)
             token_ptr.append(len(ids))
-    if not labels:
+    if not labels and not allow_empty:
         raise no_sentence(source, "label, tab, attributes separated by tabs")
     if len(labels) > ends[-1]:
         ends.append(len(labels))

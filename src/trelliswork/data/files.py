@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast
 
@@ -22,9 +23,70 @@ _LONGEST = 100  # characters of a file name that a temporary name repeats
 _BLANKS = re.compile(r"[\t-\r\x1c-\x20]+")  # white space of str.split() in an ASCII string
 
 
-def source_name(path: str | os.PathLike[str]) -> str:
+@dataclass(frozen=True)
+class Section:
+    """The bytes ``start`` to ``stop`` of a plain file, whole lines; up to the end without ``stop``."""
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return (Path(self.path).stat().st_size if self.stop is None else self.stop) - self.start
+
+    def lines_before(self) -> int:
+        """Return the number of lines before the section, by reading them: for messages only."""
+        with Path(self.path).open("rb") as file:
+            left, n = self.start, 0
+            while left and (block := file.read(min(left, _BLOCK))):
+                left -= len(block)
+                n += block.count(b"\n")
+        return n
+
+
+class _Bounded(io.RawIOBase):
+    """A section of an open file as a stream."""
+
+    def __init__(self, file: BinaryIO, section: Section) -> None:
+        self._file, self._left = file, section.size
+        file.seek(section.start)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+
+Readable = str | os.PathLike[str] | Section
+
+
+def source_name(path: Readable) -> str:
     """Return the name of a file in messages: the path as it was given, ``<stdin>`` for ``-``."""
-    return "<stdin>" if os.fspath(path) == "-" else os.fspath(path)
+    name = path.path if isinstance(path, Section) else os.fspath(path)
+    return "<stdin>" if name == "-" else name
+
+
+@contextmanager
+def counting_lines_before(path: Readable) -> Iterator[None]:
+    """Correct the line numbers in errors about a section that does not start its file."""
+    try:
+        yield
+    except DataError as error:
+        if isinstance(path, Section) and path.start:
+            before = path.lines_before()
+            number = rf"(?<={re.escape(path.path)}:)\d+|(?<=as in line )\d+|(?<=after line )\d+"
+            text = re.sub(number, lambda found: str(int(found.group()) + before), str(error))
+            error.args = (text, *error.args[1:])
+        raise
 
 
 def shorten(value: object) -> str:
@@ -60,8 +122,10 @@ def splitter(separator: str | None) -> Callable[[str], list[str]]:
 
 
 @contextmanager
-def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Iterator[Iterator[str]]:
+def open_text(path: Readable, *, encoding: str = "utf-8") -> Iterator[Iterator[str]]:
     r"""Open a text file, ``-`` for the standard input, and yield an iterator over its lines without their ends.
+
+    A `Section` is opened like a file of its own; line numbers in errors are those of the whole file.
 
     Gzip files are recognized by their first bytes, whatever their name. Only ``\n`` and ``\r\n`` end a line. A byte
     order mark at the start is skipped. In the encoding, a line end must be the byte 10, as in UTF-8, Latin-1 or Shift
@@ -80,19 +144,26 @@ def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Itera
             raw = sys.stdin.buffer  # not ours to close
         else:
             try:
-                raw = stack.enter_context(Path(path).open("rb"))
+                raw = stack.enter_context(Path(name).open("rb"))
             except FileNotFoundError:
                 raise DataError(f"{name}: no such file. Check the path.") from None
             except IsADirectoryError:
                 raise DataError(f"{name}: expected a file, got a directory. Name a file in it.") from None
             except OSError as error:
                 raise DataError(f"{name}: cannot be read: {error.strerror or error}.") from None
-        yield _lines(raw, name, encoding)
+        inside = isinstance(path, Section) and path.start > 0
+        if isinstance(path, Section) and (inside or path.stop is not None):
+            raw = cast(BinaryIO, io.BufferedReader(_Bounded(raw, path)))
+        with counting_lines_before(path):
+            yield _lines(raw, name, encoding, inside)
 
 
-def _lines(raw: BinaryIO, name: str, encoding: str) -> Iterator[str]:
-    """Yield the lines of a stream, decoded block by block, and line by line only to locate an error."""
-    head = raw.read(2)
+def _lines(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[str]:
+    """Yield the lines of a stream, decoded block by block, and line by line only to locate an error.
+
+    A stream that starts ``inside`` a file has neither the head of a gzip file nor a byte order mark.
+    """
+    head = b"" if inside else raw.read(2)
     if head == GZIP:
         if raw.seekable():
             raw.seek(-2, os.SEEK_CUR)
@@ -101,7 +172,7 @@ def _lines(raw: BinaryIO, name: str, encoding: str) -> Iterator[str]:
         raw, head = cast(BinaryIO, gzip.GzipFile(fileobj=raw)), b""
     if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig"):
         encoding = "utf-8"
-        if head == BOM[:2] or not head:
+        if not inside and (head == BOM[:2] or not head):
             with gzip_errors(name, 0):
                 head += raw.read(3 - len(head))
             head = head.removeprefix(BOM)

@@ -54,14 +54,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.sharing import current
 from trelliswork.data.corpus import Corpus
-from trelliswork.data.files import BOM, GZIP, gzip_errors, no_sentence, nul_byte, shorten
+from trelliswork.data.files import BOM, GZIP, Section, gzip_errors, no_sentence, nul_byte, shorten
 from trelliswork.data.kernels.ids import BREAK, DONE, FULL, count_ids, renumber, tokenize
 from trelliswork.data.text import read_text
 from trelliswork.data.vocabulary import END, START, UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 
-Source = str | os.PathLike[str] | Corpus | Iterable[Any]
+Source = str | os.PathLike[str] | Section | Corpus | Iterable[Any]
 Ids = NDArray[np.int32]
 Counts = NDArray[np.int64]
 Place = Callable[[int], str]
@@ -174,7 +175,7 @@ def stream_ids(
 
     numbering = Numbering(vocabulary, edges=edges, lower=lower)
     if files is not None:
-        step.total = sum(path.stat().st_size for path in files)
+        step.total = sum(path.size if isinstance(path, Section) else path.stat().st_size for path in files)
         blocks = _file_blocks(files, numbering, progress, min(BLOCK, max(1, memory_limit // 64)))
     else:
         step.total = len(source) if isinstance(source, Sized) else 0
@@ -191,11 +192,12 @@ def stream_ids(
             count_ids(block, counts)
             sizes.append(len(block))
             file.write(block.tobytes())
-        words = list(numbering.ids)
+        words, totals, places = _agreed(list(numbering.ids), counts[: len(numbering.ids)])
+        del numbering, blocks  # many words take much memory
         if not words:
             raise no_text(source)
-        limits = min_count, max_words
-        vocabulary, new = _choose(words, counts[: len(words)], *limits, unknown, open_vocabulary, edges)
+        vocabulary, chosen = _choose(words, totals, min_count, max_words, unknown, open_vocabulary, edges)
+        new = chosen if places is None else chosen[places]
         stack.pop_all()  # from here on _renumbered closes the file
     return IdStream(vocabulary, _renumbered(file, sizes, new), step)
 
@@ -211,7 +213,7 @@ def read_sentences(source: Source) -> list[Sequence[Any]]:
 
 def paths_listed(source: Any) -> Any:
     """Return an iterator of paths, such as ``folder.glob("*.txt")``, as a list, and any other source unchanged."""
-    if isinstance(source, Corpus | Sequence | os.PathLike) or not isinstance(source, Iterable):
+    if isinstance(source, Corpus | Sequence | os.PathLike | Section) or not isinstance(source, Iterable):
         return source
     items = iter(source)
     first = list(islice(items, 1))
@@ -220,16 +222,20 @@ def paths_listed(source: Any) -> Any:
     return chain(first, items) if items is source else source
 
 
-def files_of(source: Source) -> list[Path] | None:
+def files_of(source: Source) -> list[Path | Section] | None:
     """Return the files of a source, those of directories sorted by name without hidden ones; None for sentences."""
     if isinstance(source, Corpus):
         return None
-    if isinstance(source, str | os.PathLike):
+    if isinstance(source, str | os.PathLike | Section):
         source = [source]
-    elif not isinstance(source, Sequence) or not source or not isinstance(source[0], str | os.PathLike):
+    elif not isinstance(source, Sequence) or not source or not isinstance(source[0], str | os.PathLike | Section):
         return None
-    files: list[Path] = []
-    for path in map(Path, source):
+    files: list[Path | Section] = []
+    for given in source:
+        if isinstance(given, Section):
+            files.append(given)
+            continue
+        path = Path(given)
         try:
             exists, is_dir = path.exists(), path.is_dir()
         except OSError:  # a sentence that is too long for a name
@@ -306,16 +312,18 @@ class Numbering:
             ) from None
 
 
-def _file_blocks(files: list[Path], numbering: Numbering, progress: Callable[[int], None], size: int) -> Iterator[Ids]:
+def _file_blocks(
+    files: list[Path | Section], numbering: Numbering, progress: Callable[[int], None], size: int
+) -> Iterator[Ids]:
     """Yield the ids of text files in blocks; ``progress`` receives the number of bytes read since the last call."""
     blocks = chain.from_iterable(_bytes_of(path, progress, size) for path in files)
     while batch := list(islice(blocks, BATCH)):
         tokenized = in_parallel(lambda block: tokenized_block(*block), batch)
         for (text, path, line), (ids, words, starts) in zip(batch, tokenized, strict=True):
 
-            def where(k: int, text: bytes = text, path: Path = path, line: int = line, at: Any = starts) -> str:
+            def where(k: int, text: bytes = text, path: Any = path, line: int = line, at: Any = starts) -> str:
                 number = line + text.count(b"\n", 0, int(at[k]))
-                return f"{path}:{number}"
+                return f"{path}:{number + (path.lines_before() if isinstance(path, Section) else 0)}"
 
             new = numbering.number(words, where)
             ids[ids >= 0] = new[ids[ids >= 0]]
@@ -334,7 +342,7 @@ def in_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     return results
 
 
-def tokenized_block(text: bytes, path: Path, line: int) -> tuple[Ids, list[bytes], NDArray[np.int64]]:
+def tokenized_block(text: bytes, path: Path | Section, line: int) -> tuple[Ids, list[bytes], NDArray[np.int64]]:
     """Return a stream of ids of the words of a block, the words, and the position of the first token of each."""
     array = np.frombuffer(text, np.uint8)
     size = 1 << min(16, max(8, len(text).bit_length()))
@@ -348,25 +356,30 @@ def tokenized_block(text: bytes, path: Path, line: int) -> tuple[Ids, list[bytes
             break
         size *= 4
     if status != DONE:
+        line += path.lines_before() if isinstance(path, Section) else 0
         raise nul_byte(str(path), line + text.count(b"\n", 0, status))
     words = [text[a:b] for a, b in zip(starts[:n_words].tolist(), stops[:n_words].tolist(), strict=True)]
     return out[:n].copy(), words, starts[:n_words].copy()
 
 
-def _bytes_of(path: Path, progress: Callable[[int], None], size: int) -> Iterator[tuple[bytes, Path, int]]:
+def _bytes_of(
+    path: Path | Section, progress: Callable[[int], None], size: int
+) -> Iterator[tuple[bytes, Path | Section, int]]:
     """Yield blocks of whole lines of a plain or gzip file, about ``size`` bytes, and the number of their first line."""
-    line, done = 1, 0
+    section = path if isinstance(path, Section) else Section(str(path))
+    line, done = 1, section.start
     try:
-        with path.open("rb") as raw:
-            packed = raw.read(len(GZIP)) == GZIP
-            raw.seek(0)
+        with Path(section.path).open("rb") as raw:
+            packed = section.start == 0 and raw.read(len(GZIP)) == GZIP
+            raw.seek(section.start)
             file: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=raw) if packed else raw
             while True:
+                left = None if section.stop is None or packed else section.stop - raw.tell()
                 with gzip_errors(str(path), line):
-                    block = file.read(size) + file.readline()
+                    block = file.read(size) + file.readline() if left is None or left > size else file.read(left)
                 if not block:
                     return
-                if line == 1:
+                if line == 1 and not section.start:
                     block = block.removeprefix(BOM)
                 yield block, path, line
                 line += block.count(b"\n")
@@ -433,6 +446,15 @@ def _renumbered(file: IO[bytes], sizes: list[int], new: Ids) -> Iterator[Ids]:
             block = np.frombuffer(file.read(4 * size), np.int32).copy()
             renumber(block, new)
             yield block
+
+
+def _agreed(words: list[bytes], counts: Counts) -> tuple[list[bytes], Counts, Counts | None]:
+    """Return the words and counts of all ranks, in order of appearance, and the place of each of this rank's words."""
+    if current().size == 1:
+        return words, counts, None
+    counted = current().count_names(dict(zip((word.decode() for word in words), counts.tolist(), strict=True)))
+    place = {name.encode(): k for k, name in enumerate(counted)}
+    return list(place), np.array(list(counted.values()), np.int64), np.array([place[word] for word in words], np.int64)
 
 
 def _choose(

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from trelliswork import __version__
 from trelliswork.data.files import leftover_name, replacing, sync
+from trelliswork.data.spooled import release
 from trelliswork.errors import DataError
 
 Arrays = dict[str, NDArray[Any]]
@@ -54,6 +55,7 @@ MOMENTS = Layout("moments", "moments.json", "moments", "count again with 'trelli
 HEAD = b'{"checksum": "'  # first bytes of a description; then the checksum of what follows `", `
 TRIES = 20  # to read a directory that others replace at the same time
 WAIT = 60.0  # seconds for another process that saves to the same directory
+PIECE = 1 << 26  # bytes of an array that are written at a time
 SPACE = 1 << 20  # free bytes needed to save anything
 
 
@@ -227,8 +229,8 @@ def write_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = N
 def _write(path: Path, chunks: Chunks) -> None:
     """Write a file completely or not at all."""
     with replacing(path) as fresh, fresh.open("xb") as file:
-        for chunk in chunks:
-            file.write(chunk)
+        for piece in _pieces(chunks):
+            file.write(piece)
         sync(file)
 
 
@@ -254,10 +256,18 @@ def _safetensors(arrays: Arrays, metadata: dict[str, str] | None = None) -> Chun
     return [len(text).to_bytes(8, "little"), text, *chunks]
 
 
+def _pieces(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Yield the chunks in pieces; those of a mapped file do not stay in memory."""
+    for chunk in chunks:
+        for start in range(0, len(chunk), PIECE):
+            yield chunk[start : start + PIECE]
+            release(chunk)
+
+
 def _checksum(*chunks: bytes | memoryview) -> str:
     digest = hashlib.sha256()
-    for chunk in chunks:
-        digest.update(chunk)
+    for piece in _pieces(chunks):
+        digest.update(piece)
     return digest.hexdigest()
 
 

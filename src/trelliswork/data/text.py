@@ -1,6 +1,5 @@
 """Plain text: one sentence per line, white space between words."""
 
-import os
 import warnings
 from array import array
 from collections.abc import Collection
@@ -8,20 +7,22 @@ from collections.abc import Collection
 import numpy as np
 
 from trelliswork.data.corpus import Corpus, as_array
-from trelliswork.data.files import fields_of, no_sentence, open_text, shorten, source_name
+from trelliswork.data.files import Readable, fields_of, no_sentence, open_text, shorten, source_name
 from trelliswork.errors import DataWarning
 
 PUNCTUATION = frozenset(".,;:!?\"')]}”’»…")
 GLUED = 0.05  # share of words with unknown punctuation from which a text is taken to be not tokenized
 
 
-def read_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Corpus:
+def read_text(path: Readable, *, allow_empty: bool = False, encoding: str = "utf-8") -> Corpus:
     """Read plain text: one sentence per line, words separated by ASCII white space. Blank lines are skipped.
 
     Parameters
     ----------
     path : str or path
-        A plain or gzip file; ``-`` is the standard input.
+        A plain or gzip file, or a `Section` of one; ``-`` is the standard input.
+    allow_empty : bool
+        Whether a file without sentences is an empty corpus instead of an error.
     encoding : str
 
     Returns
@@ -44,7 +45,7 @@ def read_text(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> Corpu
                 words.extend([unique.setdefault(field, field) for field in fields])
                 ends.append(len(words))
     source = source_name(path)
-    if not words:
+    if not words and not allow_empty:
         raise no_sentence(source, "one per line")
     return Corpus([words], as_array(ends, np.int64), source=source)
 

@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from trelliswork.data.files import no_sentence, open_text, shorten, source_name
+from trelliswork.data.files import Readable, Section, no_sentence, open_text, shorten, source_name
 from trelliswork.data.sentence import Tree
 from trelliswork.errors import DataError
 
-__all__ = ["PUNCTUATION", "TRACE", "prune", "read_trees", "tree_spans"]
+__all__ = ["PUNCTUATION", "TRACE", "prune", "read_trees", "tree_files", "tree_spans"]
 
 TRACE = "-NONE-"
 PUNCTUATION = frozenset([",", ".", ":", "``", "''", "-LRB-", "-RRB-"])  # tags of the Penn Treebank
@@ -17,12 +17,13 @@ _BRACKET = re.compile(r"[()]")
 
 
 def read_trees(
-    path: str | os.PathLike[str],
+    path: Readable,
     *,
     traces: bool = False,
     punctuation: bool = True,
     functions: bool = True,
     unary: bool = True,
+    allow_empty: bool = False,
     encoding: str = "utf-8",
 ) -> list[Tree]:
     """Read Penn bracketings, each on one line or over several.
@@ -40,6 +41,8 @@ def read_trees(
         Whether to keep functions and indices of labels (``NP-SBJ-1``) instead of shortening them to ``NP``.
     unary : bool
         Whether to keep constituents with one child instead of replacing them by the child.
+    allow_empty : bool
+        Whether a file without trees is an empty list instead of an error.
     encoding : str
 
     Returns
@@ -52,13 +55,8 @@ def read_trees(
     DataError
         If brackets do not match, there is text outside of them, a constituent is malformed, or there is no tree.
     """
-    files = sorted(Path(path).glob("*.mrg")) if os.fspath(path) != "-" and Path(path).is_dir() else [path]
-    if not files:
-        raise DataError(
-            f"{path}: expected a directory with *.mrg files, but it has none. Name another one, or a file of trees."
-        )
     trees = []
-    for file in files:
+    for file in tree_files(path):
         for line, text in _bracketings(file, encoding):
             try:
                 tree = Tree.parse(text)
@@ -67,9 +65,21 @@ def read_trees(
             left = prune(tree, traces=traces, punctuation=punctuation, functions=functions, unary=unary)
             if left is not None:
                 trees.append(left)
-    if not trees:
+    if not trees and not allow_empty:
         raise no_sentence(source_name(path), "a bracketing such as (S (NP (PRP It)) (VP (VBZ rains)))")
     return trees
+
+
+def tree_files(path: Readable) -> list[Readable]:
+    """Return a file, or the ``*.mrg`` files of a directory in the order of their names."""
+    if isinstance(path, Section) or os.fspath(path) == "-" or not Path(path).is_dir():
+        return [path]
+    files: list[Readable] = [*sorted(Path(path).glob("*.mrg"))]
+    if not files:
+        raise DataError(
+            f"{path}: expected a directory with *.mrg files, but it has none. Name another one, or a file of trees."
+        )
+    return files
 
 
 def prune(
@@ -120,7 +130,7 @@ def tree_spans(tree: Tree) -> list[tuple[int, int, str]]:
     return [(*ends[id(node)], node.label) for node in nodes if not isinstance(node.children[0], str)]
 
 
-def _bracketings(path: str | os.PathLike[str], encoding: str) -> Iterator[tuple[int, str]]:
+def _bracketings(path: Readable, encoding: str) -> Iterator[tuple[int, str]]:
     """Yield the text of each tree and the number of its first line."""
     name = source_name(path)
     depth, first, parts = 0, 0, list[str]()

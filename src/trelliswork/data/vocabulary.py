@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from trelliswork.compute.sharing import current
 from trelliswork.data.files import shorten
 from trelliswork.errors import DataError
 
@@ -76,7 +77,8 @@ class Vocabulary:
         Strings seen fewer than ``min_count`` times are dropped. With ``unknown`` they are replaced by the unknown
         string or their stand-in, which is counted and listed: rare words show the model what unknown words are like.
         """
-        counts = Counter(item for sequence in sequences for item in sequence)
+        own = Counter(item for sequence in sequences for item in sequence)
+        counts = current().count_names(own, min_count if unknown is None else 1)
         kept: Counter[str] = Counter()
         for item, n in counts.items():
             if n >= min_count:

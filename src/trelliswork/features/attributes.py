@@ -21,6 +21,20 @@ class Attributes:
     n_attributes: int
     edges: "Attributes | None" = None
 
+    def part(self, start: int, stop: int) -> "Attributes":
+        """Return the sentences ``start`` to ``stop``."""
+        offsets = self.offsets[start : stop + 1]
+        ends = self.token_ptr[offsets[0] : offsets[-1] + 1]
+        entries = slice(ends[0], ends[-1])
+        return Attributes(
+            offsets - offsets[0],
+            ends - ends[0],
+            self.ids[entries],
+            None if self.values is None else self.values[entries],
+            self.n_attributes,
+            None if self.edges is None else self.edges.part(start, stop),
+        )
+
     @property
     def n_tokens(self) -> int:
         """Number of tokens of all sentences."""

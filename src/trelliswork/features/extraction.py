@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
@@ -44,6 +45,12 @@ class ColumnIds:
         out = np.fromiter((ids.setdefault(s, len(ids)) for s in column), np.int32, len(column))
         self.strings = list(ids)
         return out
+
+    def agree(self) -> Ids:
+        """Replace the strings by those of all ranks, in order of appearance; return the new ids of the old ones."""
+        before, self.strings = self.strings, current().merge(self.strings)
+        self._ids = {s: n for n, s in enumerate(self.strings)}
+        return np.array([self._ids[s] for s in before], np.int32)
 
     def look_up(self, column: Sequence[str]) -> Ids:
         """Return the ids of a column, -1 for unknown strings."""
@@ -92,15 +99,15 @@ class TemplateExtractor:
         reach = max((abs(row) for t in self.templates for row, _ in t.macros), default=0)
         self.columns = [ColumnIds([], reach) for _ in columns]
         coded = [ids.learn(column) for ids, column in zip(self.columns, columns, strict=True)]
+        coded = [ids.agree()[known] for ids, known in zip(self.columns, coded, strict=True)]
         n_tokens = len(columns[0])
         table = np.empty((len(self.templates), n_tokens), np.int32)
         self._stages, self._kept, self.n_attributes = [], [], 0
         for k, template in enumerate(self.templates):
             stages, numbers = self._learn(template, coded, offsets)
-            counts = np.bincount(numbers[numbers >= 0], minlength=len(stages[-1].numbering))
-            kept = np.cumsum(counts >= self.min_count, dtype=np.int32) - 1 + self.n_attributes
-            kept[counts < self.min_count] = -1
-            self.n_attributes += int((counts >= self.min_count).sum())
+            n = len(stages[-1].numbering)
+            kept = np.arange(self.n_attributes, self.n_attributes + n, dtype=np.int32)
+            self.n_attributes += n
             self._stages.append(stages)
             self._kept.append(kept)
             table[k] = _translate(numbers, kept)
@@ -185,6 +192,11 @@ class TemplateExtractor:
             group, macros = tuple(macros[:take]), macros[take:]
             keys = self._keys(group, template, coded, offsets, numbers)
             numbering, numbers = Numbering.of(keys)
+            counts = np.bincount(numbers[numbers >= 0], minlength=len(numbering))
+            listed, _ = current().count(numbering.listed, counts, 1 if macros else self.min_count)
+            if listed is not numbering.listed:
+                numbering = Numbering(listed)
+                numbers = numbering.look_up(keys)
             stages.append(_Stage(group, numbering))
         assert numbers is not None
         return stages, numbers

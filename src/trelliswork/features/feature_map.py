@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data import AttributeCorpus, Corpus
 from trelliswork.errors import DataError, ShapeError
 from trelliswork.features.attributes import Attributes
@@ -140,12 +141,12 @@ class FeatureMap:
 
     def _attributes(self, X: Sentences, learn: bool) -> Attributes:
         lengths = np.diff(X.offsets) if isinstance(X, Corpus | AttributeCorpus) else np.array([len(x) for x in X])
-        if len(lengths) == 0:
-            if learn:
-                raise DataError("X must have at least one sentence, got none.")
+        if learn and not current().any(len(lengths) > 0):
+            raise DataError("X must have at least one sentence, got none.")
+        if len(lengths) == 0 and not learn:
             edges = None if self.edge_extractor is None else _no_sentences(self.n_edge_attributes)
             return replace(_no_sentences(self.n_attributes), edges=edges)
-        if lengths.min() == 0:
+        if lengths.min(initial=1) == 0:
             raise ShapeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
         if isinstance(self.extractor, ReadyLike):
             return self._ready(X, self.extractor, learn)
@@ -153,6 +154,8 @@ class FeatureMap:
             raise DataError("a file of ready attributes needs features=None: templates make attributes from columns.")
         corpus = X if isinstance(X, Corpus) else Corpus.from_sentences(X)
         columns: Sequence[Sequence[str]] = corpus.columns
+        if learn:
+            columns = _as_others(columns, len(corpus))
         if self.preset is not None:
             chosen = preset(self.preset)
             if len(columns) < chosen.n_columns:
@@ -195,6 +198,19 @@ def _extractor(templates: list[Template], min_count: int, hash_bits: int | None)
     if hash_bits is None:
         return TemplateExtractor(templates, min_count=min_count)
     return HashedTemplateExtractor(templates, hash_bits)
+
+
+def _as_others(columns: Sequence[Sequence[str]], n_sentences: int) -> Sequence[Sequence[str]]:
+    """Return the columns of this rank; without sentences, as many as the other ranks have."""
+    if current().size == 1:
+        return columns
+    numbers = set(current().gather(len(columns) if n_sentences else 0)) - {0}
+    if len(numbers) > 1:
+        raise DataError(
+            f"the sentences of all processes must have the same number of columns, got {sorted(numbers)}: "
+            "choose the same columns of every file."
+        )
+    return columns if n_sentences else [[]] * numbers.pop()
 
 
 def _no_sentences(n_attributes: int) -> Attributes:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data import AttributeCorpus
 from trelliswork.data.files import shorten
 from trelliswork.errors import DataError
@@ -60,7 +61,11 @@ class ReadyExtractor:
         table, ids = Numbering.of(rows.keys)
         # Ids count up as names appear: a name is new where the largest id so far grows.
         names = rows.names_at(np.flatnonzero(np.diff(np.maximum.accumulate(ids), prepend=-1)))
-        kept = np.bincount(ids, minlength=len(names)) >= self.min_count
+        counts = np.bincount(ids, minlength=len(names))
+        if current().size > 1:  # each process has hashes of its own
+            self._learn(names, counts)
+            return rows.attributes(self._table.look_up(rows.keys), len(self._names))
+        kept = counts >= self.min_count
         self._names = list(compress(names, kept))
         self._table = Numbering(table.listed[kept])
         if not kept.all():
@@ -75,10 +80,14 @@ class ReadyExtractor:
 
     def fit_corpus(self, corpus: AttributeCorpus) -> Attributes:
         """Learn and return the attributes of a file of ready attributes."""
-        kept = np.bincount(corpus.attributes, minlength=len(corpus.names)) >= self.min_count
-        self._names = list(compress(corpus.names, kept))
-        self._table = Numbering(_keys(self._names))
+        self._learn(corpus.names, np.bincount(corpus.attributes, minlength=len(corpus.names)))
         return self.transform_corpus(corpus)
+
+    def _learn(self, names: Sequence[str], counts: NDArray[np.int64]) -> None:
+        """Keep the names that are frequent enough on all ranks together; these are distinct and those of this rank."""
+        own = dict(zip(names, counts.tolist(), strict=True))
+        self._names = list(current().count_names(own, self.min_count))
+        self._table = Numbering(_keys(self._names))
 
     def transform_corpus(self, corpus: AttributeCorpus) -> Attributes:
         """Return the known attributes of another such file."""

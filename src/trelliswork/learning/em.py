@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from trelliswork.compute.sharing import current
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import FitReport, Step
@@ -30,7 +31,7 @@ class Update(NamedTuple):
 
 
 class Updates(Protocol[Parameters]):
-    """The E-step and the M-step of a model on its training data."""
+    """The E-step and the M-step of a model on its training data; in a group of processes, on those of all ranks."""
 
     @property
     def tolerated(self) -> float:
@@ -137,6 +138,7 @@ class _Run(Generic[Parameters]):
                     )
                 return
             now.parameters, value, log_evidence, report.beam = self.model.update(now.parameters)
+            value = _of_first(value)
             before, seconds = report.value, time.perf_counter() - self.started
             report.add(Step(report.n_iter + 1, value, seconds=seconds, stage=stage, log_evidence=log_evidence))
             if self._decreased(before, report):
@@ -190,6 +192,11 @@ class _Run(Generic[Parameters]):
         history = [Step(**step) for step in plain[name]]
         parameters = self.model.from_arrays(with_prefix(arrays, f"{name}."))
         return _Try(parameters, FitReport(False, "", history[-1].value, history))
+
+
+def _of_first(value: float) -> float:
+    """Return the value of rank 0: it decides when all end, though other processors may round otherwise."""
+    return float(current().first(lambda: value))
 
 
 def _settled(report: FitReport, tol: float) -> bool:

@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
+from trelliswork.learning.evaluation import Evaluation
 from trelliswork.learning.kernels.vectors import add_scaled, differences, dot, step_to
 from trelliswork.learning.report import STOPPED, FitReport, Step
 from trelliswork.learning.watch import Watch
 
 Weights = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
-Objective = Callable[[Weights], tuple[float, Weights]]
+Objective = Callable[[Weights], Evaluation | tuple[float, Weights]]
 Pair = tuple[NDArray[np.float32], NDArray[np.float32], float]  # differences of weights and gradients s, y; 1 / s.y
 PERIOD = 10  # iterations over which a decrease of the value is judged
 
@@ -84,13 +85,13 @@ def lbfgs(
     started = time.perf_counter()
     if not isinstance(start, State):
         w = np.array(start, np.float64)
-        value, gradient = objective(w)
-        value += l1 * float(np.abs(w).sum())
+        found = evaluate(objective, w)
+        value = found.value + l1 * float(np.abs(w).sum())
         if not np.isfinite(value):
             raise ValueRangeError(
                 f"the objective is {value} at the first weights: use other first weights, or check the data."
             )
-        start = State(w, value, gradient, [], [])
+        start = State(w, value, found.gradient, [], [])
     w, value, gradient = start.weights, start.value, start.gradient
     pairs = deque(start.pairs, maxlen=history_size)
     report = FitReport(False, "", value, list(start.history))
@@ -213,6 +214,12 @@ def _direction(gradient: Weights, pairs: deque[Pair]) -> Weights:
 _Taken = tuple[Weights, float, Weights, int]
 
 
+def evaluate(objective: Objective, weights: Weights) -> Evaluation:
+    """Return the objective at some weights."""
+    found = objective(weights)
+    return found if isinstance(found, Evaluation) else Evaluation(*found)
+
+
 def _backtrack(
     objective: Objective, w: Weights, value: float, gradient: Weights, direction: Weights, slope: float, first: float,
     l1: float,
@@ -223,11 +230,11 @@ def _backtrack(
     for used in range(1, 41):
         new = w + step * direction
         new[new * orthant < 0] = 0
-        new_value, new_gradient = objective(new)
-        new_value += l1 * float(np.abs(new).sum())
+        found = evaluate(objective, new)
+        new_value = found.value + l1 * float(np.abs(new).sum())
         fall = dot(_pseudo_gradient(w, gradient, l1), new - w)
         if np.isfinite(new_value) and new_value <= value + 1e-4 * fall:
-            return new, new_value, new_gradient, used
+            return new, new_value, found.gradient, used
         step *= 0.5
     return None
 
@@ -241,12 +248,13 @@ def _wolfe(
     high: float | None = None
     high_value = np.inf
     step = first
-    best: _Taken | None = None
+    best: tuple[Weights, Evaluation, int] | None = None
     for used in range(1, 31):
         new = np.empty_like(w)
         step_to(w, step, direction, new)
-        new_value, new_gradient = objective(new)
-        new_slope = dot(new_gradient, direction) if np.isfinite(new_value) else np.inf
+        found = evaluate(objective, new)
+        new_value = found.value
+        new_slope = found.slope(direction) if np.isfinite(new_value) else np.inf
         if (
             not np.isfinite(new_value)
             or new_value > value + 1e-4 * step * slope
@@ -254,9 +262,9 @@ def _wolfe(
         ):
             high, high_value = step, new_value
         else:
-            best = (new, new_value, new_gradient, used)
+            best = new, found, used
             if abs(new_slope) <= -0.9 * slope:
-                return best
+                break
             if new_slope * ((high if high is not None else np.inf) - low) >= 0:
                 high, high_value = low, low_value
             low, low_value, low_slope = step, new_value, new_slope
@@ -271,4 +279,7 @@ def _wolfe(
         step = float(np.clip(ideal, inner, outer))
         if abs(width) < 1e-12:
             break
-    return best if best is not None and best[1] < value else None
+    if best is None or not best[1].value < value:
+        return None
+    new, found, used = best
+    return new, found.value, found.gradient, used

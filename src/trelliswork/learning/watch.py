@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trelliswork.compute.sharing import current
 from trelliswork.learning.checkpoint import Arrays, Checkpoint, with_prefix
 from trelliswork.learning.report import STOPPED, Callback, FitReport, Step
 
@@ -75,7 +76,8 @@ class Watch:
 
     def announce(self, stage: str, seconds: float = 0.0) -> bool:
         """Tell the callback about work between iterations; return whether training is to stop."""
-        if self.callback is not None and self.callback(Step(0, math.nan, seconds=seconds, stage=stage)):
+        announced = Step(0, math.nan, seconds=seconds, stage=stage)
+        if current().any(self.callback is not None and bool(self.callback(announced))):
             self.interrupted = True
         return self.interrupted
 
@@ -85,12 +87,26 @@ class Watch:
         used = self._lead + seconds
         return f"time limit of {self.max_minutes:g} minutes" if used >= limit or used + 0.99 * more > limit else None
 
+    def resumes(self) -> bool:
+        """Return whether there is a checkpoint to resume from; rank 0 reads it for all."""
+        return bool(
+            self.checkpoint is not None and current().first(lambda: self.checkpoint and self.checkpoint.path.exists())
+        )
+
     def resume(self) -> Saved | None:
         """Return the optimizer's state in the checkpoint, if there is one, and restore the best parameters."""
-        saved = self.checkpoint.read() if self.checkpoint is not None else None
-        if saved is None:
+        if not self.resumes():
             return None
-        plain, arrays = saved
+        saved: list[Saved] = []
+
+        def read() -> Any:
+            assert self.checkpoint is not None
+            found = self.checkpoint.read()
+            assert found is not None
+            saved.append(found)
+            return found[0]
+
+        plain, arrays = current().first(read), current().first_arrays(lambda: saved[0][1])
         watch = plain["watch"]
         if watch["iteration"]:
             self.best, self.best_iteration = watch["best"], watch["iteration"]
@@ -100,7 +116,8 @@ class Watch:
     def measure(self, step: Step, parameters: Mapping[str, Any]) -> float | None:
         """Return the metric on the development data, measured once per step; ``None`` without such data."""
         if self.development is not None and step.dev is None:
-            step.dev = self.development.measure(parameters)
+            value = float(self.development.measure(parameters))  # on all ranks; that of rank 0 decides
+            step.dev = current().first(lambda: value)
         return step.dev
 
     def after(
@@ -123,24 +140,27 @@ class Watch:
                 assert self.development is not None
                 reason = f"no better {self.development.metric} on the development data for {self.patience} iterations"
         ended = reason is not None
-        saved = self.checkpoint is not None and not ended and self.checkpoint.due()
+        saved = self.checkpoint is not None and not ended and current().first(self.checkpoint.due)
         if saved:  # before the callback, which may raise an exception
             self.save(state)
-        if self.callback is not None and self.callback(step):
+        if current().any(self.callback is not None and bool(self.callback(step))):
             self.interrupted, reason = True, reason or STOPPED
         duration = 0.0 if self._last is None else step.seconds - self._last
         self._last = step.seconds
         if reason is None:
-            reason = self.time_is_up(step.seconds + time.perf_counter() - entered, duration)
+            seconds = step.seconds + time.perf_counter() - entered
+            reason = current().first(lambda: self.time_is_up(seconds, duration))
             self.interrupted = self.interrupted or reason is not None
         if self.interrupted and self.checkpoint is not None and not saved and (self.stage or not ended):
             self.save(state)
         return reason
 
     def save(self, state: Callable[[], Saved]) -> None:
-        """Write the checkpoint now."""
+        """Write the checkpoint now, on rank 0."""
         assert self.checkpoint is not None
         plain, arrays = state()
+        if current().rank > 0:
+            return
         watch = {"best": self.best if self.best_iteration else None, "iteration": self.best_iteration}
         best = {f"watch.{name}": value for name, value in self.best_parameters.items()}
         self.checkpoint.write(plain | {"watch": watch}, arrays | best)
@@ -151,6 +171,7 @@ class Watch:
         The report gets the checkpoint, to be removed when the model is saved, unless training was interrupted.
         """
         report.checkpoint = None if self.interrupted else self.checkpoint
+        report.details |= current().usage()
         if self.development is not None and self.best_iteration:
             report.metric, report.dev = self.development.metric, self.best
             report.reason += f"; kept iteration {self.best_iteration} with {report.metric} {self.best:.4f}"
@@ -160,4 +181,4 @@ class Watch:
 
 def open_checkpoint(path: str | os.PathLike[str] | None, fingerprint: Callable[[], str]) -> Checkpoint | None:
     """Return the checkpoint at a path; ``None`` without a path, and then the fingerprint is not computed."""
-    return None if path is None else Checkpoint(path, fingerprint())
+    return None if path is None else Checkpoint(path, "".join(current().gather(fingerprint())))

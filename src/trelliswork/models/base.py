@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data.files import shorten
 from trelliswork.data.storage import load_model, save_model
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
@@ -108,8 +109,11 @@ class Estimator:
 
         The directory is new, empty, or has an older model, which is replaced; one with other files is an error. A crash
         at any instant leaves the old or the new model. After that, the checkpoint of a finished training is deleted.
+        In a group of processes, which all have the same model, rank 0 writes it.
         """
         self._check_fitted()
+        if current().rank > 0:
+            return
         plain, arrays = self._state()
         save_model(path, self.kind, plain | {"input": getattr(self, "input_", {})}, arrays)
         report = getattr(self, "report_", None)

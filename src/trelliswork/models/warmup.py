@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trelliswork.compute.sharing import Group, sharing
 from trelliswork.inference import warmup as inference
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.models.crf import CRF
@@ -100,13 +101,22 @@ def _beam(features: str, order: int) -> object:
     return crf.predict(X)
 
 
+class _OneOfTwo(Group):
+    """One of two processes, the other of which has no sentences: for kernels that only groups need."""
+
+    size = 2
+
+
 def _parser(projective: bool) -> object:
     """Train both orders on partial trees and labels, and use every method of prediction."""
     parser = DependencyParser(
         2, projective=projective, hash_bits=10, max_iter=1, max_iter_second_order=1, max_iter_labels=1
     )
     tagged = [list(zip(x, y, y, strict=True)) for x, y in zip(X, Y, strict=True)]
-    parser.fit(tagged, [[(2, "a"), (0, "b"), (None, "a")], [(2, "a"), (0, "b")]])
+    trees: Any = [[(2, "a"), (0, "b"), (None, "a")], [(2, "a"), (0, "b")]]
+    with sharing(_OneOfTwo()):
+        parser.fit(tagged, trees)
+    parser.fit(tagged, trees)
     parser.predict_topk(tagged, 2)
     return parser.parse(tagged)
 
@@ -132,15 +142,15 @@ def _hmm(dtype: Literal["float32", "float64"]) -> object:
 
 
 def _moments() -> object:
-    """Count text as bytes and as sentences, and merge two blocks."""
+    """Count text as bytes and as sentences, and merge two blocks, in memory and on disk."""
     from pathlib import Path
 
     from trelliswork.data.ids import tokenized_block
     from trelliswork.data.moments import count_moments
-    from trelliswork.data.moments.runs import merged
+    from trelliswork.models.baselines.kneser_ney import KneserNey
 
-    run = np.array([0, 1]), np.array([1, 1])
-    return tokenized_block(b"a b\n", Path("text"), 1), count_moments(X, 2), merged(run, run)
+    tokenized_block(b"a b\n", Path("text"), 1)
+    return count_moments(X * 9, 2, memory_limit=1), KneserNey(2).fit(X)
 
 
 def _language_model() -> object:

@@ -1,5 +1,7 @@
 """Callbacks, time limit, development data and checkpoints of HMM training."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from tests.models.hmm.cases import HALF, TAGS, WORDS, corpus
 from trelliswork import HMM
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.learning.checkpoint import Checkpoint
+from trelliswork.models.hmm import em as em_module
 
 
 def assert_same(one, other):
@@ -196,6 +199,43 @@ def test_a_resumed_stream_equals_an_uninterrupted_one(tmp_path):
         assert_same(resumed, whole)
         assert [step.iteration for step in seen] == list(range(stop + 1, 10))
         resumed.save(tmp_path / "model")
+
+
+class Parts:
+    """A stream of batches that are made when they are asked for."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        for k in range(self.n):
+            yield [[f"w{(7 * k + t * t) % 50}" for t in range(30)] for _ in range(20)]
+
+
+def peak(n):
+    """Return the memory that training on a stream of n batches takes."""
+    tracemalloc.start()
+    try:
+        hmm = HMM(2).fit_stream(Parts(n))
+        return hmm.report_, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_a_stream(monkeypatch, tmp_path):
+    """Of the steps, too, the report keeps a limited number; a run that resumes counts them all."""
+    monkeypatch.setattr(em_module, "MOST_STEPS", 16)
+    peak(20)  # what is loaded once
+    _, few = peak(20)
+    report, many = peak(120)
+    assert many < few + 200_000  # 100 batches have 800,000 bytes
+    iterations = [step.iteration for step in report.history]
+    assert (report.n_iter, iterations[0], iterations[-1]) == (120, 1, 120)
+    assert len(iterations) <= 17
+    assert iterations == sorted(set(iterations))
+    path = tmp_path / "checkpoint"
+    HMM(2).fit_stream(Parts(50), checkpoint=path, callback=lambda step: step.iteration == 40)
+    assert_same(HMM(2).fit_stream(Parts(50), checkpoint=path), HMM(2).fit_stream(Parts(50)))
 
 
 def test_a_longer_run_resumes_from_a_shorter_one(tmp_path):

@@ -125,7 +125,7 @@ def test_the_objective(K, L):
     x = rng.normal(size=objective.layout.size) / 2
     value, gradient = objective(x)
     for direction in rng.normal(size=(5, len(x))):
-        numeric = (objective(x + 1e-5 * direction)[0] - objective(x - 1e-5 * direction)[0]) / 2e-5
+        numeric = (objective(x + 1e-5 * direction).value - objective(x - 1e-5 * direction).value) / 2e-5
         assert_allclose(gradient @ direction, numeric, rtol=1e-6)
     phi, psi = objective.potentials(x)
     N, n = moments.n_positions, objective.layout.n_weights

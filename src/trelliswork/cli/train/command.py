@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
+from trelliswork.cli.inputs import Inputs
 from trelliswork.cli.options import JsonOption, QuietOption
-from trelliswork.cli.progress import training_progress
+from trelliswork.cli.progress import training_progress, usage_line
 from trelliswork.cli.reporting import ReportOption, report_training
-from trelliswork.cli.running import report_errors
+from trelliswork.cli.running import alone, current, report_errors
 from trelliswork.cli.saving import check_out, save_or_rescue
 from trelliswork.errors import extras_for
 
@@ -46,6 +47,10 @@ class Job:
     sample: "Callable[[], Sample | None] | None" = None  # sentences that the report shows
     started: float = field(default_factory=time.perf_counter)
 
+    def read_dev(self, read: Callable[..., Any], *options: Any) -> Any:
+        """Return what ``read`` returns for the development file; ``None`` without one."""
+        return None if self.dev is None else read(Inputs.dev(self.dev), *options)
+
     def fit(self, model: Any, *data: Any, n_tokens: int, total: int, **options: Any) -> None:
         """Call ``model.fit`` with ``data`` and ``options``, checkpoint, and the model to start from.
 
@@ -62,7 +67,15 @@ class Job:
 
     def finish(self, model: Any, facts: dict[str, Any]) -> None:
         """Save the model, write the report, and print the outcome."""
+        usage = current().usage()
         save_or_rescue(model.save, self.out)
+        if current().rank > 0:
+            return
+        with alone():  # what follows is the work of one process
+            self._tell(model, facts, usage)
+
+    def _tell(self, model: Any, facts: dict[str, Any], usage: dict[str, Any]) -> None:
+        """Write the report, and print the outcome."""
         report = getattr(model, "report_", None)
         outcome: dict[str, Any] = {"model": self.out, "kind": model.kind, **facts}
         if report is not None:
@@ -76,6 +89,7 @@ class Job:
                 "beam": None if report.beam is None else vars(report.beam) | {"kept": report.beam.kept},
             }
         outcome["seconds"] = round(time.perf_counter() - self.started, 3)
+        outcome |= usage
         report_training(self.page, model, outcome, self.sample)
         if self.json:
             print(json_module.dumps(outcome))
@@ -93,6 +107,8 @@ class Job:
         print(f"{text}; {outcome['seconds']:.1f} s. Saved in {self.out}")
         if report is not None and report.beam is not None:
             print(f"beam {model.beam}: {report.beam}")
+        if usage:
+            print(usage_line(usage["processes"]))
 
 
 class TrainCommand(TyperCommand):
@@ -179,7 +195,7 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
     call.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
     call.__annotations__ = {p.name: p.annotation for p in keyword}
     call.__name__, call.__doc__ = f"train_{name}", run.__doc__
-    return report_errors(call)
+    return report_errors(call, shared=True)
 
 
 def _was_given(context: Any, name: str) -> bool:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.corpora import FileFormat, read_words, words_layout
-from trelliswork.cli.options import FormatOption, TextFile
+from trelliswork.cli.inputs import Inputs, own_files, totals
+from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part, text_part
 from trelliswork.cli.train.command import Job
 
@@ -22,23 +23,34 @@ TextFiles = Annotated[
 
 
 def hmm_lm(
-    job: Job, model: "HMMLanguageModel", train: TextFile = None, format: FormatOption = FileFormat.auto
+    job: Job,
+    model: "HMMLanguageModel",
+    train: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Text files (plain or gzip, one sentence per line); '-' is standard input. Default: the bundled "
+            "corpus.",
+            show_default=False,
+        ),
+    ] = None,
+    format: FormatOption = FileFormat.auto,
 ) -> dict[str, Any]:
     """Train an HMM language model. Ctrl-C stops at the next validation and saves the best parameters.
 
-    Text has one sentence per line and words between white space. Without a file the bundled corpus is used. The model
+    Text has one sentence per line and words between white space. Without files the bundled corpus is used. The model
     is a directory for score, evaluate, sample, fill, inspect and explore.
     """
-    layout = words_layout(train, FileFormat.text if train and format == FileFormat.auto else format, None, None)
-    corpus = read_words(train, layout)
-    dev = None if job.dev is None else read_words(job.dev, layout)
+    source = Inputs.of(train)
+    layout = words_layout(source, FileFormat.text if train and format == FileFormat.auto else format, None, None)
+    corpus, dev = read_words(source, layout), job.read_dev(read_words, layout)
+    n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
     total = model.max_iter * model.evaluations
-    job.fit(model, corpus, n_tokens=corpus.n_tokens // model.evaluations, total=total, dev=dev)
+    job.fit(model, corpus, n_tokens=n_tokens // model.evaluations, total=total, dev=dev)
     job.sample = lambda: part(None if dev is None else (dev,), corpus)
     model.input_ = layout.to_dict()
     return {
-        "sentences": len(corpus),
-        "tokens": corpus.n_tokens,
+        "sentences": n_sentences,
+        "tokens": n_tokens,
         "words": len(model.vocabulary_),
         "states": model.n_states,
         "rank": model.n_features if model.parameterization == "kernel" else None,
@@ -55,10 +67,10 @@ def kneser_ney(
 ) -> dict[str, Any]:
     """Train an n-gram language model with interpolated modified Kneser-Ney smoothing.
 
-    Text has one sentence per line and words between white space. Without a file the bundled corpus is used. The model
+    Text has one sentence per line and words between white space. Without files the bundled corpus is used. The model
     is a directory for score, evaluate, sample, fill and explore.
     """
-    text, dev_text = train or _text("train"), _text(dev)
+    text, dev_text = _own_text(train), _text(dev)
     job.fit(model, text, n_tokens=0, total=1)
     _keep_source(job, model, train, dev_text, text)
     perplexity = None if dev is None else model.perplexity(dev_text)
@@ -68,10 +80,10 @@ def kneser_ney(
 def lbl(job: Job, model: "LogBilinear", train: TextFiles = None) -> dict[str, Any]:
     """Train a log-bilinear language model. Ctrl-C stops after the epoch and saves the model.
 
-    Text has one sentence per line and words between white space. Without a file the bundled corpus is used. The model
+    Text has one sentence per line and words between white space. Without files the bundled corpus is used. The model
     is a directory for score, evaluate, sample, fill and explore.
     """
-    text, dev = train or _text("train"), _text(job.dev)
+    text, dev = _own_text(train), _text(job.dev)
     job.fit(model, text, n_tokens=0, total=model.max_iter, dev=dev)
     _keep_source(job, model, train, dev, text)
     return {"words": len(model.vocabulary_) - 1, "rank": model.rank, "context_size": model.context_size}
@@ -94,10 +106,9 @@ def mrf(
 
     if train and counts is not None:
         raise typer.BadParameter("give text files or --counts, not both.")
-    data: Any = train or _text("train")
+    data: Any = _own_text(train) if counts is None else Moments.load(counts)
     n_tokens = 0
     if counts is not None:
-        data = Moments.load(counts)
         if "order" in job.given and model.order != data.K:
             raise typer.BadParameter(f"{counts} has pairs at distances 1 to {data.K}: leave --order {model.order} out.")
         if {"min_count", "max_words", "strict"} & job.given:
@@ -119,6 +130,11 @@ def mrf(
         "bound": model.bound_,
         "per": "position" if model.algorithm == "lifted" else "word",
     }
+
+
+def _own_text(files: list[str] | None) -> Any:
+    """Return the text files of this process, or its sentences of the bundled corpus."""
+    return own_files(files) if files else Inputs().share(_text("train"))
 
 
 def _text(name: str | None) -> Any:

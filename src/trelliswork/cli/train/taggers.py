@@ -1,4 +1,4 @@
-"""``trelliswork train crf``, ``factorial-crf``, ``hmm`` and ``mrf-tagger``: train a tagger on a file."""
+"""``trelliswork train crf``, ``factorial-crf``, ``hmm`` and ``mrf-tagger``: train a tagger on files."""
 
 import time
 import warnings
@@ -9,10 +9,10 @@ import typer
 
 from trelliswork.cli.corpora import (
     FileFormat,
+    LabeledParts,
     Layout,
     WordParts,
     guess_format,
-    labeled_parts,
     layers_layout,
     naming_lines,
     read_labeled,
@@ -22,9 +22,11 @@ from trelliswork.cli.corpora import (
     training_layout,
     words_layout,
 )
-from trelliswork.cli.options import FormatOption, LabeledFile, LabelOption, SeparatorOption
+from trelliswork.cli.inputs import Inputs, equal_parts, no_sentences, totals
+from trelliswork.cli.options import FormatOption, LabeledFiles, LabelOption, SeparatorOption
 from trelliswork.cli.progress import training_progress
 from trelliswork.cli.reporting import part
+from trelliswork.cli.running import alone, current
 from trelliswork.cli.train.command import Job
 from trelliswork.errors import DataWarning
 
@@ -39,7 +41,7 @@ WordsColumn = Annotated[str | None, typer.Option(help="Column of the words.", sh
 def crf(
     job: Job,
     model: "CRF",
-    train: LabeledFile = None,
+    train: LabeledFiles = None,
     format: FormatOption = FileFormat.auto,
     columns: Annotated[
         str | None, typer.Option(help="Columns for the features: 0,1 or form,xpos.", show_default="all")
@@ -66,12 +68,13 @@ def crf(
 ) -> dict[str, Any]:
     """Train a CRF tagger. Ctrl-C stops after the current iteration and saves the model.
 
-    The file has one token per line with columns between white space and an empty line after each sentence: the last
+    Files have one token per line with columns between white space and an empty line after each sentence: the last
     column is the label (--label), the others are for the features (--columns). CoNLL-U and CRFsuite's format are read
-    as well. Without a file the bundled corpus is used. The default features are chunking for two columns, else pos. The
+    as well. Without files the bundled corpus is used. The default features are chunking for two columns, else pos. The
     model is a directory for tag, evaluate, inspect and explore.
     """
-    layout = training_layout(train, format, columns, label, separator)
+    source = Inputs.of(train)
+    layout = training_layout(source, format, columns, label, separator)
     known = partial(_known, unknown=unknown_label, alternatives=alternatives)
     if layout.format == "crfsuite":
         if "features" in job.given:
@@ -84,17 +87,17 @@ def crf(
         for name, value in (refused | {"sentence-weights": sentence_weights}).items():
             if value is not None:
                 raise typer.BadParameter(f"--{name} cannot be combined with --stream.")
-        n_sentences, n_tokens = _crf_from_stream(job, model, train, layout, stream, known)
+        n_sentences, n_tokens = _crf_from_stream(job, model, source, layout, stream, known)
     else:
-        corpus, labels = read_labeled(train, layout)
+        corpus, labels = read_labeled(source, layout)
         _choose_features(model, layout)
-        n_sentences, n_tokens = len(labels), sum(map(len, labels))
-        dev = None if job.dev is None else read_labeled(job.dev, layout)
+        n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
+        dev = job.read_dev(read_labeled, layout)
         if dev is not None and known(dev[1]) != dev[1]:
             raise typer.BadParameter("every token of the --dev file needs exactly one label.")
-        weights = None if sentence_weights is None else read_numbers(sentence_weights, n_sentences)
+        weights = None if sentence_weights is None else read_numbers(sentence_weights, len(corpus))
         total = model._settings().iterations
-        with naming_lines(train, layout):
+        with naming_lines(source, layout):
             job.fit(model, corpus, known(labels), n_tokens=n_tokens, total=total, dev=dev, sample_weight=weights)
         job.sample = partial(part, dev, corpus)
     model.input_ = layout.to_dict()
@@ -138,20 +141,23 @@ def _known(
     return [[one(label) for label in sentence] for sentence in labels]
 
 
-def _crf_from_stream(
-    job: Job, model: "CRF", path: str | None, layout: Layout, size: int, known: Any
-) -> tuple[int, int]:
-    """Train part by part: one pass over the file for the labels, then one per epoch; return sentences and tokens."""
+def _crf_from_stream(job: Job, model: "CRF", source: Inputs, layout: Layout, size: int, known: Any) -> tuple[int, ...]:
+    """Train part by part: one pass over the files for the labels, then one per epoch; return sentences and tokens."""
+    from trelliswork.data import Corpus
     from trelliswork.learning.report import FitReport, Step
     from trelliswork.learning.watch import Watch, timed_from
     from trelliswork.models.crf.data import label_vocabulary
 
     names: dict[str, None] = {}
-    n_sentences = n_tokens = 0
-    for _, labels in labeled_parts(path, layout, size):
-        names |= dict.fromkeys(label_vocabulary(known(labels)))
-        n_sentences += len(labels)
-        n_tokens += sum(map(len, labels))
+    parts, sizes = LabeledParts(source, layout, size), []
+    with alone():  # processes have different numbers of parts
+        for _, labels in parts:
+            names |= dict.fromkeys(label_vocabulary(known(labels)))
+            sizes.append((len(labels), sum(map(len, labels))))
+    names = dict.fromkeys(current().merge(names))
+    n_sentences, n_tokens = totals(sum(n for n, _ in sizes), sum(n for _, n in sizes))
+    _agree(layout, bool(sizes), source)
+    empty: Any = (Corpus.joined([], len(layout.columns)), [])
     _choose_features(model, layout)
     started, epochs = time.perf_counter(), model._settings().iterations
     report = FitReport(False, f"{epochs} epochs", float("nan"))
@@ -159,7 +165,7 @@ def _crf_from_stream(
         watch = Watch(max_minutes=model.max_minutes, callback=callback)
         for epoch in range(1, epochs + 1):
             loss = 0.0
-            for corpus, labels in labeled_parts(path, layout, size):
+            for corpus, labels in equal_parts(parts, len(sizes), empty):
                 model.partial_fit(corpus, known(labels), labels=list(names))
                 loss += model.report_.value
             active = int((model.weights_ != 0).sum())
@@ -168,14 +174,23 @@ def _crf_from_stream(
                 report.reason = reason
                 break
     model.report_ = report
-    job.sample = lambda: part(None, next(labeled_parts(path, layout, size))[0])
+    job.sample = lambda: part(None, next(iter(parts), empty)[0])
     return n_sentences, n_tokens
+
+
+def _agree(layout: Layout, complete: bool, source: Inputs) -> None:
+    """Complete a layout on processes without sentences by that of the others."""
+    every = [row for row in current().gather([layout.columns, layout.label] if complete else None) if row]
+    if not every:
+        raise no_sentences(source)
+    if not complete:
+        layout.columns, layout.label = every[0]
 
 
 def factorial_crf(
     job: Job,
     model: "FactorialCRF",
-    train: LabeledFile = None,
+    train: LabeledFiles = None,
     format: FormatOption = FileFormat.auto,
     columns: Annotated[
         str | None,
@@ -191,20 +206,23 @@ def factorial_crf(
 ) -> dict[str, Any]:
     """Train a tagger of several label layers. Ctrl-C stops after the current iteration and saves the model.
 
-    The file has one token per line and an empty line after each sentence: the last columns are the layers, in the order
-    of --layers, the others are for the features; in CoNLL-U, the columns of these names. Without a file the bundled
+    Files have one token per line and an empty line after each sentence: the last columns are the layers, in the order
+    of --layers, the others are for the features; in CoNLL-U, the columns of these names. Without files the bundled
     corpus is used. The model is a directory for tag, evaluate, inspect and explore.
     """
-    layout = layers_layout(train, format, columns, model.layers, label, separator)
-    corpus, labels = read_layers(train, layout, model.layers)
+    source = Inputs.of(train)
+    layout = layers_layout(source, format, columns, model.layers, label, separator)
+    corpus, labels = read_layers(source, layout, model.layers)
+    n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
     _check_columns(model.features, layout)
-    dev = None if job.dev is None else read_layers(job.dev, layout, model.layers)
-    job.fit(model, corpus, labels, n_tokens=corpus.n_tokens, total=model.max_iter, dev=dev)
+    dev = job.read_dev(read_layers, layout, model.layers)
+    with naming_lines(source, layout):
+        job.fit(model, corpus, labels, n_tokens=n_tokens, total=model.max_iter, dev=dev)
     job.sample = partial(part, dev, corpus)
     model.input_ = layout.to_dict()
     return {
-        "sentences": len(corpus),
-        "tokens": corpus.n_tokens,
+        "sentences": n_sentences,
+        "tokens": n_tokens,
         "labels": {layer.name: len(layer.labels) for layer in model.layers_},
         "features": len(model.weights_),
         "active": int((model.weights_ != 0).sum()),
@@ -215,8 +233,10 @@ def hmm(
     job: Job,
     model: "HMM",
     train: Annotated[
-        str | None,
-        typer.Argument(help="File ('-': standard input; gzip is supported); the bundled corpus by default."),
+        list[str] | None,
+        typer.Argument(
+            help="Files, plain or gzip; '-' is standard input. Default: the bundled corpus.", show_default=False
+        ),
     ] = None,
     format: FormatOption = FileFormat.auto,
     columns: WordsColumn = None,
@@ -239,33 +259,34 @@ def hmm(
 ) -> dict[str, Any]:
     """Train a hidden Markov model. Ctrl-C stops EM after the current iteration and saves the model.
 
-    Labels give a tagger, words alone induced states. The file has one token per line and an empty line after each
+    Labels give a tagger, words alone induced states. Files have one token per line and an empty line after each
     sentence: words are the first column, labels the last; CoNLL-U and plain text (one sentence per line, --unlabeled)
-    are read as well. Without a file the bundled corpus is used. The model is a directory for tag, evaluate, score,
+    are read as well. Without files the bundled corpus is used. The model is a directory for tag, evaluate, score,
     sample, inspect and explore.
     """
     dev: Any
-    if unlabeled or (train is not None and guess_format(train, format) == FileFormat.text):
+    source = Inputs.of(train)
+    if unlabeled or (train and guess_format(source, format) == FileFormat.text):
         if label is not None or unknown_label is not None:
             raise typer.BadParameter("--label and --unknown-label do not apply to words without labels.")
-        layout = words_layout(train, format, columns, separator)
+        layout = words_layout(source, format, columns, separator)
         if stream is not None:
-            n_sentences, n_tokens = _hmm_from_stream(job, model, train, layout, stream)
+            n_sentences, n_tokens = _hmm_from_stream(job, model, source, layout, stream)
         else:
-            corpus, dev = read_words(train, layout), None if job.dev is None else read_words(job.dev, layout)
-            n_sentences, n_tokens = len(corpus), corpus.n_tokens
+            corpus, dev = read_words(source, layout), job.read_dev(read_words, layout)
+            n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
             job.fit(model, corpus, n_tokens=n_tokens, total=model.max_iter, dev=dev)
             job.sample = partial(part, None if dev is None else (dev,), corpus)
     elif stream is not None:
         raise typer.BadParameter("--stream needs words without labels: add --unlabeled, or leave it out.")
     else:
-        if columns is None and train is not None and guess_format(train, format) == FileFormat.conllu:
+        if columns is None and train and guess_format(source, format) == FileFormat.conllu:
             columns = "form"
-        layout = _words_and_tags(train, format, columns or "0", label, separator)
+        layout = _words_and_tags(source, format, columns or "0", label, separator)
         read = partial(_read_words_and_tags, layout=layout, reader="an HMM", unknown=unknown_label)
-        corpus, tags = read(train)
-        dev = None if job.dev is None else read(job.dev)
-        n_sentences, n_tokens = len(corpus), corpus.n_tokens
+        corpus, tags = read(source)
+        dev = job.read_dev(read)
+        n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
         job.fit(model, corpus, tags, n_tokens=n_tokens, total=model.max_iter, dev=dev)
         job.sample = partial(part, None, corpus)
     model.input_ = layout.to_dict()
@@ -282,47 +303,50 @@ def hmm(
 
 
 def _words_and_tags(
-    path: str | None, format: FileFormat, columns: str | None, label: str | None, separator: str | None
+    source: Inputs, format: FileFormat, columns: str | None, label: str | None, separator: str | None
 ) -> Layout:
-    """Return the layout of a file with words and tags; the tags of the bundled corpus are column 1."""
-    if path is None:
+    """Return the layout of files with words and tags; the tags of the bundled corpus are column 1."""
+    if not source.files:
         columns, label = columns or "0", "1" if label is None else label
-    return training_layout(path, format, columns, label, separator)
+    return training_layout(source, format, columns, label, separator)
 
 
 def _read_words_and_tags(
-    path: str | None, layout: Layout, reader: str, unknown: str | None = None
+    source: Inputs, layout: Layout, reader: str, unknown: str | None = None
 ) -> "tuple[Corpus, list[list[str | None]]]":
     """Return words and tags, ``None`` for unknown ones; ``reader`` names the model that cannot read attributes."""
     from trelliswork.data import Corpus
 
-    corpus, tags = read_labeled(path, layout)
+    corpus, tags = read_labeled(source, layout)
     if not isinstance(corpus, Corpus):
         raise typer.BadParameter(f"{reader} reads words: a file of ready attributes is for train crf.")
     return corpus, [[None if name == unknown else name for name in sentence] for sentence in tags]
 
 
-def _hmm_from_stream(job: Job, model: "HMM", path: str | None, layout: Layout, size: int) -> tuple[int, int]:
-    """Train part by part: one pass over the file for the words, then ``max_iter`` passes; return the file's size."""
+def _hmm_from_stream(job: Job, model: "HMM", source: Inputs, layout: Layout, size: int) -> tuple[int, ...]:
+    """Train part by part: one pass for the words, then ``max_iter`` passes; return sentences and tokens."""
     from trelliswork.learning.watch import timed_from
 
     if model.n_restarts > 1:
         raise typer.BadParameter("--stream has one start: leave --n-restarts out.")
-    parts = WordParts(path, layout, size)
+    parts = WordParts(source, layout, size)
     sizes = [(len(some), sum(map(len, some))) for some in parts]
-    n_sentences, n_tokens = sum(n for n, _ in sizes), sum(n for _, n in sizes)
-    dev = None if job.dev is None else read_words(job.dev, layout)
-    per_part, total = n_tokens // max(len(sizes), 1), model.max_iter * len(sizes)
+    n_sentences, n_tokens = totals(sum(n for n, _ in sizes), sum(n for _, n in sizes))
+    if not n_sentences:
+        raise no_sentences(source)
+    dev = job.read_dev(read_words, layout)
+    n_parts = max(current().gather(len(sizes)))
+    per_part, total = n_tokens // n_parts, model.max_iter * n_parts
     with training_progress(per_part, total, job.quiet) as callback, timed_from(job.started):
         model.fit_stream(parts, n_passes=model.max_iter, dev=dev, checkpoint=job.checkpoint, callback=callback)
-    job.sample = lambda: part(None, next(iter(parts)))
+    job.sample = lambda: part(None, next(iter(parts), []))
     return n_sentences, n_tokens
 
 
 def mrf_tagger(
     job: Job,
     model: "MRFTagger",
-    train: LabeledFile = None,
+    train: LabeledFiles = None,
     format: FormatOption = FileFormat.auto,
     columns: WordsColumn = None,
     label: LabelOption = None,
@@ -330,19 +354,21 @@ def mrf_tagger(
 ) -> dict[str, Any]:
     """Train a tagger by the joint likelihood of tags and words. Ctrl-C stops after the current iteration and saves it.
 
-    The file has one token per line and an empty line after each sentence: words are the first column, tags the last;
-    CoNLL-U is read as well. Without a file the tags of the bundled corpus are used. The model is a directory for tag,
+    Files have one token per line and an empty line after each sentence: words are the first column, tags the last;
+    CoNLL-U is read as well. Without files the tags of the bundled corpus are used. The model is a directory for tag,
     evaluate, inspect and explore.
     """
-    layout = _words_and_tags(train, format, columns, label, separator)
-    corpus, tags = _read_words_and_tags(train, layout, "this tagger")
-    dev = None if job.dev is None else _read_words_and_tags(job.dev, layout, "this tagger")
-    job.fit(model, corpus, tags, n_tokens=corpus.n_tokens, total=model.max_iter, dev=dev)
+    source = Inputs.of(train)
+    layout = _words_and_tags(source, format, columns, label, separator)
+    corpus, tags = _read_words_and_tags(source, layout, "this tagger")
+    n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
+    dev = job.read_dev(_read_words_and_tags, layout, "this tagger")
+    job.fit(model, corpus, tags, n_tokens=n_tokens, total=model.max_iter, dev=dev)
     job.sample = partial(part, dev, corpus)
     model.input_ = layout.to_dict()
     return {
-        "sentences": len(corpus),
-        "tokens": corpus.n_tokens,
+        "sentences": n_sentences,
+        "tokens": n_tokens,
         "labels": len(model.labels_),
         "words": len(model.known_words()),
         "bound": model.bound_,

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, naming_lines
+from trelliswork.cli.corpora import FileFormat, Layout, naming_lines
+from trelliswork.cli.inputs import Inputs, totals
 from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part
+from trelliswork.cli.running import current
 from trelliswork.cli.train.command import Job
 from trelliswork.cli.use.constituents import holds_trees, read_tokens
 from trelliswork.cli.use.parse import COLUMNS, check_tags, empty_tags, read_treebank
@@ -31,8 +33,11 @@ def parser(
     job: Job,
     model: "DependencyParser",
     train: Annotated[
-        str | None,
-        typer.Argument(help="CoNLL-U file with trees ('-': standard input); the bundled corpus by default."),
+        list[str] | None,
+        typer.Argument(
+            help="CoNLL-U files with trees, plain or gzip; '-' is standard input. Default: the bundled corpus.",
+            show_default=False,
+        ),
     ] = None,
     columns: Annotated[
         str, typer.Option(help="Columns of words (form, lemma) and of one or two kinds of tags (upos, xpos, feats).")
@@ -40,8 +45,8 @@ def parser(
 ) -> dict[str, Any]:
     """Train a dependency parser. Ctrl-C stops after the current epoch and saves the model.
 
-    The file is CoNLL-U; an unknown head is _. A column of tags that is empty throughout is left out. With --tagger the
-    parser also learns to tag, and then parses plain text. Without a file the bundled corpus is used. The model is a
+    Files are CoNLL-U; an unknown head is _. A column of tags that is empty throughout is left out. With --tagger the
+    parser also learns to tag, and then parses plain text. Without files the bundled corpus is used. The model is a
     directory for parse, evaluate, inspect and explore.
     """
     from trelliswork.models.parser.data import pairs
@@ -53,24 +58,24 @@ def parser(
         raise typer.BadParameter(f"{options}: for the second order only, leave out with --order 1.")
     if "patience" in job.given and job.dev is None:
         raise typer.BadParameter("--patience refers to development data: give --dev too.")
-    corpus, heads, labels = _read(train, names)
-    corpus, names = _without_empty(corpus, names, train or "the bundled corpus")
-    held_out = None
-    if job.dev is not None:
-        held_out = _read(job.dev, names)
-        if model.tagger is None:  # with a tagger the tags of development data are ignored
-            check_tags(held_out[0], names, job.dev)
+    source = Inputs.of(train)
+    corpus, heads, labels = _read(source, names)
+    corpus, names = _without_empty(corpus, names, source.name)
+    held_out = job.read_dev(_read, names)
+    if held_out is not None and model.tagger is None:  # with a tagger the tags of development data are ignored
+        check_tags(held_out[0], names, str(job.dev))
     dev = None if held_out is None else (held_out[0], pairs(*held_out[1:]))
     total = model.max_iter + (model.max_iter_second_order if model.order == 2 else 0)
-    if any(name is not None for row in labels for name in row):
+    if current().any(any(name is not None for row in labels for name in row)):
         total += model.max_iter_labels
-    with naming_lines(train, corpus=corpus):
-        job.fit(model, corpus, pairs(heads, labels), n_tokens=corpus.n_tokens, total=total, dev=dev)
+    n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
+    with naming_lines(source, Layout("conllu", ["form"], None), corpus):
+        job.fit(model, corpus, pairs(heads, labels), n_tokens=n_tokens, total=total, dev=dev)
     model.input_ = {"columns": names}
     job.sample = partial(part, held_out, corpus)
     return {
-        "sentences": len(corpus),
-        "tokens": corpus.n_tokens,
+        "sentences": n_sentences,
+        "tokens": n_tokens,
         "labels": 0 if model.labels_ is None else len(model.labels_),
         "active": sum(int((w != 0).sum()) for w in model.weights_),
         "dropped_heads": model.report_.details["dropped_heads"],
@@ -90,11 +95,11 @@ def _columns(text: str) -> list[str]:
     return names
 
 
-def _read(path: str | None, columns: list[str]) -> Any:
+def _read(source: Inputs, columns: list[str]) -> Any:
     """Read a treebank; without any head it is an error."""
-    corpus, heads, labels = read_treebank(path, columns)
-    if all(head is None for row in heads for head in row):
-        raise DataError(f"{path}: no word has a head: a parser learns from trees, complete or in part.")
+    corpus, heads, labels = read_treebank(source, columns)
+    if not current().any(any(head is not None for row in heads for head in row)):
+        raise DataError(f"{source}: no word has a head: a parser learns from trees, complete or in part.")
     return corpus, heads, labels
 
 
@@ -124,10 +129,11 @@ def pcfg(
     job: Job,
     model: "PCFG",
     train: Annotated[
-        str | None,
+        list[str] | None,
         typer.Argument(
-            help="Text, columns or CoNLL-U ('-' is standard input), or bracketed trees (*.mrg, *.trees, or a folder of "
-            "*.mrg), of which only the words are read. Default: the bundled corpus."
+            help="Files of text, columns or CoNLL-U ('-' is standard input), or of bracketed trees (*.mrg, *.trees, or "
+            "a folder of *.mrg), of which only the words are read. Default: the bundled corpus.",
+            show_default=False,
         ),
     ] = None,
     format: FormatOption = FileFormat.auto,
@@ -144,30 +150,32 @@ def pcfg(
     """Induce a grammar from sentences without trees. Ctrl-C stops after the current iteration and saves the model.
 
     Sentences are lines of text, a column of a file (--columns), or the words or tags (--tags) of bracketed trees, whose
-    brackets are ignored. Without a file the bundled corpus is used. The model is a directory for parse --constituents,
+    brackets are ignored. Without files the bundled corpus is used. The model is a directory for parse --constituents,
     evaluate, score, sample, fill and explore.
     """
     model.n_preterminals = n_preterminals or None
-    reading = {"tags": tags, "lower": lower, "punctuation": punctuation}
-    if tags and (format != FileFormat.auto or columns is not None or not holds_trees(train)):
+    reading: Any = {"tags": tags, "lower": lower, "punctuation": punctuation}
+    source = Inputs.of(train)
+    if tags and (format != FileFormat.auto or columns is not None or not holds_trees(source)):
         raise typer.BadParameter("--tags reads the tags of trees; for other files select a column with --columns.")
-    sentences = read_tokens(train, format, columns, **reading)
+    read: Any = partial(read_tokens, format=format, columns=columns, **reading)
+    sentences, dev = read(source), job.read_dev(read)
     longest = math.inf if model.max_length is None else model.max_length
     lengths = [len(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
-    dev = None if job.dev is None else read_tokens(job.dev, format, columns, **reading)
-    job.fit(model, sentences, n_tokens=sum(lengths), total=model.max_iter, dev=dev)
+    n_sentences, n_tokens = totals(len(lengths), sum(lengths))
+    job.fit(model, sentences, n_tokens=n_tokens, total=model.max_iter, dev=dev)
     model.input_ = reading
     job.sample = lambda: part(None, sentences)
     N, P, V = model.parameters_.sizes
     evidence = model.report_.history[-1].log_evidence
     assert evidence is not None
     return {
-        "sentences": len(lengths),
-        "tokens": sum(lengths),
+        "sentences": n_sentences,
+        "tokens": n_tokens,
         "nonterminals": N,
         "preterminals": P,
         "rank": model.rank,
         "words": V,
         "log_evidence": evidence,
-        "train_perplexity": math.exp(-evidence / sum(lengths)),
+        "train_perplexity": math.exp(-evidence / n_tokens),
     }

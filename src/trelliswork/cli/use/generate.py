@@ -11,16 +11,18 @@ import typer
 from trelliswork.cli.corpora import (
     FileFormat,
     Layout,
-    bundled_part,
     guess_format,
     naming_lines,
     read_words,
     words_layout,
 )
+from trelliswork.cli.inputs import Inputs, totals
 from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
 from trelliswork.cli.reporting import report_evaluation
+from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import read_as_trained
 from trelliswork.cli.use.loading import Model, check_tokenized, load_for
+from trelliswork.cli.use.sharing import collected
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,12 +34,14 @@ if TYPE_CHECKING:
 
 def score(
     model: Model,
-    file: Annotated[
-        str,
+    files: Annotated[
+        list[str] | None,
         typer.Argument(
-            help="Text file or a directory of them, '-' for standard input, or test or dev of the bundled corpus."
+            help="Text files, plain or gzip, or directories of them, or test or dev of the bundled corpus. Default: "
+            "standard input, '-'.",
+            show_default=False,
         ),
-    ] = "-",
+    ] = None,
     format: TrainedFormatOption = FileFormat.auto,
     beam: OtherBeamOption = None,
     sentences: Annotated[bool, typer.Option("--sentences", help="One line per sentence.")] = False,
@@ -51,53 +55,64 @@ def score(
 
     Example: echo 'We tag words .' | trelliswork score tagger --format text
     """
-    _, corpus, evidence, figures = _scored(model, file, format, beam)
-    values = evidence.tolist()
+    _, corpus, evidence, figures = _scored(model, Inputs.of(files, "-"), format, beam)
+    values, words = evidence.tolist(), corpus.sentences(0)
+    if sentences:
+        values, words = collected(values), collected(words)
     if json:  # which has no infinity
         possible = [value if value > -math.inf else None for value in values]
         print(json_module.dumps(figures | ({"log_evidence_of_sentences": possible} if sentences else {})))
     elif sentences:
-        for value, words in zip(values, corpus.sentences(0), strict=True):
-            print(f"{value:.4f}\t{' '.join(words)}")
+        for value, sentence in zip(values, words, strict=True):
+            print(f"{value:.4f}\t{' '.join(sentence)}")
     else:
-        print(_summary(figures, float(evidence.sum())))
+        print(_summary(figures))
 
 
-def evaluate_text(model: str, file: str, format: FileFormat, beam: str | None, json: bool, page: str | None) -> None:
+def evaluate_text(
+    model: str, source: Inputs, format: FileFormat, beam: str | None, json: bool, page: str | None
+) -> None:
     """Evaluate a language model: print the results of ``score``, and write a report page."""
-    fitted, corpus, evidence, figures = _scored(model, file, format, beam)
+    fitted, corpus, evidence, figures = _scored(model, source, format, beam)
+    if current().rank > 0:
+        return
     more = figures | {"log_evidence_of_sentences": evidence.tolist()}
-    written = report_evaluation(page, fitted, more, file, model, corpus)
-    print(json_module.dumps(figures | written) if json else _summary(figures, float(evidence.sum())))
+    with alone():
+        written = report_evaluation(page, fitted, more, source.name, model, corpus)
+    print(json_module.dumps(figures | written) if json else _summary(figures))
 
 
 def _scored(
-    model: str, file: str, format: FileFormat, beam: str | None
+    model: str, source: Inputs, format: FileFormat, beam: str | None
 ) -> "tuple[Any, Corpus, NDArray[np.float64], dict[str, Any]]":
-    """Return a model, a text, the log evidence of its sentences, and the results to print."""
+    """Return a model, the text of this process, the log evidence of its sentences, and the results for all text."""
+    import numpy as np
+
     from trelliswork.data import Corpus
 
     fitted = load_for(model, "log_evidence", "score text: expected a language model, an HMM or a grammar")
     set_beam(fitted, beam)
     if getattr(fitted, "constituents", False):
-        layout = Layout("text", [], None) if guess_format(file, format) == FileFormat.text else None
-        text = replace(Corpus.from_sentences(read_as_trained(fitted, file, format)), source=file)
+        layout = Layout("text", [], None) if guess_format(source, format) == FileFormat.text else None
+        text = replace(Corpus.from_sentences(read_as_trained(fitted, source, format)), source=source.name)
     else:
         layout = Layout(**fitted.input_) if "format" in fitted.input_ else Layout("text", [], None)
         if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
-            layout = words_layout(file, guess_format(file, format), None, None)
-        text = _words(file, layout)
+            layout = words_layout(source, guess_format(source, format), None, None)
+        source = _without_directories(source)
+        text = read_words(source, layout)
         if layout.format == "text":
             check_tokenized(fitted, text)
-    corpus, n_short = _long_enough(text, getattr(fitted, "shortest", 1), file)
-    with naming_lines(file, None if n_short else layout):
-        evidence = fitted.log_evidence(corpus)
+    corpus, n_short = _long_enough(text, getattr(fitted, "shortest", 1), source.name)
+    with naming_lines(source, None if n_short else layout), alone():
+        evidence = fitted.log_evidence(corpus) if len(corpus) else np.zeros(0)
     kind, bound = str(getattr(fitted, "evidence_kind", "exact")), getattr(fitted, "evidence_bound", None)
-    n_events = corpus.n_tokens + (len(corpus) if getattr(fitted, "end", True) else 0)
-    total = float(evidence.sum())
+    n_sentences, n_tokens, n_short = totals(len(corpus), corpus.n_tokens, n_short)
+    n_events = n_tokens + (n_sentences if getattr(fitted, "end", True) else 0)
+    total = current().total(float(evidence.sum()))
     figures = {
-        "sentences": len(corpus),
-        "tokens": corpus.n_tokens,
+        "sentences": n_sentences,
+        "tokens": n_tokens,
         **({"too_short": n_short} if n_short else {}),
         "kind": kind,
         **({} if bound is None else {"bound": bound}),
@@ -108,7 +123,8 @@ def _scored(
     return fitted, corpus, evidence, figures
 
 
-def _summary(figures: dict[str, Any], total: float) -> str:
+def _summary(figures: dict[str, Any]) -> str:
+    total = -math.inf if figures["log_evidence"] is None else figures["log_evidence"]
     named = f" ({figures['bound']})" if "bound" in figures else ""
     kind = {"exact": "", "lower": f"a lower bound{named}, ", "estimate": "an estimate, "}[figures["kind"]]
     perplexity = figures["perplexity"]
@@ -125,20 +141,18 @@ def _long_enough(corpus: "Corpus", shortest: int, file: str) -> "tuple[Corpus, i
     if shortest <= 1:
         return corpus, 0
     kept = [words for words in corpus.sentences(0) if len(words) >= shortest]
-    if not kept and len(corpus):
+    if not current().any(bool(kept)):
         raise DataError(f"{file}: no sentence has at least {shortest} words, as this model needs.")
     return (corpus, 0) if len(kept) == len(corpus) else (Corpus.from_sentences(kept), len(corpus) - len(kept))
 
 
-def _words(path: str, layout: Layout) -> "Corpus":
-    """Return the words of a file, of a part of the bundled corpus, or of all files of a directory."""
-    from trelliswork.data import Corpus
+def _without_directories(source: Inputs) -> Inputs:
+    """Return the input with the files of its directories instead of these."""
     from trelliswork.data.ids import files_of
 
-    if bundled_part(path) or not Path(path).is_dir():
-        return read_words(path, layout)
-    parts = [read_words(str(file), layout).sentences(0) for file in files_of(path) or []]
-    return replace(Corpus.from_sentences([sentence for part in parts for sentence in part]), source=path)
+    if source.part or not any(Path(str(file)).is_dir() for file in source.files):
+        return source
+    return Inputs(tuple(map(str, files_of(source.files) or ())))
 
 
 def sample(

@@ -1,14 +1,19 @@
 """``trelliswork parse``, and ``evaluate`` for parsers."""
 
 import io
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from trelliswork.cli.corpora import FileFormat, bundled_part, guess_format, naming_lines, place
+from trelliswork.cli.corpora import FileFormat, Layout, guess_format, naming_lines, place
+from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.options import OutputOption
+from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import parse_constituents
 from trelliswork.cli.use.loading import check_tokenized
 from trelliswork.cli.use.parse_output import parses, tag_cells, write_conllu, write_json, write_text
+from trelliswork.cli.use.sharing import collected, write_outputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,7 +25,10 @@ COLUMNS = ("form", "upos", "xpos")  # columns that a parser reads by default
 
 def parse(
     model: Annotated[str, typer.Argument(help="Directory of a saved parser.")],
-    file: Annotated[str, typer.Argument(help="File to parse; '-' is standard input.")] = "-",
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files to parse, plain or gzip. Default: standard input, '-'.", show_default=False),
+    ] = None,
     format: Annotated[
         FileFormat,
         typer.Option(help="conllu, or text (one sentence per line; .txt files), which needs a parser with a tagger."),
@@ -42,82 +50,98 @@ def parse(
         bool,
         typer.Option("--json", help="One JSON object per sentence and line: words, heads, labels, arc probabilities."),
     ] = False,
-    out: Annotated[str, typer.Option("--out", "-o", help="Output file instead of standard output.")] = "-",
+    out: OutputOption = "-",
 ) -> None:
-    """Parse a file: CoNLL-U in, CoNLL-U out, with heads and labels replaced.
+    """Parse files: CoNLL-U in, CoNLL-U out, with heads and labels replaced.
 
     The default is the tree with the most expected correct arcs. --topk gives the most probable trees, each with its
     probability in a comment. --constituents and a PCFG give the bracketing with the most expected constituents.
 
     Example: echo 'We parse words .' | trelliswork parse parser --format text
     """
-    from trelliswork.data import Corpus, read_text
-    from trelliswork.data.conllu import read_conllu, read_dependencies
-    from trelliswork.data.files import atomic_write
-    from trelliswork.models.parser.scoring import NoTreeError
-
+    source = Inputs.of(files, "-")
     if constituents:
         if marginals or known or json or topk is not None:
             raise typer.BadParameter(
                 "--marginals, --topk, --known and --json are for dependencies: leave --constituents out."
             )
-        parse_constituents(model, file, out, format=format)
+        parse_constituents(model, source, out, format=format)
         return
     if topk is not None and marginals:
         raise typer.BadParameter("--topk prints probabilities of trees, --marginals those of arcs: choose one.")
     if json and marginals:
         raise typer.BadParameter("--json includes the probabilities of arcs: leave --marginals out.")
     parser = _load_parser(model)
-    chosen = _format(file, format)
-    columns = _columns(parser)
-    has_tagger = parser.tagger is not None
-    evidence: Any = None
+    chosen = _format(source, format)
     if chosen == FileFormat.text:
-        if not has_tagger:
+        if parser.tagger is None:
             raise DataError(
-                f"{file}: plain text has no tags, and this parser has no tagger: train it with --tagger crf."
+                f"{source}: plain text has no tags, and this parser has no tagger: train it with --tagger crf."
             )
         if known:
             raise typer.BadParameter("--known reads the heads of a CoNLL-U file; plain text has none.")
-        corpus = read_text(file)
+    elif chosen != FileFormat.conllu:
+        raise DataError(f"{source}: expected a CoNLL-U or text file; use --format conllu or --format text.")
+    work = partial(_parse_one, parser, chosen == FileFormat.text, known, topk, marginals, json)
+    write_outputs(source, out, work, blank_lines=chosen != FileFormat.text)
+
+
+def _parse_one(
+    parser: "DependencyParser",
+    is_text: bool,
+    known: bool,
+    topk: int | None,
+    marginals: bool,
+    json: bool,
+    source: Inputs,
+    out: TextIO,
+) -> int:
+    """Write the trees of a file, or of a part of it; return the number of sentences."""
+    from trelliswork.data import Corpus, read_text
+    from trelliswork.data.conllu import read_conllu, read_dependencies
+    from trelliswork.models.parser.scoring import NoTreeError
+
+    (file,), columns = source.files, _columns(parser)
+    has_tagger = parser.tagger is not None
+    evidence: Any = None
+    if is_text:
+        corpus = read_text(file, allow_empty=source.allow_empty)
         check_tokenized(parser, corpus)
-    elif chosen == FileFormat.conllu:
+    else:
         selected = columns[:1] if has_tagger else columns
         if known:
-            corpus, evidence, _ = read_dependencies(file, columns=selected)
+            corpus, evidence, _ = read_dependencies(file, columns=selected, allow_empty=source.allow_empty)
         else:
-            corpus = read_conllu(file, columns=selected, keep_lines=True)
+            corpus = read_conllu(file, columns=selected, keep_lines=True, allow_empty=source.allow_empty)
         if not has_tagger:
-            check_tags(corpus, columns, file)
-    else:
-        raise DataError(f"{file}: expected a CoNLL-U or text file; use --format conllu or --format text.")
+            check_tags(corpus, columns, source.name)
     plain = Corpus(corpus.columns[: 1 if has_tagger else None], corpus.offsets)
     try:
         with naming_lines(file, corpus=corpus):
-            results = list(parses(parser, plain, evidence, topk))
+            results = list(parses(parser, plain, evidence, topk)) if len(corpus) else []
     except NoTreeError as error:
         at = place(corpus, int(corpus.offsets[error.sentence]), file)
         raise DataError(
             f"{at}: no tree of this parser's kind has all known heads of the sentence: mark some as unknown (_), or "
             "leave --known out."
         ) from None
-    tags = tag_cells(parser, plain, columns) if has_tagger and not json else None
-    with atomic_write(out) as stream:
-        if json:
-            write_json(corpus, results, topk is not None, stream)
-        elif corpus.lines is None:
-            write_text(corpus, results, tags, marginals, stream)
-        else:
-            write_conllu(corpus, results, tags, marginals, stream)
+    tags = tag_cells(parser, plain, columns) if has_tagger and not json and len(corpus) else None
+    if json:
+        write_json(corpus, results, topk is not None, out)
+    elif corpus.lines is None:
+        write_text(corpus, results, tags, marginals, out)
+    else:
+        write_conllu(corpus, results, tags, marginals, out)
+    return len(corpus)
 
 
-def _format(file: str, format: FileFormat) -> FileFormat:
-    """Return the given format, or that of the file's name; standard input is CoNLL-U."""
+def _format(source: Inputs, format: FileFormat) -> FileFormat:
+    """Return the given format, or that of the names of files; standard input is CoNLL-U."""
     if format != FileFormat.auto:
         return format
-    if file.removesuffix(".gz").endswith(".txt"):
+    if all(str(file).removesuffix(".gz").endswith(".txt") for file in source.files):
         return FileFormat.text
-    return FileFormat.conllu if file == "-" else guess_format(file, format)
+    return FileFormat.conllu if source.files == ("-",) else guess_format(source, format)
 
 
 def _columns(parser: "DependencyParser") -> list[str]:
@@ -137,12 +161,13 @@ def _load_parser(path: str) -> "DependencyParser":
 def empty_tags(corpus: "Corpus", columns: list[str]) -> list[str]:
     """Return the names of the columns of tags that are empty (_) throughout."""
     named = zip(columns[1:], corpus.columns[1:], strict=True)
-    return [name for name, tags in named if all(tag == "_" for tag in tags)]
+    return [name for name, tags in named if not current().any(any(tag != "_" for tag in tags))]
 
 
 def check_tags(corpus: "Corpus", columns: list[str], file: str) -> None:
     """Raise an error if a column of tags is empty, since the parser needs them."""
-    for name in empty_tags(corpus, columns):
+    empty = empty_tags(corpus, columns)
+    for name in empty if len(corpus) else []:
         raise DataError(
             f"{file}: no tags: the column {name}, which this parser needs, is empty (_) throughout. Tag the file "
             "first, or train the parser to tag words itself (--tagger crf) or without this column (--columns)."
@@ -150,45 +175,64 @@ def check_tags(corpus: "Corpus", columns: list[str], file: str) -> None:
 
 
 def read_treebank(
-    path: str | None, columns: list[str]
+    source: Inputs, columns: list[str]
 ) -> "tuple[Corpus, list[list[int | None]], list[list[str | None]]]":
-    """Return columns, heads and labels of a CoNLL-U file, or of a part of the bundled corpus (default: train)."""
+    """Return columns, heads and labels of CoNLL-U files, or of a part of the bundled corpus."""
     from trelliswork.data import Corpus, bundled
     from trelliswork.data.conllu import COLUMNS, read_dependencies
     from trelliswork.data.writers import write_conllu
 
-    part = bundled_part(path)
-    if part is None:
-        return read_dependencies(str(path), columns=columns)
-    sentences, text = bundled.load(part), io.StringIO()
-    write_conllu(sentences, text)
-    rows = [line.split("\t") for line in text.getvalue().splitlines() if line and line[0] != "#"]
-    flat = iter([[row[COLUMNS.index(name)] for name in columns] for row in rows])
-    corpus = Corpus.from_sentences([[next(flat) for _ in s.words] for s in sentences])
-    return corpus, [list(s.heads) for s in sentences], [list(s.relations) for s in sentences]
+    if source.part:
+        sentences, text = source.share(bundled.load(source.part)), io.StringIO()
+        write_conllu(sentences, text)
+        rows = [line.split("\t") for line in text.getvalue().splitlines() if line and line[0] != "#"]
+        flat = iter([[row[COLUMNS.index(name)] for name in columns] for row in rows])
+        corpus = Corpus.from_sentences([[next(flat) for _ in s.words] for s in sentences])
+        return corpus, [list(s.heads) for s in sentences], [list(s.relations) for s in sentences]
+    parts = source.parts(
+        partial(read_dependencies, columns=columns), blank_lines=True, sentences=lambda treebank: treebank[0]
+    )
+    if source.is_one():
+        return parts[0][1]
+    corpus = Corpus.joined([read for _, (read, _, _) in parts], len(columns), source.name)
+    heads = [row for _, (_, rows, _) in parts for row in rows]
+    return corpus, heads, [row for _, (_, _, rows) in parts for row in rows]
 
 
 def evaluate_parser(
-    parser: "DependencyParser", file: str, format: FileFormat, label: str | None
-) -> tuple[Any, tuple[Any, ...]]:
-    """Compare a parser with the trees of a CoNLL-U file; return the report, the sentences, heads and labels."""
-    from trelliswork.models.parser.data import pairs
+    parser: "DependencyParser", source: Inputs, format: FileFormat, label: str | None
+) -> tuple[Any, tuple[Any, ...]] | None:
+    """Compare a parser with the trees of CoNLL-U files; return the report, the sentences, heads and labels.
 
+    In a group of processes, rank 0 returns the report and its own sentences, others nothing.
+    """
     if format not in (FileFormat.auto, FileFormat.conllu) or label is not None:
         raise typer.BadParameter(
             "a parser is compared with heads and labels of a CoNLL-U file: no --format or --label."
         )
     columns = _columns(parser)
-    corpus, heads, labels = read_treebank(file, columns)
+    corpus, heads, labels = read_treebank(source, columns)
     if parser.tagger is None:
-        check_tags(corpus, columns, file)
-    flat_heads, flat_labels = ([x for row in rows for x in row] for rows in (heads, labels))
-    if None in flat_heads:
-        at = place(corpus, flat_heads.index(None), file)
-        raise DataError(f"{at}: the word has no head (_), but evaluation needs complete trees.")
-    known = any(name is not None for name in flat_labels)
-    if known and None in flat_labels:
-        at = place(corpus, flat_labels.index(None), file)
-        raise DataError(f"{at}: the word has no label (_), but other words have one: add it, or remove all labels.")
-    with naming_lines(file, corpus=corpus):
-        return parser.evaluate(corpus, pairs(heads, labels if known else None)), (corpus, heads, labels)
+        check_tags(corpus, columns, source.name)
+    known = current().any(any(name is not None for row in labels for name in row))
+    with naming_lines(source, Layout("conllu", ["form"], None), corpus):
+        _check_complete(heads, labels if known else [])
+        with alone():
+            answers = parser.parse(corpus) if len(corpus) else []
+    rows = collected([list(row) for row in zip(heads, labels, answers, strict=True)])
+    if current().rank > 0:
+        return None
+    gold: Any = [[row[k] for row in rows] for k in range(3)]
+    return parser.compared(gold[0], gold[1] if known else None, gold[2]), (corpus, heads, labels)
+
+
+def _check_complete(heads: list[list[int | None]], labels: list[list[str | None]]) -> None:
+    """Raise an error for a word without a head, or without a label if there are any."""
+    for what, given, advice in (
+        ("head", heads, "but evaluation needs complete trees."),
+        ("label", labels, "but other words have one: add it, or remove all labels."),
+    ):
+        rows: Any = given
+        for n, row in enumerate(rows):
+            if None in row:
+                raise DataError(f"the word has no {what} (_), {advice}").at(n, row.index(None))

@@ -1,13 +1,15 @@
 """``trelliswork tag``: label a file with a saved tagger of one layer of labels or several."""
 
 import json as json_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, naming_lines, read_unlabeled, write_tagged
-from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
+from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.options import OtherBeamOption, OutputOption, TrainedFormatOption, set_beam
 from trelliswork.cli.use.loading import Model, check_tokenized, load_for
+from trelliswork.cli.use.sharing import write_outputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
@@ -18,7 +20,10 @@ Labels = list[list[str]]
 
 def tag(
     model: Model,
-    file: Annotated[str, typer.Argument(help="File to tag; '-' is standard input.")] = "-",
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files to tag, plain or gzip. Default: standard input, '-'.", show_default=False),
+    ] = None,
     format: TrainedFormatOption = FileFormat.auto,
     marginals: Annotated[bool, typer.Option("--marginals", help="Add the probability of each label.")] = False,
     topk: Annotated[int, typer.Option(min=1, help="Number of best labelings per sentence.")] = 1,
@@ -30,19 +35,18 @@ def tag(
         ),
     ] = None,
     beam: OtherBeamOption = None,
-    out: Annotated[str, typer.Option("--out", "-o", help="Output file instead of standard output.")] = "-",
+    out: OutputOption = "-",
     json: Annotated[
         bool, typer.Option("--json", help="One JSON object per sentence and line: words, labels, probabilities.")
     ] = False,
 ) -> None:
-    """Tag a file: a column is added for each layer of labels (in CoNLL-U the label column is replaced).
+    """Tag files: a column is added for each layer of labels (in CoNLL-U the label column is replaced).
 
     With --topk each labeling of a sentence is a column, and one more column has their probabilities in that order,
     separated by commas.
 
     Example: echo 'We tag words .' | trelliswork tag tagger --format text
     """
-    from trelliswork.data.files import atomic_write
     from trelliswork.models.tasks import LayeredTagger, Tagger
 
     if topk > 1 and marginals:
@@ -56,31 +60,44 @@ def tag(
     if layered and topk > 1:
         raise typer.BadParameter("--topk needs a model with one layer of labels.")
     layer, column = _known_layer(tagger, known) if layered else ("", known)
-    corpus, chosen, given = read_unlabeled(file, layout, format, column)
-    if given is not None:
-        with naming_lines(file, corpus=corpus):
-            _check_given(tagger, layer, given)
-    check_words(tagger, corpus, file)
-    if chosen == "text":
-        check_tokenized(tagger, corpus)
-    evidence: Any = {layer: given} if layered and given is not None else given
-    if json:
-        answers = _answers(tagger, corpus, evidence, topk)
-    elif topk > 1:
-        lists = tagger.predict_topk(corpus, topk, known=evidence)
-        extra = [[label for ranked in lists for label in _nth(ranked, k)] for k in range(max(map(len, lists)))]
-        extra.append([",".join(f"{p:.6f}" for _, p in ranked) for ranked in lists for _ in ranked[0][0]])
-    else:
-        layers, rows = _predict(tagger, corpus, evidence, marginals)
-        extra = [[label for sentence in labels for label in sentence] for labels in layers.values()]
-        for labels, own in zip(list(extra), rows.values(), strict=False):  # no rows without --marginals
-            tokens = [token for sentence in own for token in sentence]
-            extra.append([f"{token[label]:.6f}" for token, label in zip(tokens, labels, strict=True)])
-    with atomic_write(out) as stream:
+    source = Inputs.of(files, "-")
+    lines = layout.format == "text" if format == FileFormat.auto else format == FileFormat.text
+
+    def work(one: Inputs, stream: TextIO) -> int:
+        (file,) = one.files
+        corpus, chosen, given = read_unlabeled(file, layout, format, column, allow_empty=one.allow_empty)
+        if given is not None:
+            with naming_lines(file, corpus=corpus):
+                _check_given(tagger, layer, given)
+        check_words(tagger, corpus, one.name)
+        if chosen == "text":
+            check_tokenized(tagger, corpus)
+        evidence: Any = {layer: given} if layered and given is not None else given
         if json:
+            answers = _answers(tagger, corpus, evidence, topk) if len(corpus) else []
             stream.writelines(json_module.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
         else:
+            extra = _columns(tagger, corpus, evidence, topk, marginals) if len(corpus) else []
             write_tagged(corpus, chosen, layout, extra, stream)
+        return len(corpus)
+
+    write_outputs(source, out, work, blank_lines=not lines)
+
+
+def _columns(
+    tagger: Any, corpus: "Corpus | AttributeCorpus", evidence: Any, topk: int, marginals: bool
+) -> list[list[str]]:
+    """Return the new columns: labels, and probabilities if they are requested."""
+    if topk > 1:
+        lists = tagger.predict_topk(corpus, topk, known=evidence)
+        extra = [[label for ranked in lists for label in _nth(ranked, k)] for k in range(max(map(len, lists)))]
+        return [*extra, [",".join(f"{p:.6f}" for _, p in ranked) for ranked in lists for _ in ranked[0][0]]]
+    layers, rows = _predict(tagger, corpus, evidence, marginals)
+    extra = [[label for sentence in labels for label in sentence] for labels in layers.values()]
+    for labels, own in zip(list(extra), rows.values(), strict=False):  # no rows without --marginals
+        tokens = [token for sentence in own for token in sentence]
+        extra.append([f"{token[label]:.6f}" for token, label in zip(tokens, labels, strict=True)])
+    return extra
 
 
 def _predict(

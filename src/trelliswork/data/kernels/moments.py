@@ -1,7 +1,4 @@
-"""Compiled counting of word pairs by sorting.
-
-A *run* is two arrays: distinct keys in rising order, and the count of each.
-"""
+"""Compiled counting of word pairs by sorting; `data.kernels.runs` says what a run is."""
 
 import numpy as np
 
@@ -32,38 +29,13 @@ def pair_keys(ids, n_words, keys):
 
 
 @kernel
-def squeeze(keys, counts):
-    """Move the distinct ones of sorted keys to the front, with their counts; return their number."""
+def squeeze(keys, run):
+    """Count the distinct ones of sorted keys: fill a run (n, 2) of keys and counts, and return its length."""
     n = 0
     for i in range(len(keys)):
-        if n > 0 and keys[n - 1] == keys[i]:
-            counts[n - 1] += 1
+        if n > 0 and run[n - 1, 0] == keys[i]:
+            run[n - 1, 1] += 1
         else:
-            keys[n], counts[n] = keys[i], 1
+            run[n, 0], run[n, 1] = keys[i], 1
             n += 1
-    return n
-
-
-@kernel
-def merge_runs(keys_a, counts_a, keys_b, counts_b, keys, counts):
-    """Merge two runs into ``keys, counts``, which have room for both; return the length."""
-    i = j = n = 0
-    while i < len(keys_a) and j < len(keys_b):
-        a, b = keys_a[i], keys_b[j]
-        keys[n], counts[n] = min(a, b), 0
-        if a <= b:
-            counts[n] += counts_a[i]
-            i += 1
-        if b <= a:
-            counts[n] += counts_b[j]
-            j += 1
-        n += 1
-    while i < len(keys_a):
-        keys[n], counts[n] = keys_a[i], counts_a[i]
-        i += 1
-        n += 1
-    while j < len(keys_b):
-        keys[n], counts[n] = keys_b[j], counts_b[j]
-        j += 1
-        n += 1
     return n

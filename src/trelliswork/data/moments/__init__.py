@@ -8,6 +8,9 @@ The text is read once; its ids are stored until the vocabulary is known, on disk
 sorting blocks and merging the sorted runs, on disk beyond a limit, a bounded number of them at a time: beside that
 limit, memory grows with the number of distinct words and pairs only, not with the text. All sums are integers, so
 results depend neither on threads nor on the size of the blocks.
+
+In a group of processes each rank counts its own sentences; then each merges a range of the pairs of all ranks, and all
+get the result.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from trelliswork.compute.sharing import current
 from trelliswork.data.ids import BATCH, MEMORY, Callback, Ids, Source, in_parallel, no_text, stream_ids
 from trelliswork.data.kernels.ids import count_ids
 from trelliswork.data.kernels.moments import pair_keys, squeeze
-from trelliswork.data.moments.runs import Run, Runs, RunStore
+from trelliswork.data.runs import Record, Run, Runs, RunStore
 from trelliswork.data.storage import MOMENTS, load_model, save_model
 from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
@@ -206,7 +210,7 @@ def count_moments(
     )
     C = len(text.vocabulary)
     words, lengths = np.zeros(C, np.int64), np.zeros(1, np.int64)
-    with RunStore(K, memory_limit) as store:
+    with RunStore(K, Record(2, 1), memory_limit) as store:
         for batch in _batches(text.blocks, memory_limit // (4 * _BYTES * K)):
             for block in batch:
                 count_ids(block, words)
@@ -217,9 +221,11 @@ def count_moments(
             text.step.seconds = time.perf_counter() - started
             if callback is not None:
                 callback(text.step)
+        words, lengths = current().sum(words), _total(lengths)
         if not lengths.any():
             raise no_text(source)
-        pairs = in_parallel(lambda runs: _matrix(runs, C), store.finish())
+        parts = in_parallel(lambda runs: _part(runs, C), store.finish())
+    pairs = [_matrix(*part, C) for part in parts]
     unary = words.astype(np.float64)
     unary[0] += K * lengths.sum()
     return Moments(text.vocabulary, K, unary, tuple(pairs), lengths)
@@ -252,21 +258,35 @@ def _runs(ids: Ids, C: int, K: int) -> list[Run]:
     runs = []
     for of_distance in keys:
         of_distance.sort()
-        counts = np.empty(len(of_distance), np.int64)
-        n = squeeze(of_distance, counts)
-        runs.append((of_distance[:n].copy(), counts[:n].copy()))
+        run = np.empty((len(of_distance), 2), np.int64)
+        runs.append(run[: squeeze(of_distance, run)].copy())
     return runs
 
 
-def _matrix(runs: Runs, C: int) -> csr_matrix:
-    """Return the counts of pairs at one distance as a matrix."""
+def _part(runs: Runs, C: int) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int64]]:
+    """Return counts, right words and the number of pairs of each left word, of the pairs of this rank."""
     n = len(runs)
-    index = np.int32 if n < 2**31 else np.int64
-    data, right, rows = np.empty(n), np.empty(n, index), np.zeros(C + 1, index)
+    data, right, rows = np.empty(n), np.empty(n, np.int32), np.zeros(C, np.int64)
     at = 0
-    for keys, counts in runs.slices():
-        data[at : at + len(keys)] = counts
+    for run in runs.slices():
+        keys = run[:, 0]
+        data[at : at + len(keys)] = run[:, 1]
         right[at : at + len(keys)] = keys % C
-        np.add.at(rows, keys // C + 1, 1)
+        first, last = int(keys[0]) // C, int(keys[-1]) // C
+        rows[first : last + 1] += np.bincount(keys // C - first)
         at += len(keys)
-    return csr_matrix((data, right, np.cumsum(rows, dtype=index)), (C, C))
+    return data, right, rows
+
+
+def _matrix(data: NDArray[np.float64], right: NDArray[np.int32], rows: NDArray[np.int64], C: int) -> csr_matrix:
+    """Return the counts of pairs at one distance as a matrix, from the parts of all ranks."""
+    data, right, rows = current().concatenated(data), current().concatenated(right), current().sum(rows)
+    index = np.int32 if len(data) < 2**31 else np.int64
+    ends = np.concatenate([np.zeros(1, index), np.cumsum(rows, dtype=index)])
+    return csr_matrix((data, right.astype(index, copy=False), ends), (C, C))
+
+
+def _total(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the histogram of all ranks."""
+    n = int(current().maximum(np.array([len(lengths)]))[0])
+    return current().sum(_added(lengths, np.zeros(n, np.int64)))

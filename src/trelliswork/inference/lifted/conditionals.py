@@ -4,6 +4,8 @@ r"""Softmax of low-rank tables over all right words, with gradients, in one pass
 
 This is the main cost of learning. A tile of rows takes a matrix product, an exponential and two products back; nothing
 of size C x C is kept. Scores are float32, sums over rows float64.
+
+In a group of processes each rank takes some of the rows; the sums of its results over all ranks are the whole.
 """
 
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import ALONE, Group
 from trelliswork.errors import ShapeError
 from trelliswork.inference.lifted import tiles
 
@@ -28,20 +31,21 @@ class Conditionals:
     bias: Array  # (C,) by b: sum_x e_x p(y | x)
 
 
-def conditionals(left: Array, right: Array, bias: Array, weights: Array) -> Conditionals:
+def conditionals(left: Array, right: Array, bias: Array, weights: Array, group: Group = ALONE) -> Conditionals:
     """Compute normalizers and gradients for u and w (C, D), b (C,) and weights of the rows (C,).
 
+    In a group they are those of this rank's rows, 0 for others: the caller adds them up over all ranks.
     Time O(C^2 D), three matrix products and C^2 exponentials; memory O(C D) and one tile per thread.
     """
-    return _pass(left, right, bias, weights, gradients=True)
+    return _pass(left, right, bias, weights, group, gradients=True)
 
 
-def log_norms(left: Array, right: Array, bias: Array) -> Array:
-    """Return the normalizers log Z(x) alone, shape (C,)."""
-    return _pass(left, right, bias, bias, gradients=False).log_norm
+def log_norms(left: Array, right: Array, bias: Array, group: Group = ALONE) -> Array:
+    """Return the normalizers log Z(x) of all rows, shape (C,)."""
+    return group.sum(_pass(left, right, bias, bias, group, gradients=False).log_norm)
 
 
-def _pass(left: Array, right: Array, bias: Array, weights: Array, *, gradients: bool) -> Conditionals:
+def _pass(left: Array, right: Array, bias: Array, weights: Array, group: Group, *, gradients: bool) -> Conditionals:
     """Pass over tiles once; without ``gradients`` only the normalizers are computed."""
     if left.ndim != 2 or left.shape != right.shape:
         raise ShapeError(f"left and right must have one shape (C, D), got {left.shape} and {right.shape}.")
@@ -50,10 +54,10 @@ def _pass(left: Array, right: Array, bias: Array, weights: Array, *, gradients: 
     C, D = left.shape
     u, w = tiles.wide(left, np.ones((C, 1))), tiles.wide(right, bias[:, None])
     across = w.T.contiguous()
-    ranges = tiles.row_ranges(C, C)
+    ranges = tiles.row_ranges(C, C, group)
     number = {start: n for n, (start, _) in enumerate(ranges)}
     columns = torch.zeros(len(ranges) if gradients else 0, C, w.shape[1])
-    log_norm, row_gradient = np.empty(C), np.empty((C if gradients else 0, D))
+    log_norm, row_gradient = np.zeros(C), np.zeros((C if gradients else 0, D))
     height = tiles.tile_rows(C, 4)
 
     def work(start: int, stop: int) -> None:

@@ -1,6 +1,7 @@
 """Tiles of rows of C x C tables: each is computed by torch on one thread.
 
-The cut into tiles depends on the sizes alone, so results do not depend on the number of threads.
+The cut into tiles depends on the sizes alone, so results do not depend on the number of threads. In a group of
+processes each rank computes some of the ranges of rows.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.sharing import ALONE, Group
 from trelliswork.compute.torch_threads import run
 
 __all__ = ["TILE_BYTES", "WIDE", "row_ranges", "run", "tile_rows", "wide"]
@@ -22,9 +24,14 @@ def tile_rows(n_columns: int, itemsize: int) -> int:
     return max(16, TILE_BYTES // (n_columns * itemsize) // 16 * 16)
 
 
-def row_ranges(n_rows: int, n_columns: int) -> list[tuple[int, int]]:
-    """Return ranges of rows for threads."""
-    return threads.cut(np.full(n_rows, n_columns), multiple=16, least=100_000)
+def row_ranges(n_rows: int, n_columns: int, group: Group = ALONE) -> threads.Ranges:
+    """Return ranges of rows for threads; in a group those of this rank, which follow each other."""
+    most = max(threads.MAX_RANGES, 4 * group.size)
+    ranges = threads.cut(np.full(n_rows, n_columns), multiple=16, least=100_000, most=most)
+    low, high = group.share(len(ranges))
+    ranges[:] = ranges[low:high]
+    ranges.cost //= group.size
+    return ranges
 
 
 def wide(*parts: NDArray[Any]) -> torch.Tensor:

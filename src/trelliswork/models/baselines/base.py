@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
+from trelliswork.compute.sharing import current
 from trelliswork.data.ids import Callback, Source, TextIds, no_text, read_ids
 from trelliswork.data.vocabulary import END, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
@@ -158,8 +159,8 @@ class LeftToRight(NextWord):
 def read_training(
     source: Source, *, vocabulary: Vocabulary | None = None, callback: Callback | None = None, **options: Any
 ) -> TextIds:
-    """Return a text with sentence edges for training; a text without sentences is an error."""
+    """Return a text with sentence edges for training; one without sentences, on all ranks, is an error."""
     text = read_ids(source, vocabulary=vocabulary, edges=True, callback=callback, **options)
-    if not len(text):
+    if not current().any(len(text) > 0):
         raise no_text(source)
     return text.with_edges(start=0, end=0)

@@ -13,19 +13,20 @@ order come from the numbers :math:`n_j` of n-grams with count j: :math:`Y = n_1 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trelliswork.data.ids import Source
+from trelliswork.data.ids import Source, stream_ids
 from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError
 from trelliswork.learning.report import Callback, FitReport, counting_callback
 from trelliswork.models.base import Arrays, Description
-from trelliswork.models.baselines.base import LeftToRight, Tokens, read_training
+from trelliswork.models.baselines.base import LeftToRight, Tokens
 from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, positions_in_sentence
-from trelliswork.models.parameters import MaxWords, MinCount, Parameter, Strict
+from trelliswork.models.parameters import TRAINING, MaxWords, MinCount, Parameter, Strict
 
 _FALLBACK = (0.5, 1.0, 1.5)  # discounts for texts so small that counts of counts are missing
 
@@ -45,20 +46,30 @@ def discounts(counts: NDArray[np.int64]) -> NDArray[np.float64]:
 
 @dataclass
 class _Order:
-    """One order: the discounted share of each n-gram, and the remaining mass of each context."""
+    """One order: the discounted share of each n-gram, and the remaining mass of each context, when they are needed."""
 
     table: NgramTable
-    share: NDArray[np.float64]  # (n,) (c - D(c)) / c(h .)
-    rest: NDArray[np.float64]  # (contexts,) gamma(h); 1 where the context was never seen
+    n_contexts: int
+    C: int
 
-    @classmethod
-    def of(cls, table: NgramTable, n_contexts: int, C: int) -> _Order:
-        prefix = table.keys // C
-        D = discounts(table.counts)[np.minimum(table.counts, 3)]
-        total = np.bincount(prefix, weights=table.counts, minlength=n_contexts)
-        lost = np.bincount(prefix, weights=D, minlength=n_contexts)
-        rest = np.divide(lost, total, out=np.ones(n_contexts), where=total > 0)
-        return cls(table, (table.counts - D) / total[prefix], rest)
+    @cached_property
+    def _weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        prefix, counts = self.table.keys // self.C, self.table.counts
+        D = discounts(counts)[np.minimum(counts, 3)]
+        total = np.bincount(prefix, weights=counts, minlength=self.n_contexts)
+        lost = np.bincount(prefix, weights=D, minlength=self.n_contexts)
+        rest = np.divide(lost, total, out=np.ones(self.n_contexts), where=total > 0)
+        return (counts - D) / total[prefix], rest
+
+    @property
+    def share(self) -> NDArray[np.float64]:
+        """(c - D(c)) / c(h .) of each n-gram (n,)."""
+        return self._weights[0]
+
+    @property
+    def rest(self) -> NDArray[np.float64]:
+        """gamma(h) of each context (contexts,); 1 where it was never seen."""
+        return self._weights[1]
 
 
 class KneserNey(LeftToRight):
@@ -71,7 +82,8 @@ class KneserNey(LeftToRight):
 
     Notes
     -----
-    Training takes O(n order log n) for n tokens, scoring O(order log n) per token, memory O(n order).
+    Training takes O(n order log n) for n tokens, scoring O(order log n) per token. ``memory`` bounds the memory of
+    counting beside that of the words, however long the text is; scoring needs 32 bytes per n-gram.
 
     Examples
     --------
@@ -99,11 +111,16 @@ class KneserNey(LeftToRight):
         min_count: MinCount = 1,
         max_words: MaxWords = None,
         strict: Strict = False,
+        memory: Annotated[
+            int,
+            Parameter("Megabytes for counting; temporary files beyond that.", minimum=1, panel=TRAINING),
+        ] = 1024,
     ) -> None:
         self.order = order
         self.min_count = min_count
         self.max_words = max_words
         self.strict = strict
+        self.memory = memory
 
     def fit(self, X: Source, y: object = None, *, callback: Callback | None = None) -> Self:
         """Count the n-grams of a text.
@@ -118,8 +135,9 @@ class KneserNey(LeftToRight):
         self._check_parameters()
         counting = counting_callback(callback)
         limits: Any = {"min_count": self.min_count, "max_words": self.max_words, "open_vocabulary": not self.strict}
-        text = read_training(X, callback=counting, **limits)
-        tables = count_ngrams(text.ids, text.offsets, self.order, len(text.vocabulary))
+        memory = self.memory << 20
+        text = stream_ids(X, edges=True, callback=counting, memory_limit=memory, **limits)
+        tables = count_ngrams(text.blocks, self.order, len(text.vocabulary), memory)
         self._set(tables, len(text.vocabulary))
         self.vocabulary_, self.report_ = text.vocabulary, FitReport(True, "all n-grams counted", float("nan"))
         return self
@@ -132,7 +150,8 @@ class KneserNey(LeftToRight):
     def n_ngrams(self) -> list[int]:
         """Return the number of n-grams of each order, from 1 on."""
         self._check_fitted()
-        return [int((order.table.counts > 0).sum()) for order in self._orders]
+        words, *longer = (order.table for order in self._orders)
+        return [int((words.counts > 0).sum()), *(len(table.keys) for table in longer)]
 
     def _description(self) -> Description:
         facts = {"order": self.order, "words": len(self.vocabulary_) - 1, "ngrams": self.n_ngrams()}
@@ -140,7 +159,7 @@ class KneserNey(LeftToRight):
 
     def _set(self, tables: list[NgramTable], C: int) -> None:
         sizes = [1, *(len(table.keys) for table in tables)]
-        self._orders = [_Order.of(table, n, C) for table, n in zip(tables, sizes, strict=False)]
+        self._orders = [_Order(table, n, C) for table, n in zip(tables, sizes, strict=False)]
 
     def _log_p(self, flat: Tokens, offsets: Tokens) -> NDArray[np.float64]:
         C = len(self.vocabulary_)

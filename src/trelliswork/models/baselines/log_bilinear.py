@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data.ids import Source
 from trelliswork.data.vocabulary import Vocabulary
 from trelliswork.errors import DataError
@@ -41,7 +42,8 @@ class LogBilinear(LeftToRight):
     """A log-bilinear language model: the vector of a word against a mix of the vectors of the K words before.
 
     The step size is halved after each epoch without an improvement on the development text (without such text, of
-    training), and training continues from the best epoch.
+    training), and training continues from the best epoch. In a group of processes, each rank takes its share of every
+    batch from its own text; gradients are summed over ranks before each step.
 
     Attributes
     ----------
@@ -122,13 +124,15 @@ class LogBilinear(LeftToRight):
         vocabulary, K = text.vocabulary, self.context_size
         data = contexts_of(text.ids, text.offsets, K)
         C = len(vocabulary)
-        parameters = start(C, K, self.rank, np.bincount(data[1], minlength=C), self.seed)
+        parameters = start(C, K, self.rank, current().sum(np.bincount(data[1], minlength=C)), self.seed)
         development = held = None
         if dev is not None:
             other = read_training(dev, vocabulary=vocabulary, callback=counting)
-            held = contexts, words = contexts_of(other.ids, other.offsets, K)
+            held = contexts_of(other.ids, other.offsets, K)
+            contexts, words = (x[slice(*current().share(len(x)))] for x in held)
             development = Development(
-                "log evidence per token", lambda _: float(log_likelihoods(parameters, contexts, words).mean())
+                "log evidence per token",
+                lambda _: current().ratio(float(log_likelihoods(parameters, contexts, words).sum()), len(words)),
             )
         mark = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes")}
         all_data = *data, *(held or (None, None))

@@ -2,6 +2,10 @@
 
 The normalizer depends on the context alone, so tokens with the same context share it: an epoch processes distinct
 contexts (one third of the tokens of English text at K = 2), each with the words that follow it.
+
+In a group of processes, each rank divides its own tokens into as many batches as a single process would have. Batch k
+is the sum of the ranks' batches k: about ``batch_size`` tokens, of each rank in proportion to its text. The gradient,
+with the number of tokens, is summed over ranks in one message, and every rank takes the same step.
 """
 
 from __future__ import annotations
@@ -18,8 +22,10 @@ from torch import Tensor
 
 from trelliswork.compute import threads
 from trelliswork.compute.limits import check_cost
+from trelliswork.compute.sharing import current
 from trelliswork.compute.torch_threads import one_thread
 from trelliswork.inference.lifted import tiles
+from trelliswork.learning.distributed import sum_tensors
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
 from trelliswork.models.baselines.base import Tokens
@@ -74,6 +80,9 @@ def start(C: int, K: int, rank: int, counts: NDArray[np.int64], seed: int) -> LB
     return LBLParameters(vectors[0], mixing, vectors[1], bias)
 
 
+Batch = tuple[Tensor, Tensor, Tensor, Tensor]  # contexts (B, K), their numbers of tokens (B,), rows and words (T,)
+
+
 @dataclass
 class _Pieces:
     """Tokens grouped by context: piece p has ``context[p]`` and the words ``words[ends[p] : ends[p + 1]]``."""
@@ -89,19 +98,21 @@ class _Pieces:
         for k in range(contexts.shape[1]):
             order = order[np.argsort(contexts[order, k], kind="stable")]
         sorted_contexts = contexts[order]
-        new = np.concatenate([[True], (sorted_contexts[1:] != sorted_contexts[:-1]).any(axis=1)])
+        new = np.ones(len(words), bool)
+        new[1:] = (sorted_contexts[1:] != sorted_contexts[:-1]).any(axis=1)
         first = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
         if rng is not None:
             new |= (np.arange(len(new)) - first) % _MOST == 0
         firsts = np.flatnonzero(new)
         return cls(sorted_contexts[firsts], np.append(firsts, len(words)), words[order])
 
-    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Yield random batches of about ``size`` tokens: contexts (B, K), their tokens (B,), rows and words (T,)."""
-        order = rng.permutation(len(self.context))
+    def batches(self, size: int, rng: np.random.Generator, number: int | None = None) -> Iterator[Batch]:
+        """Yield random batches of about ``size`` tokens; or a ``number`` of batches, some of which may be empty."""
+        order, N = rng.permutation(len(self.context)), len(self.words)
         lengths = np.diff(self.ends)[order]
-        edges = np.searchsorted(np.cumsum(lengths), np.arange(0, len(self.words) + size, size), side="right")
-        for a, b in pairwise(np.unique(edges).tolist()):
+        places = np.arange(0, N + size, size) if number is None else N * np.arange(number + 1) / number
+        edges = np.searchsorted(np.cumsum(lengths), places, side="right")
+        for a, b in pairwise((np.unique(edges) if number is None else edges).tolist()):
             some, n = order[a:b], lengths[a:b]
             rows = np.repeat(np.arange(len(some)), n)
             within = np.arange(len(rows)) - np.repeat(np.cumsum(n) - n, n)
@@ -111,6 +122,8 @@ class _Pieces:
 
 def gradients(p: LBLParameters, contexts: Tensor, n: Tensor, rows: Tensor, words: Tensor) -> tuple[float, list[Tensor]]:
     """Return minus the log-likelihood of a batch, and its gradient by ``context, mixing, target, bias``."""
+    if not len(words):
+        return 0.0, [torch.zeros_like(tensor) for tensor in p.tensors()]
     vectors = p.context[contexts]
     predicted = torch.einsum("bkd,kde->be", vectors, p.mixing)
     log_norm, d_predicted, d_target, d_bias = _expected(p, predicted, n)
@@ -170,6 +183,8 @@ def _wide(vectors: Tensor, column: Tensor) -> Tensor:
 def log_likelihoods(p: LBLParameters, contexts: Tokens, words: Tokens) -> NDArray[np.float64]:
     """Return the exact log p of each word after its context (n,)."""
     C = len(p.bias)
+    if not len(words):
+        return np.zeros(0)
     if C ** contexts.shape[1] < 2**62:
         keys = contexts @ (C ** np.arange(contexts.shape[1]))
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
@@ -234,6 +249,7 @@ def train(
     After an epoch without an improvement on the development data (without such data, of training) it continues from the
     best epoch with half the rate.
     """
+    ranks = current()
     rng, rate = np.random.default_rng(seed), learning_rate
     sums = [torch.zeros_like(tensor) for tensor in p.tensors()]
     report = FitReport(False, f"{max_iter} epochs", np.nan)
@@ -253,7 +269,8 @@ def train(
         report.resume(plain["history"])
         for name, group in groups.items():
             _copy(group, [torch.from_numpy(arrays[f"{name}.{k}"]) for k in range(len(group))])
-    started, n_tokens = time.perf_counter() - report.seconds, len(data[1])
+    started, n_tokens = time.perf_counter() - report.seconds, int(ranks.total(len(data[1])))
+    n_batches = None if ranks.size == 1 else -(-n_tokens // batch_size)
     while True:
         if watch.development is None and worse >= watch.patience:
             report.reason, report.converged = f"no better likelihood for {worse} epochs", True
@@ -262,11 +279,17 @@ def train(
         if iteration > max_iter:
             break
         total = 0.0
-        for batch in _Pieces.of(*data, len(p.bias), rng).batches(batch_size, rng):
+        if ranks.size > 1:
+            rng = np.random.default_rng((seed, iteration, ranks.rank))
+        for batch in _Pieces.of(*data, len(p.bias), rng).batches(batch_size, rng, n_batches):
             with one_thread():  # small products outside of tiles: waiting for each other costs more than it saves
                 loss, slopes = gradients(p, *batch)
             total -= loss
-            _step(p, slopes, sums, rate, 2 * l2 * len(batch[3]) / n_tokens, len(batch[3]))
+            n = torch.tensor([len(batch[3])], dtype=torch.float32)
+            sum_tensors([*slopes, n])
+            if n > 0:
+                _step(p, slopes, sums, rate, 2 * l2 * int(n) / n_tokens, int(n))
+        total = ranks.total(total)
         step = Step(
             iteration,
             -total / n_tokens,

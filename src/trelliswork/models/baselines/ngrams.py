@@ -1,13 +1,32 @@
-"""Counts of n-grams of all orders in sorted arrays."""
+r"""Counts of n-grams of all orders in sorted arrays, of texts of any size.
+
+The windows of all positions (the words from there on, and the one before) are sorted, in memory or on disk
+(`data.runs`). Then all n-grams that start with the same words follow each other: one pass numbers the n-grams of all
+orders and counts them. To count the different words before an n-gram, each word remembers the last n-gram of each order
+that it was before.
+
+In a group of processes each rank sorts and counts the windows that begin with certain words; then all get the tables.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
+from trelliswork.data.ids import BATCH, Ids, in_parallel
+from trelliswork.data.kernels.runs import sort_records
+from trelliswork.data.runs import Record, Run, Runs, RunStore
+from trelliswork.data.spooled import Column, release
+from trelliswork.models.baselines.kernels.ngrams import Entries, Open, Packing, tabulate, windows
+
 Ints = NDArray[np.int64]
+_ROOM = 1 << 17  # records that are counted at a time
 
 
 def positions_in_sentence(length: int, offsets: Ints) -> Ints:
@@ -36,30 +55,66 @@ class NgramTable:
         return np.where((prefix >= 0) & (self.keys[at] == keys), at, -1)
 
 
-def count_ngrams(flat: Ints, offsets: Ints, order: int, C: int) -> list[NgramTable]:
-    """Return the tables of orders 1 to ``order`` of sentences that start and end with id 0.
+def count_ngrams(blocks: Iterator[Ids], order: int, C: int, memory_limit: int) -> list[NgramTable]:
+    """Return the tables of orders 1 to ``order`` of a stream of ids (`data.ids.IdStream`), whose sentences get edges.
 
-    N-grams do not extend beyond the start of a sentence: the first word has a context of one token.
-    Time O(n order log n), memory O(n).
+    N-grams do not extend beyond the start of a sentence: the first word has a context of one token. Of the windows and
+    of the tables ``memory_limit`` bytes are in memory, the rest is in temporary files. Time O(n order), and merging.
     """
-    depth = positions_in_sentence(len(flat), offsets)
-    raw = np.bincount(flat[depth > 0], minlength=C)
-    tables = [NgramTable(np.arange(C), raw)]
-    starts = np.zeros(C, bool)  # which n-grams of the last table start a sentence; <s> itself is not an event
-    ids = flat.copy()  # of the n-gram that ends at each token
-    for m in range(2, order + 1):
-        where = np.flatnonzero(depth >= m - 1)
-        keys, first, inverse, counts = np.unique(
-            ids[where - 1] * C + flat[where], return_index=True, return_inverse=True, return_counts=True
-        )
-        first = where[first]
-        suffix = ids[first]  # the last m - 1 words of each n-gram
-        lower = tables[-1]
-        different = np.bincount(suffix, minlength=len(lower.keys))
-        # Nothing precedes <s>: n-grams that start with it keep their counts.
-        lower.counts = np.where(starts, lower.counts, different)
-        tables.append(NgramTable(keys, counts))
-        starts = depth[first] == m - 1
-        ids = np.full(len(flat), -1)
-        ids[where] = inverse
+    n_bits = int(C).bit_length()  # codes are 0 to C
+    packing = Packing(n_bits, 63 // n_bits, order, C)
+    width = -(-(order + 1) // packing.per_word)
+    with RunStore(1, Record(width, width), memory_limit) as store:
+        while batch := list(islice(blocks, BATCH)):
+            store.add(in_parallel(lambda block: [_sorted_windows(block, packing, width)], batch))
+        (runs,) = store.finish(unit=1 << packing.n_bits * (packing.per_word - 1))
+        return _tables(runs, packing, memory_limit, store)
+
+
+def _sorted_windows(ids: Ids, packing: Packing, width: int) -> Run:
+    records = np.empty((len(ids) + int((ids < 0).sum()), width), np.int64)
+    windows(ids, packing, records)
+    scratch = np.empty_like(records)
+    return scratch if sort_records(records, scratch, packing.n_bits * packing.per_word) else records
+
+
+def _tables(runs: Runs, packing: Packing, memory_limit: int, stack: ExitStack) -> list[NgramTable]:
+    order, C = packing.order, packing.n_words
+    codes, places, keys, counts, different, sizes = np.zeros((6, order), np.int64)
+    stamps = np.zeros((order - 1, C + 1), np.int64)
+    is_open = Open(codes, places, keys, counts, different, sizes, stamps)
+    room = min(_ROOM, len(runs))
+    found = np.empty((2, order, room + 1), np.int64)
+    entries = Entries(found[0], found[1], np.zeros(order, np.int64), np.zeros(C, np.int64))
+    limit = memory_limit // (4 * order)
+    columns = [(stack.enter_context(Column(limit)), stack.enter_context(Column(limit))) for _ in range(order)]
+
+    def count(records: Run, last: bool = False) -> None:
+        tabulate(records, packing, is_open, entries, last)
+        for m in range(1, order):
+            for column, values in zip(columns[m], (entries.keys[m], entries.counts[m]), strict=True):
+                column.append(values[: entries.n[m]])
+        entries.n[:] = 0
+
+    for run in runs.slices():
+        for k in range(0, len(run), _ROOM):
+            count(run[k : k + _ROOM])
+    count(runs.record.empty, last=True)
+    tables = [NgramTable(np.arange(C), current().sum(entries.words))]
+    for m in range(1, order):
+        # The prefix counts from the first n-gram of this rank; words are numbered for all ranks.
+        before = sum(current().gather(int(sizes[m - 1]))[: current().rank]) if m > 1 else 0
+        tables.append(NgramTable(*(_whole(c, before * C if k == 0 else 0, limit) for k, c in enumerate(columns[m]))))
     return tables
+
+
+def _whole(column: Column, add: int, limit: int) -> Ints:
+    """Return the values of the columns of all ranks, one after another; ``add`` is added to those of this one."""
+    own, group = column.array(), current()
+    if group.size == 1:
+        return own
+    with Column(limit) as whole:
+        for at, piece in group.pieces(len(own), lambda a, b: own[a:b] + add):
+            whole.put(at, piece)
+            release(own)
+        return whole.array()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme, detect_scheme
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
@@ -219,7 +220,9 @@ class CRF(Tagger):
         problem, scheme = self._prepare(attributes, y, labels, sample_weight)
         development = None
         if dev is not None:
-            scorer = Scorer(features.transform(dev[0]), problem.layout, problem.allowed, problem.structure)
+            others = features.transform(dev[0])
+            share = others.part(*current().share(len(others)))
+            scorer = Scorer(share, problem.layout, problem.allowed, problem.structure)
             gold = [list(sentence) for sentence in dev[1]]
             development = tagging_development(scorer, gold, labels, scheme, training_beam(problem, self.beam))
         # Limits are left out of the fingerprint: a longer run may resume from a shorter one.

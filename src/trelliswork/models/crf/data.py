@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_shape
+from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
 from trelliswork.data.schemes import Scheme, allowed_transitions
@@ -89,8 +90,8 @@ def _structure(tokens: Tokens, labeling: Labeling, layout: FeatureLayout, order:
         raise ValueRangeError(
             f"order={order} does not support B templates with columns: leave them out, or use order=1."
         )
-    grams = observed_ngrams(labeling.gold, tokens.offsets, layout.n_labels, order)
-    return Structure.ngrams(layout.n_labels, [layout.transitions, *grams[1:]])
+    grams = observed_ngrams(labeling.gold, tokens.offsets, layout.n_labels, order)[1:]
+    return Structure.ngrams(layout.n_labels, [layout.transitions, *map(current().union, grams)])
 
 
 def label_vocabulary(y: Labels) -> Vocabulary:

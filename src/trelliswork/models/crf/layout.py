@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.sharing import current
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import whole_vectors
@@ -148,7 +149,7 @@ class FeatureLayout:
         S, gold = n_labels, labeling.gold
         token, label = labeling.pairs()
         chosen = tokens if labeling.complete else tokens.take(token, np.array([len(token)]))
-        seen = _seen(chosen, label, n_attributes * S, S)
+        seen = current().union(_seen(chosen, label, n_attributes * S, S))
         following = np.ones(len(gold), bool)
         following[tokens.offsets[:-1]] = False
         following[1:] &= (gold[1:] >= 0) & (gold[:-1] >= 0)
@@ -158,10 +159,11 @@ class FeatureLayout:
         if tokens.edges is not None:
             chosen = tokens.edges.take(at, np.array([len(at)]))
             edge_keys = np.unique(chosen.ids.astype(np.int64) * S**2 + np.repeat(pairs, np.diff(chosen.token_ptr)))
+            edge_keys = current().union(edge_keys)
         return cls(
             S,
             n_attributes,
-            np.unique(pairs) if labeling.complete else np.arange(S**2),
+            current().union(np.unique(pairs)) if not current().any(not labeling.complete) else np.arange(S**2),
             (seen // S).astype(np.int32),
             (seen % S).astype(np.int16),
             n_edge_attributes,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference import chain
-from trelliswork.learning.kernels.vectors import dot
+from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.kernels import edges, objective
 from trelliswork.models.crf.kernels.beams import BeamGradient
 from trelliswork.models.crf.kernels.edges import EdgeFeatures
@@ -35,7 +35,6 @@ from trelliswork.models.crf.layout import (
     Labeling,
     ScoredTokens,
     Tokens,
-    Vector,
 )
 
 SLOTS = 4  # separate sums of the gradient: the maximum number of threads; results do not depend on it
@@ -97,7 +96,7 @@ class ChainObjective:
         self._gradient = GradientSums(n_slots, layout, (1, layout.n_labels, layout.n_labels))
         self.n_features = layout.n_features
 
-    def __call__(self, weights: Floats) -> tuple[float, Vector]:
+    def __call__(self, weights: Floats) -> SharedEvaluation:
         """Return value and gradient at a weight vector."""
         w = ChainWeights(weights, self.layout, self.allowed)
         used = 0
@@ -106,10 +105,7 @@ class ChainObjective:
             value += self._add(part, w, used)
             used = max(used, len(part.ranges))
         gradient = self.layout.vector(*self._gradient.total())
-        if self.l2:
-            value += self.l2 * dot(weights, weights)
-            gradient += 2 * self.l2 * weights
-        return value, gradient
+        return SharedEvaluation(value, gradient, weights, self.l2)
 
     def _add(self, part: "_Part", w: ChainWeights, used: int) -> float:
         """Add the gradient of a part to the sums, of which the first ``used`` are not empty; return its loss."""
@@ -123,6 +119,8 @@ class ChainObjective:
             k = slot[start]
             if k >= used:
                 self._gradient.clear(k)
+            if start == stop:  # no sentences
+                return
             gradient, edge_gradient, counts = self._gradient.slot(k)
             sums = Sums(counts, loss, safe)
             if self.layout.n_edge_attributes:

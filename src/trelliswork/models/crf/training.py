@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.schemes import Scheme
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
@@ -17,7 +18,7 @@ from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Development, Saved, Watch
-from trelliswork.metrics.tagging import evaluate_tagging
+from trelliswork.metrics.tagging import Score, evaluate_tagging
 from trelliswork.models.crf.beams.objective import BeamObjective
 from trelliswork.models.crf.beams.start import first_weights
 from trelliswork.models.crf.beams.training import BeamSearch
@@ -71,14 +72,22 @@ class Settings:
 def tagging_development(
     scorer: Scorer, gold: list[list[str]], labels: Vocabulary, scheme: Scheme | None, beam: Beam | None
 ) -> Development:
-    """Return the metric on labeled sentences: chunk F1 if the labels follow a scheme, else token accuracy."""
+    """Return the metric on labeled sentences: chunk F1 if the labels follow a scheme, else token accuracy.
+
+    ``scorer`` has this rank's share of the sentences, ``gold`` the labels of all.
+    """
+    own = gold[slice(*current().share(len(gold)))]
 
     def measure(parameters: Mapping[str, Any]) -> float:
         predicted: list[list[str]] = []
         for potentials in scorer.potentials(parameters["weights"]):
             predicted += label_strings(best_labels(potentials, beam), potentials.lengths, labels)
-        report = evaluate_tagging(gold, predicted, scheme=scheme)
-        return report.accuracy if report.chunks is None else report.chunks.f1
+        counts = np.zeros(3, np.int64)  # a Score; of tokens, every one is predicted
+        if own or predicted or not gold:
+            report = evaluate_tagging(own, predicted, scheme=scheme)
+            correct = sum(label.correct for label in report.labels.values())
+            counts[:] = report.chunks or (correct, report.n_tokens, report.n_tokens)
+        return Score(*current().sum(counts).tolist()).f1
 
     return Development("F1" if scheme else "accuracy", measure)
 
@@ -88,10 +97,9 @@ def learn(problem: Problem, settings: Settings, start: Weights | None, watch: Wa
 
     If the watch has a checkpoint that exists, training resumes from it, with the result of an uninterrupted run.
     """
-    resumed = watch.checkpoint is not None and watch.checkpoint.path.exists()
     if start is None:
         start = np.zeros(problem.n_features)
-        if problem.structure is not None and not resumed:
+        if problem.structure is not None and not watch.resumes():
             start = _first_order_weights(problem, settings, watch)
     train = _lbfgs if settings.algorithm == "lbfgs" else _online
     parameters, report = train(problem, settings, start, watch)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
@@ -21,6 +22,7 @@ from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.scoring import tokens_of
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.factorial.data import (
+    Column,
     FactorialReport,
     Joint,
     LabelLayer,
@@ -223,7 +225,9 @@ class FactorialCRF(LayeredTagger):
         )
         development = None
         if dev is not None:
-            scorer = FactorialScorer(once(lambda m: m.transform(dev[0]), maps), layout, allowed)
+            others = once(lambda m: m.transform(dev[0]), maps)
+            share = once(lambda a: a.part(*current().share(len(a))), others)
+            scorer = FactorialScorer(share, layout, allowed)
             development = joint_development(scorer, by_layer(dev[1], self.layers), layers, self._decode)
 
         def mark() -> str:
@@ -307,7 +311,11 @@ class FactorialCRF(LayeredTagger):
         """Return the accuracy of each layer, spans where its labels follow a scheme, and joint accuracy."""
         predicted = list(self.predict_layers(X).values())
         words = X.sentences(0) if isinstance(X, Corpus) else None
-        return compare(self.layers_, by_layer(y, self.layers), predicted, words, self.known_words())
+        return self.compared(by_layer(y, self.layers), predicted, words)
+
+    def compared(self, gold: Sequence[Column], predicted: Sequence[Column], words: Column | None) -> FactorialReport:
+        """Compare predicted labels, layer by layer, with gold ones."""
+        return compare(self.layers_, gold, predicted, words, self.known_words())
 
     def top_features(self, layer: str, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
         """Return the n largest weights of a layer (absolute): attribute, label, weight; for one label if given."""

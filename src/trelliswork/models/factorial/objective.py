@@ -24,7 +24,7 @@ from trelliswork.inference.factorial import mean_field
 from trelliswork.inference.factorial.engines import GROUP, engine, prepare
 from trelliswork.inference.factorial.potentials import Group, Pair, Tables
 from trelliswork.inference.factorial.sweeps import Options, Sums
-from trelliswork.learning.kernels.vectors import dot
+from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.kernels import objective as crf_kernels
 from trelliswork.models.crf.kernels.objective import FeatureWeights
 from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, Ids, ScoredTokens, Tokens
@@ -92,7 +92,8 @@ class FactorialObjective:
 
     ``tokens`` are the attributes of each layer for the same sentences, ``gold`` its labels (n_tokens,), ``allowed`` its
     labels and transitions (all by default); ``l2`` is c_2 and ``weights`` (n_sentences,) are alpha_n in the equation
-    above. After an evaluation ``n_sweeps`` is the mean number of sweeps per sentence, ``residual`` the largest change
+    above. In a group of processes the sentences are those of this rank; value and gradient are summed over all ranks.
+    After an evaluation ``n_sweeps`` is the mean number of sweeps per sentence, ``residual`` the largest change
     of a marginal in a final sweep, and ``n_unconverged`` the number of sentences whose engine stopped before reaching
     its tolerance.
 
@@ -136,7 +137,7 @@ class FactorialObjective:
         self._ends: dict[int, list[Floats]] = {}  # mean field: final marginals of the groups, by first sentence
         self.n_sweeps, self.residual, self.n_unconverged = 0.0, 0.0, 0
 
-    def __call__(self, weights: Vector) -> tuple[float, Vector]:
+    def __call__(self, weights: Vector) -> SharedEvaluation:
         """Return value and gradient at a weight vector."""
         w = FactorialWeights(weights, self.layout, self.allowed)
         prepare(w.tables, self.engine)
@@ -153,16 +154,11 @@ class FactorialObjective:
                 self._add(w, first, last, k, sums[k], (loss, n_iter, residual))
 
         threads.run(work, self._ranges)
-        self.n_sweeps, self.residual = float(n_iter.mean()), float(residual.max())
+        self.n_sweeps, self.residual = float(n_iter.sum() / max(1, len(n_iter))), float(residual.max(initial=0))
         self.n_unconverged = int((residual > self.options.tolerance).sum())
         for other in sums[1:]:
             sums[0].add(other)
-        gradient = self._gather(sums[0])
-        value = float(loss.sum())
-        if self.l2:
-            value += self.l2 * dot(weights, weights)
-            gradient += 2 * self.l2 * weights
-        return value, gradient
+        return SharedEvaluation(float(loss.sum()), self._gather(sums[0]), weights, self.l2)
 
     def _add(
         self, w: FactorialWeights, first: int, last: int, slot: int, sums: Sums, out: tuple[Vector, Vector, Vector]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.errors import ConvergenceWarning, ValueRangeError
 from trelliswork.features.feature_map import FeatureMap, Features
 from trelliswork.inference.factorial import FactorialPotentials
@@ -24,12 +25,16 @@ Decode = Callable[[FactorialPotentials], list[NDArray[np.int64]]]
 def joint_development(
     scorer: FactorialScorer, columns: Sequence[Column], layers: Sequence[LabelLayer], decode: Decode
 ) -> Development:
-    """Return the metric on labeled sentences: the fraction of tokens with all labels correct."""
+    """Return the metric on labeled sentences: the fraction of tokens with all labels correct.
+
+    ``scorer`` has this rank's share of the sentences, ``columns`` the labels of all.
+    """
     joint, names = joined(columns), [layer.labels.items for layer in layers]
+    first, _ = current().share(len(joint))
 
     def measure(parameters: Mapping[str, Any]) -> float:
         correct = n_tokens = 0
-        sentences = iter(joint)
+        sentences = iter(joint[first:])
         for potentials in scorer.potentials(parameters["weights"]):
             labels = [layer.tolist() for layer in decode(potentials)]
             for b, n in enumerate(potentials.lengths.tolist()):
@@ -37,6 +42,7 @@ def joint_development(
                 for t in range(n):
                     correct += all(names[d][labels[d][b][t]] == gold[t][d] for d in range(len(names)))
                 n_tokens += n
+        correct, n_tokens = current().sum(np.array([correct, n_tokens])).tolist()
         return correct / n_tokens
 
     return Development("joint accuracy", measure)
@@ -45,10 +51,12 @@ def joint_development(
 def learn(objective: FactorialObjective, watch: Watch, **options: Any) -> tuple[NDArray[np.float64], FitReport]:
     """Return the weights by L-BFGS and the report; warn if the engine had not converged at the end."""
     parameters, report = minimize(objective, np.zeros(objective.layout.n_features), watch, **options)
-    if objective.n_unconverged:
+    n_unconverged = int(current().total(objective.n_unconverged))
+    residual = float(current().maximum(np.array([objective.residual]))[0])
+    if n_unconverged:
         warnings.warn(
-            f"{objective.engine} had not converged for {objective.n_unconverged} sentences after "
-            f"{objective.options.max_iter} sweeps (a marginal still changed by {objective.residual:.2g}). Raise "
+            f"{objective.engine} had not converged for {n_unconverged} sentences after "
+            f"{objective.options.max_iter} sweeps (a marginal still changed by {residual:.2g}). Raise "
             "max_sweeps or l2, loosen sweep_tol, or, with engine='bp', set damping=0.5.",
             ConvergenceWarning,
             stacklevel=3,

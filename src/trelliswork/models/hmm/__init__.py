@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
+from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.vocabulary import END, UNKNOWN, strings
 from trelliswork.errors import DataError, ValueRangeError
@@ -211,7 +212,7 @@ class HMM(ChainTagger, NextWord):
         dev : (X, y) or X, optional
             Development data: EM stops when the accuracy, or without y the mean log evidence per token, has not
             increased for ``patience`` iterations (batches for stepwise), and the best iteration is kept. A measurement
-            takes about as long as an iteration.
+            takes about as long as an iteration. In a group of processes every rank gets all of it.
         checkpoint : path, optional
             A file for the state of EM, written twice a minute. If it exists, training resumes from it and ends with the
             parameters of an uninterrupted run. ``save`` deletes it.
@@ -221,7 +222,7 @@ class HMM(ChainTagger, NextWord):
         self._check_parameters()
         check_settings(self)
         sentences, supervision = read_sentences(X, training=True), self._supervision(dev, checkpoint, callback)
-        if supervision.metric == "accuracy" and not _any_known(y):
+        if supervision.metric == "accuracy" and not current().any(_any_known(y)):
             raise ValueRangeError("dev has labels, but training has none to compare with: pass dev=X without labels.")
         return self._set(learn(sentences, y, self, supervision))
 
@@ -241,11 +242,17 @@ class HMM(ChainTagger, NextWord):
         batches : iterable of lists of sentences
             Iterated once to list the words, then ``n_passes`` times, and with ``unknown="suffix"`` once more for the
             suffixes: a list, or an object that reads a file each time. Words that are not listed (``min_count``) share
-            one symbol. ``algorithm`` is ignored.
+            one symbol. ``algorithm`` is ignored. In a group of processes an update takes one batch of each rank.
         n_passes : int
             Number of training passes.
         dev, checkpoint, callback : as in ``fit``
-            A batch is an iteration.
+            A batch is an iteration. With ``unknown="suffix"`` each measurement takes one more pass over the text.
+
+        Notes
+        -----
+        Memory holds one batch, the counts of the words, and the tables of the model, whatever the size of the text.
+        In a group of processes results are the same for the same number of ranks; for another number the batches, and
+        so the parameters, differ, but not their quality.
         """
         self._check_parameters()
         check_settings(self)
@@ -376,8 +383,16 @@ class HMM(ChainTagger, NextWord):
         return Supervision(score, metric, identity, checkpoint, callback, options)
 
     def _measure(self, X: Sentences, y: States | None, learned: Learned) -> float:
-        """Return the score of a model with the parameters of this one."""
-        return type(self)(**self.get_params())._set(learned).score(X, y)
+        """Return the score of a model with the parameters of this one; each rank scores its share of the sentences."""
+        model, group = type(self)(**self.get_params())._set(learned), current()
+        if group.size == 1:
+            return model.score(X, y)
+        first, last = group.share(len(X))
+        own, known = X[first:last], None if y is None else y[first:last]
+        n = model.n_scored(own) if known is None else sum(state is not None for row in known for state in row or ())
+        part = n * model.score(own, known) if n else 0.0
+        total, n_all = group.sum(np.array([part if known is None else round(part), n])).tolist()
+        return total / n_all if n_all else model.score(X, y)  # an error
 
     def _set(self, learned: Learned) -> Self:
         self.labels_, self._any_chain, self._emissions = learned.labels, learned.chain, learned.emissions

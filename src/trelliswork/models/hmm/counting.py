@@ -31,6 +31,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data.corpus import check_offsets
 from trelliswork.errors import ShapeError, ValueRangeError
 
@@ -63,7 +64,7 @@ def count_chain(
     Parameters
     ----------
     labels, symbols : sequences of sequences of int
-        Label and symbol ids, of equal lengths pair by pair.
+        Label and symbol ids, of equal lengths pair by pair; in a group of processes those of all ranks are counted.
     n_labels, n_symbols : int
         S and V.
     smoothing, emission_smoothing : float
@@ -87,12 +88,13 @@ def count_chain(
         start[y[0]] += 1
         np.add.at(transition, (y, [*y[1:], n_labels]), 1)
         np.add.at(emission, (y, x), 1)
-    log_next = _log_frequencies(transition, smoothing)
+    starts, transitions, emissions = current().sums(start, transition, emission)
+    log_next = _log_frequencies(transitions, smoothing)
     return ChainEstimate(
-        _log_frequencies(start, smoothing),
+        _log_frequencies(starts, smoothing),
         np.ascontiguousarray(log_next[:, :-1]),
         np.ascontiguousarray(log_next[:, -1]),
-        _log_frequencies(emission, emission_smoothing),
+        _log_frequencies(emissions, emission_smoothing),
     )
 
 
@@ -113,9 +115,10 @@ def count_ngrams(
 ) -> Ngrams:
     """Estimate log p(label | the ``order`` labels before it), for labels (n_tokens,) from 0 to S-1.
 
-    The tokens of sequence n are ``offsets[n]`` to ``offsets[n + 1]``; empty ones count as well. The ``interpolation``
-    mixes the orders; see the module. "deleted" is TnT's, "kneser-ney" tags slightly better. Time O(n_tokens + S^(k+1)),
-    memory O(S^(k+1)); with order k > 1, more than 2^25 numbers are an error.
+    The tokens of sequence n are ``offsets[n]`` to ``offsets[n + 1]``; empty ones count as well, and in a group of
+    processes those of all ranks. The ``interpolation`` mixes the orders; see the module. "deleted" is TnT's,
+    "kneser-ney" tags slightly better. Time O(n_tokens + S^(k+1)), memory O(S^(k+1)); with order k > 1, more than 2^25
+    numbers are an error.
 
     Examples
     --------
@@ -151,7 +154,7 @@ def _log_frequencies(counts: Floats, smoothing: float) -> Floats:
 
 
 def _count(labels: Integers, offsets: Integers, n_labels: int, n: int) -> Floats:
-    """Return the counts of n-grams, (S+1,) * n: with n - 1 starts before every sequence and one end after it."""
+    """Return the counts of n-grams on all ranks, (S+1,) * n: n - 1 starts precede a sequence, one end follows it."""
     labels, ends, S = np.asarray(labels), np.asarray(offsets, np.int64), n_labels
     check_offsets("offsets", ends)
     if labels.shape != (ends[-1],):
@@ -159,7 +162,7 @@ def _count(labels: Integers, offsets: Integers, n_labels: int, n: int) -> Floats
     if labels.size and (labels.min() < 0 or labels.max() >= S):
         raise ValueRangeError(f"labels must lie between 0 and {S - 1}, got {labels.min()} to {labels.max()}.")
     N = len(ends) - 1
-    if N == 0:
+    if not current().any(N > 0):
         raise ValueRangeError("offsets must describe at least one sequence, got none: there is nothing to count.")
     padded = np.full(len(labels) + n * N, S, np.int64)  # starts, labels, end; again
     padded[np.arange(len(labels)) + np.repeat(n * np.arange(N) + n - 1, np.diff(ends))] = labels
@@ -171,7 +174,8 @@ def _count(labels: Integers, offsets: Integers, n_labels: int, n: int) -> Floats
     keys = np.zeros(len(last), np.int64)
     for k in range(n - 1, -1, -1):
         keys = keys * (S + 1) + padded[last - k]
-    return np.bincount(keys, minlength=(S + 1) ** n).reshape((S + 1,) * n).astype(np.float64)
+    counts = current().sum(np.bincount(keys, minlength=(S + 1) ** n))
+    return counts.reshape((S + 1,) * n).astype(np.float64)
 
 
 def _delete(counts: list[Floats]) -> tuple[Floats, Floats]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_scores, check_shape
+from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import UNKNOWN
@@ -25,9 +26,9 @@ States = Sequence[Sequence[str | None] | None]
 
 
 def read_sentences(X: Sentences | Corpus, *, training: bool = False) -> Sentences:
-    """Return lists of tokens; empty sentences are an error, and for training an empty text is."""
+    """Return lists of tokens; empty sentences are an error, and for training a text that is empty on all ranks."""
     sentences: Sentences = X.sentences(0) if isinstance(X, Corpus) else X
-    if training and len(sentences) == 0:
+    if training and not current().any(len(sentences) > 0):
         raise DataError("X has no sentences: training needs at least one.")
     for n, sentence in enumerate(sentences):
         if isinstance(sentence, str | int | np.integer):
@@ -50,10 +51,8 @@ def fill_states(X: Sentences, y: States) -> list[Sequence[str | None]]:
 
 
 def read_states(X: Sentences, y: States | None) -> tuple[Vocabulary, NDArray[np.int32]]:
-    """Return the states that occur, and the id of each token's state, -1 where it is unknown."""
-    if y is None:
-        return Vocabulary([]), np.full(sum(map(len, X)), -1, np.int32)
-    filled = fill_states(X, y)
+    """Return the states that occur on any rank, and the id of each token's state, -1 where it is unknown."""
+    filled = [] if y is None else fill_states(X, y)
     for n, states in enumerate(filled):
         for t, name in enumerate(states):
             if name is not None and not isinstance(name, str):
@@ -61,6 +60,8 @@ def read_states(X: Sentences, y: States | None) -> tuple[Vocabulary, NDArray[np.
                     f"sentence {n}, token {t}: a state must be a string, or None if it is unknown, got {shorten(name)}."
                 )
     names = Vocabulary.from_sequences([name for name in states if name is not None] for states in filled)
+    if y is None:
+        return names, np.full(sum(map(len, X)), -1, np.int32)
     ids = [-1 if name is None else names.id(name) for states in filled for name in states]
     return names, np.array(ids, np.int32)
 
@@ -86,20 +87,23 @@ def flatten(X: Sentences) -> tuple[list[Token], NDArray[np.int64]]:
 def list_symbols(counts: Counter[Token], min_count: int, *, unknown: bool) -> list[Token]:
     """Return the symbols by id: 0, 1, ... for integers; for strings the words that occur ``min_count`` times.
 
-    ``<unk>`` is the last one if a word is rarer, or in any case with ``unknown``.
+    ``<unk>`` is the last one if a word is rarer, or in any case with ``unknown``. ``counts`` are those of this rank;
+    the symbols are those of all ranks.
     """
+    group = current()
     numbers = [int(token) for token in counts if isinstance(token, int | np.integer)]
-    if len(numbers) == len(counts):
-        if min(numbers) < 0:
+    if not group.any(len(numbers) < len(counts)):
+        if min(numbers, default=0) < 0:
             raise ValueRangeError(f"symbols must be strings, or integers from 0, got {min(numbers)}.")
-        return list(range(max(numbers) + 1))
-    if not all(isinstance(token, str) for token in counts):
+        return list(range(int(group.maximum(np.array([max(numbers, default=-1)]))[0]) + 1))
+    words = {word: n for word, n in counts.items() if isinstance(word, str)}
+    if len(words) < len(counts):
         odd = next(token for token in counts if not isinstance(token, str))
         raise ValueRangeError(f"symbols must all be strings or all be integers, got {shorten(odd)} among others.")
-    words: list[Token] = [word for word, n in counts.items() if n >= min_count and word != UNKNOWN]
-    if unknown or len(words) < len(counts):
-        words.append(UNKNOWN)
-    return words
+    kept = group.count_names(words, min_count)
+    kept.pop(UNKNOWN, None)
+    n_others = group.total(sum(words.values())) - sum(kept.values())
+    return [*kept, UNKNOWN] if unknown or n_others else list(kept)
 
 
 def symbol_ids(listed: Iterable[Token]) -> Callable[[Iterable[Token]], NDArray[np.int32]]:
@@ -168,7 +172,7 @@ class HMMParameters:
 
 @dataclass(frozen=True)
 class Sequences:
-    """Concatenated symbol sequences, and their known states."""
+    """Concatenated symbol sequences, and their known states; in a group of processes those of this rank."""
 
     offsets: NDArray[np.int64]  # (N+1,); no sequence is empty
     symbols: NDArray[np.int32]  # (n_tokens,): 0 to V-1; -1 for a symbol that the model does not know
@@ -179,15 +183,15 @@ class Sequences:
 
     def __post_init__(self) -> None:
         lengths = np.diff(self.offsets)
-        if len(self.offsets) < 2 or self.offsets[0] != 0 or self.offsets[-1] != len(self.symbols):
-            raise ShapeError("offsets must start with 0 and end with the number of tokens, with at least one sequence.")
-        if lengths.min() < 1:
+        if not len(self.offsets) or self.offsets[0] != 0 or self.offsets[-1] != len(self.symbols):
+            raise ShapeError("offsets must start with 0 and end with the number of tokens.")
+        if lengths.min(initial=1) < 1:
             raise ValueRangeError(f"sequence {int(lengths.argmin())} is empty: leave it out.")
         if self.labels is not None:
             check_shape("labels", self.labels.shape, "n", n=len(self.symbols))
         if self.weights is not None:
             check_shape("weights", self.weights.shape, "N", N=len(lengths))
-            if not (np.isfinite(self.weights).all() and self.weights.min() > 0):
+            if not (np.isfinite(self.weights) & (self.weights > 0)).all():
                 raise ValueRangeError("weights must be positive and finite: leave sequences of weight 0 out.")
         unknown = int(np.count_nonzero(self.symbols < 0))
         rows = 0 if self.extra_log_emission is None else len(self.extra_log_emission)
@@ -198,11 +202,6 @@ class Sequences:
     def n_sequences(self) -> int:
         """N."""
         return len(self.offsets) - 1
-
-    @property
-    def mean_length(self) -> float:
-        """Mean number of tokens of a sequence."""
-        return float(np.diff(self.offsets).mean())
 
     @cached_property
     def sequence_weights(self) -> Doubles:
@@ -237,7 +236,7 @@ class Sequences:
     def check(self, n_states: int, n_symbols: int) -> None:
         """Raise an error for symbols, labels or extra scores that do not match a model."""
         for name, values, size in (("symbols", self.symbols, n_symbols), ("labels", self.labels, n_states)):
-            if values is not None and (values.max() >= size or values.min() < -1):
+            if values is not None and (values.max(initial=-1) >= size or values.min(initial=-1) < -1):
                 raise ValueRangeError(
                     f"{name} must lie between -1 (unknown) and {size - 1}, got {values.min()} to {values.max()}."
                 )
@@ -256,6 +255,7 @@ class Counts:
     by_symbol: Doubles  # (V, S): emissions, in the layout in which they are summed
     log_evidence: Doubles  # (N,): log p of symbols and known states of each sequence, without its weight
     total: float = 0.0  # the weighted sum of the log evidence
+    weight: float = 0.0  # the sum of the weights of the sequences
     beam: BeamStatistics | None = None  # if there were beams; the log evidence is then a lower bound
 
     @classmethod

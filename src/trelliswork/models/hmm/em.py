@@ -1,11 +1,12 @@
 """EM for categorical hidden Markov models: maximum likelihood, MAP, variational Bayes, and stepwise EM.
 
 The E-step is ``objective.expected_counts``, the M-steps are in ``updates``, and the iterations are run by
-``learning.em``.
+``learning.em``. In a group of processes the counts of an E-step are added up over all ranks, each of which then takes
+the same M-step: the parameters are those of one process with all sequences, up to rounding.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from trelliswork.compute.checks import check_count
+from trelliswork.compute.sharing import current
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.learning.checkpoint import Arrays
@@ -20,7 +22,7 @@ from trelliswork.learning.em import LikelihoodDecrease, Update, run_em
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
 from trelliswork.models.hmm.data import Counts, HMMParameters, Sequences
-from trelliswork.models.hmm.objective import expected_counts
+from trelliswork.models.hmm.objective import shared_counts
 from trelliswork.models.hmm.updates import (
     Posterior,
     Priors,
@@ -36,6 +38,8 @@ __all__ = ["LikelihoodDecrease", "Posterior", "Priors", "em", "random_parameters
 
 # Decrease of an objective that rounding explains, by the precision of the E-step.
 TOLERATED = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-11}
+
+MOST_STEPS = 10_000  # of the history of stepwise EM: a step is a batch, and a stream has any number of them
 
 Algorithm = Literal["em", "vb"]
 
@@ -133,7 +137,10 @@ def stepwise(
     ``batches`` is iterated ``n_passes`` times: a list, or an object that reads a file each time. ``n_sequences`` is N,
     the (weighted) number of sequences of the corpus; it matters only relative to the priors. ``power`` is greater than
     0.5 and at most 1; small values forget faster. For the watch, a batch is an iteration: its log evidence, and as
-    value the objective estimated from it.
+    value the objective estimated from it. Of a long history the report keeps every second step, again and again.
+
+    In a group of processes an update uses one batch of each rank, and none of a rank whose batches have ended. The
+    result is that of one process whose batches are these together; with other batches it is comparable, not equal.
     """
     priors, watch = priors or Priors(), watch or Watch()
     priors.check(start.n_states, start.n_symbols)
@@ -148,7 +155,7 @@ def stepwise(
     if saved is not None:
         plain, arrays = saved
         done, history = tuple(plain["done"]), [Step(**step) for step in plain["history"]]
-        report = FitReport(False, report.reason, history[-1].value, history)
+        report = FitReport(False, report.reason, history[-1].value, history, n_iter=history[-1].iteration)
         parameters = parameters_of(arrays)
         for name, total in sums.events().items():
             total += arrays[f"sums.{name}"]
@@ -161,11 +168,11 @@ def stepwise(
     reason: str | None = None
     for n in range(done[0], n_passes):
         number = 0
-        for number, batch in enumerate(batches, start=1):
+        for number, batch in enumerate(_in_step(batches), start=1):
             if (n, number) <= done:
                 continue
-            counts = expected_counts(parameters, batch, dtype=dtype, beam=beam)
-            k, scale = report.n_iter, n_sequences / float(batch.sequence_weights.sum())
+            counts = shared_counts(parameters, batch, dtype=dtype, beam=beam)
+            k, scale = report.n_iter, n_sequences / counts.weight
             if k == 0:
                 sums.add(predicted_counts(counts, parameters, scale))
             rate = (k + 2.0) ** -power
@@ -176,6 +183,9 @@ def stepwise(
             parameters = maximize(sums, priors, parameters)
             done, report.beam = (n, number), counts.beam
             report.add(Step(k + 1, value, seconds=time.perf_counter() - started, log_evidence=counts.total))
+            report.n_iter = k + 1
+            if len(report.history) > MOST_STEPS:
+                del report.history[1:-1:2]
             reason = watch.after(report.history[-1], parameters.arrays(), state)
             if reason is not None:
                 break
@@ -186,6 +196,16 @@ def stepwise(
             break
     arrays, report = watch.finish(parameters.arrays(), report)
     return parameters_of(arrays), report
+
+
+def _in_step(batches: Iterable[Sequences]) -> Iterator[Sequences]:
+    """Yield the batches of this rank, then empty ones until those of all ranks have ended."""
+    own, nothing = iter(batches), Sequences(np.zeros(1, np.int64), np.empty(0, np.int32))
+    while True:
+        batch = next(own, None)
+        if not current().any(batch is not None):
+            return
+        yield nothing if batch is None else batch
 
 
 def parameters_of(arrays: Mapping[str, Any]) -> HMMParameters:
@@ -205,8 +225,8 @@ class _Updates:
         self.sequences, self.priors, self.algorithm = sequences, priors, algorithm
         self.may_decrease = beam is not None
         self.tolerated = TOLERATED[np.dtype(dtype)]
-        self.n_tokens = float(np.diff(sequences.offsets) @ sequences.sequence_weights)
-        self._e_step = partial(expected_counts, dtype=dtype, beam=beam)
+        self.n_tokens = current().total(float(np.diff(sequences.offsets) @ sequences.sequence_weights))
+        self._e_step = partial(shared_counts, dtype=dtype, beam=beam)
 
     def first(self, start: HMMParameters | Posterior) -> HMMParameters | Posterior:
         """Check the start, and turn parameters into a posterior for variational Bayes."""

@@ -8,12 +8,14 @@ sequence too long to keep, and in log space for what underflows. None of these s
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from trelliswork.compute import threads
 from trelliswork.compute.padding import batches, pad
+from trelliswork.compute.sharing import current
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ImpossibleError, ValueRangeError
 from trelliswork.inference import chain
@@ -34,7 +36,7 @@ from trelliswork.models.hmm.data import (
 from trelliswork.models.hmm.kernels import expected_counts as kernels
 from trelliswork.models.hmm.kernels.expected_counts import ROWS, Expected, Observed, Space, Tables
 
-__all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "posterior_states"]
+__all__ = ["Counts", "HMMParameters", "Sequences", "expected_counts", "posterior_states", "shared_counts"]
 
 CHUNK_BYTES = 1 << 26  # size of the marginals in memory; alpha needs as much again
 MOST_SLOTS = 16  # separate sums of transition counts: the maximum number of threads; results do not depend on it
@@ -66,6 +68,28 @@ def expected_counts(
     else:
         _add_within_beams(parameters, sequences, kind, beam, counts)
     counts.total = float(sequences.sequence_weights @ counts.log_evidence)
+    counts.weight = float(sequences.sequence_weights.sum())
+    return counts
+
+
+def shared_counts(
+    parameters: HMMParameters, sequences: Sequences, *, dtype: DTypeLike = np.float64, beam: Beam | None = None
+) -> Counts:
+    """Return the expected counts of the sequences of all ranks; only the log evidence is that of this rank's.
+
+    Emissions are one message, everything else is another.
+    """
+    counts, group = expected_counts(parameters, sequences, dtype=dtype, beam=beam), current()
+    if group.size > 1:
+        totals = np.array([counts.total, counts.weight])
+        counts.start, counts.transition, counts.end, totals = group.sums(
+            counts.start, counts.transition, counts.end, totals
+        )
+        counts.total, counts.weight = totals.tolist()
+        counts.by_symbol = group.sum(counts.by_symbol)
+        if beam is not None:
+            parts = group.gather(None if counts.beam is None else asdict(counts.beam))
+            counts.beam = joined([BeamStatistics(**part) for part in parts if part is not None])
     return counts
 
 

@@ -26,6 +26,7 @@ from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 Floats = NDArray[np.float64]
 State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+ROUNDING = 1e-3  # tokens; expected counts are sums of rounded numbers
 
 
 def shape_class(word: str) -> str:
@@ -78,7 +79,7 @@ class SuffixModel:
         self.max_length, self.max_count, self.weight = max_length, max_count, weight
         self._theta = float(self.prior.std(ddof=1)) if len(self.prior) > 1 else 0.0
         n = counts.totals()
-        rare = np.flatnonzero((n > 0) & (n <= max_count))
+        rare = np.flatnonzero((n > 0) & (n <= max_count + ROUNDING))
         self._words = [words[i] for i in rare.tolist()]
         self._word_counts = counts.gather(rare, np.arange(len(rare)), len(rare))
         self._nodes: dict[str, int] = {}  # key to id; a key is a shape, a colon and a suffix

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.limits import check_cost
+from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import UNKNOWN
 from trelliswork.errors import ValueRangeError
@@ -36,7 +37,7 @@ from trelliswork.models.hmm.data import (
 from trelliswork.models.hmm.decoding import FirstOrder, StateChain, first_order, higher_order, state_beam
 from trelliswork.models.hmm.em import em, parameters_of, restarts, stepwise
 from trelliswork.models.hmm.emissions import Emissions, LexiconEmissions, TableEmissions
-from trelliswork.models.hmm.objective import expected_counts
+from trelliswork.models.hmm.objective import expected_counts, shared_counts
 from trelliswork.models.hmm.suffixes import Lexicon, SuffixModel
 from trelliswork.models.hmm.updates import Priors, maximize, random_parameters
 
@@ -100,10 +101,14 @@ def check_settings(model: "HMM") -> None:
 
 
 def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision) -> Learned:
-    """Train an HMM with the parameters of ``model`` on sentences whose states are known, unknown, or partly known."""
+    """Train an HMM with the parameters of ``model`` on sentences whose states are known, unknown, or partly known.
+
+    In a group of processes these are the sentences of this rank; names, words, counts and means are those of all.
+    """
+    group = current()
     names, labels = read_states(X, y)
     tokens, offsets = flatten(X)
-    known, induced = bool(labels.min() >= 0), bool(labels.max() < 0)
+    known, induced = not group.any(bool((labels < 0).any())), not len(names)
     if model.order > 1 and not known:
         raise ValueRangeError(
             f"order={model.order} is estimated by counting: every token needs a known state. Use order=1 otherwise."
@@ -116,17 +121,21 @@ def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision
     n_states = max(len(names), model.n_states or 0)
     if n_states == 0:
         raise ValueRangeError(NO_STATES)
-    by_suffix = model.unknown == "suffix" and all(isinstance(token, str) for token in tokens)
+    others = any(not isinstance(token, str) for token in tokens)
+    by_suffix = model.unknown == "suffix" and not group.any(others)
     if known and by_suffix:
         lexicon = LexiconEmissions(_lexicon([str(token) for token in tokens], labels, len(names)))
         return supervision.counted(Learned(names, _counted_chain(labels, offsets, names, model), lexicon, induced))
     listed = _listed(Counter(tokens), n_states, model)
-    names = Vocabulary([*names, *unnamed_states(names, n_states)])
+    n_known, names = len(names), Vocabulary([*names, *unnamed_states(names, n_states)])
     sequences = Sequences(offsets, symbol_ids(listed)(tokens), None if induced else labels)
+    words, apart = None, sequences
+    if by_suffix and UNKNOWN in listed:  # one symbol per word, for suffixes
+        words = group.merge(map(str, tokens))
+        apart = replace(sequences, symbols=symbol_ids(words)(tokens))
 
     def build(parameters: HMMParameters) -> Learned:
-        emissions = _emissions(listed, parameters, [sequences], model, tokens)
-        return Learned(names, _chain(parameters, model), emissions, induced)
+        return Learned(names, _chain(parameters, model), _emissions(listed, parameters, [apart], model, words), induced)
 
     start, priors = None, _priors(model)
     if not induced:
@@ -136,14 +145,18 @@ def learn(X: Sentences, y: States | None, model: "HMM", supervision: Supervision
         states = _chain(start, model) if model.order == 1 else _counted_chain(labels, offsets, names, model)
         return supervision.counted(Learned(names, states, TableEmissions(listed, start.log_emission, None), induced))
     if start is not None and by_suffix and model.algorithm != "vb":
-        start, priors = _informed(start, listed, tokens, sequences, model)
+        start, priors = _informed(start, listed, tokens, sequences, n_known, model)
     watch = supervision.watch(build, listed, sequences.offsets, sequences.symbols, sequences.labels)
     parameters, report = _by_em(sequences, n_states, len(listed), start, priors, model, watch)
     return replace(build(parameters), report=report)
 
 
 def learn_stream(batches: Iterable[Sentences], model: "HMM", n_passes: int, supervision: Supervision) -> Learned:
-    """Run stepwise EM over batches of sentences, which are iterated once for the words, and then for training."""
+    """Run stepwise EM over batches of sentences, which are iterated once for the words, and then for training.
+
+    Held at a time are one batch, the counts of the words, and the tables of the model (its parameters, the running sums
+    and the counts of a batch); of the report a limited number of steps.
+    """
     if model.n_states is None:
         raise ValueRangeError(NO_STATES)
     if model.order != 1:
@@ -153,7 +166,8 @@ def learn_stream(batches: Iterable[Sentences], model: "HMM", n_passes: int, supe
     for X in batches:
         n_sentences += len(X)
         counts.update(chain.from_iterable(read_sentences(X)))
-    if not counts:
+    group = current()
+    if not group.any(n_sentences > 0):
         raise ValueRangeError("the batches have no sentences, or can be iterated only once.")
     listed = _listed(counts, model.n_states, model)
     ids = symbol_ids(listed)
@@ -171,11 +185,11 @@ def learn_stream(batches: Iterable[Sentences], model: "HMM", n_passes: int, supe
         emissions = _emissions(listed, parameters, Again(), model)
         return Learned(names, _chain(parameters, model), emissions, True)
 
-    length = _mean_length(counts.total() / n_sentences, model)
+    length = _mean_length(counts.total(), n_sentences, model)
     parameters, report = stepwise(
         random_parameters(model.n_states, len(listed), seed=model.seed, mean_length=length),
         Again(),
-        n_sentences,
+        group.total(n_sentences),
         priors=_priors(model),
         n_passes=n_passes,
         dtype=model.dtype,
@@ -198,12 +212,12 @@ def _listed(counts: Counter[Token], n_states: int, model: "HMM") -> list[Token]:
 
 
 def _lexicon(words: list[str], labels: NDArray[np.int32], n_states: int) -> Lexicon:
-    """Return the lexicon of the words whose state is known."""
-    distinct = {word: i for i, word in enumerate(dict.fromkeys(words))}
+    """Return the lexicon of the words whose state is known, of all ranks."""
+    distinct = {word: i for i, word in enumerate(current().merge(words))}
     ids = np.array([distinct[word] for word in words], np.int64)
     at = labels >= 0
     counts = np.bincount(ids[at] * n_states + labels[at], minlength=len(distinct) * n_states)
-    return Lexicon.fit(list(distinct), counts.reshape(-1, n_states))
+    return Lexicon.fit(list(distinct), current().sum(counts).reshape(-1, n_states))
 
 
 def _counted_chain(
@@ -223,22 +237,28 @@ def _priors(model: "HMM") -> Priors:
     return Priors(model.start_prior, model.transition_prior, model.transition_prior, model.emission_prior)
 
 
-def _mean_length(mean: float, model: "HMM") -> float | None:
-    """Return the mean length of sentences as ``random_parameters`` needs it."""
+def _mean_length(n_tokens: int, n_sentences: int, model: "HMM") -> float | None:
+    """Return the mean length of the sentences of all ranks as ``random_parameters`` needs it."""
+    mean = current().total(n_tokens) / current().total(n_sentences)
     return max(mean, 1.001) if model.end else None
 
 
 def _first_parameters(sequences: Sequences, n_states: int, n_symbols: int, model: "HMM") -> HMMParameters:
     """Return the parameters that known states determine: one M-step from nearly even ones."""
-    length = _mean_length(sequences.mean_length, model)
+    length = _mean_length(len(sequences.symbols), sequences.n_sequences, model)
     even = random_parameters(n_states, n_symbols, seed=model.seed, concentration=NEARLY_EVEN, mean_length=length)
-    return maximize(expected_counts(even, sequences, dtype=model.dtype), _priors(model), even)
+    return maximize(shared_counts(even, sequences, dtype=model.dtype), _priors(model), even)
 
 
 def _informed(
-    start: HMMParameters, listed: list[Token], tokens: Sequence[Token], sequences: Sequences, model: "HMM"
+    start: HMMParameters,
+    listed: list[Token],
+    tokens: Sequence[Token],
+    sequences: Sequences,
+    n_known: int,
+    model: "HMM",
 ) -> tuple[HMMParameters, Priors]:
-    """Return a better start, and priors, for words some of which have known states.
+    """Return a better start, and priors, for words some of which have known states, the first ``n_known`` ones.
 
     Words get the probabilities of the lexicon of the labeled ones, by counts and suffixes; transitions those of the
     sentences whose tokens are all labeled. The priors are many tokens with the same distributions: EM that starts from
@@ -246,7 +266,6 @@ def _informed(
     """
     labels, S = sequences.labels, start.n_states
     assert labels is not None
-    n_known = int(labels.max()) + 1
     rows = _lexicon([str(token) for token in tokens], labels, n_known).log_emission([str(word) for word in listed])
     table = np.exp(rows - rows.max())
     emission = np.exp(start.log_emission)
@@ -254,12 +273,12 @@ def _informed(
     emission /= emission.sum(axis=1, keepdims=True)
     states = _chain(start, model)
     whole = np.flatnonzero(sequences.labeled)
-    if len(whole) and n_known == S:
+    if current().any(len(whole) > 0) and n_known == S:
         at, offsets = chosen_tokens(sequences.offsets, whole)
         log_bigram, _ = count_ngrams(labels[at], offsets, S, 1, interpolation=model.interpolation)
         states = first_order(log_bigram, end=model.end)
     informed = HMMParameters(states.log_start, states.log_transition, states.log_end, np.log(emission))
-    weight = LABELED_SHARE * np.count_nonzero(labels < 0) / S
+    weight = LABELED_SHARE * current().total(int(np.count_nonzero(labels < 0))) / S
     end = 0.0 if states.log_end is None else weight * np.exp(states.log_end)
     return informed, Priors(model.start_prior, weight * np.exp(states.log_transition), end, weight * emission)
 
@@ -273,15 +292,18 @@ def _by_em(
     model: "HMM",
     watch: Watch,
 ) -> tuple[HMMParameters, FitReport]:
-    length = _mean_length(sequences.mean_length, model)
+    length = _mean_length(len(sequences.symbols), sequences.n_sequences, model)
     beam = state_beam(model.beam, n_states, 1)
     options: dict[str, Any] = {"priors": priors, "dtype": model.dtype, "beam": beam, "watch": watch}
     if model.algorithm == "stepwise":
         if start is None:
             start = random_parameters(n_states, n_symbols, seed=model.seed, mean_length=length)
-        order = np.random.default_rng(model.seed).permutation(sequences.n_sequences)
-        batches = [sequences.select(order[k : k + model.batch_size]) for k in range(0, len(order), model.batch_size)]
-        return stepwise(start, batches, sequences.n_sequences, n_passes=model.max_iter, **options)
+        group, n = current(), sequences.n_sequences
+        first, total = group.place(n)
+        order = np.random.default_rng(model.seed).permutation(total)
+        parts = [order[k : k + model.batch_size] for k in range(0, total, model.batch_size)]
+        batches = [sequences.select(group.own(part, first, n)) for part in parts]  # each is spread over the ranks
+        return stepwise(start, batches, total, n_passes=model.max_iter, **options)
     options |= {"algorithm": model.algorithm, "max_iter": model.max_iter, "tol": model.tol}
     if start is not None:
         return em(start, sequences, **options)
@@ -304,21 +326,21 @@ def _emissions(
     parameters: HMMParameters,
     batches: Iterable[Sequences],
     model: "HMM",
-    tokens: Sequence[Token] | None = None,
+    words: list[str] | None = None,
 ) -> TableEmissions:
-    """Return the table, and for other words a suffix model from expected counts of all words, or of those listed.
+    """Return the table, and for other words a suffix model from expected counts of the words in ``batches``.
 
-    Without ``tokens`` (a stream) words that share one symbol are left out.
+    Their symbols are ``words``, or those listed: then words that share one symbol are left out.
     """
     suffixes = None
     if model.unknown == "suffix" and isinstance(listed[0], str):
-        words = [str(word) for word in listed if word != UNKNOWN]
         spread = parameters
-        if UNKNOWN in listed and tokens is not None:
-            words = [str(token) for token in dict.fromkeys(tokens)]
-            # The same model with one symbol per word: words that shared one have its probability.
+        if words is None:
+            words = [str(word) for word in listed if word != UNKNOWN]
+        else:  # the same model with one symbol per word: words that shared one have its probability
             spread = replace(parameters, log_emission=parameters.log_emission[:, symbol_ids(listed)(words)])
-            batches = [replace(part, symbols=symbol_ids(words)(map(str, tokens))) for part in batches]
-        counts = sum(expected_counts(spread, part, dtype=model.dtype).by_symbol for part in batches)
-        suffixes = SuffixModel.fit(words, np.asarray(counts)[: len(words)])
+        counts = np.zeros((spread.n_symbols, spread.n_states))
+        for part in batches:
+            counts += expected_counts(spread, part, dtype=model.dtype).by_symbol
+        suffixes = SuffixModel.fit(words, current().sum(counts)[: len(words)])
     return TableEmissions(listed, parameters.log_emission, suffixes)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute.checks import check_count
+from trelliswork.compute.sharing import current
 from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.ids import read_sentences
 from trelliswork.data.vocabulary import END
@@ -54,7 +55,8 @@ class HMMLanguageModel(NextWord):
     .. math:: p(x) = \sum_z p(z_1) \prod_t p(x_t \mid z_t) \prod_t p(z_{t+1} \mid z_t)
 
     The end of a sentence is a word. Probabilities come from embeddings of states by small networks, trained by
-    gradients of the log evidence. With ``parameterization="kernel"`` the transition matrix is
+    gradients of the log evidence; in a group of processes, each rank computes that of its own sentences in the batch,
+    which is the one of a single process. With ``parameterization="kernel"`` the transition matrix is
     :math:`\mathrm{diag}(d)\, \phi(U) \phi(V)^\top` of rank R, and a word costs O(S R) instead of O(S^2).
 
     Attributes
@@ -234,14 +236,14 @@ class HMMLanguageModel(NextWord):
         """
         self._check_parameters()
         sentences = read_sentences(X)
-        if not sentences:
+        if not current().any(len(sentences) > 0):
             raise DataError("X has no sentences to learn from.")
         words = open_vocabulary(sentences, self.min_count)
         data = number(sentences, words)
         held = None if dev is None else number(read_sentences(dev), words)
         network, report = fit_network(self, words, data, held, checkpoint, callback)
         self.vocabulary_, self.network_, self.report_ = words, network, report
-        self.n_tokens_, self._tables = data.n_tokens, None
+        self.n_tokens_, self._tables = int(current().total(data.n_tokens)), None
         return self
 
     def log_evidence(self, X: Text | Sequence[Sequence[Evidence]]) -> NDArray[np.float64]:

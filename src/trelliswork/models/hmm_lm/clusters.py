@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from trelliswork.compute.sharing import current
+from trelliswork.features.brown import pair_counts
 from trelliswork.models.hmm_lm.objective import Sentences
 
 Ints = NDArray[np.int64]
@@ -42,32 +44,36 @@ def clustered_counts(
 ) -> StateCounts:
     """Return counts of clustered tokens; with ``n_groups``, states are clustered into that number of groups.
 
+    In a group of processes, tokens and counts are those of all ranks; each assigns states to its own.
     Time O(min(SAMPLE S, MAX_SAMPLE) S N_ITER + N S) times the dimensions (4 N_DIMS).
     """
     rng = np.random.default_rng(seed)
     tokens = _Tokens(sentences, n_words, seed)
     N = sentences.n_tokens
-    sample = tokens.points(np.sort(rng.permutation(N)[: min(SAMPLE * n_states, max(MAX_SAMPLE, n_states))]))
+    first, total = current().place(N)
+    chosen = np.sort(rng.permutation(total)[: min(SAMPLE * n_states, max(MAX_SAMPLE, n_states))])
+    sample = _all_rows(tokens.points(current().own(chosen, first, N)))
     centers = k_means(sample, n_states, rng)
-    states = np.concatenate(
-        [nearest(tokens.points(np.arange(k, min(k + BLOCK, N))), centers) for k in range(0, N, BLOCK)]
-    )
+    blocks = [nearest(tokens.points(np.arange(k, min(k + BLOCK, N))), centers) for k in range(0, N, BLOCK)]
+    states = np.concatenate([np.zeros(0, np.int64), *blocks])
     groups = None if n_groups is None else nearest(centers, k_means(centers, n_groups, rng))
     return count(sentences, states, n_words, n_states, groups)
 
 
 def count(sentences: Sentences, states: Ints, n_words: int, n_states: int, groups: Ints | None = None) -> StateCounts:
-    """Return the counts of tokens whose states (N,) are known."""
+    """Return the counts of tokens whose states (N,) are known, on all ranks."""
     first = np.zeros(sentences.n_tokens, bool)
     first[sentences.offsets[:-1]] = True
     at = np.flatnonzero(~first)
-    pairs = _table(states[at - 1], states[at], (n_states, n_states))
-    emission = _table(sentences.words, states, (n_words, n_states))
-    return StateCounts(np.bincount(states[first], minlength=n_states).astype(np.float32), pairs, emission, groups)
+    pairs = pair_counts(states[at - 1], states[at], (n_states, n_states), np.float32)
+    emission = pair_counts(sentences.words, states, (n_words, n_states), np.float32)
+    start = current().sum(np.bincount(states[first], minlength=n_states))
+    return StateCounts(start.astype(np.float32), pairs, emission, groups)
 
 
-def _table(rows: Ints, columns: Ints, shape: tuple[int, int]) -> sparse.csr_matrix:
-    return sparse.coo_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=shape).tocsr()
+def _all_rows(points: Floats) -> Floats:
+    """Return the rows (n, D) of all ranks."""
+    return np.concatenate([part.reshape(-1, points.shape[1]) for part in current().gather_arrays(points)])
 
 
 class _Tokens:
@@ -80,7 +86,7 @@ class _Tokens:
         self.before, self.after = np.roll(words, 1), np.roll(words, -1)
         self.before[offsets[:-1]] = end
         self.after[offsets[1:] - 1] = n_words  # nothing follows the end of a sentence
-        leads, follows = word_vectors(_table(self.before, words, (n_words, n_words)), seed)
+        leads, follows = word_vectors(pair_counts(self.before, words, (n_words, n_words), np.float32), seed)
         self.own = np.concatenate([leads, follows], axis=1)
         self.leads = NEIGHBOR * leads
         self.follows = np.concatenate([NEIGHBOR * follows, np.zeros((1, follows.shape[1]), np.float32)])
@@ -115,10 +121,14 @@ def _unit(vectors: Floats) -> Floats:
 
 
 def k_means(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Return cluster centers (k, D) of points (n, D); a cluster that loses all points restarts at a random one."""
+    """Return cluster centers (k, D) of points (n, D); a cluster that loses all points restarts at a random one.
+
+    In a group of processes, which all have the same points, each rank assigns its share of them.
+    """
     centers = points[rng.permutation(len(points))[np.arange(k) % len(points)]]
+    first, last = current().share(len(points))
     for _ in range(N_ITER):
-        near = nearest(points, centers)
+        near = np.concatenate(current().gather_arrays(nearest(points[first:last], centers)))
         n = np.bincount(near, minlength=k)
         members = sparse.csr_matrix(
             (np.ones(len(points), np.float32), (near, np.arange(len(points)))), (k, len(points))

@@ -6,6 +6,9 @@ is expected minus predicted counts: with the counts C (W, S') of states at the w
     d hidden = C^T E_w - c * (P^T E),   d E = -P (c * hidden), and C hidden added to the rows of the batch's words,
 
 so that P (V, S') is the only matrix as large as the vocabulary.
+
+In a group of processes each rank has its own sentences of the batch, and a share of the words: it computes the rows of
+P of these words, and their predicted counts, for the sentences of all ranks. Ranks exchange three numbers per state.
 """
 
 from dataclasses import dataclass
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from trelliswork.compute.sharing import current
 from trelliswork.inference import lowrank
 from trelliswork.inference.lowrank.potentials import word_shifts
 from trelliswork.models.hmm.data import chosen_tokens
@@ -47,12 +51,18 @@ class Sentences:
 
 
 def batch_evidence(network: StateNetwork, batch: Sentences, drawn: Drawn, *, every: int | None = None) -> Tensor:
-    """Return the sum of log evidences (a scalar), differentiable in the network's parameters."""
+    """Return the sum of log evidences (a scalar), differentiable in the network's parameters.
+
+    In a group of processes it is that of this rank's sentences, and the sum of the gradients of all ranks is that of
+    the whole batch. A rank without sentences has a part of it, or a value of 0 without a gradient.
+    """
     log_start = network.spread(network.log_start(drawn), drawn, -torch.inf)
     transition = network.transition(drawn)
     distinct, words = np.unique(batch.words, return_inverse=True)
     rows = torch.from_numpy(distinct)
     if network.blocks is not None or network.shape.band:
+        if not len(batch):
+            return torch.zeros((), dtype=torch.float64)
         log_emission = network.spread(network.log_emission(drawn)[rows], drawn, -torch.inf)
         log_evidence = lowrank.log_evidence(log_start, transition, log_emission, words, batch.offsets, every=every)
         return log_evidence.sum()
@@ -64,7 +74,7 @@ def batch_evidence(network: StateNetwork, batch: Sentences, drawn: Drawn, *, eve
 def word_odds(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return unnormalized p(word | state) (V, S'), its sums (S',), and the maxima subtracted from the scores (S',)."""
     odds = torch.addmm(bias[:, None], weight, hidden.T)
-    largest = odds.amax(dim=0)
+    largest = odds.amax(dim=0) if len(odds) else odds.new_full((odds.shape[1],), -torch.inf)
     odds.sub_(largest).exp_()
     return odds, odds.sum(dim=0), largest
 
@@ -91,17 +101,44 @@ class _Evidence(WithGradients):
         ctx: Any, log_start: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, arguments: Any, *parts: Tensor
     ) -> Tensor:
         words, offsets, rows, every, kind = arguments
-        odds, sums, _ = word_odds(hidden, weight, bias)
-        emission = odds[rows] / sums
-        largest = emission.amax(dim=1, keepdim=True)
-        emission /= largest
-        log_z, counts = lowrank.expectations(
-            lowrank.groups(words, offsets), log_start.exp(), kind(*parts), emission, 1.0, every=every
-        )
-        d_hidden, d_weight, d_bias = minus_predicted(odds, sums, counts.emission.sum(dim=0), hidden, weight)
-        d_hidden += counts.emission.T @ weight[rows]
-        d_weight.index_add_(0, rows, counts.emission @ hidden)
-        d_bias.index_add_(0, rows, counts.emission.sum(dim=1))
-        ctx.gradients = counts.start, d_hidden, d_weight, d_bias, None, *counts.transition
-        shift = np.log(largest[:, 0].double().numpy())
-        return torch.tensor(float((log_z + word_shifts(shift, words, offsets)).sum()), dtype=torch.float64)
+        group = current()
+        share = slice(*group.share(len(bias)))  # of the words
+        odds, sums, top = word_odds(hidden, weight[share], bias[share])
+        if group.size == 1:
+            emission = odds[rows] / sums
+        else:
+            own, top = top, torch.from_numpy(group.maximum(top.numpy().copy()))
+            odds *= (own - top).exp()
+            sums = torch.from_numpy(group.sum(odds.sum(dim=0).numpy()))
+            emission = torch.addmm(bias[rows, None], weight[rows], hidden.T).sub_(top).exp_() / sums
+        log_z, d_start, seen, *d_transition = _expected(log_start.exp(), kind(*parts), emission, words, offsets, every)
+        everywhere = torch.from_numpy(group.sum(seen.sum(dim=0).numpy()))
+        d_hidden, d_weight, d_bias = minus_predicted(odds, sums, everywhere, hidden, weight[share])
+        if group.size > 1:  # the others have the other words
+            d_weight, d_bias = (_placed(d, x, share) for d, x in ((d_weight, weight), (d_bias, bias)))
+        d_hidden += seen.T @ weight[rows]
+        d_weight.index_add_(0, rows, seen @ hidden)
+        d_bias.index_add_(0, rows, seen.sum(dim=1))
+        ctx.gradients = d_start, d_hidden, d_weight, d_bias, None, *d_transition
+        return torch.tensor(log_z, dtype=torch.float64)
+
+
+def _expected(
+    start: Tensor, transition: lowrank.Transition, emission: Tensor, words: Ints, offsets: Ints, every: int | None
+) -> tuple[Any, ...]:
+    """Return the log evidence, and counts: of the start, of states at the rows of ``emission``, of the transition."""
+    if not len(words):
+        return 0.0, *map(torch.zeros_like, (start, emission, *transition.tensors()))
+    largest = emission.amax(dim=1, keepdim=True)
+    emission /= largest
+    groups = lowrank.groups(words, offsets)
+    log_z, counts = lowrank.expectations(groups, start, transition, emission, 1.0, every=every)
+    log_z = log_z + word_shifts(np.log(largest[:, 0].double().numpy()), words, offsets)
+    return float(log_z.sum()), counts.start, counts.emission, *counts.transition
+
+
+def _placed(part: Tensor, like: Tensor, where: slice) -> Tensor:
+    """Return a tensor of zeros with a part of it."""
+    whole = torch.zeros_like(like)
+    whole[where] = part
+    return whole

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from trelliswork.compute.sharing import current
 from trelliswork.learning.report import Callback
 from trelliswork.learning.watch import Watch
 from trelliswork.models.hmm.data import Counts, Sequences
 from trelliswork.models.hmm.em import Priors, em, random_parameters
-from trelliswork.models.hmm.objective import expected_counts
+from trelliswork.models.hmm.objective import shared_counts
 from trelliswork.models.hmm_lm.clusters import StateCounts, clustered_counts
 from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
 from trelliswork.models.hmm_lm.objective import Sentences, WithGradients, minus_predicted, word_odds
@@ -39,7 +40,8 @@ def cluster_start(network: StateNetwork, sentences: Sentences, *, n_steps: int =
     shape = network.shape
     n_groups = min(shape.n_features, shape.n_states) or None
     counts = clustered_counts(sentences, shape.n_words, shape.n_states, n_groups=n_groups, seed=seed)
-    teach(network, counts, n_steps, backing=min(BACKING[0], BACKING[1] * sentences.n_tokens / shape.n_states))
+    n_tokens = current().total(sentences.n_tokens)
+    teach(network, counts, n_steps, backing=min(BACKING[0], BACKING[1] * n_tokens / shape.n_states))
     return counts
 
 
@@ -63,7 +65,7 @@ def em_start(
     first = random_parameters(shape.n_states, shape.n_words, seed=seed)
     watch = Watch(callback=callback)
     learned, _ = em(first, sequences, priors=priors, max_iter=n_iter, tol=0, dtype=np.float32, watch=watch)
-    counts = expected_counts(learned, sequences, dtype=np.float32)
+    counts = shared_counts(learned, sequences, dtype=np.float32)
     start, pairs, emission = (x.astype(np.float32) for x in (counts.start, counts.transition, counts.by_symbol))
     teach(network, StateCounts(start, pairs, emission), n_steps)
     return counts

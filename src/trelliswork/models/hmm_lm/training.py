@@ -2,6 +2,10 @@
 
 The random numbers of a batch depend on the seed, the epoch and the number of the batch alone; so a run that is resumed
 from a checkpoint ends with the same parameters as one that was never interrupted.
+
+In a group of processes the batches are those of a single process: all ranks know the lengths of all sentences, choose
+the same batch and the same states for it, and compute the log evidence of the sentences that they have. The gradient
+is summed over ranks in one message, and every rank takes the same step.
 """
 
 import math
@@ -17,8 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute import threads
+from trelliswork.compute.sharing import current
 from trelliswork.inference import lowrank
 from trelliswork.learning.checkpoint import Arrays
+from trelliswork.learning.distributed import sum_tensors
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Development, Saved, Watch
 from trelliswork.models.hmm_lm.network import Drawn, StateNetwork
@@ -50,9 +56,16 @@ class TrainingSettings:
 
 
 def text_development(network: StateNetwork, sentences: Sentences) -> Development:
-    """Return the metric of the current parameters of a network: mean log evidence per token of held-out sentences."""
-    n = sentences.n_tokens
-    return Development("log evidence per token", lambda _: float(log_evidences(network, sentences).sum()) / n)
+    """Return the metric of the current parameters of a network: mean log evidence per token of held-out sentences.
+
+    In a group of processes all ranks have all of these sentences, and each measures its share.
+    """
+    own = sentences.select(np.arange(*current().share(len(sentences))))
+
+    def measure(_: object) -> float:
+        return current().ratio(float(log_evidences(network, own).sum()) if len(own) else 0.0, own.n_tokens)
+
+    return Development("log evidence per token", measure)
 
 
 @dataclass
@@ -82,10 +95,9 @@ def torch_threads(network: StateNetwork) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def batches(sentences: Sentences, batch_tokens: int, seed: int, epoch: int) -> list[Ints]:
+def batches(lengths: Ints, batch_tokens: int, seed: int, epoch: int) -> list[Ints]:
     """Return the sentence numbers of each batch of an epoch: all sentences once, similar lengths together, shuffled."""
     rng = np.random.default_rng([seed, epoch])
-    lengths = np.diff(sentences.offsets)
     order = rng.permutation(len(lengths))
     pool = np.cumsum(lengths[order]) // max(1, POOL * batch_tokens)
     order = order[np.lexsort((lengths[order], pool))]
@@ -137,6 +149,8 @@ class _Trainer:
         self, network: StateNetwork, sentences: Sentences, settings: TrainingSettings, watch: Watch, seconds: float
     ) -> None:
         self.network, self.sentences, self.settings, self.watch = network, sentences, settings, watch
+        self.lengths = np.concatenate(current().gather_arrays(np.diff(sentences.offsets)))  # on all ranks
+        self.first, _ = current().place(len(sentences))
         self.parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
@@ -152,7 +166,7 @@ class _Trainer:
         started = time.perf_counter() - self.at.seconds
         s, at, report = self.settings, self.at, self.report
         while not report.reason and at.epoch < s.max_iter:
-            parts = batches(self.sentences, s.batch_tokens, s.seed, at.epoch)
+            parts = batches(self.lengths, s.batch_tokens, s.seed, at.epoch)
             validate_after = {round((k + 1) * len(parts) / s.evaluations) for k in range(s.evaluations)}
             while at.batch < len(parts) and not report.reason:
                 self._step(parts[at.batch], at.epoch + at.batch / len(parts), 1 / len(parts))
@@ -178,22 +192,34 @@ class _Trainer:
             rate *= 1 - done / s.max_iter
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        batch = self.sentences.select(which)
+        own = current().own(which, self.first, len(self.sentences))
+        batch, n_tokens = self.sentences.select(own), int(self.lengths[which].sum())
         seed = int(np.random.SeedSequence([s.seed, at.epoch, at.batch]).generate_state(1)[0])
         drawn = self.network.draw(s.state_dropout, s.feature_dropout, seed)
-        evidence = batch_evidence(self.network, batch, drawn, every=s.keep_every)
         self.optimizer.zero_grad(set_to_none=True)
-        (-evidence / batch.n_tokens).backward()
+        evidence = batch_evidence(self.network, batch, drawn, every=s.keep_every)
+        if evidence.requires_grad:
+            (-evidence / n_tokens).backward()
+        at.nats -= float(evidence.detach())
+        self._sum_gradients()
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), s.clip)
         self.optimizer.step()
-        at.tokens += batch.n_tokens
-        at.nats -= float(evidence.detach())
-        at.counted += batch.n_tokens
+        at.tokens += n_tokens
+        at.counted += n_tokens
+
+    def _sum_gradients(self) -> None:
+        """Add up the gradients of all ranks, some of which may have none."""
+        if current().size > 1:
+            for parameter in self.parameters.values():
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+            sum_tensors([parameter.grad for parameter in self.parameters.values()])
 
     def _validate(self) -> None:
         """Measure the parameters, lower the rate on a plateau, decide whether to stop."""
         s, at = self.settings, self.at
         rate = float(self.optimizer.param_groups[0]["lr"])
+        at.nats = current().total(at.nats)
         step = Step(self.report.n_iter + 1, at.nats / at.counted, seconds=at.seconds)
         step.log_evidence, step.learning_rate, step.n_tokens = -at.nats, rate, at.tokens
         at.nats, at.counted = 0.0, 0

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
+from trelliswork.compute.sharing import Group, sharing
 from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
 from trelliswork.data.ids import Source, read_ids
@@ -197,7 +198,8 @@ class MRFLanguageModel(LanguageModel):
         ----------
         X : path, list of paths, Corpus, list of sentences, or Moments
             Files have one sentence per line. ``Moments`` must have K = ``order``, and fix the words (``min_count``,
-            ``max_words`` and ``strict`` do not apply); pseudo-likelihood needs text.
+            ``max_words`` and ``strict`` do not apply); pseudo-likelihood needs text. In a group of processes each rank
+            has its own part of the text, or all have the same ``Moments``.
         y : ignored
         dev : like X, optional
             Development text: the iteration with its best bound is kept, and training stops ``patience`` iterations (of
@@ -221,7 +223,7 @@ class MRFLanguageModel(LanguageModel):
             field, report = learn_lifted(
                 settings,
                 moments,
-                None if dev is None else self._moments(dev, moments.vocabulary, counting),
+                None if dev is None else self._development(dev, moments.vocabulary, counting),
                 start=None if start is None else start._same_words(moments.vocabulary),
                 checkpoint=checkpoint,
                 callback=callback,
@@ -417,6 +419,11 @@ class MRFLanguageModel(LanguageModel):
 
     def _moments(self, X: Source | Moments, vocabulary: Vocabulary | None, counting: Any = None) -> Moments:
         return moments_of(X, self.order, vocabulary, {k: getattr(self, k) for k in WORD_LIMITS}, counting)
+
+    def _development(self, X: Source | Moments, vocabulary: Vocabulary, counting: Any) -> Moments:
+        """Return the moments of development data, which all ranks of a group have."""
+        with sharing(Group()):
+            return self._moments(X, vocabulary, counting)
 
     def _ids(self, X: Source) -> list[NDArray[np.int64]]:
         self._check_fitted()

@@ -17,7 +17,8 @@ is concave in :math:`(\vartheta, b)`: a weighted sum of the log-likelihoods of c
 distance. The best :math:`a_0` is the log frequency of words. Any unary of the field can be written in this form; the
 optimum is the joint optimum in (theta, delta) of the star cover if all weights are 1 / (K + 1), and of the chain cover
 if the weights of the distances sum to 1. For K = 1 it is the exact likelihood. The cost of an evaluation depends on
-the vocabulary and on the number of distinct pairs, not on the length of the text.
+the vocabulary and on the number of distinct pairs, not on the length of the text; a group of processes shares the rows
+of the tables.
 
 **Without a unary** (and without a bias of right words, which is equivalent to one) :math:`\theta^0 = 0` couples the
 parts: the unary of one of them is determined by the others, and its share of the bound is no longer 0. This part is the
@@ -37,8 +38,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from trelliswork.compute.sharing import current
 from trelliswork.inference.lifted.chain_cover import Perron, perron
 from trelliswork.inference.lifted.exponentials import ExpTable
+from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.mrf.shapes import Frequencies, Shape, log_frequencies
 
 Array = NDArray[np.float64]
@@ -64,16 +67,20 @@ class MomentObjective:
         self.unaries: Array | None = None
         self.unaries_at: Array | None = None
 
-    def __call__(self, scaled: Array) -> tuple[float, Array]:
-        """Return value and gradient."""
+    def __call__(self, scaled: Array) -> SharedEvaluation:
+        """Return value and gradient; in a group of processes, all of which have the same moments, they share the work.
+
+        Each rank computes the part of the gradient that comes from its rows of the tables.
+        """
         parameters = scaled / self.scale
         value, gradient, self.unaries = self._evaluate(parameters)
         self.unaries_at = scaled
         if self.l2:
             penalty, slope = self.shape.norm(parameters)
             value -= self.l2 * penalty
-            gradient -= self.l2 * slope
-        return -value, -gradient / self.scale
+            own = slice(*current().share(len(slope)))
+            gradient[own] -= self.l2 * slope[own]
+        return SharedEvaluation(-value / current().size, -gradient / self.scale, scaled)  # each has the whole value
 
     def bound(self, parameters: Array, unaries: Array, frequencies: Frequencies) -> float:
         """Return (1) for another text at the unaries of these parameters, without inference."""
@@ -88,7 +95,7 @@ class MomentObjective:
         """Continue from ``state``'s result."""
 
     def _evaluate(self, parameters: Array) -> tuple[float, Array, Array]:
-        """Return the bound, its gradient, and the unaries."""
+        """Return the bound, this rank's part of its gradient, and the unaries."""
         scores, gradient, log_norms = self.shape.evaluate(parameters, self.frequencies, self.weights)
         unaries = np.vstack([self.log_unary[None], self.shape.biases(parameters) - log_norms])
         return float(self.weights @ scores + self.frequencies.unary @ (self.rho @ unaries)), gradient, unaries
@@ -127,7 +134,7 @@ class NoUnaryObjective(MomentObjective):
             unaries = np.vstack([left - log_sum, chains])
         else:
             chains[0] = -taken / self.weights[0]
-            root = perron(ExpTable(self.shape.table(parameters, 0)), chains[0], self._root)
+            root = perron(ExpTable(self.shape.table(parameters, 0), group=current()), chains[0], self._root)
             self._root = root
             bound, margin = float(self.weights[0]) * root.log_root, np.exp(root.log_margin)
             biases = np.vstack([chains[0] + root.log_right, biases[1:]])  # the bias of p(y | x) in this chain

@@ -4,6 +4,10 @@ r"""Pseudo-likelihood of a Markov random field by stochastic gradients: a baseli
     p \propto \exp\Big(\theta^0(x_i) + \sum_l U_{x_{i-l}} \cdot W^l_{x_i} + U_{x_i} \cdot W^l_{x_{i+l}}\Big)
 
 over the words of the text, normalized over all words (Jernite, Rush and Sontag, 2015, section 3).
+
+In a group of processes the batches are those of a single process: all ranks draw the same order of the words of all
+ranks, and compute the gradient of their own words of a batch. It is summed over ranks in one message, and every rank
+takes the same step.
 """
 
 import time
@@ -15,7 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.learning.checkpoint import Arrays, with_prefix
+from trelliswork.learning.distributed import sum_tensors
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
 
@@ -96,23 +102,27 @@ def train(
     the text as a whole; without ``unary`` that is left unchanged.
     """
     stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
+    first, n_places = current().place(len(places))
     rng = torch.Generator().manual_seed(seed)
     run, report, reason = _Run(field), FitReport(False, f"{max_iter} epochs", np.nan), None
     saved = watch.resume()
     if saved is not None:
         run.restore(report, *saved)
     started = time.perf_counter() - run.seconds
-    per_epoch = -(-len(places) // batch_size)
+    per_epoch = -(-n_places // batch_size)
     total, tenths = per_epoch * max_iter, {round(per_epoch * k / 10) for k in range(1, 10)}
     for epoch in range(max_iter):
-        order = places[torch.randperm(len(places), generator=rng)]
+        order = torch.randperm(n_places, generator=rng).numpy()
         for b in range(run.n_steps - epoch * per_epoch, per_epoch):  # empty for epochs before the interruption
             batch = order[b * batch_size : (b + 1) * batch_size]
-            gain, gradient = gradients(field, stream, batch)
+            own = places[torch.from_numpy(current().own(batch, first, len(places)))]
+            gain, gradient = gradients(field, stream, own)
+            gain = current().total(gain)
+            sum_tensors(gradient.tensors())
             if not unary:
                 gradient.unary.zero_()
             rate = learning_rate * (1 - 0.9 * (run.n_steps + 1) / total)
-            run.step(gradient, gain, len(batch), rate, l2 / len(places))
+            run.step(gradient, gain, len(batch), rate, l2 / n_places)
             complete = b + 1 == per_epoch
             if not complete and b + 1 not in tenths:
                 continue
@@ -195,12 +205,11 @@ class _Run:
 
 
 def mean_log_p(field: Field, text: Ids, batch_size: int = 512) -> float:
-    """Return the mean log p of a word given its neighbors, of a padded text."""
+    """Return the mean log p of a word given its neighbors, of a padded text that all ranks have: each takes a share."""
     stream, places = torch.from_numpy(text), torch.from_numpy(np.flatnonzero(text != PAD))
-    if not len(places):
-        return 0.0
+    places = places[slice(*current().share(len(places)))]
     total = 0.0
     for part in places.split(batch_size):
         log_p, _, _ = log_p_of_all(field, stream, part)
         total += float(log_p.gather(1, stream[part][:, None]).double().sum())
-    return total / len(places)
+    return current().ratio(total, len(places))

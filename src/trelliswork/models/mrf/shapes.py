@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.limits import check_cost
+from trelliswork.compute.sharing import current
 from trelliswork.data.moments import Moments
 from trelliswork.inference.lifted import LowRankTable, SparseTable, Table
 from trelliswork.inference.lifted.conditionals import conditionals, log_norms
@@ -34,6 +35,24 @@ class Frequencies:
         pairs = tuple(matrix / N for matrix in moments.pairs)
         return cls(moments.unary / N, pairs, tuple(matrix.T.tocsr() for matrix in pairs), N)
 
+    @cached_property
+    def own(self) -> list[tuple["OwnRows", "OwnRows"]]:
+        """The rows of ``pairs`` and of ``transposed`` that belong to this rank, by distance."""
+        return [(_own_rows(a), _own_rows(b)) for a, b in zip(self.pairs, self.transposed, strict=True)]
+
+
+OwnRows = tuple[slice, Any]  # a range of rows, and the matrix of these rows
+
+
+def _own_rows(matrix: Any) -> OwnRows:
+    """Return the rows of a csr_matrix that belong to this rank of a group: about as many nonzeros for each."""
+    group, n = current(), matrix.shape[0]
+    if group.size == 1:
+        return slice(0, n), matrix
+    low, high = np.searchsorted(matrix.indptr, group.share(matrix.nnz)).tolist()
+    rows = slice(low, n if group.rank == group.size - 1 else high)  # the last rows may be empty
+    return rows, matrix[rows]
+
 
 class Shape(Protocol):
     """A parameterization of the tables vartheta^l by one vector (P,), whose last part are the biases b (K, C)."""
@@ -53,7 +72,7 @@ class Shape(Protocol):
 
         The gradient is that of :math:`\sum_l \rho_l (\langle\hat\mu_l, \vartheta^l\rangle + \langle\pi, b_l - \log
         Z_l\rangle)` for pi (C,) and b (K, C) in ``at``; by default the word frequencies and the biases of the
-        parameters.
+        parameters. In a group of processes it is the part of this rank: the sum over all ranks is the gradient.
         """
 
     def log_norms(self, parameters: Array, k: int) -> Array:
@@ -128,13 +147,17 @@ class LowRankShape(Shape):
         scores, norms = np.empty(self.K), np.empty((self.K, self.n_words))
         for k, (left, right) in enumerate(self.factors(parameters)):
             rho = weights[k]
-            model = conditionals(left, right, b[k], rows)
+            model = conditionals(left, right, b[k], rows, current())
             norms[k] = model.log_norm
-            towards_left = frequencies.pairs[k] @ right
-            scores[k] = np.vdot(left, towards_left)
-            d_left = rho * (towards_left - model.left)
-            d_right = rho * (frequencies.transposed[k] @ left - model.right)
-            db[k] = rho * (rows - model.bias)
+            (on_left, pairs), (on_right, transposed) = frequencies.own[k]
+            towards_left = pairs @ right
+            scores[k] = np.vdot(left[on_left], towards_left)
+            d_left, d_right = -model.left, -model.right
+            d_left[on_left] += towards_left
+            d_right[on_right] += transposed @ left
+            d_left *= rho
+            d_right *= rho
+            db[k] = rho * _difference(rows, model.bias)
             if r is None or dr is None:
                 du += d_left
                 dw[k] += d_right
@@ -142,11 +165,11 @@ class LowRankShape(Shape):
                 du += d_left @ r[k].T
                 dr[k] = u.T @ d_left
                 dw += d_right
-        return scores, gradient, norms
+        return current().sum(scores), gradient, current().sum(norms)
 
     def log_norms(self, parameters: Array, k: int) -> Array:
         """Return log Z of the distance k + 1 at its bias (C,)."""
-        return log_norms(*self.factors(parameters)[k], self.biases(parameters)[k])
+        return log_norms(*self.factors(parameters)[k], self.biases(parameters)[k], current())
 
     def table(self, parameters: Array, k: int) -> LowRankTable:
         """Return vartheta of the distance k + 1."""
@@ -201,6 +224,16 @@ class PairShape(Shape):
         """Row of each pair, by distance."""
         return [np.repeat(np.arange(self.n_words), np.diff(pattern.indptr)) for pattern in self.patterns]
 
+    @cached_property
+    def own(self) -> "list[_OwnPairs]":
+        """The pairs of this rank, by distance."""
+        found = []
+        for pattern, rows in zip(self.patterns, self.rows, strict=True):
+            words, _ = _own_rows(pattern)
+            pairs = slice(*pattern.indptr[[words.start, words.stop]].tolist())
+            found.append(_OwnPairs(words, pairs, rows[pairs] - words.start, pattern.indices[pairs]))
+        return found
+
     def observed(self, frequencies: Frequencies) -> list[Array]:
         """Return the frequencies of the pairs, by distance; cached for the frequencies of training."""
         if not self._looked_up or self._looked_up[0] is not frequencies:
@@ -226,47 +259,35 @@ class PairShape(Shape):
 
     def evaluate(self, parameters: Array, frequencies: Frequencies, weights: Array, at: At | None = None) -> Evaluation:
         """Return scores, the gradient, and log Z_l."""
-        values, own = self.parts(parameters)
-        rows, b = (frequencies.unary, own) if at is None else at
+        values, biases = self.parts(parameters)
+        rows, b = (frequencies.unary, biases) if at is None else at
         gradient = np.zeros_like(parameters)
         d_values, db = self.parts(gradient)
-        scores, norms = np.empty(self.K), np.empty((self.K, self.n_words))
+        scores, norms = np.empty(self.K), np.zeros((self.K, self.n_words))
         seen = self.observed(frequencies)
-        for k, pattern in enumerate(self.patterns):
-            rho, places = weights[k], self.rows[k]
-            sums = self._sums(values[k], b[k], k)
-            norms[k] = sums.log_norm
+        for k in range(self.K):
+            rho, own = weights[k], self.own[k]
+            sums = own.sums(values[k], b[k])
+            norms[k, own.words] = sums.log_norm
             # p(y | x) outside the pattern is share(x) e^b(y).
-            share = rows * np.exp(-sums.tops) / sums.norm
-            inside = (rows / sums.norm)[places] * sums.raised
-            extra = inside - share[places] * sums.base[pattern.indices]
-            expected = sums.base * share.sum() + np.bincount(pattern.indices, extra, minlength=self.n_words)
-            scores[k] = seen[k] @ values[k]
-            d_values[k][:] = rho * (seen[k] - inside)
-            db[k] = rho * (rows - expected)
-        return scores, gradient, norms
+            share = rows[own.words] * np.exp(-sums.tops) / sums.norm
+            inside = (rows[own.words] / sums.norm)[own.rows] * sums.raised
+            extra = inside - share[own.rows] * sums.base[own.columns]
+            expected = sums.base * share.sum() + np.bincount(own.columns, extra, minlength=self.n_words)
+            scores[k] = seen[k][own.pairs] @ values[k][own.pairs]
+            d_values[k][own.pairs] = rho * (seen[k][own.pairs] - inside)
+            db[k] = rho * _difference(rows, expected)
+        return current().sum(scores), gradient, current().sum(norms)
 
     def log_norms(self, parameters: Array, k: int) -> Array:
         """Return log Z of the distance k + 1 at its bias (C,)."""
-        values, b = self.parts(parameters)
-        return self._sums(values[k], b[k], k).log_norm
+        (values, b), own, norms = self.parts(parameters), self.own[k], np.zeros(self.n_words)
+        norms[own.words] = own.sums(values[k], b[k]).log_norm
+        return current().sum(norms)
 
     def table(self, parameters: Array, k: int) -> SparseTable:
         """Return vartheta of the distance k + 1."""
         return SparseTable(_like(self.patterns[k], self.parts(parameters)[0][k]))
-
-    def _sums(self, values: Array, bias: Array, k: int) -> "_Sums":
-        """Compute Z(x) = sum_y e^b + sum of e^b (e^score - 1) over the pattern."""
-        pattern, rows = self.patterns[k], self.rows[k]
-        top = float(bias.max())
-        base = np.exp(bias - top)
-        tops = np.zeros(self.n_words)
-        np.maximum.at(tops, rows, values)
-        own = base[pattern.indices]
-        raised = own * np.exp(values - tops[rows])
-        left_over = np.maximum(base.sum() - np.bincount(rows, own, self.n_words), 0.0)
-        norm = left_over * np.exp(-tops) + np.bincount(rows, raised, self.n_words)
-        return _Sums(base, tops, raised, norm, np.log(norm) + tops + top)
 
     def scale(self, frequencies: Frequencies, extra: float) -> Array:
         """Scale scores by the frequency of their pair."""
@@ -279,14 +300,44 @@ class PairShape(Shape):
 
 
 @dataclass(frozen=True)
+class _OwnPairs:
+    """The pairs of a pattern whose left words belong to this rank of a group."""
+
+    words: slice  # the left words, n of them
+    pairs: slice
+    rows: NDArray[np.int64]  # the left word of each pair, from 0 to n - 1
+    columns: NDArray[np.int32]
+
+    def sums(self, values: Array, bias: Array) -> "_Sums":
+        """Compute Z(x) = sum_y e^b + sum of e^b (e^score - 1) over the pattern."""
+        n, values = self.words.stop - self.words.start, values[self.pairs]
+        top = float(bias.max())
+        base = np.exp(bias - top)
+        tops = np.zeros(n)
+        np.maximum.at(tops, self.rows, values)
+        own = base[self.columns]
+        raised = own * np.exp(values - tops[self.rows])
+        left_over = np.maximum(base.sum() - np.bincount(self.rows, own, n), 0.0)
+        norm = left_over * np.exp(-tops) + np.bincount(self.rows, raised, n)
+        return _Sums(base, tops, raised, norm, np.log(norm) + tops + top)
+
+
+@dataclass(frozen=True)
 class _Sums:
-    """Normalizers of a sparse table; all but ``log_norm`` are divided by the largest e^b."""
+    """Normalizers of n rows of a sparse table; all but ``log_norm`` are divided by the largest e^b."""
 
     base: Array  # (C,) e^b
-    tops: Array  # (C,) the largest score of each row, at least 0
+    tops: Array  # (n,) the largest score of each row, at least 0
     raised: Array  # e^(b + score - top) of the pairs
-    norm: Array  # (C,) Z e^-top
-    log_norm: Array  # (C,) log Z
+    norm: Array  # (n,) Z e^-top
+    log_norm: Array  # (n,) log Z
+
+
+def _difference(a: Array, b: Array) -> Array:
+    """Return a - b, where b is a sum of which this rank has a part: of a, it takes its share."""
+    own, difference = slice(*current().share(len(a))), -b
+    difference[own] += a[own]
+    return difference
 
 
 def _like(pattern: Any, values: Array) -> Any:

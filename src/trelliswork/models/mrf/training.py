@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.ids import Callback as CountCallback
 from trelliswork.data.ids import Source, stream_ids
@@ -160,7 +161,8 @@ def learn_lifted(
     weights = settings.cover()
     kind = MomentObjective if settings.free else NoUnaryObjective
     objective = kind(shape, frequencies, weights, l2=settings.l2)
-    parameters = first_parameters(shape, frequencies, seed=settings.seed, unary=settings.free, rest=objective.rest)
+    first: Any = {"seed": settings.seed, "unary": settings.free, "rest": objective.rest}
+    parameters = current().first_arrays(lambda: {"all": first_parameters(shape, frequencies, **first)})["all"]
     if start is not None:
         if start.has_unary and not settings.free:
             raise ValueRangeError("start has a unary or a bias, this model has none: set unary=True, or drop start.")
@@ -185,8 +187,9 @@ def learn_lifted(
     with warnings.catch_warnings():
         if dev is not None:
             warnings.simplefilter("ignore", ConvergenceWarning)  # the development data decide
-        first = parameters * objective.scale
-        learned, report = minimize(objective, first, watch, max_iter=settings.iterations, **options)
+        learned, report = minimize(
+            objective, parameters * objective.scale, watch, max_iter=settings.iterations, **options
+        )
     if dev is None:
         learned = snapshot(objective, learned["weights"])
     elif watch.best_iteration:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import START
 
@@ -68,7 +69,7 @@ class TaggerFeatures:
         """List words and features; words that occur less often than ``min_count`` are rare."""
         from collections import Counter
 
-        counts = Counter(word for sentence in sentences for word in sentence)
+        counts = Counter(current().count_names(Counter(word for sentence in sentences for word in sentence)))
         frequent = {word for word, n in counts.items() if n >= min_count}
         words = Vocabulary([PAD, *(word for word, _ in counts.most_common() if word != PAD)])
         own = dict.fromkeys(f for word in words for f in own_features(word, word in frequent, True))

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from trelliswork.compute.sharing import current
+from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.mrf_tagger.bound import Cover, cover_bound
 
 Floats = NDArray[np.float64]
@@ -32,7 +34,8 @@ def tagger_moments(
 ) -> TaggerMoments:
     """Count a corpus: ids of all tokens, sentence n being ``ends[n]`` to ``ends[n + 1]``; T and C include the pads.
 
-    There are as many pads between sentences as distances and offsets reach, so that no pair joins two sentences.
+    There are as many pads between sentences as distances and offsets reach, so that no pair joins two sentences. In a
+    group of processes the sentences of all ranks are counted.
     """
     offsets = offsets_of(L)
     pads = max(K, max(abs(m) for m in offsets))
@@ -46,6 +49,9 @@ def tagger_moments(
         pairs[k - 1] = np.bincount(all_tags * T + np.roll(all_tags, -k), minlength=T * T).reshape(T, T)
     ones = np.ones(N)
     tag_words = tuple(csr_matrix((ones, (all_tags, np.roll(all_words, -m))), (T, C)) for m in offsets)
+    if current().size > 1:
+        pairs, N = current().sum(pairs), int(current().total(N))
+        tag_words = tuple(csr_matrix(current().sum(counts.toarray())) for counts in tag_words)
     return TaggerMoments(pairs, tag_words, N)
 
 
@@ -99,17 +105,21 @@ class TaggerObjective:
 
     B is the bound of ``cover_bound``, :math:`\hat\mu` the moments over N. It is minimized jointly over the weights of
     features and the cover. The time of a call depends on the numbers of types, tags and features, not on the size of
-    the corpus. ``features`` (C, F_m) are those of each word at each offset, ``l2`` is c.
+    the corpus. ``features`` (C, F_m) are those of each word at each offset, ``l2`` is c. A group of processes shares
+    the words: each rank has the scores of some of them.
     """
 
     def __init__(self, moments: TaggerMoments, features: list[csr_matrix], *, l2: float) -> None:
         K, T = moments.tag_pairs.shape[:2]
         self.moments, self.features, self.l2 = moments, features, l2
         self.layout = TaggerLayout(K, T, features[0].shape[0], [table.shape[1] for table in features])
-        self._transposed = [csr_matrix(table.T) for table in features]
+        self._own = slice(*current().share(self.layout.C))  # the words of this rank
+        self._features = features if current().size == 1 else [table[self._own] for table in features]
         self._words = np.asarray(moments.tag_words[0].sum(axis=0)).ravel()
+        transposed = [csr_matrix(table.T) for table in features]
         # Observed features by tag: (F_m, T).
-        self._observed = [(t @ n.T).toarray() for t, n in zip(self._transposed, moments.tag_words, strict=True)]
+        self._observed = [(t @ n.T).toarray() for t, n in zip(transposed, moments.tag_words, strict=True)]
+        self._transposed = transposed if current().size == 1 else [csr_matrix(table.T) for table in self._features]
 
     def start(self, lead: NDArray[np.int64]) -> Floats:
         """Return the first parameters: p(tag | preceding tag) and p(word) as an HMM would count them, and ``lead``.
@@ -151,34 +161,45 @@ class TaggerObjective:
         return 1 / np.sqrt(curvature + 0.1)
 
     def potentials(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return phi (K, T, T) and psi (L, T, C)."""
+        """Return phi (K, T, T) and psi (L, T, C), in a group of the words of this rank."""
         V, U = self.layout.weights(x)
-        psi = np.stack([(table @ u).T for table, u in zip(self.features, U, strict=True)])
+        psi = np.stack([(table @ u).T for table, u in zip(self._features, U, strict=True)])
         return V, np.ascontiguousarray(psi)
 
-    def __call__(self, x: Floats) -> tuple[float, Floats]:
+    def __call__(self, x: Floats) -> SharedEvaluation:
         """Return value and gradient."""
-        layout, N = self.layout, self.moments.n_positions
+        value, gradient = self.part(x)
+        return SharedEvaluation(value, gradient, x)
+
+    def part(self, x: Floats) -> tuple[float, Floats]:
+        """Return this rank's part of value and gradient: the sums over all ranks are the whole."""
+        layout, N, own = self.layout, self.moments.n_positions, self._own
         phi, psi = self.potentials(x)
-        bound = cover_bound(phi, psi, layout.unary(x), layout.cover(x))
+        cover = layout.cover(x)
+        given = Cover(cover.log_weights, cover.tags, cover.words[..., own])
+        bound = cover_bound(phi, psi, layout.unary(x)[own], given, current())
         V, U = layout.weights(x)
         fit = (self.moments.tag_pairs * V).sum() + self._words @ layout.unary(x)
         fit += sum((seen * u).sum() for seen, u in zip(self._observed, U, strict=True))
-        gradient = np.zeros(layout.size)
-        dV, dU = layout.weights(gradient)
+        gradient, common = np.zeros((2, layout.size))  # by the words of this rank; what is the same on all ranks
+        (_, dU), (dV, observed) = layout.weights(gradient), layout.weights(common)
         dV += N * bound.tag_pairs - self.moments.tag_pairs
-        for m, (slope, seen) in enumerate(zip(dU, self._observed, strict=True)):
-            slope += N * (self._transposed[m] @ bound.tag_words[m].T) - seen
-        layout.unary(gradient)[:] = N * bound.words - self._words
+        for m, (slope, minus, seen) in enumerate(zip(dU, observed, self._observed, strict=True)):
+            slope += N * (self._transposed[m] @ bound.tag_words[m].T)
+            minus -= seen
+        layout.unary(gradient)[own] = N * bound.words
+        layout.unary(common)[:] = -self._words
         if layout.K * len(U) > 1:
-            cover, by_cover = layout.cover(gradient), bound.cover
-            cover.log_weights += N * by_cover.log_weights
-            cover.tags += N * by_cover.tags
-            cover.words += N * by_cover.words
-        n = layout.n_weights
-        gradient[:n] += 2 * self.l2 * x[:n]
+            by_words, by_cover = layout.cover(gradient), layout.cover(common)
+            by_cover.log_weights += N * bound.cover.log_weights
+            by_cover.tags += N * bound.cover.tags
+            by_words.words[..., own] += N * bound.cover.words
+        start, stop = current().share(layout.size)
+        gradient[start:stop] += common[start:stop]
+        stop = min(stop, layout.n_weights)
+        gradient[start:stop] += 2 * self.l2 * x[start:stop]
         value = N * bound.value - fit + self.penalty(x)
-        return float(value), gradient
+        return float(value) / current().size, gradient
 
     def penalty(self, x: Floats) -> float:
         """Return the L2 penalty."""

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.learning.checkpoint import fingerprint
+from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.learning.lbfgs import minimize
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development, Watch, open_checkpoint
@@ -54,15 +56,16 @@ def learn(
     K, n_words, l2 = parameters["order"], parameters["n_words"], parameters["l2"]
     labels, features = Vocabulary.from_sequences(tags), TaggerFeatures.fit(words, parameters["min_count"])
     T, C = len(labels) + 1, len(features.words)
-    w = np.array([features.words.id(word) for sentence in words for word in sentence])
-    y = np.array([labels.id(label) for sentence in tags for label in sentence])
+    w = np.array([features.words.id(word) for sentence in words for word in sentence], np.int64)
+    y = np.array([labels.id(label) for sentence in tags for label in sentence], np.int64)
     ends = np.cumsum([0, *map(len, words)])
     own, neighbor = features.tables(features.words.items)
     moments = tagger_moments(w, y, ends, K, n_words, T, C)
     objective = TaggerObjective(moments, [own, *[neighbor] * (n_words - 1)], l2=l2)
     layout, scales = objective.layout, objective.scales()
-    lexicon = np.zeros((C, T - 1), bool)
-    lexicon[w, y] = True
+    seen = np.zeros((C, T - 1), np.uint8)
+    seen[w, y] = 1
+    lexicon = current().maximum(seen) > 0
 
     def build(z: Floats, report: FitReport) -> Learned:
         x = scales * z
@@ -71,9 +74,9 @@ def learn(
         weights = [u.copy() for u in U]
         return Learned(labels, features, phi.copy(), weights, lexicon, bound, layout.cover(x).weights(), report)
 
-    def scaled(z: Floats) -> tuple[float, Floats]:
-        value, gradient = objective(scales * z)
-        return value, scales * gradient
+    def scaled(z: Floats) -> SharedEvaluation:
+        value, gradient = objective.part(scales * z)
+        return SharedEvaluation(value, scales * gradient, z)
 
     names = {"words": features.words.items, "labels": labels.items}
     development = None

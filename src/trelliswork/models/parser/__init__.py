@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 
+from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.learning.checkpoint import fingerprint
@@ -24,13 +25,14 @@ from trelliswork.models.parser.data import (
     read_arcs,
     read_evidence,
     read_sentences,
+    read_training,
     read_trees,
     without_empty,
 )
-from trelliswork.models.parser.decoding import LabeledTree, Learned, Parsing, Reader, features_of, uas
+from trelliswork.models.parser.decoding import LabeledTree, Learned, Parsing, Reader, correct_heads, features_of
 from trelliswork.models.parser.features import TokenCoder
 from trelliswork.models.parser.first_order import TreeKind, Weights
-from trelliswork.models.parser.labels import LabelTrainer, las
+from trelliswork.models.parser.labels import LabelTrainer, correct_arcs
 from trelliswork.models.parser.scoring import TreeScorer, check_lengths
 from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
@@ -48,7 +50,9 @@ class DependencyParser(TreeParser):
     """A dependency parser with probabilities for its arcs.
 
     It is trained in stages: taggers (if any), first order, second order, labels. Results do not depend on the number of
-    threads.
+    threads. In a group of processes, trees are trained by synchronous mini-batches, so that their weights are those of
+    a single process up to rounding; labels, whose steps are single arcs, by iterative parameter mixing; taggers by all
+    ranks together.
 
     Attributes
     ----------
@@ -205,15 +209,11 @@ class DependencyParser(TreeParser):
             stop at once.
         """
         self._check_parameters()
-        columns = read_sentences(X)
-        if not columns.tags:
-            raise ShapeError("sentences must have tags to learn from: (word, tag) or (word, tag, second tag).")
-        given = read_arcs(y, columns.offsets)
-        if len(columns.words) and (given.heads < 0).all():
-            raise ValueRangeError("y must have at least one head to learn from, got None for all words.")
+        columns, given = read_training(X, y)
         held_out: tuple[Columns, Gold] | None = None
         if dev is not None:
-            held_out = read_sentences(dev[0]), read_arcs(dev[1], read_sentences(dev[0]).offsets, "y of dev")
+            others = read_sentences(dev[0])
+            held_out = others, read_arcs(dev[1], others.offsets, "y of dev")
             if (held_out[1].heads < 0).all():
                 raise ValueRangeError("y of dev must have at least one head to compare with, got None for all words.")
         n_iter = self.bp_iterations if self.order == 2 else 0
@@ -231,13 +231,24 @@ class DependencyParser(TreeParser):
         n_tags = len(columns.tags)
         reader = Reader(TokenCoder.from_columns(columns.words, columns.tags[0], self.min_count), n_tags, taggers)
         tokens, features = reader.code(columns), features_of(n_tags, self.hash_bits)
-        dev_tokens = None if dev is None else reader.read(dev[0])[0]
+        dev_tokens = dev_gold = None
+        if held_out is not None:  # all ranks have it; each measures its share
+            share = current().share(len(held_out[0].offsets) - 1)
+            (dev_tokens, dev_columns), dev_gold = (
+                reader.read_columns(held_out[0].part(*share)),
+                held_out[1].part(*share),
+            )
 
         def development(before: tuple[Weights, ...]) -> Development | None:
-            if dev_tokens is None or held_out is None:
+            if dev_tokens is None or dev_gold is None:
                 return None
-            tokens, gold = dev_tokens, held_out[1]
-            return Development("UAS", lambda p: uas(self._scorer(n_tags, before + _weights(p)), tokens, gold))
+            tokens, gold = dev_tokens, dev_gold
+
+            def measure(parameters: Mapping[str, Any]) -> float:
+                scorer = self._scorer(n_tags, before + _weights(parameters))
+                return current().ratio(*correct_heads(scorer, tokens, gold))
+
+            return Development("UAS", measure)
 
         def first_order() -> FirstOrder:
             return FirstOrder(
@@ -262,14 +273,14 @@ class DependencyParser(TreeParser):
                 bits=self.hash_bits, rate=self.learning_rate_labels, seed=self.seed,
             )  # fmt: skip
             label_development = None
-            if dev_tokens is not None and held_out is not None and held_out[1].labels is not None:
-                parsing = Parsing(self._scorer(n_tags, weights), None, dev_tokens, held_out[0])
+            if dev_tokens is not None and dev_gold is not None and dev_gold.labels is not None:
+                parsing = Parsing(self._scorer(n_tags, weights), None, dev_tokens, dev_columns)
                 heads = np.array([h for tree in parsing.heads()[0] for h in tree], np.int64)
-                label_development = trainer.development(dev_tokens, held_out[1], heads)
+                label_development = trainer.development(dev_tokens, dev_gold, heads)
             parameters = stages.train(LABELS, lambda: trainer, self.max_iter_labels, label_development)
             labels = trainer.model(parameters)
         report = stages.finish()
-        report.details["dropped_heads"] = gold.n_dropped
+        report.details["dropped_heads"] = int(current().total(gold.n_dropped))
         self._set(Learned(reader, weights, labels), report)
         return self
 
@@ -339,22 +350,28 @@ class DependencyParser(TreeParser):
         if (gold.heads < 0).all():
             raise ValueRangeError("y must have at least one head to compare with, got None for all words.")
         if gold.labels is None or parsing.labels is None:
-            return uas(parsing.scorer, parsing.tokens, gold)
+            return _fraction(*correct_heads(parsing.scorer, parsing.tokens, gold))
         heads = parsing.heads()[0]
         names = [name for row in parsing.names(heads) for name in row]
-        return las(np.array([h for tree in heads for h in tree], np.int64), names, gold)
+        return _fraction(*correct_arcs(np.array([h for tree in heads for h in tree], np.int64), names, gold))
 
     def evaluate(self, X: Sentences, y: Arcs) -> ParseReport:
         """Compare with complete gold trees: a head, or a head and a label, for each word."""
         self._check_fitted()
         gold = read_trees(y, read_sentences(X).offsets)
         split = Columns([], [], gold.offsets).sentences
-        parses = self.parse(X)
-        labeled = gold.labels is not None and self.labels_ is not None
+        labels = None if gold.labels is None else split(gold.labels)
+        return self.compared(split(gold.heads.tolist()), labels, self.parse(X))
+
+    def compared(
+        self, heads: list[list[int]], labels: list[list[str]] | None, parses: list[list[tuple[int, str | None, float]]]
+    ) -> ParseReport:
+        """Compare results of `parse` with complete gold trees: a head, and a label if they are known, for each word."""
+        labeled = labels is not None and self.labels_ is not None
         return evaluate_parsing(
-            split(gold.heads.tolist()),
+            heads,
             [[h for h, _, _ in row] for row in parses],
-            split(gold.labels or []) if labeled else None,
+            labels if labeled else None,
             [[name or "" for _, name, _ in row] for row in parses] if labeled else None,
             [[p for _, _, p in row] for row in parses],
         )
@@ -430,6 +447,10 @@ class DependencyParser(TreeParser):
         self = cls(**plain["parameters"])
         self._set(Learned.from_state(plain, arrays, self.hash_bits), FitReport.from_dict(plain["report"]))
         return self
+
+
+def _fraction(correct: int, total: int) -> float:
+    return correct / max(total, 1)
 
 
 def _weights(parameters: Mapping[str, Any]) -> tuple[Weights, ...]:

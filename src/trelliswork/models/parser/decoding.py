@@ -39,7 +39,10 @@ class Reader:
 
     def read(self, X: Sentences) -> tuple[ParseTokens, Columns]:
         """Return codes, and the columns that they come from, tags included."""
-        columns = read_sentences(X)
+        return self.read_columns(read_sentences(X))
+
+    def read_columns(self, columns: Columns) -> tuple[ParseTokens, Columns]:
+        """Return the same for columns, whose tags are replaced if there are taggers."""
         if self.taggers is not None:
             columns = self.taggers.tag(columns)
         elif not columns.words:
@@ -188,12 +191,12 @@ class Parsing:
         return self.columns.sentences(tables)
 
 
-def uas(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
-    """Return the fraction of the words with a known head that get it."""
+def correct_heads(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[int, int]:
+    """Return how many of the words with a known head get it, and their number; the quotient is the UAS."""
     correct = total = 0
     for sentences in scorer.batches(tokens):
         heads: Integers = scorer.heads(scorer.beliefs(tokens, sentences))
         given = gold.rows(sentences)
         correct += int(((heads == given) & (given >= 0)).sum())
         total += int((given >= 0).sum())
-    return correct / max(total, 1)
+    return correct, total

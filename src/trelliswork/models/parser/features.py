@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data.vocabulary import word_shape
 from trelliswork.features.hashed import hash_string
 from trelliswork.models.parser.kernels.records import Tokens
@@ -61,10 +62,10 @@ class TokenCoder:
 
     @classmethod
     def from_columns(cls, words: Sequence[str], tags: Sequence[str], min_count: int) -> "TokenCoder":
-        """Make a coder that knows the words with at least ``min_count`` occurrences."""
-        counts = Counter(word.lower() for word in words)
-        kept = [word for word, n in counts.most_common() if n >= min_count]
-        return cls(kept, [tag for tag, _ in Counter(tags).most_common()])
+        """Make a coder that knows the words with at least ``min_count`` occurrences, on all ranks."""
+        counts = current().count_names(Counter(word.lower() for word in words), min_count)
+        kept = [word for word, _ in Counter(counts).most_common()]
+        return cls(kept, [tag for tag, _ in Counter(current().count_names(Counter(tags))).most_common()])
 
     def code(
         self, words: Sequence[str], tags: Sequence[str], second: Sequence[str], offsets: NDArray[np.int64]

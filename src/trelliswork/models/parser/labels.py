@@ -8,17 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.learning.watch import Development
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Integers
-from trelliswork.models.parser.kernels.labels import probabilities, train
+from trelliswork.models.parser.kernels.labels import mark_rows, probabilities, train
 from trelliswork.models.parser.kernels.records import AdaGrad, Trees
 from trelliswork.models.parser.templates import FeatureSet
 from trelliswork.models.parser.updates import FORGET
 
 FEWER_BITS = 5  # there are fewer rows of weights, with one entry per label, than single weights
+BLOCK = 128  # sentences of all ranks, after which they exchange their changes
+TINY = np.float32(1e-30)
 LABEL_COST = 5000  # multiplications that take as long as one arc
 
 
@@ -45,10 +48,16 @@ def _shift(weights: NDArray[np.float32]) -> np.uint64:
 
 
 class LabelTrainer:
-    """Training on gold trees, one arc after the other; steps are sequential, so there is one thread.
+    r"""Training on gold trees, one arc after the other; steps are sequential, so there is one thread.
 
     Arcs with an unknown head or label are skipped. ``bits`` are those of the hashed features of arcs; ``seed`` is that
     of the order of the sentences.
+
+    In a group of processes this is iterative parameter mixing (McDonald et al., 2010), many times per epoch: each rank
+    trains on its own sentences of a block of ``BLOCK``, then the changes of all ranks are added up. With squared
+    gradients s before the block and s_r that rank r adds, its change of a weight is scaled by
+    :math:`\sqrt{(s + s_r) / (s + \sum_q s_q)}`, the quotient of the step sizes that AdaGrad has with the gradients of
+    all ranks and with its own. Only rows that have changed are sent.
     """
 
     def __init__(
@@ -57,7 +66,7 @@ class LabelTrainer:
         assert gold.labels is not None
         self.labels = Vocabulary.from_sequences([[name for name in gold.labels if name is not None]])
         numbers = {name: i for i, name in enumerate(self.labels)}
-        self._gold = np.array([-1 if name is None else numbers[name] for name in gold.labels])
+        self._gold = np.array([-1 if name is None else numbers[name] for name in gold.labels], np.int64)
         self._tokens, self._trees, self._features = tokens, Trees(gold.heads, gold.offsets), features
         self._rate, self._seed, self._epochs = np.float32(rate), seed, 0
         shape = 1 << max(bits - FEWER_BITS, 4), len(self.labels)
@@ -69,29 +78,73 @@ class LabelTrainer:
         return LabelModel(self.labels, parameters["weights"], self._features)
 
     def development(self, tokens: ParseTokens, gold: Gold, heads: Integers) -> Development:
-        """Return the LAS on development data, whose predicted trees are given as flat ``heads``."""
+        """Return the LAS on development data, whose predicted trees are given as flat ``heads``: this rank's share."""
 
         def measure(parameters: Mapping[str, Any]) -> float:
             best = self.model(parameters).probabilities(tokens, heads, gold.offsets).argmax(axis=1)
-            return las(heads, [self.labels[j] for j in best.tolist()], gold)
+            return current().ratio(*correct_arcs(heads, [self.labels[j] for j in best.tolist()], gold))
 
         return Development("LAS", measure)
 
     def epoch(self, number: int) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
-        weights, _, changes = self._state
-        order = np.random.default_rng((self._seed, 3, number)).permutation(len(self._tokens))
-        last, loss = threads.call(
-            train,
-            order, self._trees, self._gold, self._tokens.arrays, self._features, _shift(weights), self._state,
-            self._rate, -1,
-        )  # fmt: skip
+        n, group = len(self._tokens), current()
+        first, total = group.place(n)
+        order = np.random.default_rng((self._seed, 3, number)).permutation(total)
+        if group.size == 1:
+            mean, loss = self._train_alone(order)
+        else:
+            mean, loss = self._train_together(order, first)
         self._epochs += 1
         share = np.float32((FORGET + 1) / (self._epochs + FORGET))
-        mean = weights - changes / np.float32(max(last + 1, 1))
         self._mean = ((1 - share) * self._mean + share * mean).astype(np.float32)
+        return loss
+
+    def _train_alone(self, order: Integers) -> tuple[NDArray[np.float32], float]:
+        """Train on the sentences in this order; return the mean of the weights, and the loss."""
+        weights, _, changes = self._state
+        n_arcs, loss = self._train(order, self._state)
+        mean = weights - changes / np.float32(max(n_arcs, 1))
         changes[:] = 0
-        return float(loss)
+        return mean, loss
+
+    def _train(self, order: Integers, state: AdaGrad) -> tuple[int, float]:
+        """Take a step for each arc of some sentences; return the number of arcs, and the loss."""
+        last, loss = threads.call(
+            train,
+            order, self._trees, self._gold, self._tokens.arrays, self._features, _shift(state.weights), state,
+            self._rate, -1,
+        )  # fmt: skip
+        return last + 1, float(loss)
+
+    def _train_together(self, order: Integers, first: int) -> tuple[NDArray[np.float32], float]:
+        """Train on the sentences of all ranks in this order, of which this rank's begin with ``first``."""
+        weights, squares, changes = self._state
+        own_state, marks = AdaGrad(weights, squares, np.zeros_like(changes)), np.zeros(len(weights), np.bool_)
+        row = np.dtype([("row", np.int32), *((name, np.float32, weights.shape[1:]) for name in ("change", "squares"))])
+        total = 0.0
+        for k in range(0, len(order), BLOCK):
+            own = current().own(order[k : k + BLOCK], first, len(self._tokens))
+            marks[:] = False
+            shift = _shift(weights)
+            threads.call(mark_rows, own, self._trees, self._gold, self._tokens.arrays, self._features, shift, marks)
+            rows = np.flatnonzero(marks)
+            before = weights[rows], squares[rows]
+            total += self._train(own, own_state)[1]
+            sent = np.empty(len(rows), row)
+            sent["row"], sent["change"], sent["squares"] = rows, weights[rows] - before[0], squares[rows] - before[1]
+            weights[rows], squares[rows] = before
+            parts = current().gather_arrays(sent[sent["squares"].any(axis=1)])
+            alone = [squares[part["row"]] + part["squares"] for part in parts]
+            for part in parts:
+                squares[part["row"]] += part["squares"]
+            for part, own_squares in zip(parts, alone, strict=True):
+                change = part["change"] * np.sqrt(own_squares / np.maximum(squares[part["row"]], TINY))
+                weights[part["row"]] += change
+                changes[part["row"]] += np.float32(k) * change
+        mean = weights - changes / np.float32(max(len(order), 1))
+        changes[:] = 0
+        return mean, current().total(total)
 
     def parameters(self) -> dict[str, NDArray[Any]]:
         """Return the averaged weights."""
@@ -109,9 +162,9 @@ class LabelTrainer:
         self._mean, self._epochs = arrays["mean"], int(arrays["epochs"][0])
 
 
-def las(heads: Integers, names: Sequence[str | None], gold: Gold) -> float:
-    """Return the fraction of the words with a known head and label that get both; all flat."""
+def correct_arcs(heads: Integers, names: Sequence[str | None], gold: Gold) -> tuple[int, int]:
+    """Return how many of the words with a known head and label get both, and their number; the quotient is the LAS."""
     assert gold.labels is not None
     rows = zip(heads.tolist(), names, gold.heads.tolist(), gold.labels, strict=True)
     known = [(head, name) == (h, label) for head, name, h, label in rows if h >= 0 and label is not None]
-    return sum(known) / max(len(known), 1)
+    return sum(known), len(known)

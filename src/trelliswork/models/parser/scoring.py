@@ -143,7 +143,8 @@ class TreeScorer:
             rows, h, m = np.nonzero(mask)
             kept.append((sentences[rows], h, m))
             sizes[sentences + 1] = np.bincount(rows, minlength=len(sentences))
-        owners, h, m = (np.concatenate(column) for column in zip(*kept, strict=True))
+        nothing = np.zeros(0, np.int64)
+        owners, h, m = (np.concatenate(column) for column in zip((nothing,) * 3, *kept, strict=True))
         order = np.argsort(owners, kind="stable")
         return PrunedArcs(np.cumsum(sizes), h[order], m[order])
 

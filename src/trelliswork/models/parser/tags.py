@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trelliswork.compute.sharing import current
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.models.crf import CRF
 from trelliswork.models.hmm import HMM
@@ -55,15 +56,18 @@ class TaggerTrainer:
     First one tagger per column of tags. Then, for each fold and column, one that is trained on the other folds and tags
     this one: the parser is trained on tags with the errors that it will see in new sentences. ``columns`` are training
     sentences, none of them empty; ``folds`` is the maximum number of folds, which ``seed`` draws.
+
+    In a group of processes, folds are those of the sentences of all ranks, and each tagger is trained by all ranks.
     """
 
     def __init__(self, kind: TaggerKind, columns: Columns, seed: int, folds: int = FOLDS) -> None:
         self.kind, self.columns = kind, columns
         self.models: list[CRF | HMM] = []  # finished, one per column
         self.predicted: list[list[list[str]]] = []  # tags of the sentences of a fold, finished, by fold and column
-        n_sentences = len(columns.offsets) - 1
-        self.n_folds = min(folds, n_sentences) if n_sentences > 1 else 0
-        self._fold = np.random.default_rng((seed, 5)).permutation(n_sentences) % max(self.n_folds, 1)
+        first, total = current().place(len(columns.offsets) - 1)
+        self.n_folds = min(folds, total) if total > 1 else 0
+        fold = np.random.default_rng((seed, 5)).permutation(total) % max(self.n_folds, 1)
+        self._before, self._fold = fold[:first], fold[first : first + len(columns.offsets) - 1]
         self._words = columns.sentences(columns.words)
         self._tags = [columns.sentences(column) for column in columns.tags]
 
@@ -92,7 +96,7 @@ class TaggerTrainer:
         name = f"jackknifed tags, fold {fold} of {self.n_folds}"
         inside, outside = everything[self._fold != fold - 1], everything[self._fold == fold - 1]
         tagger = self.models[column] if announce(name) else self._fit(name, inside, column, announce)
-        return [list(row) for row in tagger.predict([self._words[n] for n in outside])]
+        return [list(row) for row in tagger.predict([self._words[n] for n in outside])] if len(outside) else []
 
     def _fit(self, name: str, sentences: Any, column: int, announce: Announce) -> CRF | HMM:
         model: CRF | HMM = CRF("pos", tol=1e-4) if self.kind == "crf" else HMM(order=2)
@@ -118,13 +122,20 @@ class TaggerTrainer:
         return replace(self.columns, tags=columns)
 
     def state(self) -> Arrays:
-        """Return the finished work, for a checkpoint."""
+        """Return the finished work of all ranks, for a checkpoint."""
         plain, arrays = self.taggers().state()
-        text = json.dumps({"taggers": plain, "predicted": self.predicted}, default=lambda number: number.item())
+        predicted = [
+            [row for part in parts for row in part] for parts in zip(*current().gather(self.predicted), strict=True)
+        ]
+        text = json.dumps({"taggers": plain, "predicted": predicted}, default=lambda number: number.item())
         return arrays | {"plain": np.frombuffer(text.encode(), np.uint8)}
 
     def restore(self, arrays: Arrays) -> None:
         """Continue from ``state``'s result."""
         plain = json.loads(arrays["plain"].tobytes())
         self.models = Taggers.from_state(plain["taggers"], arrays).models
-        self.predicted = plain["predicted"]
+        self.predicted = []
+        for k, rows in enumerate(plain["predicted"]):
+            fold = k // len(self._tags)
+            first = int((self._before == fold).sum())
+            self.predicted.append(rows[first : first + int((self._fold == fold).sum())])

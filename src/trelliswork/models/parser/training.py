@@ -7,17 +7,21 @@ Trees are trained by conditional likelihood with averaged AdaGrad:
 With all heads known the first term is the score of a tree. The gradient by the score of a part is the part's
 probability given the known heads, minus its probability. For second-order models log Z is Bethe's estimate and
 probabilities are the beliefs of belief propagation.
+
+In a group of processes trees are trained by the mini-batches of a single process: each rank computes the gradient of
+its own sentences of a batch, and all take the same step (``updates``). Weights differ by rounding alone.
 """
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import STOPPED, FitReport, Step
 from trelliswork.learning.watch import Development, Saved, Watch
@@ -30,7 +34,7 @@ from trelliswork.models.parser.labels import LabelTrainer
 from trelliswork.models.parser.scoring import PrunedArcs
 from trelliswork.models.parser.second_order import Candidates, PartList, Propagation, SecondOrderFeatures
 from trelliswork.models.parser.tags import TaggerTrainer
-from trelliswork.models.parser.updates import SparseAdaGrad
+from trelliswork.models.parser.updates import NOTHING, Parts, SparseAdaGrad, step_together
 
 TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels"
 PARTS = "arcs", "siblings", "grandparents"
@@ -49,18 +53,25 @@ class TreeTrainer:
 
     tokens: ParseTokens
 
+    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
+        """Return the loss of some sentences, and features and negative gradients of their parts, for each learner."""
+        raise AssertionError("each order defines its parts")
+
     def step(self, sentences: Integers) -> float:
-        """Update the weights by a mini-batch; return its loss."""
-        raise AssertionError("each order defines its step")
+        """Update the weights by this rank's sentences of a mini-batch; return their loss."""
+        loss, parts = self.parts(sentences) if len(sentences) else (0.0, [NOTHING] * len(self.learners))
+        step_together(list(self.learners.values()), parts)
+        return loss
 
     def epoch(self, number: int) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
-        n, size = len(self.tokens), self.batch_size
-        order = np.random.default_rng((*self.seed, number)).permutation(n)
-        loss = sum(self.step(order[at : at + size]) for at in range(0, n, size))
+        n, size, group = len(self.tokens), self.batch_size, current()
+        first, total = group.place(n)
+        order = np.random.default_rng((*self.seed, number)).permutation(total)
+        loss = sum(self.step(group.own(order[at : at + size], first, n)) for at in range(0, total, size))
         for learner in self.learners.values():
             learner.end_epoch()
-        return loss
+        return group.total(loss)
 
     def parameters(self) -> Arrays:
         """Return the averaged weights by kind of part."""
@@ -109,12 +120,10 @@ class FirstOrder(TreeTrainer):
         rows, heads, words = np.nonzero(np.abs(gradient) > self.active)
         return loss, ArcList(sentences[rows], heads, words), gradient[rows, heads, words]
 
-    def step(self, sentences: Integers) -> float:
-        """Update the weights by a mini-batch; return its loss."""
-        learner = self.learners["arcs"]
-        loss, arcs, values = self.gradient(sentences, learner.weights)
-        learner.step(*self.features.ids(self.tokens, arcs), values.astype(np.float32))
-        return loss
+    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
+        """Return the loss of some sentences, and features and negative gradients of their arcs."""
+        loss, arcs, values = self.gradient(sentences, self.learners["arcs"].weights)
+        return loss, [(*self.features.ids(self.tokens, arcs), values.astype(np.float32))]
 
 
 @dataclass
@@ -178,18 +187,19 @@ class SecondOrder(TreeTrainer):
             o[at] = belief
         return before - float(result.log_partition.sum())
 
-    def step(self, sentences: Integers) -> float:
-        """Update the weights by a mini-batch; return its loss."""
+    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
+        """Return the loss of some sentences, and features and negative gradients of parts, one kind after the other."""
         a, s, g = (self.learners[name].weights for name in PARTS)
         loss, batch, gradients = self.gradient(sentences, (a, s, g))
         features: tuple[Any, ...] = (self.features.arcs, self.features.siblings, self.features.grandparents)
         lists: tuple[ArcList | PartList, ...] = (batch.arcs, batch.siblings, batch.grandparents)
-        for name, one, parts, values in zip(PARTS, features, lists, gradients, strict=True):
+
+        def active(one: Any, parts: ArcList | PartList, values: Doubles) -> Parts:
             which = np.flatnonzero(np.abs(values) > self.active)
             some = type(parts)(*(column[which] for column in parts))
-            ids, counts = one.ids(self.tokens, some)
-            self.learners[name].step(ids, counts, values[which].astype(np.float32))
-        return loss
+            return *one.ids(self.tokens, some), values[which].astype(np.float32)
+
+        return loss, map(active, features, lists, gradients)
 
 
 class Stages:
@@ -257,7 +267,7 @@ class Stages:
 
         def announce(text: str) -> bool:
             nonlocal reason
-            if (late := watch.time_is_up(self.seconds)) is not None:
+            if (late := current().first(lambda: watch.time_is_up(self.seconds))) is not None:
                 watch.interrupted, reason = True, reason or late
             return watch.announce(text, self.seconds)
 

@@ -8,21 +8,30 @@ of its features. The gradient g_i of weight i is the sum of the values of the pa
 (Duchi et al., 2011). The mean of the weights over an epoch needs no further pass: :math:`\bar w = w - u / T`, where u
 sums t times the change of step t = 0, 1, ..., T - 1. Ids are divided into fixed ranges, one thread each, so that
 results do not depend on the number of threads.
+
+In a group of processes all ranks have all weights. Each sends the ids and values of its part of the gradient that are
+not 0, 8 bytes per weight, and takes the step of the whole mini-batch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.sharing import current
 from trelliswork.errors import ShapeError
 from trelliswork.models.parser.kernels import updates
 
 FORGET = 4  # polynomial-decay averaging over epochs, as in ``learning.online``
 _RANGES = 4
 _SQUARES, _CHANGES = 1, 2  # columns of the memory
+_ID_BITS = 30  # of a weight among those of a learner, in a message; the learner's number is above
+_TOUCHED = np.dtype([("id", np.uint32), ("value", np.float32)])
+
+Parts = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.float32]]  # see ``SparseAdaGrad.step``
+NOTHING: Parts = np.zeros((0, 1), np.uint32), np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 
 class SparseAdaGrad:
@@ -44,6 +53,11 @@ class SparseAdaGrad:
         size = -(-n // _RANGES)
         ranges = [(low, min(low + size, n)) for low in range(0, n, size)]
         threads.run(updates.step, ranges, ids, counts, values, self.weights, self._memory, self.rate, number)
+
+    def gradient(self, ids: NDArray[np.uint32], counts: NDArray[np.int32], values: NDArray[np.float32]) -> NDArray[Any]:
+        """Return the gradient of a mini-batch, given as for ``step``: ids and values of weights where it is not 0."""
+        found = np.empty(int(counts.sum()), _TOUCHED)
+        return found[: updates.collect(ids, counts, values, self._memory, found["id"], found["value"])]
 
     def end_epoch(self) -> None:
         """Include the mean of this epoch's weights in the average."""
@@ -73,3 +87,20 @@ class SparseAdaGrad:
         self._memory[:] = 0
         self._memory[:, _SQUARES] = arrays["squares"]
         self._steps, self._epochs = 0, int(arrays["epochs"][0])
+
+
+def step_together(learners: Sequence[SparseAdaGrad], parts: Iterable[Parts]) -> None:
+    """Take a step of each learner on its parts of a mini-batch; in a group of processes, on those of all ranks."""
+    if current().size == 1:
+        for learner, some in zip(learners, parts, strict=True):
+            learner.step(*some)
+        return
+    own = [learner.gradient(*some) for learner, some in zip(learners, parts, strict=True)]
+    for k, gradient in enumerate(own):
+        gradient["id"] |= np.uint32(k << _ID_BITS)
+    every = np.concatenate(current().gather_arrays(np.concatenate(own)))
+    owners = every["id"] >> np.uint32(_ID_BITS)
+    for k, learner in enumerate(learners):
+        some = every[owners == k]
+        ids = some["id"] & np.uint32((1 << _ID_BITS) - 1)
+        learner.step(ids[:, None], np.ones(len(ids), np.int32), np.ascontiguousarray(some["value"]))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.checks import check_count
+from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus, Tree, Vocabulary
 from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.vocabulary import UNKNOWN
@@ -199,7 +200,7 @@ class PCFG(TreeParser, LanguageModel):
             Trees are hidden: labels are an error.
         dev : like X, optional
             Development sentences: the iteration with the best log evidence per word is kept, and training stops
-            ``patience`` iterations later.
+            ``patience`` iterations later. In a group of processes every rank gets all of them.
         checkpoint : path, optional
             A file for the state of training. If it exists, training resumes from it, with the same result.
             ``save`` deletes it.
@@ -210,7 +211,7 @@ class PCFG(TreeParser, LanguageModel):
         check_combination(self)
         if y is not None:
             raise ValueRangeError("a PCFG is trained on sentences alone: leave y out.")
-        sentences = _sentences(X)
+        sentences = _sentences(X, training=True)
         words = Vocabulary.from_sequences(sentences, min_count=self.min_count, unknown=UNKNOWN, default=UNKNOWN)
         held = None if dev is None else _sentences(dev)
         parameters, report = learn(self, sentences, held, words, checkpoint, callback)
@@ -438,9 +439,9 @@ def _longer(sentences: Sentences) -> Sentences:
     return longer
 
 
-def _sentences(X: Sentences | Corpus) -> Sentences:
+def _sentences(X: Sentences | Corpus, *, training: bool = False) -> Sentences:
     sentences: Sentences = X.sentences(0) if isinstance(X, Corpus) else X
-    if len(sentences) == 0:
+    if not (current().any(len(sentences) > 0) if training else len(sentences)):
         raise DataError("X has no sentences.")
     return checked(sentences)
 

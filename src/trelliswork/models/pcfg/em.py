@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from trelliswork.compute.sharing import current
 from trelliswork.errors import ValueRangeError
 from trelliswork.learning.checkpoint import Arrays
 from trelliswork.learning.em import Update, run_em
@@ -15,9 +16,9 @@ from trelliswork.models.pcfg.objective import (
     GrammarCounts,
     GrammarParameters,
     TextBatch,
-    expected_counts,
     normalize,
     random_grammar,
+    shared_counts,
 )
 
 TOLERATED = 1e-11  # decrease of the objective that rounding explains, as a fraction of |objective| + tokens
@@ -65,22 +66,19 @@ class GrammarUpdates:
     """E-step and M-step of a grammar on batches of sentences, for ``learning.em``.
 
     Each iteration raises log evidence plus log prior. A low-rank grammar is a grammar whose rules have a hidden part r,
-    which is counted like a symbol; so all factors have closed updates.
+    which is counted like a symbol; so all factors have closed updates. In a group of processes the batches are those
+    of this rank, and expected counts are added up over all ranks.
     """
 
     batches: Sequence[TextBatch]
     priors: GrammarPriors
+    n_tokens: float  # of all ranks
     tolerated: float = TOLERATED
     may_decrease: bool = False
 
-    @property
-    def n_tokens(self) -> float:
-        """Tokens of the training data."""
-        return float(sum(batch.n_tokens for batch in self.batches))
-
     def update(self, parameters: GrammarParameters) -> Update:
         """Return the result of one iteration."""
-        counts = expected_counts(parameters, self.batches)
+        counts = shared_counts(parameters, self.batches)
         value = counts.log_evidence + log_prior(parameters, self.priors)
         return Update(maximize(counts, self.priors, parameters), value, counts.log_evidence)
 
@@ -108,7 +106,8 @@ def em(
 
     Zeros stay zero unless a prior adds to them. See ``run_em`` for the other arguments.
     """
-    updates = GrammarUpdates(batches, priors or GrammarPriors())
+    n_tokens = current().total(float(sum(batch.n_tokens for batch in batches)))
+    updates = GrammarUpdates(batches, priors or GrammarPriors(), n_tokens)
     options = {"max_iter": max_iter, "n_starts": n_starts, "probe": probe}
     return run_em(updates, start if callable(start) else lambda k: start, watch or Watch(), tol=tol, **options)
 

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from trelliswork.compute.sharing import current
 from trelliswork.compute.torch_threads import one_thread
 from trelliswork.errors import ValueRangeError
+from trelliswork.learning.distributed import sum_tensors
 from trelliswork.learning.report import FitReport, Step
 from trelliswork.learning.watch import Saved, Watch
 from trelliswork.models.pcfg.em import GrammarPriors
 from trelliswork.models.pcfg.neural import GrammarModule, GrammarTensors
-from trelliswork.models.pcfg.objective import GrammarParameters, TextBatch, text_batches
+from trelliswork.models.pcfg.objective import GrammarParameters, Integers, TextBatch
 
 GAIN_EPOCHS = 3  # epochs that together must gain enough
 
@@ -46,6 +48,9 @@ def train(
     The log evidence of an epoch is summed during the epoch, before each step. Training stops early when three epochs
     together gain less than ``tol`` of the value, once the curriculum has reached the longest sentence. Batches depend
     on ``seed`` and the number of the epoch alone, so that a resumed run ends with the same parameters.
+
+    In a group of processes the batches are those of one process with the sentences of all ranks. Each rank has the
+    gradient of its own sentences in a batch; their sum is one message, and every rank takes the same step.
     """
     adam = torch.optim.Adam(module.parameters(), lr=settings.learning_rate, betas=settings.betas)
     report = FitReport(False, f"{max_iter} epochs", -np.inf)
@@ -53,7 +58,9 @@ def train(
     if saved is not None:
         _restore(module, adam, report, *saved)
     started = time.perf_counter() - report.seconds
-    longest = max(map(len, sentences))
+    first, _ = current().place(len(sentences))
+    lengths = current().concatenated(np.array([len(s) for s in sentences], np.int64))
+    longest = int(lengths.max())
     while True:
         if tol and _settled(report.history, tol, longest, settings.curriculum):
             report.converged = True
@@ -63,12 +70,12 @@ def train(
         if epoch > max_iter:
             break
         reach = longest if settings.curriculum is None else settings.curriculum + epoch - 1
-        chosen = [s for s in sentences if len(s) <= reach]
-        if not chosen:
+        chosen = np.flatnonzero(lengths <= reach)
+        if not len(chosen):
             raise ValueRangeError(f"no sentence has at most curriculum={reach} words: start with longer ones.")
-        batches = _shuffled(chosen, settings.batch_size, seed, epoch)
+        batches = [chosen[batch] for batch in _shuffled(lengths[chosen], settings.batch_size, seed, epoch)]
         with one_thread():
-            value, evidence = _epoch(module, adam, batches, len(chosen), settings.clip, priors)
+            value, evidence = _epoch(module, adam, sentences, first, batches, settings.clip, priors)
         report.add(Step(epoch, value, seconds=time.perf_counter() - started, log_evidence=evidence))
         with torch.no_grad():
             arrays = module().arrays().named()
@@ -85,31 +92,48 @@ def train(
 def _epoch(
     module: GrammarModule,
     adam: torch.optim.Adam,
-    batches: list[TextBatch],
-    n_sentences: int,
+    sentences: Sequence[Sequence[int]],
+    first: int,
+    batches: list[Integers],
     clip: float,
     priors: GrammarPriors,
 ) -> tuple[float, float]:
-    """Take one step per batch; return the sums of objective and log evidence."""
+    """Take one step per batch; return the sums of objective and log evidence.
+
+    ``sentences`` are those of this rank, from number ``first`` on; ``batches`` are numbers of the sentences of all.
+    """
     value = evidence = 0.0
-    for batch in batches:
-        grammar = module()
-        log_z = grammar.log_evidence(batch).sum()
-        objective = log_z + len(batch.ids) / n_sentences * _log_prior(grammar, priors)
+    n_sentences = sum(map(len, batches))
+    for numbers in batches:
         adam.zero_grad(set_to_none=True)
-        (-objective / len(batch.ids)).backward()
+        batch = TextBatch.select(sentences, current().own(numbers, first, len(sentences)))
+        if len(batch.ids):
+            grammar = module()
+            log_z = grammar.log_evidence(batch).sum()
+            objective = log_z + len(batch.ids) / n_sentences * _log_prior(grammar, priors)
+            (-objective / len(numbers)).backward()
+            value, evidence = value + float(objective.detach()), evidence + float(log_z.detach())
+        _sum_gradients(module)
         torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
         adam.step()
-        value, evidence = value + float(objective.detach()), evidence + float(log_z.detach())
+    value, evidence = current().sum(np.array([value, evidence])).tolist()
     return value, evidence
 
 
-def _shuffled(sentences: Sequence[Sequence[int]], size: int, seed: int, epoch: int) -> list[TextBatch]:
-    """Return random batches of sentences of similar length, in random order."""
+def _sum_gradients(module: GrammarModule) -> None:
+    """Replace the gradients of all parameters by their sums over all ranks."""
+    if current().size > 1:
+        for parameter in module.parameters():
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        sum_tensors([parameter.grad for parameter in module.parameters()])
+
+
+def _shuffled(lengths: Integers, size: int, seed: int, epoch: int) -> list[Integers]:
+    """Return random batches of the numbers of sentences of similar length, in random order."""
     rng = np.random.default_rng([seed, epoch])
-    order = rng.permutation(len(sentences))
-    batches = text_batches([sentences[i] for i in order], size)
-    return [batches[i] for i in rng.permutation(len(batches))]
+    order = rng.permutation(len(lengths))
+    order = order[np.argsort(lengths[order], kind="stable")]
+    return [order[size * k : size * (k + 1)] for k in rng.permutation(-(-len(order) // size))]
 
 
 def _log_prior(grammar: GrammarTensors, priors: GrammarPriors) -> Any:

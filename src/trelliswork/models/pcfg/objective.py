@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 
 from trelliswork.compute.limits import check_cost, check_sentences
 from trelliswork.compute.padding import pad, unpad
+from trelliswork.compute.sharing import current
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.span import Grammar, grammar, lowrank
 from trelliswork.inference.span.grammar import Expected
@@ -109,18 +110,20 @@ class TextBatch:
         """Number of words, without padding."""
         return int(self.lengths.sum())
 
+    @classmethod
+    def select(cls, sentences: Sequence[Sequence[int]], places: Integers) -> "TextBatch":
+        """Return the sentences at some places."""
+        lengths = np.array([len(sentences[p]) for p in places], np.int64)
+        words = np.fromiter(chain.from_iterable(sentences[p] for p in places), np.int64)
+        return cls(pad(words, lengths), lengths, places)
+
 
 def text_batches(sentences: Sequence[Sequence[int]], size: int = 64) -> list[TextBatch]:
     """Return sentences of at least two words, sorted by length, in batches of ``size``."""
     lengths = np.array([len(sentence) for sentence in sentences], np.int64)
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 1]
-    batches = []
-    for first in range(0, len(order), size):
-        places = order[first : first + size]
-        words = np.fromiter(chain.from_iterable(sentences[p] for p in places), np.int64)
-        batches.append(TextBatch(pad(words, lengths[places]), lengths[places], places))
-    return batches
+    return [TextBatch.select(sentences, order[first : first + size]) for first in range(0, len(order), size)]
 
 
 @dataclass
@@ -155,6 +158,13 @@ def expected_counts(parameters: GrammarParameters, batches: Sequence[TextBatch])
         sums["emission"] += emission_counts(batch, expected.terminals, parameters.sizes[2])
         total += float(expected.log_z.sum())
     return GrammarCounts(sums, total)
+
+
+def shared_counts(parameters: GrammarParameters, batches: Sequence[TextBatch]) -> GrammarCounts:
+    """Return the expected counts of the texts of all ranks, sent as one message."""
+    own = expected_counts(parameters, batches)
+    *sums, log_evidence = current().sums(*own.counts.values(), np.array([own.log_evidence]))
+    return GrammarCounts(dict(zip(own.counts, sums, strict=True)), float(log_evidence[0]))
 
 
 def emission_counts(batch: TextBatch, terminals: Doubles, n_words: int) -> Doubles:

@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import UNKNOWN
@@ -50,14 +52,19 @@ def checked(sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
 
 
 def text_development(sentences: Sequence[Sequence[int]]) -> Development:
-    """Return the metric on sentences of at least two words: mean log evidence per word."""
+    """Return the metric on sentences of at least two words: mean log evidence per word.
+
+    In a group of processes, which all have the sentences, each rank measures its share of them.
+    """
     longer = [s for s in sentences if len(s) > 1]
     if not longer:
         raise DataError("the development data have no sentence of at least two words.")
-    batches, n_words = text_batches(longer), sum(map(len, longer))
+    first, last = current().share(len(longer))
+    batches, n_words = text_batches(longer[first:last]), sum(map(len, longer))
 
     def measure(parameters: Mapping[str, Any]) -> float:
-        return float(log_evidence(GrammarParameters(**parameters), batches, len(longer)).sum()) / n_words
+        log_p = log_evidence(GrammarParameters(**parameters), batches, last - first)
+        return current().total(float(log_p.sum())) / n_words
 
     return Development("log evidence per word", measure)
 
@@ -73,7 +80,7 @@ def learn(
     """Return the parameters of a grammar with the parameters of an estimator, and the report."""
     longest = np.inf if model.max_length is None else model.max_length
     ids = [words.ids(sentence) for sentence in sentences if 2 <= len(sentence) <= longest]
-    if not ids:
+    if not current().any(bool(ids)):
         raise DataError("no sentences to learn from: expected at least two words and at most max_length.")
     held = None if dev is None else [words.ids(sentence) for sentence in dev]
     identity = model.n_preterminals is None
@@ -87,8 +94,9 @@ def learn(
         # Limits are left out: a longer run may resume from a shorter one.
         plain = {k: v for k, v in model.get_params().items() if k not in ("max_iter", "max_minutes", "tol")}
         texts = [ids] if held is None else [ids, held]
-        arrays = [array for text in texts for array in (np.concatenate(text), np.array([len(s) for s in text]))]
-        return fingerprint(plain, *arrays)
+        words = [np.fromiter(chain.from_iterable(text), np.int64) for text in texts]
+        lengths = [np.array([len(s) for s in text], np.int64) for text in texts]
+        return fingerprint(plain, *chain.from_iterable(zip(words, lengths, strict=True)))
 
     watch = watch_for(model, None if held is None else text_development(held), checkpoint, mark, callback)
     options: dict[str, Any] = {"priors": priors_of(model), "max_iter": model.max_iter, "tol": model.tol}

@@ -165,6 +165,8 @@ class BeamStatistics:
     @classmethod
     def of(cls, sizes: Integers, kept: NDArray[np.float64], n_exact: int, *, full: bool) -> "BeamStatistics":
         """Return the statistics of beams by their sizes and the shares that they kept, (n_positions,) each."""
+        if not len(sizes):
+            return cls(0.0, 0, 0.0, 0, n_exact, full)
         gap = float(-np.log(kept).sum())
         return cls(float(sizes.mean()), int(sizes.max()), gap, len(sizes), n_exact, full)
 

@@ -20,7 +20,7 @@ def choose(
     Without states in ``rows`` these are all, 0 to S-1; the states ``forced`` (n_tokens,) are always kept.
     """
     inside, kept, sizes = np.zeros(len(rows.masses), bool), np.ones(len(forced)), np.zeros(len(forced), np.int64)
-    width = whole_vectors(int(np.diff(rows.ptr).max()), np.float32)
+    width = whole_vectors(int(np.diff(rows.ptr).max(initial=0)), np.float32)
     ranges = threads.cut(np.diff(rows.ptr), least=threads.LEAST_WORK)
     threads.run(select.choose, ranges, rows, forced, rule, width, inside, kept, sizes)
     chosen = np.flatnonzero(inside)
@@ -32,6 +32,6 @@ def union(a: BeamSets, b: BeamSets, n_states: int) -> BeamSets:
     """Return the states of both, ascending."""
     keys = np.concatenate([np.repeat(np.arange(len(x.ptr) - 1) * n_states, np.diff(x.ptr)) + x.states for x in (a, b)])
     keys.sort(kind="stable")  # two sorted runs: a merge
-    position, states = np.divmod(keys[np.append(True, np.diff(keys) > 0)], n_states)
+    position, states = np.divmod(keys[np.diff(keys, prepend=-1) > 0], n_states)
     ptr = np.concatenate([[0], np.cumsum(np.bincount(position, minlength=len(a.ptr) - 1))])
     return BeamSets(ptr, states.astype(np.int32))

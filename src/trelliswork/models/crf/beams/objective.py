@@ -4,6 +4,9 @@ r"""Objective of linear-chain CRFs within beams (Pal, Sutton and McCallum, 2006,
 
 Each evaluation chooses beams I by a forward pass, with the gold labels always inside; value and gradient belong to the
 same set of paths. Since :math:`\log Z_I \le \log Z`, the value is a lower bound of the exact one. It is not negative.
+
+In a group of processes each rank has the beams of its own sentences; what is decided by them, and what stands for the
+states outside of all of them, is summed over the ranks.
 """
 
 from functools import cached_property, partial
@@ -13,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.sharing import current
 from trelliswork.errors import ImpossibleError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
-from trelliswork.inference.chain.beam import FULL, Beam, BeamSets, BeamStatistics, Rule
+from trelliswork.inference.chain.beam import FULL, Beam, BeamSets, BeamStatistics, Rule, joined
 from trelliswork.inference.chain.beam.kernels.records import Choice, Safety
 from trelliswork.inference.chain.beam.kernels.select import BeamRows
 from trelliswork.inference.chain.beam.passes import NO_SETS, log_chain, log_space, members
 from trelliswork.inference.chain.potentials import LIMIT
-from trelliswork.learning.kernels.vectors import dot
+from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.models.crf.beams.choice import NO_ROWS, choose, union
 from trelliswork.models.crf.beams.layout import DenseWeights, SparseWeights, Structure
 from trelliswork.models.crf.beams.response import Contribution, Response, neutral_factors
@@ -98,7 +102,8 @@ class BeamObjective:
         self._response: Response | None = None
         self.release()
         self.n_features = layout.n_features + (structure.n_weights if structure is not None else 0)
-        self.statistics = self._all_states()
+        self._n_tokens = int(current().total(len(self._gold)))
+        self.statistics = self._own = self._all_states()  # of all ranks, and of the beams of this one
         self._chosen = self._grown = NO_SETS  # by the last ``hold``, without and with the states that were kept
 
     @cached_property
@@ -107,9 +112,9 @@ class BeamObjective:
 
     def _all_states(self) -> BeamStatistics:
         """Return the statistics of an exact evaluation."""
-        return BeamStatistics(float(self.n_states), self.n_states, 0.0, len(self._gold), 0, True)
+        return BeamStatistics(float(self.n_states), self.n_states, 0.0, self._n_tokens, 0, True)
 
-    def __call__(self, weights: Floats) -> tuple[float, NDArray[np.float64]]:
+    def __call__(self, weights: Floats) -> SharedEvaluation:
         """Return value and gradient at a weight vector."""
         self.n_evaluations += 1
         first = self.n_evaluations == 1 and self.full_first and not self.sets.ptr.size
@@ -121,12 +126,13 @@ class BeamObjective:
             self._factors, outside = self._response.factors(weights, self.layout)
         value = self._evaluate(weights, FULL if first else self.beam.rule)
         gradient = self._gather()
+        if not self.sets.ptr.size:
+            self.statistics = _agreed(self._own)
         if outside is not None:
-            value += outside.add(weights, self._total_masses(), gradient)
-        if self.l2:
-            value += self.l2 * dot(weights, weights)
-            gradient += 2 * self.l2 * weights
-        return value, gradient
+            masses = self._total_masses()
+            if current().rank == 0:  # once
+                value += outside.add(weights, masses, gradient)
+        return SharedEvaluation(value, gradient, weights, self.l2)
 
     def hold(self, weights: Floats, *, grow: bool = False) -> None:
         """Choose beams by the posterior probabilities at ``weights`` and keep them until the next choice.
@@ -154,43 +160,50 @@ class BeamObjective:
         self._chosen = sets
         if completed is None and len(held.ptr):
             sets = union(sets, held, S)
-        sizes = np.diff(sets.ptr)
-        if self.structure is None and sizes.mean() > S / 4:
+        statistics = _agreed(BeamStatistics.of(np.diff(sets.ptr), kept, 0, full=False))
+        if self.structure is None and statistics.mean_size > S / 4:
             self._all, self._chosen = True, NO_SETS
         else:
             self.sets = self._grown = sets
             if completed is not None:
                 self._complete_by(completed, weights)
-        self.statistics = BeamStatistics.of(sizes, kept, 0, full=False)
+        self.statistics = statistics
 
     def _complete_by(self, exact: Chosen, weights: Floats) -> None:
         """Include the states outside from now on, as they are at ``weights``."""
         self._rest = exact.rest
         self._evaluate(weights, self.beam.rule)
         outside = self.layout.vector(*exact.gradient.total()) - self._gather()
-        self._response = Response.of(outside, weights, self._total_masses())
+        self._response = Response.of(current().sum(outside.astype(np.float32)), weights, self._total_masses())
 
     def held(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the choice of ``hold`` as plain data and arrays for ``hold_again``."""
-        arrays: dict[str, NDArray[Any]] = {}
+        """Return the choice of ``hold``, of all ranks, as plain data and arrays for ``hold_again``."""
+        own: dict[str, NDArray[Any]] = {}
         for name, sets in (("chosen", self._chosen), ("grown", self._grown)):
-            arrays |= {f"{name}.ptr": sets.ptr, f"{name}.states": sets.states}
+            own |= {f"{name}.ptr": sets.ptr, f"{name}.states": sets.states}
         if self._response is not None:
-            arrays |= {f"rest.{name}": values for name, values in self._rest._asdict().items()}
+            own |= {f"rest.{name}": values for name, values in self._rest._asdict().items()}
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, values in own.items():
+            arrays |= {_of_rank(name, rank): part for rank, part in enumerate(current().gather_arrays(values))}
+        if self._response is not None:
             arrays |= {f"response.{name}": values for name, values in self._response.arrays().items()}
         return {"all": self._all, "statistics": vars(self.statistics)}, arrays
 
     def hold_again(self, plain: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Restore the choice that ``held`` returned."""
         self.release()
-        self._chosen = BeamSets(arrays["chosen.ptr"], arrays["chosen.states"])
-        self._grown = BeamSets(arrays["grown.ptr"], arrays["grown.states"])
+        rank = current().rank
+        self._chosen, self._grown = (
+            BeamSets(*(arrays[_of_rank(f"{name}.{part}", rank)] for part in ("ptr", "states")))
+            for name in ("chosen", "grown")
+        )
         self._all, self.statistics = plain["all"], BeamStatistics(**plain["statistics"])
         if not self._all:
             self.sets = self._grown
             saved = {name.removeprefix("response."): a for name, a in arrays.items() if name.startswith("response.")}
             if saved:
-                self._rest = Rest(*(arrays[f"rest.{name}"] for name in Rest._fields))
+                self._rest = Rest(*(arrays[_of_rank(f"rest.{name}", rank)] for name in Rest._fields))
                 self._response = Response.from_arrays(**saved)
         self.full_first = False  # this is not the first evaluation
 
@@ -241,6 +254,8 @@ class BeamObjective:
             self._gradient.clear(k)
             for values in masses:
                 values[:] = 0
+            if start == stop:  # no sentences
+                return
             if isinstance(w, SparseWeights):
                 beams.sparse(
                     start, stop, sentences, tokens, w.entry_scores, self.sets, rule, safety.limit, gradient, sums
@@ -258,11 +273,11 @@ class BeamObjective:
             n_exact += self._in_log_space(n, w, rule, sums)
         self._sizes = sizes
         if not is_held:
-            self.statistics = BeamStatistics.of(sizes, sums.kept, n_exact, full=rule == FULL)
+            self._own = BeamStatistics.of(sizes, sums.kept, n_exact, full=rule == FULL)
         return float(sums.loss.sum())
 
     def _total_masses(self) -> Masses:
-        return Masses(*(part.sum(axis=0) for part in self._masses))
+        return Masses(*(current().sum(part.sum(axis=0)) for part in self._masses))
 
     def _weights(self, weights: Floats) -> DenseWeights | SparseWeights:
         if self.structure is None:
@@ -314,3 +329,16 @@ class BeamObjective:
                 at = slice(int(sums.rows.ptr[start + t]), int(sums.rows.ptr[start + t]) + int(member.sum()))
                 sums.rows.states[at], sums.rows.masses[at] = np.flatnonzero(member), result.marginals[t, member]
         return result.exact
+
+
+def _agreed(own: BeamStatistics) -> BeamStatistics:
+    """Return the statistics of all ranks together."""
+    if current().size == 1:
+        return own
+    together = joined([BeamStatistics(**part) for part in current().gather(vars(own))])
+    return own if together is None else together
+
+
+def _of_rank(name: str, rank: int) -> str:
+    """Return the name of an array of a rank in a checkpoint."""
+    return f"{name}.{rank}" if rank else name

@@ -72,7 +72,7 @@ class ExactPass:
         """Return the same with the rest and the exact gradient."""
         gradient = GradientSums(1, self.layout, (self.layout.n_labels,) * 2)
         gradient.clear(0)
-        chosen, rests = [], []
+        chosen, rests = [], [NO_REST]
         for sentences, at, p in self._batches(w):
             weight = np.maximum(self.alpha[sentences], np.float32(LEAST_WEIGHT))
             forward = chain.forward(p)
@@ -127,6 +127,7 @@ class ExactPass:
 
 def _joined(parts: list[tuple[BeamSets, NDArray[np.float64]]]) -> tuple[BeamSets, NDArray[np.float64]]:
     """Concatenate the sets and shares of batches."""
+    parts = parts or [(BeamSets(np.zeros(1, np.int64), np.empty(0, np.int32)), np.empty(0))]  # without sentences
     sizes = np.concatenate([np.diff(sets.ptr) for sets, _ in parts])
     states = np.concatenate([sets.states for sets, _ in parts])
     return BeamSets(np.concatenate([[0], np.cumsum(sizes)]), states), np.concatenate([kept for _, kept in parts])

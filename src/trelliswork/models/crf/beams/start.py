@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.learning.lbfgs import Weights, lbfgs
 from trelliswork.models.crf.beams.objective import BeamObjective
@@ -59,9 +60,11 @@ def sampled_start(
     There are at most ``max_iter / 2`` iterations, and none if there are too few sentences. Each sentence of the sample
     counts ``EVERY`` times, so that the penalties have the same relative weight as with all sentences.
     """
-    which = np.arange(EVERY // 2, len(tokens.offsets) - 1, EVERY)
+    n_sentences = len(tokens.offsets) - 1
+    before = sum(current().gather(n_sentences)[: current().rank])  # sentences of the ranks before this one
+    which = np.arange((EVERY // 2 - before) % EVERY, n_sentences, EVERY)
     start = np.zeros(layout.n_features)
-    if len(which) < FEWEST or max_iter < 2:
+    if current().total(len(which)) < FEWEST or max_iter < 2:
         return start, 0
     sample, token = tokens.sentences(which)
     alpha = np.full(len(which), float(EVERY)) if weights is None else EVERY * np.asarray(weights)[which]
@@ -80,14 +83,16 @@ def counted_start(
     .. math:: w_{a,y} = \log(1 + c(a, y) / (5 p(a))) / m \qquad w_{x,y} = \log(1 + c(x, y) / (5 p(y)))
 
     with counts c of attribute or label x together with label y, frequencies p (of a: events per token) and m attributes
-    per token: the ratio of the probabilities of a smoothed hidden Markov model to those of unseen events.
+    per token: the ratio of the probabilities of a smoothed hidden Markov model to those of unseen events. Counts are
+    those of all ranks.
     """
     L, n = layout.n_labels, len(layout.transitions)
     gold, lengths = labeling.gold.astype(np.int64), np.diff(tokens.offsets)
     alpha = np.ones(len(lengths)) if weights is None else np.asarray(weights, np.float64)
     by = np.repeat(alpha, lengths)
     at = np.flatnonzero(counting(lengths))  # tokens that are not the first of their sentence
-    pairs = np.bincount(gold[at - 1] * L + gold[at], by[at], minlength=L * L).reshape(L, L)
+    group = current()
+    pairs = group.sum(_counts(gold[at - 1] * L + gold[at], by[at], L * L)).reshape(L, L)
     start = np.zeros(layout.n_features)
     expected = PRIOR * (pairs.sum(axis=0) + 0.5) / (pairs.sum() + 0.5 * L)
     start[:n] = np.log1p(pairs / expected).reshape(-1)[layout.transitions]
@@ -96,11 +101,19 @@ def counted_start(
     if tokens.values is not None:
         event = event * np.maximum(tokens.values, 0)
     codes, place = np.unique(tokens.ids * np.int64(L) + np.repeat(gold, per_token), return_inverse=True)
-    together = np.bincount(place, event, minlength=len(codes))
-    often = np.bincount(tokens.ids, event, minlength=layout.n_attributes) / max(by.sum(), 1e-300)
+    together = _counts(place, event, len(codes))
+    often = group.sum(_counts(tokens.ids, event, layout.n_attributes)) / max(group.total(by.sum()), 1e-300)
     features = layout.attributes * np.int64(L) + layout.labels
     where = np.minimum(np.searchsorted(features, codes), max(len(features) - 1, 0))
     known = features[where] == codes if len(features) else np.zeros(len(codes), bool)
-    ratio = together[known] / (PRIOR * np.maximum(often[codes[known] // L], 1e-300))
-    start[n + where[known]] = np.log1p(ratio) / max(1.0, float(per_token.mean()))
-    return start
+    count = np.zeros(len(features))
+    count[where[known]] = together[known]
+    ratio = group.sum(count) / (PRIOR * np.maximum(often[layout.attributes], 1e-300))
+    mean = group.total(per_token.sum()) / max(1.0, group.total(len(per_token)))
+    start[n : n + len(features)] = np.log1p(ratio) / max(1.0, mean)
+    return group.first_arrays(lambda: {"start": start})["start"]  # the last bits of logarithms may differ
+
+
+def _counts(numbers: NDArray[np.integer], weights: NDArray[np.floating], n: int) -> NDArray[np.float64]:
+    """Return the sum of the weights of each number below n; NumPy returns integers if there are none."""
+    return np.bincount(numbers, weights, minlength=n).astype(np.float64, copy=False)

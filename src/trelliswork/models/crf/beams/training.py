@@ -185,8 +185,8 @@ class BeamSearch:
         return values[0] - values[-1] if self._taken > PERIOD else np.inf
 
     def _evaluate(self, weights: Weights, l1: float) -> tuple[float, Weights]:
-        value, gradient = self.objective(weights)
-        return value + l1 * float(np.abs(weights).sum()), gradient
+        found = self.objective(weights)
+        return found.value + l1 * float(np.abs(weights).sum()), found.gradient
 
     def _tighten(self) -> None:
         """Divide eps by 10 if it is automatic and not the least."""

@@ -64,6 +64,8 @@ class Batches(NamedTuple):
     size: Any  # int
     longest: Any  # int: number of tokens of the longest sentence
     residual: Any  # (tokens of the largest batch, Sw): workspace
+    counts: Any  # (S, S) zeros: workspace
+    alone: Any  # bool: False if other processes have sentences of the batch too: residual and counts are the result
 
 
 class Schedule(NamedTuple):
@@ -150,9 +152,9 @@ def _subtract_gold(s, place, data, log_unary, log_transition, residual, counts):
 
 
 @helper
-def _apply(start, stop, place, residual, data, model, by, passed):
+def _apply(start, stop, place, residual, tokens, model, by, passed):
     """Add ``by`` times the residuals of tokens ``start`` to ``stop`` to v, ``passed`` (c) times that to u."""
-    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = data.tokens
+    wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values = tokens
     wide, narrow, narrow_labels = model.weights
     Sw, W = wide.shape[1], lanes(wide)
     flat = residual.reshape(-1)
@@ -175,6 +177,24 @@ def _apply(start, stop, place, residual, data, model, by, passed):
         to += Sw
 
 
+@helper
+def _move_transitions(kept, by, counts, model):
+    """Multiply the transitions by ``kept``, add ``by`` times the counts, and add the result to the sum."""
+    for i in range(len(counts)):
+        for j in range(len(counts)):
+            model.transition[i, j] = kept * model.transition[i, j] + by * counts[i, j] * model.transition_mask[i, j]
+            model.transition_sum[i, j] += model.transition[i, j]
+
+
+@kernel
+def apply(kept, by, tokens, residual, counts, model, scalars):
+    """Take one step: decay by ``kept``, then add ``by`` times the residuals (n_tokens, Sw) and counts (S, S)."""
+    scalars[0] *= kept
+    _apply(0, len(residual), 0, residual, tokens, model, by / scalars[0], scalars[1])
+    scalars[1] += scalars[0]
+    _move_transitions(kept, by, counts, model)
+
+
 @kernel
 def sgd(first, stop, batches, schedule, data, model, scalars):
     """Run steps (1) for the mini-batches ``first`` to ``stop``.
@@ -182,7 +202,7 @@ def sgd(first, stop, batches, schedule, data, model, scalars):
     ``scalars`` has s, c and the sum of losses. Returns the next batch: ``stop``, or earlier when s has become too small
     and the caller must fold it into v.
     """
-    order, batch_size, longest, residual = batches
+    order, batch_size, longest, residual, counts, alone = batches
     step, rate, decay = schedule
     S, Sw, wide = len(model.forbidden), model.weights.wide.shape[1], 2 * lanes(model.weights.wide)
     log_transition, transition = np.empty((S, S), np.float32), np.zeros((Sw, Sw), np.float32)
@@ -190,7 +210,7 @@ def sgd(first, stop, batches, schedule, data, model, scalars):
     panels_t = np.zeros((-(-Sw // wide), S, wide), np.float32)
     log_unary = np.empty((ROWS, longest, Sw), np.float32)
     marginals = np.empty((ROWS, longest, Sw), np.float32)
-    row_counts, counts = np.empty((ROWS, S, S)), np.empty((S, S))  # by row: unsafe counts must not reach the sum
+    row_counts = np.empty((ROWS, S, S))  # by row: unsafe counts must not reach the sum
     rows, lengths, weights = np.arange(ROWS), np.empty(ROWS, np.int64), np.empty(ROWS, np.float32)
     log_z, good = np.empty(ROWS), np.empty(ROWS, np.bool_)
     chains, out = Chains(rows, lengths, log_unary), Outputs(weights, rows, marginals, row_counts)
@@ -242,21 +262,18 @@ def sgd(first, stop, batches, schedule, data, model, scalars):
                     if not data.partial[s]:
                         score = _subtract_gold(s, place, data, log_unary[r], log_transition, residual, counts)
                         scalars[2] -= weights[r] * score
+        if not alone:
+            return stop
         eta = rate / (1 + decay * rate * step) ** 0.75
         kept, mean = 1 - eta * decay, -eta / (end - first_sentence)
         scalars[0] *= kept
         place = 0
         for b in range(first_sentence, end):
             start, after = data.offsets[order[b]], data.offsets[order[b] + 1]
-            _apply(start, after, place, residual, data, model, mean / scalars[0], scalars[1])
+            _apply(start, after, place, residual, data.tokens, model, mean / scalars[0], scalars[1])
             place += after - start
         scalars[1] += scalars[0]
-        for i in range(S):
-            for j in range(S):
-                model.transition[i, j] = (
-                    kept * model.transition[i, j] + mean * counts[i, j] * model.transition_mask[i, j]
-                )
-                model.transition_sum[i, j] += model.transition[i, j]
+        _move_transitions(kept, mean, counts, model)
         step += 1
     return stop
 
@@ -301,10 +318,10 @@ def perceptron(first, stop, batches, data, model, scalars):
     ``scalars[2]`` counts wrong tokens. A token of a partially labeled sentence is wrong if its label is outside its
     set; the gold path is then the best one within the sets.
     """
-    order, batch_size, longest, residual = batches
+    order, batch_size, longest, residual, counts, alone = batches
     S, Sw = len(model.forbidden), model.weights.wide.shape[1]
     log_unary, delta = np.empty((1, longest, Sw), np.float32), np.empty((longest, Sw), np.float32)
-    log_transition, counts = np.full((S, Sw), -np.inf, np.float32), np.zeros((S, S))
+    log_transition = np.full((S, Sw), -np.inf, np.float32)
     predicted, target = np.empty(longest, np.int32), np.empty(longest, np.int32)
     for batch in range(first, stop):
         first_sentence, end = batch * batch_size, min(len(order), (batch + 1) * batch_size)
@@ -339,16 +356,18 @@ def perceptron(first, stop, batches, data, model, scalars):
                         counts[predicted[t - 1], predicted[t]] -= weight
             n_wrong += wrong
             n_tokens += T
+        scalars[2] += n_wrong
+        if not alone:
+            return stop
         if n_wrong:
             place = 0
             for b in range(first_sentence, end):
                 for i in range(data.offsets[order[b]], data.offsets[order[b] + 1]):
                     if residual[place].any():
-                        _apply(i, i + 1, place, residual, data, model, 1.0, scalars[1])
+                        _apply(i, i + 1, place, residual, data.tokens, model, 1.0, scalars[1])
                     place += 1
             model.transition[:] += counts * model.transition_mask
             counts[:] = 0
         model.transition_sum[:] += model.transition
         scalars[1] += 1
-        scalars[2] += n_wrong
     return stop

@@ -6,6 +6,23 @@ from trelliswork.compute.jit import kernel
 
 
 @kernel
+def collect(ids, counts, values, memory, touched, sums):
+    """Fill the ids whose gradient is not 0, and the gradient; return their number. See ``step`` for the memory."""
+    for p in range(len(values)):
+        for k in range(counts[p]):
+            memory[ids[p, k], 0] += values[p]
+    n = 0
+    for p in range(len(values)):
+        for k in range(counts[p]):
+            i = ids[p, k]
+            if memory[i, 0] != 0:
+                touched[n], sums[n] = i, memory[i, 0]
+                memory[i, 0] = 0
+                n += 1
+    return n
+
+
+@kernel
 def step(low, high, ids, counts, values, weights, memory, rate, number):
     """Update the weights ``low`` to ``high``; memory (n, 3): gradient (0 between steps), squares, changes."""
     for p in range(len(values)):

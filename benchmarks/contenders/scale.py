@@ -1,0 +1,178 @@
+"""The same work in groups of different sizes: what a second process, a second thread, or four processes bring.
+
+Each function takes ``{"task": ..., sizes}``. A group of processes starts once and is ready before anything is timed.
+
+- ``crf``: CRF training on the first n sentences of CoNLL-2000, repeated, from strings to weights;
+- ``hmm``: iterations of EM in float32 on n sentences of WikiText-2;
+- ``moments``: counts of the words and word pairs of WikiText-2 and PTB, n times;
+- ``mrf``: iterations of the lifted MRF language model of C words, given its moments;
+- ``tag``: the command ``tag`` on n copies of the test part of CoNLL-2000.
+"""
+
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.declarations import Params, Task
+
+MODULE = "benchmarks.contenders.scale"
+
+
+def _task(size: int, threads: int, params: Params) -> Task:
+    from tests.processes import on_ranks
+
+    folder = _folder(params)
+    os.environ["STRICT"] = "0"
+    on_ranks(size, f"{MODULE}:prepare", folder, params, threads=threads)
+    return Task(
+        lambda: on_ranks(size, f"{MODULE}:work", folder, params, threads=threads)[0],
+        lambda result: {"result": result["result"]},
+    )
+
+
+def two_processes(params: Params) -> Task:
+    """Two processes with one thread each."""
+    return _task(2, 1, params)
+
+
+def one_process(params: Params) -> Task:
+    """One process with one thread."""
+    return _task(1, 1, params)
+
+
+def two_threads(params: Params) -> Task:
+    """One process with two threads."""
+    return _task(1, 2, params)
+
+
+def four_processes(params: Params) -> Task:
+    """Four processes with one thread each, on two cores: for the cost model."""
+    return _task(4, 1, params)
+
+
+def _data() -> Path:
+    if "TRELLISWORK_DATA" not in os.environ:
+        raise NotImplementedError("needs TRELLISWORK_DATA, the directory of the data sets")
+    return Path(os.environ["TRELLISWORK_DATA"])
+
+
+@cache
+def _temporary() -> Any:
+    return tempfile.TemporaryDirectory(prefix="scale-")
+
+
+def _folder(params: Params) -> str:
+    """Return a folder with the files that a task needs, removed when this process ends."""
+    _data()
+    return str(_temporary().name)
+
+
+def prepare(group: Any, folder: str, params: Params) -> None:
+    """Read what is not timed, on each rank; rank 0 writes the files."""
+    _STATE.clear()
+    _STATE.update(globals()[f"_prepare_{params['task']}"](group, Path(folder), params))
+
+
+def work(group: Any, folder: str, params: Params) -> dict[str, Any]:
+    """Run the task once."""
+    return {"result": globals()[f"_{params['task']}"](group, Path(folder), params)}
+
+
+_STATE: dict[str, Any] = {}
+
+
+def _prepare_crf(group: Any, folder: Path, params: Params) -> dict[str, Any]:
+    from trelliswork.data import read_columns
+
+    corpus = read_columns(_data() / "conll2000" / "train.txt")
+    rows = [list(zip(*columns, strict=True)) for columns in zip(corpus.sentences(0), corpus.sentences(1), strict=True)]
+    X, y = rows[: params["n"]] * params["repeat"], corpus.sentences(2)[: params["n"]] * params["repeat"]
+    start, stop = group.share(len(X))
+    return {"X": X[start:stop], "y": y[start:stop]}
+
+
+def _crf(group: Any, folder: Path, params: Params) -> float:
+    import warnings
+
+    from trelliswork import CRF
+
+    warnings.simplefilter("ignore")
+    crf = CRF("chunking", max_iter=params["max_iter"], tol=0.0).fit(_STATE["X"], _STATE["y"])
+    return crf.report_.value
+
+
+def _prepare_hmm(group: Any, folder: Path, params: Params) -> dict[str, Any]:
+    text = (_data() / "wikitext-2" / "wiki.train.tokens").read_text(encoding="utf-8").splitlines()
+    sentences = [words for line in text if 3 < len(words := line.split()) < 100][: params["n"]]
+    start, stop = group.share(len(sentences))
+    return {"X": sentences[start:stop]}
+
+
+def _hmm(group: Any, folder: Path, params: Params) -> float:
+    from trelliswork import HMM
+
+    options: Any = {"max_iter": params["max_iter"], "tol": 0.0, "dtype": "float32", "unknown": "symbol", "min_count": 5}
+    return HMM(params["states"], **options).fit(_STATE["X"]).report_.value
+
+
+def _prepare_moments(group: Any, folder: Path, params: Params) -> dict[str, Any]:
+    from trelliswork.data.shares import shares
+
+    texts = [_data() / "wikitext-2" / "wiki.train.tokens", _data() / "ptb-lm" / "ptb.train.txt"]
+    return {"files": shares(texts * params["n"], group.rank, group.size, blank_lines=False)}
+
+
+def _moments(group: Any, folder: Path, params: Params) -> list[int]:
+    from trelliswork.data.moments import count_moments
+
+    counts = count_moments(_STATE["files"], 2, max_words=20_000)
+    return [counts.n_tokens, counts.n_pairs]
+
+
+def _prepare_mrf(group: Any, folder: Path, params: Params) -> dict[str, Any]:
+    from trelliswork.compute.sharing import Group, sharing
+    from trelliswork.data.moments import count_moments
+
+    with sharing(Group()):  # every rank counts the whole text: the moments are given
+        return {"moments": count_moments(_data() / "ptb-lm" / "ptb.train.txt", 2, max_words=params["C"] - 2)}
+
+
+def _mrf(group: Any, folder: Path, params: Params) -> float:
+    import warnings
+
+    from trelliswork import MRFLanguageModel
+
+    warnings.simplefilter("ignore")
+    model = MRFLanguageModel(order=2, rank=params["rank"], max_iter=params["max_iter"], tol=0.0)
+    return model.fit(_STATE["moments"]).report_.value
+
+
+def _prepare_tag(group: Any, folder: Path, params: Params) -> dict[str, Any]:
+    from trelliswork import CRF
+    from trelliswork.compute.sharing import Group, sharing
+    from trelliswork.data import read_columns
+
+    if group.rank == 0:
+        corpus = read_columns(_data() / "conll2000" / "train.txt")
+        pairs = zip(corpus.sentences(0)[:1000], corpus.sentences(1)[:1000], strict=True)
+        with sharing(Group()):
+            crf = CRF("chunking", max_iter=20, tol=1e-2)
+            crf.fit([list(zip(*columns, strict=True)) for columns in pairs], corpus.sentences(2)[:1000])
+            crf.input_ = {"format": "columns", "columns": [0, 1], "label": 2}
+            crf.save(folder / "tagger")
+        test = (_data() / "conll2000" / "test.txt").read_bytes() * 4
+        for k in range(params["n"]):
+            (folder / f"{k}.txt").write_bytes(test)
+    group.barrier()
+    return {"files": [str(folder / f"{k}.txt") for k in range(params["n"])]}
+
+
+def _tag(group: Any, folder: Path, params: Params) -> int:
+    from trelliswork.cli.use.tag import tag
+
+    out = folder / "tagged"
+    tag(str(folder / "tagger"), _STATE["files"], out=f"{out}/")
+    group.barrier()
+    return sum(path.stat().st_size for path in out.iterdir())

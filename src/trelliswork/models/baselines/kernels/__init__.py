@@ -1,0 +1,1 @@
+"""Compiled loops over bytes and word ids of text."""
