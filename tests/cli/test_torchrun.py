@@ -86,6 +86,7 @@ def test_training_tells_once_what_all_have_done(folder, tmp_path):
     assert run("evaluate", tmp_path / "model", folder / "train.txt").returncode == 0
 
 
+@pytest.mark.slow
 def test_bad_input_is_told_once(folder, tmp_path):
     lines = (folder / "train.txt").read_text().splitlines()
     last = max(k for k, line in enumerate(lines) if line)

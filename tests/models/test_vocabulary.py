@@ -18,7 +18,7 @@ from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, TreeParser
 NAMES = sorted(BUILDERS)
 CLASSES = {name: getattr(trelliswork, name) for name in NAMES}
 FORBIDDEN = {
-    "rate", "epochs", "max_epochs", "tolerance", "method", "rare", "memory", "max_seconds", "K", "stop_after",
+    "rate", "epochs", "max_epochs", "tolerance", "method", "rare", "max_seconds", "K", "stop_after",
     "parameterisation", "step_size", "lr", "n_iter", "n_epochs",
 }  # fmt: skip
 FIT = ["self", "X", "y", "dev", "start", "checkpoint", "callback"]
