@@ -5,7 +5,7 @@ Each function takes ``{"task": ..., sizes}``. A group of processes starts once a
 - ``crf``: CRF training on the first n sentences of CoNLL-2000, repeated, from strings to weights;
 - ``hmm``: iterations of EM in float32 on n sentences of WikiText-2;
 - ``moments``: counts of the words and word pairs of WikiText-2 and PTB, n times;
-- ``mrf``: iterations of the lifted MRF language model of C words, given its moments;
+- ``mrf``: value and gradient of the lifted MRF language model of C words, at several parameters;
 - ``tag``: the command ``tag`` on n copies of the test part of CoNLL-2000.
 """
 
@@ -132,21 +132,26 @@ def _moments(group: Any, folder: Path, params: Params) -> list[int]:
 
 
 def _prepare_mrf(group: Any, folder: Path, params: Params) -> dict[str, Any]:
+    import numpy as np
+
     from trelliswork.compute.sharing import Group, sharing
     from trelliswork.data.moments import count_moments
+    from trelliswork.models.mrf.objective import MomentObjective
+    from trelliswork.models.mrf.shapes import Frequencies, LowRankShape
+    from trelliswork.models.mrf.start import first_parameters
 
-    with sharing(Group()):  # every rank counts the whole text: the moments are given
-        return {"moments": count_moments(_data() / "ptb-lm" / "ptb.train.txt", 2, max_words=params["C"] - 2)}
+    with sharing(Group()):  # every rank has the moments of the whole text
+        moments = count_moments(_data() / "ptb-lm" / "ptb.train.txt", 2, max_words=params["C"] - 2)
+        frequencies = Frequencies.of(moments)
+        shape = LowRankShape(len(moments.vocabulary), 2, params["rank"])
+        first = first_parameters(shape, frequencies)
+    objective = MomentObjective(shape, frequencies, np.full(2, 0.5), l2=5.0)
+    return {"objective": objective, "first": first * objective.scale}
 
 
 def _mrf(group: Any, folder: Path, params: Params) -> float:
-    import warnings
-
-    from trelliswork import MRFLanguageModel
-
-    warnings.simplefilter("ignore")
-    model = MRFLanguageModel(order=2, rank=params["rank"], max_iter=params["max_iter"], tol=0.0)
-    return model.fit(_STATE["moments"]).report_.value
+    found = [_STATE["objective"](_STATE["first"] * (1 + 0.001 * k)) for k in range(params["steps"])]
+    return float(sum(float(abs(one.gradient).sum()) for one in found))
 
 
 def _prepare_tag(group: Any, folder: Path, params: Params) -> dict[str, Any]:
