@@ -33,7 +33,8 @@ def free_port() -> int:
 def environment(rank: int, size: int, port: int, threads: int = 1) -> dict[str, str]:
     """Return what ``torchrun`` tells a rank, and its number of threads."""
     names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_PORT": port}
-    more = {"MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": str(threads), "TRELLISWORK_THREADS": str(threads)}
+    libraries = ("OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "TRELLISWORK")
+    more = {"MASTER_ADDR": "127.0.0.1"} | {f"{name}_THREADS": str(threads) for name in libraries}
     return os.environ | {name: str(value) for name, value in names.items()} | more
 
 
