@@ -30,7 +30,7 @@ BENCHMARK = Benchmark(
         Contender("4x1", f"{MODULE}:four_processes", environment=""),
     ),
     cases=(
-        _case("crf conll2000 x10", {"repeat": 10, "n": 9000, "max_iter": 30}, repeat=1, n=100),
+        _case("crf conll2000 x10", {"repeat": 10, "n": 9000, "max_iter": 20}, repeat=1, n=100),
         _case("hmm 512 states", {"n": 20_000, "states": 512, "max_iter": 3}, n=200, states=8),
         _case("moments", {"n": 6}, n=1),
         _case("mrf C=10000", {"C": 10_000, "rank": 30, "steps": 4}, C=200),

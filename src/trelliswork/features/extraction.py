@@ -195,8 +195,8 @@ class TemplateExtractor:
             counts = np.bincount(numbers[numbers >= 0], minlength=len(numbering))
             listed, _ = current().count(numbering.listed, counts, 1 if macros else self.min_count)
             if listed is not numbering.listed:
-                numbering = Numbering(listed)
-                numbers = numbering.look_up(keys)
+                own, numbering = numbering.listed, Numbering(listed)
+                numbers = _translate(numbers, numbering.look_up(own))
             stages.append(_Stage(group, numbering))
         assert numbers is not None
         return stages, numbers
