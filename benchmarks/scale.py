@@ -1,7 +1,8 @@
 """Two processes with one thread each, against one process with one thread, one with two, and four processes.
 
-The ratio beside ``1x1`` is the speedup of the second process. All read the same files and end with the same result.
-Needs TRELLISWORK_DATA.
+The ratio beside ``1x1`` is the speedup of the second process. ``slow network`` are two processes whose messages take a
+millisecond per step and travel at 1 Gbit/s. All read the same files and end with the same result. Needs
+TRELLISWORK_DATA.
 """
 
 import sys
@@ -28,6 +29,7 @@ BENCHMARK = Benchmark(
         Contender("1x1", f"{MODULE}:one_process", environment=""),
         Contender("1x2", f"{MODULE}:two_threads", environment=""),
         Contender("4x1", f"{MODULE}:four_processes", environment=""),
+        Contender("slow network", f"{MODULE}:slow_network", environment=""),
     ),
     cases=(
         _case("crf conll2000 x10", {"repeat": 10, "n": 9000, "max_iter": 20}, repeat=1, n=100),

@@ -11,6 +11,7 @@ Each function takes ``{"task": ..., sizes}``. A group of processes starts once a
 
 import os
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,15 @@ from benchmarks.declarations import Params, Task
 MODULE = "benchmarks.contenders.scale"
 
 
-def _task(size: int, threads: int, params: Params) -> Task:
+LATENCY, BANDWIDTH = 1e-3, 1e9 / 8  # of the slow network: seconds per step, bytes per second
+
+
+def _task(size: int, threads: int, params: Params, slow: bool = False) -> Task:
     from tests.processes import on_ranks
 
     folder = _folder(params)
     os.environ["STRICT"] = "0"
-    on_ranks(size, f"{MODULE}:prepare", folder, params, threads=threads)
+    on_ranks(size, f"{MODULE}:prepare", folder, params, slow, threads=threads)
     return Task(
         lambda: on_ranks(size, f"{MODULE}:work", folder, params, threads=threads)[0],
         lambda result: {"result": result["result"]},
@@ -52,6 +56,11 @@ def four_processes(params: Params) -> Task:
     return _task(4, 1, params)
 
 
+def slow_network(params: Params) -> Task:
+    """Two processes whose messages take as long as over a slow network, by waiting: for the cost model."""
+    return _task(2, 1, params, slow=True)
+
+
 def _data() -> Path:
     if "TRELLISWORK_DATA" not in os.environ:
         raise NotImplementedError("needs TRELLISWORK_DATA, the directory of the data sets")
@@ -69,8 +78,21 @@ def _folder(params: Params) -> str:
     return str(_temporary().name)
 
 
-def prepare(group: Any, folder: str, params: Params) -> None:
+def _slow_down(group: Any) -> None:
+    """Let every message of a group wait for the latency of its steps, and for its bytes."""
+    send = group._call
+
+    def call(operation: Any, n_bytes: int, sent: int, kind: str) -> None:
+        send(operation, n_bytes, sent, kind)
+        time.sleep(2 * (group.size - 1) * LATENCY + sent / BANDWIDTH)
+
+    group._call = call
+
+
+def prepare(group: Any, folder: str, params: Params, slow: bool) -> None:
     """Read what is not timed, on each rank; rank 0 writes the files."""
+    if slow and "_call" not in vars(group):
+        _slow_down(group)
     _STATE.clear()
     _STATE.update(globals()[f"_prepare_{params['task']}"](group, Path(folder), params))
 
