@@ -228,6 +228,7 @@ def trained(printed):
     return {k: outcome[k] for k in ("sentences", "tokens", "labels", "iterations") if k in outcome}, outcome
 
 
+@pytest.mark.slow
 def test_processes_train_the_model_of_one(folder, tmp_path):
     (tmp_path / "weights").write_text("".join(f"{1 + k % 3}\n" for k in range(60)))
     options = ["--max-iter", "200", "--tol", "1e-9", "--dev", folder / "a.txt", "--sentence-weights",

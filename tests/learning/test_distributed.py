@@ -32,7 +32,7 @@ def messages(group, seed):
     }
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_messages(size):
     results = on_ranks(size, f"{HERE}:messages", 7)
     own = [r.pop("own") for r in results]

@@ -127,6 +127,7 @@ def train(group, n, order, limit, rest):
     return [[t.keys.tolist(), t.counts.tolist()] for t in tables]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize(("n", "limit", "rest"), [(200, 1 << 30, 0), (200, 4000, 1), (1, 1 << 20, 0)])
 def test_processes_count_like_one(size, n, limit, rest):
