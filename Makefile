@@ -44,10 +44,10 @@ $(BENCH)/.ready: constraints.txt benchmarks/constraints.txt benchmarks/requireme
 
 test: setup ## run the tests (4 minutes on 2 cores, 8 on a new clone)
 	@echo "Running the tests: about 4 minutes on 2 quiet cores, 7 the first time, when kernels are compiled."
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
 
 test-all: setup .venv/.all ## run all tests, the slow and data-hungry ones and those of pages too
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # All extras; and Chromium, for the tests of pages, where we may install it.
 .venv/.all: .venv/.ready

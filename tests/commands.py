@@ -13,6 +13,15 @@ from trelliswork.cli.running import settings
 from trelliswork.compute.threads import get_num_threads, set_num_threads
 
 COMMAND = [sys.executable, "-m", "trelliswork"]
+# The same, with a checkpoint after every step: a test that waits for the file knows that training is under way.
+WITH_CHECKPOINTS = [
+    sys.executable,
+    "-c",
+    "import trelliswork.learning.checkpoint as c, sys\n"
+    "c.Checkpoint.due = lambda self: True\n"
+    "from trelliswork.cli import app\n"
+    "app(sys.argv[1:])",
+]
 
 
 def run(*words: object, input: str = "", cwd: Path | None = None, env: dict[str, str] | None = None):

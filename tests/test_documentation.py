@@ -68,7 +68,7 @@ def test_python_snippets_print_the_output_shown(code, output, tmp_path, monkeypa
 def few_sentences(monkeypatch):
     """Let commands read the first sentences of the bundled corpus only: pages show how they are called, not results."""
     load = bundled.load
-    monkeypatch.setattr(bundled, "load", lambda split="train": load(split)[:500])
+    monkeypatch.setattr(bundled, "load", lambda split="train": load(split)[:200])
 
 
 @pytest.mark.parametrize("lines", consoles())

@@ -39,12 +39,13 @@ def test_count_chain_on_conll2000(tagged):
     words = Vocabulary.from_sequences(train_words, min_count=2, unknown=word_shape)
     tagger = count_chain([tags.ids(y) for y in train_tags], [words.ids(x) for x in train_words], len(tags), len(words))
     chain = posterior(tagger, words, test_words)
-    best, marginals = chain.argmax().labels, chain.marginals()
+    best = chain.argmax().labels
+    marginals = chain.marginals().numpy()
     hits, confidences = [], []
-    for b, gold in enumerate(test_tags):
+    for b, (found, gold) in enumerate(zip(best.tolist(), test_tags, strict=True)):
         for t, tag in enumerate(gold):
-            hits.append(tags[best[b, t]] == tag if tag in tags else False)
-            confidences.append(float(marginals[b, t, best[b, t]]))
+            hits.append(tags[found[t]] == tag if tag in tags else False)
+            confidences.append(float(marginals[b, t, found[t]]))
     assert len(hits) == 47_377
     assert np.mean(hits) > 0.95
     sure = np.array(confidences) > 0.99

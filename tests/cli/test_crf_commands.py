@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import run
+from tests.commands import WITH_CHECKPOINTS, run
 from tests.models.directories import weights_of
 
 
@@ -260,13 +260,7 @@ def test_start_and_checkpoint_from_the_command_line(files, chunker):
 def test_killed_run_resumes_from_its_checkpoint(files):
     """After kill -9, the second run ends with the weights of an uninterrupted one."""
     out, state = files / "killed", files / "killed.state"
-    code = (
-        "import trelliswork.learning.checkpoint as c, sys\n"
-        "c.Checkpoint.due = lambda self: True\n"
-        "from trelliswork.cli import app\n"
-        "app(sys.argv[1:])"
-    )
-    command = [sys.executable, "-c", code, "train", "crf", str(small(files, 400)), "--tol", "1e-9", "--max-iter", "60"]
+    command = [*WITH_CHECKPOINTS, "train", "crf", str(small(files, 400)), "--tol", "1e-9", "--max-iter", "60"]
     child = subprocess.Popen([*command, "-o", str(out), "--checkpoint", str(state)], stderr=subprocess.PIPE)
     while not state.exists():
         assert child.poll() is None, child.stderr.read()

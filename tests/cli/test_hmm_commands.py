@@ -4,13 +4,12 @@ import json
 import math
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.commands import run
+from tests.commands import WITH_CHECKPOINTS, run
 
 
 @pytest.fixture(scope="module")
@@ -155,11 +154,13 @@ def test_invalid_input(files):
 
 
 def test_ctrl_c_saves_the_model(files):
-    out = files / "stopped"
-    command = [sys.executable, "-m", "trelliswork", "train", "hmm", str(files / "train.raw"), "--format", "text",
-               "--n-states", "60", "--max-iter", "100000", "--tol", "0", "-o", str(out)]  # fmt: skip
+    out, state = files / "stopped", files / "stopped.state"
+    options = ["--n-states", "60", "--max-iter", "100000", "--tol", "0", "-o", str(out), "--checkpoint", str(state)]
+    command = [*WITH_CHECKPOINTS, "train", "hmm", str(files / "train.raw"), "--format", "text", *options]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
+    while not state.exists():
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.02)
     child.send_signal(signal.SIGINT)
     out_text, err_text = child.communicate(timeout=60)
     assert child.returncode == 0, err_text

@@ -19,14 +19,14 @@ def run(cache, *arguments):
 
 
 def test_processes_compile_what_is_missing(tmp_path):
-    done = run(tmp_path, "mrf", "kneser-ney", "--jobs", "2", "--json")
+    done = run(tmp_path, "lbl", "kneser-ney", "--jobs", "2", "--json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     figures = json.loads(done.stdout)
     assert figures["compiled"] == len(figures["kernels"]) > 0
-    assert {row["for"] for row in figures["kernels"]} <= {"mrf", "kneser-ney"}
+    assert {row["for"] for row in figures["kernels"]} <= {"lbl", "kneser-ney"}
     assert all(row["seconds"] > 0 and row["kernel"].startswith("trelliswork.") for row in figures["kernels"])
-    again = run(tmp_path, "mrf", "--jobs", "1")
+    again = run(tmp_path, "lbl", "--jobs", "1")
     assert again.stderr.startswith("kernels ready (0 compiled, ")
     assert again.stdout == ""
 

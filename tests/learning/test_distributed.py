@@ -100,9 +100,9 @@ def train(group, n, options):
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_training_in_a_group_ends_as_in_one_process(size):
     options = {"tol": 1e-9, "l2": 0.5, "min_count": 2}
-    alone = train(Group(), 100, options)
-    together = on_ranks(size, f"{HERE}:train", 100, options)
-    again = on_ranks(size, f"{HERE}:train", 100, options)
+    alone = train(Group(), 40, options)
+    together = on_ranks(size, f"{HERE}:train", 40, options)
+    again = on_ranks(size, f"{HERE}:train", 40, options)
     for rank in range(size):
         assert together[rank][0] == pytest.approx(alone[0], rel=1e-6)
         assert together[rank][1] == alone[1]
