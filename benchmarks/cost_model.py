@@ -1,13 +1,14 @@
 """Predict the time of large runs from measured costs: ``python benchmarks/cost_model.py [--check ROWS.jsonl]``.
 
-A run of n tokens on N ranks of one core each, with I iterations, takes
+A run on N ranks of one core each takes
 
-    t = c n / N + I (a n / N + 2 (N - 1) / N * B / bandwidth + 2 m (N - 1) * latency)
+    t = f + r n / N + a u / N + M (2 (N - 1) / N * B / bandwidth + 2 m (N - 1) * latency)
 
-c is the cost per token of reading, a that of an iteration, B the bytes that are added up, m the number of messages; a
+f is the time of what every rank does in full, r the cost of reading one of n tokens, a that of one of u units of work
+(a token in a pass over the text, a cell of a table). M times the ranks add up or exchange B bytes, in m messages; a
 ring of N ranks sends each byte about twice, in 2 (N - 1) steps. Costs are of one core of the machine in
-docs/benchmarks.md. Those with an example are measured by ``trelliswork bench scale`` (1x1), the others by the commands
-beside them.
+docs/benchmarks.md, measured by ``trelliswork bench scale`` (1x1), or by the commands beside them; bytes are those that
+``train --json`` and ``data count --json`` report under torchrun with two ranks.
 
 With --check the model is compared with the rows of ``trelliswork bench scale --json``: it predicts two and four
 processes on two cores, and two processes with a slow network, from one.
@@ -15,6 +16,7 @@ processes on two cores, and two processes with a slow network, from one.
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,41 +27,73 @@ CORES = 2  # of the machine that was measured
 
 
 @dataclass(frozen=True)
+class Run:
+    """What a run does."""
+
+    tokens: float  # that are read
+    work: float  # units of work, shared by the ranks
+    rounds: float  # in which the ranks add up or exchange
+    n_bytes: float  # in each round
+
+
+@dataclass(frozen=True)
 class Cost:
     """Costs of one family."""
 
     name: str
-    example: str  # case of bench scale; empty if there is none
-    tokens: float  # of the example
-    iterations: int  # of the example
+    case: str  # of bench scale; empty if there is none
+    example: Run  # what that case does
     reading: float  # seconds per token
-    per_token: float  # seconds per token and iteration
-    n_bytes: float  # added up or exchanged per iteration of the example
-    large_bytes: float  # the same for large text, with the words or weights in the name
-    bytes_per_token: float = 0.0  # of large text, in addition
-    messages: int = 6  # per iteration
-    large_iterations: int = 0  # for large text, if not as in the example
+    unit: float  # seconds per unit of work
+    large: Callable[[float], Run]  # what a run on so many tokens does
+    fixed: float = 0.0  # seconds, on every rank
+    messages: int = 6  # per round
 
-    def seconds(
-        self, tokens: float, ranks: int, network: tuple[float, float], *, cores: int = 0, large: bool = True
-    ) -> float:
+    def seconds(self, run: Run, ranks: int, network: tuple[float, float], cores: int = 0) -> float:
         """Return the predicted time; fewer ``cores`` than ranks are shared. The network: latency and bandwidth."""
         latency, bandwidth = network
-        n_bytes = self.large_bytes + self.bytes_per_token * tokens if large else self.n_bytes
-        sent = 2 * (ranks - 1) / ranks * n_bytes / bandwidth + 2 * self.messages * (ranks - 1) * latency
-        own = tokens / min(ranks, cores or ranks)
-        iterations = self.large_iterations if large and self.large_iterations else self.iterations
-        return self.reading * own + iterations * (self.per_token * own + sent)
+        sent = 2 * (ranks - 1) / ranks * run.n_bytes / bandwidth + 2 * self.messages * (ranks - 1) * latency
+        busy, shares = max(1, ranks / (cores or ranks)), min(ranks, cores or ranks)
+        return self.fixed * busy + (self.reading * run.tokens + self.unit * run.work) / shares + run.rounds * sent
+
+
+def passes(n: int, n_bytes: float, n_evaluations: float = 1.0) -> Callable[[float], Run]:
+    """Return runs of n passes over the text, each with a sum of bytes, and a number of evaluations of the text."""
+    return lambda tokens: Run(tokens, n * n_evaluations * tokens, n, n_bytes)
+
+
+def batches(n: int, tokens_per_batch: float, n_bytes: float) -> Callable[[float], Run]:
+    """Return runs of n passes, with a sum of bytes after each batch."""
+    return lambda tokens: Run(tokens, n * tokens, n * tokens / tokens_per_batch, n_bytes)
+
+
+def counts(n_bytes: float, power: float) -> Callable[[float], Run]:
+    """Return runs whose results, n_bytes for the texts of ``TEXT`` tokens, grow with a power of the tokens.
+
+    The powers are those of the last doubling of WikiText-2, PTB and raw text: 3.41 and 5.63 million different pairs of
+    50,000 words in 5.55 and 11.4 million tokens, 16.0 and 30.8 million n-grams. They fall with more text.
+    """
+    return lambda tokens: Run(tokens, tokens, 1, n_bytes * (tokens / TEXT) ** power)
+
+
+TEXT = 11_365_909  # tokens
+PAIRS = counts(104.5e6, 0.70)
+
+
+def cells(vocabulary: float, n: int, rank: int) -> Callable[[float], Run]:
+    """Return runs of n evaluations of the lifted MRF with two distances, whose cost the text does not change."""
+    return lambda tokens: Run(tokens, n * 2 * vocabulary**2, n, 4 * 3 * rank * vocabulary)
 
 
 COSTS = (
-    Cost("CRF, 22 labels, 50 million weights, 100 iterations", "crf conll2000 x10", 2.117e6, 20, 2.5e-6, 0.51e-6, 1.8e6,
-         200e6, messages=8, large_iterations=100),
-    Cost("HMM, 512 states, 60,000 words, 100 iterations", "hmm 512 states", 443_338, 3, 0.0, 16.4e-6, 37.7e6, 248e6,
-         large_iterations=100),
-    Cost("counting pairs at distances 1 and 2", "moments", 17.64e6, 1, 0.0, 0.20e-6, 4.1e7, 0.0, 7.0, messages=20),
-    Cost("Kneser-Ney, order 5", "", 1e8, 1, 0.0, 0.63e-6, 0.0, 0.0, 140.0, messages=40),
-    Cost("tagging, 22 labels", "tag files", 1.516e6, 1, 0.0, 2.3e-6, 0.0, 0.0, messages=2),
+    Cost("CRF, 22 labels, 50 million weights, 100 iterations", "crf conll2000 x10",
+         Run(2.117e6, 20 * 2.117e6, 20, 1.8e6), 2.5e-6, 0.51e-6, passes(100, 200e6), messages=8),
+    Cost("HMM, 512 states, 60,000 words, 100 iterations", "hmm 512 states",
+         Run(443_338, 3 * 443_338, 3, 37.7e6), 0.0, 16.4e-6, passes(100, 248e6)),
+    Cost("counting pairs at distances 1 and 2", "moments",
+         Run(17.64e6, 17.64e6, 1, 4.1e7), 0.0, 0.20e-6, PAIRS, messages=20),
+    Cost("Kneser-Ney, order 5", "", PAIRS(1e8), 0.0, 0.63e-6, counts(394.5e6, 0.93), messages=40),
+    Cost("tagging, 22 labels", "tag files", Run(1.516e6, 1.516e6, 1, 0), 0.0, 2.3e-6, passes(1, 0), messages=2),
 )  # fmt: skip
 
 
@@ -78,7 +112,7 @@ def table() -> str:
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---|" * len(ranks)]
     for cost in COSTS:
         for tokens in (1e9, 1e11):
-            cells = [duration(cost.seconds(tokens, n, NETWORK)) for n in ranks]
+            cells = [duration(cost.seconds(cost.large(tokens), n, NETWORK)) for n in ranks]
             lines.append("| " + " | ".join([cost.name, f"10^{round(len(f'{tokens:.0f}') - 1)}", *cells]) + " |")
     return "\n".join(lines)
 
@@ -93,16 +127,15 @@ def main() -> None:
         return
     for line in Path(rows).read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        cost = next((cost for cost in COSTS if cost.example == row["case"]), None)
+        cost = next((cost for cost in COSTS if cost.case == row["case"]), None)
         ranks = {"1x1": 1, "4x1": 4, "slow network": 2}.get(row["peer"])
-        if cost is None or ranks is None:
+        if cost is None or ranks is None or row["seconds"] is None or row["peer_seconds"] is None:
             continue
         network = SLOW if row["peer"] == "slow network" else LOOPBACK
         for n, name, measured in ((2, "2x1", row["seconds"]), (ranks, row["peer"], row["peer_seconds"])):
             if name != "2x1" or row["peer"] == "1x1":
-                given = LOOPBACK if name == "2x1" else network
-                predicted = cost.seconds(cost.tokens, n, given, cores=CORES, large=False)
-                print(f"{cost.example}, {name}: predicted {predicted:.2f} s, measured {measured:.2f} s")
+                predicted = cost.seconds(cost.example, n, LOOPBACK if name == "2x1" else network, CORES)
+                print(f"{cost.case}, {name}: predicted {predicted:.2f} s, measured {measured:.2f} s")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,10 @@ Each function takes ``{"task": ..., sizes}``. A group of processes starts once a
 - ``hmm``: iterations of EM in float32 on n sentences of WikiText-2;
 - ``moments``: counts of the words and word pairs of WikiText-2 and PTB, n times;
 - ``mrf``: value and gradient of the lifted MRF language model of C words, at several parameters;
-- ``tag``: the command ``tag`` on n copies of the test part of CoNLL-2000.
+- ``tag``: the command ``tag`` on n copies of the test part of CoNLL-2000;
+- ``hmm-lm``, ``lbl``: an epoch of the HMM language model and of the log-bilinear one, on n sentences of PTB;
+- ``pcfg``: iterations of EM on n short sentences of PTB;
+- ``parser``: an epoch of trees and one of labels of the first-order parser, on n sentences of EWT.
 """
 
 import os
@@ -94,15 +97,19 @@ def prepare(group: Any, folder: str, params: Params, slow: bool) -> None:
     if slow and "_call" not in vars(group):
         _slow_down(group)
     _STATE.clear()
-    _STATE.update(globals()[f"_prepare_{params['task']}"](group, Path(folder), params))
+    _STATE.update(globals()[f"_prepare_{_name(params)}"](group, Path(folder), params))
 
 
 def work(group: Any, folder: str, params: Params) -> dict[str, Any]:
     """Run the task once."""
-    return {"result": globals()[f"_{params['task']}"](group, Path(folder), params)}
+    return {"result": globals()[f"_{_name(params)}"](group, Path(folder), params)}
 
 
 _STATE: dict[str, Any] = {}
+
+
+def _name(params: Params) -> str:
+    return str(params["task"]).replace("-", "_")
 
 
 def _prepare_crf(group: Any, folder: Path, params: Params) -> dict[str, Any]:
@@ -115,14 +122,15 @@ def _prepare_crf(group: Any, folder: Path, params: Params) -> dict[str, Any]:
     return {"X": X[start:stop], "y": y[start:stop]}
 
 
-def _crf(group: Any, folder: Path, params: Params) -> int:
+def _crf(group: Any, folder: Path, params: Params) -> list[float]:
     import warnings
 
     from trelliswork import CRF
 
     warnings.simplefilter("ignore")
     crf = CRF("chunking", max_iter=params["max_iter"], tol=0.0).fit(_STATE["X"], _STATE["y"])
-    return len(crf.weights_)  # values differ before convergence
+    # Later values differ until convergence: each step of L-BFGS enlarges the differences of the one before.
+    return [len(crf.weights_), crf.report_.history[0].value]
 
 
 def _prepare_hmm(group: Any, folder: Path, params: Params) -> dict[str, Any]:
@@ -203,3 +211,66 @@ def _tag(group: Any, folder: Path, params: Params) -> int:
     tag(str(folder / "tagger"), _STATE["files"], out=f"{out}/")
     group.barrier()
     return sum(path.stat().st_size for path in out.iterdir())
+
+
+def _share(group: Any, X: list[Any]) -> list[Any]:
+    return X[slice(*group.share(len(X)))]
+
+
+def _lines(n: int, longest: int) -> list[list[str]]:
+    text = (_data() / "ptb-lm" / "ptb.train.txt").read_text(encoding="utf-8").splitlines()
+    return [words for line in text if 1 < len(words := line.split()) <= longest][:n]
+
+
+def _prepare_hmm_lm(group: Any, folder: Path, params: Params) -> dict[str, Any]:
+    return {"X": _share(group, _lines(params["n"], 80))}
+
+
+def _hmm_lm(group: Any, folder: Path, params: Params) -> float:
+    from trelliswork import HMMLanguageModel
+
+    options: Any = {"hidden": 64, "max_iter": 1, "evaluations": 1, "batch_tokens": params["batch"], "min_count": 3}
+    return HMMLanguageModel(params["states"], **options).fit(_STATE["X"]).report_.value
+
+
+def _prepare_lbl(group: Any, folder: Path, params: Params) -> dict[str, Any]:
+    return _prepare_hmm_lm(group, folder, params)
+
+
+def _lbl(group: Any, folder: Path, params: Params) -> int:
+    from trelliswork import LogBilinear
+
+    model = LogBilinear(2, 30, max_iter=1, batch_size=params["batch"]).fit(_STATE["X"])
+    return len(model.vocabulary_)  # losses differ by a few thousandths: each rank fills its part of a batch
+
+
+def _prepare_pcfg(group: Any, folder: Path, params: Params) -> dict[str, Any]:
+    return {"X": _share(group, _lines(params["n"], 20))}
+
+
+def _pcfg(group: Any, folder: Path, params: Params) -> float:
+    import warnings
+
+    from trelliswork import PCFG
+
+    warnings.simplefilter("ignore")
+    return PCFG(10, 20, max_iter=params["max_iter"], tol=0.0).fit(_STATE["X"]).report_.value
+
+
+def _prepare_parser(group: Any, folder: Path, params: Params) -> dict[str, Any]:
+    from trelliswork.data import read_conllu
+
+    names = ["form", "xpos", "head", "deprel"]
+    corpus = read_conllu(_data() / "ud-en-ewt" / "en_ewt-ud-train.conllu", columns=names)
+    words, tags, heads, labels = (_share(group, corpus.sentences(k)[: params["n"]]) for k in range(4))
+    return {
+        "X": [list(zip(*columns, strict=True)) for columns in zip(words, tags, strict=True)],
+        "y": [list(zip(map(int, h), relations, strict=True)) for h, relations in zip(heads, labels, strict=True)],
+    }
+
+
+def _parser(group: Any, folder: Path, params: Params) -> float:
+    from trelliswork import DependencyParser
+
+    parser = DependencyParser(1, max_iter=1, max_iter_labels=1, batch_size=params["batch"])
+    return parser.fit(_STATE["X"], _STATE["y"]).report_.value
