@@ -41,6 +41,7 @@ def _crf() -> Iterator[Task]:
     yield "edge features", partial(_train, "U:%x[0,0]\nB:%x[0,0]", X)
     yield "hashed features", partial(_train, "U:%x[0,0]", X, hash_bits=4)
     yield "SGD", partial(_train, "U:%x[0,0]", X, algorithm="sgd")
+    yield "SGD in a group", _shared_steps
     yield "perceptron", _perceptron
     yield "scores that underflow", _underflow
 
@@ -79,6 +80,17 @@ def _counts() -> Iterator[Task]:
     yield "moments", _moments
 
 
+class _OneOfTwo(Group):
+    """One of two processes, the other of which has no sentences: for kernels that only groups need."""
+
+    size = 2
+
+
+def _shared_steps() -> object:
+    with sharing(_OneOfTwo()):
+        return _train("U:%x[0,0]", X, algorithm="sgd", max_iter=1)
+
+
 def _beam(features: str, order: int) -> object:
     """Also call the objective directly: with few states a beam is not faster, and training would not use it."""
     crf = CRF(features, order=order, beam="kl=0.1,min=1", scheme=None, tol=0.1).fit(X, Y)
@@ -99,12 +111,6 @@ def _beam(features: str, order: int) -> object:
         objective.release()
         objective(weights)
     return crf.predict(X)
-
-
-class _OneOfTwo(Group):
-    """One of two processes, the other of which has no sentences: for kernels that only groups need."""
-
-    size = 2
 
 
 def _parser(projective: bool) -> object:

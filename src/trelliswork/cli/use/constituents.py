@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from trelliswork.cli.corpora import FileFormat, guess_format, naming_lines, read_words, words_layout
 from trelliswork.cli.inputs import Inputs
 from trelliswork.cli.reporting import report_evaluation
+from trelliswork.cli.running import current
 from trelliswork.cli.use.loading import check_tokenized
 from trelliswork.cli.use.sharing import write_outputs
 from trelliswork.errors import DataError
@@ -33,17 +34,22 @@ def holds_trees(source: Inputs) -> bool:
 def read_gold(source: Inputs, punctuation: bool) -> "list[Tree]":
     """Return trees of files, folders or the bundled corpus, without traces, functions and unary chains.
 
-    Trees may be on several lines, so that files cannot be cut: each process reads all and keeps its share.
+    Trees may be on several lines, so that files cannot be cut. Processes share the files if there is one for each;
+    otherwise each reads all, and keeps its share of the trees.
     """
     from trelliswork.data import bundled
-    from trelliswork.data.trees import prune, read_trees
+    from trelliswork.data.trees import prune, read_trees, tree_files
 
     options: dict[str, Any] = {"punctuation": punctuation, "functions": False, "unary": False}
     if source.part:
         trees = [prune(sentence.tree, **options) for sentence in bundled.load(source.part)]
         return source.share([tree for tree in trees if tree is not None])
-    whole = Inputs(source.files, whole=True)
-    parts = whole.parts(partial(read_trees, **options), blank_lines=None)
+    read = partial(read_trees, **options)
+    if source.shared:
+        files = Inputs(tuple(file for given in source.files for file in tree_files(given)))
+        if len(files.files) >= current().size:
+            return [tree for _, part in files.parts(read, blank_lines=None) for tree in part]
+    parts = Inputs(source.files, whole=True).parts(read, blank_lines=None)
     return source.share([tree for _, part in parts for tree in part])
 
 
