@@ -16,6 +16,7 @@ from trelliswork.learning.watch import Development
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
 from trelliswork.models.parameters import TRAINING, BatchSize, MaxMinutes, Parameter, Patience, Seed
+from trelliswork.models.parser.calibration import fit_temperatures
 from trelliswork.models.parser.data import (
     Arcs,
     Columns,
@@ -33,9 +34,10 @@ from trelliswork.models.parser.decoding import LabeledTree, Learned, Parsing, Re
 from trelliswork.models.parser.features import TokenCoder
 from trelliswork.models.parser.first_order import TreeKind, Weights
 from trelliswork.models.parser.labels import LabelTrainer, correct_arcs
-from trelliswork.models.parser.scoring import TreeScorer, check_lengths
+from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads
 from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
+from trelliswork.models.parser.temperatures import Temperatures
 from trelliswork.models.parser.templates import feature_set
 from trelliswork.models.parser.training import FIRST, LABELS, PARTS, SECOND, FirstOrder, SecondOrder, Stages
 from trelliswork.models.tasks import TreeParser
@@ -65,7 +67,8 @@ class DependencyParser(TreeParser):
     report_ : FitReport
         ``value`` is the loss of the trees in their last epoch; ``dev`` is that of the last stage that was measured:
         UAS of the trees, LAS of the labels. ``details["dropped_heads"]`` is the number of training heads that were
-        treated as unknown, because no tree of the kind has all of them.
+        treated as unknown, because no tree of the kind has all of them. ``details["temperatures"]`` are the divisors
+        of the scores of each kind of factor (arcs, siblings, grandparents, labels).
 
     Examples
     --------
@@ -152,6 +155,13 @@ class DependencyParser(TreeParser):
         learning_rate_labels: Annotated[
             float, Parameter("Step size of AdaGrad for the labels.", above=0, below=math.inf, panel=TRAINING)
         ] = 0.05,
+        calibrated: Annotated[
+            bool,
+            Parameter(
+                "Fit the temperatures of the scores, so that probabilities are frequencies: on development data.",
+                panel=TRAINING,
+            ),
+        ] = True,
         patience: Patience = 3,
         max_minutes: MaxMinutes = None,
         seed: Seed = 0,
@@ -174,6 +184,7 @@ class DependencyParser(TreeParser):
         self.learning_rate = learning_rate
         self.learning_rate_second_order = learning_rate_second_order
         self.learning_rate_labels = learning_rate_labels
+        self.calibrated = calibrated
         self.patience = patience
         self.max_minutes = max_minutes
         self.seed = seed
@@ -245,7 +256,7 @@ class DependencyParser(TreeParser):
             tokens, gold = dev_tokens, dev_gold
 
             def measure(parameters: Mapping[str, Any]) -> float:
-                scorer = self._scorer(n_tags, before + _weights(parameters))
+                scorer = self._tree_scorer(n_tags, before + _weights(parameters))
                 return current().ratio(*correct_heads(scorer, tokens, gold))
 
             return Development("UAS", measure)
@@ -257,7 +268,7 @@ class DependencyParser(TreeParser):
             )  # fmt: skip
 
         def second_order() -> SecondOrder:
-            scorer = self._scorer(n_tags, weights)
+            scorer = self._tree_scorer(n_tags, weights)
             return SecondOrder(
                 tokens, gold, features, scorer.propagation, scorer.pruned(tokens, gold), weights[0],
                 rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
@@ -274,15 +285,30 @@ class DependencyParser(TreeParser):
             )  # fmt: skip
             label_development = None
             if dev_tokens is not None and dev_gold is not None and dev_gold.labels is not None:
-                parsing = Parsing(self._scorer(n_tags, weights), None, dev_tokens, dev_columns)
-                heads = np.array([h for tree in parsing.heads()[0] for h in tree], np.int64)
+                heads = flat_heads(self._tree_scorer(n_tags, weights), dev_tokens, dev_columns.offsets)
                 label_development = trainer.development(dev_tokens, dev_gold, heads)
             parameters = stages.train(LABELS, lambda: trainer, self.max_iter_labels, label_development)
             labels = trainer.model(parameters)
         report = stages.finish()
         report.details["dropped_heads"] = int(current().total(gold.n_dropped))
-        self._set(Learned(reader, weights, labels), report)
+        learned = Learned(reader, weights, labels)
+        if self.calibrated and dev_tokens is not None and dev_gold is not None:
+            temperatures = fit_temperatures(self._scorer(learned), labels, dev_tokens, dev_gold)
+            learned = learned.with_temperatures(temperatures)
+        self._set(learned, report)
         return self
+
+    def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
+        """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
+        self._check_fitted()
+        tokens, columns = self._learned.reader.read(X)
+        gold = read_arcs(y, columns.offsets)
+        if not current().any(bool((gold.heads >= 0).any())):
+            raise ValueRangeError("y must have at least one head to compare with, got None for all words.")
+        learned = self._learned.with_temperatures(Temperatures())
+        temperatures = fit_temperatures(self._scorer(learned), learned.labels, tokens, gold)
+        self._set(learned.with_temperatures(temperatures), self.report_)
+        return dict(self.report_.details["temperatures"])
 
     def predict(self, X: Sentences, *, known: Evidence | None = None) -> list[LabeledTree]:
         """Return head and label of each word in the tree with the largest expected number of correct arcs.
@@ -406,6 +432,7 @@ class DependencyParser(TreeParser):
             "weights": sum(map(len, self.weights_)),
             "active": sum(int((w != 0).sum()) for w in self.weights_),
             "dropped_heads": self.report_.details["dropped_heads"],
+            "temperatures": self.report_.details["temperatures"],
             "parameters": self.get_params(),
         }
         return Description(f"Dependency parser of order {self.order_}; features are hashed and have no names", facts)
@@ -415,21 +442,28 @@ class DependencyParser(TreeParser):
         self._learned, self.weights_, self.report_ = learned, learned.weights, report
         self.order_ = 1 if len(learned.weights) == 1 else 2
         self.labels_ = None if learned.labels is None else learned.labels.labels
+        report.details["temperatures"] = learned.temperatures.of(self.order_, learned.labels is not None)
 
     def _tree_kind(self) -> TreeKind:
         return TreeKind(bool(self.projective), bool(self.single_root))
 
-    def _scorer(self, n_tags: int, weights: tuple[Weights, ...]) -> TreeScorer:
+    def _scorer(self, learned: Learned) -> TreeScorer:
+        return self._tree_scorer(learned.reader.n_tags, learned.weights, learned.temperatures)
+
+    def _tree_scorer(
+        self, n_tags: int, weights: tuple[Weights, ...], temperatures: Temperatures | None = None
+    ) -> TreeScorer:
         propagation = Propagation(self._tree_kind(), self.bp_iterations, self.tree_every, self.bp_tol, self.bp_damping)
         second = (weights[1], weights[2], weights[3]) if len(weights) == 4 else None
-        return TreeScorer(features_of(n_tags, self.hash_bits), propagation, self.threshold, weights[0], second)
+        features = features_of(n_tags, self.hash_bits)
+        return TreeScorer(features, propagation, self.threshold, weights[0], second, temperatures or Temperatures())
 
     def _parsing(self, X: Sentences, known: Evidence | None) -> Parsing:
         self._check_fitted()
-        reader, labels = self._learned.reader, self._learned.labels
-        tokens, columns = reader.read(X)
+        learned = self._learned
+        tokens, columns = learned.reader.read(X)
         allowed = None if known is None else read_evidence(known, columns.offsets)
-        return Parsing(self._scorer(reader.n_tags, self.weights_), labels, tokens, columns, allowed)
+        return Parsing(self._scorer(learned), learned.labels, tokens, columns, allowed)
 
     def _fingerprint(self, *data: tuple[Columns, Gold] | None) -> str:
         """Return a text that differs for other parameters (limits aside) or data."""

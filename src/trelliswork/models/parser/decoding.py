@@ -1,7 +1,7 @@
 """Learned parameters of a parser, and its answers: trees, labels and probabilities of sentences."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from trelliswork.models.parser.labels import LabelModel
 from trelliswork.models.parser.scoring import Beliefs, TreeScorer
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
+from trelliswork.models.parser.temperatures import Temperatures
 from trelliswork.models.parser.templates import feature_set
 
 LabeledTree = list[tuple[int, str | None]]
@@ -66,6 +67,12 @@ class Learned:
     reader: Reader
     weights: tuple[Weights, ...]  # (2**bits,) of arcs; order 2: also of arcs, siblings, grandparents of its model
     labels: LabelModel | None
+    temperatures: Temperatures = Temperatures()  # noqa: RUF009
+
+    def with_temperatures(self, temperatures: Temperatures) -> "Learned":
+        """Return the same parameters at other temperatures."""
+        labels = None if self.labels is None else replace(self.labels, temperature=temperatures.labels)
+        return replace(self, labels=labels, temperatures=temperatures)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return plain data and arrays to save."""
@@ -78,6 +85,7 @@ class Learned:
             "tags": reader.coder.tags,
             "labels": None if labels is None else list(labels.labels),
             "taggers": None,
+            "temperatures": asdict(self.temperatures),
         }
         if labels is not None:
             arrays["labels"] = labels.weights
@@ -98,15 +106,17 @@ class Learned:
         n_tags = plain["n_tags"]
         if type(n_tags) is not int or n_tags < 1 or (taggers is not None and len(taggers.models) != n_tags):
             raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
+        temperatures = Temperatures.from_dict(plain.get("temperatures", {}))  # none in models of version 0.1
         reader = Reader(TokenCoder(strings(plain["words"]), strings(plain["tags"])), n_tags, taggers)
         if plain["labels"] is None:
-            return cls(reader, weights, None)
+            return cls(reader, weights, None, temperatures)
         rows, n_labels = arrays["labels"], len(plain["labels"])
         check_finite("labels", rows)
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
             raise ValueRangeError(f"weights of labels must have shape (power of 2, {n_labels}), got {rows.shape}.")
         labels = Vocabulary(strings(plain["labels"]))
-        return cls(reader, weights, LabelModel(labels, rows, feature_set(reader.n_tags > 1)))
+        model = LabelModel(labels, rows, feature_set(reader.n_tags > 1), temperatures.labels)
+        return cls(reader, weights, model, temperatures)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Integers
 from trelliswork.models.parser.kernels.labels import mark_rows, probabilities, train
 from trelliswork.models.parser.kernels.records import AdaGrad, Trees
+from trelliswork.models.parser.temperatures import tempered
 from trelliswork.models.parser.templates import FeatureSet
 from trelliswork.models.parser.updates import FORGET
 
@@ -32,6 +33,7 @@ class LabelModel:
     labels: Vocabulary
     weights: NDArray[np.float32]  # (rows, L)
     features: FeatureSet
+    temperature: float = 1.0
 
     def probabilities(self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return p(label | tree) (n_tokens, L) of the arcs into all words; ``heads`` are flat, complete trees."""
@@ -39,7 +41,7 @@ class LabelModel:
         trees, shift = Trees(heads, offsets), _shift(self.weights)
         ranges = threads.cut(tokens.lengths * LABEL_COST, least=threads.LEAST_WORK)
         threads.run(probabilities, ranges, trees, tokens.arrays, self.features, shift, self.weights, values)
-        return values
+        return tempered(values, self.temperature)
 
 
 def _shift(weights: NDArray[np.float32]) -> np.uint64:

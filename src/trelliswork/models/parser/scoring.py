@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Doubles, Integers, TreeKind, Weights, only_given
 from trelliswork.models.parser.second_order import Candidates, Mask, Propagation, SecondOrderFeatures, add_tree, keep
+from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures
 
 BATCH_ARCS = 200_000  # arcs that are scored at a time
 TREE_COST, PAIR_COST = 30.0, 100.0  # operations per n^3, and per n^3 and iteration of order 2, measured
@@ -52,6 +54,17 @@ class Beliefs:
     possible: Mask  # (B, n+1, n+1) arcs that evidence and pruning allow
 
 
+class Scored(NamedTuple):
+    """Scores of a batch before inference, at temperature 1; candidates and scores are those of the second order."""
+
+    sentences: Integers  # (B,) indices among the tokens
+    lengths: Integers  # (B,)
+    log_arc: Doubles  # (B, n+1, n+1) of the first order
+    possible: Mask  # (B, n+1, n+1) arcs that evidence and pruning allow
+    candidates: Candidates | None = None
+    scores: tuple[Doubles, Doubles, Doubles] | None = None  # of arcs (A,), siblings (S,), grandparents (G,)
+
+
 @dataclass(frozen=True)
 class PrunedArcs:
     """Candidate arcs of all training sentences, flat; computed once, since the first-order model no longer changes."""
@@ -75,16 +88,19 @@ class TreeScorer:
     threshold: float  # of pruning
     first: Weights  # (2**bits,) of the first-order model
     second: tuple[Weights, Weights, Weights] | None = None  # of arcs, siblings, grandparents of the second-order model
+    temperatures: Temperatures = Temperatures()  # noqa: RUF009
 
     @property
     def kind(self) -> TreeKind:
         """Kind of the trees."""
         return self.propagation.kind
 
-    def batches(self, tokens: ParseTokens) -> Iterator[Integers]:
-        """Yield the indices of sentences of similar length that are computed together; empty ones are left out."""
+    def batches(self, tokens: ParseTokens, some: Integers | None = None) -> Iterator[Integers]:
+        """Yield the indices of (some) sentences of similar length that are computed together, without empty ones."""
         check_lengths(tokens.lengths, 0 if self.second is None else self.propagation.max_iter)
         order = np.argsort(tokens.lengths, kind="stable")
+        if some is not None:
+            order = order[np.isin(order, some)]
         order = order[tokens.lengths[order] > 0]
         at = 0
         while at < len(order):
@@ -98,28 +114,49 @@ class TreeScorer:
 
     def _first_order(
         self, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None] | None = None
-    ) -> tuple[Doubles, Doubles, Doubles]:
-        """Return arc scores (B, n+1, n+1), log Z (B,) and marginals (B, n+1, n+1) of the first-order model."""
+    ) -> Doubles:
+        """Return the arc scores (B, n+1, n+1) of the first-order model."""
         log_arc = self.features.arcs.log_arcs(tokens, sentences, self.first)
         if allowed is not None:
             _rule_out(log_arc, tokens, sentences, allowed)
-        return log_arc, *self.kind.engine.expectations(self.kind.potentials(log_arc, tokens.lengths[sentences]))
+        return log_arc
+
+    def _expectations(self, log_arc: Doubles, sentences: Integers, lengths: Integers) -> Doubles:
+        """Return the marginals (B, n+1, n+1) of first-order trees."""
+        log_z, marginals = self.kind.engine.expectations(self.kind.potentials(log_arc, lengths))
+        if not np.isfinite(log_z).all():
+            raise NoTreeError(int(sentences[np.flatnonzero(~np.isfinite(log_z))[0]]))
+        return marginals
 
     def beliefs(
         self, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None] | None = None
     ) -> Beliefs:
         """Return the arc probabilities of some sentences; ``allowed`` are the possible heads of all tokens."""
-        lengths = tokens.lengths[sentences]
-        log_arc, log_z, marginals = self._first_order(tokens, sentences, allowed)
-        if not np.isfinite(log_z).all():
-            raise NoTreeError(int(sentences[np.flatnonzero(~np.isfinite(log_z))[0]]))
+        return self.infer(self.scored(tokens, sentences, allowed))
+
+    def scored(
+        self, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None] | None = None
+    ) -> Scored:
+        """Return the scores of some sentences, the input of ``infer``."""
+        lengths, log_arc = tokens.lengths[sentences], self._first_order(tokens, sentences, allowed)
         if self.second is None:
-            return Beliefs(sentences, lengths, log_arc, marginals, log_arc > -np.inf)
-        mask = keep(self.kind, log_arc, marginals, lengths, self.threshold)
+            return Scored(sentences, lengths, log_arc, log_arc > -np.inf)
+        mask = keep(self.kind, log_arc, self._expectations(log_arc, sentences, lengths), lengths, self.threshold)
         candidates = Candidates.from_mask(sentences, lengths, mask)
-        result = self.propagation(candidates.parts, candidates.scores(self.features, tokens, self.second))
-        scores = candidates.dense(result.tree_scores, -np.inf)
-        return Beliefs(sentences, lengths, scores, candidates.dense(result.arcs, 0.0), mask)
+        return Scored(
+            sentences, lengths, log_arc, mask, candidates, candidates.scores(self.features, tokens, self.second)
+        )
+
+    def infer(self, scored: Scored) -> Beliefs:
+        """Return the arc probabilities of sentences from their scores and the temperatures."""
+        sentences, lengths, log_arc, mask, candidates, scores = scored
+        if candidates is None or scores is None:
+            log_arc = log_arc / self.temperatures.arcs
+            return Beliefs(sentences, lengths, log_arc, self._expectations(log_arc, sentences, lengths), mask)
+        a, s, g = (values / getattr(self.temperatures, kind) for values, kind in zip(scores, TREE_KINDS, strict=True))
+        result = self.propagation(candidates.parts, (a, s, g))
+        tree_scores = candidates.dense(result.tree_scores, -np.inf)
+        return Beliefs(sentences, lengths, tree_scores, candidates.dense(result.arcs, 0.0), mask)
 
     def heads(self, beliefs: Beliefs) -> Integers:
         """Return the minimum-risk trees (B, n), with the largest expected number of correct arcs."""
@@ -132,8 +169,8 @@ class TreeScorer:
         kept: list[tuple[Integers, Integers, Integers]] = []
         for sentences in self.batches(tokens):
             lengths = tokens.lengths[sentences]
-            log_arc, _, marginals = self._first_order(tokens, sentences)
-            mask = keep(self.kind, log_arc, marginals, lengths, self.threshold)
+            log_arc = self._first_order(tokens, sentences)
+            mask = keep(self.kind, log_arc, self._expectations(log_arc, sentences, lengths), lengths, self.threshold)
             heads = gold.rows(sentences)
             partial = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
             if partial.size:
@@ -158,3 +195,13 @@ def _rule_out(log_arc: Doubles, tokens: ParseTokens, sentences: Integers, allowe
                 excluded = np.ones(log_arc.shape[1], bool)
                 excluded[list(heads)] = False
                 log_arc[row, excluded, d] = -np.inf
+
+
+def flat_heads(scorer: TreeScorer, tokens: ParseTokens, offsets: Integers) -> Integers:
+    """Return the heads of all words in minimum-risk trees, flat."""
+    heads = np.zeros(int(offsets[-1]), np.int64)
+    for sentences in scorer.batches(tokens):
+        rows = scorer.heads(scorer.beliefs(tokens, sentences))
+        for row, b in enumerate(sentences.tolist()):
+            heads[offsets[b] : offsets[b + 1]] = rows[row, : tokens.lengths[b]]
+    return heads

@@ -1,0 +1,69 @@
+"""Temperatures of a parser: fitted on development data, stored, applied to trees and labels."""
+
+import numpy as np
+import pytest
+
+from tests.models.parser.corpus import SMALL, heads_of, treebank
+from trelliswork import DependencyParser, load
+from trelliswork.errors import TrellisworkError
+from trelliswork.models.parser.temperatures import Temperatures, tempered
+
+X, Y = treebank("train", 200)
+X_DEV, Y_DEV = treebank("test", 150)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def calibrated(request):
+    """A parser of each order with temperatures."""
+    return DependencyParser(request.param, **SMALL).fit(X, Y, dev=(X_DEV, Y_DEV))
+
+
+def log_score(parser, heads):
+    rows = zip(parser.predict_marginals(X_DEV), heads, strict=True)
+    return np.mean([np.log(max(table.get(h, 0), 1e-12)) for row, hs in rows for table, h in zip(row, hs, strict=True)])
+
+
+def test_temperatures_of_each_kind_are_fitted_stored_and_reported(calibrated, tmp_path):
+    found = calibrated.report_.details["temperatures"]
+    kinds = ["arcs", "labels"] if calibrated.order == 1 else ["arcs", "siblings", "grandparents", "labels"]
+    assert list(found) == kinds
+    assert all(0.2 <= t <= 10 for t in found.values())
+    assert any(abs(t - 1) > 0.02 for t in found.values())
+    calibrated.save(tmp_path / "parser")
+    again = load(tmp_path / "parser")
+    assert again.report_.details["temperatures"] == found
+    assert again.parse(X_DEV) == calibrated.parse(X_DEV)
+    assert again.predict_label_probabilities(X_DEV[:5], heads_of(Y_DEV[:5])) == (
+        calibrated.predict_label_probabilities(X_DEV[:5], heads_of(Y_DEV[:5]))
+    )
+
+
+def test_the_log_score_of_the_data_they_are_fitted_on_rises(calibrated):
+    heads = heads_of(Y_DEV)
+    plain = DependencyParser(calibrated.order, **SMALL, calibrated=False).fit(X, Y, dev=(X_DEV, Y_DEV))
+    assert set(plain.report_.details["temperatures"].values()) == {1.0}
+    assert all((a == b).all() for a, b in zip(plain.weights_, calibrated.weights_, strict=True))
+    before = log_score(plain, heads)
+    assert log_score(calibrated, heads) > before + 0.01
+    again = plain._calibrate_temperature(X_DEV, Y_DEV)  # after training: the same fit
+    assert again == plain.report_.details["temperatures"] == calibrated.report_.details["temperatures"]
+    assert plain._calibrate_temperature(X_DEV, Y_DEV) == again  # from temperature 1, not from the last one
+    with pytest.raises(TrellisworkError, match="at least one head"):
+        plain._calibrate_temperature([[("a", "N")]], [[None]])
+
+
+def test_a_temperature_divides_scores():
+    p = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0]], np.float32)
+    np.testing.assert_allclose(tempered(p, 2.0)[0], np.sqrt(p[0]) / np.sqrt(p[0]).sum(), rtol=1e-6)
+    assert tempered(p, 0.5)[1].tolist() == [1.0, 0.0, 0.0]
+    parser = DependencyParser(1, **SMALL).fit(X[:50], heads_of(Y[:50]))
+    sentence = X_DEV[0]
+    scores = parser.posterior(sentence).log_arc.numpy()
+    parser._learned = parser._learned.with_temperatures(Temperatures(arcs=2.0))
+    np.testing.assert_allclose(parser.posterior(sentence).log_arc.numpy(), scores / 2)
+
+
+def test_damaged_temperatures_are_an_error():
+    for bad in ({"arcs": 0.0}, {"arcs": float("nan")}, {"arc": 1.0}, {"labels": "1"}):
+        with pytest.raises(TrellisworkError, match="temperatures"):
+            Temperatures.from_dict(bad)
