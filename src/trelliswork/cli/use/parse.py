@@ -1,6 +1,7 @@
 """``trelliswork parse``, and ``evaluate`` for parsers."""
 
 import io
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 COLUMNS = ("form", "upos", "xpos")  # columns that a parser reads by default
 
 
+class Decoding(StrEnum):
+    """How a tree is chosen; see ``DependencyParser.predict``."""
+
+    posterior = "posterior"
+    viterbi = "viterbi"
+    mbr_las = "mbr-las"
+
+
 def parse(
     model: Annotated[str, typer.Argument(help="Directory of a saved parser.")],
     files: Annotated[
@@ -40,6 +49,14 @@ def parse(
         int | None,
         typer.Option(min=1, help="Number of most probable trees per sentence.", show_default="minimum-risk tree"),
     ] = None,
+    decode: Annotated[
+        Decoding | None,
+        typer.Option(
+            help="posterior: most expected correct heads. viterbi: most probable tree. mbr-las: most expected words "
+            "with correct head and label.",
+            show_default="posterior",
+        ),
+    ] = None,
     known: Annotated[
         bool, typer.Option("--known", help="Use the heads in the file as known; _ means unknown.")
     ] = False,
@@ -54,24 +71,29 @@ def parse(
 ) -> None:
     """Parse files: CoNLL-U in, CoNLL-U out, with heads and labels replaced.
 
-    The default is the tree with the most expected correct arcs. --topk gives the most probable trees, each with its
-    probability in a comment. --constituents and a PCFG give the bracketing with the most expected constituents.
+    The default is the tree with the most expected correct arcs; --decode chooses another. --topk gives the most
+    probable trees, each with its probability in a comment. --constituents and a PCFG give the bracketing with the most
+    expected constituents.
 
     Example: echo 'We parse words .' | trelliswork parse parser --format text
     """
     source = Inputs.of(files, "-")
     if constituents:
-        if marginals or known or json or topk is not None:
+        if marginals or known or json or topk is not None or decode is not None:
             raise typer.BadParameter(
-                "--marginals, --topk, --known and --json are for dependencies: leave --constituents out."
+                "--marginals, --topk, --decode, --known and --json are for dependencies: leave --constituents out."
             )
         parse_constituents(model, source, out, format=format)
         return
     if topk is not None and marginals:
         raise typer.BadParameter("--topk prints probabilities of trees, --marginals those of arcs: choose one.")
+    if topk is not None and decode is not None:
+        raise typer.BadParameter("--topk gives the most probable trees, --decode chooses one: leave one out.")
     if json and marginals:
         raise typer.BadParameter("--json includes the probabilities of arcs: leave --marginals out.")
     parser = _load_parser(model)
+    if decode == Decoding.mbr_las and parser.labels_ is None:
+        raise DataError(f"{model}: --decode mbr-las needs labels, and this parser has none.")
     chosen = _format(source, format)
     if chosen == FileFormat.text:
         if parser.tagger is None:
@@ -82,7 +104,7 @@ def parse(
             raise typer.BadParameter("--known reads the heads of a CoNLL-U file; plain text has none.")
     elif chosen != FileFormat.conllu:
         raise DataError(f"{source}: expected a CoNLL-U or text file; use --format conllu or --format text.")
-    work = partial(_parse_one, parser, chosen == FileFormat.text, known, topk, marginals, json)
+    work = partial(_parse_one, parser, chosen == FileFormat.text, known, topk, decode, marginals, json)
     write_outputs(source, out, work, blank_lines=chosen != FileFormat.text)
 
 
@@ -91,6 +113,7 @@ def _parse_one(
     is_text: bool,
     known: bool,
     topk: int | None,
+    decode: Decoding | None,
     marginals: bool,
     json: bool,
     source: Inputs,
@@ -118,7 +141,7 @@ def _parse_one(
     plain = Corpus(corpus.columns[: 1 if has_tagger else None], corpus.offsets)
     try:
         with naming_lines(file, corpus=corpus):
-            results = list(parses(parser, plain, evidence, topk)) if len(corpus) else []
+            results = list(parses(parser, plain, evidence, topk, decode or Decoding.posterior)) if len(corpus) else []
     except NoTreeError as error:
         at = place(corpus, int(corpus.offsets[error.sentence]), file)
         raise DataError(

@@ -45,10 +45,12 @@ class Parse:
         return plain | {"arc_probabilities": self.arcs}
 
 
-def parses(parser: "DependencyParser", corpus: "Corpus", evidence: Any, topk: int | None) -> Iterator[list[Parse]]:
-    """Yield the trees of each sentence: the minimum-risk tree, or the k most probable ones."""
+def parses(
+    parser: "DependencyParser", corpus: "Corpus", evidence: Any, topk: int | None, decode: Any = "posterior"
+) -> Iterator[list[Parse]]:
+    """Yield the trees of each sentence: the one that ``decode`` chooses, or the k most probable ones."""
     if topk is None:
-        for sentence in parser.parse(corpus, known=evidence):
+        for sentence in parser.parse(corpus, known=evidence, decode=str(decode)):  # type: ignore[arg-type]
             yield [Parse([h for h, _, _ in sentence], [name for _, name, _ in sentence], [p for _, _, p in sentence])]
         return
     for trees in parser.predict_topk(corpus, topk, known=evidence):

@@ -30,7 +30,7 @@ from trelliswork.models.parser.data import (
     read_trees,
     without_empty,
 )
-from trelliswork.models.parser.decoding import LabeledTree, Learned, Parsing, Reader, correct_heads, features_of
+from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader, correct_heads, features_of
 from trelliswork.models.parser.features import TokenCoder
 from trelliswork.models.parser.first_order import TreeKind, Weights
 from trelliswork.models.parser.labels import LabelTrainer, correct_arcs
@@ -310,21 +310,29 @@ class DependencyParser(TreeParser):
         self._set(learned.with_temperatures(temperatures), self.report_)
         return dict(self.report_.details["temperatures"])
 
-    def predict(self, X: Sentences, *, known: Evidence | None = None) -> list[LabeledTree]:
-        """Return head and label of each word in the tree with the largest expected number of correct arcs.
+    def predict(
+        self, X: Sentences, *, known: Evidence | None = None, decode: Decode = "posterior"
+    ) -> list[LabeledTree]:
+        """Return head and label of each word, by default in the tree with the most expected correct arcs.
 
         Parameters
         ----------
         X : as in ``fit``; words alone if the parser has a tagger
         known : list of lists, optional
             Evidence: for each word its head, a set of possible heads, or ``None`` if nothing is known.
+        decode : {"posterior", "viterbi", "mbr-las"}
+            "posterior": the largest expected number of correct heads. "viterbi": the most probable tree, the first of
+            `predict_topk`. "mbr-las": the largest expected number of words with correct head and label; the probability
+            of the label of an arc is that in the first tree, with the word moved to the head in question.
         """
-        return [[(h, name) for h, name, _ in sentence] for sentence in self.parse(X, known=known)]
+        return [[(h, name) for h, name, _ in sentence] for sentence in self.parse(X, known=known, decode=decode)]
 
-    def parse(self, X: Sentences, *, known: Evidence | None = None) -> list[list[tuple[int, str | None, float]]]:
+    def parse(
+        self, X: Sentences, *, known: Evidence | None = None, decode: Decode = "posterior"
+    ) -> list[list[tuple[int, str | None, float]]]:
         """Return head, label and the probability of the arc (with any label) of each word, in the tree of `predict`."""
         parsing = self._parsing(X, known)
-        heads, probabilities = parsing.heads()
+        heads, probabilities = parsing.heads(decode)
         names = parsing.names(heads)
         return [list(zip(*rows, strict=True)) for rows in zip(heads, names, probabilities, strict=True)]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.parser.data import Columns, Gold, Sentences, read_sentences, read_trees
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
-from trelliswork.models.parser.first_order import ArcFeatures, Integers, Weights
+from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Integers, Weights
 from trelliswork.models.parser.labels import LabelModel
 from trelliswork.models.parser.scoring import Beliefs, TreeScorer
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
@@ -21,6 +21,8 @@ from trelliswork.models.parser.temperatures import Temperatures
 from trelliswork.models.parser.templates import feature_set
 
 LabeledTree = list[tuple[int, str | None]]
+Decode = Literal["viterbi", "posterior", "mbr-las"]
+LEAST = 1e-3  # belief of the arcs that are labeled to choose a tree
 
 
 def features_of(n_tags: int, bits: int) -> SecondOrderFeatures:
@@ -134,18 +136,39 @@ class Parsing:
         for sentences in self.scorer.batches(self.tokens):
             yield self.scorer.beliefs(self.tokens, sentences, self.allowed)
 
-    def heads(self) -> tuple[list[list[int]], list[list[float]]]:
-        """Return minimum-risk trees and the probabilities of their arcs."""
+    def heads(self, decode: Decode = "posterior") -> tuple[list[list[int]], list[list[float]]]:
+        """Return trees and the probabilities of their arcs; see `DependencyParser.predict`."""
+        if decode not in get_args(Decode):
+            raise ValueRangeError(f"decode must be one of {', '.join(get_args(Decode))}, got {decode!r}.")
+        if decode == "mbr-las" and self.labels is None:
+            raise ValueRangeError("decode='mbr-las' needs labels: train the parser with pairs (head, label).")
         trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
         probabilities: list[list[float]] = [[] for _ in range(len(self.tokens))]
         for b in self.beliefs():
-            heads = self.scorer.heads(b)
+            heads = self._decoded(b, decode)
             for row, n in enumerate(b.sentences.tolist()):
                 size = int(b.lengths[row])
                 trees[n] = heads[row, :size].tolist()
                 p = b.arcs[row, heads[row, :size], np.arange(1, size + 1)]
                 probabilities[n] = np.clip(p, 0.0, 1.0).tolist()
         return trees, probabilities
+
+    def _decoded(self, beliefs: Beliefs, decode: Decode) -> Integers:
+        """Return the heads (B, n) of a batch."""
+        kind = self.scorer.kind
+        if decode == "viterbi":
+            return kind.engine.best(kind.potentials(beliefs.tree_scores, beliefs.lengths))[0]
+        heads = self.scorer.heads(beliefs)
+        if decode == "posterior" or self.labels is None:
+            return heads
+        rows, h, m = np.nonzero(beliefs.possible & (beliefs.arcs >= LEAST))
+        flat, ends = np.concatenate([tree[:n] for tree, n in zip(heads, beliefs.lengths, strict=True)]), beliefs.lengths
+        offsets = np.concatenate([[0], np.cumsum(ends)])
+        arcs = ArcList(rows, h, m)
+        labels = self.labels.arc_probabilities(self.tokens.some(beliefs.sentences), flat, offsets, arcs)
+        gains = np.zeros_like(beliefs.arcs)
+        gains[rows, h, m] = beliefs.arcs[rows, h, m] * labels.max(axis=1)
+        return self.scorer.heads(beliefs, gains)
 
     def names(self, heads: list[list[int]]) -> list[list[str | None]]:
         """Return the most probable labels of trees; ``None`` if the model has no labels."""

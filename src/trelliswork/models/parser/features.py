@@ -40,6 +40,10 @@ class ParseTokens:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def some(self, sentences: NDArray[np.int64]) -> "ParseTokens":
+        """Return some sentences; the codes are shared."""
+        return ParseTokens(self.codes, self.bits, self.starts[sentences], self.lengths[sentences])
+
     @cached_property
     def arrays(self) -> Tokens:
         """Argument record of the kernels."""

@@ -14,8 +14,8 @@ from trelliswork.learning.watch import Development
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.first_order import Integers
-from trelliswork.models.parser.kernels.labels import mark_rows, probabilities, train
-from trelliswork.models.parser.kernels.records import AdaGrad, Trees
+from trelliswork.models.parser.kernels.labels import arc_probabilities, mark_rows, probabilities, train
+from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Trees
 from trelliswork.models.parser.temperatures import tempered
 from trelliswork.models.parser.templates import FeatureSet
 from trelliswork.models.parser.updates import FORGET
@@ -41,6 +41,16 @@ class LabelModel:
         trees, shift = Trees(heads, offsets), _shift(self.weights)
         ranges = threads.cut(tokens.lengths * LABEL_COST, least=threads.LEAST_WORK)
         threads.run(probabilities, ranges, trees, tokens.arrays, self.features, shift, self.weights, values)
+        return tempered(values, self.temperature)
+
+    def arc_probabilities(
+        self, tokens: ParseTokens, heads: Integers, offsets: NDArray[np.int64], arcs: ArcList
+    ) -> NDArray[np.float32]:
+        """Return p(label | tree) (A, L) of arcs, sorted by sentence: each in the tree with its modifier moved to it."""
+        values = np.empty((len(arcs.heads), len(self.labels)), np.float32)
+        trees, shift = Trees(heads, offsets), _shift(self.weights)
+        ranges = threads.cut(np.full(len(values), LABEL_COST), least=threads.LEAST_WORK)
+        threads.run(arc_probabilities, ranges, arcs, trees, tokens.arrays, self.features, shift, self.weights, values)
         return tempered(values, self.temperature)
 
 

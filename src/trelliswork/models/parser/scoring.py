@@ -158,9 +158,9 @@ class TreeScorer:
         tree_scores = candidates.dense(result.tree_scores, -np.inf)
         return Beliefs(sentences, lengths, tree_scores, candidates.dense(result.arcs, 0.0), mask)
 
-    def heads(self, beliefs: Beliefs) -> Integers:
-        """Return the minimum-risk trees (B, n), with the largest expected number of correct arcs."""
-        gains = np.where(beliefs.possible, beliefs.arcs, -np.inf)
+    def heads(self, beliefs: Beliefs, gains: Doubles | None = None) -> Integers:
+        """Return the trees (B, n) with the largest sum of gains; by default the expected number of correct arcs."""
+        gains = np.where(beliefs.possible, beliefs.arcs if gains is None else gains, -np.inf)
         return self.kind.engine.best(self.kind.potentials(gains, beliefs.lengths))[0]
 
     def pruned(self, tokens: ParseTokens, gold: Gold) -> PrunedArcs:

@@ -18,7 +18,7 @@ from trelliswork.models.parser.kernels.arcs import (
     set_word,
     tags_between,
 )
-from trelliswork.models.parser.kernels.records import AdaGrad, Tokens, Trees
+from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Tokens, Trees
 from trelliswork.models.parser.templates import LABEL_SLOTS, FeatureSet, Templates
 
 APART, ABOVE, LEFT, RIGHT, N_LEFT, CHILD, SIDE = (
@@ -110,6 +110,27 @@ def probabilities(first, last, trees: Trees, tokens: Tokens, features: FeatureSe
         for m in range(1, n + 1):
             n_ids = _arc_ids(values, tree, m, tokens, start, features, shift, ids)
             _softmax(ids, n_ids, weights, out[offsets[b] + m - 1])
+
+
+@kernel
+def arc_probabilities(
+    first, last, arcs: ArcList, trees: Trees, tokens: Tokens, features: FeatureSet, shift, weights, out
+):
+    """Fill out (A, L) for the arcs ``first`` to ``last``, each in its sentence's tree with its modifier moved to it."""
+    owners, heads, modifiers = arcs
+    values, ids, tree = np.zeros(N_SLOTS, np.uint64), np.empty(0, np.uint32), np.empty(0, np.int64)
+    before = -1
+    for a in range(first, last):
+        b, m = owners[a], modifiers[a]
+        if b != before:
+            before = b
+            tree = trees.heads[trees.offsets[b] : trees.offsets[b + 1]].copy()
+            ids = np.empty(len(features.label.keys) + len(features.child.keys) * len(tree), np.uint32)
+        kept = tree[m - 1]
+        tree[m - 1] = heads[a]
+        n_ids = _arc_ids(values, tree, m, tokens, tokens.starts[b], features, shift, ids)
+        tree[m - 1] = kept
+        _softmax(ids, n_ids, weights, out[a])
 
 
 @kernel
