@@ -6,7 +6,7 @@ import pytest
 from tests.compiled import from_python
 from trelliswork.data.vocabulary import word_shape
 from trelliswork.features.hashed import hash_string
-from trelliswork.models.parser.features import TokenCoder
+from trelliswork.models.parser.features import TokenCoder, brackets, is_mark
 from trelliswork.models.parser.kernels.arcs import arc_ids, arc_scores, score_all
 from trelliswork.models.parser.kernels.labels import label_ids
 from trelliswork.models.parser.kernels.parts import part_ids, part_scores
@@ -15,9 +15,9 @@ from trelliswork.models.parser.templates import ARC_SLOTS, LABEL_SLOTS, PART_SLO
 
 call_label_ids = from_python(label_ids)
 
-WORDS = ["The", "old", "dogs", "of", "Paris", "barked", ",", "loudly", ",", "at", "7", "cats", "."]
+WORDS = ["The", "old", "dogs", "of", "Paris", "barked", "(", "loudly", ")", "at", "7", "cats", "."]
 TAGS = ["DET", "ADJ", "NOUN", "ADP", "PROPN", "VERB", "PUNCT", "ADV", "PUNCT", "ADP", "NUM", "NOUN", "PUNCT"]
-SECOND = ["DT", "JJ", "NNS", "IN", "NNP", "VBD", ",", "RB", ",", "IN", "CD", "NNS", "."]
+SECOND = ["DT", "JJ", "NNS", "IN", "NNP", "VBD", "-LRB-", "RB", "-RRB-", "IN", "CD", "NNS", "."]
 HEADS = [3, 3, 6, 5, 3, 0, 8, 6, 8, 12, 12, 6, 6]
 N, BITS = len(WORDS), 20
 MASK = (1 << 64) - 1
@@ -68,6 +68,12 @@ def between(h: int, m: int) -> list[int]:
 def ends(h: int, m: int) -> dict[str, int]:
     """Return all slots of an arc by name."""
     values = {"": 0, "between": sum(between(h, m))}
+    inside = range(min(h, m) + 1, max(h, m))
+    values["verbs"] = 1 + min(3, sum(TAGS[i - 1] == "VERB" for i in inside))
+    values["marks"] = 1 + min(3, sum(TAGS[i - 1] == "PUNCT" for i in inside))
+    in_brackets = {i: i in (7, 8, 9) for i in range(N + 1)}
+    apart = 0 if in_brackets[h] == in_brackets[m] else 1 if in_brackets[h] else 2
+    values["pair"] = 1 + apart + (0 if m not in (7, 9) else 6 if h == 8 else 3)
     for name, i in (("h", h), ("m", m)):
         values |= {f"{name}.{k}": v for k, v in strings(i).items()}
         for sign, j in (("-", i - 1), ("+", i + 1)):
@@ -99,6 +105,25 @@ def slow_arc(h: int, m: int, second: bool) -> list[int]:
     for slot in ("h.t", "m.t"):
         base += values[slot] * int(CONSTANTS[ARC_SLOTS.index(slot)])
     return ids + [index(base + bit * BETWEEN) for bit in between(h, m)]
+
+
+def test_brackets():
+    words = '( a [ b ) " c " ] ( "'.split()
+    pairs, depth, partner = brackets(words).T.tolist()
+    assert partner == [5, -1, -1, -1, 1, 8, -1, 6, -1, -1, -1]
+    assert depth == [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0]
+    assert pairs == [1, 1, 1, 1, 1, 2, 2, 2, 0, 0, 0]
+    assert brackets("“ a ( b ) ”".split())[:, 1].tolist() == [1, 1, 2, 2, 2, 1]
+    assert [is_mark(word) for word in ("(", "...", "-LRB-", "a.", "7", "é")] == [True] * 3 + [False] * 3
+
+
+def test_features_of_saved_parsers_do_not_change():
+    old = names("arc", True, version=1)
+    assert not any(slot in name for name in old for slot in ("verbs", "marks", "pair"))
+    assert set(old) < set(names("arc", True))
+    for kind in ("sibling", "grandparent", "label", "child"):
+        assert names(kind, True, version=1) == names(kind, True)
+    assert [LABEL_SLOTS.index(slot) for slot in ("between", "apart", "g.w", "side")] == [23, 24, 25, 35]
 
 
 @pytest.mark.parametrize("second", [False, True])

@@ -256,7 +256,7 @@ class DependencyParser(TreeParser):
             tokens, gold = dev_tokens, dev_gold
 
             def measure(parameters: Mapping[str, Any]) -> float:
-                scorer = self._tree_scorer(n_tags, before + _weights(parameters))
+                scorer = self._tree_scorer(reader, before + _weights(parameters))
                 return current().ratio(*correct_heads(scorer, tokens, gold))
 
             return Development("UAS", measure)
@@ -268,7 +268,7 @@ class DependencyParser(TreeParser):
             )  # fmt: skip
 
         def second_order() -> SecondOrder:
-            scorer = self._tree_scorer(n_tags, weights)
+            scorer = self._tree_scorer(reader, weights)
             return SecondOrder(
                 tokens, gold, features, scorer.propagation, scorer.pruned(tokens, gold), weights[0],
                 rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
@@ -285,7 +285,7 @@ class DependencyParser(TreeParser):
             )  # fmt: skip
             label_development = None
             if dev_tokens is not None and dev_gold is not None and dev_gold.labels is not None:
-                heads = flat_heads(self._tree_scorer(n_tags, weights), dev_tokens, dev_columns.offsets)
+                heads = flat_heads(self._tree_scorer(reader, weights), dev_tokens, dev_columns.offsets)
                 label_development = trainer.development(dev_tokens, dev_gold, heads)
             parameters = stages.train(LABELS, lambda: trainer, self.max_iter_labels, label_development)
             labels = trainer.model(parameters)
@@ -456,14 +456,14 @@ class DependencyParser(TreeParser):
         return TreeKind(bool(self.projective), bool(self.single_root))
 
     def _scorer(self, learned: Learned) -> TreeScorer:
-        return self._tree_scorer(learned.reader.n_tags, learned.weights, learned.temperatures)
+        return self._tree_scorer(learned.reader, learned.weights, learned.temperatures)
 
     def _tree_scorer(
-        self, n_tags: int, weights: tuple[Weights, ...], temperatures: Temperatures | None = None
+        self, reader: Reader, weights: tuple[Weights, ...], temperatures: Temperatures | None = None
     ) -> TreeScorer:
         propagation = Propagation(self._tree_kind(), self.bp_iterations, self.tree_every, self.bp_tol, self.bp_damping)
         second = (weights[1], weights[2], weights[3]) if len(weights) == 4 else None
-        features = features_of(n_tags, self.hash_bits)
+        features = features_of(reader.n_tags, self.hash_bits, reader.version)
         return TreeScorer(features, propagation, self.threshold, weights[0], second, temperatures or Temperatures())
 
     def _parsing(self, X: Sentences, known: Evidence | None) -> Parsing:

@@ -18,16 +18,16 @@ from trelliswork.models.parser.scoring import Beliefs, TreeScorer
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
 from trelliswork.models.parser.temperatures import Temperatures
-from trelliswork.models.parser.templates import feature_set
+from trelliswork.models.parser.templates import VERSION, feature_set
 
 LabeledTree = list[tuple[int, str | None]]
 Decode = Literal["viterbi", "posterior", "mbr-las"]
 LEAST = 1e-3  # belief of the arcs that are labeled to choose a tree
 
 
-def features_of(n_tags: int, bits: int) -> SecondOrderFeatures:
+def features_of(n_tags: int, bits: int, version: int = VERSION) -> SecondOrderFeatures:
     """Return the features of sentences with this number of tag columns."""
-    templates = feature_set(n_tags > 1)
+    templates = feature_set(n_tags > 1, version)
     siblings, grandparents = (PartFeatures(part, bits) for part in (templates.sibling, templates.grandparent))
     return SecondOrderFeatures(ArcFeatures(templates.arc, bits), siblings, grandparents)
 
@@ -39,6 +39,7 @@ class Reader:
     coder: TokenCoder
     n_tags: int
     taggers: Taggers | None
+    version: int = VERSION  # of the features
 
     def read(self, X: Sentences) -> tuple[ParseTokens, Columns]:
         """Return codes, and the columns that they come from, tags included."""
@@ -83,6 +84,7 @@ class Learned:
         plain: dict[str, Any] = {
             "order": 1 if len(self.weights) == 1 else 2,
             "n_tags": reader.n_tags,
+            "features": reader.version,
             "words": reader.coder.words,
             "tags": reader.coder.tags,
             "labels": None if labels is None else list(labels.labels),
@@ -108,8 +110,11 @@ class Learned:
         n_tags = plain["n_tags"]
         if type(n_tags) is not int or n_tags < 1 or (taggers is not None and len(taggers.models) != n_tags):
             raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
-        temperatures = Temperatures.from_dict(plain.get("temperatures", {}))  # none in models of version 0.1
-        reader = Reader(TokenCoder(strings(plain["words"]), strings(plain["tags"])), n_tags, taggers)
+        temperatures = Temperatures.from_dict(plain.get("temperatures", {}))  # older models have none,
+        version = plain.get("features", 1)  # and the first version of the features
+        if version not in range(1, VERSION + 1):
+            raise ValueRangeError(f"features must be a version from 1 to {VERSION}, got {version!r}.")
+        reader = Reader(TokenCoder(strings(plain["words"]), strings(plain["tags"])), n_tags, taggers, version)
         if plain["labels"] is None:
             return cls(reader, weights, None, temperatures)
         rows, n_labels = arrays["labels"], len(plain["labels"])
@@ -117,7 +122,7 @@ class Learned:
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
             raise ValueRangeError(f"weights of labels must have shape (power of 2, {n_labels}), got {rows.shape}.")
         labels = Vocabulary(strings(plain["labels"]))
-        model = LabelModel(labels, rows, feature_set(reader.n_tags > 1), temperatures.labels)
+        model = LabelModel(labels, rows, feature_set(reader.n_tags > 1, version), temperatures.labels)
         return cls(reader, weights, model, temperatures)
 
 

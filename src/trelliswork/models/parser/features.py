@@ -25,7 +25,44 @@ from trelliswork.models.parser.templates import N_BITS
 
 # Columns of ``ParseTokens.codes``.
 WORD, TAG, SECOND, PREFIX, SUFFIX = range(5)
+GROUP, DEPTH, PARTNER = 2, 3, 4  # columns of ``ParseTokens.places``; before them, numbers of verbs and marks
 _ROOT, _END = "<root>", "<end>"
+_CLOSING = {"(": ")", "[": "]", "{": "}", "-LRB-": "-RRB-", "-LSB-": "-RSB-", "``": "''", "“": "”", "‘": "’", "«": "»",
+            "„": "“", '"': '"'}  # fmt: skip
+_BRACKETS = frozenset(_CLOSING) | frozenset(_CLOSING.values())
+
+
+def is_mark(word: str) -> bool:
+    """Return whether a word is punctuation or a symbol: it has neither letters nor digits."""
+    return word in _BRACKETS or not any(map(str.isalnum, word))
+
+
+def _is_verb(tag: str) -> bool:
+    return tag[:1] in ("V", "v") or tag in ("AUX", "MD")
+
+
+def brackets(words: Sequence[str]) -> NDArray[np.int64]:
+    """Return the innermost pair of brackets or quotes of each word, its depth, and the position of a bracket's partner.
+
+    Pairs are numbered from 1, and 0 is outside of all; positions count from 1, and -1 is no partner. Brackets belong to
+    their pair. Those without a partner are ignored.
+    """
+    places = np.zeros((len(words), 3), np.int64)
+    places[:, 2] = -1
+    stack: list[tuple[int, str]] = []  # open brackets: position from 0, and what closes them
+    pairs: list[tuple[int, int]] = []
+    for i, word in enumerate(words):
+        at = next((k for k in range(len(stack) - 1, -1, -1) if stack[k][1] == word), -1)
+        if at >= 0:
+            pairs.append((stack[at][0], i))
+            del stack[at:]
+        elif word in _CLOSING:
+            stack.append((i, _CLOSING[word]))
+    for number, (first, last) in enumerate(sorted(pairs), start=1):  # inner pairs come after outer ones
+        places[first : last + 1, 0] = number
+        places[first : last + 1, 1] += 1
+        places[first, 2], places[last, 2] = last + 1, first + 1
+    return places
 
 
 @dataclass(frozen=True)
@@ -34,6 +71,7 @@ class ParseTokens:
 
     codes: NDArray[np.uint64]  # (n_rows, 5) word, first tag, second tag, prefix and suffix
     bits: NDArray[np.uint64]  # (n_rows,) the bit of the first tag; 0 for the root and the end
+    places: NDArray[np.int64]  # (n_rows, 5) places among verbs, marks and brackets; see ``kernels.arcs.set_places``
     starts: NDArray[np.int64]  # (n_sentences,) row of each sentence's root
     lengths: NDArray[np.int64]  # (n_sentences,) words of each sentence
 
@@ -42,12 +80,12 @@ class ParseTokens:
 
     def some(self, sentences: NDArray[np.int64]) -> "ParseTokens":
         """Return some sentences; the codes are shared."""
-        return ParseTokens(self.codes, self.bits, self.starts[sentences], self.lengths[sentences])
+        return ParseTokens(self.codes, self.bits, self.places, self.starts[sentences], self.lengths[sentences])
 
     @cached_property
     def arrays(self) -> Tokens:
         """Argument record of the kernels."""
-        return Tokens(self.codes, self.bits, self.starts, self.lengths)
+        return Tokens(self.codes, self.bits, self.places, self.starts, self.lengths)
 
 
 class TokenCoder:
@@ -89,7 +127,16 @@ class TokenCoder:
         codes[rows, SECOND] = np.array([self._tag(tag) for tag in second], np.uint64)
         numbers = np.array([self._bits.get(tag, N_BITS - 1) for tag in tags], np.uint64)
         bits[rows] = np.uint64(1) << numbers
-        return ParseTokens(codes, bits, starts, lengths)
+        places = np.zeros((n_tokens + 2 * B, 5), np.int64)
+        places[:, PARTNER] = -1
+        counted = np.array([(_is_verb(tag), is_mark(word)) for word, tag in zip(words, tags, strict=True)], np.int64)
+        places[rows, :2] = counted.reshape(-1, 2)
+        places[:, :2] = np.cumsum(places[:, :2], axis=0) - places[:, :2]
+        paired = np.flatnonzero([word in _BRACKETS for word in words])
+        for b in np.unique(np.searchsorted(offsets, paired, side="right") - 1).tolist():
+            own = slice(starts[b] + 1, starts[b] + 1 + lengths[b])
+            places[own, GROUP : PARTNER + 1] = brackets(words[offsets[b] : offsets[b + 1]])
+        return ParseTokens(codes, bits, places, starts, lengths)
 
     def _word(self, word: str) -> tuple[int, int, int]:
         codes = self._codes.get(word)

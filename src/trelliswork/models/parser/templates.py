@@ -2,7 +2,8 @@
 
 A template is a list of slots. ``h`` is the head, ``m`` the modifier, ``o`` the other word of a pair of arcs (the
 sibling nearer to the head, or the grandparent); ``.w`` the word, ``.t`` the first tag, ``.u`` the second tag, ``.p``
-and ``.s`` prefix and suffix; ``h+`` and ``h-`` are the neighboring words. Arcs follow McDonald et al. (2005) and Koo et
+and ``.s`` prefix and suffix; ``h+`` and ``h-`` are the neighboring words; ``verbs``, ``marks`` and ``pair`` are places
+among verbs, punctuation and brackets. Arcs follow McDonald et al. (2005) and Koo et
 al. (2008), siblings and grandparents McDonald and Pereira (2006) and Carreras (2007).
 """
 
@@ -15,16 +16,18 @@ from trelliswork.features.hashed import hash_string
 
 N_BITS = 64  # size of the sets of tags between two words
 NOTHING = 0  # a slot that is always 0
-ARC_SLOTS = (
+_SLOTS = (
     "", "h.w", "h.t", "h.u", "h.p", "h.s", "h-.w", "h-.t", "h-.u", "h+.w", "h+.t", "h+.u",
     "m.w", "m.t", "m.u", "m.p", "m.s", "m-.w", "m-.t", "m-.u", "m+.w", "m+.t", "m+.u", "between",
 )  # fmt: skip
+# Verbs and punctuation marks between head and modifier, and the place of the head relative to the modifier's brackets.
+ARC_SLOTS = (*_SLOTS, "verbs", "marks", "pair")
 # Head, modifier and third word: sibling or grandparent.
 PART_SLOTS = ("", "h.w", "h.t", "h.u", "m.w", "m.t", "m.u", "o.w", "o.t", "o.u")
 # Labels add the head's head, the siblings next to the modifier, the number of its children on either side, and each of
 # these children in turn.
 LABEL_SLOTS = (
-    *ARC_SLOTS, "apart", "g.w", "g.t", "left.w", "left.t", "right.w", "right.t", "n.left", "n.right",
+    *_SLOTS, "apart", "g.w", "g.t", "left.w", "left.t", "right.w", "right.t", "n.left", "n.right",
     "c.w", "c.t", "side",
 )  # fmt: skip
 
@@ -37,6 +40,10 @@ _WORDS = """
 h.w; m.w; h.w m.w; h.w m.w m.t; h.w h.t m.w
 h.s m.t; h.t m.s; h.s m.s; h.p m.t; h.t m.p; h.t m.t m.s; h.t h.s m.t
 h.t m.t m-.w; h.t m.t m+.w; h.t m.t h-.w; h.t m.t h+.w; h.t m.t between
+"""
+_PLACES = """
+h.t m.t verbs; m.w h.t verbs; m.w verbs marks; h.t m.t marks; m.w h.t marks; m.w h.t pair; h.t m.t pair
+h.t m.t verbs marks
 """
 _PART_TAGS = """
 h.t m.t o.t; m.t o.t; h.w m.t o.t; h.t m.w o.t; h.t m.t o.w; h.t o.t
@@ -77,10 +84,13 @@ class FeatureSet(NamedTuple):
     child: Templates
 
 
-def names(kind: str, second: bool) -> list[str]:
+VERSION = 2  # of the templates that new parsers use; saved parsers keep theirs
+
+
+def names(kind: str, second: bool, version: int = VERSION) -> list[str]:
     """Return the templates of a kind ("arc", "sibling", "grandparent", "label", "child") as text.
 
-    ``second`` adds those of a second column of tags.
+    ``second`` adds those of a second column of tags; version 1 lacks those of places among verbs, marks and brackets.
     """
     tags, words = {
         "arc": (_TAGS, _WORDS),
@@ -89,7 +99,7 @@ def names(kind: str, second: bool) -> list[str]:
         "label": (_LABEL_TAGS, _LABEL_WORDS),
         "child": ("", _CHILD),
     }[kind]
-    templates = _lines(f"{tags};{words}")
+    templates = _lines(f"{tags};{words}" + (f";{_PLACES}" if kind == "arc" and version > 1 else ""))
     if second:
         templates += [one.replace(".t", ".u") for one in _lines(tags)]
     return templates
@@ -99,11 +109,11 @@ def _lines(text: str) -> list[str]:
     return [" ".join(one.split()) for one in text.replace("\n", ";").split(";") if one.strip()]
 
 
-def feature_set(second: bool) -> FeatureSet:
+def feature_set(second: bool, version: int = VERSION) -> FeatureSet:
     """Return the tables of all templates; ``second`` if sentences have a second column of tags."""
     slots = {"arc": ARC_SLOTS, "sibling": PART_SLOTS, "grandparent": PART_SLOTS, "label": LABEL_SLOTS}
     slots["child"] = LABEL_SLOTS
-    return FeatureSet(*(_table(kind, names(kind, second), slots[kind]) for kind in FeatureSet._fields))
+    return FeatureSet(*(_table(kind, names(kind, second, version), slots[kind]) for kind in FeatureSet._fields))
 
 
 def _table(kind: str, templates: list[str], slots: tuple[str, ...]) -> Templates:

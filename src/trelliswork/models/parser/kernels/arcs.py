@@ -10,7 +10,7 @@ CONSTANTS = slot_constants(64)
 BETWEEN = np.uint64(0x8CB92BA72F3D8DD7)
 DIRECTION = np.uint64(0xD6E8FEB86659FD93)
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-HEAD_AT, MODIFIER_AT, SET_AT = ARC_SLOTS.index("h.w"), ARC_SLOTS.index("m.w"), ARC_SLOTS.index("between")
+HEAD_AT, MODIFIER_AT, SET_AT, PLACE_AT = (ARC_SLOTS.index(slot) for slot in ("h.w", "m.w", "between", "verbs"))
 N_SLOTS = len(ARC_SLOTS)
 NOBODY = np.uint64(0xA0761D6478BD642F)  # code of a missing word
 
@@ -54,6 +54,25 @@ def set_word(values, at, codes, start, word, n):
     """Fill n slots with the first codes of a word; -1 is a missing word."""
     for k in range(n):
         values[at + k] = (NOBODY if word < 0 else codes[start + word, k]) * CONSTANTS[at + k]
+
+
+@helper
+def set_places(values, places, start, h, m):
+    """Fill the three slots of an arc's place: verbs and marks between its ends, and the modifier's brackets.
+
+    ``places`` (n_rows, 5): verbs and marks before the word, innermost pair of brackets, its depth, and the partner of a
+    bracket (its position; -1: none).
+    """
+    low, high, head, modifier = start + min(h, m) + 1, start + max(h, m), start + h, start + m
+    for k in range(2):
+        values[PLACE_AT + k] = np.uint64(1 + min(places[high, k] - places[low, k], 3)) * CONSTANTS[PLACE_AT + k]
+    apart = 0
+    if places[head, 2] != places[modifier, 2]:
+        apart = 1 if places[head, 3] > places[modifier, 3] else 2
+    partner = places[modifier, 4]
+    if partner >= 0:
+        apart += 6 if min(partner, m) < h < max(partner, m) else 3
+    values[PLACE_AT + 2] = np.uint64(1 + apart) * CONSTANTS[PLACE_AT + 2]
 
 
 @helper
@@ -104,7 +123,7 @@ def sum_weights(weights, ids, n):
 @kernel
 def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shift, weights, log_arc):
     """Fill log_arc (B, n+1, n+1) for ``sentences[first:last]``."""
-    codes, bits, starts, lengths = tokens
+    codes, bits, places, starts, lengths = tokens
     values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys) + N_BITS, np.uint32)
     for b in range(first, last):
         start, n = starts[sentences[b]], lengths[sentences[b]]
@@ -115,6 +134,7 @@ def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shif
                 m = h + 1 if side else h - 1
                 while 0 < m <= n:
                     set_end(values, MODIFIER_AT, codes, start + m, False)
+                    set_places(values, places, start, h, m)
                     n_ids = _arc_ids(values, h, m, between, templates, shift, ids)
                     log_arc[b, h, m] = sum_weights(weights, ids, n_ids)
                     between |= bits[start + m]
@@ -125,7 +145,7 @@ def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shif
 def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, shift, weights, scores):
     """Fill the scores of the arcs ``first`` to ``last`` of a list."""
     owners, heads, modifiers = arcs
-    codes, bits, starts, _ = tokens
+    codes, bits, places, starts, _ = tokens
     values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys) + N_BITS, np.uint32)
     head = -1
     for a in range(first, last):
@@ -134,6 +154,7 @@ def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates,
             head = start + h
             set_end(values, HEAD_AT, codes, head, h == 0)
         set_end(values, MODIFIER_AT, codes, start + m, False)
+        set_places(values, places, start, h, m)
         n_ids = _arc_ids(values, h, m, tags_between(bits, start, h, m), templates, shift, ids)
         scores[a] = sum_weights(weights, ids, n_ids)
 
@@ -142,10 +163,11 @@ def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates,
 def arc_ids(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, shift, ids, counts):
     """Fill the ids of the same arcs: ids (A, 2 templates + 64), counts (A,) of those in use."""
     owners, heads, modifiers = arcs
-    codes, bits, starts, _ = tokens
+    codes, bits, places, starts, _ = tokens
     values = np.zeros(N_SLOTS, np.uint64)
     for a in range(first, last):
         start, h, m = starts[owners[a]], heads[a], modifiers[a]
         set_end(values, HEAD_AT, codes, start + h, h == 0)
         set_end(values, MODIFIER_AT, codes, start + m, False)
+        set_places(values, places, start, h, m)
         counts[a] = _arc_ids(values, h, m, tags_between(bits, start, h, m), templates, shift, ids[a])

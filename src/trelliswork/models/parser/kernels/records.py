@@ -8,6 +8,7 @@ class Tokens(NamedTuple):
 
     codes: Any  # (n_rows, 5) word, first tag, second tag, prefix and suffix
     bits: Any  # (n_rows,) one bit per first tag
+    places: Any  # (n_rows, 5) see ``arcs.set_places``
     starts: Any  # (n_sentences,) row of each sentence's root
     lengths: Any  # (n_sentences,) words per sentence
 
