@@ -173,6 +173,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
         full={"n_models": 200, "projective": True, "seed": 0}, small={"n_models": 20}, minutes=0.1,
     ),
     Experiment(
+        "bp-marginals", 3, "marginals of trained second-order parsers by variants of belief propagation",
+        f"{ROOM}.bp_marginals:bp_marginals",
+        full={"n_train": 1000, "n_test": 120, "n_samples": 4000, "calibrated": False, "seed": 0},
+        small={"n_train": 60, "n_test": 8, "n_samples": 200}, minutes=1,
+    ),
+    Experiment(
         "bp-cost", 3, "cost of second-order against first-order inference", f"{ROOM}.bp_accuracy:bp_cost",
         full={"n_sentences": 32, "seed": 0},
         small={"n_sentences": 8, "lengths": (10, 20, 40), "n_repeats": 3, "n_train": 100}, minutes=0.2,

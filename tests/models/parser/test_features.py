@@ -7,6 +7,7 @@ from tests.compiled import from_python
 from trelliswork.data.vocabulary import word_shape
 from trelliswork.features.hashed import hash_string
 from trelliswork.models.parser.features import TokenCoder, brackets, is_mark
+from trelliswork.models.parser.first_order import NO_DROP
 from trelliswork.models.parser.kernels.arcs import arc_ids, arc_scores, score_all
 from trelliswork.models.parser.kernels.labels import label_ids
 from trelliswork.models.parser.kernels.parts import part_ids, part_scores
@@ -108,12 +109,12 @@ def slow_arc(h: int, m: int, second: bool) -> list[int]:
 
 
 def test_brackets():
-    words = '( a [ b ) " c " ] ( "'.split()
+    words = ["(", "a", "[", "b", ")", '"', "c", '"', "]", "(", '"']
     pairs, depth, partner = brackets(words).T.tolist()
     assert partner == [5, -1, -1, -1, 1, 8, -1, 6, -1, -1, -1]
     assert depth == [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0]
     assert pairs == [1, 1, 1, 1, 1, 2, 2, 2, 0, 0, 0]
-    assert brackets("“ a ( b ) ”".split())[:, 1].tolist() == [1, 1, 2, 2, 2, 1]
+    assert brackets(["“", "a", "(", "b", ")", "”"])[:, 1].tolist() == [1, 1, 2, 2, 2, 1]
     assert [is_mark(word) for word in ("(", "...", "-LRB-", "a.", "7", "é")] == [True] * 3 + [False] * 3
 
 
@@ -142,10 +143,10 @@ def test_arcs(tokens, second):
     weights = np.random.default_rng(0).normal(size=1 << BITS)
     want = [weights[ids[a, : counts[a]]].sum() for a in range(len(pairs))]
     scores = np.empty(len(pairs))
-    arc_scores(0, len(pairs), arcs, tokens.arrays, templates, shift, weights, scores)
+    arc_scores(0, len(pairs), arcs, tokens.arrays, templates, shift, weights, NO_DROP, scores)
     np.testing.assert_allclose(scores, want, rtol=1e-12)
     log_arc = np.zeros((1, N + 1, N + 1))
-    score_all(0, 1, np.array([1]), tokens.arrays, templates, shift, weights, log_arc)
+    score_all(0, 1, np.array([1]), tokens.arrays, templates, shift, weights, NO_DROP, log_arc)
     np.testing.assert_allclose(log_arc[0, heads, modifiers], want, rtol=1e-12)
 
 
@@ -167,7 +168,7 @@ def test_pairs_of_arcs(tokens, kind):
         want = [index(key + d) for key in keys(kind, True, values, PART_SLOTS) for d in codes]
         assert sorted(ids[p, : counts[p]].tolist()) == sorted(want)
     weights, scores = np.random.default_rng(1).normal(size=1 << BITS), np.empty(len(cases))
-    part_scores(0, len(cases), parts, tokens.arrays, templates, shift, weights, scores)
+    part_scores(0, len(cases), parts, tokens.arrays, templates, shift, weights, NO_DROP, scores)
     np.testing.assert_allclose(scores, [weights[row].sum() for row in ids], rtol=1e-12)
 
 

@@ -164,6 +164,14 @@ COMMANDS = {
         (Option("models", int, "Number of random models of each kind.", "n_models", min=1),
          Option("projective/nonprojective", bool, "Whether crossing arcs are forbidden.", default="projective")),
     ),
+    "bp-marginals": Command(
+        "Errors of belief propagation and its variants on a trained parser, against the exact posterior (paper 3).",
+        "--sentences 200 --calibrated",
+        (Option("sentences", int, "Number of test sentences.", "n_test", min=1),
+         Option("samples", int, "Samples per sentence that is too long to enumerate.", "n_samples", min=1),
+         Option("calibrated/not-calibrated", bool, "Whether temperatures are fitted first.", default="not calibrated")),
+        plot=None,
+    ),
     "bp-cost": Command(
         "Time of second-order belief propagation relative to first order, by sentence length (paper 3).", "",
         (Option("sentences", int, "Number of sentences per batch.", "n_sentences", min=1),),

@@ -40,18 +40,23 @@ def parser(
         ),
     ] = None,
     columns: Annotated[
-        str, typer.Option(help="Columns of words (form, lemma) and of one or two kinds of tags (upos, xpos, feats).")
-    ] = ",".join(COLUMNS),
+        str | None,
+        typer.Option(
+            help="Columns of words (form, lemma) and of one or two kinds of tags (upos, xpos, feats).",
+            show_default="form,upos,xpos; form,upos,feats if there is no xpos",
+        ),
+    ] = None,
 ) -> dict[str, Any]:
     """Train a dependency parser. Ctrl-C stops after the current epoch and saves the model.
 
-    Files are CoNLL-U; an unknown head is _. A column of tags that is empty throughout is left out. With --tagger the
+    Files are CoNLL-U; an unknown head is _. Without --columns, feats replaces xpos in a treebank without it; otherwise
+    a column of tags that is empty throughout is left out. With --tagger the
     parser also learns to tag, and then parses plain text. Without files the bundled corpus is used. The model is a
     directory for parse, evaluate, inspect and explore.
     """
     from trelliswork.models.parser.data import pairs
 
-    names = _columns(columns)
+    names = [*COLUMNS, "feats"] if columns is None else _columns(columns)
     unused = [name for name in SECOND_ORDER if name in job.given]
     if model.order == 1 and unused:
         options = ", ".join("--" + name.replace("_", "-") for name in unused)
@@ -60,6 +65,9 @@ def parser(
         raise typer.BadParameter("--patience refers to development data: give --dev too.")
     source = Inputs.of(train)
     corpus, heads, labels = _read(source, names)
+    if columns is None:
+        empty = empty_tags(corpus, names)
+        corpus, names = _leave_out(corpus, names, ["xpos" if "xpos" in empty and "feats" not in empty else "feats"])
     corpus, names = _without_empty(corpus, names, source.name)
     held_out = job.read_dev(_read, names)
     if held_out is not None and model.tagger is None:  # with a tagger the tags of development data are ignored
@@ -108,21 +116,26 @@ def _without_empty(corpus: "Corpus", columns: list[str], source: str) -> "tuple[
     empty = empty_tags(corpus, columns)
     if not empty:
         return corpus, columns
-    kept = [k for k, name in enumerate(columns) if name not in empty]
-    if len(kept) == 1:
+    kept, names = _leave_out(corpus, columns, empty)
+    if len(names) == 1:
         others = ", ".join(name for name in TAGS if name not in columns)
         raise DataError(
             f"{source}: no tags to learn from: {' and '.join(empty)} are empty (_) throughout. Name a column with tags "
             f"by --columns ({others}), or tag the file first."
         )
-    names = [columns[k] for k in kept]
     warnings.warn(
         f"{source}: {' and '.join(empty)} is empty (_) throughout and not used: the parser learns from "
         f"{', '.join(names)}.",
         DataWarning,
         stacklevel=2,
     )
-    return replace(corpus, columns=[corpus.columns[k] for k in kept]), names
+    return kept, names
+
+
+def _leave_out(corpus: "Corpus", columns: list[str], some: list[str]) -> "tuple[Corpus, list[str]]":
+    """Return a treebank and its columns without some of the columns."""
+    kept = [k for k, name in enumerate(columns) if name not in some]
+    return replace(corpus, columns=[corpus.columns[k] for k in kept]), [columns[k] for k in kept]
 
 
 def pcfg(

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from trelliswork.learning.watch import Development
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
 from trelliswork.models.parameters import TRAINING, BatchSize, MaxMinutes, Parameter, Patience, Seed
-from trelliswork.models.parser.calibration import fit_temperatures
+from trelliswork.models.parser.calibration import fit_crossing_cost, fit_temperatures
 from trelliswork.models.parser.data import (
     Arcs,
     Columns,
@@ -31,15 +32,15 @@ from trelliswork.models.parser.data import (
     without_empty,
 )
 from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader, correct_heads, features_of
-from trelliswork.models.parser.features import TokenCoder
-from trelliswork.models.parser.first_order import TreeKind, Weights
+from trelliswork.models.parser.features import ParseTokens, TokenCoder
+from trelliswork.models.parser.first_order import Integers, TreeKind, Weights
 from trelliswork.models.parser.labels import LabelTrainer, correct_arcs
-from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads
+from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads, prune
 from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
 from trelliswork.models.parser.temperatures import Temperatures
 from trelliswork.models.parser.templates import feature_set
-from trelliswork.models.parser.training import FIRST, LABELS, PARTS, SECOND, FirstOrder, SecondOrder, Stages
+from trelliswork.models.parser.training import FIRST, LABELS, PARTS, SECOND, FirstOrder, SecondOrder, Stages, jackknifed
 from trelliswork.models.tasks import TreeParser
 
 if TYPE_CHECKING:
@@ -130,6 +131,14 @@ class DependencyParser(TreeParser):
                 below=1,
             ),
         ] = 1e-3,
+        pruning_folds: Annotated[
+            int,
+            Parameter(
+                "Training sentences are pruned by first-order models that have not seen them, one per fold; 1: by the "
+                "first-order model itself.",
+                minimum=1,
+            ),
+        ] = 1,
         bp_iterations: Annotated[
             int, Parameter("Maximum number of iterations of belief propagation.", minimum=1)
         ] = Propagation.max_iter,
@@ -155,6 +164,18 @@ class DependencyParser(TreeParser):
         learning_rate_labels: Annotated[
             float, Parameter("Step size of AdaGrad for the labels.", above=0, below=math.inf, panel=TRAINING)
         ] = 0.05,
+        dropout: Annotated[
+            float,
+            Parameter(
+                "Share of the features that are left out of each mini-batch of training, at random.",
+                minimum=0,
+                below=1,
+                panel=TRAINING,
+            ),
+        ] = 0.0,
+        l2: Annotated[
+            float, Parameter("L2 penalty of the weights that a mini-batch changes.", minimum=0, panel=TRAINING)
+        ] = 0.0,
         calibrated: Annotated[
             bool,
             Parameter(
@@ -173,6 +194,7 @@ class DependencyParser(TreeParser):
         self.min_count = min_count
         self.hash_bits = hash_bits
         self.threshold = threshold
+        self.pruning_folds = pruning_folds
         self.bp_iterations = bp_iterations
         self.tree_every = tree_every
         self.bp_tol = bp_tol
@@ -184,6 +206,8 @@ class DependencyParser(TreeParser):
         self.learning_rate = learning_rate
         self.learning_rate_second_order = learning_rate_second_order
         self.learning_rate_labels = learning_rate_labels
+        self.dropout = dropout
+        self.l2 = l2
         self.calibrated = calibrated
         self.patience = patience
         self.max_minutes = max_minutes
@@ -261,17 +285,25 @@ class DependencyParser(TreeParser):
 
             return Development("UAS", measure)
 
-        def first_order() -> FirstOrder:
+        def first_order(some: Integers | None = None) -> FirstOrder:
             return FirstOrder(
-                tokens, gold, features.arcs, kind,
+                tokens if some is None else tokens.some(some), gold if some is None else gold.some(some),
+                features.arcs, kind,
                 rate=self.learning_rate, batch_size=self.batch_size, seed=(self.seed, 0),
+                dropout=self.dropout, l2=self.l2,
             )  # fmt: skip
 
         def second_order() -> SecondOrder:
             scorer = self._tree_scorer(reader, weights)
+            scorers = [(scorer, np.arange(len(tokens)))]
+            if self.pruning_folds > 1:
+                n_epochs = sum(step.stage == FIRST for step in stages.report.history)
+                pruners = jackknifed(first_order, len(tokens), self.pruning_folds, n_epochs, self.seed, stages)
+                scorers = [(replace(scorer, first=first), some) for first, some in pruners]
             return SecondOrder(
-                tokens, gold, features, scorer.propagation, scorer.pruned(tokens, gold), weights[0],
+                tokens, gold, features, scorer.propagation, prune(scorers, tokens, gold), weights[0],
                 rate=self.learning_rate_second_order, batch_size=self.batch_size, seed=(self.seed, 1),
+                dropout=self.dropout, l2=self.l2,
             )  # fmt: skip
 
         weights = _weights(stages.train(FIRST, first_order, self.max_iter, development(())))
@@ -282,6 +314,7 @@ class DependencyParser(TreeParser):
             trainer = LabelTrainer(
                 tokens, given, feature_set(n_tags > 1),
                 bits=self.hash_bits, rate=self.learning_rate_labels, seed=self.seed,
+                dropout=self.dropout,
             )  # fmt: skip
             label_development = None
             if dev_tokens is not None and dev_gold is not None and dev_gold.labels is not None:
@@ -293,10 +326,18 @@ class DependencyParser(TreeParser):
         report.details["dropped_heads"] = int(current().total(gold.n_dropped))
         learned = Learned(reader, weights, labels)
         if self.calibrated and dev_tokens is not None and dev_gold is not None:
-            temperatures = fit_temperatures(self._scorer(learned), labels, dev_tokens, dev_gold)
-            learned = learned.with_temperatures(temperatures)
+            learned = self._calibrate(learned, dev_tokens, dev_gold)
         self._set(learned, report)
         return self
+
+    def _calibrate(self, learned: Learned, tokens: ParseTokens, gold: Gold) -> Learned:
+        """Return the parameters with temperatures, and a cost of crossing arcs, that fit these sentences."""
+        learned = replace(learned.with_temperatures(Temperatures()), crossing_cost=0.0)
+        temperatures = fit_temperatures(self._scorer(learned), learned.labels, tokens, gold)
+        learned = learned.with_temperatures(temperatures)
+        if self.projective:
+            return learned
+        return replace(learned, crossing_cost=fit_crossing_cost(self._scorer(learned), tokens, gold))
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
@@ -305,9 +346,7 @@ class DependencyParser(TreeParser):
         gold = read_arcs(y, columns.offsets)
         if not current().any(bool((gold.heads >= 0).any())):
             raise ValueRangeError("y must have at least one head to compare with, got None for all words.")
-        learned = self._learned.with_temperatures(Temperatures())
-        temperatures = fit_temperatures(self._scorer(learned), learned.labels, tokens, gold)
-        self._set(learned.with_temperatures(temperatures), self.report_)
+        self._set(self._calibrate(self._learned, tokens, gold), self.report_)
         return dict(self.report_.details["temperatures"])
 
     def predict(
@@ -451,12 +490,15 @@ class DependencyParser(TreeParser):
         self.order_ = 1 if len(learned.weights) == 1 else 2
         self.labels_ = None if learned.labels is None else learned.labels.labels
         report.details["temperatures"] = learned.temperatures.of(self.order_, learned.labels is not None)
+        if not self.projective:
+            report.details["crossing_cost"] = learned.crossing_cost
 
     def _tree_kind(self) -> TreeKind:
         return TreeKind(bool(self.projective), bool(self.single_root))
 
     def _scorer(self, learned: Learned) -> TreeScorer:
-        return self._tree_scorer(learned.reader, learned.weights, learned.temperatures)
+        scorer = self._tree_scorer(learned.reader, learned.weights, learned.temperatures)
+        return replace(scorer, crossing_cost=learned.crossing_cost)
 
     def _tree_scorer(
         self, reader: Reader, weights: tuple[Weights, ...], temperatures: Temperatures | None = None

@@ -85,6 +85,12 @@ class Gold:
         labels = None if self.labels is None else self.labels[a:b]
         return Gold(self.heads[a:b], self.offsets[first : last + 1] - a, labels)
 
+    def some(self, sentences: Integers) -> "Gold":
+        """Return the heads and labels of some sentences, by their numbers."""
+        at, offsets = chosen_tokens(self.offsets, sentences)
+        labels = None if self.labels is None else [self.labels[i] for i in at.tolist()]
+        return Gold(self.heads[at], offsets, labels)
+
     def rows(self, sentences: Integers) -> Integers:
         """Return the heads (B, n) of some sentences; -1 if unknown and in the padding."""
         return pad(self.heads[chosen_tokens(self.offsets, sentences)[0]], np.diff(self.offsets)[sentences], UNKNOWN)

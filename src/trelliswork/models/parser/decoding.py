@@ -71,6 +71,7 @@ class Learned:
     weights: tuple[Weights, ...]  # (2**bits,) of arcs; order 2: also of arcs, siblings, grandparents of its model
     labels: LabelModel | None
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
+    crossing_cost: float = 0.0  # of a tree with crossing arcs, for non-projective parsers
 
     def with_temperatures(self, temperatures: Temperatures) -> "Learned":
         """Return the same parameters at other temperatures."""
@@ -90,6 +91,7 @@ class Learned:
             "labels": None if labels is None else list(labels.labels),
             "taggers": None,
             "temperatures": asdict(self.temperatures),
+            "crossing_cost": self.crossing_cost,
         }
         if labels is not None:
             arrays["labels"] = labels.weights
@@ -111,19 +113,22 @@ class Learned:
         if type(n_tags) is not int or n_tags < 1 or (taggers is not None and len(taggers.models) != n_tags):
             raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
         temperatures = Temperatures.from_dict(plain.get("temperatures", {}))  # older models have none,
+        crossing_cost = plain.get("crossing_cost", 0.0)
+        if not isinstance(crossing_cost, float) or not crossing_cost >= 0:
+            raise ValueRangeError(f"crossing_cost must not be negative, got {crossing_cost!r}.")
         version = plain.get("features", 1)  # and the first version of the features
         if version not in range(1, VERSION + 1):
             raise ValueRangeError(f"features must be a version from 1 to {VERSION}, got {version!r}.")
         reader = Reader(TokenCoder(strings(plain["words"]), strings(plain["tags"])), n_tags, taggers, version)
         if plain["labels"] is None:
-            return cls(reader, weights, None, temperatures)
+            return cls(reader, weights, None, temperatures, crossing_cost)
         rows, n_labels = arrays["labels"], len(plain["labels"])
         check_finite("labels", rows)
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
             raise ValueRangeError(f"weights of labels must have shape (power of 2, {n_labels}), got {rows.shape}.")
         labels = Vocabulary(strings(plain["labels"]))
         model = LabelModel(labels, rows, feature_set(reader.n_tags > 1, version), temperatures.labels)
-        return cls(reader, weights, model, temperatures)
+        return cls(reader, weights, model, temperatures, crossing_cost)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from trelliswork.data import Vocabulary
 from trelliswork.learning.watch import Development
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import Integers
+from trelliswork.models.parser.first_order import NO_DROP, Integers, dropout
 from trelliswork.models.parser.kernels.labels import arc_probabilities, mark_rows, probabilities, train
 from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Trees
 from trelliswork.models.parser.temperatures import tempered
@@ -73,14 +73,23 @@ class LabelTrainer:
     """
 
     def __init__(
-        self, tokens: ParseTokens, gold: Gold, features: FeatureSet, *, bits: int, rate: float, seed: int
+        self,
+        tokens: ParseTokens,
+        gold: Gold,
+        features: FeatureSet,
+        *,
+        bits: int,
+        rate: float,
+        seed: int,
+        dropout: float = 0.0,
     ) -> None:
         assert gold.labels is not None
         self.labels = Vocabulary.from_sequences([[name for name in gold.labels if name is not None]])
         numbers = {name: i for i, name in enumerate(self.labels)}
         self._gold = np.array([-1 if name is None else numbers[name] for name in gold.labels], np.int64)
         self._tokens, self._trees, self._features = tokens, Trees(gold.heads, gold.offsets), features
-        self._rate, self._seed, self._epochs = np.float32(rate), seed, 0
+        self._rate, self._seed, self._epochs, self._dropout = np.float32(rate), seed, 0, dropout
+        self._drop = NO_DROP
         shape = 1 << max(bits - FEWER_BITS, 4), len(self.labels)
         self._state = AdaGrad(*(np.zeros(shape, np.float32) for _ in AdaGrad._fields))
         self._mean = np.zeros(shape, np.float32)
@@ -98,11 +107,12 @@ class LabelTrainer:
 
         return Development("LAS", measure)
 
-    def epoch(self, number: int) -> float:
+    def epoch(self, number: int, progress: object = None) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
         n, group = len(self._tokens), current()
         first, total = group.place(n)
         order = np.random.default_rng((self._seed, 3, number)).permutation(total)
+        self._drop = dropout(self._dropout, self._seed, 7, number)
         if group.size == 1:
             mean, loss = self._train_alone(order)
         else:
@@ -125,7 +135,7 @@ class LabelTrainer:
         last, loss = threads.call(
             train,
             order, self._trees, self._gold, self._tokens.arrays, self._features, _shift(state.weights), state,
-            self._rate, -1,
+            self._drop, self._rate, -1,
         )  # fmt: skip
         return last + 1, float(loss)
 
@@ -159,8 +169,8 @@ class LabelTrainer:
         return mean, current().total(total)
 
     def parameters(self) -> dict[str, NDArray[Any]]:
-        """Return the averaged weights."""
-        return {"weights": self._mean}
+        """Return the averaged weights; after dropout, all features are present, and each counts less."""
+        return {"weights": self._mean / self._drop.scale}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the state between two epochs, for a checkpoint."""

@@ -1,7 +1,7 @@
 """Beliefs of arcs, minimum-risk trees and pruning, from sentences and weights."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures
 
 BATCH_ARCS = 200_000  # arcs that are scored at a time
 TREE_COST, PAIR_COST = 30.0, 100.0  # operations per n^3, and per n^3 and iteration of order 2, measured
+FORBIDDEN = 1e6  # gain lost by an arc that is not possible, more than any tree gains
 ARC_BYTES = 8 * 20  # scores, marginals and charts of each pair of words
 
 
@@ -89,6 +90,7 @@ class TreeScorer:
     first: Weights  # (2**bits,) of the first-order model
     second: tuple[Weights, Weights, Weights] | None = None  # of arcs, siblings, grandparents of the second-order model
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
+    crossing_cost: float = 0.0  # of a tree with crossing arcs, in expected correct arcs
 
     @property
     def kind(self) -> TreeKind:
@@ -159,31 +161,51 @@ class TreeScorer:
         return Beliefs(sentences, lengths, tree_scores, candidates.dense(result.arcs, 0.0), mask)
 
     def heads(self, beliefs: Beliefs, gains: Doubles | None = None) -> Integers:
-        """Return the trees (B, n) with the largest sum of gains; by default the expected number of correct arcs."""
-        gains = np.where(beliefs.possible, beliefs.arcs if gains is None else gains, -np.inf)
-        return self.kind.engine.best(self.kind.potentials(gains, beliefs.lengths))[0]
+        """Return the trees (B, n) with the largest sum of gains; by default the expected number of correct arcs.
 
-    def pruned(self, tokens: ParseTokens, gold: Gold) -> PrunedArcs:
-        """Return candidate arcs of training sentences, among them the gold arcs and a tree that has all of these."""
-        sizes = np.zeros(len(tokens) + 1, np.int64)
-        kept: list[tuple[Integers, Integers, Integers]] = []
-        for sentences in self.batches(tokens):
-            lengths = tokens.lengths[sentences]
-            log_arc = self._first_order(tokens, sentences)
-            mask = keep(self.kind, log_arc, self._expectations(log_arc, sentences, lengths), lengths, self.threshold)
+        A tree with crossing arcs must gain more than ``crossing_cost`` over the best one without.
+        """
+        heads, crossing, lead = self.alternatives(beliefs, gains)
+        return np.where((lead > self.crossing_cost)[:, None], crossing, heads)
+
+    def alternatives(self, beliefs: Beliefs, gains: Doubles | None = None) -> tuple[Integers, Integers, Doubles]:
+        """Return the best projective trees (B, n), the best trees (B, n), and how much more these gain (B,)."""
+        gains = np.where(beliefs.possible, beliefs.arcs if gains is None else gains, -np.inf)
+        best, value = self.kind.engine.best(self.kind.potentials(gains, beliefs.lengths))
+        if self.kind.projective or not self.crossing_cost:
+            return best, best, np.zeros(len(best))
+        projective = replace(self.kind, projective=True)
+        gains = np.maximum(gains, -FORBIDDEN)  # evidence or pruning may leave no projective tree
+        heads, lower = projective.engine.best(projective.potentials(gains, beliefs.lengths))
+        return heads, best, np.where(lower > -FORBIDDEN / 2, value - lower, np.inf)
+
+
+def prune(scorers: Sequence[tuple[TreeScorer, Integers]], tokens: ParseTokens, gold: Gold) -> PrunedArcs:
+    """Return candidate arcs of training sentences, among them the gold arcs and a tree that has all of these.
+
+    Each scorer prunes the sentences that are given with it, by its first-order model.
+    """
+    sizes = np.zeros(len(tokens) + 1, np.int64)
+    nothing = np.zeros(0, np.int64)
+    kept: list[tuple[Integers, Integers, Integers]] = [(nothing, nothing, nothing)]
+    for scorer, some in scorers:
+        kind = scorer.kind
+        for sentences in scorer.batches(tokens, some):
+            lengths, log_arc = tokens.lengths[sentences], scorer._first_order(tokens, sentences)
+            marginals = scorer._expectations(log_arc, sentences, lengths)
+            mask = keep(kind, log_arc, marginals, lengths, scorer.threshold)
             heads = gold.rows(sentences)
             partial = np.flatnonzero((heads >= 0).sum(axis=1) < lengths)
             if partial.size:
-                given = self.kind.potentials(only_given(log_arc[partial], heads[partial]), lengths[partial])
-                heads[partial] = self.kind.engine.best(given)[0]
+                given = kind.potentials(only_given(log_arc[partial], heads[partial]), lengths[partial])
+                heads[partial] = kind.engine.best(given)[0]
             add_tree(mask, heads)
             rows, h, m = np.nonzero(mask)
             kept.append((sentences[rows], h, m))
             sizes[sentences + 1] = np.bincount(rows, minlength=len(sentences))
-        nothing = np.zeros(0, np.int64)
-        owners, h, m = (np.concatenate(column) for column in zip((nothing,) * 3, *kept, strict=True))
-        order = np.argsort(owners, kind="stable")
-        return PrunedArcs(np.cumsum(sizes), h[order], m[order])
+    owners, h, m = (np.concatenate(column) for column in zip(*kept, strict=True))
+    order = np.argsort(owners, kind="stable")
+    return PrunedArcs(np.cumsum(sizes), h[order], m[order])
 
 
 def _rule_out(log_arc: Doubles, tokens: ParseTokens, sentences: Integers, allowed: list[frozenset[int] | None]) -> None:

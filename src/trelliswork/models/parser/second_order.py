@@ -7,9 +7,18 @@ from numpy.typing import NDArray
 
 from trelliswork.inference.tree.second_order import Parts, SecondOrderResult, infer, parts
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Features, Integers, TreeKind, Weights
+from trelliswork.models.parser.first_order import (
+    NO_DROP,
+    ArcFeatures,
+    ArcList,
+    Doubles,
+    Features,
+    Integers,
+    TreeKind,
+    Weights,
+)
 from trelliswork.models.parser.kernels.parts import part_ids, part_scores
-from trelliswork.models.parser.kernels.records import PartList
+from trelliswork.models.parser.kernels.records import Drop, PartList
 
 Mask = NDArray[np.bool_]
 
@@ -72,13 +81,17 @@ class Candidates:
         return cls(sentences, listed, ArcList(owner, heads, modifiers), siblings, grandparents, rows)
 
     def scores(
-        self, features: SecondOrderFeatures, tokens: ParseTokens, weights: tuple[Weights, Weights, Weights]
+        self,
+        features: SecondOrderFeatures,
+        tokens: ParseTokens,
+        weights: tuple[Weights, Weights, Weights],
+        drop: Drop = NO_DROP,
     ) -> tuple[Doubles, Doubles, Doubles]:
         """Return the scores of arcs (A,), siblings (S,) and grandparents (G,)."""
         return (
-            features.arcs.scores(tokens, self.arcs, weights[0]),
-            features.siblings.scores(tokens, self.siblings, weights[1]),
-            features.grandparents.scores(tokens, self.grandparents, weights[2]),
+            features.arcs.scores(tokens, self.arcs, weights[0], drop),
+            features.siblings.scores(tokens, self.siblings, weights[1], drop),
+            features.grandparents.scores(tokens, self.grandparents, weights[2], drop),
         )
 
     def dense(self, values: Doubles, rest: float) -> Doubles:

@@ -28,8 +28,19 @@ from trelliswork.learning.watch import Development, Saved, Watch
 from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, TreeKind, Weights, only_given
+from trelliswork.models.parser.first_order import (
+    NO_DROP,
+    ArcFeatures,
+    ArcList,
+    Doubles,
+    Integers,
+    TreeKind,
+    Weights,
+    dropout,
+    only_given,
+)
 from trelliswork.models.parser.kernels.parts import observed_siblings
+from trelliswork.models.parser.kernels.records import Drop
 from trelliswork.models.parser.labels import LabelTrainer
 from trelliswork.models.parser.scoring import PrunedArcs
 from trelliswork.models.parser.second_order import Candidates, PartList, Propagation, SecondOrderFeatures
@@ -38,6 +49,8 @@ from trelliswork.models.parser.updates import NOTHING, Parts, SparseAdaGrad, ste
 
 TAGGER, FIRST, SECOND, LABELS = "tagger", "first order", "second order", "labels"
 PARTS = "arcs", "siblings", "grandparents"
+Progress = Callable[[float], None]  # takes the share of an epoch that is done
+ANNOUNCE_SECONDS = 5.0  # between two reports within an epoch
 ACTIVE = 1e-3  # parts with a smaller gradient are left out of an update
 
 
@@ -49,26 +62,32 @@ class TreeTrainer:
     batch_size: int = 32
     seed: tuple[int, ...] = (0,)
     active: float = ACTIVE
+    dropout: float = 0.0  # share of the features that are left out of each mini-batch
+    l2: float = 0.0
     learners: dict[str, SparseAdaGrad] = field(default_factory=dict, init=False)
 
     tokens: ParseTokens
 
-    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
+    def parts(self, sentences: Integers, drop: Drop) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of their parts, for each learner."""
         raise AssertionError("each order defines its parts")
 
-    def step(self, sentences: Integers) -> float:
+    def step(self, sentences: Integers, drop: Drop = NO_DROP) -> float:
         """Update the weights by this rank's sentences of a mini-batch; return their loss."""
-        loss, parts = self.parts(sentences) if len(sentences) else (0.0, [NOTHING] * len(self.learners))
+        loss, parts = self.parts(sentences, drop) if len(sentences) else (0.0, [NOTHING] * len(self.learners))
         step_together(list(self.learners.values()), parts)
         return loss
 
-    def epoch(self, number: int) -> float:
+    def epoch(self, number: int, progress: Progress = lambda share: None) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
         n, size, group = len(self.tokens), self.batch_size, current()
         first, total = group.place(n)
         order = np.random.default_rng((*self.seed, number)).permutation(total)
-        loss = sum(self.step(group.own(order[at : at + size], first, n)) for at in range(0, total, size))
+        loss = 0.0
+        for at in range(0, total, size):
+            drop = dropout(self.dropout, *self.seed, number, at)
+            loss += self.step(group.own(order[at : at + size], first, n), drop)
+            progress(at / total)
         for learner in self.learners.values():
             learner.end_epoch()
         return group.total(loss)
@@ -98,12 +117,14 @@ class FirstOrder(TreeTrainer):
     kind: TreeKind
 
     def __post_init__(self) -> None:
-        self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.features.bits, np.float32), self.rate)
+        self.learners["arcs"] = SparseAdaGrad(np.zeros(1 << self.features.bits, np.float32), self.rate, self.l2)
 
-    def gradient(self, sentences: Integers, weights: NDArray[np.floating]) -> tuple[float, ArcList, Doubles]:
+    def gradient(
+        self, sentences: Integers, weights: NDArray[np.floating], drop: Drop = NO_DROP
+    ) -> tuple[float, ArcList, Doubles]:
         """Return the loss of some sentences, and its negative gradient (A,) by the scores of the arcs that change."""
         tokens, kind, lengths = self.tokens, self.kind, self.tokens.lengths[sentences]
-        log_arc = self.features.log_arcs(tokens, sentences, weights)
+        log_arc = self.features.log_arcs(tokens, sentences, weights, drop)
         log_z, marginals = kind.engine.expectations(kind.potentials(log_arc, lengths))
         heads = self.gold.rows(sentences)
         rows, words = np.nonzero(heads >= 0)
@@ -120,10 +141,10 @@ class FirstOrder(TreeTrainer):
         rows, heads, words = np.nonzero(np.abs(gradient) > self.active)
         return loss, ArcList(sentences[rows], heads, words), gradient[rows, heads, words]
 
-    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
+    def parts(self, sentences: Integers, drop: Drop = NO_DROP) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of their arcs."""
-        loss, arcs, values = self.gradient(sentences, self.learners["arcs"].weights)
-        return loss, [(*self.features.ids(self.tokens, arcs), values.astype(np.float32))]
+        loss, arcs, values = self.gradient(sentences, self.learners["arcs"].weights, drop)
+        return loss, [(*self.features.ids(self.tokens, arcs, drop), values.astype(np.float32) * drop.scale)]
 
 
 @dataclass
@@ -140,14 +161,14 @@ class SecondOrder(TreeTrainer):
     def __post_init__(self) -> None:
         zeros = [np.zeros(1 << f.bits, np.float32) for f in (self.features.siblings, self.features.grandparents)]
         for name, weights in zip(PARTS, (self.start, *zeros), strict=True):
-            self.learners[name] = SparseAdaGrad(weights, self.rate)
+            self.learners[name] = SparseAdaGrad(weights, self.rate, self.l2)
 
     def gradient(
-        self, sentences: Integers, weights: tuple[Any, Any, Any]
+        self, sentences: Integers, weights: tuple[Any, Any, Any], drop: Drop = NO_DROP
     ) -> tuple[float, Candidates, tuple[Doubles, Doubles, Doubles]]:
         """Return Bethe's loss of some sentences, and its negative gradient by the scores of the parts of each kind."""
         batch = self.arcs.candidates(self.tokens, sentences)
-        scores = batch.scores(self.features, self.tokens, weights)
+        scores = batch.scores(self.features, self.tokens, weights, drop)
         result = self.propagation(batch.parts, scores)
         heads = self.gold.rows(sentences)
         observed = self._tree(batch, heads)
@@ -187,17 +208,17 @@ class SecondOrder(TreeTrainer):
             o[at] = belief
         return before - float(result.log_partition.sum())
 
-    def parts(self, sentences: Integers) -> tuple[float, Iterable[Parts]]:
+    def parts(self, sentences: Integers, drop: Drop = NO_DROP) -> tuple[float, Iterable[Parts]]:
         """Return the loss of some sentences, and features and negative gradients of parts, one kind after the other."""
         a, s, g = (self.learners[name].weights for name in PARTS)
-        loss, batch, gradients = self.gradient(sentences, (a, s, g))
+        loss, batch, gradients = self.gradient(sentences, (a, s, g), drop)
         features: tuple[Any, ...] = (self.features.arcs, self.features.siblings, self.features.grandparents)
         lists: tuple[ArcList | PartList, ...] = (batch.arcs, batch.siblings, batch.grandparents)
 
         def active(one: Any, parts: ArcList | PartList, values: Doubles) -> Parts:
             which = np.flatnonzero(np.abs(values) > self.active)
             some = type(parts)(*(column[which] for column in parts))
-            return *one.ids(self.tokens, some), values[which].astype(np.float32)
+            return *one.ids(self.tokens, some, drop), values[which].astype(np.float32) * drop.scale
 
         return loss, map(active, features, lists, gradients)
 
@@ -306,7 +327,7 @@ class Stages:
             reason = f"no better {development.metric} on the development data for {watch.patience} iterations"
         while reason is None and epoch < max_iter:
             epoch += 1
-            loss = trainer.epoch(epoch)
+            loss = trainer.epoch(epoch, self._progress(f"{stage}, epoch {epoch}"))
             parameters = trainer.parameters()
             n_active = sum(int(np.count_nonzero(one)) for one in parameters.values())
             step = Step(before + epoch, loss, math.nan, n_active, before + epoch, self.seconds, stage=stage)
@@ -324,6 +345,21 @@ class Stages:
         self._finished[stage] = parameters
         return parameters
 
+    def _progress(self, name: str) -> Progress:
+        """Return a function that announces the progress of an epoch now and then; in a group of processes it is silent.
+
+        An interruption takes effect after the epoch.
+        """
+        due = time.perf_counter() + ANNOUNCE_SECONDS
+
+        def progress(share: float) -> None:
+            nonlocal due
+            if time.perf_counter() >= due and current().size == 1:
+                self.watch.announce(f"{name}: {share:.0%}", self.seconds)
+                due = time.perf_counter() + ANNOUNCE_SECONDS
+
+        return progress
+
     def finish(self) -> FitReport:
         """Return the report."""
         self.watch.start_stage("", None)  # each stage has returned its own best parameters
@@ -331,3 +367,24 @@ class Stages:
         report.reason = "; ".join(self._reasons)
         report.value = next(step.value for step in reversed(report.history) if step.stage != LABELS)
         return report
+
+
+def jackknifed(
+    make: Callable[[Integers], FirstOrder], n: int, folds: int, n_epochs: int, seed: int, stages: Stages
+) -> list[tuple[Weights, Integers]]:
+    """Return first-order weights and the sentences, of this rank's n, that they were not trained on, for each fold.
+
+    After an interruption, the rest of the folds is trained for one epoch.
+    """
+    first, total = current().place(n)
+    folds = min(folds, total)
+    fold = (np.random.default_rng((seed, 6)).permutation(total) % folds)[first : first + n]
+    results = []
+    for k in range(folds):
+        trainer = make(np.flatnonzero(fold != k))
+        for epoch in range(1, n_epochs + 1):
+            trainer.epoch(epoch, stages._progress(f"pruning for the {SECOND}, fold {k + 1} of {folds}, epoch {epoch}"))
+            if stages.watch.interrupted:
+                break
+        results.append((trainer.parameters()["arcs"], np.flatnonzero(fold == k)))
+    return results

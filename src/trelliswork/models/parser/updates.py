@@ -37,11 +37,11 @@ NOTHING: Parts = np.zeros((0, 1), np.uint32), np.zeros(0, np.int32), np.zeros(0,
 class SparseAdaGrad:
     """Averaged AdaGrad on one vector of weights (n,), which is copied; ``rate`` is the learning rate."""
 
-    def __init__(self, weights: NDArray[np.float32], rate: float) -> None:
+    def __init__(self, weights: NDArray[np.float32], rate: float, l2: float = 0.0) -> None:
         if weights.ndim != 1:
             raise ShapeError(f"weights must have one axis, got shape {weights.shape}.")
         self.weights = np.array(weights, np.float32)
-        self.rate = np.float32(rate)
+        self.rate, self.l2 = np.float32(rate), np.float32(l2)
         self._memory = np.zeros((len(weights), 3), np.float32)
         self._mean: NDArray[np.float32] | None = None
         self._steps = self._epochs = 0
@@ -52,7 +52,7 @@ class SparseAdaGrad:
         n, number = len(self.weights), np.float32(self._steps - 1)
         size = -(-n // _RANGES)
         ranges = [(low, min(low + size, n)) for low in range(0, n, size)]
-        threads.run(updates.step, ranges, ids, counts, values, self.weights, self._memory, self.rate, number)
+        threads.run(updates.step, ranges, ids, counts, values, self.weights, self._memory, self.rate, self.l2, number)
 
     def gradient(self, ids: NDArray[np.uint32], counts: NDArray[np.int32], values: NDArray[np.float32]) -> NDArray[Any]:
         """Return the gradient of a mini-batch, given as for ``step``: ids and values of weights where it is not 0."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.models.parser.kernels.records import ArcList, Tokens
+from trelliswork.models.parser.kernels.records import ArcList, Drop, Tokens
 from trelliswork.models.parser.templates import ARC_SLOTS, N_BITS, Templates, slot_constants
 
 CONSTANTS = slot_constants(64)
@@ -111,17 +111,42 @@ def tags_between(bits, start, h, m):
     return tags
 
 
+@helper(inline="always")
+def is_dropped(feature, drop: Drop):
+    """Return whether a feature takes no part in this mini-batch."""
+    key = (np.uint64(feature) + drop.seed) * MULTIPLIER
+    key ^= key >> np.uint64(32)
+    return (key * MULTIPLIER) >> np.uint64(32) < drop.limit
+
+
 @helper
-def sum_weights(weights, ids, n):
+def sum_weights(weights, ids, n, drop: Drop):
     """Return the sum of the weights of the first n ids."""
     total = np.float32(0)
+    if drop.limit == np.uint64(0):
+        for k in range(n):
+            total += weights[ids[k]]
+        return total
     for k in range(n):
-        total += weights[ids[k]]
-    return total
+        if not is_dropped(ids[k], drop):
+            total += weights[ids[k]]
+    return total * drop.scale
 
 
 @kernel
-def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shift, weights, log_arc):
+def remaining(ids, counts, drop: Drop):
+    """Remove the dropped features from ids (P, k) and counts (P,)."""
+    for p in range(len(counts)):
+        n = 0
+        for k in range(counts[p]):
+            if not is_dropped(ids[p, k], drop):
+                ids[p, n] = ids[p, k]
+                n += 1
+        counts[p] = n
+
+
+@kernel
+def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, log_arc):
     """Fill log_arc (B, n+1, n+1) for ``sentences[first:last]``."""
     codes, bits, places, starts, lengths = tokens
     values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys) + N_BITS, np.uint32)
@@ -136,13 +161,13 @@ def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shif
                     set_end(values, MODIFIER_AT, codes, start + m, False)
                     set_places(values, places, start, h, m)
                     n_ids = _arc_ids(values, h, m, between, templates, shift, ids)
-                    log_arc[b, h, m] = sum_weights(weights, ids, n_ids)
+                    log_arc[b, h, m] = sum_weights(weights, ids, n_ids, drop)
                     between |= bits[start + m]
                     m += 1 if side else -1
 
 
 @kernel
-def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, shift, weights, scores):
+def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, scores):
     """Fill the scores of the arcs ``first`` to ``last`` of a list."""
     owners, heads, modifiers = arcs
     codes, bits, places, starts, _ = tokens
@@ -156,7 +181,7 @@ def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates,
         set_end(values, MODIFIER_AT, codes, start + m, False)
         set_places(values, places, start, h, m)
         n_ids = _arc_ids(values, h, m, tags_between(bits, start, h, m), templates, shift, ids)
-        scores[a] = sum_weights(weights, ids, n_ids)
+        scores[a] = sum_weights(weights, ids, n_ids, drop)
 
 
 @kernel

@@ -10,15 +10,17 @@ from trelliswork.models.parser.kernels.arcs import (
     CONSTANTS,
     HEAD_AT,
     MODIFIER_AT,
+    MULTIPLIER,
     SET_AT,
     bucket,
     direction_codes,
     feature_id,
+    is_dropped,
     set_end,
     set_word,
     tags_between,
 )
-from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Tokens, Trees
+from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Drop, Tokens, Trees
 from trelliswork.models.parser.templates import LABEL_SLOTS, FeatureSet, Templates
 
 APART, ABOVE, LEFT, RIGHT, N_LEFT, CHILD, SIDE = (
@@ -149,7 +151,9 @@ def mark_rows(order, trees: Trees, labels, tokens: Tokens, features: FeatureSet,
 
 
 @kernel(fast=True)
-def train(order, trees: Trees, labels, tokens: Tokens, features: FeatureSet, shift, state: AdaGrad, rate, step):
+def train(
+    order, trees: Trees, labels, tokens: Tokens, features: FeatureSet, shift, state: AdaGrad, drop: Drop, rate, step
+):
     """Run one epoch of AdaGrad over sentences in this order, a step per labeled arc; return step number and loss.
 
     Labels and heads of -1 are unknown; arcs with an unknown label or head are skipped.
@@ -168,6 +172,14 @@ def train(order, trees: Trees, labels, tokens: Tokens, features: FeatureSet, shi
             if label < 0 or tree[m - 1] < 0:
                 continue
             n_ids = _arc_ids(values, tree, m, tokens, start, features, shift, ids)
+            if drop.limit:
+                one = Drop(drop.seed + np.uint64(step) * MULTIPLIER, drop.limit, drop.scale)
+                kept = 0
+                for k in range(n_ids):
+                    if not is_dropped(ids[k], one):
+                        ids[kept] = ids[k]
+                        kept += 1
+                n_ids = kept
             _softmax(ids, n_ids, weights, p)
             loss -= np.log(max(p[label], np.float32(1e-30)))
             step += 1

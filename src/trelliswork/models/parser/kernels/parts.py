@@ -4,7 +4,7 @@ import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
 from trelliswork.models.parser.kernels.arcs import DIRECTION, bucket, set_word, sum_weights, template_ids
-from trelliswork.models.parser.kernels.records import PartList, Tokens
+from trelliswork.models.parser.kernels.records import Drop, PartList, Tokens
 from trelliswork.models.parser.templates import PART_SLOTS, Templates
 
 N_SLOTS = len(PART_SLOTS)
@@ -26,12 +26,12 @@ def _part_ids(values, parts: PartList, p, tokens: Tokens, templates: Templates, 
 
 
 @kernel
-def part_scores(first, last, parts: PartList, tokens: Tokens, templates: Templates, shift, weights, scores):
+def part_scores(first, last, parts: PartList, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, scores):
     """Fill the scores of the parts ``first`` to ``last``; modifiers and others (siblings, grandparents) may be -1."""
     values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys), np.uint32)
     for p in range(first, last):
         n = _part_ids(values, parts, p, tokens, templates, shift, ids)
-        scores[p] = sum_weights(weights, ids, n)
+        scores[p] = sum_weights(weights, ids, n, drop)
 
 
 @kernel

@@ -23,7 +23,7 @@ def collect(ids, counts, values, memory, touched, sums):
 
 
 @kernel
-def step(low, high, ids, counts, values, weights, memory, rate, number):
+def step(low, high, ids, counts, values, weights, memory, rate, l2, number):
     """Update the weights ``low`` to ``high``; memory (n, 3): gradient (0 between steps), squares, changes."""
     for p in range(len(values)):
         for k in range(counts[p]):
@@ -34,7 +34,7 @@ def step(low, high, ids, counts, values, weights, memory, rate, number):
         for k in range(counts[p]):
             i = ids[p, k]
             if low <= i < high and memory[i, 0] != 0:
-                g = memory[i, 0]
+                g = memory[i, 0] - l2 * weights[i]
                 memory[i, 0] = 0
                 memory[i, 1] += g * g
                 change = rate * g / (np.float32(1e-6) + np.sqrt(memory[i, 1]))

@@ -1,0 +1,189 @@
+"""Approximate marginals of trained second-order parsers: variants of belief propagation against the exact posterior."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.compute import threads
+from trelliswork.data import bundled
+from trelliswork.experiments.tables import Say, Table
+from trelliswork.inference.tree import eisner, second_order
+from trelliswork.inference.tree.potentials import is_tree
+from trelliswork.inference.tree.second_order import reference
+from trelliswork.models import DependencyParser
+
+Doubles = NDArray[np.float64]
+MOST_TREES = 120_000  # combinations of heads that are enumerated
+HELD_OUT = 200  # test sentences for temperatures
+NO_FIGURE = "the paper has no figure"
+
+
+class Sentence(NamedTuple):
+    """Candidate parts of one sentence under a trained parser, and its posterior."""
+
+    parts: second_order.Parts
+    scores: tuple[Doubles, Doubles, Doubles]  # of arcs, siblings and grandparents
+    truth: Doubles  # (A,) marginals of arcs
+    gold: NDArray[np.bool_]  # (A,) arcs of the gold tree
+    n_words: int
+    exact: bool  # by enumeration
+
+
+def bp_marginals(
+    *,
+    n_train: int = 1000,
+    n_test: int = 120,
+    n_samples: int = 4000,
+    longest: int = 20,
+    calibrated: bool = False,
+    seed: int = 0,
+    say: Say = lambda _: None,
+) -> Table:
+    """Measure errors of arc marginals on sentences of the bundled test part, by a parser trained on the bundled corpus.
+
+    Up to six words, and wherever the candidates allow it, the posterior is enumerated. Up to ``longest`` words it is
+    estimated by ``n_samples`` samples of the tree factor's belief, weighted by p / q. The log score is the mean
+    log-probability of gold heads that pruning has kept. ``calibrated`` fits temperatures first.
+    """
+    train, test = bundled.load("train"), bundled.load("test")
+    parser = DependencyParser(2, hash_bits=18, batch_size=8, calibrated=False, seed=seed)
+    parser.fit(*_arrays(train[:n_train]))
+    if calibrated:
+        parser._calibrate_temperature(*_arrays(test[-HELD_OUT:]))
+    say(f"trained on {n_train} sentences: {parser.report_.details['temperatures']}")
+    chosen = [s for s in test[:-HELD_OUT] if 2 <= len(s.words) <= longest][:n_test]
+    rng = np.random.default_rng(seed)
+    sentences = []
+    for k, s in enumerate(chosen):
+        sentences.append(_sentence(parser, s, n_samples, rng))
+        if k % 20 == 0:
+            say(f"posterior of sentence {k + 1} of {len(chosen)}")
+    n_exact = sum(one.exact for one in sentences)
+    table = Table(
+        "Arc marginals of a trained second-order parser, by method",
+        ["method", "iterations", "exact: mean error", "exact: max", "sampled: mean error", "sampled: max", "log score",
+         "ms per sentence"],
+        notes=[
+            f"Parser trained on {n_train} sentences of the bundled corpus, temperatures "
+            f"{'fitted' if calibrated else '1'}; {len(sentences)} test sentences of at most {longest} words, "
+            f"{n_exact} of them enumerated, the others by "
+            f"{n_samples} weighted samples.",
+            "weight: counting number of the factors of siblings and grandparents; 1 is loopy belief propagation. "
+            "Weights below 1 are computed by a slow reference, so that they have no time.",
+        ],
+    )  # fmt: skip
+    exact_row = _measure(sentences, lambda one: one.truth)
+    table.rows.append(["posterior", None, *exact_row[:4], exact_row[4], None])
+    for name, iterations, method, timed in _methods():
+        errors = _measure(sentences, method)
+        ms = _milliseconds(sentences, method) if timed else None
+        table.rows.append([name, iterations, *errors, ms])
+        table.add(f"{name}, {iterations} iterations: mean error", None, errors[0], "absolute", None, NO_FIGURE)
+        table.add(f"{name}, {iterations} iterations: log score", None, errors[4], "nats per word", None, NO_FIGURE)
+        say(f"{name}, {iterations} iterations: mean error {errors[0]:.4f}, log score {errors[4]:.4f}")
+    return table
+
+
+def _methods() -> list[tuple[str, int, Callable[[Sentence], Doubles], bool]]:
+    """Return name, iterations and function of each method, and whether its time is that of compiled code."""
+    methods: list[tuple[str, int, Callable[[Sentence], Doubles], bool]] = []
+    for name, iterations, options in (
+        ("tree every 2nd iteration", 5, {"tree_every": 2}),
+        ("tree every 2nd iteration", 10, {"tree_every": 2}),
+        ("loopy", 5, {}),
+        ("loopy", 10, {}),
+        ("loopy", 20, {}),
+        ("damped 0.3", 10, {"damping": 0.3}),
+        ("damped 0.5", 20, {"damping": 0.5}),
+    ):
+        methods.append((name, iterations, partial(_loopy, max_iter=iterations, **options), True))
+    for weight in (0.9, 0.75, 0.5):
+        methods.append((f"weight {weight:g}", 10, partial(_fractional, weight=weight, max_iter=10, damping=0.3), False))
+    return methods
+
+
+def _loopy(sentence: Sentence, **options: Any) -> Doubles:
+    return second_order.infer(sentence.parts, *sentence.scores, tolerance=1e-6, **options).arcs
+
+
+def _fractional(sentence: Sentence, **options: Any) -> Doubles:
+    return reference.beliefs(sentence.parts, *sentence.scores, **options)
+
+
+def _measure(sentences: list[Sentence], method: Callable[[Sentence], Doubles]) -> list[float]:
+    """Return mean and largest error of enumerated and of sampled sentences, and the mean log score of gold heads."""
+    errors: dict[bool, list[Doubles]] = {True: [np.zeros(1)], False: [np.zeros(1)]}
+    scores = []
+    for one in sentences:
+        arcs = method(one)
+        errors[one.exact].append(np.abs(arcs - one.truth))
+        scores.append(np.log(np.clip(arcs[one.gold], 1e-12, 1.0)))
+    joined = [np.concatenate(errors[exact]) for exact in (True, False)]
+    return [float(f(error)) for error in joined for f in (np.mean, np.max)] + [float(np.concatenate(scores).mean())]
+
+
+def _milliseconds(sentences: list[Sentence], method: Callable[[Sentence], Doubles]) -> float:
+    with threads.num_threads(1):
+        start = time.thread_time()
+        for one in sentences:
+            method(one)
+        return 1000 * (time.thread_time() - start) / len(sentences)
+
+
+def _arrays(sentences: Any) -> tuple[list[Any], list[Any]]:
+    X = [list(zip(s.words, s.tags, strict=True)) for s in sentences]
+    return X, [list(s.heads) for s in sentences]
+
+
+def _sentence(parser: DependencyParser, s: Any, n_samples: int, rng: np.random.Generator) -> Sentence:
+    """Return the parts of a sentence, with the posterior by enumeration or by weighted samples."""
+    parsing = parser._parsing([list(zip(s.words, s.tags, strict=True))], None)
+    scorer = parsing.scorer
+    scored = scorer.scored(parsing.tokens, np.array([0]))
+    assert scored.candidates is not None
+    assert scored.scores is not None
+    t = scorer.temperatures
+    parts = scored.candidates.parts
+    a, b, c = (v / x for v, x in zip(scored.scores, (t.arcs, t.siblings, t.grandparents), strict=True))
+    n = len(s.words)
+    gold = np.array([s.heads[m - 1] == h for h, m in zip(parts.heads, parts.modifiers, strict=True)])
+    number = {(int(h), int(m)): k for k, (h, m) in enumerate(zip(parts.heads, parts.modifiers, strict=True))}
+    possible = [[int(h) for h, m in number if m == d] for d in range(1, n + 1)]
+    exact = np.prod([float(len(heads)) for heads in possible]) <= MOST_TREES
+    log_q: Doubles
+    if exact:
+        trees = [t for t in product(*possible) if is_tree(np.array(t), projective=True, single_root=True)]
+        log_q = np.zeros(len(trees))
+    else:
+        beliefs = second_order.infer(parts, a, b, c, max_iter=20, damping=0.3)
+        dense = scored.candidates.dense(beliefs.tree_scores, -np.inf)
+        potentials = scorer.kind.potentials(dense, np.array([n]))
+        heads = eisner.sample(potentials, rng.integers(1 << 62, size=(n_samples, 1)))[:, 0]
+        drawn, counts = np.unique(heads, axis=0, return_counts=True)
+        trees = [tuple(tree) for tree in drawn.tolist()]
+        log_q = -np.log(counts)
+        for k, tree in enumerate(trees):
+            log_q[k] += beliefs.tree_scores[[number[h, d] for d, h in enumerate(tree, 1)]].sum()
+    on = [[number[h, d] for d, h in enumerate(tree, 1)] for tree in trees]
+    log_p = np.array([_score(parts, arcs, a, b, c) for arcs in on]) - log_q
+    weights = np.exp(log_p - log_p.max())
+    truth = np.zeros(len(a))
+    for arcs, w in zip(on, weights / weights.sum(), strict=True):
+        truth[arcs] += w
+    return Sentence(parts, (a, b, c), truth, gold, n, bool(exact))
+
+
+def _score(parts: second_order.Parts, arcs: list[int], a: Doubles, b: Doubles, c: Doubles) -> float:
+    """Return the score of a tree, given as its arcs."""
+    on = np.zeros(len(a), np.bool_)
+    on[arcs] = True
+    total = float(a[arcs].sum() + c[on[parts.grandparent_upper] & on[parts.grandparent_lower]].sum())
+    for begin, step, size, part in parts.sides.tolist():
+        steps = [0, *(j for j in range(1, size + 1) if on[begin + step * (j - 1)]), size + 1]
+        total += sum(float(b[part + j * (j - 1) // 2 + i]) for i, j in pairwise(steps))
+    return total
