@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from tests.commands import run
 from tests.models.directories import weights_of
+from trelliswork import load
 from trelliswork.cli import app
 
 FAST = ("--hash-bits", "16", "--batch-size", "8")
@@ -98,6 +99,31 @@ def test_k_best_trees_and_known_heads(folder, parser):
         if "tree_prob" in line
     ]
     assert best == max(probabilities)
+
+
+def test_ways_to_choose_a_tree(folder, parser):
+    file = str(folder / "test.conllu")
+    trees = {name: run("parse", str(parser), file, "--decode", name).stdout for name in ("posterior", "mbr-las")}
+    assert trees["posterior"] == run("parse", str(parser), file).stdout
+    assert len(words(trees["mbr-las"])) == len(words(trees["posterior"]))
+    best = [row[6] for row in words(run("parse", str(parser), file, "--topk", "1").stdout)]
+    assert [row[6] for row in words(run("parse", str(parser), file, "--decode", "viterbi").stdout)] == best
+    failed = ask("parse", str(parser), file, "--decode", "viterbi", "--topk", "2")
+    assert failed.exit_code == 2
+    assert "leave one out" in failed.stderr
+
+
+def test_feats_replace_an_empty_xpos_column(folder, tmp_path):
+    rows = [line.split("\t") for line in (folder / "train.conllu").read_text().splitlines()]
+    file = tmp_path / "feats.conllu"
+    cells = ["\t".join([*row[:4], "_", f"F={row[4]}", *row[6:]]) if len(row) > 1 else row[0] for row in rows]
+    file.write_text("\n".join(cells) + "\n")
+    out = str(tmp_path / "model")
+    done = ask("train", "parser", str(file), "--order", "1", *FAST, "--max-iter", "1", "-o", out)
+    assert done.exit_code == 0, done.stderr
+    assert "not used" not in done.stderr
+    assert load(out).input_["columns"] == ["form", "upos", "feats"]
+    assert ask("evaluate", out, str(file)).exit_code == 0
 
 
 def test_parsing_the_output_of_parse(folder, parser):

@@ -44,6 +44,7 @@ def test_the_log_score_of_the_data_they_are_fitted_on_rises(calibrated):
     assert set(plain.report_.details["temperatures"].values()) == {1.0}
     assert all((a == b).all() for a, b in zip(plain.weights_, calibrated.weights_, strict=True))
     before = log_score(plain, heads)
+    assert plain.predict(X_DEV) == calibrated.predict(X_DEV)  # probabilities change, trees do not
     assert log_score(calibrated, heads) > before + 0.01
     again = plain._calibrate_temperature(X_DEV, Y_DEV)  # after training: the same fit
     assert again == plain.report_.details["temperatures"] == calibrated.report_.details["temperatures"]
@@ -67,3 +68,19 @@ def test_damaged_temperatures_are_an_error():
     for bad in ({"arcs": 0.0}, {"arcs": float("nan")}, {"arc": 1.0}, {"labels": "1"}):
         with pytest.raises(TrellisworkError, match="temperatures"):
             Temperatures.from_dict(bad)
+
+
+def test_without_development_data_temperatures_come_from_cross_validation():
+    settings = {**SMALL, "max_iter_labels": 1}
+    plain = DependencyParser(1, **settings).fit(X[:60], Y[:60])
+    assert set(plain.report_.details["temperatures"].values()) == {1.0}
+    model = DependencyParser(1, **settings, calibration_folds=2).fit(X[:60], Y[:60])
+    assert (model.weights_[0] == plain.weights_[0]).all()  # of all sentences
+    assert model.predict(X_DEV) == plain.predict(X_DEV)
+    fold = np.random.default_rng((0, 8)).permutation(60) % 2
+    logs = []
+    for k in range(2):
+        seen, rest = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        half = DependencyParser(1, **settings).fit([X[i] for i in seen], [Y[i] for i in seen])
+        logs.append(np.log(half._calibrate_temperature([X[i] for i in rest], [Y[i] for i in rest])["arcs"]))
+    assert model.report_.details["temperatures"]["arcs"] == pytest.approx(np.exp(np.mean(logs)))

@@ -70,7 +70,7 @@ def test_development_heads_without_labels_measure_the_trees_only():
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_development_data_keeps_the_best_epoch_of_each_stage(order):
-    settings = {"order": order, **SMALL, "learning_rate": 0.5, "learning_rate_second_order": 0.5}
+    settings = {"order": order, **SMALL, "learning_rate": 0.5, "learning_rate_second_order": 0.5, "calibrated": False}
     limits = {"max_iter": 5, "max_iter_second_order": 4, "max_iter_labels": 6}
     model = DependencyParser(**settings, **limits, patience=9).fit(X, Y, dev=(X_DEV, Y_DEV))
     epochs = {}

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.learning.checkpoint import fingerprint
-from trelliswork.learning.report import Callback, FitReport
+from trelliswork.learning.report import Callback, FitReport, Step
 from trelliswork.learning.watch import Development
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
@@ -179,10 +179,20 @@ class DependencyParser(TreeParser):
         calibrated: Annotated[
             bool,
             Parameter(
-                "Fit the temperatures of the scores, so that probabilities are frequencies: on development data.",
+                "Fit the temperatures of the scores, so that probabilities are frequencies: on development data, or by "
+                "cross-validation (calibration_folds).",
                 panel=TRAINING,
             ),
         ] = True,
+        calibration_folds: Annotated[
+            int,
+            Parameter(
+                "Folds of a cross-validation that fits temperatures without development data: each takes another "
+                "training; 0: temperatures are 1.",
+                minimum=0,
+                panel=TRAINING,
+            ),
+        ] = 0,
         patience: Patience = 3,
         max_minutes: MaxMinutes = None,
         seed: Seed = 0,
@@ -209,6 +219,7 @@ class DependencyParser(TreeParser):
         self.dropout = dropout
         self.l2 = l2
         self.calibrated = calibrated
+        self.calibration_folds = calibration_folds
         self.patience = patience
         self.max_minutes = max_minutes
         self.seed = seed
@@ -254,6 +265,7 @@ class DependencyParser(TreeParser):
         n_iter = self.bp_iterations if self.order == 2 else 0
         check_lengths(np.diff(columns.offsets), n_iter, min(self.batch_size, len(columns.offsets) - 1))
         columns, given = without_empty(columns, given)
+        original = columns  # with the tags that taggers learn
         kind = self._tree_kind()
         gold = given.possible(kind)
         watch = watch_for(self, None, checkpoint, lambda: self._fingerprint((columns, given), held_out), callback)
@@ -327,6 +339,8 @@ class DependencyParser(TreeParser):
         learned = Learned(reader, weights, labels)
         if self.calibrated and dev_tokens is not None and dev_gold is not None:
             learned = self._calibrate(learned, dev_tokens, dev_gold)
+        elif self.calibrated and self.calibration_folds > 1 and not watch.interrupted:
+            learned = self._cross_validate(learned, original, given, stages)
         self._set(learned, report)
         return self
 
@@ -338,6 +352,39 @@ class DependencyParser(TreeParser):
         if self.projective:
             return learned
         return replace(learned, crossing_cost=fit_crossing_cost(self._scorer(learned), tokens, gold))
+
+    def _cross_validate(self, learned: Learned, columns: Columns, gold: Gold, stages: Stages) -> Learned:
+        """Return the parameters with the mean temperatures (of logarithms) and cost of parsers that left out a fold."""
+        n = len(columns.offsets) - 1
+        first, total = current().place(n)
+        folds = min(self.calibration_folds, total)
+        if folds < 2:
+            return learned
+        fold = (np.random.default_rng((self.seed, 8)).permutation(total) % folds)[first : first + n]
+        rows = columns.sentences(list(zip(columns.words, *columns.tags, strict=True)))
+        labels = gold.labels or [None] * len(gold.heads)
+        heads = [None if head < 0 else head for head in gold.heads.tolist()]
+        trees = columns.sentences(list(zip(heads, labels, strict=True)))
+        settings = self.get_params() | {"calibrated": False, "max_minutes": None}
+        found: list[Learned] = []
+        for k in range(folds):
+
+            def announce(step: Step, k: int = k) -> bool:
+                return stages.watch.announce(f"calibration, fold {k + 1} of {folds}: {step.stage}", stages.seconds)
+
+            seen, held_out = np.flatnonzero(fold != k).tolist(), np.flatnonzero(fold == k)
+            other = type(self)(**settings).fit([rows[i] for i in seen], [trees[i] for i in seen], callback=announce)
+            if stages.watch.interrupted:
+                break
+            reader = other._learned.reader
+            tokens, _ = reader.read([rows[i] for i in held_out.tolist()])
+            found.append(other._calibrate(other._learned, tokens, gold.some(held_out)))
+        if not found:
+            return learned
+        kinds = {name: [getattr(one.temperatures, name) for one in found] for name in asdict(Temperatures())}
+        means = {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in kinds.items()}
+        cost = sum(one.crossing_cost for one in found) / len(found)
+        return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost)
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""

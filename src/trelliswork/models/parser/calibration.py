@@ -5,7 +5,8 @@ r"""Temperatures: one divisor for the scores of each kind of factor, fitted on s
 
 Trees minimize the negative mean log-probability of the known heads; first one temperature for all kinds of parts, then
 each in turn, as one-dimensional searches. Labels minimize that of the known labels of the arcs with the correct head,
-which is convex in 1 / T. Guo et al., On Calibration of Modern Neural Networks (2017).
+which is convex in 1 / T. Temperatures change probabilities; the minimum-risk tree is still that of temperature 1,
+since tempered beliefs were found to choose worse trees. Guo et al., On Calibration of Modern Neural Networks (2017).
 """
 
 import math
@@ -106,7 +107,7 @@ def fit_crossing_cost(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> fl
     A sentence gets its best tree if that is expected to have more correct arcs, by at least this cost, than its best
     projective tree. The search is exact: costs between two sentences' differences have the same effect.
     """
-    scorer = replace(scorer, crossing_cost=TINY)
+    scorer = replace(scorer, crossing_cost=TINY, temperatures=Temperatures())
     rows: list[tuple[float, int]] = []
     for sentences in scorer.batches(tokens):
         heads, crossing, lead = scorer.alternatives(scorer.beliefs(tokens, sentences))

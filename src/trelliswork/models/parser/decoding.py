@@ -14,7 +14,7 @@ from trelliswork.models.parser.data import Columns, Gold, Sentences, read_senten
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Integers, Weights
 from trelliswork.models.parser.labels import LabelModel
-from trelliswork.models.parser.scoring import Beliefs, TreeScorer
+from trelliswork.models.parser.scoring import Beliefs, Scored, TreeScorer
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
 from trelliswork.models.parser.temperatures import Temperatures
@@ -154,8 +154,10 @@ class Parsing:
             raise ValueRangeError("decode='mbr-las' needs labels: train the parser with pairs (head, label).")
         trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
         probabilities: list[list[float]] = [[] for _ in range(len(self.tokens))]
-        for b in self.beliefs():
-            heads = self._decoded(b, decode)
+        for sentences in self.scorer.batches(self.tokens):
+            scored = self.scorer.scored(self.tokens, sentences, self.allowed)
+            b = self.scorer.infer(scored)
+            heads = self._decoded(scored, b, decode)
             for row, n in enumerate(b.sentences.tolist()):
                 size = int(b.lengths[row])
                 trees[n] = heads[row, :size].tolist()
@@ -163,12 +165,12 @@ class Parsing:
                 probabilities[n] = np.clip(p, 0.0, 1.0).tolist()
         return trees, probabilities
 
-    def _decoded(self, beliefs: Beliefs, decode: Decode) -> Integers:
+    def _decoded(self, scored: Scored, beliefs: Beliefs, decode: Decode) -> Integers:
         """Return the heads (B, n) of a batch."""
         kind = self.scorer.kind
         if decode == "viterbi":
             return kind.engine.best(kind.potentials(beliefs.tree_scores, beliefs.lengths))[0]
-        heads = self.scorer.heads(beliefs)
+        heads = self.scorer.heads(self.scorer.risk_beliefs(scored, beliefs))
         if decode == "posterior" or self.labels is None:
             return heads
         rows, h, m = np.nonzero(beliefs.possible & (beliefs.arcs >= LEAST))
@@ -238,7 +240,7 @@ def correct_heads(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[
     """Return how many of the words with a known head get it, and their number; the quotient is the UAS."""
     correct = total = 0
     for sentences in scorer.batches(tokens):
-        heads: Integers = scorer.heads(scorer.beliefs(tokens, sentences))
+        heads: Integers = scorer.trees(tokens, sentences)
         given = gold.rows(sentences)
         correct += int(((heads == given) & (given >= 0)).sum())
         total += int((given >= 0).sum())

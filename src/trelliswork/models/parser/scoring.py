@@ -160,6 +160,21 @@ class TreeScorer:
         tree_scores = candidates.dense(result.tree_scores, -np.inf)
         return Beliefs(sentences, lengths, tree_scores, candidates.dense(result.arcs, 0.0), mask)
 
+    def risk_beliefs(self, scored: Scored, beliefs: Beliefs) -> Beliefs:
+        """Return the beliefs at temperature 1, which choose the tree: temperatures change probabilities alone.
+
+        ``beliefs`` are those at the temperatures of the trees.
+        """
+        t = self.temperatures
+        if t.arcs == 1 and (self.second is None or t.siblings == t.grandparents == 1):
+            return beliefs
+        return replace(self, temperatures=Temperatures()).infer(scored)
+
+    def trees(self, tokens: ParseTokens, sentences: Integers) -> Integers:
+        """Return the minimum-risk trees (B, n) of some sentences."""
+        plain = replace(self, temperatures=Temperatures())
+        return self.heads(plain.beliefs(tokens, sentences))
+
     def heads(self, beliefs: Beliefs, gains: Doubles | None = None) -> Integers:
         """Return the trees (B, n) with the largest sum of gains; by default the expected number of correct arcs.
 
@@ -223,7 +238,7 @@ def flat_heads(scorer: TreeScorer, tokens: ParseTokens, offsets: Integers) -> In
     """Return the heads of all words in minimum-risk trees, flat."""
     heads = np.zeros(int(offsets[-1]), np.int64)
     for sentences in scorer.batches(tokens):
-        rows = scorer.heads(scorer.beliefs(tokens, sentences))
+        rows = scorer.trees(tokens, sentences)
         for row, b in enumerate(sentences.tolist()):
             heads[offsets[b] : offsets[b + 1]] = rows[row, : tokens.lengths[b]]
     return heads
