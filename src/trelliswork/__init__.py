@@ -24,6 +24,7 @@ _MODULES = {
         "SpanningTreeFactor"
     ),
     "trelliswork.inference.chain.beam": "Beam",
+    "trelliswork.models.calibration": "calibrate",
     # data: files in, sentences out
     "trelliswork.data": (
         "AttributeCorpus Corpus Tree TreebankSentence Vocabulary bundled read_columns read_conllu read_crfsuite "
@@ -81,6 +82,7 @@ __all__ = [
     "Vocabulary",
     "__version__",
     "bundled",
+    "calibrate",
     "count_chain",
     "count_moments",
     "evaluate_brackets",
@@ -163,6 +165,7 @@ if TYPE_CHECKING:
         MRFTagger,
         load,
     )
+    from trelliswork.models.calibration import calibrate
     from trelliswork.models.hmm.counting import (
         count_chain,
     )

@@ -141,14 +141,35 @@ def allowed_transitions(
     if scheme is None:
         return np.ones((S, S), bool), np.ones(S, bool), np.ones(S, bool)
     _check_scheme(scheme)
+    prefixes = [_split(label, scheme)[0] for label in labels]
+    inside = np.array([prefix in "IE" for prefix in prefixes], dtype=bool)  # needs an open span of its type before it
+    # In bioes, a span that may continue must do so.
+    unfinished = np.array([prefix in "BI" for prefix in prefixes], dtype=bool) & (scheme == "bioes")
+    joins = joined_labels(labels, scheme)[2]
+    return np.where(inside[None, :], joins, ~unfinished[:, None]), ~inside, ~unfinished
+
+
+def joined_labels(labels: Sequence[str], scheme: Scheme) -> "tuple[list[str], NDArray[np.int64], NDArray[np.bool_]]":
+    """Return the types of spans, the type (S,) of each of S labels, -1 for ``O``, and which labels are joined (S, S).
+
+    ``joined[i, j]``: label j, right after label i, continues the span of label i; so ``spans`` reads any labels.
+
+    Examples
+    --------
+    >>> types, type_of, joined = joined_labels(["O", "B-NP", "I-NP"], "bio")
+    >>> types, type_of.tolist(), joined.astype(int).tolist()
+    (['NP'], [-1, 0, 0], [[0, 0, 0], [0, 0, 1], [0, 0, 1]])
+    """
+    import numpy as np
+
+    _check_scheme(scheme)
     split = [_split(label, scheme) for label in labels]
-    ids = {type_: i for i, type_ in enumerate(dict.fromkeys(type_ for _, type_ in split))}
-    type_ids = np.array([ids[type_] for _, type_ in split], dtype=np.int64)
-    inside = np.array([prefix in "IE" for prefix, _ in split], dtype=bool)  # needs an open span of its type before it
-    opens = np.array([prefix in "BI" for prefix, _ in split], dtype=bool)  # leaves a span that may continue...
-    unfinished = opens & (scheme == "bioes")  # ... and here must
-    continues = opens[:, None] & (type_ids[:, None] == type_ids[None, :])
-    return np.where(inside[None, :], continues, ~unfinished[:, None]), ~inside, ~unfinished
+    types = list(dict.fromkeys(type_ for _, type_ in split if type_))
+    ids = {type_: i for i, type_ in enumerate(types)} | {"": -1}
+    type_of = np.array([ids[type_] for _, type_ in split], dtype=np.int64)
+    opens = np.array([prefix in "BI" for prefix, _ in split], dtype=bool)
+    inside = np.array([prefix in "IE" for prefix, _ in split], dtype=bool)
+    return types, type_of, opens[:, None] & inside & (type_of[:, None] == type_of)
 
 
 def detect_scheme(labels: Iterable[str]) -> Scheme | None:

@@ -1,7 +1,7 @@
 """The base class of all estimators: parameters in scikit-learn's style, saving and loading."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -15,6 +15,7 @@ from trelliswork.data.storage import load_model, save_model
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.learning.watch import Development, Watch, open_checkpoint
+from trelliswork.models.calibration import Calibration
 from trelliswork.models.parameters import declared, documented, plain_signature
 
 Arrays = dict[str, NDArray[Any]]
@@ -51,6 +52,8 @@ class Estimator:
         Report of the training.
     input_ : dict
         Layout of the training file, if the model was trained on the command line.
+    calibration_ : Calibration or None
+        Result of `calibrate`.
     """
 
     kind: ClassVar[str]  # in model.json and on the command line
@@ -58,6 +61,7 @@ class Estimator:
     learned: ClassVar[str] = "weights_"  # the attribute that a successful fit sets
     report_: FitReport
     input_: dict[str, Any]
+    calibration_: Calibration | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -115,7 +119,10 @@ class Estimator:
         if current().rank > 0:
             return
         plain, arrays = self._state()
-        save_model(path, self.kind, plain | {"input": getattr(self, "input_", {})}, arrays)
+        plain |= {"input": getattr(self, "input_", {})}
+        if self.calibration_ is not None:
+            plain["calibration"] = self.calibration_.to_dict()
+        save_model(path, self.kind, plain, arrays)
         report = getattr(self, "report_", None)
         if report is not None and report.checkpoint is not None:
             report.checkpoint.remove()
@@ -140,6 +147,7 @@ class Estimator:
             model = cls._from_state(plain, arrays)
             model._check_parameters()
             model.input_ = dict(plain.get("input", {}))
+            model.calibration_ = Calibration.from_dict(plain.get("calibration"))
         except (DataError, ImportError, OSError):
             raise
         except Exception as error:  # whatever a damaged description leads to
@@ -158,6 +166,27 @@ class Estimator:
             Only this label, state or symbol.
         """
         raise AssertionError("each estimator describes itself")
+
+    @property
+    def _temperature(self) -> float:
+        """Temperature of all log-potentials."""
+        return 1.0 if self.calibration_ is None else self.calibration_.temperatures.get("all", 1.0)
+
+    def _divided(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Return weights at the temperature."""
+        return weights if self._temperature == 1 else weights / self._temperature
+
+    def _mapped(self, p: NDArray[Any], names: Sequence[str], layer: str = "") -> NDArray[Any]:
+        """Return marginals (..., S) after the isotonic maps of the calibration."""
+        return p if self.calibration_ is None else self.calibration_.mapped(p, names, layer)
+
+    def _span_thresholds(self, X: Any) -> dict[str, float]:
+        """Return the thresholds of decisions about spans by layer; none for models without spans."""
+        return {}
+
+    def _calibration_events(self, X: Any, y: Any) -> dict[str, dict[str, tuple[NDArray[Any], NDArray[Any]]]]:
+        """Return probabilities of answers and whether they are correct, by layer and label, for isotonic maps."""
+        raise AssertionError("each estimator with marginals has such events")
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the saved state: plain data for JSON, and arrays."""

@@ -7,20 +7,32 @@ task has the methods below with the same signatures and return types (``tests/mo
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.schemes import detect_scheme
 from trelliswork.data.vocabulary import Vocabulary
-from trelliswork.errors import DataError, ShapeError
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.inference import chain
 from trelliswork.models.base import Estimator
+from trelliswork.models.calibration import label_events
 from trelliswork.models.evidence import Labels
+from trelliswork.models.spans import THRESHOLD, Chains, Confident, SpanLabels
 
 if TYPE_CHECKING:
     from trelliswork.distributions import Distribution
 
 Ranked = list[tuple[str, float]]  # words or labels with their probabilities, best first
+TagDecoding = Literal["viterbi", "posterior", "mbr-span"]
+
+
+def check_decoding(decoding: str) -> None:
+    """Raise an error if taggers know no such decision."""
+    if decoding not in get_args(TagDecoding):
+        names = ", ".join(map(repr, get_args(TagDecoding)))
+        raise ValueRangeError(f"decoding must be one of {names}, got {decoding!r}.")
 
 
 class Tagger(Estimator):
@@ -35,12 +47,15 @@ class Tagger(Estimator):
     labels_: Vocabulary
 
     @abstractmethod
-    def predict(self, X: Any, *, known: Labels | None = None) -> list[list[str]]:
-        """Return the most probable labels of each sentence.
+    def predict(self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None) -> list[list[str]]:
+        """Return the labels of each sentence.
 
         Parameters
         ----------
         X : list of sentences, or Corpus
+        decoding : {"viterbi", "posterior", "mbr-span"}
+            The most probable labeling; the most probable label of each token, for the best expected accuracy; or the
+            spans with the best expected F1, if the labels encode spans.
         known : list of lists, optional
             Evidence: for each token a label, a collection of possible labels, or ``None`` if nothing is known.
         """
@@ -57,6 +72,61 @@ class Tagger(Estimator):
     def posterior(self, sentence: Any, *, known: Sequence[Any] | None = None) -> "Distribution":
         """Return the distribution over labelings of one sentence, for any query."""
 
+    def predict_spans(
+        self, X: Any, *, decoding: TagDecoding = "viterbi", known: Labels | None = None
+    ) -> list[Confident]:
+        """Return the spans (entities, chunks) of each sentence with their probabilities.
+
+        The probability of a span is that of all labelings in which it is a span: all its labels jointly, and that it
+        ends there.
+
+        Parameters
+        ----------
+        X, decoding, known : as in ``predict``
+        """
+        self._check_fitted()
+        reader = SpanLabels.of(self.labels_)
+        labels = self.predict(X, decoding=decoding, known=known)
+        return reader.confidences(self._chains(X, known), labels)
+
+    def log_prob(self, X: Any, y: Labels) -> NDArray[np.float64]:
+        """Return log p(labels | sentence) (n_sentences,) of whole labelings.
+
+        ``y`` has for each token a label, a collection of labels or ``None``: then it is the probability of all
+        labelings that agree with it. A beam is not used.
+        """
+        self._check_fitted()
+        parts = [
+            chain.log_partition(given) - chain.log_partition(every)
+            for (every, _), (given, _) in zip(self._chains(X), self._chains(X, y), strict=True)
+        ]
+        return np.minimum(np.concatenate([*parts, np.empty(0)]), 0.0)
+
+    @abstractmethod
+    def _chains(self, X: Any, known: Labels | None = None) -> Chains:
+        """Yield the sentences as chains, in order and in batches."""
+
+    def _by_spans(self, X: Any, known: Labels | None) -> list[list[str]]:
+        """Return the labels with the best expected F1 of spans."""
+        reader = SpanLabels.of(self.labels_)
+        thresholds = {} if self.calibration_ is None else self.calibration_.span_thresholds
+        decoded = list(reader.decode(self._chains(X, known), thresholds.get("", THRESHOLD)))
+        names = set(self.labels_)
+        bad = [n for n, labels in enumerate(decoded) if labels is None or not names.issuperset(labels)]
+        if bad:  # words that must be in a span, or labels that the model lacks: the most probable labeling
+            others = self.predict(X, known=known)
+            for n in bad:
+                decoded[n] = others[n]
+        return [labels or [] for labels in decoded]
+
+    def _span_thresholds(self, X: Any) -> dict[str, float]:
+        if detect_scheme(self.labels_) is None:
+            return {}
+        return {"": SpanLabels.of(self.labels_).threshold(self._chains(X))}
+
+    def _calibration_events(self, X: Any, y: Any) -> Any:
+        return {"": label_events(self.predict_marginals(X), y)}
+
     def score(self, X: Any, y: Any) -> float:
         """Return the token accuracy; tokens whose label is ``None`` do not count."""
         return accuracy(self.predict(X), y)
@@ -71,8 +141,10 @@ class LayeredTagger(Tagger):
     layers: Sequence[str]
 
     @abstractmethod
-    def predict_layers(self, X: Any, *, known: Any = None) -> dict[str, list[list[str]]]:
-        """Return the most probable labels of each sentence, by layer."""
+    def predict_layers(
+        self, X: Any, *, decoding: TagDecoding = "viterbi", known: Any = None
+    ) -> dict[str, list[list[str]]]:
+        """Return the labels of each sentence, by layer."""
 
 
 class TreeParser(Estimator):

@@ -7,7 +7,6 @@ from trelliswork.data import Corpus
 from trelliswork.metrics.brackets import BracketReport
 from trelliswork.metrics.dependencies import ParseReport
 from trelliswork.models.parser.data import pairs
-from trelliswork.models.pcfg.objective import span_posteriors, text_batches
 from trelliswork.report.charts import calibration
 from trelliswork.report.page import Section, percent, side_by_side
 from trelliswork.report.samples import JUDGED, READABLE, SEARCHED, Sample, example
@@ -55,10 +54,8 @@ def _constituents(grammar: Any, sample: Sample) -> list[Section]:
 
 def _span_probabilities(grammar: Any, words: list[str]) -> dict[tuple[int, int], float]:
     """Return p(span | sentence) with any symbol, by (first, last)."""
-    ((_, _, symbols),) = span_posteriors(grammar.parameters_, text_batches([grammar.vocabulary_.ids(words)]))
-    p = symbols[0].sum(axis=2)
-    n = len(words)
-    return {(i, j): float(p[i, j]) for i in range(n) for j in range(i + 1, n)}
+    table: dict[tuple[int, int], float] = grammar.predict_marginals([words])[0]
+    return table
 
 
 def compared_sections(parser: Any, sample: Sample) -> list[Section]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import Floats
+from trelliswork.inference.chain.segments import SegmentKinds, Segments
 
 LAYOUTS = {"shared": (2, 2), "by sequence": (2, 1, 2, 2), "by position": (2, 2, 2, 2)}  # of transitions, their shapes
 
@@ -25,6 +26,7 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
     possible = chain.chain_potentials(np.zeros((1, 2, 2)), np.zeros((2, 2)))
     yield "chain, log space: k best", partial(chain.topk, possible, 2)
     yield "chain, log space: samples", partial(chain.sample, possible, np.zeros((1, 1, 2)))
+    yield "chain, log space: segments", partial(_segments, possible)
 
 
 def example(layout: str, dtype: type) -> chain.Potentials:
@@ -42,3 +44,8 @@ def _gradient(potentials: chain.Potentials, layout: str) -> chain.Expectations:
 
 def _best(potentials: chain.Potentials) -> object:
     return chain.score(potentials, chain.viterbi(potentials)[0])
+
+
+def _segments(potentials: chain.Potentials) -> object:
+    segments = Segments(potentials, SegmentKinds(np.array([0, 0]), np.ones((2, 2), bool)))
+    return segments.log_probabilities(segments.likely()[0])

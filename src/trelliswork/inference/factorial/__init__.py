@@ -8,7 +8,7 @@ r"""Factorial chains: several layers of labels over the same tokens, each a chai
 There is no autograd function: the gradients of the values are the expectations that ``infer`` returns.
 """
 
-from trelliswork.inference.factorial.engines import ENGINES, Beliefs, decode, infer, score
+from trelliswork.inference.factorial.engines import ENGINES, Beliefs, decode, infer, layer_chains, score
 from trelliswork.inference.factorial.potentials import FactorialPotentials, factorial_potentials
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "decode",
     "factorial_potentials",
     "infer",
+    "layer_chains",
     "score",
 ]

@@ -11,6 +11,7 @@ from trelliswork.compute import threads
 from trelliswork.compute.checks import check_possible, check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.errors import ValueRangeError
+from trelliswork.inference.chain import Potentials, chain_potentials
 from trelliswork.inference.factorial import bp, mean_field, product
 from trelliswork.inference.factorial.potentials import FactorialPotentials, Floats, Group, Integers, Pair, Tables
 from trelliswork.inference.factorial.sweeps import Options, Solution, Sums
@@ -89,6 +90,35 @@ def infer(
         residual,
         bool((residual <= tolerance).all()),
     )
+
+
+def layer_chains(
+    potentials: FactorialPotentials,
+    name: str = "bp",
+    *,
+    tolerance: float = 1e-6,
+    max_iter: int = 100,
+    damping: float = 0.0,
+) -> list[Potentials]:
+    """Return each layer as a chain: its scores plus the last messages of the other layers.
+
+    The chain of a layer has the marginals of the engine (``infer``), and is the engine's distribution of the labels of
+    this layer. The exact engine has no messages: those of belief propagation are used. The options are those of
+    ``infer``.
+    """
+    options, name = Options(tolerance, max_iter, damping), "bp" if name == "exact" else name
+    p, solve = potentials, engine(name)
+    scores = [np.zeros_like(unary) for unary in p.log_unary]
+
+    def work(which: Integers) -> None:
+        for out, part in zip(scores, solve(p.tables, p.group(which), options).log_unary, strict=True):
+            out[which, : part.shape[1]] = part[:, :, : out.shape[2]]
+
+    _over_groups(p, name, work)
+    return [
+        chain_potentials(unary, matrix, p.lengths, check_values=False)
+        for unary, matrix in zip(scores, p.tables.log_pairwise, strict=True)
+    ]
 
 
 def prepare(tables: Tables, name: str) -> None:

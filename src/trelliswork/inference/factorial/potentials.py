@@ -91,6 +91,13 @@ class FactorialPotentials:
     tables: Tables
     lengths: Integers  # (B,)
 
+    def scaled(self, factor: float) -> "FactorialPotentials":
+        """Return the potentials with all scores multiplied by a factor."""
+        by, tables = self.tables.dtype.type(factor), self.tables
+        between = {pair: table * by for pair, table in tables.log_between.items()}
+        scaled = Tables([matrix * by for matrix in tables.log_pairwise], between)
+        return FactorialPotentials(tuple(unary * by for unary in self.log_unary), scaled, self.lengths)
+
     def group(self, which: Integers) -> Group:
         """Return some of the sequences, cut to the longest of them and laid out for the kernels."""
         lengths = self.lengths[which]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,9 +18,10 @@ from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
+from trelliswork.models.calibration import observed, temperature_of_sequences
 from trelliswork.models.crf.beams.layout import Structure
 from trelliswork.models.crf.data import Problem, allowed_by, label_vocabulary, label_weight_array, prepare
-from trelliswork.models.crf.decoding import best_labelings, best_labels, label_strings, marginals
+from trelliswork.models.crf.decoding import best_labelings, best_labels, label_strings, log_partitions, marginals
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.learned import Learned
 from trelliswork.models.crf.online import OnlineState
@@ -43,7 +45,8 @@ from trelliswork.models.parameters import (
     parse_beam,
     parse_weights,
 )
-from trelliswork.models.tasks import Tagger
+from trelliswork.models.spans import Chains
+from trelliswork.models.tasks import TagDecoding, Tagger, check_decoding
 
 if TYPE_CHECKING:
     from trelliswork.distributions import LinearChain
@@ -235,6 +238,7 @@ class CRF(Tagger):
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
         self.features_, self.labels_, self.scheme_, self._layout = features, labels, scheme, problem.layout
         self.weights_, self.report_, self._online, self._structure = weights, report, None, problem.structure
+        self.calibration_ = None
         return self
 
     def partial_fit(self, X: Sentences, y: Labels, *, labels: Sequence[str] | None = None) -> Self:
@@ -272,20 +276,34 @@ class CRF(Tagger):
         problem, scheme = self._prepare(attributes, y, names, None, layout)
         self.weights_, self.report_, self._online = one_pass(problem, settings, self._online)
         self.features_, self.labels_, self.scheme_, self._layout = features, names, scheme, layout
+        self.calibration_ = None
         return self
 
-    def predict(self, X: Sentences, *, known: Labels | None = None) -> list[list[str]]:
-        """Return the most probable labels of each sentence.
+    def predict(
+        self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Labels | None = None
+    ) -> list[list[str]]:
+        """Return the labels of each sentence.
 
         Parameters
         ----------
         X : as in ``fit``
+        decoding : {"viterbi", "posterior", "mbr-span"}
+            The most probable labeling; the most probable label of each token, for the best expected accuracy; or the
+            spans with the best expected F1, if the labels encode spans.
         known : list of lists, optional
             Evidence: for each token a label, a collection of possible labels, or ``None`` if nothing is known.
         """
+        check_decoding(decoding)
+        self._check_fitted()
+        if decoding == "mbr-span":
+            return self._by_spans(X, known)
         predicted: list[list[str]] = []
         for potentials in self._potentials(X, known):
-            predicted += label_strings(best_labels(potentials, self._beam()), potentials.lengths, self.labels_)
+            if decoding == "viterbi":
+                labels = best_labels(potentials, self._beam())
+            else:
+                labels = marginals(potentials, self._beam()).argmax(axis=2)
+            predicted += label_strings(labels, potentials.lengths, self.labels_)
         return predicted
 
     def predict_marginals(self, X: Sentences, *, known: Labels | None = None) -> list[list[dict[str, float]]]:
@@ -294,7 +312,7 @@ class CRF(Tagger):
         names = list(self.labels_)
         result = []
         for potentials in self._potentials(X, known):
-            probabilities = marginals(potentials, self._beam())
+            probabilities = self._mapped(marginals(potentials, self._beam()), names)
             for row, n in zip(probabilities.tolist(), potentials.lengths.tolist(), strict=True):
                 result.append([dict(zip(names, token, strict=True)) for token in row[:n]])
         return result
@@ -410,8 +428,21 @@ class CRF(Tagger):
         allowed = allowed_by(self.labels_, self.scheme_)
         scorer = Scorer(self.features_.transform(X), self._layout, allowed, self._structure)
         return scorer.potentials(
-            self.weights_, None if known is None else ruled_out(known, scorer.lengths, self.labels_)
+            self._divided(self.weights_),
+            None if known is None else ruled_out(known, scorer.lengths, self.labels_),
         )
+
+    def _chains(self, X: Sentences, known: Labels | None = None) -> Chains:
+        for scores in self._potentials(X, known):
+            if isinstance(scores, SparseChain):
+                yield scores.dense(), scores.transitions.emits
+            else:
+                yield scores, None
+
+    def _calibrate_temperature(self, X: Sentences, y: Labels) -> dict[str, float]:
+        """Return the temperature with the highest likelihood of labels, the model being at temperature 1."""
+        free, given = (list(self._potentials(X, known)) for known in (None, observed(y, self.labels_)))
+        return {"all": temperature_of_sequences(*(partial(log_partitions, some) for some in (free, given)))}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         learned, arrays = self._learned().state()

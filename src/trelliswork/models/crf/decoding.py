@@ -1,5 +1,7 @@
 """Decoding of scored sentences: best labels, marginals and k best labelings, exactly or within a beam."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,24 @@ def best_labelings(scores: Scores, k: int) -> tuple[Labels, NDArray[np.float64]]
     p = scores.dense() if isinstance(scores, SparseChain) else scores
     states, values = chain.topk(p, k)
     return _labels(scores, states), values - chain.log_partition(p)[:, None]
+
+
+def log_partitions(batches: Iterable[Scores], factor: float) -> NDArray[np.float64]:
+    """Return exact log Z (n,) of sentences whose log-potentials are multiplied by a factor."""
+    parts = [np.empty(0)]
+    for scores in batches:
+        if isinstance(scores, SparseChain):
+            names = ("log_unary", "log_weights", "log_start", "log_end")
+            scaled = scores._replace(**{name: getattr(scores, name) * factor for name in names})
+            parts.append(beam_passes.expectations(scaled, EXACT).log_z)
+        else:
+            by = scores.log_unary.dtype.type(factor)
+            parts.append(
+                chain.log_partition(
+                    replace(scores, log_unary=scores.log_unary * by, log_pairwise=scores.log_pairwise * by)
+                )
+            )
+    return np.concatenate(parts)
 
 
 def label_strings(labels: Labels, lengths: NDArray[np.integer], names: Vocabulary) -> list[list[str]]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.padding import pad
 from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus
+from trelliswork.data.schemes import detect_scheme
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import Features, Sentence, Sentences
@@ -17,6 +19,7 @@ from trelliswork.inference.factorial.sweeps import Options
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
+from trelliswork.models.calibration import LEAST, fit_temperature, label_events, observed
 from trelliswork.models.crf.data import sentence_weights
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.scoring import tokens_of
@@ -50,7 +53,8 @@ from trelliswork.models.parameters import (
     parse_names,
     parse_pairs,
 )
-from trelliswork.models.tasks import LayeredTagger
+from trelliswork.models.spans import THRESHOLD, Chains, Confident, SpanLabels
+from trelliswork.models.tasks import LayeredTagger, TagDecoding, check_decoding
 
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph
@@ -240,13 +244,13 @@ class FactorialCRF(LayeredTagger):
         weights, report = learn(objective, watch, max_iter=self.max_iter, tol=self.tol, history_size=self.history_size)
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
         self.features_, self.layers_, self._layout = maps, tuple(layers), layout
-        self.weights_, self.report_ = weights, report
+        self.weights_, self.report_, self.calibration_ = weights, report, None
         return self
 
     def predict(  # type: ignore[override]  # by layer
-        self, X: Sentences, *, known: Mapping[str, Labels] | None = None
+        self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Mapping[str, Labels] | None = None
     ) -> Joint:
-        """Return the most probable labeling of all layers together: a tuple of labels per token.
+        """Return the labels of all layers: a tuple of labels per token.
 
         With more than 5,000 combinations of labels and an engine other than ``exact`` it is a labeling that no change
         of a single layer makes more probable (``inference.factorial.decode``).
@@ -254,20 +258,72 @@ class FactorialCRF(LayeredTagger):
         Parameters
         ----------
         X : as in ``fit``
+        decoding : {"viterbi", "posterior", "mbr-span"}
+            The most probable labeling of all layers together; the most probable label of each token in each layer; or
+            the spans with the best expected F1 in layers whose labels encode spans, and the most probable label of
+            each token in the others.
         known : dict of str to list of lists, optional
             Evidence by layer: for each token a label, a collection of possible labels, or ``None``.
         """
-        return joined(list(self.predict_layers(X, known=known).values()))
+        return joined(list(self.predict_layers(X, decoding=decoding, known=known).values()))
 
-    def predict_layers(self, X: Sentences, *, known: Mapping[str, Labels] | None = None) -> dict[str, list[list[str]]]:
-        """Return the most probable labels of each layer, as a dict by layer."""
+    def predict_layers(
+        self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Mapping[str, Labels] | None = None
+    ) -> dict[str, list[list[str]]]:
+        """Return the labels of each layer, as a dict by layer; arguments as in ``predict``."""
+        check_decoding(decoding)
         predicted: dict[str, list[list[str]]] = {name: [] for name in self.layers}
         for potentials in self._potentials(X, known):
-            for layer, labels in zip(self.layers_, self._decode(potentials), strict=True):
+            if decoding == "viterbi":
+                decoded = self._decode(potentials)
+            else:
+                decoded = [p.argmax(axis=2) for p in self._infer(potentials).marginals]
+            for layer, labels in zip(self.layers_, decoded, strict=True):
                 items = layer.labels.items
                 rows = zip(labels.tolist(), potentials.lengths.tolist(), strict=True)
                 predicted[layer.name] += [[items[j] for j in row[:n]] for row, n in rows]
+        if decoding == "mbr-span":
+            self._replace_by_spans(predicted, X, known)
         return predicted
+
+    def _replace_by_spans(self, predicted: dict[str, list[list[str]]], X: Sentences, known: Any) -> None:
+        """Replace the labels of layers with spans by those with the best expected F1."""
+        thresholds = {} if self.calibration_ is None else self.calibration_.span_thresholds
+        for name, reader in self._span_layers().items():
+            labels = reader.decode(self._layer_chains(X, known, name), thresholds.get(name, THRESHOLD))
+            names = set(reader.labels)
+            for n, row in enumerate(labels):
+                if row is not None and names.issuperset(row):
+                    predicted[name][n] = row
+
+    def predict_spans(  # type: ignore[override]  # by layer
+        self, X: Sentences, *, decoding: TagDecoding = "viterbi", known: Mapping[str, Labels] | None = None
+    ) -> dict[str, list[Confident]]:
+        """Return the spans of each sentence with their probabilities, for each layer whose labels encode spans.
+
+        They are those of the layer's chain with the messages of the other layers, an estimate (see
+        ``inference.factorial.layer_chains``). Arguments are those of ``predict``.
+        """
+        readers = self._span_layers()
+        if not readers:
+            raise ValueRangeError("no layer of this model has labels that encode spans (BIO or BIOES).")
+        labels = self.predict_layers(X, decoding=decoding, known=known)
+        return {
+            name: reader.confidences(self._layer_chains(X, known, name), labels[name])
+            for name, reader in readers.items()
+        }
+
+    def log_prob(self, X: Sentences, y: LayerLabels) -> NDArray[np.float64]:  # type: ignore[override]  # by layer
+        """Return log p(labels of all layers | sentence) (n_sentences,), with the engine's value of log Z.
+
+        It is exact for the engine "exact", and an estimate otherwise. ``y`` is given as in ``fit``, with ``None`` for
+        unknown labels.
+        """
+        columns = dict(zip(self.layers, by_layer(y, self.layers), strict=True))
+        parts = [np.empty(0)]
+        for every, given in zip(self._potentials(X), self._potentials(X, columns), strict=True):
+            parts.append(self._infer(given).value - self._infer(every).value)
+        return np.minimum(np.concatenate(parts), 0.0)
 
     def predict_marginals(  # type: ignore[override]  # by layer
         self, X: Sentences, *, known: Mapping[str, Labels] | None = None
@@ -278,7 +334,8 @@ class FactorialCRF(LayeredTagger):
             beliefs = self._infer(potentials)
             for layer, marginals in zip(self.layers_, beliefs.marginals, strict=True):
                 names = list(layer.labels)
-                for row, n in zip(marginals.tolist(), potentials.lengths.tolist(), strict=True):
+                mapped = self._mapped(marginals, names, layer.name)
+                for row, n in zip(mapped.tolist(), potentials.lengths.tolist(), strict=True):
                     result[layer.name].append([dict(zip(names, token, strict=True)) for token in row[:n]])
         return result
 
@@ -408,7 +465,58 @@ class FactorialCRF(LayeredTagger):
                 ruled_out(known[layer.name], scorer.lengths, layer.labels) if layer.name in known else None
                 for layer in self.layers_
             ]
-        return scorer.potentials(self.weights_, out)
+        return scorer.potentials(self._divided(self.weights_), out)
+
+    def _chains(self, X: Any, known: Any = None) -> Chains:
+        raise AssertionError("the layers are chains, see _layer_chains")
+
+    def _layer_chains(self, X: Sentences, known: Mapping[str, Labels] | None, name: str) -> Chains:
+        """Yield the sentences as chains of a layer."""
+        d, options = self._layer_number(name), vars(self._options())
+        for potentials in self._potentials(X, known):
+            yield factorial.layer_chains(potentials, self.engine, **options)[d], None
+
+    def _span_layers(self) -> dict[str, SpanLabels]:
+        """Return the layers whose labels encode spans."""
+        self._check_fitted()
+        return {
+            layer.name: SpanLabels.of(layer.labels) for layer in self.layers_ if detect_scheme(layer.labels) is not None
+        }
+
+    def _calibrate_temperature(self, X: Sentences, y: LayerLabels) -> dict[str, float]:
+        """Return the temperature with the best log score of the labels' marginals, all layers together.
+
+        The engine's value is no likelihood unless it is exact; marginals are what people read.
+        """
+        columns = [observed(column, layer.labels) for column, layer in self._with_layers(y)]
+        gold = [[[-1 if label is None else layer.labels.id(label) for label in row] for row in column]
+                for column, layer in zip(columns, self.layers_, strict=True)]  # fmt: skip
+        batches = list(self._potentials(X))
+        if not any(label >= 0 for column in gold for row in column for label in row):
+            raise ValueRangeError("y has no labels of this model to calibrate with.")
+
+        def loss(factor: float) -> float:
+            total, first = 0.0, 0
+            for p in batches:
+                last = first + len(p.lengths)
+                for own, marginals in zip(gold, self._infer(p.scaled(factor)).marginals, strict=True):
+                    ids = pad(np.array([j for row in own[first:last] for j in row]), p.lengths, -1)
+                    b, t = np.nonzero(ids >= 0)
+                    total -= float(np.log(np.maximum(marginals[b, t, ids[b, t]], LEAST), dtype=np.float64).sum())
+                first = last
+            return total
+
+        return {"all": fit_temperature(loss)}
+
+    def _with_layers(self, y: LayerLabels) -> Iterator[tuple[Column, LabelLayer]]:
+        return zip(by_layer(y, self.layers), self.layers_, strict=True)
+
+    def _span_thresholds(self, X: Sentences) -> dict[str, float]:
+        return {name: r.threshold(self._layer_chains(X, None, name)) for name, r in self._span_layers().items()}
+
+    def _calibration_events(self, X: Sentences, y: LayerLabels) -> Any:
+        marginals = self.predict_marginals(X)
+        return {layer.name: label_events(marginals[layer.name], column) for column, layer in self._with_layers(y)}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         by_layer = isinstance(self.features, Mapping)

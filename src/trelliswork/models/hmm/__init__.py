@@ -261,7 +261,7 @@ class HMM(ChainTagger, NextWord):
     def log_evidence(self, X: Sentences | Corpus) -> NDArray[np.float64]:
         """Return the natural log-probability of the words of each sentence, its end included if that is an event."""
         self._check_fitted()
-        parts = [self._chain.log_evidence(rows, offsets) for rows, offsets in self._rows(X)]
+        parts = [self._chain.log_evidence(rows, offsets) for rows, offsets in self._rows(X, tempered=False)]
         return np.concatenate([*parts, np.empty(0)])
 
     @property
@@ -396,7 +396,7 @@ class HMM(ChainTagger, NextWord):
 
     def _set(self, learned: Learned) -> Self:
         self.labels_, self._any_chain, self._emissions = learned.labels, learned.chain, learned.emissions
-        self.induced_, self.report_ = learned.induced, learned.report
+        self.induced_, self.report_, self.calibration_ = learned.induced, learned.report, None
         words = [str(word) for word in learned.emissions.words]
         self.vocabulary_ = Vocabulary(words, unknown=UNKNOWN if UNKNOWN in words else None)
         return self

@@ -73,6 +73,16 @@ class FirstOrder:
             evidence.append(log_z)
         return np.concatenate(evidence), marginals
 
+    def scaled(self, factor: float) -> "FirstOrder":
+        """Return the chain with all scores multiplied by a factor; they are no probabilities."""
+        end = None if self.log_end is None else self.log_end * factor
+        return FirstOrder(self.log_start * factor, self.log_transition * factor, end, self.beam)
+
+    def batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[chain.Potentials, Integers | None]]:
+        """Yield padded sentences as chains, whose states are labels."""
+        for _, p in self._batches(rows, offsets):
+            yield p, None
+
     def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
         """Return the log evidence alone."""
         if self.beam is not None:
@@ -175,6 +185,15 @@ class HigherOrder:
             evidence.append(within.log_z)
             marginals.append(within.by_label(p.transitions.emits, self.n_states))
         return np.concatenate(evidence), np.concatenate(marginals)
+
+    def scaled(self, factor: float) -> "HigherOrder":
+        """Return the chain with all scores multiplied by a factor; they are no probabilities."""
+        return HigherOrder(self.log_table * factor, self.beam, self.has_end)
+
+    def batches(self, rows: Doubles, offsets: Integers) -> Iterator[tuple[chain.Potentials, Integers | None]]:
+        """Yield padded sentences as chains of n-grams of states, and the label of each n-gram."""
+        for _, p in self._batches(rows, offsets):
+            yield p.dense(), p.transitions.emits.astype(np.int64)
 
     def log_evidence(self, rows: Doubles, offsets: Integers) -> Doubles:
         """Return the log evidence alone."""

@@ -183,6 +183,7 @@ class MRFTagger(ChainTagger):
         self.labels_, self._features, self._lexicon = learned.labels, learned.features, learned.lexicon
         self._phi, self._weights, self._states = learned.phi, learned.weights, tag_chain(learned.phi)
         self.report_, self.bound_, self.cover_weights_ = learned.report, learned.bound, learned.cover_weights
+        self.calibration_ = None
         return self
 
     @property

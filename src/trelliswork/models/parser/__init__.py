@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
@@ -420,11 +421,41 @@ class DependencyParser(TreeParser):
         parsing = self._parsing(X, known)
         heads, probabilities = parsing.heads(decode)
         names = parsing.names(heads)
+        if self.calibration_ is not None and self.calibration_.maps:
+            tables = self.predict_marginals(X, known=known)
+            probabilities = [
+                [p.get(h, 0.0) for p, h in zip(*rows, strict=True)] for rows in zip(tables, heads, strict=True)
+            ]
         return [list(zip(*rows, strict=True)) for rows in zip(heads, names, probabilities, strict=True)]
+
+    def _calibration_events(self, X: Sentences, y: Arcs) -> Any:
+        """Return the probabilities of all likely heads and whether they are the gold ones, for one isotonic map."""
+        tables = self.predict_marginals(X)
+        gold = read_arcs(y, read_sentences(X).offsets).heads.tolist()
+        words = [word for table in tables for word in table]
+        pairs = [(p, head == g) for word, g in zip(words, gold, strict=True) if g >= 0 for head, p in word.items()]
+        p, hits = (np.array(column) for column in zip(*pairs, strict=True))
+        return {"": {"": (p, hits)}}
 
     def predict_marginals(self, X: Sentences, *, known: Evidence | None = None) -> list[list[dict[int, float]]]:
         """Return p(head | sentence, evidence) of each word, most probable first; with order 2 of the unpruned heads."""
-        return self._parsing(X, known).marginals()
+        tables = self._parsing(X, known).marginals()
+        if self.calibration_ is None or not self.calibration_.maps:
+            return tables
+        mapped = self.calibration_.mapped_table
+        return [[_sorted(mapped(word)) for word in sentence] for sentence in tables]
+
+    def predict_subtree_probabilities(self, X: Sentences, heads: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Return for each word of given trees p(the words below it and all their arcs are those of the tree).
+
+        A word without dependents has the probability of having none; that of the root, in a tree with a single root, is
+        that of the whole tree. They follow the distribution of `posterior`; labels are not considered.
+        """
+        return self._parsing(X, None).subtree_probabilities(heads)
+
+    def log_prob(self, X: Sentences, heads: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+        """Return log p(tree | sentence) (n_sentences,) of whole trees, by the distribution of `posterior`."""
+        return self._parsing(X, None).log_prob(heads)
 
     def predict_label_probabilities(self, X: Sentences, heads: Sequence[Sequence[int]]) -> list[list[dict[str, float]]]:
         """Return p(label | tree) for the arcs of given trees, most probable first."""
@@ -533,6 +564,7 @@ class DependencyParser(TreeParser):
 
     def _set(self, learned: Learned, report: FitReport) -> None:
         """Set all learned attributes at once, so that a failed fit leaves them unchanged."""
+        self.calibration_ = None
         self._learned, self.weights_, self.report_ = learned, learned.weights, report
         self.order_ = 1 if len(learned.weights) == 1 else 2
         self.labels_ = None if learned.labels is None else learned.labels.labels
@@ -578,6 +610,10 @@ class DependencyParser(TreeParser):
         self = cls(**plain["parameters"])
         self._set(Learned.from_state(plain, arrays, self.hash_bits), FitReport.from_dict(plain["report"]))
         return self
+
+
+def _sorted(table: Mapping[int, float]) -> dict[int, float]:
+    return dict(sorted(table.items(), key=lambda item: -item[1]))
 
 
 def _fraction(correct: int, total: int) -> float:

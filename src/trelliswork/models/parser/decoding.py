@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import strings
@@ -12,7 +13,7 @@ from trelliswork.errors import ShapeError, ValueRangeError
 from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.parser.data import Columns, Gold, Sentences, read_sentences, read_trees
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
-from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Integers, Weights
+from trelliswork.models.parser.first_order import ArcFeatures, ArcList, Doubles, Integers, Weights
 from trelliswork.models.parser.labels import LabelModel
 from trelliswork.models.parser.scoring import Beliefs, Scored, TreeScorer
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
@@ -224,6 +225,35 @@ class Parsing:
                     ranked[n].append((list(zip(jth[n], names, strict=True)), trees[n][j][1]))
         return ranked
 
+    def log_prob(self, heads: Sequence[Sequence[int]]) -> Doubles:
+        """Return the log-probabilities of whole trees (n_sentences,)."""
+        flat, offsets = read_trees(heads, self.columns.offsets, "heads").heads, self.columns.offsets
+        log_p = np.zeros(len(self.tokens))
+        for b in self.beliefs():
+            log_z = self.scorer.kind.engine.log_partition(self.scorer.kind.potentials(b.tree_scores, b.lengths))
+            for row, n in enumerate(b.sentences.tolist()):
+                tree = flat[offsets[n] : offsets[n + 1]]
+                log_p[n] = b.tree_scores[row, tree, np.arange(1, len(tree) + 1)].sum() - log_z[row]
+        return np.minimum(log_p, 0.0)
+
+    def subtree_probabilities(self, heads: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Return for each word the probability that the words below it, and their arcs, are those of the given tree.
+
+        It is Z of the trees with these arcs and no others into the sub-tree, divided by Z: one pass per word.
+        """
+        flat, offsets = read_trees(heads, self.columns.offsets, "heads").heads, self.columns.offsets
+        result: list[list[float]] = [[] for _ in range(len(self.tokens))]
+        for b in self.beliefs():
+            log_z = self.scorer.kind.engine.log_partition(self.scorer.kind.potentials(b.tree_scores, b.lengths))
+            for row, n in enumerate(b.sentences.tolist()):
+                size = int(b.lengths[row])
+                scores = np.repeat(b.tree_scores[row : row + 1, : size + 1, : size + 1], size, axis=0)
+                scores[~arcs_of_subtrees(flat[offsets[n] : offsets[n + 1]])] = -np.inf
+                potentials = self.scorer.kind.potentials(scores, np.full(size, size))
+                log_p = self.scorer.kind.engine.log_partition(potentials) - log_z[row]
+                result[n] = np.exp(np.minimum(log_p, 0.0)).tolist()
+        return result
+
     def label_probabilities(self, heads: Sequence[Sequence[int]]) -> list[list[dict[str, float]]]:
         """Return p(label | tree) of the arcs of complete trees, most probable first."""
         if self.labels is None:
@@ -234,6 +264,30 @@ class Parsing:
         order = np.argsort(-rows, axis=1, kind="stable").tolist()
         tables = [{names[j]: row[j] for j in best} for row, best in zip(rows.tolist(), order, strict=True)]
         return self.columns.sentences(tables)
+
+
+def arcs_of_subtrees(heads: Integers) -> NDArray[np.bool_]:
+    """Return the arcs (n, n+1, n+1) that leave the sub-tree below each word of a tree as it is: head, word.
+
+    Words below it have their heads, and all other words have heads outside of it; its own head is free.
+    """
+    n = len(heads)
+    below = np.eye(n + 1, dtype=bool)  # [word, word below it or itself]
+    for word in range(1, n + 1):
+        above = int(heads[word - 1])
+        for _ in range(n):  # up to the root
+            below[above, word] = True
+            if above == 0:
+                break
+            above = int(heads[above - 1])
+    allowed = np.empty((n, n + 1, n + 1), bool)
+    for word in range(1, n + 1):
+        inside = below[word]
+        allowed[word - 1] = ~inside[:, None]  # heads outside
+        for other in np.flatnonzero(inside):
+            if other != word:
+                allowed[word - 1, :, other] = np.arange(n + 1) == heads[other - 1]
+    return allowed
 
 
 def correct_heads(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[int, int]:

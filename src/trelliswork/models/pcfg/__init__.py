@@ -13,10 +13,11 @@ from trelliswork.compute.sharing import current
 from trelliswork.data import Corpus, Tree, Vocabulary
 from trelliswork.data.files import shorten, whole_number
 from trelliswork.data.vocabulary import UNKNOWN
-from trelliswork.errors import DataError, ValueRangeError, extras_for
+from trelliswork.errors import DataError, ShapeError, ValueRangeError, extras_for
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.metrics.brackets import BracketReport, evaluate_brackets
 from trelliswork.models.base import Arrays, Description, Table, check_label
+from trelliswork.models.calibration import LEAST, fit_temperature
 from trelliswork.models.parameters import (
     TRAINING,
     BatchSize,
@@ -34,6 +35,7 @@ from trelliswork.models.pcfg.objective import (
     blank_emissions,
     check_lengths,
     log_evidence,
+    span_posteriors,
     text_batches,
 )
 from trelliswork.models.pcfg.training import check_combination, checked, learn, listed_words
@@ -216,6 +218,7 @@ class PCFG(TreeParser, LanguageModel):
         held = None if dev is None else _sentences(dev)
         parameters, report = learn(self, sentences, held, words, checkpoint, callback)
         self.vocabulary_, self.parameters_, self.report_ = words, parameters, report
+        self.calibration_ = None
         return self
 
     def predict(self, X: Sentences | Corpus, *, decoding: Decoding = "mbr") -> list[Tree]:
@@ -230,6 +233,66 @@ class PCFG(TreeParser, LanguageModel):
         sentences = _sentences(X)
         N = self._sizes()[0]
         return [named_tree(chart, s, N) for chart, s in zip(self._charts(sentences, decoding), sentences, strict=True)]
+
+    def predict_marginals(self, X: Sentences | Corpus) -> list[dict[tuple[int, int], float]]:
+        """Return p(span | sentence) of each span (first, last word, from 0) of two words or more, most probable first.
+
+        A span has a probability if some tree has it, whatever its symbol; that of the whole sentence is 1.
+        """
+        self._check_fitted()
+        tables = list(self._span_probabilities(_sentences(X), 1 / self._temperature))
+        if self.calibration_ is not None:
+            tables = [self.calibration_.mapped_table(table, normalize=False) for table in tables]
+        return [dict(sorted(table.items(), key=lambda item: -item[1])) for table in tables]
+
+    def _span_probabilities(self, sentences: Sentences, factor: float) -> list[dict[tuple[int, int], float]]:
+        """Return p(span | sentence) by span with the log probabilities multiplied by a factor."""
+        tables: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
+        batches = text_batches(self._ids(checked(sentences)))
+        for batch, log_z, symbols in span_posteriors(self.parameters_.scaled(factor), batches):
+            p = np.minimum(symbols.sum(axis=3), 1.0)
+            for row, place in enumerate(batch.places.tolist()):
+                if np.isneginf(log_z[row]):
+                    continue  # an impossible sentence has no spans
+                first, last = np.triu_indices(int(batch.lengths[row]), 1)
+                tables[place] = dict(
+                    zip(zip(first.tolist(), last.tolist(), strict=True), p[row, first, last].tolist(), strict=True)
+                )
+        return tables
+
+    def _calibrate_temperature(self, X: Sentences | Corpus, y: Sequence[Tree]) -> dict[str, float]:
+        """Return the temperature with the best log score of all spans but whole sentences, of gold trees or not."""
+        sentences, gold = _sentences(X), self._gold_spans(X, y)
+
+        def loss(factor: float) -> float:
+            p, hits = self._span_events(sentences, gold, factor)
+            return -float(np.log(np.maximum(np.where(hits, p, 1 - p), LEAST)).sum())
+
+        return {"all": fit_temperature(loss)}
+
+    def _calibration_events(self, X: Sentences | Corpus, y: Sequence[Tree]) -> Any:
+        return {"": {"": self._span_events(_sentences(X), self._gold_spans(X, y), 1 / self._temperature)}}
+
+    def _span_events(
+        self, sentences: Sentences, gold: Sequence[Any], factor: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return p of all spans but whole sentences, and whether gold trees have them."""
+        p, hits = [], []
+        for sentence, table, right in zip(sentences, self._span_probabilities(sentences, factor), gold, strict=True):
+            for span, value in table.items():
+                if span != (0, len(sentence) - 1):
+                    p.append(value)
+                    hits.append(span in right)
+        if not p:
+            raise DataError("no sentence of three words or more: shorter ones have no spans to calibrate with.")
+        return np.array(p), np.array(hits)
+
+    @staticmethod
+    def _gold_spans(X: Sentences | Corpus, y: Sequence[Tree]) -> list[Any]:
+        sentences = _sentences(X)
+        if [len(sentence) for sentence in sentences] != [len(tree.leaves()) for tree in y]:
+            raise ShapeError("y must have a tree for each sentence of X, with as many words.")
+        return [set(gold_spans(tree)) for tree in y]
 
     @extras_for("posterior")
     def posterior(self, sentence: Sequence[str], *, known: Collection[tuple[int, int]] | None = None) -> "GrammarTree":
@@ -248,8 +311,9 @@ class PCFG(TreeParser, LanguageModel):
         self._check_fitted()
         checked([sentence])
         self._check_dense()
-        log_terminals = self.parameters_.log_emission.T[self._ids([sentence])[0]][None]
-        arrays = self.parameters_.log_root, self.parameters_.dense_rules(), np.ascontiguousarray(log_terminals)
+        parameters = self._tempered()
+        log_terminals = parameters.log_emission.T[self._ids([sentence])[0]][None]
+        arrays = parameters.log_root, parameters.dense_rules(), np.ascontiguousarray(log_terminals)
         tree = GrammarTree(*(torch.from_numpy(np.array(array)) for array in arrays))
         return tree if known is None else tree.condition(allowed=_compatible(known, len(sentence))[None])
 
@@ -374,7 +438,11 @@ class PCFG(TreeParser, LanguageModel):
         self._check_fitted()
         if decoding == "viterbi":
             self._check_dense()
-        return best_trees(self.parameters_, self._ids(checked(sentences)), decoding)
+        return best_trees(self._tempered(), self._ids(checked(sentences)), decoding)
+
+    def _tempered(self) -> GrammarParameters:
+        """Return the grammar at the temperature of the calibration, for questions about trees."""
+        return self.parameters_ if self._temperature == 1 else self.parameters_.scaled(1 / self._temperature)
 
     def _ids(self, sentences: Sequence[Sequence[str | None]]) -> list[list[int]]:
         """Return the ids of words, 0 for blanks, after checking the lengths of the sentences."""

@@ -60,6 +60,13 @@ class GrammarParameters:
         """Return the arrays that are not None, by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
 
+    def scaled(self, factor: float) -> "GrammarParameters":
+        """Return the grammar with all log probabilities multiplied by a factor; they are no probabilities any more.
+
+        Of a low-rank grammar it is the joint distribution of trees and hidden ranks that is scaled.
+        """
+        return GrammarParameters(**{name: array * factor for name, array in self.named().items()})
+
     def dense_rules(self) -> Doubles:
         """Return log rules (N, S, S), also of a low-rank grammar."""
         return lowrank.dense_rules(*self.factors) if self.log_rules is None else self.log_rules
