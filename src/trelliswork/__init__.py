@@ -25,6 +25,7 @@ _MODULES = {
     ),
     "trelliswork.inference.chain.beam": "Beam",
     "trelliswork.models.calibration": "calibrate",
+    "trelliswork.models.selection": "select",
     # data: files in, sentences out
     "trelliswork.data": (
         "AttributeCorpus Corpus Tree TreebankSentence Vocabulary bundled read_columns read_conllu read_crfsuite "
@@ -34,6 +35,7 @@ _MODULES = {
     "trelliswork.models.hmm.counting": "count_chain",
     "trelliswork.data.moments": "Moments count_moments",
     "trelliswork.metrics.brackets": "evaluate_brackets",
+    "trelliswork.metrics.calibration": "evaluate_confidence",
     "trelliswork.metrics.induction": "evaluate_induction",
     "trelliswork.metrics.tagging": "evaluate_tagging",
     "trelliswork.metrics.dependencies": "evaluate_parsing",
@@ -86,6 +88,7 @@ __all__ = [
     "count_chain",
     "count_moments",
     "evaluate_brackets",
+    "evaluate_confidence",
     "evaluate_induction",
     "evaluate_parsing",
     "evaluate_tagging",
@@ -101,6 +104,7 @@ __all__ = [
     "read_text",
     "read_trees",
     "read_uai",
+    "select",
     "set_limits",
     "set_num_threads",
 ]
@@ -148,6 +152,7 @@ if TYPE_CHECKING:
     )
     from trelliswork.inference.chain.beam import Beam
     from trelliswork.metrics.brackets import evaluate_brackets
+    from trelliswork.metrics.calibration import evaluate_confidence
     from trelliswork.metrics.dependencies import evaluate_parsing
     from trelliswork.metrics.induction import evaluate_induction
     from trelliswork.metrics.tagging import evaluate_tagging
@@ -169,6 +174,7 @@ if TYPE_CHECKING:
     from trelliswork.models.hmm.counting import (
         count_chain,
     )
+    from trelliswork.models.selection import select
 
 
 def __getattr__(name: str) -> object:

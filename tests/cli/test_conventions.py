@@ -172,7 +172,7 @@ def test_layers_as_json(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("They saw her duck .\n")
     row = json.loads(run("tag", str(tmp_path / "joint"), str(text), "--format", "text", "--json").stdout)
-    assert set(row) == {"words", "labels", "probabilities"}
+    assert set(row) == {"words", "labels", "probabilities", "probability"}
     assert {name: len(labels) for name, labels in row["labels"].items()} == {"pos": 5, "chunk": 5}
     assert all(0 < p <= 1 for layer in row["probabilities"].values() for p in layer)
 

@@ -19,6 +19,8 @@ COMMANDS = {
     "tag": "use.tag:tag",
     "parse": "use.parse:parse",
     "evaluate": "use.evaluate:evaluate",
+    "calibrate": "use.calibrate:calibrate",
+    "select": "use.select:select",
     "inspect": "use.inspect:inspect",
     "infer": "use.infer:infer",
     "score": "use.generate:score",

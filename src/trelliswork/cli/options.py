@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,15 @@ LabelOption = Annotated[
 SeparatorOption = Annotated[str | None, typer.Option(help="Separator of the columns.", show_default="white space")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
+
+
+class Decide(StrEnum):
+    """How one structure is chosen from a posterior."""
+
+    viterbi = "viterbi"
+    posterior = "posterior"
+    mbr_span = "mbr-span"
+    mbr_las = "mbr-las"
 
 
 OutputOption = Annotated[

@@ -1,8 +1,20 @@
-"""Calibration: how often answers are correct, by the probability that a model gave them."""
+"""Confidence of answers: calibration, proper scores, and what a threshold accepts."""
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trelliswork.errors import ShapeError, ValueRangeError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+N_BINS = 10
+LEAST = 1e-6  # smallest probability in a log score
+THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+CHUNK = 1 << 22  # weights of sentences in memory at once
 
 
 @dataclass(frozen=True)
@@ -46,3 +58,173 @@ def calibration_error(bins: Sequence[Bin]) -> float:
     """Return the mean absolute difference of probability and accuracy, weighted by the number of answers."""
     total = sum(row.count for row in bins)
     return sum(row.count * abs(row.probability - row.accuracy) for row in bins) / total if total else 0.0
+
+
+class Answer(NamedTuple):
+    """An answer of a model that gold answers judge."""
+
+    probability: float  # given by the model
+    correct: bool
+    gold: float  # probability that the model gave to the gold answer
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with its 95 % interval, by a bootstrap over sentences."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Answers with at least a probability: the fraction of all answers, and how many of them are correct."""
+
+    threshold: float
+    coverage: float
+    accuracy: float | None  # None if there are none
+
+
+@dataclass(frozen=True)
+class ConfidenceReport:
+    """Result of ``evaluate_confidence``.
+
+    Attributes
+    ----------
+    what : str
+        Name of the answers, such as "tokens".
+    n_answers : int
+    calibration_error : Interval
+        Expected calibration error: the mean difference of probability and accuracy in ten bins of equal width. Random
+        differences in small bins do not cancel, so that it is above 0 also for a perfect model.
+    brier : Interval
+        Mean squared difference of the probability of an answer and 1 if it is correct, 0 if not. Smaller is better.
+    log_score : Interval
+        Mean natural log-probability of the gold answer, of at least 1e-6. Larger is better.
+    bins : tuple of Bin
+    accepted : tuple of Accepted
+        What a threshold on the probability accepts.
+    """
+
+    what: str
+    n_answers: int
+    calibration_error: Interval
+    brier: Interval
+    log_score: Interval
+    bins: tuple[Bin, ...]
+    accepted: tuple[Accepted, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        plain = asdict(self)
+        return plain | {"bins": list(plain["bins"]), "accepted": list(plain["accepted"])}
+
+    def summary(self) -> str:
+        """Return the figures, the reliability diagram and the thresholds as text."""
+        figures = {
+            "calibration error": self.calibration_error,
+            "Brier score": self.brier,
+            "log score": self.log_score,
+        }
+        rows = [(name, f"{f.value:.4f}", f"{f.low:.4f} to {f.high:.4f}") for name, f in figures.items()]
+        title = f"confidence of {self.n_answers:,} {self.what}"
+        parts = [_columns([(title, "value", "95 % interval"), *rows])]
+        bins = [
+            (f"{b.low:.1f}-{b.high:.1f}", f"{b.count:,}", f"{b.probability:.3f}", f"{b.accuracy:.3f}", _bar(b))
+            for b in self.bins
+        ]
+        parts.append(_columns([("probability", self.what, "mean", "correct", "# correct, | mean"), *bins], 1))
+        shown = [
+            (f"{a.threshold:g}", f"{a.coverage:.4f}", "-" if a.accuracy is None else f"{a.accuracy:.4f}")
+            for a in self.accepted
+        ]
+        parts.append(_columns([("accept from", "coverage", "accuracy"), *shown]))
+        return "\n\n".join(parts)
+
+
+def evaluate_confidence(
+    answers: Sequence[Sequence[tuple[float, bool, float]]], *, what: str = "tokens", n_samples: int = 1000,
+    seed: int = 0,
+) -> ConfidenceReport:  # fmt: skip
+    """Compare the probabilities of answers with how often they are correct.
+
+    Parameters
+    ----------
+    answers : list of lists of (float, bool, float)
+        For each sentence its answers: the probability of the answer, whether it is correct, and the probability of the
+        gold answer. For yes-or-no questions, such as "is this a span", the latter is p if correct, else 1 - p.
+    what : str
+        Name of the answers.
+    n_samples, seed : int
+        Samples of sentences for the intervals.
+
+    Examples
+    --------
+    >>> report = evaluate_confidence([[(0.9, True, 0.9), (0.6, False, 0.3)], [(0.8, True, 0.8)]])
+    >>> round(report.brier.value, 4), report.accepted[5]
+    (0.1367, Accepted(threshold=0.9, coverage=0.3333333333333333, accuracy=1.0))
+    """
+    import numpy as np
+
+    flat = np.array([answer for sentence in answers for answer in sentence], np.float64).reshape(-1, 3)
+    if not len(flat):
+        raise ShapeError(f"no {what} to compare: expected at least one answer with a probability.")
+    if not (np.isfinite(flat).all() and (flat >= -1e-6).all() and (flat <= 1 + 1e-4).all()):
+        raise ValueRangeError("probabilities of answers must lie between 0 and 1.")
+    p, correct, gold = np.clip(flat, 0.0, 1.0).T
+    place = np.minimum((p * N_BINS).astype(np.int64), N_BINS - 1)
+    sentence = np.repeat(np.arange(len(answers)), [len(some) for some in answers])
+    columns = np.zeros((len(answers), 3 + 2 * N_BINS))  # sums: answers, Brier, log score, p and correct of each bin
+    for k, sums_of in enumerate((np.ones(len(p)), (p - correct) ** 2, np.log(np.maximum(gold, LEAST)))):
+        columns[:, k] = np.bincount(sentence, sums_of, len(answers))
+    for k, sums_of in enumerate((p, correct)):
+        cells = np.bincount(sentence * N_BINS + place, sums_of, len(answers) * N_BINS)
+        columns[:, 3 + k * N_BINS : 3 + (k + 1) * N_BINS] = cells.reshape(-1, N_BINS)
+    values = _figures(columns.sum(axis=0, keepdims=True))[0]
+    rng, samples = np.random.default_rng(seed), []
+    n = len(answers)
+    size = max(1, CHUNK // n)
+    for first in range(0, n_samples, size):
+        weights = rng.multinomial(n, np.full(n, 1 / n), size=min(size, n_samples - first)).astype(np.float64)
+        sums = weights @ columns
+        samples.append(_figures(sums[sums[:, 0] > 0]))
+    low, high = np.quantile(np.concatenate(samples), [0.025, 0.975], axis=0)
+    error, brier, log_score = (Interval(*row) for row in zip(values.tolist(), low.tolist(), high.tolist(), strict=True))
+    accepted = []
+    for threshold in THRESHOLDS:
+        above = p >= threshold
+        accuracy = float(correct[above].mean()) if above.any() else None
+        accepted.append(Accepted(threshold, float(above.mean()), accuracy))
+    bins = tuple(reliability(p.tolist(), (correct > 0.5).tolist(), N_BINS))
+    return ConfidenceReport(what, len(flat), error, brier, log_score, bins, tuple(accepted))
+
+
+def _figures(sums: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    """Return calibration error, Brier score and log score (n, 3) from sums (n, 3 + 2 bins)."""
+    import numpy as np
+
+    total = sums[:, 0]
+    stated, right = sums[:, 3 : 3 + N_BINS], sums[:, 3 + N_BINS :]
+    error = np.abs(stated - right).sum(axis=1) / total
+    return np.stack([error, sums[:, 1] / total, sums[:, 2] / total], axis=1)
+
+
+def _bar(row: Bin, width: int = 40) -> str:
+    """Return a bar of the fraction of correct answers, with a mark at their mean probability."""
+    cells = ["#"] * round(width * row.accuracy) + [" "] * (width - round(width * row.accuracy))
+    cells[min(round(width * row.probability), width - 1)] = "|"
+    return "".join(cells).rstrip()
+
+
+def _columns(rows: Sequence[Sequence[str]], n_left: int = 0) -> str:
+    """Return aligned columns: the first and the last ``n_left`` to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    last = len(widths) - n_left
+    lines = []
+    for row in rows:
+        cells = [
+            c.ljust(w) if k == 0 or k >= last else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

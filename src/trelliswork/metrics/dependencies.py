@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.metrics.calibration import Bin, calibration_error, reliability
+from trelliswork.metrics.calibration import Bin, ConfidenceReport, evaluate_confidence
 from trelliswork.metrics.tagging import Score, align
 
 LENGTHS = (10, 20, 30, 40)  # upper limits of the lengths of sentences; the last row has longer ones
@@ -57,6 +57,8 @@ class ParseReport:
         Predicted arcs by their probability, in tenths.
     calibration_error : float or None
         Mean absolute difference of probability and accuracy, weighted by the number of arcs.
+    confidence : ConfidenceReport or None
+        The same with intervals, Brier score, log score and thresholds.
     """
 
     n_sentences: int
@@ -71,6 +73,7 @@ class ParseReport:
     by_label: dict[str, LabelRow]
     calibration: tuple[Bin, ...] | None
     calibration_error: float | None
+    confidence: ConfidenceReport | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -81,6 +84,7 @@ class ParseReport:
             for name, row in self.by_label.items()
         }
         plain["calibration"] = None if self.calibration is None else [asdict(row) for row in self.calibration]
+        plain["confidence"] = None if self.confidence is None else self.confidence.to_dict()
         return plain
 
     def summary(self) -> str:
@@ -99,16 +103,9 @@ class ParseReport:
                 for name, r in self.by_label.items()
             ]
             parts.append(align([("label", "support", "attached", "precision", "recall", "F1"), *rows]))
-        if self.calibration is not None:
-            bins = [
-                (f"{b.low:.1f}-{b.high:.1f}", b.count, f"{b.probability:.3f}", f"{b.accuracy:.3f}")
-                for b in self.calibration
-            ]
-            parts.append(align([("probability", "arcs", "mean", "correct"), *bins]))
-        text = "\n\n".join(parts)
-        if self.calibration_error is not None:
-            text += f"\ncalibration error {self.calibration_error:.4f}"
-        return text
+        if self.confidence is not None:
+            parts.append(self.confidence.summary())
+        return "\n\n".join(parts)
 
 
 def evaluate_parsing(
@@ -117,6 +114,7 @@ def evaluate_parsing(
     gold_labels: Names | None = None,
     labels: Names | None = None,
     probabilities: Sequence[Sequence[float]] | None = None,
+    gold_probabilities: Sequence[Sequence[float]] | None = None,
 ) -> ParseReport:
     """Compare dependency trees with gold trees.
 
@@ -128,6 +126,9 @@ def evaluate_parsing(
         Labels of the arcs; both or none.
     probabilities : lists of lists of float, optional
         The probability of each predicted arc.
+    gold_probabilities : lists of lists of float, optional
+        The probability of each gold arc, for the log score; without them it is that of the question whether a predicted
+        arc is correct.
 
     Examples
     --------
@@ -138,7 +139,8 @@ def evaluate_parsing(
     if (gold_labels is None) != (labels is None):
         raise ValueRangeError("gold_labels and labels must be given together, or neither.")
     columns: list[tuple[str, Sequence[Sequence[Any]] | None]] = [
-        ("heads", heads), ("gold_labels", gold_labels), ("labels", labels), ("probabilities", probabilities)
+        ("heads", heads), ("gold_labels", gold_labels), ("labels", labels), ("probabilities", probabilities),
+        ("gold_probabilities", gold_probabilities),
     ]  # fmt: skip
     for name, rows in columns:
         if rows is not None and [len(row) for row in rows] != [len(row) for row in gold_heads]:
@@ -160,10 +162,14 @@ def evaluate_parsing(
     roots = [
         a for row, right in zip(gold_heads, attached, strict=True) for g, a in zip(row, right, strict=True) if g == 0
     ]
-    calibration = None
+    confidence = None
     if probabilities is not None:
-        flat = itertools.chain.from_iterable
-        calibration = tuple(reliability(flat(probabilities), flat(attached)))
+        known = gold_probabilities if gold_probabilities is not None else [
+            [p if right else 1 - p for p, right in zip(*rows, strict=True)]
+            for rows in zip(probabilities, attached, strict=True)
+        ]  # fmt: skip
+        rows = [list(zip(*row, strict=True)) for row in zip(probabilities, attached, known, strict=True)]
+        confidence = evaluate_confidence(rows, what="arcs")
     return ParseReport(
         n_sentences=len(gold_heads),
         n_words=n_words,
@@ -175,8 +181,9 @@ def evaluate_parsing(
         labeled_exact=None if both is None else sum(map(all, both)) / len(gold_heads),
         by_length=_by_length(attached, both),
         by_label={} if gold_labels is None or labels is None else _by_label(gold_labels, labels, attached, both or []),
-        calibration=calibration,
-        calibration_error=None if calibration is None else calibration_error(calibration),
+        calibration=None if confidence is None else confidence.bins,
+        calibration_error=None if confidence is None else confidence.calibration_error.value,
+        confidence=confidence,
     )
 
 

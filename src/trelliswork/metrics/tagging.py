@@ -3,12 +3,13 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from trelliswork.data.schemes import Scheme, convert, detect_scheme, is_iob1, spans
 from trelliswork.errors import DataWarning, ShapeError, ValueRangeError
+from trelliswork.metrics.calibration import ConfidenceReport, evaluate_confidence
 
 N_MISTAKES = 20  # mistakes in a report
 _N_SHOWN = 5  # mistakes in its summary
@@ -88,6 +89,8 @@ class TaggingReport:
         The same for each type, in alphabetical order.
     confusion : tuple of Mistake
         The most frequent mistakes, most frequent first, at most ``N_MISTAKES`` of them.
+    confidence, span_confidence : ConfidenceReport or None
+        Probabilities of labels and of spans, if ``with_confidence`` has added them.
     """
 
     n_sentences: int
@@ -103,6 +106,8 @@ class TaggingReport:
     chunks: Score | None
     chunks_by_type: dict[str, Score] | None
     confusion: tuple[Mistake, ...]
+    confidence: ConfidenceReport | None = None
+    span_confidence: ConfidenceReport | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the keys are the names of the attributes."""
@@ -112,6 +117,9 @@ class TaggingReport:
         if self.chunks is not None and self.chunks_by_type is not None:
             plain["chunks"] = self.chunks.to_dict()
             plain["chunks_by_type"] = {type_: score.to_dict() for type_, score in self.chunks_by_type.items()}
+        for name in ("confidence", "span_confidence"):
+            report = getattr(self, name)
+            plain[name] = None if report is None else report.to_dict()
         return plain
 
     def summary(self) -> str:
@@ -130,6 +138,7 @@ class TaggingReport:
         if self.confusion:
             mistakes = [(f"{m.gold} as {m.predicted}", m.count) for m in self.confusion[:_N_SHOWN]]
             parts.append(align([("mistakes", "count"), *mistakes]))
+        parts += [report.summary() for report in (self.confidence, self.span_confidence) if report is not None]
         return "\n\n".join(parts)
 
 
@@ -220,6 +229,40 @@ def evaluate_tagging(
         chunks_by_type=chunks_by_type,
         confusion=tuple(Mistake(g, p, -minus) for minus, g, p in mistakes[:N_MISTAKES]),
     )
+
+
+def with_confidence(
+    report: TaggingReport,
+    gold: Sentences,
+    predicted: Sentences,
+    probabilities: Sequence[Sequence[tuple[float, float]]],
+    span_probabilities: Sequence[Sequence[float]] | None = None,
+) -> TaggingReport:
+    """Return a report with the confidence of its answers.
+
+    Parameters
+    ----------
+    report : TaggingReport
+        Of the same labels.
+    gold, predicted : as in ``evaluate_tagging``
+    probabilities : list of lists of (float, float)
+        For each token the probabilities of the predicted and of the gold label.
+    span_probabilities : list of lists of float, optional
+        The probability of each predicted span, from left to right.
+    """
+    tokens = [
+        [(p, label == g, right) for label, g, (p, right) in zip(*rows, strict=True)]
+        for rows in zip(predicted, gold, probabilities, strict=True)
+    ]
+    found = None
+    if span_probabilities is not None and report.scheme is not None and any(map(len, span_probabilities)):
+        rows = []
+        for own, labels, ps in zip(gold, predicted, span_probabilities, strict=True):
+            right = set(spans(own, report.scheme))
+            pairs = zip(spans(labels, report.scheme), ps, strict=True)
+            rows.append([(p, span in right, p if span in right else 1 - p) for span, p in pairs])
+        found = evaluate_confidence(rows, what="spans")
+    return replace(report, confidence=evaluate_confidence(tokens), span_confidence=found)
 
 
 def gold_in_scheme_of(labels: Iterable[str], predicted: Sentences, gold: Sentences) -> Sentences:

@@ -16,7 +16,7 @@ from trelliswork.cli.corpora import (
     read_layers,
 )
 from trelliswork.cli.inputs import Inputs
-from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
+from trelliswork.cli.options import Decide, OtherBeamOption, TrainedFormatOption, set_beam
 from trelliswork.cli.reporting import ReportOption, report_evaluation
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import evaluate_constituents
@@ -43,6 +43,14 @@ def evaluate(
             help="Column of the labels, if not that of training: a number or a CoNLL-U name; for several layers 1,2."
         ),
     ] = None,
+    decode: Annotated[
+        Decide | None,
+        typer.Option(
+            help="viterbi: most probable structure. posterior: most expected correct labels or heads. mbr-span: best "
+            "expected F1 of spans (taggers). mbr-las: most expected correct heads and labels (parsers).",
+            show_default="viterbi; posterior for parsers",
+        ),
+    ] = None,
     beam: OtherBeamOption = None,
     page: ReportOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
@@ -50,6 +58,8 @@ def evaluate(
     """Compare a model with gold answers.
 
     Taggers: accuracy, spans, known and unknown words, frequent errors; by layer and jointly for several layers.
+    Confidence of taggers and parsers: calibration error, Brier score and log score with 95 % intervals (bootstrap over
+    sentences), a reliability diagram, and the fraction and accuracy of the answers that a threshold accepts.
     Induced states: many-to-one and one-to-one accuracy, V-measure and variation of information.
     Parsers: attachment scores. Grammars: brackets, with left- and right-branching trees for comparison.
     Language models: log evidence and perplexity of a text.
@@ -60,21 +70,26 @@ def evaluate(
 
     task, source = class_of(model), Inputs.of(files, "test")
     if issubclass(task, TreeParser) and task.constituents:
-        if label is not None or beam is not None or format != FileFormat.auto:
-            raise typer.BadParameter("a grammar is compared with bracketed trees: leave --label, --beam, --format out.")
+        if label is not None or beam is not None or decode is not None or format != FileFormat.auto:
+            raise typer.BadParameter(
+                "a grammar is compared with bracketed trees: leave --label, --beam, --decode, --format out."
+            )
         if current().rank == 0:  # brackets are counted in one process
             with alone():
                 evaluate_constituents(model, source, json, page)
         return
     if not issubclass(task, Tagger | TreeParser):
-        if label is not None:
-            raise typer.BadParameter("a language model is evaluated by its perplexity: leave --label out.")
+        if label is not None or decode is not None:
+            raise typer.BadParameter("a language model is evaluated by its perplexity: leave --label, --decode out.")
         evaluate_text(model, source, format, beam, json, page)
         return
+    is_parser = issubclass(task, TreeParser)
+    if decode == (Decide.mbr_span if is_parser else Decide.mbr_las):
+        raise typer.BadParameter(f"--decode {decode.value} is for {'taggers' if is_parser else 'parsers'}.")
     fitted: Any = task.load(model)
     set_beam(fitted, beam)
-    judge = evaluate_parser if issubclass(task, TreeParser) else _layers if issubclass(task, LayeredTagger) else _tagger
-    judged = judge(fitted, source, format, label)
+    judge = evaluate_parser if is_parser else _layers if issubclass(task, LayeredTagger) else _tagger
+    judged = judge(fitted, source, format, label, None if decode is None else decode.value)
     if judged is None:
         return
     report, sample = judged
@@ -86,31 +101,61 @@ def evaluate(
 Judged = tuple[Any, tuple[Any, ...]] | None  # the report, and sentences and labels; in a group only on rank 0
 
 
-def _tagger(tagger: Any, source: Inputs, format: FileFormat, label: str | None) -> Judged:
+def _tagger(tagger: Any, source: Inputs, format: FileFormat, label: str | None, decode: str | None) -> Judged:
     """Compare a tagger with the gold labels of files; return the report, the sentences and the labels."""
     from trelliswork.data import Corpus
     from trelliswork.metrics.induction import evaluate_induction
-    from trelliswork.metrics.tagging import evaluate_tagging, gold_in_scheme_of
+    from trelliswork.metrics.tagging import evaluate_tagging, gold_in_scheme_of, with_confidence
 
     layout = evaluation_layout(Layout.of(tagger), source, format, label)
     corpus, gold = read_labeled(source, layout)
     check_words(tagger, corpus, source.name)
+    induced, options = getattr(tagger, "induced_", False), {} if decode is None else {"decoding": decode}
+    confidence: Any = [[None] * len(corpus)] * 2
     with naming_lines(source, layout), alone():
-        predicted = tagger.predict(corpus) if len(corpus) else []
+        predicted = tagger.predict(corpus, **options) if len(corpus) else []
+        if len(corpus) and not induced:
+            confidence = _confidence(tagger, corpus, gold, predicted, options)
     known = tagger.known_words()
     words = corpus.sentences(0) if known and isinstance(corpus, Corpus) else [None] * len(corpus)
-    rows = collected([list(row) for row in zip(gold, predicted, words, strict=True)])
+    rows = collected([list(row) for row in zip(gold, predicted, words, *confidence, strict=True)])
     if current().rank > 0:
         return None
-    gold, predicted, words = ([row[k] for row in rows] for k in range(3))
-    if getattr(tagger, "induced_", False):
+    gold, predicted, words, p, of_spans = ([row[k] for row in rows] for k in range(5))
+    if induced:
         return evaluate_induction(gold, predicted), (corpus, gold[: len(corpus)])
     same = gold_in_scheme_of(tagger.labels_, predicted, gold)
     seen: Any = None if None in words else words
-    return evaluate_tagging(same, predicted, words=seen, known_words=known), (corpus, same[: len(corpus)])
+    report = evaluate_tagging(same, predicted, words=seen, known_words=known)
+    report = with_confidence(report, same, predicted, p, None if None in of_spans else of_spans)
+    return report, (corpus, same[: len(corpus)])
 
 
-def _layers(tagger: Any, source: Inputs, format: FileFormat, label: str | None) -> Judged:
+def _confidence(tagger: Any, corpus: Any, gold: Any, predicted: Any, options: dict[str, Any]) -> list[Any]:
+    """Return the probabilities of predicted and gold labels, and of predicted spans, ``None`` if there are no spans."""
+    from trelliswork.data.schemes import detect_scheme
+
+    p = _of_labels(tagger.labels_, tagger.predict_marginals(corpus), predicted, gold)
+    if detect_scheme(tagger.labels_) is None:
+        return [p, [None] * len(corpus)]
+    found = tagger.predict_spans(corpus, **options)
+    return [p, [[probability for _, probability in row] for row in found]]
+
+
+def _of_labels(labels: Any, marginals: Any, predicted: Any, gold: Any) -> list[list[list[float]]]:
+    """Return the probabilities of the predicted and the gold label of each token."""
+    import warnings
+
+    from trelliswork.metrics.tagging import gold_in_scheme_of
+
+    with warnings.catch_warnings():  # about the scheme: the report gives the same one
+        warnings.simplefilter("ignore")
+        gold = gold_in_scheme_of(labels, predicted, gold)
+    rows = zip(marginals, predicted, gold, strict=True)
+    return [[[p[label], p.get(g, 0.0)] for p, label, g in zip(*row, strict=True)] for row in rows]
+
+
+def _layers(tagger: Any, source: Inputs, format: FileFormat, label: str | None, decode: str | None) -> Judged:
     """Compare all layers with the gold labels of files; return the report, the sentences and the labels."""
     layout = Layout.of(tagger)
     if format not in (FileFormat.auto, FileFormat(layout.format)):
@@ -119,11 +164,30 @@ def _layers(tagger: Any, source: Inputs, format: FileFormat, label: str | None) 
         other = layers_layout(source, FileFormat(layout.format), None, tagger.layers, label, None)
         layout = replace(layout, label=other.label)
     corpus, gold = read_layers(source, layout, tagger.layers)
+    options = {} if decode is None else {"decoding": decode}
+    empty: dict[str, Any] = {name: [] for name in tagger.layers}
     with naming_lines(source, layout), alone():
-        predicted = tagger.predict_layers(corpus) if len(corpus) else {name: [] for name in tagger.layers}
-    columns = (*gold.values(), *predicted.values(), corpus.sentences(0))
+        predicted = tagger.predict_layers(corpus, **options) if len(corpus) else empty
+        p, of_spans = _layer_confidence(tagger, corpus, gold, predicted, options) if len(corpus) else (empty, empty)
+    columns = (*gold.values(), *predicted.values(), *p.values(), *of_spans.values(), corpus.sentences(0))
     rows = collected([list(row) for row in zip(*columns, strict=True)])
     if current().rank > 0:
         return None
     D, every = len(tagger.layers), list(map(list, zip(*rows, strict=True)))
-    return tagger.compared(every[:D], every[D : 2 * D], every[-1]), (corpus, gold)
+    found = [None if None in column else column for column in every[3 * D : 4 * D]]
+    return tagger.compared(every[:D], every[D : 2 * D], every[-1], every[2 * D : 3 * D], found), (corpus, gold)
+
+
+def _layer_confidence(tagger: Any, corpus: Any, gold: Any, predicted: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    """Return by layer the probabilities of labels, and of spans, ``None`` in layers without spans."""
+    from trelliswork.data.schemes import detect_scheme
+
+    marginals = tagger.predict_marginals(corpus)
+    p, of_spans = {}, {}
+    with_spans = [layer.name for layer in tagger.layers_ if detect_scheme(layer.labels) is not None]
+    found = tagger.predict_spans(corpus, **options) if with_spans else {}
+    for layer in tagger.layers_:
+        name = layer.name
+        p[name] = _of_labels(layer.labels, marginals[name], predicted[name], gold[name])
+        of_spans[name] = [[q for _, q in row] for row in found[name]] if name in found else [None] * len(corpus)
+    return p, of_spans

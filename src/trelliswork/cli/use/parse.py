@@ -124,7 +124,7 @@ def _parse_one(
     from trelliswork.data.conllu import read_conllu, read_dependencies
     from trelliswork.models.parser.scoring import NoTreeError
 
-    (file,), columns = source.files, _columns(parser)
+    (file,), columns = source.files, columns_of(parser)
     has_tagger = parser.tagger is not None
     evidence: Any = None
     if is_text:
@@ -167,7 +167,8 @@ def _format(source: Inputs, format: FileFormat) -> FileFormat:
     return FileFormat.conllu if source.files == ("-",) else guess_format(source, format)
 
 
-def _columns(parser: "DependencyParser") -> list[str]:
+def columns_of(parser: "DependencyParser") -> list[str]:
+    """Return the columns of CoNLL-U that a parser reads."""
     return list(parser.input_.get("columns") or COLUMNS)
 
 
@@ -223,7 +224,7 @@ def read_treebank(
 
 
 def evaluate_parser(
-    parser: "DependencyParser", source: Inputs, format: FileFormat, label: str | None
+    parser: "DependencyParser", source: Inputs, format: FileFormat, label: str | None, decode: str | None = None
 ) -> tuple[Any, tuple[Any, ...]] | None:
     """Compare a parser with the trees of CoNLL-U files; return the report, the sentences, heads and labels.
 
@@ -233,7 +234,7 @@ def evaluate_parser(
         raise typer.BadParameter(
             "a parser is compared with heads and labels of a CoNLL-U file: no --format or --label."
         )
-    columns = _columns(parser)
+    columns = columns_of(parser)
     corpus, heads, labels = read_treebank(source, columns)
     if parser.tagger is None:
         check_tags(corpus, columns, source.name)
@@ -241,12 +242,14 @@ def evaluate_parser(
     with naming_lines(source, Layout("conllu", ["form"], None), corpus):
         _check_complete(heads, labels if known else [])
         with alone():
-            answers = parser.parse(corpus) if len(corpus) else []
-    rows = collected([list(row) for row in zip(heads, labels, answers, strict=True)])
+            complete: Any = heads
+            chosen: Any = decode or Decoding.posterior.value
+            answers, of_gold = parser.parse_judged(corpus, complete, decode=chosen) if len(corpus) else ([], [])
+    rows = collected([list(row) for row in zip(heads, labels, answers, of_gold, strict=True)])
     if current().rank > 0:
         return None
-    gold: Any = [[row[k] for row in rows] for k in range(3)]
-    return parser.compared(gold[0], gold[1] if known else None, gold[2]), (corpus, heads, labels)
+    gold: Any = [[row[k] for row in rows] for k in range(4)]
+    return parser.compared(gold[0], gold[1] if known else None, gold[2], gold[3]), (corpus, heads, labels)
 
 
 def _check_complete(heads: list[list[int | None]], labels: list[list[str | None]]) -> None:

@@ -1,6 +1,7 @@
 """``trelliswork tag``: label a file with a saved tagger of one layer of labels or several."""
 
 import json as json_module
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 Labels = list[list[str]]
 
 
+class TagDecide(StrEnum):
+    """How one labeling is chosen from a posterior; see ``Tagger.predict``."""
+
+    viterbi = "viterbi"
+    posterior = "posterior"
+    mbr_span = "mbr-span"
+
+
 def tag(
     model: Model,
     files: Annotated[
@@ -26,6 +35,21 @@ def tag(
     ] = None,
     format: TrainedFormatOption = FileFormat.auto,
     marginals: Annotated[bool, typer.Option("--marginals", help="Add the probability of each label.")] = False,
+    spans: Annotated[
+        bool,
+        typer.Option(
+            "--spans",
+            help="Add a column with the spans that start at a token, such as NP:3 (type and number of words), for "
+            "labels in BIO or BIOES; with --marginals NP:3:0.971, the probability of all their labels together.",
+        ),
+    ] = False,
+    decode: Annotated[
+        TagDecide,
+        typer.Option(
+            help="viterbi: most probable labeling. posterior: most probable label of each token. mbr-span: spans with "
+            "the best expected F1."
+        ),
+    ] = TagDecide.viterbi,
     topk: Annotated[int, typer.Option(min=1, help="Number of best labelings per sentence.")] = 1,
     known: Annotated[
         str | None,
@@ -37,7 +61,12 @@ def tag(
     beam: OtherBeamOption = None,
     out: OutputOption = "-",
     json: Annotated[
-        bool, typer.Option("--json", help="One JSON object per sentence and line: words, labels, probabilities.")
+        bool,
+        typer.Option(
+            "--json",
+            help="One JSON object per sentence and line: words, labels, probabilities of labels, of the whole "
+            "labeling, and with --spans of spans.",
+        ),
     ] = False,
 ) -> None:
     """Tag files: a column is added for each layer of labels (in CoNLL-U the label column is replaced).
@@ -53,12 +82,16 @@ def tag(
         raise typer.BadParameter("--topk prints probabilities of labelings, --marginals those of labels: choose one.")
     if json and marginals:
         raise typer.BadParameter("--json includes the probabilities of labels: leave --marginals out.")
+    if topk > 1 and (spans or decode != TagDecide.viterbi):
+        raise typer.BadParameter("--topk gives the most probable labelings: leave --spans and --decode out.")
     tagger: Any = load_for(model, Tagger, "tag: expected a tagger (for a parser use trelliswork parse)")
     set_beam(tagger, beam)
     layout = Layout.of(tagger)
     layered = isinstance(tagger, LayeredTagger)
     if layered and topk > 1:
         raise typer.BadParameter("--topk needs a model with one layer of labels.")
+    if spans or decode == TagDecide.mbr_span:
+        _check_spans(tagger, model)
     layer, column = _known_layer(tagger, known) if layered else ("", known)
     source = Inputs.of(files, "-")
     lines = layout.format == "text" if format == FileFormat.auto else format == FileFormat.text
@@ -74,10 +107,12 @@ def tag(
             check_tokenized(tagger, corpus)
         evidence: Any = {layer: given} if layered and given is not None else given
         if json:
-            answers = _answers(tagger, corpus, evidence, topk) if len(corpus) else []
+            answers = _answers(tagger, corpus, evidence, topk, decode.value, spans) if len(corpus) else []
             stream.writelines(json_module.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
         else:
-            extra = _columns(tagger, corpus, evidence, topk, marginals) if len(corpus) else []
+            extra = _columns(tagger, corpus, evidence, topk, marginals, decode.value) if len(corpus) else []
+            if spans and len(corpus):
+                extra += _span_columns(tagger, corpus, evidence, marginals, decode.value)
             write_tagged(corpus, chosen, layout, extra, stream)
         return len(corpus)
 
@@ -85,14 +120,14 @@ def tag(
 
 
 def _columns(
-    tagger: Any, corpus: "Corpus | AttributeCorpus", evidence: Any, topk: int, marginals: bool
+    tagger: Any, corpus: "Corpus | AttributeCorpus", evidence: Any, topk: int, marginals: bool, decode: str
 ) -> list[list[str]]:
     """Return the new columns: labels, and probabilities if they are requested."""
     if topk > 1:
         lists = tagger.predict_topk(corpus, topk, known=evidence)
         extra = [[label for ranked in lists for label in _nth(ranked, k)] for k in range(max(map(len, lists)))]
         return [*extra, [",".join(f"{p:.6f}" for _, p in ranked) for ranked in lists for _ in ranked[0][0]]]
-    layers, rows = _predict(tagger, corpus, evidence, marginals)
+    layers, rows = _predict(tagger, corpus, evidence, decode, marginals)
     extra = [[label for sentence in labels for label in sentence] for labels in layers.values()]
     for labels, own in zip(list(extra), rows.values(), strict=False):  # no rows without --marginals
         tokens = [token for sentence in own for token in sentence]
@@ -101,20 +136,60 @@ def _columns(
 
 
 def _predict(
-    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, marginals: bool = True
+    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, decode: str, marginals: bool = True
 ) -> tuple[dict[str, Labels], dict[str, Any]]:
     """Return labels and, if requested, marginals by layer; the name of a single layer is empty."""
     from trelliswork.models.tasks import LayeredTagger
 
     layered = isinstance(tagger, LayeredTagger)
-    labels: Any = tagger.predict_layers(corpus, known=known) if layered else {"": tagger.predict(corpus, known=known)}
+    predict = tagger.predict_layers if layered else tagger.predict
+    predicted = predict(corpus, decoding=decode, known=known)
+    labels: Any = predicted if layered else {"": predicted}
     if not marginals:
         return labels, {}
     rows = tagger.predict_marginals(corpus, known=known)
     return labels, rows if layered else {"": rows}
 
 
-def _answers(tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, topk: int) -> list[dict[str, Any]]:
+def _spans(tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, decode: str) -> dict[str, Any]:
+    """Return the spans with their probabilities by layer; the name of a single layer is empty."""
+    from trelliswork.models.tasks import LayeredTagger
+
+    found: Any = tagger.predict_spans(corpus, decoding=decode, known=known)
+    return found if isinstance(tagger, LayeredTagger) else {"": found}
+
+
+def _span_columns(
+    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, marginals: bool, decode: str
+) -> list[list[str]]:
+    """Return a column for each layer: the spans that start at each token, ``_`` for none."""
+    columns: list[list[str]] = []
+    ends = corpus.offsets.tolist()
+    by_layer = _spans(tagger, corpus, known, decode)
+    for name in tagger.layers if hasattr(tagger, "layers_") else [""]:
+        found = by_layer.get(name, [[]] * len(corpus))
+        cells: list[str] = []
+        for row, first, last in zip(found, ends[:-1], ends[1:], strict=True):
+            own = ["_"] * (last - first)
+            for (type_, start, stop), p in row:
+                own[start] = f"{type_}:{stop - start}" + (f":{p:.6f}" if marginals else "")
+            cells += own
+        columns.append(cells)
+    return columns
+
+
+def _check_spans(tagger: Any, model: str) -> None:
+    """Raise an error if no labels of the tagger encode spans."""
+    from trelliswork.data.schemes import detect_scheme
+
+    sets = [layer.labels for layer in tagger.layers_] if hasattr(tagger, "layers_") else [tagger.labels_]
+    if all(detect_scheme(labels) is None for labels in sets):
+        raise DataError(f"{model}: --spans and --decode mbr-span need labels in BIO or BIOES, such as B-NP.")
+
+
+def _answers(
+    tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, topk: int, decode: str, spans: bool
+) -> list[dict[str, Any]]:
     """Return words, labels and probabilities of each sentence, or its ``topk`` best labelings.
 
     Files of ready attributes have no words.
@@ -126,7 +201,9 @@ def _answers(tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, topk: 
         lists = tagger.predict_topk(corpus, topk, known=known)
         best = [[{"labels": list(y), "probability": float(p)} for y, p in ranked] for ranked in lists]
         return [{**sentence, "labelings": some} for sentence, some in zip(words, best, strict=True)]
-    layers, rows = _predict(tagger, corpus, known)
+    layers, rows = _predict(tagger, corpus, known, decode)
+    found = _spans(tagger, corpus, known, decode) if spans else {}
+    whole = _probabilities(tagger, corpus, layers.get("", layers), known)
     answers: list[dict[str, Any]] = []
     for n, sentence in enumerate(words):
         labels = {name: list(own[n]) for name, own in layers.items()}
@@ -134,8 +211,33 @@ def _answers(tagger: Any, corpus: "Corpus | AttributeCorpus", known: Any, topk: 
             name: [float(row[label]) for row, label in zip(rows[name][n], own, strict=True)]
             for name, own in labels.items()
         }
-        answers.append({**sentence, "labels": labels.get("", labels), "probabilities": chosen.get("", chosen)})
+        answer: dict[str, Any] = {**sentence, "labels": labels.get("", labels), "probabilities": chosen.get("", chosen)}
+        answer["probability"] = whole[n]
+        if spans:
+            listed: dict[str, Any] = {
+                name: [{"type": s.type, "start": s.start, "stop": s.stop, "probability": p} for s, p in own[n]]
+                for name, own in found.items()
+            }
+            answer["spans"] = listed.get("", listed)
+        answers.append(answer)
     return answers
+
+
+def _probabilities(tagger: Any, corpus: "Corpus | AttributeCorpus", labels: Any, known: Any) -> list[float | None]:
+    """Return p(labeling | known labels); ``None`` where a lexicon excludes the known labels."""
+    import numpy as np
+
+    from trelliswork.models.tasks import LayeredTagger
+
+    log_p = tagger.log_prob(corpus, labels)
+    if known is not None:
+        if isinstance(tagger, LayeredTagger):
+            unknown = [[None] * len(sentence) for sentence in corpus.sentences(0)]  # type: ignore[union-attr]
+            known = {name: known.get(name, unknown) for name in tagger.layers}
+        evidence = tagger.log_prob(corpus, known)
+        log_p = np.where(evidence > -np.inf, log_p - np.where(evidence > -np.inf, evidence, 0), np.nan)
+    p = np.exp(np.minimum(log_p, 0.0))
+    return [None if np.isnan(value) else float(value) for value in p]
 
 
 def _known_layer(tagger: Any, known: str | None) -> tuple[str, str | None]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from trelliswork.inference import factorial
 from trelliswork.inference.factorial.sweeps import Options
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport
+from trelliswork.metrics.tagging import gold_in_scheme_of, with_confidence
 from trelliswork.models.base import Arrays, Description, Table, check_label, watch_for
 from trelliswork.models.calibration import LEAST, fit_temperature, label_events, observed
 from trelliswork.models.crf.data import sentence_weights
@@ -370,9 +372,24 @@ class FactorialCRF(LayeredTagger):
         words = X.sentences(0) if isinstance(X, Corpus) else None
         return self.compared(by_layer(y, self.layers), predicted, words)
 
-    def compared(self, gold: Sequence[Column], predicted: Sequence[Column], words: Column | None) -> FactorialReport:
-        """Compare predicted labels, layer by layer, with gold ones."""
-        return compare(self.layers_, gold, predicted, words, self.known_words())
+    def compared(
+        self,
+        gold: Sequence[Column],
+        predicted: Sequence[Column],
+        words: Column | None,
+        probabilities: Sequence[Any] | None = None,
+        span_probabilities: Sequence[Any] | None = None,
+    ) -> FactorialReport:
+        """Compare predicted labels, layer by layer, with gold ones; for probabilities see `with_confidence`."""
+        report = compare(self.layers_, gold, predicted, words, self.known_words())
+        if probabilities is None:
+            return report
+        layers = {}
+        of_spans = span_probabilities or [None] * len(self.layers_)
+        for layer, g, p, ps, own in zip(self.layers_, gold, predicted, probabilities, of_spans, strict=True):
+            same = gold_in_scheme_of(layer.labels, p, g)
+            layers[layer.name] = with_confidence(report.layers[layer.name], same, p, ps, own)
+        return replace(report, layers=layers)
 
     def top_features(self, layer: str, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
         """Return the n largest weights of a layer (absolute): attribute, label, weight; for one label if given."""

@@ -512,12 +512,33 @@ class DependencyParser(TreeParser):
         gold = read_trees(y, read_sentences(X).offsets)
         split = Columns([], [], gold.offsets).sentences
         labels = None if gold.labels is None else split(gold.labels)
-        return self.compared(split(gold.heads.tolist()), labels, self.parse(X))
+        heads = split(gold.heads.tolist())
+        return self.compared(heads, labels, *self.parse_judged(X, heads))
+
+    def parse_judged(
+        self, X: Sentences, gold: Sequence[Sequence[int]], *, decode: Decode = "posterior"
+    ) -> tuple[list[list[tuple[int, str | None, float]]], list[list[float]]]:
+        """Return the result of `parse`, and the probabilities of gold heads, from the same pass."""
+        if self.calibration_ is not None and self.calibration_.maps:
+            tables = self.predict_marginals(X)
+            of_gold = [[p.get(h, 0.0) for p, h in zip(*rows, strict=True)] for rows in zip(tables, gold, strict=True)]
+            return self.parse(X, decode=decode), of_gold
+        parsing = self._parsing(X, None)
+        heads, probabilities, of_gold = parsing.judged(decode, gold)
+        rows = zip(heads, parsing.names(heads), probabilities, strict=True)
+        return [list(zip(*row, strict=True)) for row in rows], of_gold
 
     def compared(
-        self, heads: list[list[int]], labels: list[list[str]] | None, parses: list[list[tuple[int, str | None, float]]]
+        self,
+        heads: list[list[int]],
+        labels: list[list[str]] | None,
+        parses: list[list[tuple[int, str | None, float]]],
+        of_gold: list[list[float]] | None = None,
     ) -> ParseReport:
-        """Compare results of `parse` with complete gold trees: a head, and a label if they are known, for each word."""
+        """Compare results of `parse` with complete gold trees: a head, and a label if they are known, for each word.
+
+        ``of_gold`` are the probabilities of the gold heads, for the log score.
+        """
         labeled = labels is not None and self.labels_ is not None
         return evaluate_parsing(
             heads,
@@ -525,6 +546,7 @@ class DependencyParser(TreeParser):
             labels if labeled else None,
             [[name or "" for _, name, _ in row] for row in parses] if labeled else None,
             [[p for _, _, p in row] for row in parses],
+            of_gold,
         )
 
     def tag(self, X: Sentences) -> list[list[str]]:

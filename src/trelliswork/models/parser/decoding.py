@@ -149,12 +149,19 @@ class Parsing:
 
     def heads(self, decode: Decode = "posterior") -> tuple[list[list[int]], list[list[float]]]:
         """Return trees and the probabilities of their arcs; see `DependencyParser.predict`."""
+        return self.judged(decode)[:2]
+
+    def judged(
+        self, decode: Decode = "posterior", gold: Sequence[Sequence[int]] | None = None
+    ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
+        """Return trees, the probabilities of their arcs, and those of the arcs of gold trees if they are given."""
         if decode not in get_args(Decode):
             raise ValueRangeError(f"decode must be one of {', '.join(get_args(Decode))}, got {decode!r}.")
         if decode == "mbr-las" and self.labels is None:
             raise ValueRangeError("decode='mbr-las' needs labels: train the parser with pairs (head, label).")
         trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
         probabilities: list[list[float]] = [[] for _ in range(len(self.tokens))]
+        of_gold: list[list[float]] = [[] for _ in range(len(self.tokens))]
         for sentences in self.scorer.batches(self.tokens):
             scored = self.scorer.scored(self.tokens, sentences, self.allowed)
             b = self.scorer.infer(scored)
@@ -164,7 +171,10 @@ class Parsing:
                 trees[n] = heads[row, :size].tolist()
                 p = b.arcs[row, heads[row, :size], np.arange(1, size + 1)]
                 probabilities[n] = np.clip(p, 0.0, 1.0).tolist()
-        return trees, probabilities
+                if gold is not None:
+                    p = b.arcs[row, np.array(gold[n], np.int64), np.arange(1, size + 1)]
+                    of_gold[n] = np.clip(p, 0.0, 1.0).tolist()
+        return trees, probabilities, of_gold
 
     def _decoded(self, scored: Scored, beliefs: Beliefs, decode: Decode) -> Integers:
         """Return the heads (B, n) of a batch."""

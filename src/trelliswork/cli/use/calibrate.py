@@ -1,0 +1,114 @@
+"""``trelliswork calibrate``: fit the probabilities of a saved model to held-out answers."""
+
+import json as json_module
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from trelliswork.cli.corpora import (
+    FileFormat,
+    Layout,
+    evaluation_layout,
+    naming_lines,
+    read_labeled,
+    read_layers,
+)
+from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.options import JsonOption, TrainedFormatOption
+from trelliswork.cli.saving import check_out, save_or_rescue
+from trelliswork.cli.use.loading import Model, load_for
+
+
+class Method(StrEnum):
+    """How probabilities are calibrated."""
+
+    temperature = "temperature"
+    isotonic = "isotonic"
+
+
+def calibrate(
+    model: Model,
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Held-out files with gold answers, not those of training; or dev of the bundled corpus."),
+    ],
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="temperature: one for the whole model (a parser: one per type of factor), all queries agree. "
+            "isotonic: also a map of the marginals of each label."
+        ),
+    ] = Method.temperature,
+    format: TrainedFormatOption = FileFormat.auto,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the labels, if not that of training: a number or a CoNLL-U name.")
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", help="Directory for the calibrated model.", show_default="MODEL itself"),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Calibrate the probabilities of a tagger, parser or grammar on held-out data, and save the model.
+
+    Answers stay the same, but for decisions by probabilities; marginals, spans and posteriors change. Training again
+    removes the calibration. See how well it works with evaluate, on other files.
+
+    Example: trelliswork calibrate chunker dev.txt
+    """
+    from trelliswork.models.calibration import calibrate as fit
+
+    place = out or model
+    check_out(place)
+    fitted = load_for(model, "_calibrate_temperature", "have marginals to calibrate: expected a tagger or parser")
+    source = Inputs.of(files)
+    X, y, layout = read_answers(fitted, source, format, label)
+    with naming_lines(source, layout):
+        fit(fitted, X, y, method=method.value)
+    save_or_rescue(fitted.save, place)
+    result = fitted.calibration_
+    if json:
+        print(json_module.dumps({"model": place, "kind": fitted.kind} | result.to_dict()))
+        return
+    print(f"{describe(result)}. Saved in {place}")
+
+
+def describe(calibration: Any) -> str:
+    """Return a calibration in a line."""
+    values = calibration.temperatures
+    shown = ", ".join(value if name == "all" else f"{name} {value}" for name, value in
+                      ((name, f"{value:.4f}") for name, value in values.items()))  # fmt: skip
+    text = f"temperature {shown}, from {calibration.n_sentences:,} sentences"
+    return text + (", and isotonic maps of marginals" if calibration.maps else "")
+
+
+def read_answers(model: Any, source: Inputs, format: FileFormat, label: str | None) -> tuple[Any, Any, Layout | None]:
+    """Return the sentences and gold answers of files, as ``fit`` takes them, and the layout of the files."""
+    from trelliswork.models.tasks import LayeredTagger, TreeParser
+
+    if isinstance(model, TreeParser) and (label is not None or format not in (FileFormat.auto, FileFormat.conllu)):
+        raise typer.BadParameter("a parser or grammar is calibrated with trees: leave --label and --format out.")
+    if isinstance(model, TreeParser) and model.constituents:
+        from trelliswork.cli.use.constituents import read_gold, reading_of, tokens_of
+
+        reading = reading_of(model)  # type: ignore[arg-type]
+        trees = read_gold(source, reading.pop("punctuation"))
+        return tokens_of(trees, **reading), trees, None
+    if isinstance(model, TreeParser):
+        from trelliswork.cli.use.parse import check_tags, columns_of, read_treebank
+        from trelliswork.models.parser.data import pairs
+
+        columns = columns_of(model)  # type: ignore[arg-type]
+        corpus, heads, labels = read_treebank(source, columns)
+        if model.tagger is None:  # type: ignore[attr-defined]
+            check_tags(corpus, columns, source.name)
+        return corpus, pairs(heads, labels), Layout("conllu", ["form"], None)
+    layout = Layout.of(model)
+    if isinstance(model, LayeredTagger):
+        if label is not None or format not in (FileFormat.auto, FileFormat(layout.format)):
+            raise typer.BadParameter("several layers are read as in training: leave --label and --format out.")
+        layered, gold = read_layers(source, layout, model.layers)
+        return layered, gold, layout
+    layout = evaluation_layout(layout, source, format, label)
+    return *read_labeled(source, layout), layout

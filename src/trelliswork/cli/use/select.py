@@ -1,0 +1,88 @@
+"""``trelliswork select``: which sentences of a pool to label next."""
+
+import json as json_module
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from trelliswork.cli.corpora import FileFormat, Layout, read_unlabeled
+from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.options import TrainedFormatOption
+from trelliswork.cli.use.loading import Model, load_for
+from trelliswork.cli.use.tag import check_words
+
+
+class By(StrEnum):
+    """The value of a token."""
+
+    entropy = "entropy"
+    margin = "margin"
+    expected_gain = "expected-gain"
+
+
+def select(
+    model: Model,
+    pool: Annotated[list[str], typer.Argument(help="Files of sentences to choose from, in the format of training.")],
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of sentences.")] = 100,
+    by: Annotated[
+        By,
+        typer.Option(
+            help="entropy of each token; margin, 1 minus the difference of the two best answers; or expected-gain, the "
+            "expected errors of the pool on the same words, each counted less when it is chosen again."
+        ),
+    ] = By.entropy,
+    diverse: Annotated[
+        bool, typer.Option("--diverse", help="Words of sentences that were chosen before count half, a quarter, ...")
+    ] = False,
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="Divide the value of a sentence by its length, for a budget of tokens.")
+    ] = False,
+    format: TrainedFormatOption = FileFormat.auto,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object per sentence and line.")] = False,
+) -> None:
+    """Choose the sentences that are most useful to label next, by the uncertainty of a tagger or parser.
+
+    Writes a line for each, best first: the file, the number of the sentence in it (from 1), its score, and its words,
+    separated by tabs.
+
+    Example: trelliswork select tagger pool.conllu -n 100 --diverse
+    """
+    from trelliswork.data import Corpus
+    from trelliswork.models.selection import select as choose
+    from trelliswork.models.tasks import TreeParser
+
+    fitted = load_for(model, "predict_marginals", "give probabilities of tokens: expected a tagger or a parser")
+    if isinstance(fitted, TreeParser) and fitted.constituents:
+        raise typer.BadParameter("a grammar has no probabilities of tokens: select works with taggers and parsers.")
+    parts = [_read(fitted, str(file), format) for file in Inputs.of(pool).files]
+    places = [(str(file), k) for file, part in zip(Inputs.of(pool).files, parts, strict=True) for k in range(len(part))]
+    if all(isinstance(part, Corpus) for part in parts):
+        corpus: Any = Corpus.joined(parts, len(parts[0].columns))
+    elif len(parts) == 1:
+        corpus = parts[0]
+    else:
+        raise typer.BadParameter("of files of ready attributes, select takes one at a time.")
+    words = corpus.sentences(0) if isinstance(corpus, Corpus) else None
+    for index, score in choose(fitted, corpus, n, by=by.value, diverse=diverse, per_token=per_token):
+        file, number = places[index]
+        if json:
+            plain = {"file": file, "sentence": number + 1, "score": score}
+            print(json_module.dumps(plain | ({} if words is None else {"words": words[index]}), ensure_ascii=False))
+        else:
+            print(file, number + 1, f"{score:.4f}", "" if words is None else " ".join(words[index]), sep="\t")
+
+
+def _read(model: Any, file: str, format: FileFormat) -> Any:
+    """Return the sentences of a file as the model reads them."""
+    from trelliswork.models.tasks import TreeParser
+
+    if isinstance(model, TreeParser):
+        from trelliswork.cli.use.parse import columns_of, read_treebank
+        from trelliswork.data import Corpus
+
+        treebank = read_treebank(Inputs((file,)), columns_of(model))[0]  # type: ignore[arg-type]
+        return treebank if model.tagger is None else Corpus(treebank.columns[:1], treebank.offsets)  # type: ignore[attr-defined]
+    corpus, _, _ = read_unlabeled(file, Layout.of(model), format)
+    check_words(model, corpus, file)
+    return corpus
