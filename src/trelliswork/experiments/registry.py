@@ -142,6 +142,15 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
         small={"n_states": 20, "max_iter": 20, "n_restarts": 1, "n_sentences": 2000}, minutes=0.5,
     ),
     Experiment(
+        "active-learning", 1, "labels that a CRF needs if it chooses the sentences, against random choice",
+        f"{ROOM}.active_learning:active_learning", "ud-en-ewt", ("en_ewt-ud-train.conllu", "en_ewt-ud-test.conllu"),
+        full={"target": 93.0, "by": ("random", "entropy", "diverse entropy", "margin", "diverse margin",
+                                     "expected-gain"),
+              "first": 100, "growth": 1.3, "max_iter": 40, "seed": 0},
+        small={"target": 80.0, "n_sentences": 1500, "growth": 1.6, "max_iter": 15, "by": ("random", "diverse entropy")},
+        minutes=4,
+    ),
+    Experiment(
         "beams-decoding", 2, "states that beams need for the exact Viterbi path (section 4.1)",
         f"{ROOM}.beams:decoding",
         full={"n_models": 5, "n_sequences": 100, "n_states": 100, "n_symbols": 1000, "seed": 0},

@@ -57,6 +57,8 @@ def describe(model: Any, explorer: Explorer, name: str) -> Answer:
         about.append(["known words", f"{len(words):,}"])
     if model.report_.reason:
         about.append(["training", model.report_.reason])
+    if model.calibration_ is not None:
+        about.append(["calibration", str(model.calibration_)])
     reader = explorer.reader
     return {
         "name": name,
@@ -94,6 +96,11 @@ def evidence_answer(log_p: float, kind: str) -> Answer:
     """Return the probability of evidence; ``kind`` is exact, lower or estimate."""
     log_p = -math.inf if math.isnan(log_p) else min(log_p, 0.0)
     return {"p": plain(math.exp(log_p)), "log_p": plain(log_p), "kind": kind}
+
+
+def span_answers(spans: Any) -> list[Answer]:
+    """Return spans of a sentence with the probabilities of all their labels together."""
+    return [{"type": s.type, "start": s.start, "stop": s.stop, "p": plain(p)} for s, p in spans]
 
 
 def layer_answer(

@@ -55,6 +55,9 @@ class ParserExplorer:
             log_p = float(part.log_partition()[0]) - float(whole.log_partition()[0])
             answer |= self._view(tokens, [known]) | {"before": before}
             answer["evidence"] = evidence_answer(log_p, answer["kind"])
+        else:
+            heads = [arc["head"] for arc in before["arcs"]]
+            answer["subtrees"] = [plain(p) for p in self.model.predict_subtree_probabilities([tokens], [heads])[0]]
         best = self.model.predict_topk([tokens], k, known=[known] if items else None)[0]
         answer["best"] = [{"arcs": [list(arc) for arc in tree], "p": plain(p)} for tree, p in best]
         return answer

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from trelliswork.explore.abilities import Abilities, Answer, evidence_answer, layer_answer, plain
+from trelliswork.data.schemes import detect_scheme
+from trelliswork.explore.abilities import Abilities, Answer, evidence_answer, layer_answer, plain, span_answers
 from trelliswork.explore.requests import MAX_BEST, Body, TokenReader, allowed_values, feature_reader
 from trelliswork.models.tasks import LanguageModel
 
@@ -57,6 +58,8 @@ class TaggerExplorer:
                 answer["entropy"].append(plain(float(part.entropy()[0])))
         named = {label for item in items for label in item.named}
         answer["layers"] = [layer_answer("label", self.labels, now, before if items else None, named)]
+        if detect_scheme(self.labels) is not None:
+            answer["layers"][0]["spans"] = span_answers(self.model.predict_spans([tokens], known=given)[0])
         best = self.model.predict_topk([tokens], k, known=given)[0]
         answer["best"] = [{"labels": list(labels), "p": plain(p)} for labels, p in best]
         return answer
@@ -113,13 +116,19 @@ class LayersExplorer:
             named[name].update(item.named)
         before = now = self._view(tokens, None)
         answer: Answer = {"words": words, "kind": "exact" if self.model.engine == "exact" else "estimate", "best": []}
+        given = {name: [rows] for name, rows in known.items()} if items else None
         if items:
-            now = self._view(tokens, {name: [rows] for name, rows in known.items()})
+            now = self._view(tokens, given)
             answer["evidence"] = self._evidence(tokens, known)
         answer["layers"] = [
             layer_answer(name, labels, now[name], before[name] if items else None, named[name])
             for name, labels in self.labels.items()
         ]
+        if any(detect_scheme(labels) is not None for labels in self.labels.values()):
+            found = self.model.predict_spans([tokens], known=given)
+            for layer in answer["layers"]:
+                if layer["name"] in found:
+                    layer["spans"] = span_answers(found[layer["name"]][0])
         return answer
 
     def _view(self, tokens: list[Any], known: Any) -> dict[str, View]:

@@ -7,7 +7,7 @@ from typing import Any
 from trelliswork.data.vocabulary import END
 from trelliswork.explore.abilities import Abilities, Answer, layer_answer, plain
 from trelliswork.explore.requests import BLANKS, Body, RequestError, TokenReader
-from trelliswork.models.tasks import NextWord, Ranked, Tagger
+from trelliswork.models.tasks import NextWord, Ranked, Tagger, TreeParser
 from trelliswork.report.learned import embeddings, neighbors
 
 MAX_WORDS = 200
@@ -26,7 +26,7 @@ class TextExplorer:
         self.model = model
         self.reader = reader or TokenReader(max_words=MAX_WORDS)
         self.any_word = hasattr(model, "log_conditional")  # whether a blank in a sentence to score is any word
-        states = hasattr(model, "predict_marginals") and not isinstance(model, Tagger)
+        states = hasattr(model, "predict_marginals") and not isinstance(model, Tagger | TreeParser)
         offered: dict[str, tuple[bool, Callable[[Body], Answer]]] = {
             "fill": (True, self.fill),
             "next": (isinstance(model, NextWord), self.next),

@@ -61,6 +61,14 @@ class Calibration:
     span_thresholds: dict[str, float] = field(default_factory=dict)
     maps: dict[str, dict[str, Map]] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """Return the temperatures and the size of the held-out data in a line."""
+        named = [
+            f"{value:.4f}" if name == "all" else f"{name} {value:.4f}" for name, value in self.temperatures.items()
+        ]
+        text = f"temperature {', '.join(named)}, from {self.n_sentences:,} sentences"
+        return text + (", and isotonic maps of marginals" if self.maps else "")
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return asdict(self)

@@ -12,7 +12,7 @@ from trelliswork.report.page import Section, percent, side_by_side
 from trelliswork.report.samples import JUDGED, READABLE, SEARCHED, Sample, example
 from trelliswork.report.structures import constituent_tree, dependency_tree
 from trelliswork.report.tables import bars, facts, table
-from trelliswork.report.taggers import example_note
+from trelliswork.report.taggers import confidence_tables, example_note
 
 LABELS = 25  # arc labels that are listed
 
@@ -84,13 +84,14 @@ def dependency_sections(report: ParseReport, part: str = "test") -> list[Section
     headers = ["words", "sentences", "UAS", *(["LAS"] if report.las is not None else [])]
     labels = [[name, row.support, row.attached, row.score.f1] for name, row in report.by_label.items()]
     note = f"Predicted trees compared with the gold trees of the {part} data; punctuation counts."
+    listed = table(["label", "count", "attached", "F1"], labels[:LABELS], title="By label")
     details = side_by_side(
         calibration(report.calibration or (), title="Calibration", what="arcs"),
-        table(["label", "count", "attached", "F1"], labels[:LABELS], title="By label"),
+        listed if report.confidence is None else confidence_tables(report.confidence),
     )
     return [
         ("Results", note, [side_by_side(facts(rows), table(headers, lengths, title="By length"))]),
-        ("Confidence, and results by label", "", [details]),
+        ("Confidence, and results by label", "", [details] if report.confidence is None else [details, listed]),
     ]
 
 

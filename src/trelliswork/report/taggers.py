@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from trelliswork.data import AttributeCorpus
-from trelliswork.metrics.calibration import reliability
+from trelliswork.data.schemes import detect_scheme
+from trelliswork.metrics.calibration import ConfidenceReport, evaluate_confidence
 from trelliswork.metrics.induction import InductionReport
 from trelliswork.metrics.tagging import Score, TaggingReport, evaluate_tagging
 from trelliswork.models.tasks import LayeredTagger
@@ -28,6 +31,28 @@ class Answers(NamedTuple):
             [p[label] for p, label in zip(*rows, strict=True)] for rows in zip(self.marginals, self.labels, strict=True)
         ]
 
+    def judged(self, gold: Sequence[Sequence[str]]) -> ConfidenceReport:
+        """Compare the probabilities with gold labels."""
+        rows = zip(self.marginals, self.labels, gold, strict=True)
+        return evaluate_confidence(
+            [[(p[label], label == g, p.get(g, 0.0)) for p, label, g in zip(*row, strict=True)] for row in rows]
+        )
+
+
+def confidence_tables(report: ConfidenceReport) -> Html:
+    """Return proper scores with intervals, and what thresholds accept."""
+    figures = {
+        "calibration error": report.calibration_error,
+        "Brier score": report.brier,
+        "log score": report.log_score,
+    }
+    scores = [[name, f.value, f"{f.low:.4f} to {f.high:.4f}"] for name, f in figures.items()]
+    rows = [[f"{a.threshold:g}", percent(a.coverage, 2), percent(a.accuracy, 2)] for a in report.accepted]
+    return join([
+        table(["", "value", "95 % interval"], scores, title="Confidence"),
+        table(["probability from", f"{report.what} accepted", "correct"], rows, title="Thresholds"),
+    ])  # fmt: skip
+
 
 def sentence_section(model: Any, sample: Sample) -> list[Section]:
     """Return the posterior of the sentence with the least certain answer."""
@@ -49,7 +74,30 @@ def sentence_section(model: Any, sample: Sample) -> list[Section]:
         )
         for name, answers in layers.items()
     ]
-    return [("The posterior of a sentence", example_note(sample, some), pictures)]
+    one = some.take([n])
+    log_p = model.log_prob(one.X, _labeling(model, {name: [answers.labels[n]] for name, answers in layers.items()}))
+    note = f"{example_note(sample, some)} The whole labeling has probability {percent(float(np.exp(log_p[0])))}."
+    return [("The posterior of a sentence", note, [*pictures, *_spans(model, one, words)])]
+
+
+def _labeling(model: Any, by_layer: dict[str, Any]) -> Any:
+    """Return labels as ``fit`` takes them."""
+    return by_layer if isinstance(model, LayeredTagger) else by_layer[""]
+
+
+def _spans(model: Any, one: Sample, words: Sequence[str]) -> list[Html]:
+    """Return tables of the spans of a sentence with their probabilities."""
+    layered = isinstance(model, LayeredTagger)
+    sets = [layer.labels for layer in model.layers_] if layered else [model.labels_]
+    if all(detect_scheme(labels) is None for labels in sets):
+        return []
+    found: Any = model.predict_spans(one.X)
+    tables = []
+    for name, (row,) in (found if isinstance(found, dict) else {"": found}).items():
+        rows = [[" ".join(words[s.start : s.stop]), s.type, percent(p)] for s, p in row]
+        title = f"Spans of layer {name}" if name else "Spans"
+        tables.append(table(["span", "type", "probability of all its labels"], rows, title=title))
+    return tables
 
 
 def example_note(sample: Sample, searched: Sample) -> str:
@@ -74,12 +122,10 @@ def compared_sections(model: Any, sample: Sample, *, results: bool) -> list[Sect
             sections += tagging_sections(evaluate_tagging(gold[name], answers.labels, **options), name, sample.part)
     note = f"On {'the first ' if len(some) < len(full) else ''}{len(some):,} sentences of the {sample.part} data."
     for name, answers in layers.items():
-        correct = [g == p for g, p in zip(chain(*gold[name]), chain(*answers.labels), strict=True)]
+        report = answers.judged(gold[name])
         blocks = [
-            side_by_side(
-                calibration(reliability(chain(*answers.confidence()), correct), title="Calibration"),
-                _confident_errors(words, gold[name], answers),
-            ),
+            side_by_side(calibration(report.bins, title="Calibration"), confidence_tables(report)),
+            _confident_errors(words, gold[name], answers),
             confusion(chain(*gold[name]), chain(*answers.labels), title="Confusion matrix"),
         ]
         sections.append((f"Confidence and errors{f' of layer {name}' if name else ''}", note, blocks))

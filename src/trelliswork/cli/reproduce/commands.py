@@ -129,6 +129,14 @@ COMMANDS = {
         "Parts of speech of UD English EWT induced from words alone by EM (paper 1).", "--data DATA --plot curve.png",
         (STATES, MAX_ITER, Option("restarts", int, "Number of random starts.", "n_restarts", min=1), FEWER),
     ),
+    "active-learning": Command(
+        "Labels that a CRF needs for an accuracy if it chooses the sentences, against random choice (with a CRF of paper 1).",
+        "--data DATA --target 92 --plot curves.png",
+        (Option("target", float, "XPOS accuracy, in percent.", min=1, max=100),
+         Option("by", list[str], "Choice: random, entropy, margin or expected-gain; 'diverse entropy' is greedy."),
+         Option("first", int, "Random sentences at the start.", min=10),
+         Option("growth", float, "Growth of the labeled set per round.", min=1.01), MAX_ITER, FEWER),
+    ),
     "beams-decoding": Command(
         "States that each kind of beam needs for the exact Viterbi path (paper 2, section 4.1).",
         "--models 1 --sequences 20",

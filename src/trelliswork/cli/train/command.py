@@ -124,9 +124,7 @@ class Job:
             text += f"; {objective if report.n_iter else report.reason}"
         print(f"{text}; {outcome['seconds']:.1f} s. Saved in {self.out}")
         if "calibration" in facts:
-            from trelliswork.cli.use.calibrate import describe
-
-            print(f"calibrated: {describe(model.calibration_)}")
+            print(f"calibrated: {model.calibration_}")
         if report is not None and report.beam is not None:
             print(f"beam {model.beam}: {report.beam}")
         if usage:

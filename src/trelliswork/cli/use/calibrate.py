@@ -71,16 +71,7 @@ def calibrate(
     if json:
         print(json_module.dumps({"model": place, "kind": fitted.kind} | result.to_dict()))
         return
-    print(f"{describe(result)}. Saved in {place}")
-
-
-def describe(calibration: Any) -> str:
-    """Return a calibration in a line."""
-    values = calibration.temperatures
-    shown = ", ".join(value if name == "all" else f"{name} {value}" for name, value in
-                      ((name, f"{value:.4f}") for name, value in values.items()))  # fmt: skip
-    text = f"temperature {shown}, from {calibration.n_sentences:,} sentences"
-    return text + (", and isotonic maps of marginals" if calibration.maps else "")
+    print(f"{result}. Saved in {place}")
 
 
 def read_answers(model: Any, source: Inputs, format: FileFormat, label: str | None) -> tuple[Any, Any, Layout | None]:

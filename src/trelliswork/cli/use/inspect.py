@@ -39,6 +39,8 @@ def inspect(
         "converged": report.converged,
         "reason": report.reason,
     }
+    if fitted.calibration_ is not None:
+        facts["calibration"] = fitted.calibration_.to_dict() if json else str(fitted.calibration_)
     if json:
         tables = {table.key: table.rows for table in description.tables}
         print(json_module.dumps({"kind": fitted.kind, **facts, **tables}, ensure_ascii=False))

@@ -13,7 +13,7 @@ function tagView() {
     const sections = answer.layers.map((layer, number) => {
       const box = trellis(answer, layer, number, evidence, many);
       drawings.push(box.draw);
-      return el("section", {}, el("h2", { text: many ? `Layer ${layer.name}` : `p(${layer.name} | sentence)` }), box.root, openPicker(answer, layer, evidence, many));
+      return el("section", {}, el("h2", { text: many ? `Layer ${layer.name}` : `p(${layer.name} | sentence)` }), box.root, openPicker(answer, layer, evidence, many), spanTable(answer, layer));
     });
     const remarks = [];
     if (answer.entropy?.length) remarks.push(`Entropy ${answer.entropy.map((h) => `${h.toFixed(2)}`).join(" → ")} nats.`);
@@ -85,6 +85,13 @@ function trellis(answer, layer, n, evidence, many) {
       ...points(layer.path).map(([cx, cy]) => svg("circle", { class: "stop", cx, cy, r: 3 })));
   };
   return { root: el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Trellis" }, inside), draw };
+}
+
+function spanTable(answer, layer) {
+  if (!layer.spans?.length) return null;
+  return el("table", { class: "list narrow spans" }, el("thead", {}, el("tr", {}, el("th", { text: "span" }), el("th", { text: "type" }), el("th"), el("th", { class: "number", text: "p" }))),
+    el("tbody", {}, layer.spans.map((span) => el("tr", {}, el("td", { text: answer.words.slice(span.start, span.stop).join(" ") }), el("td", { text: span.type }),
+      el("td", { class: "bars" }, bar(span.p)), el("td", { class: "number", text: number(span.p) })))));
 }
 
 function bestLabels(answer) {

@@ -20,7 +20,7 @@ function parseView() {
       + "Dotted arcs are likely alternatives. Choose a word to force or forbid its head.";
     const scroll = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Tree" }, arcs(answer, evidence));
     return { parts: [el("section", {}, el("h2", { text: "Arcs with their probabilities" }), scroll, choice, el("p", { class: "note", text: remark })),
-      bestTrees(answer)] };
+      subtrees(answer), bestTrees(answer)] };
   }, about);
 }
 
@@ -84,6 +84,14 @@ function arcs(answer, evidence) {
       svg("text", { class: "small", x: xs[t], y: ground + 37, text: answer.tags[t] || "" })), () => evidence.select(String(t), `#${id}`));
   });
   return svg("svg", { class: "tree", width: width + 4, height: ground + 50, role: "group", "aria-label": "Dependency tree" }, shapes, texts, words);
+}
+
+function subtrees(answer) {
+  const inner = (answer.subtrees || []).map((p, t) => [t, p]).filter(([t]) => answer.arcs.some((arc) => arc.head === t + 1));
+  if (!inner.length) return null;
+  return el("section", {}, el("h2", { text: "Sub-trees below each word" }), el("table", { class: "list narrow", id: "subtrees" },
+    el("thead", {}, el("tr", {}, el("th", { text: "word" }), el("th"), el("th", { class: "number", text: "p" }))),
+    el("tbody", {}, inner.map(([t, p]) => el("tr", {}, el("td", { text: answer.words[t] }), el("td", { class: "bars" }, bar(p)), el("td", { class: "number", text: number(p) }))))));
 }
 
 function bestTrees(answer) {
