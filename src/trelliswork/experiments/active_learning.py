@@ -13,7 +13,7 @@ from trelliswork.experiments.tables import Cell, Curve, Say, Table
 from trelliswork.models import CRF
 from trelliswork.models.selection import Criterion, select
 
-RANDOM = "random"
+RANDOM, PER_TOKEN = "random", " per token"
 
 
 def active_learning(
@@ -37,7 +37,8 @@ def active_learning(
     Parameters
     ----------
     by : list of str
-        "random", or a criterion of `select`, after "diverse" for the greedy choice.
+        "random", or a criterion of `select`: "diverse entropy" is the greedy choice, "entropy per token" divides by the
+        length of a sentence.
     """
     X, y = (column[:n_sentences] for column in read_tagged(Path(folder), "train"))
     test = read_tagged(Path(folder), "test")
@@ -98,8 +99,9 @@ def _run(
         if name == RANDOM:
             chosen = rest[:n]
         else:
-            criterion: Criterion = name.removeprefix("diverse ")  # type: ignore[assignment]
-            found = select(model, [X[k] for k in rest], n, by=criterion, diverse=name.startswith("diverse "))
+            criterion: Criterion = name.removeprefix("diverse ").removesuffix(PER_TOKEN)  # type: ignore[assignment]
+            options = {"diverse": name.startswith("diverse "), "per_token": name.endswith(PER_TOKEN)}
+            found = select(model, [X[k] for k in rest], n, by=criterion, **options)
             chosen = [rest[one.sentence] for one in found]
         taken = set(chosen)
         labeled = labeled + chosen

@@ -145,7 +145,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
         "active-learning", 1, "labels that a CRF needs if it chooses the sentences, against random choice",
         f"{ROOM}.active_learning:active_learning", "ud-en-ewt", ("en_ewt-ud-train.conllu", "en_ewt-ud-test.conllu"),
         full={"target": 93.0, "by": ("random", "entropy", "diverse entropy", "margin", "diverse margin",
-                                     "expected-gain"),
+                                     "expected-gain", "diverse entropy per token"),
               "first": 100, "growth": 1.3, "max_iter": 40, "seed": 0},
         small={"target": 80.0, "n_sentences": 1500, "growth": 1.6, "max_iter": 15, "by": ("random", "diverse entropy")},
         minutes=4,

@@ -130,10 +130,11 @@ COMMANDS = {
         (STATES, MAX_ITER, Option("restarts", int, "Number of random starts.", "n_restarts", min=1), FEWER),
     ),
     "active-learning": Command(
-        "Labels that a CRF needs for an accuracy if it chooses the sentences, against random choice (with a CRF of paper 1).",
+        "Labels that a CRF (paper 1) needs for an accuracy if it chooses the sentences, against random choice.",
         "--data DATA --target 92 --plot curves.png",
         (Option("target", float, "XPOS accuracy, in percent.", min=1, max=100),
-         Option("by", list[str], "Choice: random, entropy, margin or expected-gain; 'diverse entropy' is greedy."),
+         Option("by", list[str], "Choice: random, entropy, margin, expected-gain; 'diverse entropy' is greedy, "
+                "'entropy per token' divides by length."),
          Option("first", int, "Random sentences at the start.", min=10),
          Option("growth", float, "Growth of the labeled set per round.", min=1.01), MAX_ITER, FEWER),
     ),
