@@ -1,6 +1,7 @@
 """``trelliswork calibrate``: fit the probabilities of a saved model to held-out answers."""
 
 import json as json_module
+import sys
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -64,6 +65,7 @@ def calibrate(
     fitted = load_for(model, "_calibrate_temperature", "have marginals to calibrate: expected a tagger or parser")
     source = Inputs.of(files)
     X, y, layout = read_answers(fitted, source, format, label)
+    print(f"calibrating with {len(X):,} sentences", file=sys.stderr)
     with naming_lines(source, layout):
         fit(fitted, X, y, method=method.value)
     save_or_rescue(fitted.save, place)

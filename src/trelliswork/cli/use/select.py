@@ -1,6 +1,7 @@
 """``trelliswork select``: which sentences of a pool to label next."""
 
 import json as json_module
+import sys
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -63,6 +64,7 @@ def select(
         corpus = parts[0]
     else:
         raise typer.BadParameter("of files of ready attributes, select takes one at a time.")
+    print(f"choosing from {len(corpus):,} sentences", file=sys.stderr)
     words = corpus.sentences(0) if isinstance(corpus, Corpus) else None
     for index, score in choose(fitted, corpus, n, by=by.value, diverse=diverse, per_token=per_token):
         file, number = places[index]
