@@ -169,6 +169,20 @@ def test_select_lists_sentences(place):
     assert len(ask(place, "select", "parser", "dev.conllu", "-n", "2").splitlines()) == 2
 
 
+def test_parse_writes_the_probabilities_of_subtrees(place):
+    parser = load(place / "DependencyParser")
+    parser.input_ = {"columns": ["form", "xpos"]}
+    parser.save(place / "parser")
+    row = json.loads(ask(place, "parse", "parser", "dev.conllu", "--subtrees", "--json").splitlines()[0])
+    below = row["subtree_probabilities"][row["heads"].index(0)]
+    assert below == pytest.approx(row["probability"], rel=1e-4, abs=1e-9)  # the root has the whole tree below it
+    text = ask(place, "parse", "parser", "dev.conllu", "--subtrees", "--marginals")
+    again = ask(place, "parse", "parser", "-", "--subtrees", "--marginals", input=text)
+    assert again == text  # an earlier result is replaced
+    misc = [line.split("\t")[9] for line in text.splitlines() if line[:1].isdigit()]
+    assert all(cell.count("ArcProb=") == cell.count("SubtreeProb=") == 1 for cell in misc)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -177,6 +191,7 @@ def test_select_lists_sentences(place):
         (["tag", "tagger", "tags", "--spans"], 1, "BIO or BIOES"),
         (["tag", "tagger", "tags", "--decode", "mbr-span"], 1, "BIO or BIOES"),
         (["tag", "chunker", "chunks", "--spans", "--topk", "2"], 2, "--topk"),
+        (["parse", "parser", "dev.conllu", "--subtrees", "--topk", "2"], 2, "--topk"),
         (["calibrate", "KneserNey", "tags"], 1, "marginals to calibrate"),
         (["calibrate", "tagger", "missing"], 1, "missing"),
         (["calibrate", "tagger", "tags", "--method", "platt"], 2, "platt"),

@@ -3,7 +3,7 @@
 import io
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
 
@@ -13,7 +13,7 @@ from trelliswork.cli.options import OutputOption
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import parse_constituents
 from trelliswork.cli.use.loading import check_tokenized
-from trelliswork.cli.use.parse_output import parses, tag_cells, write_conllu, write_json, write_text
+from trelliswork.cli.use.parse_output import add_subtrees, parses, tag_cells, write_conllu, write_json, write_text
 from trelliswork.cli.use.sharing import collected, write_outputs
 from trelliswork.errors import DataError
 
@@ -57,6 +57,14 @@ def parse(
             show_default="posterior",
         ),
     ] = None,
+    subtrees: Annotated[
+        bool,
+        typer.Option(
+            "--subtrees",
+            help="Add the probability that all arcs below a word are those of the tree to MISC: SubtreeProb=0.93; with "
+            "--json also that of the whole tree.",
+        ),
+    ] = False,
     known: Annotated[
         bool, typer.Option("--known", help="Use the heads in the file as known; _ means unknown.")
     ] = False,
@@ -79,9 +87,10 @@ def parse(
     """
     source = Inputs.of(files, "-")
     if constituents:
-        if marginals or known or json or topk is not None or decode is not None:
+        if marginals or subtrees or known or json or topk is not None or decode is not None:
             raise typer.BadParameter(
-                "--marginals, --topk, --decode, --known and --json are for dependencies: leave --constituents out."
+                "--marginals, --subtrees, --topk, --decode, --known and --json are for dependencies: leave "
+                "--constituents out."
             )
         parse_constituents(model, source, out, format=format)
         return
@@ -91,6 +100,8 @@ def parse(
         raise typer.BadParameter("--topk gives the most probable trees, --decode chooses one: leave one out.")
     if json and marginals:
         raise typer.BadParameter("--json includes the probabilities of arcs: leave --marginals out.")
+    if subtrees and (known or topk is not None):
+        raise typer.BadParameter("--subtrees is for one tree without known heads: leave --topk and --known out.")
     parser = _load_parser(model)
     if decode == Decoding.mbr_las and parser.labels_ is None:
         raise DataError(f"{model}: --decode mbr-las needs labels, and this parser has none.")
@@ -104,22 +115,26 @@ def parse(
             raise typer.BadParameter("--known reads the heads of a CoNLL-U file; plain text has none.")
     elif chosen != FileFormat.conllu:
         raise DataError(f"{source}: expected a CoNLL-U or text file; use --format conllu or --format text.")
-    work = partial(_parse_one, parser, chosen == FileFormat.text, known, topk, decode, marginals, json)
+    options = Options(chosen == FileFormat.text, known, topk, decode, marginals, subtrees, json)
+    work = partial(_parse_one, parser, options)
     write_outputs(source, out, work, blank_lines=chosen != FileFormat.text)
 
 
-def _parse_one(
-    parser: "DependencyParser",
-    is_text: bool,
-    known: bool,
-    topk: int | None,
-    decode: Decoding | None,
-    marginals: bool,
-    json: bool,
-    source: Inputs,
-    out: TextIO,
-) -> int:
+class Options(NamedTuple):
+    """Options of ``parse`` that concern each file."""
+
+    is_text: bool
+    known: bool
+    topk: int | None
+    decode: Decoding | None
+    marginals: bool
+    subtrees: bool
+    json: bool
+
+
+def _parse_one(parser: "DependencyParser", options: Options, source: Inputs, out: TextIO) -> int:
     """Write the trees of a file, or of a part of it; return the number of sentences."""
+    is_text, known, topk, decode, marginals, subtrees, json = options
     from trelliswork.data import Corpus, read_text
     from trelliswork.data.conllu import read_conllu, read_dependencies
     from trelliswork.models.parser.scoring import NoTreeError
@@ -142,6 +157,8 @@ def _parse_one(
     try:
         with naming_lines(file, corpus=corpus):
             results = list(parses(parser, plain, evidence, topk, decode or Decoding.posterior)) if len(corpus) else []
+            if subtrees:
+                add_subtrees(parser, plain, results)
     except NoTreeError as error:
         at = place(corpus, int(corpus.offsets[error.sentence]), file)
         raise DataError(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trelliswork.models import DependencyParser
 
 HEAD, DEPREL, DEPS, MISC = 6, 7, 8, 9  # columns of CoNLL-U
-ARC_PROBABILITY, TREE_PROBABILITY = "ArcProb=", "# tree_prob ="
+ARC_PROBABILITY, SUBTREE_PROBABILITY, TREE_PROBABILITY = "ArcProb=", "SubtreeProb=", "# tree_prob ="
 Cells = dict[int, str]  # column and its new value
 
 
@@ -23,7 +23,8 @@ class Parse:
     heads: list[int]
     labels: list[str | None]  # None if the parser has none
     arcs: list[float] = field(default_factory=list)  # probabilities of the arcs; empty for the k best trees
-    probability: float | None = None  # of the tree, for the k best trees
+    probability: float | None = None  # of the tree, for the k best trees and with sub-trees
+    subtrees: list[float] = field(default_factory=list)  # probabilities of the sub-trees; empty if not requested
 
     def cells(self, marginals: bool) -> list[Cells]:
         """Return the new column values of each word."""
@@ -31,6 +32,8 @@ class Parse:
         if marginals:
             for row, p in zip(rows, self.arcs, strict=True):
                 row[MISC] = f"{ARC_PROBABILITY}{p:.4f}"
+        for row, p in zip(rows, self.subtrees, strict=False):
+            row[MISC] = "|".join([*([row[MISC]] if MISC in row else []), f"{SUBTREE_PROBABILITY}{p:.4f}"])
         return rows
 
     def comment(self) -> str:
@@ -41,8 +44,10 @@ class Parse:
         """Return plain data for JSON."""
         plain: dict[str, Any] = {"heads": self.heads, "labels": self.labels}
         if self.probability is not None:
-            return plain | {"probability": self.probability}
-        return plain | {"arc_probabilities": self.arcs}
+            plain["probability"] = self.probability
+        if self.subtrees:
+            plain["subtree_probabilities"] = self.subtrees
+        return plain | ({"arc_probabilities": self.arcs} if self.arcs or self.probability is None else {})
 
 
 def parses(
@@ -55,6 +60,18 @@ def parses(
         return
     for trees in parser.predict_topk(corpus, topk, known=evidence):
         yield [Parse([h for h, _ in tree], [name for _, name in tree], probability=p) for tree, p in trees]
+
+
+def add_subtrees(parser: "DependencyParser", corpus: "Corpus", results: list[list[Parse]]) -> None:
+    """Add the probabilities of sub-trees and whole trees to the only tree of each sentence."""
+    import numpy as np
+
+    heads = [trees[0].heads for trees in results]
+    if not heads:
+        return
+    whole = np.exp(parser.log_prob(corpus, heads)).tolist()
+    for (tree,), below, p in zip(results, parser.predict_subtree_probabilities(corpus, heads), whole, strict=True):
+        tree.subtrees, tree.probability = below, p
 
 
 def tag_cells(parser: "DependencyParser", corpus: "Corpus", columns: list[str]) -> list[Cells]:
@@ -126,7 +143,8 @@ def write_conllu(
 def _replace(line: str, cells: Cells) -> str:
     """Return a word's line with new cells, without the arc probability of an earlier parse."""
     fields = line.split("\t")
-    kept = [part for part in fields[MISC].split("|") if part != "_" and not part.startswith(ARC_PROBABILITY)]
+    earlier = (ARC_PROBABILITY, SUBTREE_PROBABILITY)
+    kept = [part for part in fields[MISC].split("|") if part != "_" and not part.startswith(earlier)]
     for column, value in cells.items():
         if column == MISC:
             kept.append(value)
