@@ -4,7 +4,7 @@ import pytest
 
 from trelliswork import bundled
 from trelliswork.data.writers import write_conllu
-from trelliswork.experiments.active_learning import active_learning, at_target
+from trelliswork.experiments.chain_tagging import active_learning, at_target
 from trelliswork.experiments.tables import Curve
 
 

@@ -143,7 +143,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
     ),
     Experiment(
         "active-learning", 1, "labels that a CRF needs if it chooses the sentences, against random choice",
-        f"{ROOM}.active_learning:active_learning", "ud-en-ewt", ("en_ewt-ud-train.conllu", "en_ewt-ud-test.conllu"),
+        f"{ROOM}.chain_tagging:active_learning", "ud-en-ewt", ("en_ewt-ud-train.conllu", "en_ewt-ud-test.conllu"),
         full={"target": 93.0, "by": ("random", "entropy", "diverse entropy", "margin", "diverse margin",
                                      "expected-gain", "diverse entropy per token"),
               "first": 100, "growth": 1.3, "max_iter": 40, "seed": 0},
