@@ -121,6 +121,9 @@ def test_evaluate_reports_the_confidence_of_arcs(place):
 
     expected = np.log(np.maximum(gold, 1e-6)).mean()
     assert result["confidence"]["log_score"]["value"] == pytest.approx(expected, abs=1e-4)
+    labels = result["label_confidence"]
+    assert labels["n_answers"] == round(result["uas"] * result["n_words"])
+    assert labels["accepted"][0]["accuracy"] == pytest.approx(result["las"] / result["uas"])
     assert "accept from" in ask(place, "evaluate", "parser", "dev.conllu")
     assert json.loads(ask(place, "evaluate", "parser", "dev.conllu", "--decode", "viterbi", "--json"))["uas"] > 0
 

@@ -59,6 +59,8 @@ class ParseReport:
         Mean absolute difference of probability and accuracy, weighted by the number of arcs.
     confidence : ConfidenceReport or None
         The same with intervals, Brier score, log score and thresholds.
+    label_confidence : ConfidenceReport or None
+        Labels of the words with the correct head, by their probabilities given the tree.
     """
 
     n_sentences: int
@@ -74,6 +76,7 @@ class ParseReport:
     calibration: tuple[Bin, ...] | None
     calibration_error: float | None
     confidence: ConfidenceReport | None = None
+    label_confidence: ConfidenceReport | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -84,7 +87,9 @@ class ParseReport:
             for name, row in self.by_label.items()
         }
         plain["calibration"] = None if self.calibration is None else [asdict(row) for row in self.calibration]
-        plain["confidence"] = None if self.confidence is None else self.confidence.to_dict()
+        for name in ("confidence", "label_confidence"):
+            report = getattr(self, name)
+            plain[name] = None if report is None else report.to_dict()
         return plain
 
     def summary(self) -> str:
@@ -103,8 +108,7 @@ class ParseReport:
                 for name, r in self.by_label.items()
             ]
             parts.append(align([("label", "support", "attached", "precision", "recall", "F1"), *rows]))
-        if self.confidence is not None:
-            parts.append(self.confidence.summary())
+        parts += [report.summary() for report in (self.confidence, self.label_confidence) if report is not None]
         return "\n\n".join(parts)
 
 
@@ -115,6 +119,7 @@ def evaluate_parsing(
     labels: Names | None = None,
     probabilities: Sequence[Sequence[float]] | None = None,
     gold_probabilities: Sequence[Sequence[float]] | None = None,
+    label_probabilities: Sequence[Sequence[Sequence[float]]] | None = None,
 ) -> ParseReport:
     """Compare dependency trees with gold trees.
 
@@ -129,6 +134,8 @@ def evaluate_parsing(
     gold_probabilities : lists of lists of float, optional
         The probability of each gold arc, for the log score; without them it is that of the question whether a predicted
         arc is correct.
+    label_probabilities : lists of lists of (float, float), optional
+        For each word the probabilities of its predicted and of its gold label, given the predicted tree.
 
     Examples
     --------
@@ -184,7 +191,23 @@ def evaluate_parsing(
         calibration=None if confidence is None else confidence.bins,
         calibration_error=None if confidence is None else confidence.calibration_error.value,
         confidence=confidence,
+        label_confidence=_label_confidence(attached, both, label_probabilities),
     )
+
+
+def _label_confidence(
+    attached: list[list[bool]],
+    both: list[list[bool]] | None,
+    probabilities: Sequence[Sequence[Sequence[float]]] | None,
+) -> ConfidenceReport | None:
+    """Judge the labels of words with the correct head."""
+    if probabilities is None or both is None or not any(map(any, attached)):
+        return None
+    rows = [
+        [(p, right, gold) for has_head, right, (p, gold) in zip(*row, strict=True) if has_head]
+        for row in zip(attached, both, probabilities, strict=True)
+    ]
+    return evaluate_confidence(rows, what="labels")
 
 
 def _by_length(attached: list[list[bool]], both: list[list[bool]] | None) -> tuple[LengthRow, ...]:

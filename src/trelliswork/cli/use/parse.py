@@ -261,12 +261,15 @@ def evaluate_parser(
         with alone():
             complete: Any = heads
             chosen: Any = decode or Decoding.posterior.value
-            answers, of_gold = parser.parse_judged(corpus, complete, decode=chosen) if len(corpus) else ([], [])
-    rows = collected([list(row) for row in zip(heads, labels, answers, of_gold, strict=True)])
+            given = labels if known else None
+            judged: Any = ([], [], [])
+            if len(corpus):
+                judged = parser.parse_judged(corpus, complete, given, decode=chosen)
+    rows = collected([list(row) for row in zip(heads, labels, *judged, strict=True)])
     if current().rank > 0:
         return None
-    gold: Any = [[row[k] for row in rows] for k in range(4)]
-    return parser.compared(gold[0], gold[1] if known else None, gold[2], gold[3]), (corpus, heads, labels)
+    gold: Any = [[row[k] for row in rows] for k in range(5)]
+    return parser.compared(gold[0], gold[1] if known else None, *gold[2:]), (corpus, heads, labels)
 
 
 def _check_complete(heads: list[list[int | None]], labels: list[list[str | None]]) -> None:

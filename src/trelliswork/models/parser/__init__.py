@@ -513,20 +513,36 @@ class DependencyParser(TreeParser):
         split = Columns([], [], gold.offsets).sentences
         labels = None if gold.labels is None else split(gold.labels)
         heads = split(gold.heads.tolist())
-        return self.compared(heads, labels, *self.parse_judged(X, heads))
+        return self.compared(heads, labels, *self.parse_judged(X, heads, labels))
 
     def parse_judged(
-        self, X: Sentences, gold: Sequence[Sequence[int]], *, decode: Decode = "posterior"
-    ) -> tuple[list[list[tuple[int, str | None, float]]], list[list[float]]]:
-        """Return the result of `parse`, and the probabilities of gold heads, from the same pass."""
-        if self.calibration_ is not None and self.calibration_.maps:
-            tables = self.predict_marginals(X)
-            of_gold = [[p.get(h, 0.0) for p, h in zip(*rows, strict=True)] for rows in zip(tables, gold, strict=True)]
-            return self.parse(X, decode=decode), of_gold
+        self,
+        X: Sentences,
+        gold: Sequence[Sequence[int]],
+        labels: Sequence[Sequence[str | None]] | None = None,
+        *,
+        decode: Decode = "posterior",
+    ) -> tuple[list[list[tuple[int, str | None, float]]], list[list[float]], list[list[list[float]]]]:
+        """Return the result of `parse`, and the probabilities of gold answers, from the same pass.
+
+        They are p(gold head) of each word and, given the tree, the pair p(label), p(gold label); the latter are empty
+        without labels.
+        """
         parsing = self._parsing(X, None)
         heads, probabilities, of_gold = parsing.judged(decode, gold)
-        rows = zip(heads, parsing.names(heads), probabilities, strict=True)
-        return [list(zip(*row, strict=True)) for row in rows], of_gold
+        if self.calibration_ is not None and self.calibration_.maps:
+            tables = self.predict_marginals(X)
+            probabilities, of_gold = (
+                [[p.get(h, 0.0) for p, h in zip(*rows, strict=True)] for rows in zip(tables, trees, strict=True)]
+                for trees in (heads, gold)
+            )
+        of_labels: list[list[list[float]]] = [[] for _ in heads]
+        if labels is None:
+            names = parsing.names(heads)
+        else:
+            names, of_labels = parsing.judged_names(heads, labels)
+        rows = zip(heads, names, probabilities, strict=True)
+        return [list(zip(*row, strict=True)) for row in rows], of_gold, of_labels
 
     def compared(
         self,
@@ -534,10 +550,11 @@ class DependencyParser(TreeParser):
         labels: list[list[str]] | None,
         parses: list[list[tuple[int, str | None, float]]],
         of_gold: list[list[float]] | None = None,
+        of_labels: list[list[list[float]]] | None = None,
     ) -> ParseReport:
         """Compare results of `parse` with complete gold trees: a head, and a label if they are known, for each word.
 
-        ``of_gold`` are the probabilities of the gold heads, for the log score.
+        ``of_gold`` and ``of_labels`` are those of `parse_judged`.
         """
         labeled = labels is not None and self.labels_ is not None
         return evaluate_parsing(
@@ -547,6 +564,7 @@ class DependencyParser(TreeParser):
             [[name or "" for _, name, _ in row] for row in parses] if labeled else None,
             [[p for _, _, p in row] for row in parses],
             of_gold,
+            of_labels if labeled and of_labels is not None and any(of_labels) else None,
         )
 
     def tag(self, X: Sentences) -> list[list[str]]:

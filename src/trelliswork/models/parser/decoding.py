@@ -201,6 +201,19 @@ class Parsing:
         best = self.labels.probabilities(self.tokens, flat, self.columns.offsets).argmax(axis=1).tolist()
         return self.columns.sentences([self.labels.labels[j] for j in best])
 
+    def judged_names(
+        self, heads: list[list[int]], gold: Sequence[Sequence[str | None]]
+    ) -> tuple[list[list[str | None]], list[list[list[float]]]]:
+        """Return the most probable labels of trees, and for each word p(label) and p(gold label), given the tree."""
+        if self.labels is None:
+            return self.names(heads), [[] for _ in heads]
+        flat = np.array([h for tree in heads for h in tree], np.int64)
+        p = self.labels.probabilities(self.tokens, flat, self.columns.offsets)
+        best, names = p.argmax(axis=1).tolist(), self.labels.labels
+        right = [names.id(name) if name is not None and name in names else -1 for row in gold for name in row]
+        pairs = [[float(row[j]), float(row[g]) if g >= 0 else 0.0] for row, j, g in zip(p, best, right, strict=True)]
+        return self.columns.sentences([names[j] for j in best]), self.columns.sentences(pairs)
+
     def marginals(self) -> list[list[dict[int, float]]]:
         """Return the probabilities of the heads of each word, most probable first."""
         tables: list[list[dict[int, float]]] = [[] for _ in range(len(self.tokens))]
