@@ -181,7 +181,8 @@ class Parsing:
         kind = self.scorer.kind
         if decode == "viterbi":
             return kind.engine.best(kind.potentials(beliefs.tree_scores, beliefs.lengths))[0]
-        heads = self.scorer.heads(self.scorer.risk_beliefs(scored, beliefs))
+        beliefs = self.scorer.risk_beliefs(scored, beliefs)
+        heads = self.scorer.heads(beliefs)
         if decode == "posterior" or self.labels is None:
             return heads
         rows, h, m = np.nonzero(beliefs.possible & (beliefs.arcs >= LEAST))
