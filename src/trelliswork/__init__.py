@@ -31,6 +31,8 @@ _MODULES = {
         "AttributeCorpus Corpus Tree TreebankSentence Vocabulary bundled read_columns read_conllu read_crfsuite "
         "read_dependencies read_nettalk read_text read_trees read_uai"
     ),
+    # what raw text says about words
+    "trelliswork.features.brown": "BrownClusters",
     # counts, and evaluation of predictions against gold
     "trelliswork.models.hmm.counting": "count_chain",
     "trelliswork.data.moments": "Moments count_moments",
@@ -54,6 +56,7 @@ __all__ = [
     "AttributeCorpus",
     "Beam",
     "BeamChain",
+    "BrownClusters",
     "Cardinality",
     "ChainFactor",
     "Corpus",
@@ -150,6 +153,7 @@ if TYPE_CHECKING:
     from trelliswork.errors import (
         TrellisworkError,
     )
+    from trelliswork.features.brown import BrownClusters
     from trelliswork.inference.chain.beam import Beam
     from trelliswork.metrics.brackets import evaluate_brackets
     from trelliswork.metrics.calibration import evaluate_confidence

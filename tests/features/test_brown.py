@@ -1,4 +1,4 @@
-"""Brown clustering against merging by brute force."""
+"""Brown clusters: exchange and merging against brute force, and files."""
 
 from itertools import combinations
 
@@ -8,8 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from trelliswork.errors import ValueRangeError
-from trelliswork.features.brown import bigrams, brown_clusters, mutual_information
+from tests.commands import run
+from trelliswork import BrownClusters
+from trelliswork.compute.threads import num_threads
+from trelliswork.data.raw_text import raw_sentences, tokens_of
+from trelliswork.errors import DataError, NotFittedError, ValueRangeError
+from trelliswork.features.brown import (
+    bigrams,
+    bit_strings,
+    brown_clusters,
+    exchange,
+    merges,
+    mutual_information,
+    xlogx_table,
+)
+from trelliswork.features.brown import objective as clustering_objective
 
 
 def text(seed, n_words=9, n_sentences=25):
@@ -19,50 +32,83 @@ def text(seed, n_words=9, n_sentences=25):
     return rng.choice(n_words, offsets[-1], p=rng.dirichlet(np.ones(n_words))), offsets
 
 
-def information(counts, left, right, total):
-    """Mutual information of the clusters so far; margins are those of the whole corpus."""
-    total_information = 0.0
-    for i, j in zip(*np.nonzero(counts), strict=True):
-        total_information += counts[i, j] / total * np.log(counts[i, j] * total / (left[i] * right[j]))
-    return total_information
+def f(n):
+    return n * np.log(np.maximum(n, 1))
 
 
-def slow_clusters(words, offsets, n_words, n_clusters):
-    """Cluster by the same greedy merging, with the information of every candidate recomputed."""
-    full = bigrams(words, offsets, n_words).toarray()
-    left, right, total = full.sum(1), full.sum(0), full.sum()
-    occurs = np.bincount(words, minlength=n_words)
-    clusters = []
-
-    def value(groups):
-        counts = np.array([[full[np.ix_(a, b)].sum() for b in groups] for a in groups])
-        return information(counts, [left[a].sum() for a in groups], [right[a].sum() for a in groups], total)
-
-    for w in [w for w in np.argsort(-occurs, kind="stable") if occurs[w]]:
-        clusters.append([w])
-        if len(clusters) > n_clusters:
-            best, pair = -np.inf, None
-            for s, t in combinations(range(len(clusters)), 2):
-                rest = [c for k, c in enumerate(clusters) if k not in (s, t)]
-                candidate = value([*rest, clusters[s] + clusters[t]])
-                if candidate > best + 1e-12:
-                    best, pair = candidate, (s, t)
-            s, t = pair
-            merged = clusters[s] + clusters[t]
-            clusters = [c for k, c in enumerate(clusters) if k not in (s, t)] + [merged]
-    return {frozenset(map(int, c)) for c in clusters}, value(clusters)
+def objective(counts, groups):
+    """Equation 1 for clusters given as lists of words."""
+    n = np.array([[counts[np.ix_(a, b)].sum() for b in groups] for a in groups])
+    return f(n).sum() - f(n.sum(axis=0)).sum() - f(n.sum(axis=1)).sum()
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("n_clusters", [2, 3, 5])
-def test_clusters_equal_brute_force(seed, n_clusters):
+def clustered(seed, n_clusters, **options):
     words, offsets = text(seed)
-    clusters = brown_clusters(words, offsets, 9, n_clusters)
-    expected, value = slow_clusters(words, offsets, 9, n_clusters)
-    seen = np.unique(words)
-    groups = {frozenset(int(w) for w in seen if clusters[w] == c) for c in set(clusters[seen].tolist())}
-    assert groups == expected
-    assert_allclose(mutual_information(words, offsets, clusters), value, rtol=1e-9)
+    counts = bigrams(words, offsets, 9)
+    occurs = np.bincount(words, minlength=9)
+    order = np.array([w for w in np.argsort(-occurs, kind="stable") if occurs[w] and w not in options.get("fixed", ())])
+    return counts, order, exchange(counts, order, n_clusters, **options)
+
+
+def groups_of(state):
+    return [np.flatnonzero(state.of_word == c).tolist() for c in range(len(state.left))]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("fixed", [(), (0, 3)])
+def test_no_single_move_improves_the_clusters(seed, fixed):
+    counts, order, state = clustered(seed, 3, max_iter=50, fixed=fixed)
+    full, groups = counts.toarray(), groups_of(state)
+    best = objective(full, groups)
+    assert_allclose(clustering_objective(state), best, rtol=1e-12)
+    for w in order.tolist():
+        a = state.of_word[w]
+        for c in range(3):
+            if c != a and len(groups[a]) > 1:
+                other = [[x for x in group if x != w] + ([w] if k == c else []) for k, group in enumerate(groups)]
+                assert objective(full, other) < best + 1e-5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_follow_the_moves(seed):
+    counts, _, state = clustered(seed, 4)
+    groups, full = groups_of(state), counts.toarray()
+    expected = [[full[np.ix_(a, b)].sum() for b in groups] for a in groups]
+    assert (state.counts == expected).all()
+    assert (state.transposed == state.counts.T).all()
+    assert (state.left == state.counts.sum(axis=1)).all()
+    assert (state.right == state.counts.sum(axis=0)).all()
+    assert state.sizes.tolist() == [len(group) for group in groups]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("fixed", [(), (2,)])
+def test_merges_equal_brute_force(seed, fixed):
+    counts, order, state = clustered(seed, 6, fixed=fixed)
+    C, full = min(6, len(order)), counts.toarray()
+    groups = dict(enumerate(groups_of(state)))
+    for s, t in merges(state, C, xlogx_table(counts)):
+        values = {}
+        for a, b in combinations([c for c in groups if c < C], 2):
+            rest = [group for c, group in groups.items() if c not in (a, b)]
+            values[a, b] = objective(full, [*rest, groups[a] + groups[b]])
+        assert values[s, t] == pytest.approx(max(values.values()), abs=1e-8)
+        groups[s] += groups.pop(t)
+    assert len(groups) == 1 + len(fixed)
+
+
+def test_insertion_and_blocks_do_not_depend_on_threads():
+    rng = np.random.default_rng(0)
+    words = rng.zipf(1.3, 30_000) % 2000
+    results = []
+    for n in (1, 3):
+        with num_threads(n):
+            results.append(brown_clusters(words, np.array([0, len(words)]), 2000, 40))
+    assert (results[0] == results[1]).all()
+    random = rng.integers(0, 40, 2000)
+    assert mutual_information(words, np.array([0, len(words)]), results[0]) > 1.5 * mutual_information(
+        words, np.array([0, len(words)]), random
+    )
 
 
 @given(st.integers(0, 500), st.integers(1, 12))
@@ -78,6 +124,68 @@ def test_every_word_has_one_cluster(seed, n_clusters):
         assert len(set(clusters[np.unique(words)])) == len(np.unique(words))
 
 
+def test_bit_strings_are_a_prefix_code():
+    paths = bit_strings([(0, 3), (1, 2), (0, 1)], 4)
+    assert paths == ["00", "10", "11", "01"]
+    assert bit_strings([], 1) == ["0"]
+
+
+SENTENCES = [line.split() for line in ("the cat sleeps", "the dog sleeps", "a cat barks", "a dog barks")]
+
+
+def test_fit_transform_save_and_load(tmp_path):
+    fitted = BrownClusters(3).fit(SENTENCES)
+    (cat, dog, other), _ = fitted.transform([["cat", "Dog", "horse"], []])
+    assert cat == dog != ""
+    assert other == ""
+    assert fitted.transform([["cat"]], 1) == [[cat[:1]]]
+    fitted.save(tmp_path / "clusters.txt")
+    assert f"{cat}\tcat\t2\n" in (tmp_path / "clusters.txt").read_text()
+    assert BrownClusters.load(tmp_path / "clusters.txt") == fitted
+
+
+def test_files_of_other_programs(tmp_path):
+    path = tmp_path / "paths"
+    path.write_text("0\tthe\n10\tdog\n11\t1\n")
+    assert BrownClusters.load(path).paths_ == {"the": "0", "dog": "10", "1": "11"}
+    path.write_text("the\t0\ndog\t2\n1\t3\n")  # mkcls, ClusterCat
+    assert BrownClusters.load(path).paths_ == {"the": "00", "dog": "10", "1": "11"}
+
+
+@pytest.mark.parametrize("content", ["", "the\n", "0\tthe\tmany\n", "x\tthe\t3\n", "the\t1\na\tb\n"])
+def test_damaged_files(tmp_path, content):
+    (tmp_path / "paths").write_text(content)
+    with pytest.raises(DataError, match="paths"):
+        BrownClusters.load(tmp_path / "paths")
+
+
 def test_errors():
     with pytest.raises(ValueRangeError, match="n_clusters"):
         brown_clusters(np.array([0]), np.array([0, 1]), 1, 0)
+    with pytest.raises(NotFittedError):
+        BrownClusters(3).transform([["a"]])
+
+
+def test_command(tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(map(" ".join, SENTENCES)))
+    done = run("cluster", tmp_path / "text.txt", "--clusters", 3, "--out", tmp_path / "out.txt", "--json")
+    assert done.returncode == 0, done.stderr
+    assert '"words": 6' in done.stdout
+    assert BrownClusters.load(tmp_path / "out.txt") == BrownClusters(3).fit(SENTENCES)
+    (tmp_path / "raw.txt").write_text("The cat doesn't\nsleep. It's (not) 3,000 km!\n\nHe said: 'Go.' Yes")
+    done = run("cluster", tmp_path / "raw.txt", "--tokenize", "--clusters", 3, "--out", tmp_path / "raw-out.txt")
+    assert done.returncode == 0, done.stderr
+    assert "n't" in BrownClusters.load(tmp_path / "raw-out.txt").paths_
+    assert run("cluster", tmp_path / "none.txt", "--out", tmp_path / "o").returncode == 1
+    assert run("cluster", tmp_path / "text.txt", "--out", tmp_path).returncode == 1
+
+
+def test_running_text(tmp_path):
+    (tmp_path / "raw.txt").write_text("The cat doesn't\nsleep. It's (not) 3,000 km!\n\nHe said: 'Go.' Yes")
+    assert [" ".join(s) for s in raw_sentences([tmp_path / "raw.txt"])] == [
+        "The cat does n't sleep .",
+        "It 's ( not ) 3,000 km !",
+        "He said : ' Go . '",
+        "Yes",
+    ]
+    assert tokens_of("U.S. e-mail a@b.com") == ["U.S.", "e-mail", "a@b.com"]

@@ -28,6 +28,7 @@ COMMANDS = {
     "fill": "use.language_model:fill",
     "neighbors": "use.language_model:neighbors",
     "embeddings": "use.language_model:embeddings",
+    "cluster": "cluster:cluster",
     "explore": "use.explore:explore",
     "data": "data:app",
     "reproduce": "reproduce:app",
@@ -36,7 +37,13 @@ COMMANDS = {
 }
 
 
-SHARED = ("tag", "parse", "evaluate", "score")  # commands whose work processes can share, beside those of groups
+SHARED = (
+    "tag",
+    "parse",
+    "evaluate",
+    "score",
+    "cluster",
+)  # commands whose work processes can share, beside those of groups
 
 
 class _Commands(TyperGroup):

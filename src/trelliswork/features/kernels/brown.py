@@ -1,7 +1,8 @@
-"""Compiled merging of clusters for Brown clustering.
+"""Compiled exchange and merging of clusters of words; the objective is in ``features.brown``.
 
-``counts`` (C + 1, C + 1) are bigrams of clusters, ``left`` and ``right`` (C + 1,) the counts of clusters as first and
-second element of all bigrams. The loss of a merge is the decrease of the mutual information of neighbors.
+``counts`` (K, K) are integer counts of pairs of clusters, row first, and ``transposed`` the same with columns first:
+sums over candidates then read memory in order. ``left`` and ``right`` (K,) are their row and column sums. The first C
+clusters are free, those behind them only context. f(n) = n log n is looked up in a ``table`` for small counts.
 """
 
 from typing import Any, NamedTuple
@@ -19,106 +20,269 @@ class Neighbors(NamedTuple):
     counts: Any
 
 
-@helper
-def _part(n, a, b, total):
-    """Return the contribution of a pair of clusters to the mutual information."""
-    return n / total * np.log(n * total / (a * b)) if n > 0 else 0.0
+class Clustering(NamedTuple):
+    """The cluster of each word (-1: none yet) and the counts of clusters."""
+
+    of_word: Any  # (V,)
+    sizes: Any  # (K,) number of words
+    counts: Any  # (K, K)
+    transposed: Any  # (K, K)
+    left: Any  # (K,)
+    right: Any  # (K,)
+
+
+class Text(NamedTuple):
+    """Pairs of words: ``after`` and ``before`` are ``Neighbors`` on either side, a word itself left out."""
+
+    after: Any
+    before: Any
+    own: Any  # (V,) count of each word followed by itself
+    left: Any  # (V,) row sums of the counts of pairs of words
+    right: Any  # (V,) column sums
+
+
+class Side(NamedTuple):
+    """Clusters next to a word on one side: the first ``n`` of ``clusters``, with their counts in ``sums`` (K,)."""
+
+    sums: Any
+    clusters: Any
+    n: Any
 
 
 @helper
-def _both(counts, left, right, i, j, total):
-    """Return the contribution of both directions of a pair; of a cluster with itself once."""
-    part = _part(counts[i, j], left[i], right[j], total)
-    return part if i == j else part + _part(counts[j, i], left[j], right[i], total)
+def _f(n, table):
+    """Return n log n."""
+    return table[n] if n < len(table) else n * np.log(n)
 
 
 @helper
-def _seen(counts, left, right, shared, v, w, d, total):
-    """Return the part of the loss of merging v and w that is due to their bigrams with d."""
-    merged = _part(counts[v, d] + counts[w, d], left[v] + left[w], right[d], total)
-    merged += _part(counts[d, v] + counts[d, w], left[d], right[v] + right[w], total)
-    return shared[v, d] + shared[w, d] - merged
+def _gather(w, neighbors, of_word, sums, listed):
+    """Add the counts of the clusters next to a word to ``sums``, list these clusters, and return their number."""
+    n = 0
+    for at in range(neighbors.first[w], neighbors.first[w + 1]):
+        d = of_word[neighbors.words[at]]
+        if d >= 0:
+            if sums[d] == 0:
+                listed[n] = d
+                n += 1
+            sums[d] += neighbors.counts[at]
+    return n
 
 
 @helper
-def _loss(counts, left, right, shared, v, w, n, total):
-    """Return the loss of merging v and w among the first n clusters."""
-    loss = shared[v, v] + shared[w, w] + shared[v, w]
-    inside = counts[v, v] + counts[v, w] + counts[w, v] + counts[w, w]
-    loss -= _part(inside, left[v] + left[w], right[v] + right[w], total)
-    for d in range(n):
-        if d not in (v, w):
-            loss += _seen(counts, left, right, shared, v, w, d, total)
-    return loss
+def _clear(sums, listed, n):
+    for k in range(n):
+        sums[listed[k]] = 0
+
+
+@helper
+def _add_gains(n, column, own, removed, C, total, table, gains):
+    """Add to ``gains`` what n more pairs with a cluster add, for each candidate.
+
+    ``column`` are the counts of the candidates with it, less ``removed`` if it is the word's ``own`` cluster.
+    """
+    if own:
+        for c in range(C):
+            m = column[c] - removed[c]
+            gains[c] += _f(m + n, table) - _f(m, table)
+    elif total + n < len(table):  # no count is larger than the sum of its row
+        for c in range(C):
+            gains[c] += table[column[c] + n] - table[column[c]]
+    else:
+        for c in range(C):
+            gains[c] += _f(column[c] + n, table) - _f(column[c], table)
+
+
+@helper
+def _gain(w, c, a, text, now, following, preceding, table):
+    """Return what word w adds to the objective in cluster c, compared with no cluster; a is its cluster, or -1."""
+    gain = 0.0
+    after, before = following.sums, preceding.sums
+    for k in range(following.n):
+        d = following.clusters[k]
+        if d != c:
+            n = now.counts[c, d]
+            if c == a:
+                n -= after[d]
+            elif d == a:
+                n -= before[c]
+            gain += _f(n + after[d], table) - _f(n, table)
+    for k in range(preceding.n):
+        d = preceding.clusters[k]
+        if d != c:
+            n = now.counts[d, c]
+            if c == a:
+                n -= before[d]
+            elif d == a:
+                n -= after[c]
+            gain += _f(n + before[d], table) - _f(n, table)
+    inside = after[c] + before[c] + text.own[w]
+    n = now.counts[c, c] - (inside if c == a else 0)
+    gain += _f(n + inside, table) - _f(n, table)
+    left, right = now.left[c], now.right[c]
+    if c == a:
+        left, right = left - text.left[w], right - text.right[w]
+    gain -= _f(left + text.left[w], table) - _f(left, table)
+    return gain - (_f(right + text.right[w], table) - _f(right, table))
 
 
 @kernel
-def cluster(order, after, before, left_words, right_words, n_clusters, total, of_word):
-    """Set ``of_word`` to the cluster of each word, -1 for words that are not in ``order``.
+def choose(start, stop, order, text, now, n_free, table, best):
+    """Set best[i] to the best cluster of the word order[i], for i from ``start`` to ``stop``; nothing is moved."""
+    K, C = len(now.left), n_free
+    after, before = np.zeros(K, np.int64), np.zeros(K, np.int64)
+    listed_after, listed_before = np.empty(K, np.int64), np.empty(K, np.int64)
+    gains = np.empty(C)
+    for i in range(start, stop):
+        w = order[i]
+        a = now.of_word[w]
+        n_after = _gather(w, text.after, now.of_word, after, listed_after)
+        n_before = _gather(w, text.before, now.of_word, before, listed_before)
+        following, preceding = Side(after, listed_after, n_after), Side(before, listed_before, n_before)
+        left, right = text.left[w], text.right[w]
+        for c in range(C):
+            gains[c] = _f(now.left[c], table) - _f(now.left[c] + left, table)
+            gains[c] += _f(now.right[c], table) - _f(now.right[c] + right, table)
+        for k in range(n_after):
+            d = listed_after[k]
+            _add_gains(after[d], now.transposed[d], d == a, before, C, now.right[d], table, gains)
+        for k in range(n_before):
+            d = listed_before[k]
+            _add_gains(before[d], now.counts[d], d == a, after, C, now.left[d], table, gains)
+        # Pairs inside a candidate lie in one count, and the word is part of its own cluster's counts.
+        for k in range(n_after):
+            if listed_after[k] < C:
+                gains[listed_after[k]] = np.nan
+        for k in range(n_before):
+            if listed_before[k] < C:
+                gains[listed_before[k]] = np.nan
+        if a >= 0:
+            gains[a] = np.nan
+        most = -np.inf
+        for c in range(C):
+            if np.isnan(gains[c]):
+                gains[c] = _gain(w, c, a, text, now, following, preceding, table)
+            elif text.own[w] > 0:
+                n = now.counts[c, c]
+                gains[c] += _f(n + text.own[w], table) - _f(n, table)
+            if gains[c] > most:
+                most = gains[c]
+                best[i] = c
+        _clear(after, listed_after, n_after)
+        _clear(before, listed_before, n_before)
 
-    ``order`` are words, most frequent first; ``after`` and ``before`` the ``Neighbors`` of words on either side.
+
+@helper
+def _shift(w, c, sign, text, now, following, preceding):
+    """Add the pairs of word w with other words to the counts of cluster c, or remove them."""
+    after, before = following.sums, preceding.sums
+    for k in range(following.n):
+        d = following.clusters[k]
+        now.counts[c, d] += sign * after[d]
+        now.transposed[d, c] += sign * after[d]
+    for k in range(preceding.n):
+        d = preceding.clusters[k]
+        now.counts[d, c] += sign * before[d]
+        now.transposed[c, d] += sign * before[d]
+    now.counts[c, c] += sign * text.own[w]
+    now.transposed[c, c] += sign * text.own[w]
+    now.left[c] += sign * text.left[w]
+    now.right[c] += sign * text.right[w]
+    now.sizes[c] += sign
+
+
+@kernel
+def move(start, stop, order, text, now, table, best):
+    """Move the words order[start:stop] to their ``best`` clusters, if that still is a gain; return how many moved.
+
+    A word that is alone in its cluster stays, so that no cluster becomes empty.
     """
-    C = n_clusters
-    counts = np.zeros((C + 1, C + 1))
-    left, right = np.zeros(C + 1), np.zeros(C + 1)
-    shared, losses = np.zeros((C + 1, C + 1)), np.full((C + 1, C + 1), np.inf)
-    of_word[:] = -1
-    for k in range(len(order)):
-        w = order[k]
-        new = min(k, C)
-        of_word[w] = new
-        left[new], right[new] = left_words[w], right_words[w]
-        for at in range(after.first[w], after.first[w + 1]):
-            if of_word[after.words[at]] >= 0:
-                counts[new, of_word[after.words[at]]] += after.counts[at]
-        for at in range(before.first[w], before.first[w + 1]):
-            if of_word[before.words[at]] >= 0 and before.words[at] != w:
-                counts[of_word[before.words[at]], new] += before.counts[at]
-        n = new + 1
-        for d in range(n):
-            shared[new, d] = shared[d, new] = _both(counts, left, right, new, d, total)
-        for v in range(n):
-            for x in range(v):
-                if v == new:
-                    losses[v, x] = _loss(counts, left, right, shared, v, x, n, total)
-                else:
-                    losses[v, x] += _seen(counts, left, right, shared, v, x, new, total)
-        if n <= C:
+    K = len(now.left)
+    after, before = np.zeros(K, np.int64), np.zeros(K, np.int64)
+    listed_after, listed_before = np.empty(K, np.int64), np.empty(K, np.int64)
+    moved = 0
+    for i in range(start, stop):
+        w, b = order[i], best[i]
+        a = now.of_word[w]
+        if a == b or (a >= 0 and now.sizes[a] == 1):
             continue
-        t, s = divmod(np.argmin(losses), C + 1)  # s < t: losses are infinite elsewhere
-        for v in range(n):
-            for x in range(v):
-                if v not in (s, t) and x not in (s, t):
-                    losses[v, x] -= _seen(counts, left, right, shared, v, x, s, total)
-                    losses[v, x] -= _seen(counts, left, right, shared, v, x, t, total)
-        counts[s] += counts[t]
-        counts[:, s] += counts[:, t]
-        left[s] += left[t]
-        right[s] += right[t]
-        if t != C:  # the newest cluster moves to the free place
-            counts[t] = counts[C]
-            counts[:, t] = counts[:, C]
-            left[t], right[t] = left[C], right[C]
-            shared[t] = shared[C]
-            shared[:, t] = shared[:, C]
-            shared[t, t] = shared[C, C]
-            for v in range(C):
-                if v > t:
-                    losses[v, t] = losses[C, v]
-                elif v < t:
-                    losses[t, v] = losses[C, v]
-        counts[C] = 0
-        counts[:, C] = 0
-        for u in range(len(of_word)):
-            if of_word[u] == t:
-                of_word[u] = s
-            elif of_word[u] == C:
-                of_word[u] = t
-        for d in range(C):
-            shared[s, d] = shared[d, s] = _both(counts, left, right, s, d, total)
-        for v in range(C):
-            for x in range(v):
-                if s in (v, x):
-                    losses[v, x] = _loss(counts, left, right, shared, v, x, C, total)
-                else:
-                    losses[v, x] += _seen(counts, left, right, shared, v, x, s, total)
+        n_after = _gather(w, text.after, now.of_word, after, listed_after)
+        n_before = _gather(w, text.before, now.of_word, before, listed_before)
+        following, preceding = Side(after, listed_after, n_after), Side(before, listed_before, n_before)
+        gain = 1.0
+        if a >= 0:
+            gain = _gain(w, b, a, text, now, following, preceding, table)
+            gain -= _gain(w, a, a, text, now, following, preceding, table)
+        if gain > 1e-6:
+            if a >= 0:
+                _shift(w, a, -1, text, now, following, preceding)
+            _shift(w, b, 1, text, now, following, preceding)
+            now.of_word[w] = b
+            moved += 1
+        _clear(after, listed_after, n_after)
+        _clear(before, listed_before, n_before)
+    return moved
+
+
+@kernel
+def add_losses(start, stop, alive, d, counts, transposed, sign, table, losses):
+    """Add to losses[v, x], x < v, what a third cluster d contributes to the loss of merging v and x, times ``sign``.
+
+    v and x are alive[i] and alive[j], for i from ``start`` to ``stop``.
+    """
+    row, column = counts[d], transposed[d]
+    for i in range(start, stop):
+        v = alive[i]
+        if v == d:
+            continue
+        f = _f(row[v], table) + _f(column[v], table)
+        for j in range(i):
+            x = alive[j]
+            if x == d:
+                continue
+            loss = f + _f(row[x], table) + _f(column[x], table)
+            loss -= _f(row[v] + row[x], table) + _f(column[v] + column[x], table)
+            losses[v, x] += sign * loss
+
+
+@helper
+def _inside(v, x, counts, left, right, table):
+    """Return the part of the loss of merging v and x that is due to their own counts and sums."""
+    loss = _f(counts[v, v], table) + _f(counts[v, x], table) + _f(counts[x, v], table) + _f(counts[x, x], table)
+    loss -= _f(counts[v, v] + counts[v, x] + counts[x, v] + counts[x, x], table)
+    loss -= _f(left[v], table) + _f(left[x], table) - _f(left[v] + left[x], table)
+    return loss - (_f(right[v], table) + _f(right[x], table) - _f(right[v] + right[x], table))
+
+
+@helper
+def _third(v, x, d, counts, transposed, table):
+    """Return the contribution of cluster d to the loss of merging v and x."""
+    loss = _f(counts[v, d], table) + _f(counts[x, d], table) - _f(counts[v, d] + counts[x, d], table)
+    before = transposed[v, d], transposed[x, d]
+    return loss + _f(before[0], table) + _f(before[1], table) - _f(before[0] + before[1], table)
+
+
+@kernel
+def set_losses(start, stop, alive, v, counts, transposed, table, losses):
+    """Set the losses of merging v with alive[start:stop], of third clusters only."""
+    for i in range(start, stop):
+        x = alive[i]
+        if x != v:
+            loss = 0.0
+            for d in range(len(counts)):
+                if d not in (v, x):
+                    loss += _third(v, x, d, counts, transposed, table)
+            losses[max(v, x), min(v, x)] = loss
+
+
+@kernel
+def least_loss(start, stop, alive, counts, left, right, table, losses, out):
+    """Set out[i] = (loss, x) of the best merge of alive[i] with a cluster before it, for i in ``start`` to ``stop``."""
+    for i in range(start, stop):
+        v = alive[i]
+        out[i, 0] = np.inf
+        for j in range(i):
+            x = alive[j]
+            loss = losses[v, x] + _inside(v, x, counts, left, right, table)
+            if loss < out[i, 0]:
+                out[i, 0], out[i, 1] = loss, x

@@ -1,0 +1,85 @@
+"""``trelliswork cluster``: Brown clusters of the words of raw text."""
+
+import json as json_module
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trelliswork.cli.inputs import own_files
+from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.cli.progress import bar
+from trelliswork.cli.running import current
+from trelliswork.errors import DataError
+
+
+def cluster(
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Text files, plain or gzip, one sentence per line, or directories of them."),
+    ],
+    out: Annotated[str, typer.Option("--out", "-o", help="File for the clusters.")] = "clusters.txt",
+    clusters: Annotated[int, typer.Option(min=1, help="Number of clusters.")] = 1000,
+    vocabulary: Annotated[int, typer.Option(min=1, help="Number of words to cluster, the most frequent ones.")] = 50000,
+    min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are not clustered.")] = 1,
+    max_iter: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the words.")] = 20,
+    tokenize: Annotated[
+        bool,
+        typer.Option(
+            "--tokenize", help="Split running text into sentences and words, by rules for English punctuation."
+        ),
+    ] = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Cluster the words of raw text, for features of taggers and parsers.
+
+    Words with similar neighbors are in one cluster; similar clusters have bit strings with a long common prefix. Each
+    line of the output has a bit string, a word and its count, separated by tabs: the format of other programs, and of
+    the option --clusters of train crf and train parser.
+
+    Example: trelliswork cluster text.txt.gz --tokenize --clusters 500 --out clusters.txt
+    """
+    from trelliswork.data.ids import files_of
+    from trelliswork.data.moments import count_moments
+    from trelliswork.data.raw_text import raw_sentences
+    from trelliswork.features.brown import BrownClusters
+
+    if current().rank == 0 and Path(out).is_dir():
+        raise DataError(f"{out}: expected a file to write, got a directory. Add a file name.")
+    started = time.perf_counter()
+    own: Any = own_files(files)
+    with bar("reading", max_iter, quiet) as show:
+
+        def reading(step: Any) -> None:
+            show(0, f"reading: {step.n_tokens:,} tokens" if step.n_tokens else "reading")
+
+        source: Any = raw_sentences(files_of(own) or []) if tokenize else own
+        counts = count_moments(source, 1, min_count=min_count, max_words=vocabulary, callback=reading)
+        counted = time.perf_counter()
+
+        def passed(done: int, moved: int, objective: float) -> None:
+            show(done, f"pass {done}: {moved:,} words moved")
+
+        learned = BrownClusters(clusters, max_words=vocabulary, min_count=min_count, max_iter=max_iter)
+        learned.fit(counts, callback=passed)
+    if current().rank > 0:
+        return
+    learned.save(out)
+    outcome = {
+        "file": out,
+        "tokens": counts.n_tokens,
+        "words": len(learned.paths_),
+        "clusters": len(set(learned.paths_.values())),
+        "log_likelihood": learned.objective_,
+        "counting_seconds": round(counted - started, 3),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    if json:
+        print(json_module.dumps(outcome))
+    else:
+        print(
+            f"{outcome['tokens']:,} tokens; {outcome['words']:,} words in {outcome['clusters']:,} clusters, "
+            f"log-likelihood {learned.objective_:.4f} per token; {outcome['seconds']:.1f} s. Saved in {out}"
+        )
