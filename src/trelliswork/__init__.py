@@ -33,6 +33,9 @@ _MODULES = {
     ),
     # what raw text says about words
     "trelliswork.features.brown": "BrownClusters",
+    "trelliswork.features.lexicon": "Lexicon",
+    "trelliswork.features.presets": "WordFeatures",
+    "trelliswork.features.vectors": "WordVectors",
     # counts, and evaluation of predictions against gold
     "trelliswork.models.hmm.counting": "count_chain",
     "trelliswork.data.moments": "Moments count_moments",
@@ -69,6 +72,7 @@ __all__ = [
     "GrammarTree",
     "HMMLanguageModel",
     "KneserNey",
+    "Lexicon",
     "LinearChain",
     "LogBilinear",
     "LowRankFactor",
@@ -85,6 +89,8 @@ __all__ = [
     "TreebankSentence",
     "TrellisworkError",
     "Vocabulary",
+    "WordFeatures",
+    "WordVectors",
     "__version__",
     "bundled",
     "calibrate",
@@ -154,6 +160,9 @@ if TYPE_CHECKING:
         TrellisworkError,
     )
     from trelliswork.features.brown import BrownClusters
+    from trelliswork.features.lexicon import Lexicon
+    from trelliswork.features.presets import WordFeatures
+    from trelliswork.features.vectors import WordVectors
     from trelliswork.inference.chain.beam import Beam
     from trelliswork.metrics.brackets import evaluate_brackets
     from trelliswork.metrics.calibration import evaluate_confidence

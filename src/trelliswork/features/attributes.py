@@ -7,6 +7,14 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
+class Dense:
+    """Real-valued features of tokens: the vectors of words at some positions around each of them."""
+
+    vectors: NDArray[np.float32]  # (n_words, D) of the words of these tokens
+    rows: NDArray[np.int32]  # (n_places, n_tokens) the vector at each place; -1 if there is none
+
+
+@dataclass(frozen=True)
 class Attributes:
     """Sparse attributes of the tokens of a corpus, in compressed rows.
 
@@ -20,6 +28,7 @@ class Attributes:
     values: NDArray[np.float32] | None  # (nnz,) None if all are 1
     n_attributes: int
     edges: "Attributes | None" = None
+    dense: Dense | None = None
 
     def part(self, start: int, stop: int) -> "Attributes":
         """Return the sentences ``start`` to ``stop``."""
@@ -33,6 +42,7 @@ class Attributes:
             None if self.values is None else self.values[entries],
             self.n_attributes,
             None if self.edges is None else self.edges.part(start, stop),
+            None if self.dense is None else Dense(self.dense.vectors, self.dense.rows[:, offsets[0] : offsets[-1]]),
         )
 
     @property

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.sharing import current
 from trelliswork.data import AttributeCorpus, Corpus
-from trelliswork.errors import DataError, ShapeError
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.extraction import TemplateExtractor
 from trelliswork.features.hashed import HashedReadyExtractor, HashedTemplateExtractor, check_hash_bits
-from trelliswork.features.presets import PRESETS, derive, preset
+from trelliswork.features.knowledge import Knowledge
+from trelliswork.features.presets import DERIVED, PRESETS, Preset, derive, preset
 from trelliswork.features.ready import ReadyExtractor
-from trelliswork.features.templates import Template, parse_templates, read_templates
+from trelliswork.features.templates import Template, parse_template, parse_templates, read_templates, resolve
 
 Sentence = Sequence[Any]
 Sentences = Sequence[Sentence] | Corpus | AttributeCorpus
@@ -35,27 +36,61 @@ class FeatureMap:
     of an attribute in training. With ``hash_bits``, 1 to 30, a fixed hash maps attributes to ``2**hash_bits`` ids
     (``trelliswork.features.hashed``) instead of storing them: ``fit`` is then the same as ``transform``.
 
+    ``knowledge`` of words adds templates to a preset; other templates use it by their macros.
+
     B templates with macros make ``Attributes.edges``, with separate ids. A plain B makes nothing: every chain has
     plain transitions.
     """
 
-    def __init__(self, features: Features, *, min_count: int = 1, hash_bits: int | None = None) -> None:
+    def __init__(
+        self,
+        features: Features,
+        *,
+        min_count: int = 1,
+        hash_bits: int | None = None,
+        knowledge: Knowledge | None = None,
+    ) -> None:
         if hash_bits is not None:
             check_hash_bits(hash_bits, min_count)
         self.hash_bits = hash_bits
+        self.knowledge = Knowledge()
+        self._places: list[int] = []  # rows of the macros for vectors
+        self._columns = Preset(0, ())  # of the data, and those derived from them and from knowledge
         self.function = features if callable(features) else None
         self.preset = features if isinstance(features, str) and features in PRESETS else None
         self.extractor: TemplateLike | ReadyLike
         self.edge_extractor: TemplateLike | None = None
         if features is None or callable(features):
+            if knowledge:
+                raise ValueRangeError(
+                    "clusters=, vectors= and lexicon= need a preset or templates: a function or ready attributes add "
+                    "them themselves, see WordFeatures."
+                )
             ready = ReadyExtractor(min_count=min_count)
             self.extractor = ready if hash_bits is None else HashedReadyExtractor(hash_bits)
             return
-        templates = _templates(features)
+        templates = self._resolved(_templates(features, knowledge), knowledge or Knowledge())
         self.extractor = _extractor([t for t in templates if not t.on_edges], min_count, hash_bits)
         on_edges = [t for t in templates if t.on_edges]
         if on_edges:
             self.edge_extractor = _extractor(on_edges, min_count, hash_bits)
+
+    def _resolved(self, templates: list[Template], knowledge: Knowledge) -> list[Template]:
+        """Return templates over columns only: those of the data, then those derived from it and from knowledge."""
+        names = list(dict.fromkeys(name for template in templates for name in template.knowledge))
+        knowledge.check(names)
+        self.knowledge = knowledge.restricted(names)
+        self._places = [row for template in templates if template.is_vector for row, _ in template.macros]
+        names = [name for name in names if name != "v"]
+        templates = [template for template in templates if not template.is_vector]
+        columns = Preset(max((t.n_columns for t in templates), default=0), ())
+        if self.preset is not None:
+            columns = PRESETS[self.preset]
+        elif names:
+            columns = Preset(max(1, columns.n_columns), ())
+        first = columns.n_columns + len(columns.derived)
+        self._columns = Preset(columns.n_columns, columns.derived + tuple((0, name) for name in names))
+        return resolve(templates, names, first)
 
     @property
     def n_attributes(self) -> int:
@@ -72,7 +107,13 @@ class FeatureMap:
         """The parameter: a function, the name of a preset, templates (without plain B), or ``None``."""
         if isinstance(self.extractor, ReadyLike):
             return self.function
-        return self.preset or self._all_templates()
+        return self.preset or self._written(self._all_templates())
+
+    def _written(self, templates: list[Template]) -> list[Template]:
+        """Return templates with the names of the knowledge that they use, as a user writes them."""
+        names = dict(enumerate((name for _, name in self._columns.derived), start=self._columns.n_columns))
+        written = [replace(t, macros=tuple((row, names.get(c, c)) for row, c in t.macros)) for t in templates]
+        return written + [parse_template(f"U:v[{row}]=%v[{row}]") for row in self._places]
 
     def fit(self, X: Sentences) -> Attributes:
         """Learn and return the attributes of sentences."""
@@ -109,13 +150,39 @@ class FeatureMap:
             return {"hash_bits": self.hash_bits}, {}
         if isinstance(self.extractor, HashedTemplateExtractor):
             templates = [asdict(t) for t in self._all_templates()]
-            return {"hash_bits": self.hash_bits, "preset": self.preset, "templates": templates}, {}
+            known, arrays = self._known_state()
+            return {"hash_bits": self.hash_bits, "preset": self.preset, "templates": templates} | known, arrays
         plain, arrays = self.extractor.state()
-        state = {"preset": self.preset, "extractor": plain}
+        known, extra = self._known_state()
+        state: dict[str, Any] = {"preset": self.preset, "extractor": plain} | known
+        arrays |= extra
         if isinstance(self.edge_extractor, TemplateExtractor):
             state["edges"], extra = self.edge_extractor.state()
             arrays |= {_EDGES + name: array for name, array in extra.items()}
         return state, arrays
+
+    def _known_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the state of the knowledge of words; nothing without it."""
+        if not self.knowledge:
+            return {}, {}
+        plain, arrays = self.knowledge.state()
+        columns = {"n_columns": self._columns.n_columns, "derived": self._columns.derived}
+        return {"knowledge": plain, "places": self._places, **columns}, arrays
+
+    def _restore_columns(self, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Set the derived columns and the knowledge from a state."""
+        self.preset = plain.get("preset")
+        if self.preset is not None:
+            self._columns = replace(preset(self.preset), templates=())
+        if "knowledge" in plain:
+            self.knowledge = Knowledge.from_state(plain["knowledge"], arrays)
+            self._columns = Preset(plain["n_columns"], tuple((column, name) for column, name in plain["derived"]))
+            self._places = [int(row) for row in plain["places"]]
+            if self._places and self.knowledge.vectors is None:
+                raise DataError("the vectors of words are missing: train again.")
+            if any(not 0 <= column < self._columns.n_columns for column, _ in self._columns.derived):
+                raise DataError("the columns of the features are damaged: train again.")
+            self.knowledge.check(name for _, name in self._columns.derived if name not in DERIVED)
 
     @classmethod
     def from_state(cls, plain: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "FeatureMap":
@@ -123,13 +190,13 @@ class FeatureMap:
         if "hash_bits" in plain:
             templates = [Template.from_plain(t) for t in plain["templates"]] if "templates" in plain else None
             self = cls(templates, hash_bits=plain["hash_bits"])
-            self.preset = plain.get("preset")
+            self._restore_columns(plain, arrays)
             return self
         self = cls(None)
         if "names" in plain:
             self.extractor = ReadyExtractor.from_names(plain["names"])
             return self
-        self.preset = plain["preset"]
+        self._restore_columns(plain, arrays)
         self.extractor = TemplateExtractor.from_state(plain["extractor"], arrays)
         if "edges" in plain:
             extra = {name.removeprefix(_EDGES): array for name, array in arrays.items() if name.startswith(_EDGES)}
@@ -145,7 +212,8 @@ class FeatureMap:
             raise DataError("X must have at least one sentence, got none.")
         if len(lengths) == 0 and not learn:
             edges = None if self.edge_extractor is None else _no_sentences(self.n_edge_attributes)
-            return replace(_no_sentences(self.n_attributes), edges=edges)
+            dense = self.knowledge.dense([], np.zeros(1, np.int64), self._places) if self._places else None
+            return replace(_no_sentences(self.n_attributes), edges=edges, dense=dense)
         if lengths.min(initial=1) == 0:
             raise ShapeError(f"sentence {int(lengths.argmin())} is empty: leave it out.")
         if isinstance(self.extractor, ReadyLike):
@@ -156,14 +224,16 @@ class FeatureMap:
         columns: Sequence[Sequence[str]] = corpus.columns
         if learn:
             columns = _as_others(columns, len(corpus))
-        if self.preset is not None:
-            chosen = preset(self.preset)
-            if len(columns) < chosen.n_columns:
+        if self._columns.derived or self.preset is not None:
+            if len(columns) < self._columns.n_columns:
                 raise DataError(
-                    f"features={self.preset!r} needs {chosen.n_columns} columns, the data has {len(columns)}."
+                    f"features={self.preset or 'templates'!r} needs {self._columns.n_columns} columns, the data has "
+                    f"{len(columns)}."
                 )
-            columns = derive(columns, chosen)
+            columns = derive(columns, self._columns, corpus.offsets, self.knowledge)
         nodes = (self.extractor.fit if learn else self.extractor.transform)(columns, corpus.offsets)
+        if self._places:
+            nodes = replace(nodes, dense=self.knowledge.dense(columns[0], corpus.offsets, self._places))
         if self.edge_extractor is None:
             return nodes
         edges = (self.edge_extractor.fit if learn else self.edge_extractor.transform)(columns, corpus.offsets)
@@ -179,11 +249,11 @@ class FeatureMap:
         return (extractor.fit if learn else extractor.transform)(X)
 
 
-def _templates(features: str | Path | Sequence[Template]) -> list[Template]:
+def _templates(features: str | Path | Sequence[Template], knowledge: Knowledge | None = None) -> list[Template]:
     """Return the templates that make attributes: all but a plain B, which every chain has."""
     if isinstance(features, str) and features in PRESETS:
-        return list(preset(features).templates)
-    if isinstance(features, str) and ("%x[" in features or "\n" in features):
+        return list(preset(features, knowledge).templates)
+    if isinstance(features, str) and (any(f"%{kind}[" in features for kind in "xclv") or "\n" in features):
         templates = parse_templates(features)
     elif isinstance(features, str | Path):
         if not Path(features).is_file():

@@ -2,16 +2,25 @@
 
 ``chunking`` is the feature set of CRFsuite's chunking example (words and part-of-speech tags in a window of two, and
 neighbors combined). ``pos`` and ``ner`` use the word, its neighbors, prefixes, suffixes and shape. ``letters`` uses
-letters in a window, for grapheme-to-phoneme conversion.
+letters in a window, for grapheme-to-phoneme conversion. With knowledge of words, all but ``letters`` have templates of
+it too.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trelliswork.data.files import shorten
 from trelliswork.errors import ValueRangeError
+from trelliswork.features.brown import BrownClusters
+from trelliswork.features.knowledge import BITS, Knowledge
+from trelliswork.features.lexicon import Lexicon
 from trelliswork.features.templates import Template, parse_template
+from trelliswork.features.vectors import WordVectors
 
 
 @dataclass(frozen=True)
@@ -19,8 +28,8 @@ class Preset:
     """Columns to add (each derived from a column of the data), and templates over all of them."""
 
     n_columns: int  # that the data must have; the added ones follow them
-    derived: tuple[tuple[int, str], ...]  # column, and name as in DERIVED
-    templates: tuple[Template, ...]
+    derived: tuple[tuple[int, str], ...]  # column, and name as in DERIVED, or of knowledge of words
+    templates: tuple[Template, ...] = ()
 
 
 def shape(word: str) -> str:
@@ -41,10 +50,23 @@ DERIVED: dict[str, Callable[[str], str]] = {
 }
 
 
-def derive(columns: Sequence[Sequence[str]], preset: Preset) -> list[Sequence[str]]:
-    """Return the columns of a preset: the first ``n_columns`` of the data and those derived from them."""
+def derive(
+    columns: Sequence[Sequence[str]],
+    preset: Preset,
+    offsets: NDArray[np.int64] | None = None,
+    knowledge: Knowledge | None = None,
+) -> list[Sequence[str]]:
+    """Return the columns of a preset: the first ``n_columns`` of the data and those derived from them.
+
+    Those that are not in ``DERIVED`` are knowledge of the words of sentences, which end at ``offsets``.
+    """
     result: list[Sequence[str]] = list(columns[: preset.n_columns])
     for column, name in preset.derived:
+        if name not in DERIVED:
+            assert knowledge is not None
+            assert offsets is not None
+            result.append(knowledge.column(name, columns[column], offsets))
+            continue
         function, known = DERIVED[name], {}
         for string in columns[column]:
             if string not in known:
@@ -107,11 +129,77 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def preset(name: str) -> Preset:
-    """Return a preset by its name."""
+def _knowledge_lines(knowledge: Knowledge) -> list[str]:
+    """Return the templates for clusters and a lexicon."""
+    lines = []
+    if knowledge.clusters is not None:
+        lines += [f"U:c{n}[0]=%c[0,{n}]" for n in BITS]
+        lines += [f"U:c[{row}]=%c[{row}]" for row in (-1, 0, 1)]
+    if knowledge.vectors is not None:
+        lines += [f"U:v[{row}]=%v[{row}]" for row in (-1, 0, 1)]
+    if knowledge.lexicon is not None:
+        lines += [f"U:l[{row}]=%l[{row}]" for row in (-1, 0, 1)]
+    return lines
+
+
+def preset(name: str, knowledge: Knowledge | None = None) -> Preset:
+    """Return a preset by its name, with templates for the knowledge of words that there is."""
     if name not in PRESETS:
         raise ValueRangeError(
             f"features must be one of the presets {', '.join(PRESETS)}, templates, or the path of a template file, "
             f"got {shorten(name)}."
         )
-    return PRESETS[name]
+    chosen = PRESETS[name]
+    if not knowledge:
+        return chosen
+    if name == "letters":
+        raise ValueRangeError("features='letters' has no words: leave out clusters=, vectors= and lexicon=.")
+    lines = _knowledge_lines(knowledge)
+    return replace(chosen, templates=chosen.templates + tuple(parse_template(x, skip_outside=True) for x in lines))
+
+
+class WordFeatures:
+    """Attributes of clusters, vectors and lexicons, for functions and ready attributes.
+
+    Presets and templates need none of this: pass ``clusters=``, ``vectors=`` and ``lexicon=`` to the tagger.
+
+    Parameters
+    ----------
+    clusters, vectors, lexicon : optional
+        Objects or files, as for `CRF`.
+
+    Examples
+    --------
+    >>> known = WordFeatures(clusters=BrownClusters.from_paths({"the": "00", "dog": "01"}))
+    >>> known(["the", "dog"])[1]["c[0]"]
+    '01'
+    """
+
+    def __init__(
+        self,
+        *,
+        clusters: BrownClusters | str | Path | None = None,
+        vectors: WordVectors | str | Path | None = None,
+        lexicon: Lexicon | str | Path | None = None,
+    ) -> None:
+        self.knowledge = Knowledge.of(clusters, vectors, lexicon)
+        self._templates = [parse_template(line) for line in _knowledge_lines(self.knowledge)]
+
+    def __call__(self, words: Sequence[str]) -> list[dict[str, str | float]]:
+        """Return the attributes of each word of a sentence, by name: those that a preset adds."""
+        ends, columns = np.array([0, len(words)]), dict[str, list[str]]()
+        made: list[dict[str, str | float]] = [{} for _ in words]
+        for template in self._templates:
+            ((row, name),) = template.macros
+            key = template.pieces[0].removeprefix("U:").removesuffix("=")
+            if name == "v":
+                dense = self.knowledge.dense(words, ends, [row])
+                for t, vector in enumerate(dense.rows[0].tolist()):
+                    if vector >= 0:
+                        made[t] |= {f"{key},{d}": value for d, value in enumerate(dense.vectors[vector].tolist())}
+                continue
+            if name not in columns:
+                columns[name] = self.knowledge.column(name, words, ends)
+            for t in range(max(0, -row), len(words) - max(0, row)):
+                made[t][key] = columns[name][t + row]
+        return made

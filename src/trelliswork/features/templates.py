@@ -4,11 +4,16 @@ A template is a line such as ``U05:%x[-1,0]/%x[0,0]``: the previous word and the
 ``%x[row,col]`` is column ``col`` of the token ``row`` positions away; beyond the sentence it is ``_B-1``, ``_B-2``, ...
 or ``_B+1``, ``_B+2``, ... ``U`` templates score labels, ``B`` templates pairs of adjacent labels (row 0 is the second
 token of the pair); ``#`` starts a comment.
+
+Three more macros use knowledge of words (`features.knowledge`), of the word in column 0: ``%c[row,bits]`` is the first
+bits of the bit string of its cluster, ``%c[row]`` the whole; ``%l[row]`` its tag in the lexicon, such as ``B-city``;
+``%v[row]`` its vector, real-valued, as the only macro of a U template. Unknown words have an empty string and a vector
+of zeros.
 """
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +26,7 @@ from trelliswork.errors import DataError
 
 MAX_OFFSET = 1000  # of rows and columns; CRF++ allows 8 rows
 PLACES = ("all", "first", "last")  # tokens of a sentence that a template applies to
-_MACRO = re.compile(r"%x\[\s*(-?\d+)\s*,\s*(\d+)\s*\]")
+_MACRO = re.compile(r"%(?P<kind>[xclv])\[\s*(?P<row>-?\d+)\s*(?:,\s*(?P<column>\d+)\s*)?\]")
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Template:
 
     name: str  # the line as written
     pieces: tuple[str, ...]  # text around the macros, one more than there are; pieces[0] includes the id (U05:)
-    macros: tuple[tuple[int, int], ...]  # row and column
+    macros: tuple[tuple[int, Any], ...]  # row and column: a number, or the name of knowledge of words
     skip_outside: bool = False
     where: str = "all"  # one of ``PLACES``
 
@@ -46,14 +51,24 @@ class Template:
     @property
     def n_columns(self) -> int:
         """Number of columns that the data must have."""
-        return 1 + max((column for _, column in self.macros), default=-1)
+        return 1 + max((column for _, column in self.macros if isinstance(column, int)), default=-1)
+
+    @property
+    def knowledge(self) -> list[str]:
+        """Columns that are knowledge of words."""
+        return [column for _, column in self.macros if isinstance(column, str)]
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it stands for a vector, real-valued."""
+        return "v" in self.knowledge
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Template":
         """Build a template from ``dataclasses.asdict``, also after JSON has turned its tuples into lists."""
         macros = tuple((row, column) for row, column in plain["macros"])
         name, pieces, where = plain["name"], strings(plain["pieces"]), plain["where"]
-        whole = all(type(row) is type(column) is int and column >= 0 for row, column in macros)
+        whole = all(type(row) is int and _is_column(column) for row, column in macros)
         if not (whole and isinstance(name, str) and len(pieces) == len(macros) + 1 and where in PLACES):
             raise DataError(f"{name!r} is not a template: the file is damaged.")
         return cls(name, tuple(pieces), macros, bool(plain["skip_outside"]), where)
@@ -72,15 +87,45 @@ class Template:
         return out
 
 
+def _is_column(column: object) -> bool:
+    if isinstance(column, str):
+        return re.fullmatch(r"c\d*|l|v", column) is not None
+    return type(column) is int and column >= 0
+
+
 def parse_template(line: str, where: str = "template", *, skip_outside: bool = False) -> Template:
     """Parse one template line; ``where`` (file and line) is used in error messages."""
     if line[:1] not in ("U", "B"):
         raise DataError(f"{where}: a template must start with U or B, got {shorten(line)}.")
-    if line.count("%") != len(_MACRO.findall(line)):
-        raise DataError(f"{where}: macros must be written %x[row,col], as in U01:%x[-1,0], got {shorten(line)}.")
-    macros = tuple((_offset(row, where), _offset(column, where)) for row, column in _MACRO.findall(line))
-    pieces = tuple(_MACRO.split(line)[::3])
+    found = list(_MACRO.finditer(line))
+    right = all((m["kind"] == "x") == (m["column"] is not None) for m in found if m["kind"] != "c")
+    if line.count("%") != len(found) or not right:
+        raise DataError(
+            f"{where}: macros must be written %x[row,col], as in U01:%x[-1,0], or %c[row,bits], %c[row], %l[row] or "
+            f"%v[row], got {shorten(line)}."
+        )
+    macros = tuple((_offset(m["row"], where), _column(m["kind"], m["column"], where)) for m in found)
+    edges = [0, *(place for m in found for place in m.span()), len(line)]
+    pieces = tuple(line[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True))
+    if any(column == "v" for _, column in macros) and (len(macros) > 1 or line[0] == "B"):
+        raise DataError(f"{where}: %v[row] must be the only macro of a U template, got {shorten(line)}.")
     return Template(line, pieces, macros, skip_outside)
+
+
+def _column(kind: str, number: str | None, where: str) -> int | str:
+    """Return the column of a macro: a number, or the name of knowledge of words (``c6``, ``c``, ``l``, ``v``)."""
+    if kind == "x":
+        return _offset(number or "", where)
+    bits = _offset(number, where) if number is not None else 0
+    return f"{kind}{bits or ''}"
+
+
+def resolve(templates: Iterable[Template], columns: list[str], first: int) -> list[Template]:
+    """Return templates whose knowledge of words is columns from ``first`` on: that of ``columns[0]``, and so on."""
+    place = {name: first + k for k, name in enumerate(columns)}
+    return [
+        replace(t, macros=tuple((row, place[c] if isinstance(c, str) else c) for row, c in t.macros)) for t in templates
+    ]
 
 
 def _offset(digits: str, where: str) -> int:

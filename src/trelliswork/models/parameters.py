@@ -9,10 +9,14 @@ import operator
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from trelliswork.data.files import shorten
 from trelliswork.errors import ValueRangeError
+from trelliswork.features.brown import BrownClusters
+from trelliswork.features.lexicon import Lexicon
+from trelliswork.features.vectors import WordVectors
 
 MODEL, TRAINING = "Model", "Training"
 
@@ -240,5 +244,30 @@ HashBits = Annotated[
         minimum=1,
         maximum=30,
         unset="store all attributes",
+    ),
+]
+Clusters = Annotated[
+    BrownClusters | str | Path | None,
+    Parameter(
+        "Brown clusters of words as features: a file of bit strings and words, such as the output of the command "
+        "cluster.",
+        unset="none",
+        parse=str,
+    ),
+]
+Vectors = Annotated[
+    WordVectors | str | Path | None,
+    Parameter(
+        "Word vectors as real-valued features: a file of word2vec (text or binary), GloVe or fastText.",
+        unset="none",
+        parse=str,
+    ),
+]
+LexiconOption = Annotated[
+    Lexicon | str | Path | None,
+    Parameter(
+        "Lexicon of words and phrases as features: files of entries with their classes, separated by commas.",
+        unset="none",
+        parse=str,
     ),
 ]

@@ -14,6 +14,7 @@ from trelliswork.data.schemes import Scheme, detect_scheme
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import FeatureMap, Features, Sentence, Sentences
+from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.inference.chain.beam import Beam, BeamStatistics, chosen_beam
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.learning.report import Callback, FitReport
@@ -34,14 +35,17 @@ from trelliswork.models.parameters import (
     L2,
     MODEL,
     TRAINING,
+    Clusters,
     HashBits,
     HistorySize,
+    LexiconOption,
     MaxMinutes,
     MinAttributeCount,
     Parameter,
     Patience,
     Seed,
     Tol,
+    Vectors,
     parse_beam,
     parse_weights,
 )
@@ -91,6 +95,9 @@ class CRF(Tagger):
             ),
         ] = "pos",
         *,
+        clusters: Clusters = None,
+        vectors: Vectors = None,
+        lexicon: LexiconOption = None,
         l1: L1 = 0.0,
         l2: L2 = 1.0,
         feature_set: Annotated[
@@ -165,6 +172,9 @@ class CRF(Tagger):
         ] = None,
     ) -> None:
         self.features = features
+        self.clusters = clusters
+        self.vectors = vectors
+        self.lexicon = lexicon
         self.l1 = l1
         self.l2 = l2
         self.feature_set = feature_set
@@ -217,7 +227,9 @@ class CRF(Tagger):
             Called after each iteration with a `Step`; a true result stops training.
         """
         settings = self._settings()
-        features = FeatureMap(self.features, min_count=self.min_count, hash_bits=self.hash_bits)
+        features = FeatureMap(
+            self.features, min_count=self.min_count, hash_bits=self.hash_bits, knowledge=self._knowledge()
+        )
         attributes = features.fit(X)
         labels = label_vocabulary(y)
         problem, scheme = self._prepare(attributes, y, labels, sample_weight)
@@ -262,7 +274,10 @@ class CRF(Tagger):
         if self._online is None:
             if labels is None:
                 raise ValueRangeError("the first call of partial_fit needs labels=[...], all labels of the data.")
-            features, names = FeatureMap(self.features, hash_bits=self.hash_bits), Vocabulary(labels)
+            features, names = (
+                FeatureMap(self.features, hash_bits=self.hash_bits, knowledge=self._knowledge()),
+                Vocabulary(labels),
+            )
         else:
             features, names = self.features_, self.labels_
         if labels is not None and list(labels) != list(names):
@@ -400,10 +415,17 @@ class CRF(Tagger):
         layout: FeatureLayout | None = None,
     ) -> tuple[Problem, Scheme | None]:  # fmt: skip
         """Return the data as arrays, and the label scheme."""
+        if attributes.dense is not None and (self.algorithm != "lbfgs" or self.order > 1 or self.beam is not None):
+            raise ValueRangeError(
+                "vectors need algorithm='lbfgs', order=1 and exact inference: leave out vectors, or the others."
+            )
         scheme = detect_scheme(labels) if self.scheme == "auto" else self.scheme
         weights = label_weight_array(self.label_weight, labels)
         problem = prepare(attributes, y, labels, scheme, self.feature_set, weights, sample_weight, layout, self.order)
         return problem, scheme
+
+    def _knowledge(self) -> Knowledge:
+        return Knowledge.of(self.clusters, self.vectors, self.lexicon)
 
     def _learned(self) -> Learned:
         self._check_fitted()
@@ -417,7 +439,7 @@ class CRF(Tagger):
 
     def _plain_parameters(self) -> dict[str, Any]:
         """Return the parameters for JSON, without the features."""
-        plain = {k: v for k, v in self.get_params().items() if k != "features"}
+        plain = {k: v for k, v in self.get_params().items() if k not in ("features", *KNOWLEDGE)}
         return plain | {"beam": None if self.beam is None else str(self.beam)}
 
     def _potentials(self, X: Sentences, known: Labels | None = None) -> Iterator[Scores]:
@@ -456,6 +478,8 @@ class CRF(Tagger):
         self.features_, self.labels_, self._layout = learned.features, learned.labels, learned.layout
         self.weights_, self._structure = learned.weights, learned.structure
         self.features, self.scheme_ = self.features_.features, plain["scheme"]
+        for name in KNOWLEDGE:
+            setattr(self, name, getattr(self.features_.knowledge, name))
         self.report_ = FitReport.from_dict(plain["report"])
         if self.report_.beam is not None:
             self.report_.beam = BeamStatistics(**self.report_.beam)

@@ -18,7 +18,7 @@ from trelliswork.features.attributes import Attributes
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.models.crf.beams.layout import Structure, observed_ngrams
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
-from trelliswork.models.crf.scoring import tokens_of
+from trelliswork.models.crf.scoring import tokens_of, tokens_with_vectors
 from trelliswork.models.evidence import Labels, names_of
 
 
@@ -50,7 +50,7 @@ class Problem:
         plain = parameters | {"dev": None if dev is None else [list(sentence) for sentence in dev]}
         edges = None if tokens.edges is None else tokens.edges.ids
         arrays = tokens.offsets, tokens.ids, tokens.values, edges, known.gold, known.sets, known.set_ids
-        return fingerprint(plain, *arrays, self.sentence_weights)
+        return fingerprint(plain, *arrays, self.sentence_weights, self.layout.vectors)
 
 
 def prepare(
@@ -74,6 +74,7 @@ def prepare(
         sizes = (attributes.n_attributes, len(labels), 0 if attributes.edges is None else attributes.edges.n_attributes)
         all_pairs = feature_set == "all"
         layout = FeatureLayout.all_pairs(*sizes) if all_pairs else FeatureLayout.observed(tokens, labeling, *sizes)
+    tokens, layout = tokens_with_vectors(attributes), layout.for_data(attributes)
     structure = None
     if order > 1:
         structure = _structure(tokens, labeling, layout, order)

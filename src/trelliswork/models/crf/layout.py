@@ -1,6 +1,6 @@
 """Meaning of a CRF's weights, and the layout of tokens and weights in memory for the kernels."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from trelliswork.compute import threads
 from trelliswork.compute.sharing import current
 from trelliswork.errors import ValueRangeError
+from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import whole_vectors
 from trelliswork.models.crf.kernels.layout import mark, split, split_sizes, take
@@ -27,7 +28,11 @@ class FeatureLayout:
     """Which (attribute, label), (label, label) and (edge attribute, label, label) have a weight, and its index.
 
     The weight vector has first the transitions, then the state features, then the edge features; features are sorted
-    by attribute, then by label or pair.
+    by attribute, then by label or pair. Last come the weights W (n_places, n_dims, S) of the vectors of words.
+
+    A word at a place then scores the labels by v W, like an attribute whose weights are this row: kernels see an
+    attribute for each place and each of the words of the data at hand, numbered from ``n_attributes`` on. All rows
+    together are one product of matrices, and so is the gradient of W.
     """
 
     n_labels: int
@@ -38,6 +43,16 @@ class FeatureLayout:
     n_edge_attributes: int = 0
     edge_attributes: Ids = field(default_factory=lambda: np.empty(0, np.int32))
     edge_pairs: Ids = field(default_factory=lambda: np.empty(0, np.int32))  # flat indices into (S, S)
+    n_places: int = 0
+    n_dims: int = 0
+    vectors: NDArray[np.float32] | None = None  # (n_words, n_dims) of the words of the data at hand
+
+    def for_data(self, attributes: Attributes) -> "FeatureLayout":
+        """Return the layout with the vectors of the words of some data."""
+        if attributes.dense is None:
+            return self
+        n_places, vectors = len(attributes.dense.rows), attributes.dense.vectors
+        return replace(self, n_places=n_places, n_dims=vectors.shape[1], vectors=vectors)
 
     def check(self) -> None:
         """Raise if an array is not what kernels rely on, as in a damaged file."""
@@ -59,7 +74,17 @@ class FeatureLayout:
     @property
     def n_features(self) -> int:
         """Length of the weight vector."""
-        return len(self.transitions) + len(self.attributes) + len(self.edge_attributes)
+        return self.first_dense + self.n_places * self.n_dims * self.n_labels
+
+    @property
+    def first_dense(self) -> int:
+        """Index of the first weight of the vectors."""
+        return self.first_edge + len(self.edge_attributes)
+
+    @property
+    def n_words(self) -> int:
+        """Number of words with a vector in the data at hand."""
+        return 0 if self.vectors is None else len(self.vectors)
 
     @property
     def first_edge(self) -> int:
@@ -69,7 +94,8 @@ class FeatureLayout:
     @cached_property
     def complete(self) -> bool:
         """True if every attribute has a weight with every label, in a dense row."""
-        return len(self.attributes) == self.n_attributes * self.n_labels >= WIDE * self.n_attributes > 0
+        whole = len(self.attributes) == self.n_attributes * self.n_labels >= WIDE * self.n_attributes > 0
+        return whole and not self.n_places
 
     @cached_property
     def edge_ptr(self) -> NDArray[np.int64]:
@@ -78,13 +104,14 @@ class FeatureLayout:
 
     @cached_property
     def attribute_ptr(self) -> NDArray[np.int64]:
-        """(n_attributes + 1,): attribute a has state features ``attribute_ptr[a]`` to ``attribute_ptr[a + 1]``."""
-        return np.searchsorted(self.attributes, np.arange(self.n_attributes + 1))
+        """(n + 1,): attribute a has state features ``attribute_ptr[a]`` to ``attribute_ptr[a + 1]``, a word none."""
+        return np.searchsorted(self.attributes, np.arange(self.n_attributes + self.n_places * self.n_words + 1))
 
     @cached_property
     def wide_rows(self) -> Ids:
-        """(n_attributes,): the dense row of an attribute, -1 if it has none."""
+        """(n,): the dense row of an attribute, -1 if it has none; each word has one at each place."""
         is_wide = np.diff(self.attribute_ptr) >= WIDE
+        is_wide[self.n_attributes :] = True
         return np.where(is_wide, np.cumsum(is_wide) - 1, -1).astype(np.int32)
 
     @cached_property
@@ -118,7 +145,11 @@ class FeatureLayout:
         else:
             state[self.wide_features] = wide.reshape(-1)[self.wide_places]
             state[self.narrow_features] = narrow
-        vector[self.first_edge :] = edges
+        vector[self.first_edge : self.first_dense] = edges
+        if self.vectors is not None:
+            rows = wide[len(wide) - self.n_places * self.n_words :, : self.n_labels]
+            shape = self.n_places, self.n_words, self.n_labels
+            vector[self.first_dense :] = np.matmul(self.vectors.T, rows.reshape(shape)).reshape(-1)
         return vector
 
     @classmethod
@@ -307,13 +338,21 @@ class StateWeights:
             state = weights[:n].astype(np.float32)
             self.narrow = state[layout.narrow_features]
             self.wide.reshape(-1)[layout.wide_places] = state[layout.wide_features]
+        if layout.vectors is not None:
+            W = weights[n + len(layout.edge_attributes) :].astype(np.float32).reshape(layout.n_places, -1, S)
+            rows = np.matmul(layout.vectors, W).reshape(-1, S)
+            self.wide[len(self.wide) - len(rows) :, :S] = rows
         self.narrow_labels = layout.labels[layout.narrow_features]
         self.start, self.end = np.zeros((2, layout.wide_shape[1]), np.float32)
         if allowed is not None:
             self.start[:S][~allowed.start] = -np.inf
             self.end[:S][~allowed.end] = -np.inf
         self.arrays = FeatureWeights(self.wide, self.narrow, self.narrow_labels)
-        self.edge_arrays = layout.edge_ptr, layout.edge_pairs, weights[n:].astype(np.float32)
+        self.edge_arrays = (
+            layout.edge_ptr,
+            layout.edge_pairs,
+            weights[n : n + len(layout.edge_attributes)].astype(np.float32),
+        )
 
 
 class ChainWeights(StateWeights):

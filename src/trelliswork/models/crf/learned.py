@@ -49,7 +49,8 @@ class Learned:
     def top_edge_features(self, n: int) -> list[tuple[str, str, str, float]]:
         """Return the n largest weights of edge features by absolute value: attribute, from, to, weight."""
         layout, size = self.layout, len(self.labels)
-        weights = self.weights[self.n_grams + len(layout.attributes) :]
+        first = self.n_grams + len(layout.attributes)
+        weights = self.weights[first : first + len(layout.edge_attributes)]
         best = _largest(weights, n)
         names = self.features.edge_names() if len(best) else []
         before, after = np.divmod(layout.edge_pairs[best], size)
@@ -81,6 +82,8 @@ class Learned:
             "n_edge_attributes": layout.n_edge_attributes,
             "order": len(self.grams),
         }
+        if layout.n_places:
+            plain["dense"] = [layout.n_places, layout.n_dims]
         arrays |= {
             "weights": self.weights,
             "attributes": layout.attributes,
@@ -109,10 +112,14 @@ class Learned:
             plain["n_edge_attributes"],
             arrays["edge_attributes"],
             arrays["edge_pairs"],
+            *plain.get("dense", (0, 0)),
         )
         layout.check()
         learned = cls(features, labels, layout, weights, structure)
         n_features = learned.n_grams + layout.n_features - len(layout.transitions)
+        vectors = features.knowledge.vectors
+        if layout.n_places and (vectors is None or vectors.n_dims != layout.n_dims):
+            raise DataError("the vectors of words do not match model.json: they belong to different models.")
         sizes = (n_features, layout.n_attributes, layout.n_edge_attributes)
         if sizes != (len(weights), features.n_attributes, features.n_edge_attributes):
             raise DataError("the weights do not match model.json: they belong to different models.")

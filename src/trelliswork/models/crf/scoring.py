@@ -11,7 +11,7 @@ from trelliswork.inference import chain
 from trelliswork.inference.chain.beam.sparse import SparseChain
 from trelliswork.models.crf.beams.layout import SparseWeights, Structure
 from trelliswork.models.crf.kernels.edges import EdgeFeatures, edge_scores
-from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, Tokens
+from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, Tokens, counting
 
 Scores = chain.Potentials | SparseChain
 BATCH_TOKENS = 20_000  # maximum number of tokens that are decoded together
@@ -24,13 +24,30 @@ def tokens_of(attributes: Attributes) -> Tokens:
     return Tokens(attributes.offsets, attributes.token_ptr, attributes.ids, attributes.values, edges)
 
 
+def tokens_with_vectors(attributes: Attributes) -> Tokens:
+    """Return attributes as plain arrays, with those of words at the places of vectors (see `FeatureLayout`)."""
+    tokens, dense = tokens_of(attributes), attributes.dense
+    if dense is None:
+        return tokens
+    places = np.arange(len(dense.rows))[:, None]
+    ids = attributes.n_attributes + dense.rows + places * len(dense.vectors)
+    known = dense.rows >= 0
+    n_own, n_more = np.diff(tokens.token_ptr), known.sum(axis=0)
+    token_ptr = np.concatenate([[0], np.cumsum(n_own + n_more)])
+    merged = np.empty(token_ptr[-1], np.int32)
+    merged[np.repeat(token_ptr[:-1], n_own) + counting(n_own)] = tokens.ids
+    merged[np.repeat(token_ptr[:-1] + n_own, n_more) + counting(n_more)] = ids.T[known.T]
+    return Tokens(tokens.offsets, token_ptr, merged, None, tokens.edges)
+
+
 class Scorer:
     """Sentences to be scored under one layout, with one or several weight vectors."""
 
     def __init__(
         self, attributes: Attributes, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None = None
     ) -> None:
-        self._tokens = ScoredTokens(tokens_of(attributes), layout)
+        layout = layout.for_data(attributes)
+        self._tokens = ScoredTokens(tokens_with_vectors(attributes), layout)
         self._layout, self._allowed, self._structure = layout, allowed, structure
         self.lengths = np.diff(attributes.offsets)
 

@@ -37,6 +37,14 @@ def transfer(old: Learned, new: Learned) -> NDArray[np.float64]:
     for source, target in keys:
         weights.append(_moved(old.weights[at : at + len(source)], source, target))
         at += len(source)
+    if new.layout.n_places:  # the same vectors, or others, which have other weights
+        size = new.layout.n_places * new.layout.n_dims * S
+        same = (old.layout.n_places, old.layout.n_dims, list(old.labels)) == (
+            new.layout.n_places,
+            new.layout.n_dims,
+            list(new.labels),
+        )
+        weights.append(old.weights[at:] if same else np.zeros(size))
     return np.concatenate(weights)
 
 

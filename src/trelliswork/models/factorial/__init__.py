@@ -15,6 +15,7 @@ from trelliswork.data.schemes import detect_scheme
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import Features, Sentence, Sentences
+from trelliswork.features.knowledge import Knowledge
 from trelliswork.inference import factorial
 from trelliswork.inference.factorial.sweeps import Options
 from trelliswork.learning.checkpoint import fingerprint
@@ -44,8 +45,10 @@ from trelliswork.models.factorial.training import feature_maps, joint_developmen
 from trelliswork.models.parameters import (
     L2,
     TRAINING,
+    Clusters,
     HashBits,
     HistorySize,
+    LexiconOption,
     MaxIter,
     MaxMinutes,
     MinAttributeCount,
@@ -61,6 +64,7 @@ from trelliswork.models.tasks import LayeredTagger, TagDecoding, check_decoding
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph
 
+NOT_PLAIN = ("features", "clusters", "lexicon")  # parameters that are saved with the features
 Engine = Literal["bp", "structured_mean_field", "exact"]
 
 
@@ -107,6 +111,8 @@ class FactorialCRF(LayeredTagger):
             ),
         ] = "pos",
         *,
+        clusters: Clusters = None,
+        lexicon: LexiconOption = None,
         engine: Annotated[
             Engine,
             Parameter(
@@ -158,6 +164,8 @@ class FactorialCRF(LayeredTagger):
     ) -> None:
         self.layers = layers
         self.features = features
+        self.clusters = clusters
+        self.lexicon = lexicon
         self.engine = engine
         self.l2 = l2
         self.ties = ties
@@ -205,7 +213,9 @@ class FactorialCRF(LayeredTagger):
         """
         self._check_parameters()
         columns = by_layer(y, self.layers)
-        maps = feature_maps(self.features, self.layers, min_count=self.min_count, hash_bits=self.hash_bits)
+        knowledge = Knowledge.of(self.clusters, lexicon=self.lexicon)
+        given = {"min_count": self.min_count, "hash_bits": self.hash_bits, "knowledge": knowledge}
+        maps = feature_maps(self.features, self.layers, **given)
         attributes = once(lambda m: m.fit(X), maps)
         tokens = once(tokens_of, attributes)
         layers, gold, layouts = [], [], []
@@ -237,7 +247,7 @@ class FactorialCRF(LayeredTagger):
             development = joint_development(scorer, by_layer(dev[1], self.layers), layers, self._decode)
 
         def mark() -> str:
-            plain = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", "features")}
+            plain = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", *NOT_PLAIN)}
             plain["dev"] = None if dev is None else by_layer(dev[1], self.layers)
             arrays = [array for t in {id(t): t for t in tokens}.values() for array in (t.offsets, t.ids, t.values)]
             return fingerprint(plain, *gold, *arrays, importance)
@@ -539,7 +549,7 @@ class FactorialCRF(LayeredTagger):
         by_layer = isinstance(self.features, Mapping)
         plain, arrays = self._learned().state(by_layer)
         plain |= {
-            "parameters": {k: v for k, v in self.get_params().items() if k != "features"},
+            "parameters": {k: v for k, v in self.get_params().items() if k not in NOT_PLAIN},
             "by_layer": by_layer,
             "report": self.report_.to_dict(),
         }
@@ -557,5 +567,8 @@ class FactorialCRF(LayeredTagger):
         self._layout, self.weights_ = learned.layout, learned.weights
         given = [m.features for m in learned.maps]
         self.features = dict(zip(self.layers, given, strict=True)) if plain["by_layer"] else given[0]
+        for name in ("clusters", "lexicon"):
+            kinds = [getattr(m.knowledge, name) for m in learned.maps]
+            setattr(self, name, next((kind for kind in kinds if kind is not None), None))
         self.report_ = FitReport.from_dict(plain["report"])
         return self

@@ -12,6 +12,7 @@ from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ShapeError
+from trelliswork.features.knowledge import Knowledge
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_finite, check_label
 from trelliswork.models.hmm.data import read_sentences
@@ -21,7 +22,7 @@ from trelliswork.models.mrf_tagger.decoding import emission_rows, tag_chain
 from trelliswork.models.mrf_tagger.features import PAD, TaggerFeatures
 from trelliswork.models.mrf_tagger.objective import offsets_of
 from trelliswork.models.mrf_tagger.training import Learned, learn
-from trelliswork.models.parameters import L2, MaxIter, MaxMinutes, Parameter, Patience, Tol
+from trelliswork.models.parameters import L2, Clusters, MaxIter, MaxMinutes, Parameter, Patience, Tol
 
 Sentences = Sequence[Sequence[str]]
 
@@ -72,6 +73,7 @@ class MRFTagger(ChainTagger):
             Parameter("Words that a tag depends on, nearest first: its own, the one before, the one after.", minimum=1),
         ] = 1,
         *,
+        clusters: Clusters = None,
         l2: L2 = 0.5,
         min_count: Annotated[
             int, Parameter("Words that occur less often also have features of shape and affixes.", minimum=1)
@@ -86,6 +88,7 @@ class MRFTagger(ChainTagger):
     ) -> None:
         self.order = order
         self.n_words = n_words
+        self.clusters = clusters
         self.l2 = l2
         self.min_count = min_count
         self.dictionary = dictionary
@@ -124,7 +127,7 @@ class MRFTagger(ChainTagger):
         words: Any = read_sentences(X, training=True)
         _check_tags(words, y)
         # Limits are left out: a longer run may resume from a shorter one.
-        identity = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes")}
+        identity = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", "clusters")}
         score = None
         if dev is not None:
             dev_words: Any = read_sentences(dev[0])
@@ -214,7 +217,8 @@ class MRFTagger(ChainTagger):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         features = self._features
         plain = {
-            "parameters": self.get_params(),
+            "parameters": {k: v for k, v in self.get_params().items() if k != "clusters"},
+            "knowledge": Knowledge(features.clusters).state()[0],
             "labels": self.labels_.items,
             "words": features.words.items,
             "frequent": sorted(features.frequent),
@@ -230,7 +234,9 @@ class MRFTagger(ChainTagger):
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
         own, neighbor = Vocabulary(strings(plain["own"])), Vocabulary(strings(plain["neighbor"]))
-        features = TaggerFeatures(Vocabulary(strings(plain["words"])), set(strings(plain["frequent"])), own, neighbor)
+        self.clusters = Knowledge.from_state(plain.get("knowledge", {}), arrays).clusters
+        words, frequent = Vocabulary(strings(plain["words"])), set(strings(plain["frequent"]))
+        features = TaggerFeatures(words, frequent, own, neighbor, self.clusters)
         labels, phi = Vocabulary(strings(plain["labels"])), arrays["phi"]
         T = len(labels) + 1
         weights = [arrays[f"weights.{k}"] for k in range(arrays["cover"].shape[1])]

@@ -12,6 +12,8 @@ from scipy.sparse import csr_matrix
 from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import START
+from trelliswork.features.brown import BrownClusters
+from trelliswork.features.knowledge import BITS
 
 PAD = START  # between sentences
 AFFIX = 4  # letters of the longest prefix and suffix
@@ -55,6 +57,14 @@ def own_features(word: str, frequent: bool, known: bool) -> list[str]:
     return features + [name for name, holds in shapes.items() if holds]
 
 
+def cluster_features(word: str, clusters: BrownClusters | None, bits: Sequence[int | None]) -> list[str]:
+    """Return the first bits of the cluster of a word; nothing without clusters."""
+    if clusters is None or word == PAD:
+        return []
+    path = clusters.path(word)
+    return [f"cluster {'' if n is None else n}={path[:n]}" for n in bits]
+
+
 @dataclass
 class TaggerFeatures:
     """The words of training, the frequent ones among them, and the features of words."""
@@ -63,18 +73,30 @@ class TaggerFeatures:
     frequent: set[str]  # words without features of shape and affixes
     own: Vocabulary  # features at offset 0
     neighbor: Vocabulary  # features at other offsets
+    clusters: BrownClusters | None = None
 
     @classmethod
-    def fit(cls, sentences: Iterable[Sequence[str]], min_count: int) -> TaggerFeatures:
+    def fit(
+        cls, sentences: Iterable[Sequence[str]], min_count: int, clusters: BrownClusters | None = None
+    ) -> TaggerFeatures:
         """List words and features; words that occur less often than ``min_count`` are rare."""
         from collections import Counter
 
         counts = Counter(current().count_names(Counter(word for sentence in sentences for word in sentence)))
         frequent = {word for word, n in counts.items() if n >= min_count}
         words = Vocabulary([PAD, *(word for word, _ in counts.most_common() if word != PAD)])
-        own = dict.fromkeys(f for word in words for f in own_features(word, word in frequent, True))
-        neighbor = dict.fromkeys(f for word in words for f in neighbor_features(word, word in frequent))
-        return cls(words, frequent, Vocabulary(own), Vocabulary(neighbor))
+        made = cls(words, frequent, Vocabulary([]), Vocabulary([]), clusters)
+        own, neighbor = (dict.fromkeys(f for row in rows for f in row) for rows in made._rows(words))
+        return cls(words, frequent, Vocabulary(own), Vocabulary(neighbor), clusters)
+
+    def _rows(self, words: Iterable[str]) -> tuple[list[list[str]], list[list[str]]]:
+        """Return the names of the features of words at offset 0 and at others."""
+        own, neighbor = [], []
+        for word in words:
+            frequent, known = word in self.frequent, word in self.words
+            own.append(own_features(word, frequent, known) + cluster_features(word, self.clusters, (*BITS, None)))
+            neighbor.append(neighbor_features(word, frequent) + cluster_features(word, self.clusters, (None,)))
+        return own, neighbor
 
     def lead(self) -> NDArray[np.int64]:
         """Return the own features of which each word has exactly one: the frequent word, or that it is rare."""
@@ -83,8 +105,7 @@ class TaggerFeatures:
 
     def tables(self, words: Sequence[str]) -> tuple[csr_matrix, csr_matrix]:
         """Return the features of words at offset 0 (n, F_0) and at others (n, F_1), without unlisted features."""
-        own = [own_features(word, word in self.frequent, word in self.words) for word in words]
-        neighbor = [neighbor_features(word, word in self.frequent) for word in words]
+        own, neighbor = self._rows(words)
         return _table(own, self.own), _table(neighbor, self.neighbor)
 
 

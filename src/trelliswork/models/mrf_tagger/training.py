@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
+from trelliswork.features.knowledge import Knowledge
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.learning.lbfgs import minimize
@@ -54,7 +55,9 @@ def learn(
     ``identity`` is plain data that identifies the run for a checkpoint: parameters and development data.
     """
     K, n_words, l2 = parameters["order"], parameters["n_words"], parameters["l2"]
-    labels, features = Vocabulary.from_sequences(tags), TaggerFeatures.fit(words, parameters["min_count"])
+    labels = Vocabulary.from_sequences(tags)
+    clusters = Knowledge.of(parameters["clusters"]).clusters
+    features = TaggerFeatures.fit(words, parameters["min_count"], clusters)
     T, C = len(labels) + 1, len(features.words)
     w = np.array([features.words.id(word) for sentence in words for word in sentence], np.int64)
     y = np.array([labels.id(label) for sentence in tags for label in sentence], np.int64)
@@ -79,6 +82,8 @@ def learn(
         return SharedEvaluation(value, scales * gradient, z)
 
     names = {"words": features.words.items, "labels": labels.items}
+    if clusters is not None:
+        names["own"] = features.own.items
     development = None
     if score is not None:
         unfinished = FitReport(False, "", math.nan)

@@ -1,0 +1,154 @@
+"""Lexicons and gazetteers: words and phrases with classes, found in sentences by longest match."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from trelliswork.data.files import Readable, atomic_write, fields_of, open_text, shorten, source_name
+from trelliswork.data.schemes import detect_scheme, spans
+from trelliswork.errors import DataError, ValueRangeError
+
+
+class Lexicon:
+    """Words and phrases with their classes.
+
+    Parameters
+    ----------
+    entries : mapping of str to str or collection of str
+        Classes of each phrase; its words are separated by white space.
+    fold_case : bool
+        Whether upper and lower case are the same.
+
+    Examples
+    --------
+    >>> lexicon = Lexicon({"New York": "city", "York": "city", "Ann": ["name"]})
+    >>> lexicon.tag(["Ann", "likes", "new", "York", "."])
+    ['B-name', '', 'B-city', 'I-city', '']
+    """
+
+    def __init__(self, entries: Mapping[str, str | Iterable[str]], *, fold_case: bool = True) -> None:
+        self.fold_case = fold_case
+        self.entries: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for phrase, classes in entries.items():
+            key = self._key(fields_of(phrase))
+            names = {classes} if isinstance(classes, str) else set(classes)
+            if not key or not names or not all(names):
+                raise ValueRangeError(f"an entry must be a phrase and its classes, got {shorten((phrase, classes))}.")
+            self.entries[key] = tuple(sorted(names.union(self.entries.get(key, ()))))
+        self._index()
+
+    @classmethod
+    def read(cls, *files: Readable, fold_case: bool = True) -> Self:
+        """Read files with one entry per line: a phrase, a tab, and its class.
+
+        In a file without tabs every line is an entry, whose class is the name of the file without its ending. Blank
+        lines and lines that start with ``#`` are ignored.
+        """
+        entries: dict[str, set[str]] = {}
+        for file in files:
+            name = source_name(file)
+            with open_text(file) as lines:
+                kept = [(n, line.strip()) for n, line in enumerate(lines, start=1)]
+            kept = [(n, line) for n, line in kept if line and not line.startswith("#")]
+            if not kept:
+                raise DataError(f"{name}: expected a lexicon, one entry per line, got none.")
+            tabs = any("\t" in line for _, line in kept)
+            for n, line in kept:
+                fields = [field.strip() for field in line.split("\t")]
+                if len(fields) != 1 + tabs or not all(fields):
+                    raise DataError(f"{name}:{n}: expected a phrase, a tab and its class, got {shorten(line)}.")
+                entries.setdefault(fields[0], set()).add(fields[1] if tabs else Path(name).name.partition(".")[0])
+        return cls(entries, fold_case=fold_case)
+
+    @classmethod
+    def learn(
+        cls,
+        sentences: Iterable[Sequence[Any]],
+        labels: Iterable[Sequence[str]],
+        *,
+        min_count: int = 2,
+        fold_case: bool = False,
+    ) -> Self:
+        """Collect the labeled phrases of training data, with labels such as ``B-LOC``.
+
+        Parameters
+        ----------
+        sentences, labels : list of lists
+            Words, or sequences that start with the word, and their labels in the BIO or BIOES scheme.
+        min_count : int
+            Phrases that have a class less often are left out: a model that learned them from one sentence would trust
+            the lexicon too much in training.
+        fold_case : bool
+            Whether upper and lower case are the same.
+        """
+        counts: Counter[tuple[str, str]] = Counter()
+        labels = list(labels)
+        scheme = detect_scheme(label for tags in labels for label in tags)
+        if scheme is None:
+            raise ValueRangeError("a lexicon is learned from labels in the scheme BIO or BIOES, such as B-LOC and O.")
+        for sentence, tags in zip(sentences, labels, strict=True):
+            words = [token if isinstance(token, str) else token[0] for token in sentence]
+            for name, start, stop in spans(tags, scheme):
+                counts[" ".join(words[start:stop]), name] += 1
+        entries: dict[str, set[str]] = {}
+        for (phrase, name), n in counts.items():
+            if n >= min_count and fields_of(phrase):
+                entries.setdefault(phrase, set()).add(name)
+        return cls(entries, fold_case=fold_case)
+
+    def tag(self, words: Sequence[str]) -> list[str]:
+        """Return the tag of each word: ``B-`` or ``I-`` with the class, empty outside of phrases.
+
+        Phrases are found from left to right, the longest first, and do not overlap. A phrase of several classes has
+        all of them in one tag, such as ``B-city|name``.
+        """
+        keys, tags, t = self._key(words), [""] * len(words), 0
+        while t < len(keys):
+            for n in self._lengths.get(keys[t], ()):
+                classes = self.entries.get(keys[t : t + n])
+                if classes is not None:
+                    name = "|".join(classes)
+                    tags[t : t + n] = [f"B-{name}"] + [f"I-{name}"] * (n - 1)
+                    t += n - 1
+                    break
+            t += 1
+        return tags
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lexicon) and (self.entries, self.fold_case) == (other.entries, other.fold_case)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Lexicon({len(self)} entries)"
+
+    def save(self, path: str | Path) -> None:
+        """Write a file for ``read``."""
+        with atomic_write(path) as file:
+            file.writelines(f"{' '.join(key)}\t{name}\n" for key, names in self.entries.items() for name in names)
+
+    def _key(self, words: Sequence[str]) -> tuple[str, ...]:
+        return tuple(word.casefold() for word in words) if self.fold_case else tuple(words)
+
+    def _index(self) -> None:
+        """List the lengths of the phrases by first word, longest first."""
+        lengths: dict[str, set[int]] = {}
+        for key in self.entries:
+            lengths.setdefault(key[0], set()).add(len(key))
+        self._lengths = {word: sorted(of, reverse=True) for word, of in lengths.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Return plain data for ``from_state``."""
+        return {
+            "fold_case": self.fold_case,
+            "entries": [[" ".join(key), *names] for key, names in self.entries.items()],
+        }
+
+    @classmethod
+    def from_state(cls, plain: Mapping[str, Any]) -> Self:
+        """Build a lexicon from its ``state``."""
+        return cls({row[0]: row[1:] for row in plain["entries"]}, fold_case=bool(plain["fold_case"]))

@@ -1,0 +1,276 @@
+"""Clusters, vectors and lexicons as features of taggers."""
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import trelliswork as tw
+from tests.commands import run
+from trelliswork import CRF, BrownClusters, FactorialCRF, Lexicon, WordFeatures, WordVectors
+from trelliswork.errors import DataError, ShapeError, ValueRangeError
+from trelliswork.features.feature_map import FeatureMap
+from trelliswork.features.knowledge import Knowledge
+from trelliswork.features.templates import parse_template
+
+CLUSTERS = BrownClusters.from_paths({"the": "00", "a": "00", "dog": "010", "cat": "011", "runs": "10", "sleeps": "11"})
+X = [["the", "dog", "runs"], ["a", "dog"], ["the", "dog", "runs"]]
+Y = [["D", "N", "V"], ["D", "N"], ["D", "N", "V"]]
+RNG = np.random.default_rng(0)
+VECTORS = WordVectors(["the", "a", "dog", "cat", "runs"], RNG.standard_normal((5, 4)))
+
+
+def names(features, knowledge, sentences=X):
+    made = FeatureMap(features, knowledge=knowledge)
+    attributes, listed = made.fit(sentences), made.names()
+    ends = attributes.token_ptr
+    return [[listed[i] for i in attributes.ids[ends[t] : ends[t + 1]]] for t in range(attributes.n_tokens)]
+
+
+def test_macros_for_clusters_and_lexicon():
+    known = Knowledge.of(CLUSTERS, lexicon=Lexicon({"the dog": "animal"}))
+    made = names("U1:%c[0,2]\nU2:%c[-1]/%x[0,0]\nU3:%l[0]\nB:%c[0,1]", known)
+    assert made[1] == ["U1:01", "U2:00/dog", "U3:I-animal"]
+    assert made[0] == ["U1:00", "U2:_B-1/the", "U3:B-animal"]
+    assert names("U:%c[0]", known, [["Dog", "horse"]]) == [["U:010"], ["U:"]]
+
+
+@pytest.mark.parametrize(
+    "line", ["U:%c", "U:%c[x]", "U:%l[0,1]", "U:%v[0]/%x[0,0]", "B:%v[0]", "U:%x[0]", "U:%c[0,2000]"]
+)
+def test_wrong_macros(line):
+    with pytest.raises(DataError, match="template"):
+        parse_template(line)
+
+
+@pytest.mark.parametrize("macro", ["%c[0]", "%l[0]", "%v[0]"])
+def test_a_macro_without_its_knowledge(macro):
+    with pytest.raises(ValueRangeError, match="pass "):
+        CRF(f"U:{macro}").fit(X, Y)
+
+
+@pytest.mark.parametrize("hash_bits", [None, 12])
+@pytest.mark.parametrize("features", ["pos", "U:%c[0,1]\nU:%l[0]\nU:w=%x[0,0]\nU:%v[0]"])
+def test_saved_models_need_no_other_file(tmp_path, features, hash_bits):
+    lexicon = Lexicon({"cat": "animal", "dog": "animal"})
+    crf = CRF(features, clusters=CLUSTERS, vectors=VECTORS, lexicon=lexicon, hash_bits=hash_bits)
+    crf.fit(X, Y)
+    test = [["a", "cat", "sleeps"], ["the", "horse"]]
+    assert crf.predict(test)[0] == ["D", "N", "V"]
+    crf.save(tmp_path / "m")
+    again = CRF.load(tmp_path / "m")
+    for ours, others in zip(crf.predict_marginals(test), again.predict_marginals(test), strict=True):
+        assert [list(p.values()) for p in ours] == [list(p.values()) for p in others]
+    if features != "pos":  # only the first bit is stored
+        assert set(again.clusters.paths_.values()) == {"0", "1"}
+    assert again.lexicon == lexicon
+    refitted = CRF(**again.get_params()).fit(X, Y)
+    assert_allclose(refitted.weights_, crf.weights_, atol=1e-9)
+    assert again.predict([]) == []
+
+
+def test_vectors_are_like_attributes_with_values():
+    """The product of vectors and weights is the oracle's sum over real-valued attributes."""
+    unit = VECTORS.table / np.linalg.norm(VECTORS.table, axis=1, keepdims=True)
+
+    def token(sentence, t):
+        made = {f"w={sentence[t]}": 1}
+        for row in (-1, 0):
+            if t + row >= 0 and sentence[t + row] in VECTORS:
+                made |= {f"v{row},{d}": v for d, v in enumerate(unit[VECTORS.id(sentence[t + row])])}
+        return made
+
+    options = {"l2": 0.3, "feature_set": "all", "tol": 1e-12, "max_iter": 500}
+    ours = CRF("U:w=%x[0,0]\nU:v-=%v[-1]\nU:v=%v[0]", vectors=VECTORS, **options).fit(X, Y)
+    other = CRF(token, **options).fit(X, Y)
+    assert len(ours.weights_) == len(other.weights_)
+    test = [["a", "cat", "sleeps"], ["the", "cat", "runs"], ["horse"]]
+    for a, b in zip(ours.predict_marginals(test), other.predict_marginals(test), strict=True):
+        assert_allclose([list(p.values()) for p in a], [list(p.values()) for p in b], atol=2e-4)
+
+
+def test_gradient_of_vectors():
+    from trelliswork.models.crf.data import label_vocabulary, prepare
+    from trelliswork.models.crf.objective import ChainObjective
+
+    features = FeatureMap("U:%v[-1]\nU:%v[1]\nU:%x[0,0]\nB:%x[0,0]", knowledge=Knowledge.of(vectors=VECTORS))
+    problem = prepare(features.fit(X), Y, label_vocabulary(Y), None, "observed", None, None)
+    objective = problem.objective(ChainObjective, l2=0.1)
+    w = RNG.standard_normal(problem.n_features)
+    gradient = objective(w).gradient + 0
+    for i in range(len(w) - 24, len(w)):
+        step = np.zeros(len(w))
+        step[i] = 1e-2
+        assert_allclose((objective(w + step).value - objective(w - step).value) / 2e-2, gradient[i], atol=2e-3)
+
+
+def test_start_from_a_model_with_vectors():
+    first = CRF("U:%v[0]", vectors=VECTORS).fit(X, Y)
+    again = CRF("U:%v[0]", vectors=VECTORS).fit(X, Y, start=first)
+    assert again.report_.n_iter <= 3
+
+
+def test_vectors_and_other_training():
+    for options in ({"algorithm": "sgd"}, {"beam": "size=2"}, {"order": 2}):
+        with pytest.raises(ValueRangeError, match="vectors"):
+            CRF("U:%v[0]", vectors=VECTORS, **options).fit(X, Y)
+    with pytest.raises(ValueRangeError, match="preset or templates"):
+        CRF(lambda s, t: [s[t]], clusters=CLUSTERS).fit(X, Y)
+    with pytest.raises(ValueRangeError, match="letters"):
+        CRF("letters", clusters=CLUSTERS).fit(X, Y)
+    with pytest.raises(ValueRangeError, match="clusters must be"):
+        CRF("pos", clusters=3).fit(X, Y)
+
+
+def test_factorial_crf_with_clusters(tmp_path):
+    y = {"pos": Y, "same": Y}
+    tagger = FactorialCRF(("pos", "same"), "U:%c[0,2]", clusters=CLUSTERS, l2=0.1).fit(X, y)
+    assert tagger.predict([["a", "cat"]]) == [[("D", "D"), ("N", "N")]]
+    tagger.save(tmp_path / "m")
+    again = FactorialCRF.load(tmp_path / "m")
+    assert again.predict([["a", "cat"]]) == [[("D", "D"), ("N", "N")]]
+    assert again.clusters.paths_["cat"] == "01"
+
+
+def test_command(tmp_path):
+    rows = ["\n".join(f"{w} {t}" for w, t in zip(ws, ts, strict=True)) for ws, ts in zip(X, Y, strict=True)]
+    (tmp_path / "train.txt").write_text("\n\n".join(rows) + "\n")
+    CLUSTERS.save(tmp_path / "clusters.txt")
+    (tmp_path / "animal.txt").write_text("Dog\nCat\n")
+    (tmp_path / "vectors.txt").write_text("".join(f"{w} {' '.join(map(str, VECTORS[w]))}\n" for w in VECTORS.words))
+    options = ("--clusters", "clusters.txt", "--lexicon", "animal.txt", "--vectors", "vectors.txt", "--out", "m")
+    done = run("train", "crf", "train.txt", "--features", "pos", *options, "--quiet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for file in ("clusters.txt", "animal.txt", "vectors.txt"):
+        (tmp_path / file).unlink()
+    done = run("tag", "m", "-", "--format", "text", input="a cat sleeps\n", cwd=tmp_path)
+    assert done.stdout.split() == ["a", "D", "cat", "N", "sleeps", "V"], done.stderr
+    done = run("train", "crf", "train.txt", "--clusters", "none.txt", "--out", "m2", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "none.txt" in done.stderr
+
+
+class TestLexicon:
+    def test_longest_match_and_case(self):
+        lexicon = Lexicon({"New York": "city", "New York Times": ["paper"], "york": {"city", "name"}})
+        assert lexicon.tag(["the", "NEW", "york", "times", "in", "York", "new"]) == [
+            "", "B-paper", "I-paper", "I-paper", "", "B-city|name", "",
+        ]  # fmt: skip
+        exact = Lexicon({"New York": "city"}, fold_case=False)
+        assert exact.tag(["new", "York", "New", "York"]) == ["", "", "B-city", "I-city"]
+
+    def test_files(self, tmp_path):
+        (tmp_path / "all.tsv").write_text("# names\nNew York\tcity\nAnn\tname\n\nAnn\tsaint\n")
+        (tmp_path / "city.txt").write_text("San Juan\n")
+        lexicon = Lexicon.read(tmp_path / "all.tsv", tmp_path / "city.txt")
+        tags = lexicon.tag(["Ann", "San", "Juan", "New", "York"])
+        assert tags == ["B-name|saint", "B-city", "I-city", "B-city", "I-city"]
+        lexicon.save(tmp_path / "saved.tsv")
+        assert Lexicon.read(tmp_path / "saved.tsv") == lexicon
+        (tmp_path / "bad.tsv").write_text("New York\tcity\nAnn\n")
+        with pytest.raises(DataError, match=r"bad\.tsv:2"):
+            Lexicon.read(tmp_path / "bad.tsv")
+        (tmp_path / "empty.tsv").write_text("\n")
+        with pytest.raises(DataError, match=r"empty\.tsv"):
+            Lexicon.read(tmp_path / "empty.tsv")
+
+    def test_learned(self):
+        sentences = [["in", "New", "York"], ["New", "York"], ["Ann"]]
+        labels = [["O", "B-LOC", "I-LOC"], ["B-LOC", "I-LOC"], ["B-PER"]]
+        assert Lexicon.learn(sentences, labels).entries == {("New", "York"): ("LOC",)}
+        assert len(Lexicon.learn(sentences, labels, min_count=1)) == 2
+        with pytest.raises(ValueRangeError, match="BIO"):
+            Lexicon.learn(sentences, [["N"] * len(s) for s in sentences])
+        with pytest.raises(ValueRangeError, match="entry"):
+            Lexicon({" ": "x"})
+
+
+class TestWordVectors:
+    TABLE = np.array([[1, 2.5, -3], [0.25, 0, 4]], np.float32)
+
+    def check(self, path, words=("dog", "New York")):
+        for mapped in (True, True, False):
+            vectors = WordVectors.read(path, mapped=mapped)
+            assert vectors.words == list(words)
+            assert (np.asarray(vectors.table) == self.TABLE).all()
+            assert isinstance(vectors.table, np.memmap) == mapped
+        assert WordVectors.read(path, limit=1).words == list(words[:1])
+
+    @pytest.fixture(autouse=True)
+    def cache(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("trelliswork.features.vectors.cache_directory", lambda: tmp_path / "cache" / "kernels")
+
+    def test_text_formats(self, tmp_path):
+        lines = "dog 1 2.5 -3\nNew York 0.25 0 4e0\n"
+        (tmp_path / "w2v.txt").write_text("2 3\n" + lines)
+        self.check(tmp_path / "w2v.txt")
+        (tmp_path / "glove.txt").write_text(lines)
+        self.check(tmp_path / "glove.txt")
+        (tmp_path / "fast.vec.gz").write_bytes(gzip.compress(f"2 3\n{lines}".replace("\n", " \n").encode()))
+        with pytest.raises(AssertionError):
+            self.check(tmp_path / "w2v.txt", ("cat", "New York"))
+
+    def test_binary_format(self, tmp_path):
+        rows = [w.encode() + b" " + struct.pack("<3f", *v) for w, v in zip(("dog", "é"), self.TABLE, strict=True)]
+        (tmp_path / "a.bin").write_bytes(b"2 3\n" + rows[0] + rows[1])
+        self.check(tmp_path / "a.bin", ("dog", "é"))
+        (tmp_path / "b.bin").write_bytes(b"2 3\n" + b"\n".join(rows) + b"\n")
+        self.check(tmp_path / "b.bin", ("dog", "é"))
+        (tmp_path / "c.bin").write_bytes(b"2 3\n" + rows[0] + rows[1][:-1])
+        with pytest.raises(DataError, match="incomplete"):
+            WordVectors.read(tmp_path / "c.bin")
+
+    def test_a_changed_file_is_read_again(self, tmp_path):
+        path = tmp_path / "v.txt"
+        path.write_text("dog 1 2\n")
+        assert WordVectors.read(path)["dog"].tolist() == [1, 2]
+        path.write_text("dog 1 2\ncat 3 4\n")
+        assert len(WordVectors.read(path)) == 2
+
+    @pytest.mark.parametrize("content", ["", "dog\n", "2 3\ndog 1 2 3\ncat 1 2\n", "dog 1 nan\n", "0 3\n"])
+    def test_damaged_files(self, tmp_path, content):
+        (tmp_path / "v.txt").write_text(content)
+        with pytest.raises(DataError, match=r"v\.txt"):
+            WordVectors.read(tmp_path / "v.txt")
+
+    def test_missing_file_and_wrong_shape(self, tmp_path):
+        with pytest.raises(DataError, match="cannot be read"):
+            WordVectors.read(tmp_path / "none")
+        with pytest.raises(ShapeError):
+            WordVectors(["a"], [[1.0], [2.0]])
+
+    def test_vectors_of_models(self):
+        text = [line.split() for line in ("the cat sleeps", "the dog sleeps", "a cat barks", "a dog barks")] * 3
+        for model in (
+            tw.HMMLanguageModel(4, max_iter=1).fit(text),
+            tw.MRFLanguageModel(2, max_iter=50, tol=0.1, strict=True).fit(text),
+            tw.LogBilinear(1, 3, max_iter=1, strict=True).fit(text),
+        ):
+            vectors = WordVectors.from_model(model)
+            assert set(vectors.words) == {"the", "a", "cat", "dog", "sleeps", "barks"}
+            assert np.isfinite(vectors.table).all()
+
+
+def test_mrf_tagger_with_clusters(tmp_path):
+    plain = tw.MRFTagger(max_iter=30).fit(X * 3, Y * 3)
+    tagger = tw.MRFTagger(clusters=CLUSTERS, max_iter=30).fit(X * 3, Y * 3)
+    assert any(name.startswith("cluster") for name, _, _ in tagger.top_features(100))
+    assert not any(name.startswith("cluster") for name, _, _ in plain.top_features(100))
+    tagger.save(tmp_path / "m")
+    again = tw.MRFTagger.load(tmp_path / "m")
+    assert again.predict([["a", "cat", "sleeps"]]) == tagger.predict([["a", "cat", "sleeps"]])
+    assert again.clusters == CLUSTERS
+
+
+def test_attributes_for_ready_dicts():
+    known = WordFeatures(clusters=CLUSTERS, vectors=VECTORS, lexicon=Lexicon({"cat": "animal"}))
+    made = known(["a", "cat"])
+    assert made[1]["c4[0]"] == "011"
+    assert made[1]["l[0]"] == "B-animal"
+    assert made[1]["c[-1]"] == "00"
+    assert "c[-1]" not in made[0]
+    assert made[1]["v[0],2"] == pytest.approx(VECTORS["cat"][2] / np.linalg.norm(VECTORS["cat"]))
+    X_ready = [[{"w": w} | known(s)[t] for t, w in enumerate(s)] for s in X]
+    assert CRF(None).fit(X_ready, Y).predict([known(["a", "cat"])]) == [["D", "N"]]
