@@ -274,3 +274,22 @@ def test_attributes_for_ready_dicts():
     assert made[1]["v[0],2"] == pytest.approx(VECTORS["cat"][2] / np.linalg.norm(VECTORS["cat"]))
     X_ready = [[{"w": w} | known(s)[t] for t, w in enumerate(s)] for s in X]
     assert CRF(None).fit(X_ready, Y).predict([known(["a", "cat"])]) == [["D", "N"]]
+
+
+def test_parser_with_clusters(tmp_path):
+    X_trees = [[("dogs", "N"), ("bark", "V")], [("big", "A"), ("dogs", "N"), ("bark", "V")]] * 4
+    y = [[(2, "nsubj"), (0, "root")], [(2, "amod"), (3, "nsubj"), (0, "root")]] * 4
+    known = BrownClusters.from_paths({"dogs": "010", "cats": "011", "bark": "1", "big": "00"})
+    options = {"order": 2, "hash_bits": 12, "min_count": 1, "max_iter": 1, "max_iter_second_order": 1}
+    plain = tw.DependencyParser(**options).fit(X_trees, y)
+    parser = tw.DependencyParser(clusters=known, **options).fit(X_trees, y)
+    active = [sum(int((w != 0).sum()) for w in p.weights_[:2]) for p in (plain, parser)]
+    assert active[1] > active[0]
+    test = [[("big", "A"), ("cats", "N"), ("bark", "V")]]
+    parser.save(tmp_path / "p")
+    again = tw.DependencyParser.load(tmp_path / "p")
+    assert again.parse(test) == parser.parse(test)
+    assert again.clusters == known
+    assert [h for h, _ in again.predict(test)[0]] == [2, 3, 0]
+    tagged = tw.DependencyParser(clusters=known, tagger="crf", **options).fit(X_trees, y)
+    assert tagged.predict([["big", "cats", "bark"]])[0][2] == (0, "root")

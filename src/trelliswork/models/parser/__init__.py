@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
+from trelliswork.features.knowledge import Knowledge
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.report import Callback, FitReport, Step
 from trelliswork.learning.watch import Development
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
-from trelliswork.models.parameters import TRAINING, BatchSize, MaxMinutes, Parameter, Patience, Seed
+from trelliswork.models.parameters import TRAINING, BatchSize, Clusters, MaxMinutes, Parameter, Patience, Seed
 from trelliswork.models.parser.calibration import fit_crossing_cost, fit_temperatures
 from trelliswork.models.parser.data import (
     Arcs,
@@ -111,6 +112,7 @@ class DependencyParser(TreeParser):
                 unset="sentences come with tags",
             ),
         ] = None,
+        clusters: Clusters = None,
         min_count: Annotated[
             int, Parameter("Words that occur less often are represented by shape, prefix and suffix.", minimum=1)
         ] = 2,
@@ -202,6 +204,7 @@ class DependencyParser(TreeParser):
         self.projective = projective
         self.single_root = single_root
         self.tagger = tagger
+        self.clusters = clusters
         self.min_count = min_count
         self.hash_bits = hash_bits
         self.threshold = threshold
@@ -267,18 +270,20 @@ class DependencyParser(TreeParser):
         check_lengths(np.diff(columns.offsets), n_iter, min(self.batch_size, len(columns.offsets) - 1))
         columns, given = without_empty(columns, given)
         original = columns  # with the tags that taggers learn
-        kind = self._tree_kind()
+        kind, clusters = self._tree_kind(), Knowledge.of(self.clusters).clusters
         gold = given.possible(kind)
         watch = watch_for(self, None, checkpoint, lambda: self._fingerprint((columns, given), held_out), callback)
         stages = Stages(watch)
         taggers = None
         if self.tagger is not None:
-            tagging = TaggerTrainer(self.tagger, columns, self.seed)
+            tagging = TaggerTrainer(self.tagger, columns, self.seed, clusters=clusters)
             stages.train_taggers(tagging)
             taggers, columns = tagging.taggers(), tagging.tagged()
         n_tags = len(columns.tags)
-        reader = Reader(TokenCoder.from_columns(columns.words, columns.tags[0], self.min_count), n_tags, taggers)
-        tokens, features = reader.code(columns), features_of(n_tags, self.hash_bits)
+        coder = TokenCoder.from_columns(columns.words, columns.tags[0], self.min_count, clusters)
+        reader = Reader(coder, n_tags, taggers)
+        tokens = reader.code(columns)
+        features = features_of(n_tags, self.hash_bits, clusters=clusters is not None)
         dev_tokens = dev_gold = None
         if held_out is not None:  # all ranks have it; each measures its share
             share = current().share(len(held_out[0].offsets) - 1)
@@ -325,7 +330,7 @@ class DependencyParser(TreeParser):
         labels = None
         if given.labels is not None:
             trainer = LabelTrainer(
-                tokens, given, feature_set(n_tags > 1),
+                tokens, given, feature_set(n_tags > 1, clusters=clusters is not None),
                 bits=self.hash_bits, rate=self.learning_rate_labels, seed=self.seed,
                 dropout=self.dropout,
             )  # fmt: skip
@@ -598,7 +603,7 @@ class DependencyParser(TreeParser):
             "active": sum(int((w != 0).sum()) for w in self.weights_),
             "dropped_heads": self.report_.details["dropped_heads"],
             "temperatures": self.report_.details["temperatures"],
-            "parameters": self.get_params(),
+            "parameters": self._plain_parameters(),
         }
         return Description(f"Dependency parser of order {self.order_}; features are hashed and have no names", facts)
 
@@ -624,7 +629,7 @@ class DependencyParser(TreeParser):
     ) -> TreeScorer:
         propagation = Propagation(self._tree_kind(), self.bp_iterations, self.tree_every, self.bp_tol, self.bp_damping)
         second = (weights[1], weights[2], weights[3]) if len(weights) == 4 else None
-        features = features_of(reader.n_tags, self.hash_bits, reader.version)
+        features = features_of(reader.n_tags, self.hash_bits, reader.version, reader.coder.clusters is not None)
         return TreeScorer(features, propagation, self.threshold, weights[0], second, temperatures or Temperatures())
 
     def _parsing(self, X: Sentences, known: Evidence | None) -> Parsing:
@@ -636,20 +641,27 @@ class DependencyParser(TreeParser):
 
     def _fingerprint(self, *data: tuple[Columns, Gold] | None) -> str:
         """Return a text that differs for other parameters (limits aside) or data."""
-        plain: dict[str, Any] = {k: v for k, v in self.get_params().items() if k not in LIMITS}
+        plain: dict[str, Any] = {k: v for k, v in self._plain_parameters().items() if k not in LIMITS}
+        clusters = Knowledge.of(self.clusters).clusters
+        plain["clusters"] = None if clusters is None else clusters.paths_
         parts = [part for part in data if part is not None]
         plain["data"] = [[columns.words, columns.tags, gold.labels] for columns, gold in parts]
         return fingerprint(plain, *(array for _, gold in parts for array in (gold.heads, gold.offsets)))
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain, arrays = self._learned.state()
-        return plain | {"parameters": self.get_params(), "report": self.report_.to_dict()}, arrays
+        return plain | {"parameters": self._plain_parameters(), "report": self.report_.to_dict()}, arrays
 
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
         self._set(Learned.from_state(plain, arrays, self.hash_bits), FitReport.from_dict(plain["report"]))
+        self.clusters = self._learned.reader.coder.clusters
         return self
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        """Return the parameters for JSON, without the clusters."""
+        return {k: v for k, v in self.get_params().items() if k != "clusters"}
 
 
 def _sorted(table: Mapping[int, float]) -> dict[int, float]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import ShapeError, ValueRangeError
+from trelliswork.features.knowledge import Knowledge
 from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.parser.data import Columns, Gold, Sentences, read_sentences, read_trees
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
@@ -26,9 +27,9 @@ Decode = Literal["viterbi", "posterior", "mbr-las"]
 LEAST = 1e-3  # belief of the arcs that are labeled to choose a tree
 
 
-def features_of(n_tags: int, bits: int, version: int = VERSION) -> SecondOrderFeatures:
-    """Return the features of sentences with this number of tag columns."""
-    templates = feature_set(n_tags > 1, version)
+def features_of(n_tags: int, bits: int, version: int = VERSION, clusters: bool = False) -> SecondOrderFeatures:
+    """Return the features of sentences with this number of tag columns, and with clusters of words."""
+    templates = feature_set(n_tags > 1, version, clusters)
     siblings, grandparents = (PartFeatures(part, bits) for part in (templates.sibling, templates.grandparent))
     return SecondOrderFeatures(ArcFeatures(templates.arc, bits), siblings, grandparents)
 
@@ -94,6 +95,8 @@ class Learned:
             "temperatures": asdict(self.temperatures),
             "crossing_cost": self.crossing_cost,
         }
+        if reader.coder.clusters is not None:
+            plain["knowledge"] = Knowledge(reader.coder.clusters).state()[0]
         if labels is not None:
             arrays["labels"] = labels.weights
         if reader.taggers is not None:
@@ -120,7 +123,9 @@ class Learned:
         version = plain.get("features", 1)  # and the first version of the features
         if version not in range(1, VERSION + 1):
             raise ValueRangeError(f"features must be a version from 1 to {VERSION}, got {version!r}.")
-        reader = Reader(TokenCoder(strings(plain["words"]), strings(plain["tags"])), n_tags, taggers, version)
+        clusters = Knowledge.from_state(plain.get("knowledge", {}), arrays).clusters
+        coder = TokenCoder(strings(plain["words"]), strings(plain["tags"]), clusters)
+        reader = Reader(coder, n_tags, taggers, version)
         if plain["labels"] is None:
             return cls(reader, weights, None, temperatures, crossing_cost)
         rows, n_labels = arrays["labels"], len(plain["labels"])
@@ -128,7 +133,8 @@ class Learned:
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
             raise ValueRangeError(f"weights of labels must have shape (power of 2, {n_labels}), got {rows.shape}.")
         labels = Vocabulary(strings(plain["labels"]))
-        model = LabelModel(labels, rows, feature_set(reader.n_tags > 1, version), temperatures.labels)
+        templates = feature_set(reader.n_tags > 1, version, clusters is not None)
+        model = LabelModel(labels, rows, templates, temperatures.labels)
         return cls(reader, weights, model, temperatures, crossing_cost)
 
 

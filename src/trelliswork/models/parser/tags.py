@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from trelliswork.compute.sharing import current
+from trelliswork.features.brown import BrownClusters
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.models.crf import CRF
 from trelliswork.models.hmm import HMM
@@ -60,8 +61,10 @@ class TaggerTrainer:
     In a group of processes, folds are those of the sentences of all ranks, and each tagger is trained by all ranks.
     """
 
-    def __init__(self, kind: TaggerKind, columns: Columns, seed: int, folds: int = FOLDS) -> None:
-        self.kind, self.columns = kind, columns
+    def __init__(
+        self, kind: TaggerKind, columns: Columns, seed: int, folds: int = FOLDS, clusters: BrownClusters | None = None
+    ) -> None:
+        self.kind, self.columns, self.clusters = kind, columns, clusters
         self.models: list[CRF | HMM] = []  # finished, one per column
         self.predicted: list[list[list[str]]] = []  # tags of the sentences of a fold, finished, by fold and column
         first, total = current().place(len(columns.offsets) - 1)
@@ -99,7 +102,7 @@ class TaggerTrainer:
         return [list(row) for row in tagger.predict([self._words[n] for n in outside])] if len(outside) else []
 
     def _fit(self, name: str, sentences: Any, column: int, announce: Announce) -> CRF | HMM:
-        model: CRF | HMM = CRF("pos", tol=1e-4) if self.kind == "crf" else HMM(order=2)
+        model: CRF | HMM = CRF("pos", clusters=self.clusters, tol=1e-4) if self.kind == "crf" else HMM(order=2)
         words, tags = ([rows[n] for n in sentences] for rows in (self._words, self._tags[column]))
         return model.fit(words, tags, callback=lambda step: announce(f"{name}, iteration {step.iteration}"))
 

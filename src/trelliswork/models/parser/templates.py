@@ -2,9 +2,9 @@
 
 A template is a list of slots. ``h`` is the head, ``m`` the modifier, ``o`` the other word of a pair of arcs (the
 sibling nearer to the head, or the grandparent); ``.w`` the word, ``.t`` the first tag, ``.u`` the second tag, ``.p``
-and ``.s`` prefix and suffix; ``h+`` and ``h-`` are the neighboring words; ``verbs``, ``marks`` and ``pair`` are places
-among verbs, punctuation and brackets. Arcs follow McDonald et al. (2005) and Koo et
-al. (2008), siblings and grandparents McDonald and Pereira (2006) and Carreras (2007).
+and ``.s`` prefix and suffix, ``.c`` and ``.d`` the first bits and all bits of the word's cluster; ``h+`` and ``h-`` are
+the neighboring words; ``verbs``, ``marks`` and ``pair`` are places among verbs, punctuation and brackets. Arcs follow
+McDonald et al. (2005) and Koo et al. (2008), siblings and grandparents McDonald and Pereira (2006) and Carreras (2007).
 """
 
 from typing import NamedTuple
@@ -21,14 +21,15 @@ _SLOTS = (
     "m.w", "m.t", "m.u", "m.p", "m.s", "m-.w", "m-.t", "m-.u", "m+.w", "m+.t", "m+.u", "between",
 )  # fmt: skip
 # Verbs and punctuation marks between head and modifier, and the place of the head relative to the modifier's brackets.
-ARC_SLOTS = (*_SLOTS, "verbs", "marks", "pair")
+CLUSTER_SLOTS = ("h.c", "h.d", "m.c", "m.d")  # the last ones
+ARC_SLOTS = (*_SLOTS, "verbs", "marks", "pair", *CLUSTER_SLOTS)
 # Head, modifier and third word: sibling or grandparent.
 PART_SLOTS = ("", "h.w", "h.t", "h.u", "m.w", "m.t", "m.u", "o.w", "o.t", "o.u")
 # Labels add the head's head, the siblings next to the modifier, the number of its children on either side, and each of
 # these children in turn.
 LABEL_SLOTS = (
     *_SLOTS, "apart", "g.w", "g.t", "left.w", "left.t", "right.w", "right.t", "n.left", "n.right",
-    "c.w", "c.t", "side",
+    "c.w", "c.t", "side", *CLUSTER_SLOTS,
 )  # fmt: skip
 
 _TAGS = """
@@ -65,6 +66,14 @@ h.t m.t apart; m.t apart; m.w apart; h.w m.t apart; h.t m.w apart
 _CHILD = """
 m.t c.w; h.t m.t c.w; h.t m.t c.t side; h.w m.t c.w; m.w c.w; h.t m.w c.t
 """
+# Koo et al. (2008): short prefixes in the place of tags, whole bit strings in that of words.
+_CLUSTERS = """
+h.c; m.c; h.d; m.d; h.c m.c; h.d m.d; h.t m.d; h.d m.t; h.w m.d; h.d m.w; h.t h.d m.t; h.t m.t m.d; h.c m.d; h.d m.c
+h.t m.t h.c m.c; h.t m.t h.d m.d; h.t m.c m-.t m.t; h.t m.t m.c m+.t; h.c m.c between
+"""
+_LABEL_CLUSTERS = """
+m.d; h.d; h.d m.d; h.t m.d; h.d m.t; h.c m.c; h.t m.t m.d; h.t m.t h.d; h.w m.d; h.d m.w
+"""
 
 
 class Templates(NamedTuple):
@@ -87,10 +96,11 @@ class FeatureSet(NamedTuple):
 VERSION = 2  # of the templates that new parsers use; saved parsers keep theirs
 
 
-def names(kind: str, second: bool, version: int = VERSION) -> list[str]:
+def names(kind: str, second: bool, version: int = VERSION, clusters: bool = False) -> list[str]:
     """Return the templates of a kind ("arc", "sibling", "grandparent", "label", "child") as text.
 
-    ``second`` adds those of a second column of tags; version 1 lacks those of places among verbs, marks and brackets.
+    ``second`` adds those of a second column of tags; version 1 lacks those of places among verbs, marks and brackets;
+    ``clusters`` adds those of clusters of words.
     """
     tags, words = {
         "arc": (_TAGS, _WORDS),
@@ -102,6 +112,8 @@ def names(kind: str, second: bool, version: int = VERSION) -> list[str]:
     templates = _lines(f"{tags};{words}" + (f";{_PLACES}" if kind == "arc" and version > 1 else ""))
     if second:
         templates += [one.replace(".t", ".u") for one in _lines(tags)]
+    if clusters:
+        templates += _lines({"arc": _CLUSTERS, "label": _LABEL_CLUSTERS}.get(kind, ""))
     return templates
 
 
@@ -109,11 +121,12 @@ def _lines(text: str) -> list[str]:
     return [" ".join(one.split()) for one in text.replace("\n", ";").split(";") if one.strip()]
 
 
-def feature_set(second: bool, version: int = VERSION) -> FeatureSet:
+def feature_set(second: bool, version: int = VERSION, clusters: bool = False) -> FeatureSet:
     """Return the tables of all templates; ``second`` if sentences have a second column of tags."""
     slots = {"arc": ARC_SLOTS, "sibling": PART_SLOTS, "grandparent": PART_SLOTS, "label": LABEL_SLOTS}
     slots["child"] = LABEL_SLOTS
-    return FeatureSet(*(_table(kind, names(kind, second, version), slots[kind]) for kind in FeatureSet._fields))
+    templates = {kind: names(kind, second, version, clusters) for kind in FeatureSet._fields}
+    return FeatureSet(*(_table(kind, templates[kind], slots[kind]) for kind in FeatureSet._fields))
 
 
 def _table(kind: str, templates: list[str], slots: tuple[str, ...]) -> Templates:

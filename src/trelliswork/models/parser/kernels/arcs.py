@@ -7,6 +7,7 @@ from trelliswork.models.parser.kernels.records import ArcList, Drop, Tokens
 from trelliswork.models.parser.templates import ARC_SLOTS, N_BITS, Templates, slot_constants
 
 CONSTANTS = slot_constants(64)
+CLUSTER_CONSTANTS = CONSTANTS[-4:]  # whatever the number of slots
 BETWEEN = np.uint64(0x8CB92BA72F3D8DD7)
 DIRECTION = np.uint64(0xD6E8FEB86659FD93)
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -73,6 +74,15 @@ def set_places(values, places, start, h, m):
     if partner >= 0:
         apart += 6 if min(partner, m) < h < max(partner, m) else 3
     values[PLACE_AT + 2] = np.uint64(1 + apart) * CONSTANTS[PLACE_AT + 2]
+
+
+@helper
+def set_clusters(values, codes, head, modifier):
+    """Fill the last four slots: prefix and whole cluster of head and modifier, columns 5 and 6 of the codes, if any."""
+    for k in range(codes.shape[1] - 5):
+        at = len(values) - 4 + k
+        values[at] = codes[head, 5 + k] * CLUSTER_CONSTANTS[k]
+        values[at + 2] = codes[modifier, 5 + k] * CLUSTER_CONSTANTS[k + 2]
 
 
 @helper
@@ -160,6 +170,7 @@ def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shif
                 while 0 < m <= n:
                     set_end(values, MODIFIER_AT, codes, start + m, False)
                     set_places(values, places, start, h, m)
+                    set_clusters(values, codes, start + h, start + m)
                     n_ids = _arc_ids(values, h, m, between, templates, shift, ids)
                     log_arc[b, h, m] = sum_weights(weights, ids, n_ids, drop)
                     between |= bits[start + m]
@@ -180,6 +191,7 @@ def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates,
             set_end(values, HEAD_AT, codes, head, h == 0)
         set_end(values, MODIFIER_AT, codes, start + m, False)
         set_places(values, places, start, h, m)
+        set_clusters(values, codes, start + h, start + m)
         n_ids = _arc_ids(values, h, m, tags_between(bits, start, h, m), templates, shift, ids)
         scores[a] = sum_weights(weights, ids, n_ids, drop)
 
@@ -195,4 +207,5 @@ def arc_ids(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, sh
         set_end(values, HEAD_AT, codes, start + h, h == 0)
         set_end(values, MODIFIER_AT, codes, start + m, False)
         set_places(values, places, start, h, m)
+        set_clusters(values, codes, start + h, start + m)
         counts[a] = _arc_ids(values, h, m, tags_between(bits, start, h, m), templates, shift, ids[a])

@@ -16,6 +16,7 @@ from trelliswork.models.parser.kernels.arcs import (
     direction_codes,
     feature_id,
     is_dropped,
+    set_clusters,
     set_end,
     set_word,
     tags_between,
@@ -46,6 +47,7 @@ def _arc_ids(values, heads, m, tokens: Tokens, start, features: FeatureSet, shif
     h = heads[m - 1]
     set_end(values, HEAD_AT, codes, start + h, h == 0)
     set_end(values, MODIFIER_AT, codes, start + m, False)
+    set_clusters(values, codes, start + h, start + m)
     values[SET_AT] = tags_between(bits, start, h, m) * CONSTANTS[SET_AT]
     values[APART] = np.uint64(bucket(abs(h - m))) * CONSTANTS[APART]
     set_word(values, ABOVE, codes, start, heads[h - 1] if h > 0 else -1, 2)
