@@ -241,6 +241,13 @@ class TestWordVectors:
         with pytest.raises(ShapeError):
             WordVectors(["a"], [[1.0], [2.0]])
 
+    def test_vectors_of_counts(self):
+        text = [line.split() for line in ("the cat sleeps", "the dog sleeps", "a cat barks", "a dog barks")] * 3
+        vectors = WordVectors.from_counts(tw.count_moments(text, 1), 4)
+        assert vectors.table.shape == (6, 4)
+        near = {w: float(vectors["cat"] @ vectors[w]) for w in ("dog", "the", "sleeps")}
+        assert near["dog"] > 1.5 > near["the"]
+
     def test_vectors_of_models(self):
         text = [line.split() for line in ("the cat sleeps", "the dog sleeps", "a cat barks", "a dog barks")] * 3
         for model in (

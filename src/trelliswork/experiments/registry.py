@@ -21,6 +21,7 @@ PAPERS = {
     4: "Scaling hidden Markov language models (draft of March 2021)",
 }
 EWT = tuple(f"ud-en-ewt/en_ewt-ud-{part}.conllu" for part in ("train", "dev", "test"))
+RAW = ("wikitext-2/wiki.train.tokens", "ptb-lm/ptb.train.txt", "raw-text/*.txt.gz")
 CONLL = ("conll2000/train.txt", "conll2000/test.txt")
 
 
@@ -149,6 +150,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
               "first": 100, "growth": 1.3, "max_iter": 40, "seed": 0},
         small={"target": 80.0, "n_sentences": 1500, "growth": 1.6, "max_iter": 15, "by": ("random", "diverse entropy")},
         minutes=4,
+    ),
+    Experiment(
+        "representations", 1, "little labeled data: a tagger with clusters and vectors of words from raw text",
+        f"{ROOM}.representations:representations", "", (*EWT, *RAW),
+        full={"sizes": (100, 300, 1000, 3000), "n_clusters": 1000, "n_words": 50_000, "n_dims": 100, "l2": 1.0,
+              "max_iter": 100},
+        small={"sizes": (100, 300), "n_clusters": 100, "n_words": 5000, "n_dims": 30, "max_iter": 30,
+               "max_sentences": 20_000}, minutes=8,
     ),
     Experiment(
         "beams-decoding", 2, "states that beams need for the exact Viterbi path (section 4.1)",

@@ -8,9 +8,10 @@ import torch
 from numpy.testing import assert_allclose
 from scipy import sparse
 
+from trelliswork.features.vectors import context_vectors
 from trelliswork.models.hmm_lm import clusters as hmm_lm_clusters
 from trelliswork.models.hmm_lm import start as hmm_lm_start
-from trelliswork.models.hmm_lm.clusters import StateCounts, clustered_counts, count, k_means, nearest, word_vectors
+from trelliswork.models.hmm_lm.clusters import N_DIMS, StateCounts, clustered_counts, count, k_means, nearest
 from trelliswork.models.hmm_lm.network import Drawn, NetworkShape, StateNetwork
 from trelliswork.models.hmm_lm.objective import Sentences
 from trelliswork.models.hmm_lm.start import cluster_start, shared, teach
@@ -39,22 +40,21 @@ def test_words_with_the_same_neighbors_have_the_same_vectors():
     rng = np.random.default_rng(0)
     kind = np.arange(12) // 4  # words of a kind are followed alike
     odds = rng.dirichlet(np.full(12, 0.5), 3)
-    leads, follows = word_vectors(sparse.csr_matrix(np.round(3000 * odds[kind])))
+    leads, follows = context_vectors(sparse.csr_matrix(np.round(3000 * odds[kind])), N_DIMS)
     assert leads.shape == follows.shape == (12, 11)
     alike = leads @ leads.T
     assert_allclose(alike[kind[:, None] == kind[None]], 1, atol=1e-4)
     assert alike[kind[:, None] != kind[None]].max() < 0.99
 
 
-def test_vectors_are_singular_vectors(monkeypatch):
-    monkeypatch.setattr(hmm_lm_clusters, "N_DIMS", 3)
+def test_vectors_are_singular_vectors():
     counts = np.random.default_rng(1).poisson(40, (10, 10)).astype(float)
     counts[:5, :5] += 300  # singular values far apart
     counts[2:7, 6:] += 900
     root = np.sqrt(counts)
     scaled = root / np.sqrt((root.sum(axis=1) + 30)[:, None] * (root.sum(axis=0) + 30))
     u, s, v = np.linalg.svd(scaled)
-    leads, follows = word_vectors(sparse.csr_matrix(counts), n_iter=40)
+    leads, follows = context_vectors(sparse.csr_matrix(counts), 3, n_iter=40)
     for found, want in ((leads, u[:, 1:4] * s[1:4]), (follows, v.T[:, 1:4] * s[1:4])):
         want = want / np.linalg.norm(want, axis=1, keepdims=True)
         assert_allclose(found @ found.T, want @ want.T, atol=1e-4)  # whatever the signs

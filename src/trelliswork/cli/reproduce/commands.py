@@ -125,6 +125,18 @@ COMMANDS = {
         "Parts of speech by HMMs of two orders and by a CRF, on all words and unseen words (paper 1).",
         "--data DATA --corpus ud-en-ewt", (CORPUS, MAX_ITER, L2, FEWER), plot=None,
     ),
+    "representations": Command(
+        "Parts of speech from few labeled sentences: a CRF without and with clusters and vectors of words, which are "
+        "learned from raw text (beside paper 1).",
+        "--data DATA --size 300 --plot curves.png",
+        (Option("size", list[int], "Number of labeled sentences.", "sizes", min=10),
+         Option("clusters", int, "Number of clusters.", "n_clusters", min=1),
+         Option("words", int, "Number of words with a cluster and a vector.", "n_words", min=10),
+         Option("dims", int, "Length of the vectors.", "n_dims", min=2), L2, MAX_ITER,
+         Option("raw-sentences", int, "Maximum number of sentences of raw text.", "max_sentences", default="all",
+                min=100)),
+        plot="PNG file for a plot of the accuracy on unseen words by the number of labeled sentences.",
+    ),
     "chain-induction": Command(
         "Parts of speech of UD English EWT induced from words alone by EM (paper 1).", "--data DATA --plot curve.png",
         (STATES, MAX_ITER, Option("restarts", int, "Number of random starts.", "n_restarts", min=1), FEWER),

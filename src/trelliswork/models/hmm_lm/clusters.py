@@ -15,12 +15,12 @@ from scipy import sparse
 
 from trelliswork.compute.sharing import current
 from trelliswork.features.brown import pair_counts
+from trelliswork.features.vectors import context_vectors
 from trelliswork.models.hmm_lm.objective import Sentences
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 N_DIMS = 48  # dimensions of a word vector
-RARE = 30.0  # added to square-root counts; otherwise rare pairs of words have the largest singular values
 NEIGHBOR = 0.5  # weight of the neighbors' vectors relative to the word's own
 SAMPLE = 40  # tokens per state in the sample for k-means
 MAX_SAMPLE = 1 << 18  # maximum number of tokens in that sample
@@ -86,7 +86,8 @@ class _Tokens:
         self.before, self.after = np.roll(words, 1), np.roll(words, -1)
         self.before[offsets[:-1]] = end
         self.after[offsets[1:] - 1] = n_words  # nothing follows the end of a sentence
-        leads, follows = word_vectors(pair_counts(self.before, words, (n_words, n_words), np.float32), seed)
+        bigrams = pair_counts(self.before, words, (n_words, n_words), np.float32)
+        leads, follows = context_vectors(bigrams, N_DIMS, seed)
         self.own = np.concatenate([leads, follows], axis=1)
         self.leads = NEIGHBOR * leads
         self.follows = np.concatenate([NEIGHBOR * follows, np.zeros((1, follows.shape[1]), np.float32)])
@@ -94,30 +95,6 @@ class _Tokens:
     def points(self, which: Ints) -> Floats:
         words, before, after = self.words[which], self.before[which], self.after[which]
         return np.concatenate([self.own[words], self.leads[before], self.follows[after]], axis=1)
-
-
-def word_vectors(bigrams: sparse.csr_matrix, seed: int = 0, n_iter: int = 6) -> tuple[Floats, Floats]:
-    """Return two unit vectors for each word (V, D): by the words that follow it, and by those that precede it.
-
-    These are singular vectors of sqrt(c_ij) / sqrt((r_i + RARE) (s_j + RARE)), where r and s are row and column sums,
-    without the first one, which is the frequency of words. They are computed by subspace iteration.
-    """
-    V = bigrams.shape[0]
-    matrix = bigrams.sqrt()
-    by = [sparse.diags(1 / np.sqrt(np.asarray(matrix.sum(axis=axis)).ravel() + RARE)) for axis in (1, 0)]
-    matrix = (by[0] @ matrix @ by[1]).tocsr().astype(np.float32)
-    other = matrix.T.tocsr()
-    n = min(N_DIMS + 1, V)
-    basis = np.random.default_rng(seed).standard_normal((V, min(n + 20, V)), np.float32)
-    for _ in range(n_iter):
-        basis = np.linalg.qr(other @ np.linalg.qr(matrix @ basis)[0])[0]
-    left, values, right = np.linalg.svd(matrix @ basis, full_matrices=False)
-    chosen = slice(min(1, n - 1), n)
-    return _unit(left[:, chosen] * values[chosen]), _unit((basis @ right.T)[:, chosen] * values[chosen])
-
-
-def _unit(vectors: Floats) -> Floats:
-    return (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)).astype(np.float32)
 
 
 def k_means(points: Floats, k: int, rng: np.random.Generator) -> Floats:
