@@ -158,6 +158,7 @@ class TestLexicon:
         assert lexicon.tag(["the", "NEW", "york", "times", "in", "York", "new"]) == [
             "", "B-paper", "I-paper", "I-paper", "", "B-city|name", "",
         ]  # fmt: skip
+        assert lexicon.tag(["New", "York"]) == ["B-city", "I-city"]  # not as a longer phrase that ends too early
         exact = Lexicon({"New York": "city"}, fold_case=False)
         assert exact.tag(["new", "York", "New", "York"]) == ["", "", "B-city", "I-city"]
 
@@ -179,8 +180,16 @@ class TestLexicon:
     def test_learned(self):
         sentences = [["in", "New", "York"], ["New", "York"], ["Ann"]]
         labels = [["O", "B-LOC", "I-LOC"], ["B-LOC", "I-LOC"], ["B-PER"]]
-        assert Lexicon.learn(sentences, labels).entries == {("New", "York"): ("LOC",)}
-        assert len(Lexicon.learn(sentences, labels, min_count=1)) == 2
+        assert Lexicon.learn(sentences, labels, min_count=2).entries == {("New", "York"): ("LOC",)}
+        lexicon = Lexicon.learn(sentences, labels)
+        assert lexicon.tag(["Ann", "New", "York"]) == ["B-PER", "B-LOC", "I-LOC"]
+        assert lexicon.tag(["Ann", "New", "York"], training=True) == ["", "B-LOC", "I-LOC"]
+        again = Lexicon.from_state(lexicon.state())
+        assert again == lexicon
+        assert again.tag(["Ann"], training=True) == [""]
+        assert Lexicon.learn([["ann"], ["Ann"]], [["B-PER"]] * 2, fold_case=True).tag(["ANN"], training=True) == [
+            "B-PER"
+        ]
         with pytest.raises(ValueRangeError, match="BIO"):
             Lexicon.learn(sentences, [["N"] * len(s) for s in sentences])
         with pytest.raises(ValueRangeError, match="entry"):

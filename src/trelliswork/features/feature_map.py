@@ -230,7 +230,7 @@ class FeatureMap:
                     f"features={self.preset or 'templates'!r} needs {self._columns.n_columns} columns, the data has "
                     f"{len(columns)}."
                 )
-            columns = derive(columns, self._columns, corpus.offsets, self.knowledge)
+            columns = derive(columns, self._columns, corpus.offsets, self.knowledge, training=learn)
         nodes = (self.extractor.fit if learn else self.extractor.transform)(columns, corpus.offsets)
         if self._places:
             nodes = replace(nodes, dense=self.knowledge.dense(columns[0], corpus.offsets, self._places))

@@ -74,12 +74,14 @@ class Knowledge:
             if name[0] == "l" and self.lexicon is None:
                 raise ValueRangeError("the template macro %l needs a lexicon: pass lexicon= (--lexicon FILE).")
 
-    def column(self, name: str, words: Sequence[str], offsets: NDArray[np.int64]) -> list[str]:
-        """Return a column of knowledge of the words of sentences."""
+    def column(
+        self, name: str, words: Sequence[str], offsets: NDArray[np.int64], *, training: bool = False
+    ) -> list[str]:
+        """Return a column of knowledge of the words of sentences; see `Lexicon.tag` for ``training``."""
         if name[0] == "l":
             assert self.lexicon is not None
             bounds = pairwise(np.asarray(offsets).tolist())
-            return [tag for start, stop in bounds for tag in self.lexicon.tag(words[start:stop])]
+            return [tag for start, stop in bounds for tag in self.lexicon.tag(words[start:stop], training=training)]
         assert self.clusters is not None
         n_bits = int(name[1:]) if len(name) > 1 else None
         known = {word: self.clusters.path(word)[:n_bits] for word in set(words)}

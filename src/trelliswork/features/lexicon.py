@@ -36,6 +36,7 @@ class Lexicon:
             if not key or not names or not all(names):
                 raise ValueRangeError(f"an entry must be a phrase and its classes, got {shorten((phrase, classes))}.")
             self.entries[key] = tuple(sorted(names.union(self.entries.get(key, ()))))
+        self._rare: dict[tuple[str, ...], tuple[str, ...]] = {}  # of a learned lexicon: classes without one occurrence
         self._index()
 
     @classmethod
@@ -67,18 +68,20 @@ class Lexicon:
         sentences: Iterable[Sequence[Any]],
         labels: Iterable[Sequence[str]],
         *,
-        min_count: int = 2,
+        min_count: int = 1,
         fold_case: bool = False,
     ) -> Self:
         """Collect the labeled phrases of training data, with labels such as ``B-LOC``.
+
+        A tagger that is trained on the same data must not find a phrase in the lexicon only because the sentence at
+        hand has it: it would trust the lexicon too much. So in training, one occurrence of each phrase is left out.
 
         Parameters
         ----------
         sentences, labels : list of lists
             Words, or sequences that start with the word, and their labels in the BIO or BIOES scheme.
         min_count : int
-            Phrases that have a class less often are left out: a model that learned them from one sentence would trust
-            the lexicon too much in training.
+            Phrases that have a class less often are left out.
         fold_case : bool
             Whether upper and lower case are the same.
         """
@@ -91,23 +94,33 @@ class Lexicon:
             words = [token if isinstance(token, str) else token[0] for token in sentence]
             for name, start, stop in spans(tags, scheme):
                 counts[" ".join(words[start:stop]), name] += 1
-        entries: dict[str, set[str]] = {}
+        folded: Counter[tuple[tuple[str, ...], str]] = Counter()
         for (phrase, name), n in counts.items():
-            if n >= min_count and fields_of(phrase):
-                entries.setdefault(phrase, set()).add(name)
-        return cls(entries, fold_case=fold_case)
+            words = fields_of(phrase)
+            folded[tuple(word.casefold() for word in words) if fold_case else tuple(words), name] += n
+        kept = {pair: n for pair, n in folded.items() if n >= min_count and pair[0]}
+        entries: dict[str, set[str]] = {}
+        for key, name in kept:
+            entries.setdefault(" ".join(key), set()).add(name)
+        self = cls(entries, fold_case=fold_case)
+        for key in {key for (key, _), n in kept.items() if n == min_count}:
+            self._rare[key] = tuple(name for name in self.entries[key] if kept[key, name] > min_count)
+        return self
 
-    def tag(self, words: Sequence[str]) -> list[str]:
+    def tag(self, words: Sequence[str], *, training: bool = False) -> list[str]:
         """Return the tag of each word: ``B-`` or ``I-`` with the class, empty outside of phrases.
 
         Phrases are found from left to right, the longest first, and do not overlap. A phrase of several classes has
-        all of them in one tag, such as ``B-city|name``.
+        all of them in one tag, such as ``B-city|name``. With ``training``, one occurrence of each phrase of a learned
+        lexicon is left out.
         """
         keys, tags, t = self._key(words), [""] * len(words), 0
         while t < len(keys):
             for n in self._lengths.get(keys[t], ()):
-                classes = self.entries.get(keys[t : t + n])
-                if classes is not None:
+                classes = self.entries.get(keys[t : t + n]) if t + n <= len(keys) else None
+                if classes and training:
+                    classes = self._rare.get(keys[t : t + n], classes)
+                if classes:
                     name = "|".join(classes)
                     tags[t : t + n] = [f"B-{name}"] + [f"I-{name}"] * (n - 1)
                     t += n - 1
@@ -143,12 +156,12 @@ class Lexicon:
 
     def state(self) -> dict[str, Any]:
         """Return plain data for ``from_state``."""
-        return {
-            "fold_case": self.fold_case,
-            "entries": [[" ".join(key), *names] for key, names in self.entries.items()],
-        }
+        entries, rare = ([[" ".join(key), *names] for key, names in of.items()] for of in (self.entries, self._rare))
+        return {"fold_case": self.fold_case, "entries": entries, "rare": rare}
 
     @classmethod
     def from_state(cls, plain: Mapping[str, Any]) -> Self:
         """Build a lexicon from its ``state``."""
-        return cls({row[0]: row[1:] for row in plain["entries"]}, fold_case=bool(plain["fold_case"]))
+        self = cls({row[0]: row[1:] for row in plain["entries"]}, fold_case=bool(plain["fold_case"]))
+        self._rare = {tuple(fields_of(row[0])): tuple(row[1:]) for row in plain["rare"]}
+        return self

@@ -55,6 +55,8 @@ def derive(
     preset: Preset,
     offsets: NDArray[np.int64] | None = None,
     knowledge: Knowledge | None = None,
+    *,
+    training: bool = False,
 ) -> list[Sequence[str]]:
     """Return the columns of a preset: the first ``n_columns`` of the data and those derived from them.
 
@@ -65,7 +67,7 @@ def derive(
         if name not in DERIVED:
             assert knowledge is not None
             assert offsets is not None
-            result.append(knowledge.column(name, columns[column], offsets))
+            result.append(knowledge.column(name, columns[column], offsets, training=training))
             continue
         function, known = DERIVED[name], {}
         for string in columns[column]:
