@@ -144,6 +144,22 @@ def test_fit_transform_save_and_load(tmp_path):
     assert BrownClusters.load(tmp_path / "clusters.txt") == fitted
 
 
+def test_other_words_join_the_cluster_of_their_neighbors(tmp_path):
+    fitted = BrownClusters(3).fit(SENTENCES)
+    more = [["the", "horse", "sleeps"], ["a", "horse", "barks"], ["a", "Cow", "barks"]]
+    extended = fitted.extended(more)
+    assert extended.paths_["horse"] == extended.paths_["Cow"] == fitted.paths_["dog"]
+    assert {word: extended.paths_[word] for word in fitted.paths_} == fitted.paths_
+    assert set(fitted.extended(more, min_count=2).paths_) == {*fitted.paths_, "horse"}
+    fitted.save(tmp_path / "c")
+    (tmp_path / "t").write_text("\n".join(map(" ".join, more)))
+    done = run("cluster", tmp_path / "t", "--extend", tmp_path / "c", "--out", tmp_path / "o")
+    assert done.returncode == 0, done.stderr
+    assert BrownClusters.load(tmp_path / "o") == extended
+    done = run("cluster", tmp_path / "t", "--extend", tmp_path / "c", "--clusters", 3, "--out", tmp_path / "o")
+    assert done.returncode == 2
+
+
 def test_files_of_other_programs(tmp_path):
     path = tmp_path / "paths"
     path.write_text("0\tthe\n10\tdog\n11\t1\n")

@@ -20,16 +20,28 @@ def cluster(
         typer.Argument(help="Text files, plain or gzip, one sentence per line, or directories of them."),
     ],
     out: Annotated[str, typer.Option("--out", "-o", help="File for the clusters.")] = "clusters.txt",
-    clusters: Annotated[int, typer.Option(min=1, help="Number of clusters.")] = 1000,
-    vocabulary: Annotated[int, typer.Option(min=1, help="Number of words to cluster, the most frequent ones.")] = 50000,
+    clusters: Annotated[int | None, typer.Option(min=1, help="Number of clusters.", show_default="1000")] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of words to cluster, the most frequent ones.", show_default="50000"),
+    ] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are not clustered.")] = 1,
-    max_iter: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the words.")] = 20,
+    max_iter: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of passes over the words.", show_default="20")
+    ] = None,
     tokenize: Annotated[
         bool,
         typer.Option(
             "--tokenize", help="Split running text into sentences and words, by rules for English punctuation."
         ),
     ] = False,
+    extend: Annotated[
+        str | None,
+        typer.Option(
+            help="File of clusters that is completed: other words of the text join the cluster that their neighbors "
+            "fit best."
+        ),
+    ] = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -50,12 +62,27 @@ def cluster(
         raise DataError(f"{out}: expected a file to write, got a directory. Add a file name.")
     started = time.perf_counter()
     own: Any = own_files(files)
+    source: Any
+    if extend is not None:
+        given = {"--clusters": clusters, "--vocabulary": vocabulary, "--max-iter": max_iter}
+        if refused := [name for name, value in given.items() if value is not None]:
+            raise typer.BadParameter(f"--extend keeps the clusters of a file: leave out {' and '.join(refused)}.")
+        known = BrownClusters.load(extend)
+        source = raw_sentences(files_of(own) or []) if tokenize else own
+        more = known.extended(source, min_count=min_count)
+        if current().rank == 0:
+            more.save(out)
+            added = len(more.paths_) - len(known.paths_)
+            facts = {"file": out, "words": len(more.paths_), "added": added}
+            print(json_module.dumps(facts) if json else f"{added:,} words added to {extend}. Saved in {out}")
+        return
+    clusters, vocabulary, max_iter = clusters or 1000, vocabulary or 50_000, max_iter or 20
     with bar("reading", max_iter, quiet) as show:
 
         def reading(step: Any) -> None:
             show(0, f"reading: {step.n_tokens:,} tokens" if step.n_tokens else "reading")
 
-        source: Any = raw_sentences(files_of(own) or []) if tokenize else own
+        source = raw_sentences(files_of(own) or []) if tokenize else own
         counts = count_moments(source, 1, min_count=min_count, max_words=vocabulary, callback=reading)
         counted = time.perf_counter()
 

@@ -85,6 +85,7 @@ def exchange(
     *,
     max_iter: int = 20,
     fixed: Sequence[int] = (),
+    start: Ints | None = None,
     callback: Progress | None = None,
 ) -> Clustering:
     """Cluster words by exchange.
@@ -101,12 +102,15 @@ def exchange(
         Maximum number of passes over the words; the last one is that in which hardly any word moves.
     fixed : sequence of int
         Words that are not clustered: each is context with a cluster of its own, from C on.
+    start : ndarray (V,), optional
+        Clusters of some words, 0 to C-1, and -1 for those that are to be inserted; by default the C most frequent words
+        start one cluster each.
     callback : callable, optional
         Called with the number of the pass (0: insertion), the number of words that moved, and the objective F.
     """
     check_count("n_clusters", n_clusters)
     order = np.asarray(order, np.int64)
-    C = min(n_clusters, len(order))
+    C = min(n_clusters, len(order)) if start is None else n_clusters
     text, table = _text(counts), xlogx_table(counts)
     K = C + len(fixed)
     now = Clustering(
@@ -114,20 +118,19 @@ def exchange(
         *np.zeros((2, K), np.int64),
     )  # fmt: skip
     costs = np.diff(text.after.first) + np.diff(text.before.first)
-    best = np.arange(K, dtype=np.int64)
-    kernels.move(0, K, np.concatenate([order[:C], np.asarray(fixed, np.int64)]), text, now, table, best)
+    first = order[:C] if start is None else order[start[order] >= 0]
+    best = np.concatenate([np.arange(C) if start is None else start[first], np.arange(C, K)])
+    kernels.move(0, len(best), np.concatenate([first, np.asarray(fixed, np.int64)]), text, now, table, best)
+    inserted = order[now.of_word[order] < 0]
     for done in range(max_iter + 1):
-        moved, rest = 0, order[C:] if done == 0 else order
+        moved, rest = 0, inserted if done == 0 else order
         best = np.empty(len(rest), np.int64)
-        for first, last in _blocks(len(rest)):
-            ranges = threads.cut((costs[rest[first:last]] + 1) * C, least=threads.LEAST_WORK)
+        for at, end in _blocks(len(rest)):
+            ranges = threads.cut((costs[rest[at:end]] + 1) * C, least=threads.LEAST_WORK)
             threads.run(
-                lambda start, stop, at=first, r=rest, b=best: kernels.choose(
-                    at + start, at + stop, r, text, now, C, table, b
-                ),
-                ranges,
+                lambda i, j, at=at, r=rest, b=best: kernels.choose(at + i, at + j, r, text, now, C, table, b), ranges
             )
-            moved += kernels.move(first, last, rest, text, now, table, best)
+            moved += kernels.move(at, end, rest, text, now, table, best)
         if callback is not None:
             callback(done, moved, objective(now))
         if done and moved <= SETTLED * len(order):
@@ -313,6 +316,34 @@ class BrownClusters:
         unigrams = _f(text.unary).sum()
         self.objective_ = (objective(now) + unigrams) / text.n_positions
         return self
+
+    def extended(self, text: Source, *, min_count: int = 1) -> Self:
+        """Return clusters that have the other words of a text too: each in the cluster that its neighbors fit best.
+
+        Known words keep their clusters. Each further word, most frequent first, joins the cluster that increases the
+        objective on this text most, eq. 1.
+
+        Parameters
+        ----------
+        text : as in ``fit``
+            Such as the unlabeled sentences of a new domain.
+        min_count : int
+            Words that occur less often are not added.
+        """
+        self._check_fitted()
+        counts = count_moments(text, 1)
+        vocabulary = counts.vocabulary
+        fixed = [0] if vocabulary.unknown_word is None else [0, vocabulary.id(vocabulary.unknown_word)]
+        paths = list(dict.fromkeys(self.paths_.values()))
+        place = {path: c for c, path in enumerate(paths)}
+        start = np.array([place.get(self.path(word), -1) for word in vocabulary], np.int64)
+        order = np.argsort(-counts.unary, kind="stable")
+        known = (start[order] >= 0) | (counts.unary[order] >= min_count)
+        order = order[known & ~np.isin(order, fixed)]
+        now = exchange(counts.pairs[0], order, len(paths), max_iter=0, fixed=fixed, start=start)
+        added = {vocabulary[w]: paths[now.of_word[w]] for w in order.tolist() if start[w] < 0}
+        sizes = {word: int(counts.unary[vocabulary.id(word)]) for word in added}
+        return type(self).from_paths(self.paths_ | added, self.counts_ | sizes)
 
     def path(self, word: str) -> str:
         """Return the bit string of a word, else of the word in lower case, else an empty string."""
