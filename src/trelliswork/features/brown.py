@@ -37,7 +37,7 @@ from trelliswork.features.kernels.brown import Clustering, Neighbors, Text
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int, float], None]
 TABLE = 1 << 20  # counts whose n log n is looked up
-SETTLED = 0.001  # fraction of words that move in the last pass
+SETTLED = 0.005  # fraction of words that move in the last pass
 
 
 def bigrams(words: Ints, offsets: Ints, n_words: int) -> sparse.csr_matrix:
