@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from trelliswork.compute.sharing import Group, sharing
+from trelliswork.features.brown import BrownClusters
 from trelliswork.inference import warmup as inference
 from trelliswork.inference.chain.beam import Beam
 from trelliswork.models.crf import CRF
@@ -78,6 +79,7 @@ def _grammars() -> Iterator[Task]:
 
 def _counts() -> Iterator[Task]:
     yield "moments", _moments
+    yield "clusters", lambda: BrownClusters(2).fit([["a", "b", "c"], ["b", "a"]])
 
 
 class _OneOfTwo(Group):
