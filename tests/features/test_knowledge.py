@@ -183,13 +183,16 @@ class TestLexicon:
         assert Lexicon.learn(sentences, labels, min_count=2).entries == {("New", "York"): ("LOC",)}
         lexicon = Lexicon.learn(sentences, labels)
         assert lexicon.tag(["Ann", "New", "York"]) == ["B-PER", "B-LOC", "I-LOC"]
-        assert lexicon.tag(["Ann", "New", "York"], training=True) == ["", "B-LOC", "I-LOC"]
+        assert lexicon.tag(["Ann"], without=2) == [""]
+        assert lexicon.tag(["Ann"], without=1000) == ["B-PER"]
         again = Lexicon.from_state(lexicon.state())
         assert again == lexicon
-        assert again.tag(["Ann"], training=True) == [""]
-        assert Lexicon.learn([["ann"], ["Ann"]], [["B-PER"]] * 2, fold_case=True).tag(["ANN"], training=True) == [
-            "B-PER"
-        ]
+        assert again.tag(["Ann"], without=2) == [""]
+        apart = Lexicon.learn(
+            [["Ann"], *[["x"]] * 300, ["ann"]], [["B-PER"], *[["O"]] * 300, ["B-PER"]], fold_case=True
+        )
+        assert apart.tag(["ANN"], without=0) == ["B-PER"]
+        assert names("U:%l[0]", Knowledge.of(lexicon=lexicon), sentences) == [["U:"]] * 6  # all in one block
         with pytest.raises(ValueRangeError, match="BIO"):
             Lexicon.learn(sentences, [["N"] * len(s) for s in sentences])
         with pytest.raises(ValueRangeError, match="entry"):

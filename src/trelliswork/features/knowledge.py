@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.sharing import current
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Dense
@@ -77,11 +78,15 @@ class Knowledge:
     def column(
         self, name: str, words: Sequence[str], offsets: NDArray[np.int64], *, training: bool = False
     ) -> list[str]:
-        """Return a column of knowledge of the words of sentences; see `Lexicon.tag` for ``training``."""
+        """Return a column of knowledge of words; in ``training``, a learned lexicon leaves some sentences out."""
         if name[0] == "l":
             assert self.lexicon is not None
-            bounds = pairwise(np.asarray(offsets).tolist())
-            return [tag for start, stop in bounds for tag in self.lexicon.tag(words[start:stop], training=training)]
+            ends = np.asarray(offsets).tolist()
+            before = current().place(len(ends) - 1)[0] if training else 0
+            tags: list[str] = []
+            for n, (start, stop) in enumerate(pairwise(ends), start=before):
+                tags += self.lexicon.tag(words[start:stop], without=n if training else None)
+            return tags
         assert self.clusters is not None
         n_bits = int(name[1:]) if len(name) > 1 else None
         known = {word: self.clusters.path(word)[:n_bits] for word in set(words)}

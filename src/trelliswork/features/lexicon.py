@@ -9,6 +9,8 @@ from trelliswork.data.files import Readable, atomic_write, fields_of, open_text,
 from trelliswork.data.schemes import detect_scheme, spans
 from trelliswork.errors import DataError, ValueRangeError
 
+BLOCK = 200  # neighboring sentences that a learned lexicon leaves out in training
+
 
 class Lexicon:
     """Words and phrases with their classes.
@@ -36,7 +38,8 @@ class Lexicon:
             if not key or not names or not all(names):
                 raise ValueRangeError(f"an entry must be a phrase and its classes, got {shorten((phrase, classes))}.")
             self.entries[key] = tuple(sorted(names.union(self.entries.get(key, ()))))
-        self._rare: dict[tuple[str, ...], tuple[str, ...]] = {}  # of a learned lexicon: classes without one occurrence
+        # Of a learned lexicon: the first and last block of sentences in which each class of a phrase occurs.
+        self._blocks: dict[tuple[tuple[str, ...], str], tuple[int, int]] = {}
         self._index()
 
     @classmethod
@@ -73,8 +76,9 @@ class Lexicon:
     ) -> Self:
         """Collect the labeled phrases of training data, with labels such as ``B-LOC``.
 
-        A tagger that is trained on the same data must not find a phrase in the lexicon only because the sentence at
-        hand has it: it would trust the lexicon too much. So in training, one occurrence of each phrase is left out.
+        A tagger that is trained on the same sentences must not find a phrase in the lexicon only because the sentence
+        at hand, or another one of the same document, has it: it would trust the lexicon too much. So in training, the
+        lexicon of a sentence is that of the other blocks of 200 sentences.
 
         Parameters
         ----------
@@ -85,41 +89,41 @@ class Lexicon:
         fold_case : bool
             Whether upper and lower case are the same.
         """
-        counts: Counter[tuple[str, str]] = Counter()
         labels = list(labels)
         scheme = detect_scheme(label for tags in labels for label in tags)
         if scheme is None:
             raise ValueRangeError("a lexicon is learned from labels in the scheme BIO or BIOES, such as B-LOC and O.")
-        for sentence, tags in zip(sentences, labels, strict=True):
+        counts: Counter[tuple[tuple[str, ...], str]] = Counter()
+        blocks: dict[tuple[tuple[str, ...], str], tuple[int, int]] = {}
+        for n, (sentence, tags) in enumerate(zip(sentences, labels, strict=True)):
             words = [token if isinstance(token, str) else token[0] for token in sentence]
+            words = [word.casefold() for word in words] if fold_case else words
             for name, start, stop in spans(tags, scheme):
-                counts[" ".join(words[start:stop]), name] += 1
-        folded: Counter[tuple[tuple[str, ...], str]] = Counter()
-        for (phrase, name), n in counts.items():
-            words = fields_of(phrase)
-            folded[tuple(word.casefold() for word in words) if fold_case else tuple(words), name] += n
-        kept = {pair: n for pair, n in folded.items() if n >= min_count and pair[0]}
+                entry = tuple(fields_of(" ".join(words[start:stop]))), name
+                counts[entry] += 1
+                blocks[entry] = blocks.get(entry, (n // BLOCK,))[0], n // BLOCK
+        kept = [entry for entry, n in counts.items() if n >= min_count and entry[0]]
         entries: dict[str, set[str]] = {}
         for key, name in kept:
             entries.setdefault(" ".join(key), set()).add(name)
         self = cls(entries, fold_case=fold_case)
-        for key in {key for (key, _), n in kept.items() if n == min_count}:
-            self._rare[key] = tuple(name for name in self.entries[key] if kept[key, name] > min_count)
+        self._blocks = {entry: blocks[entry] for entry in kept}
         return self
 
-    def tag(self, words: Sequence[str], *, training: bool = False) -> list[str]:
+    def tag(self, words: Sequence[str], *, without: int | None = None) -> list[str]:
         """Return the tag of each word: ``B-`` or ``I-`` with the class, empty outside of phrases.
 
         Phrases are found from left to right, the longest first, and do not overlap. A phrase of several classes has
-        all of them in one tag, such as ``B-city|name``. With ``training``, one occurrence of each phrase of a learned
-        lexicon is left out.
+        all of them in one tag, such as ``B-city|name``. ``without`` is the number of a sentence that the lexicon was
+        learned from: its block is left out.
         """
         keys, tags, t = self._key(words), [""] * len(words), 0
         while t < len(keys):
             for n in self._lengths.get(keys[t], ()):
                 classes = self.entries.get(keys[t : t + n]) if t + n <= len(keys) else None
-                if classes and training:
-                    classes = self._rare.get(keys[t : t + n], classes)
+                if classes and without is not None:
+                    own = (without // BLOCK,) * 2
+                    classes = tuple(name for name in classes if self._blocks.get((keys[t : t + n], name)) != own)
                 if classes:
                     name = "|".join(classes)
                     tags[t : t + n] = [f"B-{name}"] + [f"I-{name}"] * (n - 1)
@@ -156,12 +160,13 @@ class Lexicon:
 
     def state(self) -> dict[str, Any]:
         """Return plain data for ``from_state``."""
-        entries, rare = ([[" ".join(key), *names] for key, names in of.items()] for of in (self.entries, self._rare))
-        return {"fold_case": self.fold_case, "entries": entries, "rare": rare}
+        entries = [[" ".join(key), *names] for key, names in self.entries.items()]
+        blocks = [[" ".join(key), name, *ends] for (key, name), ends in self._blocks.items()]
+        return {"fold_case": self.fold_case, "entries": entries, "blocks": blocks}
 
     @classmethod
     def from_state(cls, plain: Mapping[str, Any]) -> Self:
         """Build a lexicon from its ``state``."""
         self = cls({row[0]: row[1:] for row in plain["entries"]}, fold_case=bool(plain["fold_case"]))
-        self._rare = {tuple(fields_of(row[0])): tuple(row[1:]) for row in plain["rare"]}
+        self._blocks = {(tuple(fields_of(row[0])), row[1]): (int(row[2]), int(row[3])) for row in plain["blocks"]}
         return self
