@@ -144,7 +144,7 @@ class Lexicon:
         return f"Lexicon({len(self)} entries)"
 
     def save(self, path: str | Path) -> None:
-        """Write a file for ``read``."""
+        """Write a file for ``read``; it does not say which sentences a learned lexicon comes from."""
         with atomic_write(path) as file:
             file.writelines(f"{' '.join(key)}\t{name}\n" for key, names in self.entries.items() for name in names)
 
