@@ -14,6 +14,7 @@ from trelliswork.compute.threads import num_threads
 from trelliswork.data.raw_text import raw_sentences, tokens_of
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.features.brown import (
+    _text,
     bigrams,
     bit_strings,
     brown_clusters,
@@ -23,6 +24,7 @@ from trelliswork.features.brown import (
     xlogx_table,
 )
 from trelliswork.features.brown import objective as clustering_objective
+from trelliswork.features.kernels import brown as kernels
 
 
 def text(seed, n_words=9, n_sentences=25):
@@ -67,6 +69,28 @@ def test_no_single_move_improves_the_clusters(seed, fixed):
             if c != a and len(groups[a]) > 1:
                 other = [[x for x in group if x != w] + ([w] if k == c else []) for k, group in enumerate(groups)]
                 assert objective(full, other) < best + 1e-5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_chosen_cluster_is_the_best(seed):
+    """With many clusters and few pairs, most candidates are not neighbors of the word."""
+    rng = np.random.default_rng(seed)
+    words = rng.zipf(1.5, 150) % 40
+    counts = bigrams(words, np.array([0, 70, 150]), 40)
+    order = np.unique(words)
+    now = exchange(counts, order, 10, max_iter=0)
+    best, full = np.empty(len(order), np.int64), counts.toarray()
+    kernels.choose(0, len(order), order, _text(counts), now, 10, xlogx_table(counts), best)
+    for w, chosen in zip(order.tolist(), best.tolist(), strict=True):
+        values = []
+        for c in range(10):
+            one_hot = np.zeros((40, 10))
+            one_hot[order, now.of_word[order]] = 1
+            one_hot[w] = 0
+            one_hot[w, c] = 1
+            n = one_hot.T @ full @ one_hot
+            values.append(f(n).sum() - f(n.sum(axis=0)).sum() - f(n.sum(axis=1)).sum())
+        assert values[chosen] == pytest.approx(max(values), abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -76,16 +76,9 @@ def _clear(sums, listed, n):
 
 
 @helper
-def _add_gains(n, column, own, removed, C, total, table, gains):
-    """Add to ``gains`` what n more pairs with a cluster add, for each candidate.
-
-    ``column`` are the counts of the candidates with it, less ``removed`` if it is the word's ``own`` cluster.
-    """
-    if own:
-        for c in range(C):
-            m = column[c] - removed[c]
-            gains[c] += _f(m + n, table) - _f(m, table)
-    elif total + n < len(table):  # no count is larger than the sum of its row
+def _add_gains(n, column, C, total, table, gains):
+    """Add to ``gains`` what n more pairs with a cluster add, for each candidate; ``column`` has their counts with it."""
+    if total + n < len(table):  # no count is larger than the sum of its row
         for c in range(C):
             gains[c] += table[column[c] + n] - table[column[c]]
     else:
@@ -145,11 +138,12 @@ def choose(start, stop, order, text, now, n_free, table, best):
             gains[c] += _f(now.right[c], table) - _f(now.right[c] + right, table)
         for k in range(n_after):
             d = listed_after[k]
-            _add_gains(after[d], now.transposed[d], d == a, before, C, now.right[d], table, gains)
+            _add_gains(after[d], now.transposed[d], C, now.right[d], table, gains)
         for k in range(n_before):
             d = listed_before[k]
-            _add_gains(before[d], now.counts[d], d == a, after, C, now.left[d], table, gains)
-        # Pairs inside a candidate lie in one count, and the word is part of its own cluster's counts.
+            _add_gains(before[d], now.counts[d], C, now.left[d], table, gains)
+        # These sums are wrong for candidates next to the word, whose pairs with it lie in more than one of the counts,
+        # and for its own cluster, whose counts it is a part of: those are computed one by one.
         for k in range(n_after):
             if listed_after[k] < C:
                 gains[listed_after[k]] = np.nan
