@@ -71,12 +71,12 @@ def test_no_single_move_improves_the_clusters(seed, fixed):
                 assert objective(full, other) < best + 1e-5
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(12))
 def test_the_chosen_cluster_is_the_best(seed):
     """With many clusters and few pairs, most candidates are not neighbors of the word."""
     rng = np.random.default_rng(seed)
-    words = rng.zipf(1.5, 150) % 40
-    counts = bigrams(words, np.array([0, 70, 150]), 40)
+    words = rng.integers(0, 40, 60 + 20 * seed)
+    counts = bigrams(words, np.array([0, 50, len(words)]), 40)
     order = np.unique(words)
     now = exchange(counts, order, 10, max_iter=0)
     best, full = np.empty(len(order), np.int64), counts.toarray()

@@ -77,7 +77,7 @@ def _clear(sums, listed, n):
 
 @helper
 def _add_gains(n, column, C, total, table, gains):
-    """Add to ``gains`` what n more pairs with a cluster add, for each candidate; ``column`` has their counts with it."""
+    """Add to ``gains`` what n more pairs with a cluster add, for each candidate; ``column`` are their counts."""
     if total + n < len(table):  # no count is larger than the sum of its row
         for c in range(C):
             gains[c] += table[column[c] + n] - table[column[c]]
