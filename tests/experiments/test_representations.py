@@ -6,7 +6,7 @@ import pytest
 
 from trelliswork.data import bundled
 from trelliswork.data.writers import write_conllu, write_text
-from trelliswork.experiments.representations import KINDS, raw_text, representations
+from trelliswork.experiments.chain_tagging import KINDS, raw_text, representations
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (  # in the order of the papers
     ),
     Experiment(
         "representations", 1, "little labeled data: a tagger with clusters and vectors of words from raw text",
-        f"{ROOM}.representations:representations", "", (*EWT, *RAW),
+        f"{ROOM}.chain_tagging:representations", "", (*EWT, *RAW),
         full={"sizes": (100, 300, 1000, 3000), "n_clusters": 1000, "n_words": 50_000, "n_dims": 100, "l2": 1.0,
               "max_iter": 100},
         small={"sizes": (100, 300), "n_clusters": 100, "n_words": 5000, "n_dims": 30, "max_iter": 30,
