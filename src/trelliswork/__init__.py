@@ -15,7 +15,7 @@ _MODULES = {
     # estimators: sentences in, predictions out
     "trelliswork.models": (
         "CRF DependencyParser Estimator FactorialCRF HMM HMMLanguageModel KneserNey LogBilinear MRFLanguageModel "
-        "MRFTagger PCFG load"
+        "MRFTagger PCFG convert load"
     ),
     # distributions: scores in, answers to queries out
     "trelliswork.distributions": (
@@ -85,6 +85,7 @@ __all__ = [
     "__version__",
     "bundled",
     "calibrate",
+    "convert",
     "count_chain",
     "count_moments",
     "evaluate_brackets",
@@ -168,6 +169,7 @@ if TYPE_CHECKING:
         LogBilinear,
         MRFLanguageModel,
         MRFTagger,
+        convert,
         load,
     )
     from trelliswork.models.calibration import calibrate

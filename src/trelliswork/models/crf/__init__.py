@@ -405,6 +405,15 @@ class CRF(Tagger):
         problem = prepare(attributes, y, labels, scheme, self.feature_set, weights, sample_weight, layout, self.order)
         return problem, scheme
 
+    @classmethod
+    def from_learned(cls, learned: Learned, reason: str) -> Self:
+        """Return a fitted CRF with given weights, as of another tool; all pairs of labels are allowed."""
+        self = cls(None, scheme=None)
+        self.features_, self.labels_, self._layout = learned.features, learned.labels, learned.layout
+        self.weights_, self._structure, self.scheme_ = learned.weights, learned.structure, None
+        self.features, self.report_ = learned.features.features, FitReport(True, reason, float("nan"))
+        return self
+
     def _learned(self) -> Learned:
         self._check_fitted()
         return Learned(self.features_, self.labels_, self._layout, self.weights_, self._structure)
