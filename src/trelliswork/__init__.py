@@ -23,6 +23,7 @@ _MODULES = {
         "Structure AtMostOne Cardinality ChainFactor ExactlyOne LowRankFactor ProjectiveTreeFactor "
         "SpanningTreeFactor"
     ),
+    "trelliswork.integrations.heads": "CRFHead TreeHead",
     "trelliswork.inference.chain.beam": "Beam",
     "trelliswork.models.calibration": "calibrate",
     "trelliswork.models.selection": "select",
@@ -54,6 +55,7 @@ __all__ = [
     "AttributeCorpus",
     "Beam",
     "BeamChain",
+    "CRFHead",
     "Cardinality",
     "ChainFactor",
     "Corpus",
@@ -79,6 +81,7 @@ __all__ = [
     "SpanningTreeFactor",
     "Structure",
     "Tree",
+    "TreeHead",
     "TreebankSentence",
     "TrellisworkError",
     "Vocabulary",
@@ -152,6 +155,7 @@ if TYPE_CHECKING:
         TrellisworkError,
     )
     from trelliswork.inference.chain.beam import Beam
+    from trelliswork.integrations.heads import CRFHead, TreeHead
     from trelliswork.metrics.brackets import evaluate_brackets
     from trelliswork.metrics.calibration import evaluate_confidence
     from trelliswork.metrics.dependencies import evaluate_parsing
