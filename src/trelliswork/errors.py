@@ -5,7 +5,16 @@ from contextlib import contextmanager
 from typing import Self
 
 # Modules that the core does without, and the extra that installs each.
-EXTRAS = {"torch": "torch", "matplotlib": "plots", "starlette": "explore", "uvicorn": "explore"}
+EXTRAS = {
+    "torch": "torch",
+    "matplotlib": "plots",
+    "starlette": "explore",
+    "uvicorn": "explore",
+    "spacy": "spacy",
+    "transformers": "hf",
+    "datasets": "hf",
+    "pandas": "pandas",
+}
 
 
 class TrellisworkError(Exception):
