@@ -105,7 +105,7 @@ def tokenize(text: str) -> list[list[Piece]]:
     for start, stop in _paragraphs(text):
         pieces = list(_pieces(text, start, stop))
         first = 0
-        for end in _ends(pieces, text):
+        for end in sentence_ends(pieces, text):
             sentences.append(pieces[first:end])
             first = end
         if first < len(pieces):
@@ -169,7 +169,7 @@ def _at_end(text: str, end: int, stop: int) -> bool:
     return not rest or (rest[0].isupper() and not rest[:2].isdigit())
 
 
-def _ends(pieces: list[Piece], text: str) -> Iterator[int]:
+def sentence_ends(pieces: list[Piece], text: str) -> Iterator[int]:
     """Yield the number of tokens up to the end of each sentence."""
     k, n = 0, len(pieces)
     while k < n:
@@ -256,7 +256,7 @@ def _hugging_face(name: str) -> Tokenizer:
                     a += part[a:b].index(kept)
                     pieces.append(Piece(kept, start + a, start + a + len(kept)))
             first = 0
-            for end in [*_ends(pieces, text), len(pieces)]:
+            for end in [*sentence_ends(pieces, text), len(pieces)]:
                 if end > first:
                     sentences.append(pieces[first:end])
                 first = end
