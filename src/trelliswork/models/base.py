@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.display import Displayed, Names
 from trelliswork.compute.sharing import current
 from trelliswork.data.files import shorten
 from trelliswork.data.storage import load_model, save_model
@@ -66,7 +67,19 @@ def _returning_predictions(predict: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-class Estimator:
+def _with_names(posterior: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method ``posterior`` whose distribution has the words and the names of labels, for displays."""
+
+    @wraps(posterior)
+    def wrapped(self: Any, sentence: Any, *args: Any, **options: Any) -> Any:
+        distribution = posterior(self, sentence, *args, **options)
+        distribution.names = Names(sentence, getattr(self, "labels_", None))
+        return distribution
+
+    return wrapped
+
+
+class Estimator(Displayed):
     """Base of all estimators.
 
     ``__init__`` stores its arguments under their names and does nothing else; learned attributes end in ``_``. Works
@@ -97,6 +110,8 @@ class Estimator:
             cls.__signature__ = plain_signature(cls)  # type: ignore[attr-defined]  # for help()
         if "predict" in cls.__dict__ and not getattr(cls.predict, "__isabstractmethod__", False):  # type: ignore[attr-defined]
             cls.predict = _returning_predictions(cls.predict)  # type: ignore[attr-defined]
+        if "posterior" in cls.__dict__ and not getattr(cls.posterior, "__isabstractmethod__", False):  # type: ignore[attr-defined]
+            cls.posterior = _with_names(cls.posterior)  # type: ignore[attr-defined]
 
     @classmethod
     def _parameters(cls) -> list[str]:
