@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
@@ -22,6 +23,7 @@ from trelliswork.models.calibration import Calibration
 from trelliswork.models.parameters import declared, documented, plain_signature
 
 Arrays = dict[str, NDArray[Any]]
+_log = logging.getLogger("trelliswork.models")
 
 
 @dataclass
@@ -177,8 +179,8 @@ class Estimator(Displayed):
         """Return the parameters and, of a fitted estimator, what ``save`` writes."""
         state: dict[str, Any] = {"parameters": self.get_params()}
         if self.__sklearn_is_fitted__():
-            plain, arrays = self._state()
-            state |= {"plain": json.dumps(plain | {"input": getattr(self, "input_", {})}), "arrays": arrays}
+            plain, arrays = self._content()
+            state |= {"plain": json.dumps(plain), "arrays": arrays}
         if hasattr(self, "_metadata_request"):
             state["requests"] = dict(self._metadata_request.fit.requests)
         return state
@@ -205,14 +207,20 @@ class Estimator(Displayed):
         self._check_fitted()
         if current().rank > 0:
             return
+        plain, arrays = self._content()
+        save_model(path, self.kind, plain, arrays)
+        _log.info("saved a model of kind %s in %s", self.kind, path)
+        report = getattr(self, "report_", None)
+        if report is not None and report.checkpoint is not None:
+            report.checkpoint.remove()
+
+    def _content(self) -> tuple[dict[str, Any], Arrays]:
+        """Return all that is saved: the state, the layout of the training file, and the calibration."""
         plain, arrays = self._state()
         plain |= {"input": getattr(self, "input_", {})}
         if self.calibration_ is not None:
             plain["calibration"] = self.calibration_.to_dict()
-        save_model(path, self.kind, plain, arrays)
-        report = getattr(self, "report_", None)
-        if report is not None and report.checkpoint is not None:
-            report.checkpoint.remove()
+        return plain, arrays
 
     @classmethod
     def load(cls, path: str | Path, *, verify: bool = True) -> Self:
@@ -235,6 +243,7 @@ class Estimator(Displayed):
             model._check_parameters()
             model.input_ = dict(plain.get("input", {}))
             model.calibration_ = Calibration.from_dict(plain.get("calibration"))
+            _log.info("loaded a model of kind %s from %s", cls.kind, path)
         except (DataError, ImportError, OSError):
             raise
         except Exception as error:  # whatever a damaged description leads to

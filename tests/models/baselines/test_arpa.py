@@ -161,7 +161,7 @@ def texts():
     return [[list(s.words) for s in bundled.load(part)] for part in ("train", "dev")]
 
 
-@pytest.mark.parametrize(("order", "name"), [(1, "lm.arpa"), (3, "lm.arpa"), (5, "lm.arpa.gz")])
+@pytest.mark.parametrize(("order", "name"), [(2, "lm.arpa"), (3, "lm.arpa"), (5, "lm.arpa.gz")])
 def test_kenlm_scores_our_files_as_we_do(kenlm, texts, tmp_path, order, name):
     train, dev = texts
     model = KneserNey(order, min_count=2).fit(train)
@@ -172,8 +172,8 @@ def test_kenlm_scores_our_files_as_we_do(kenlm, texts, tmp_path, order, name):
     assert_allclose(model.log_evidence(dev) / math.log(10), expected, rtol=0, atol=1e-5)
 
 
-def test_we_score_files_as_kenlm_does(kenlm, texts, tmp_path):
-    path = write(tmp_path / "lm.arpa")
+def test_we_score_files_as_kenlm_does(kenlm, tmp_path):
+    path = write(tmp_path / "lm.arpa", BACK_OFF.partition("\n\n")[2])  # KenLM reads no comments
     theirs, model = kenlm.Model(str(path)), KneserNey.from_arpa(path)
     for words in ("a b", "b a b", "zzz a", "", "a a a b b"):
         assert_allclose(log10(model, words), sum(p for p, _, _ in theirs.full_scores(words)), atol=1e-5)
