@@ -188,4 +188,8 @@ def test_score_prints_the_perplexity_of_kenlm(kenlm, texts, tmp_path):
     theirs = kenlm.Model(str(tmp_path / "lm.arpa"))
     total = sum(theirs.score(" ".join(words)) for words in dev[:200])
     n = sum(len(words) + 1 for words in dev[:200])
-    assert f"perplexity {10 ** (-total / n):.2f} per token" in done.stdout
+    assert f"perplexity {10 ** (-total / n):.2f} per token" in done.stdout  # "including OOVs" of KenLM's query
+    scores = [score for words in dev[:200] for score in theirs.full_scores(" ".join(words))]
+    known = [p for p, _, unknown in scores if not unknown]
+    expected = f"({10 ** (-sum(known) / len(known)):.2f} without {len(scores) - len(known):,} unknown words)"
+    assert expected in done.stdout  # "excluding OOVs"

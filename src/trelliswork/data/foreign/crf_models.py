@@ -149,7 +149,7 @@ def read_wapiti_model(path: str | Path) -> ForeignCRF:
     reader = _Netstrings(data, name)
     kind, _, n_active = reader.line().removeprefix(WAPITI).rpartition(b"#")
     if kind not in (b"", b"2"):
-        raise DataError(f"{name}: expected a CRF of Wapiti, got a maximum entropy model (type {kind.decode()}).")
+        raise DataError(f"{name}: expected a CRF of Wapiti, got a maximum entropy model (type {shorten(kind[:9])}).")
     counts = reader.line().removeprefix(b"#rdr#").split(b"/")
     patterns = [reader.string() for _ in range(reader.number(counts[0]))]
     if not patterns:

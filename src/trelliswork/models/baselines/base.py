@@ -59,6 +59,15 @@ class LeftToRight(NextWord):
             raise DataError("the text has no sentences, so there is no mean per token.")
         return float(self._log_evidence(text).sum()) / (len(text.ids) + len(text))
 
+    def unknown_words(self, X: Source) -> tuple[int, float]:
+        """Return the number of unknown words, and their part of the log evidence; (0, 0.0) without an unknown word."""
+        text, name = self._ids(X), self.vocabulary_.unknown_word
+        if name is None or not len(text):
+            return 0, 0.0
+        edged = text.with_edges(start=0, end=0)
+        unknown = edged.ids == self.vocabulary_.id(name)
+        return int(unknown.sum()), float(self._log_p(edged.ids, edged.offsets)[unknown].sum())
+
     def predict_next(self, words: Sequence[str], n: int = 10) -> Ranked:
         """Return the n most probable words after the start of a sentence; ``</s>`` stands for its end."""
         check_count("n", n)
