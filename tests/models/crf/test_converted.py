@@ -168,7 +168,7 @@ def write_crfpp_binary(crf, path):
         at += len(weights)
     labels = b"".join(label.encode() + b"\0" for label in crf.labels_)
     templates = b"".join(line.encode() + b"\0" for line in TEMPLATES.split("\n"))
-    labels, templates = (text + b"\0" * (-len(text) % 4) for text in (labels, templates))
+    templates += b"\0" * (-len(labels + templates) % 4)
     units = double_array(ids)
     head = struct.pack("<IidIII", 100, 0, 1.0, at, 2, len(units))
     values = np.concatenate([*features.values()]).astype("<f4").tobytes()
