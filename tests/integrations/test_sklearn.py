@@ -91,6 +91,15 @@ def test_a_damaged_pickle_is_an_error():
         CRF().__setstate__(state)
 
 
+def test_copies_keep_the_calibration():
+    model = CRF("pos", tol=0.1).fit(WORDS[:20], TAGS[:20])
+    trelliswork.calibrate(model, WORDS[20:], TAGS[20:])
+    other = pickle.loads(pickle.dumps(model))
+    assert other.calibration_ == model.calibration_
+    assert other.calibration_ is not None
+    assert other.predict_marginals(WORDS[:2]) == model.predict_marginals(WORDS[:2])
+
+
 def suffix(sentence, t):
     return {"w": sentence[t], "suffix": sentence[t][-2:]}
 

@@ -21,7 +21,6 @@ from spacy.tokens import Doc, Span, Token
 from spacy.training import Example, biluo_to_iob
 from spacy.util import SimpleFrozenList, minibatch
 
-from trelliswork.data.schemes import detect_scheme, spans
 from trelliswork.data.tokenize import Piece, sentence_ends
 from trelliswork.errors import DataError, NotFittedError
 from trelliswork.models import CRF, DependencyParser, Estimator, load
@@ -197,20 +196,17 @@ class EntityComponent(Component):
     task = Tagger
 
     def _answers(self, rows: Sentences) -> Iterable[Any]:
-        return zip(rows, self.model.predict(rows), self.model.predict_marginals(rows), strict=True)
+        model = self.model
+        return zip(model.predict(rows), model.predict_marginals(rows), model.predict_spans(rows), strict=True)
 
     def _annotate(self, doc: Doc, answers: list[tuple[Span, Any]]) -> None:
         entities = []
-        for sentence, (row, labels, marginals) in answers:
-            scheme = detect_scheme(self.model.labels_) or "bio"
-            found = spans(labels, scheme)
-            exact = _span_probabilities(self.model, row, labels, found)
-            for t, token in enumerate(sentence):
-                token._.label_p = float(marginals[t][labels[t]])
-            for entity, p in zip(found, exact, strict=True):
-                inside = range(entity.start, entity.stop)
+        for sentence, (labels, marginals, found) in answers:
+            for token, label, row in zip(sentence, labels, marginals, strict=True):
+                token._.label_p = float(row[label])
+            for entity, p in found:
                 span = Span(doc, sentence.start + entity.start, sentence.start + entity.stop, label=entity.type)
-                span._.p = p if p is not None else min(float(marginals[t][labels[t]]) for t in inside)
+                span._.p = float(p)
                 entities.append(span)
         doc.set_ents(entities)
 
@@ -226,31 +222,6 @@ class EntityComponent(Component):
     def score(self, examples: Iterable[Example], **options: Any) -> dict[str, Any]:
         """Return precision, recall and F1 of entities."""
         return get_ner_prf(examples, **options)
-
-
-def _span_probabilities(model: Any, row: list[Any], labels: list[str], found: list[Any]) -> list[float | None]:
-    """Return p(exactly this span | sentence) of each span by summing over all labelings; None without torch."""
-    if not found:
-        return []
-    try:
-        import torch
-
-        from trelliswork.distributions import LinearChain
-    except ImportError:
-        return [None] * len(found)
-    chain = model.posterior(row)
-    names, T = list(model.labels_), len(labels)
-    if type(chain) is not LinearChain or chain.log_unary.shape[2] != len(names):
-        return [None] * len(found)
-    allowed = torch.ones((len(found), T, len(names)), dtype=torch.bool)
-    for k, span in enumerate(found):
-        for t in range(span.start, span.stop):
-            allowed[k, t] = torch.tensor([name == labels[t] for name in names])
-        if span.stop < T and labels[span.stop - 1][0] in "BI":  # of BIO: no continuation
-            allowed[k, span.stop] = torch.tensor([name != f"I-{span.type}" for name in names])
-    unary = chain.log_unary.expand(len(found), T, len(names))
-    given = LinearChain(unary, chain.log_pairwise, allowed=allowed)
-    return (given.log_partition() - chain.log_partition()).exp().clamp(max=1).tolist()
 
 
 class ParserComponent(Component):
