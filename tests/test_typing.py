@@ -36,13 +36,21 @@ def test_pyright_accepts_the_project(tmp_path):
     pytest.importorskip("pyright", reason="pyright is not installed")
     if shutil.which("node") is None:
         pytest.skip("pyright needs Node.js")
-    settings = {"include": [str(FILE)], "extraPaths": [str(ROOT / "src"), str(ROOT)], "typeCheckingMode": "standard"}
+    settings = {"extraPaths": [str(ROOT / "src")], "typeCheckingMode": "standard"}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    source = FILE.read_text(encoding="utf-8")
+    (tmp_path / "example.py").write_text(source, encoding="utf-8")
+    (tmp_path / "wrong.py").write_text(
+        source.replace("tagger.score(words, tags), float)", "tagger.score(words, tags), int)")
+    )
     command = [sys.executable, "-m", "pyright", "--project", str(tmp_path), "--pythonpath", sys.executable]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    if "0 errors" not in done.stdout and "error:" not in done.stdout:
+    if "errors," not in done.stdout and "error," not in done.stdout:
         pytest.skip(f"pyright does not start: {done.stderr[-300:]}")
-    assert "0 errors" in done.stdout, done.stdout
+    found = [line for line in done.stdout.splitlines() if "error: " in line]
+    assert len(found) == 1, done.stdout  # that of the other file, which shows that types are checked
+    assert "wrong.py" in found[0]
+    assert '"int" but received "float"' in found[0]
 
 
 def test_messages_go_to_the_logger_of_the_package(caplog, tmp_path, capfd):
