@@ -105,6 +105,8 @@ def test_queries(tmp_path, model):
     assert {w["word"] for w in words} == set("abc")
     assert abs(sum(w["p"] for w in words) - 1) < 1e-6
     assert len(json.loads(run("fill", model, "a ___ ___", "-n", 1, "--json"))) == 2
+    (everything,) = json.loads(run("fill", model, "a ___ c", "--unknown", "--json"))
+    assert words == [w for w in everything if w["word"] != "<unk>"]
     assert len(json.loads(run("neighbors", model, "a", "-n", 1, "--json"))["a"]) == 1
     assert json.loads(run("embeddings", model, tmp_path / "v.txt", "--json"))["words"] == 3
     assert len(run("sample", model, "-n", 3).splitlines()) == 3

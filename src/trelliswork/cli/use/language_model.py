@@ -15,14 +15,19 @@ def fill(
     model: Model,
     sentence: Annotated[str, typer.Argument(help="A sentence with ___ for each blank.")],
     n: Many = 10,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="List <unk>, which stands for all words outside the vocabulary, too.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Print the most probable words for each blank of a sentence, given the words on both sides.
 
+    Probabilities are those of the model: without --unknown they sum to 1 minus that of <unk>.
+
     Example: trelliswork fill model "the ___ of the company"
     """
     fitted = load_for(model, "fill", "fill blanks: expected a language model")
-    lists = fitted.fill(sentence.lower() if fitted.input_.get("lower") else sentence, n)
+    lists = fitted.fill(sentence.lower() if fitted.input_.get("lower") else sentence, n, unknown=unknown)
     if json:
         print(json_module.dumps([[{"word": w, "p": p} for w, p in words] for words in lists], ensure_ascii=False))
         return

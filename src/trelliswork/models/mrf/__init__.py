@@ -55,7 +55,7 @@ from trelliswork.models.parameters import (
     Tol,
     parse_numbers,
 )
-from trelliswork.models.tasks import LanguageModel, Ranked, blanks, fill_blanks
+from trelliswork.models.tasks import LanguageModel, Ranked, best_words, blanks, fill_blanks
 
 
 class MRFLanguageModel(LanguageModel):
@@ -319,21 +319,23 @@ class MRFLanguageModel(LanguageModel):
             raise ValueRangeError("n_samples must be at least 2, got 1: a single sample has no standard error.")
         return estimate(self._field(), self._some_ids(X), n_lengths, n_samples, n_steps, seed)
 
-    def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
+    def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), given all other words.
 
         Exact for one blank. With several blanks each list is given the best words of the others (`tasks.fill_blanks`).
+        ``<unk>`` is one of the words if ``unknown``; probabilities are those of the model in either case.
         """
         self._check_fitted()
         check_count("n", n)
         words = blanks(sentence)
         where = [t for t, word in enumerate(words) if word is None]
         (ids,) = self._ids([[self.vocabulary_[1] if word is None else word for word in words]])  # any word for blanks
-        ranked = []
-        for p in fill_blanks(ids, where, lambda ids, t: blank_words(self.field_, ids[:t], ids[t + 1 :])):
-            best = 1 + np.argsort(-p[1:], kind="stable")[:n]  # the pad is not a word
-            ranked.append([(self.vocabulary_[i], float(p[i])) for i in best.tolist()])
-        return ranked
+        left_out = self._left_out(unknown)
+        distributions = fill_blanks(
+            ids, where, lambda ids, t: blank_words(self.field_, ids[:t], ids[t + 1 :]), self._ids_of(left_out)
+        )
+        names = self.vocabulary_.items[1:]  # the pad is not a word
+        return [best_words(names, p[1:], n, left_out) for p in distributions]
 
     def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200, sweeps: int = 30) -> list[list[str]]:
         """Return n random sentences: exact for order 1, else by Gibbs sampling from the chain of distance 1.
