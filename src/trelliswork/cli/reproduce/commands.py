@@ -106,9 +106,11 @@ COMMANDS = {
     ),
     "mrf-neighbors": Command(
         "Nearest words by the lifted field, by a field of pseudo-likelihood, and by word2vec (paper 0, table 1).\n\n"
-        "word2vec needs gensim; its column is empty without it.",
+        "The part similarity compares word vectors of 30 and 100 dimensions with the ratings in DATA/word-similarity. "
+        "word2vec needs gensim; without it its cells are empty.",
         "--data DATA --minutes 5 --plot agreement.png",
-        (Option("word", list[str], "Word whose neighbors are shown.", "words", default="the paper's"),
+        (Option("part", list[str], "Part: neighbors or similarity.", "parts", known=True),
+         Option("word", list[str], "Word whose neighbors are shown.", "words", default="the paper's"),
          Option("minutes", float, "Training time of each of the two fields.", min=0),
          Option("rank", int, "Length of the word vectors of the fields.", min=1),
          Option("max-words", int, "Maximum number of words.", default="all", min=1)),

@@ -60,14 +60,23 @@ def neighbors(
 def embeddings(
     model: Model,
     out: Annotated[str, typer.Argument(help="File for the vectors in word2vec's text format.")],
+    scaling: Annotated[
+        float | None,
+        typer.Option(
+            help="Write singular vectors of the tables times their singular values to this power, such as 0 or 0.5.",
+            show_default="the vectors as learned",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Write the embeddings of a model in word2vec's text format, which gensim and others read.
 
+    A model for vectors: trelliswork train mrf TEXT --algorithm spectral --order 5 --rank 100 --out model
+
     Example: trelliswork embeddings model vectors.txt
     """
     learned = load_for(model, "export_word2vec", "have embeddings: expected a Markov random field (train mrf)")
-    learned.export_word2vec(out)
+    learned.export_word2vec(out, scaling=scaling)
     n, size = learned.embeddings_.shape
     if json:
         print(json_module.dumps({"file": out, "words": n - 1, "dimensions": size}))
