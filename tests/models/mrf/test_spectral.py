@@ -50,7 +50,11 @@ def test_it_is_a_normalized_language_model(model):
         expected.append(score + log_tau[len(ids)])
     assert_allclose(model.log_evidence(TEXT[:7]), expected, rtol=1e-6)
     assert_allclose(model.report_.value, -model.moment_bound(TEXT)[0], rtol=1e-6)
+    chains = zip(model.field_.weights, model.field_.tables, model.field_.unaries[1:], strict=True)
+    roots = [np.abs(np.linalg.eigvals(np.exp(dense(table) / rho + unary))).max() for rho, table, unary in chains]
+    assert_allclose(roots, 1, rtol=1e-6)  # of the cover, whose bound of log Z is 0
     assert model.tighten().value <= model.field_.log_z_bound + 1e-6
+    assert model.field_.log_z_bound == 0
     assert model.report_.converged
     assert model.report_.n_iter == 1
 
