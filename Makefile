@@ -51,7 +51,7 @@ test-all: setup .venv/.all ## run all tests, the slow and data-hungry ones and t
 
 # All extras; and Chromium, for the tests of pages, where we may install it.
 .venv/.all: .venv/.ready
-	$(PINNED) $(BIN)/python -m pip install -qq -e '.[dev,browser,docs,experiments]'
+	$(PINNED) $(BIN)/python -m pip install -qq -e '.[dev,browser,docs,experiments,integrations]'
 	@if (for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do command -v $$name && exit; done; exit 1) > /dev/null; \
 	then echo "Chromium is here"; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then apt-get update -q && apt-get install -q -y chromium; \

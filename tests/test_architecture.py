@@ -26,6 +26,7 @@ BELOW["models"] = set(BELOW)
 BELOW["report"] = {*BELOW["models"], "models"}
 BELOW["experiments"] = {*BELOW["report"], "report"}
 BELOW["explore"] = {*BELOW["report"], "report"}
+BELOW["integrations"] = {*BELOW["report"], "report"}
 FAMILIES = {  # families, and the families that they may import
     "baselines": set(),
     "crf": set(),

@@ -57,6 +57,8 @@ def consoles() -> list:
 
 @pytest.mark.parametrize(("code", "output"), snippets())
 def test_python_snippets_print_the_output_shown(code, output, tmp_path, monkeypatch):
+    for name in re.findall(r"^# Needs (\w+)", code, re.MULTILINE):
+        pytest.importorskip(name, reason=f"{name} is not installed")
     monkeypatch.chdir(tmp_path)  # for files that snippets write
     printed = io.StringIO()
     with redirect_stdout(printed):

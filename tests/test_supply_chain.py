@@ -124,7 +124,10 @@ def test_no_network_when_any_module_is_imported(tmp_path):
 import importlib, pkgutil, trelliswork
 for module in pkgutil.walk_packages(trelliswork.__path__, "trelliswork."):
     if not module.name.endswith("__main__"):
-        importlib.import_module(module.name)
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            assert error.name in ("spacy", "srsly"), error  # which not everybody has
 print("done")
 """
     done = in_child(code, tmp_path)

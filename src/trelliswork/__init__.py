@@ -15,7 +15,7 @@ _MODULES = {
     # estimators: sentences in, predictions out
     "trelliswork.models": (
         "CRF DependencyParser Estimator FactorialCRF HMM HMMLanguageModel KneserNey LogBilinear MRFLanguageModel "
-        "MRFTagger PCFG load"
+        "MRFTagger PCFG convert load"
     ),
     # distributions: scores in, answers to queries out
     "trelliswork.distributions": (
@@ -23,6 +23,7 @@ _MODULES = {
         "Structure AtMostOne Cardinality ChainFactor ExactlyOne LowRankFactor ProjectiveTreeFactor "
         "SpanningTreeFactor"
     ),
+    "trelliswork.integrations.heads": "CRFHead TreeHead",
     "trelliswork.inference.chain.beam": "Beam",
     "trelliswork.models.calibration": "calibrate",
     "trelliswork.models.selection": "select",
@@ -60,6 +61,7 @@ __all__ = [
     "Beam",
     "BeamChain",
     "BrownClusters",
+    "CRFHead",
     "Cardinality",
     "ChainFactor",
     "Corpus",
@@ -86,6 +88,7 @@ __all__ = [
     "SpanningTreeFactor",
     "Structure",
     "Tree",
+    "TreeHead",
     "TreebankSentence",
     "TrellisworkError",
     "Vocabulary",
@@ -94,6 +97,7 @@ __all__ = [
     "__version__",
     "bundled",
     "calibrate",
+    "convert",
     "count_chain",
     "count_moments",
     "evaluate_brackets",
@@ -164,6 +168,7 @@ if TYPE_CHECKING:
     from trelliswork.features.presets import WordFeatures
     from trelliswork.features.vectors import WordVectors
     from trelliswork.inference.chain.beam import Beam
+    from trelliswork.integrations.heads import CRFHead, TreeHead
     from trelliswork.metrics.brackets import evaluate_brackets
     from trelliswork.metrics.calibration import evaluate_confidence
     from trelliswork.metrics.dependencies import evaluate_parsing
@@ -181,6 +186,7 @@ if TYPE_CHECKING:
         LogBilinear,
         MRFLanguageModel,
         MRFTagger,
+        convert,
         load,
     )
     from trelliswork.models.calibration import calibrate

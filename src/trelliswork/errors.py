@@ -5,7 +5,16 @@ from contextlib import contextmanager
 from typing import Self
 
 # Modules that the core does without, and the extra that installs each.
-EXTRAS = {"torch": "torch", "matplotlib": "plots", "starlette": "explore", "uvicorn": "explore"}
+EXTRAS = {
+    "torch": "torch",
+    "matplotlib": "plots",
+    "starlette": "explore",
+    "uvicorn": "explore",
+    "spacy": "spacy",
+    "transformers": "hf",
+    "datasets": "hf",
+    "pandas": "pandas",
+}
 
 
 class TrellisworkError(Exception):
@@ -40,15 +49,19 @@ class LimitError(TrellisworkError, ValueError):
     """Work is predicted to take more time or memory than a limit allows; the message names the limit."""
 
 
-class ApproximationWarning(UserWarning):
+class TrellisworkWarning(UserWarning):
+    """Base class of the warnings of this package."""
+
+
+class ApproximationWarning(TrellisworkWarning):
     """An approximation lost more than expected; the message has the figures."""
 
 
-class ConvergenceWarning(UserWarning):
+class ConvergenceWarning(TrellisworkWarning):
     """Training or inference stopped before convergence; the message has the figures."""
 
 
-class DataWarning(UserWarning):
+class DataWarning(TrellisworkWarning):
     """Data were read in a way that may differ from what was meant; the message says how, and what to do."""
 
 

@@ -91,6 +91,16 @@ def test_gold_in_another_scheme_is_converted(files, chunker, tmp_path):
     assert "warning" not in bio.stderr
 
 
+def test_training_on_iob1_converts_the_labels_and_says_so(tmp_path):
+    rows = ["The I-NP", "dog I-NP", "barks I-VP", "", "He I-NP", "cats B-NP", "yes O", ""] * 3
+    (tmp_path / "iob1.txt").write_text("\n".join(rows))
+    done = run("train", "crf", tmp_path / "iob1.txt", "--features", "pos", "--out", tmp_path / "model", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "iob1.txt: the labels are in IOB1 and were converted to BIO (IOB2)" in " ".join(done.stderr.split())
+    labels = json.loads(run("inspect", tmp_path / "model", "--json").stdout)["labels"]
+    assert set(labels) == {"B-NP", "I-NP", "B-VP", "O"}
+
+
 def test_tagging_conllu_replaces_the_label(files, tagger):
     tagged = run("tag", str(tagger), str(files / "test.conllu")).stdout.splitlines()
     gold = (files / "test.conllu").read_text().splitlines()

@@ -37,6 +37,19 @@ def model(tmp_path_factory):
     return folder / "model"
 
 
+def test_vectors_in_closed_form(tmp_path):
+    (tmp_path / "train.txt").write_text(TEXT)
+    options = ["--rank", 2, "--order", 3, "--strict", "--quiet", "--json", "-o", tmp_path / "model"]
+    outcome = json.loads(run("train", "mrf", tmp_path / "train.txt", "--algorithm", "spectral", *options))
+    assert (outcome["order"], outcome["per"]) == (3, "position")
+    assert len(json.loads(run("neighbors", tmp_path / "model", "a", "-n", 2, "--json"))["a"]) == 2
+    result = CliRunner().invoke(
+        app, ["train", "mrf", str(tmp_path / "train.txt"), "--algorithm", "spectral", "--l2", "1", "-o", "x"]
+    )
+    assert result.exit_code != 0
+    assert "l2 has no effect" in result.stderr
+
+
 def test_counts_and_text_give_the_same_model(tmp_path, model):
     (tmp_path / "train.txt").write_text(TEXT)
     run("data", "count", tmp_path / "train.txt", "--distances", 2, "-o", tmp_path / "counts", "--quiet", "--strict")
@@ -105,8 +118,12 @@ def test_queries(tmp_path, model):
     assert {w["word"] for w in words} == set("abc")
     assert abs(sum(w["p"] for w in words) - 1) < 1e-6
     assert len(json.loads(run("fill", model, "a ___ ___", "-n", 1, "--json"))) == 2
+    (everything,) = json.loads(run("fill", model, "a ___ c", "--unknown", "--json"))
+    assert words == [w for w in everything if w["word"] != "<unk>"]
     assert len(json.loads(run("neighbors", model, "a", "-n", 1, "--json"))["a"]) == 1
     assert json.loads(run("embeddings", model, tmp_path / "v.txt", "--json"))["words"] == 3
+    run("embeddings", model, tmp_path / "scaled.txt", "--scaling", "0.5")
+    assert (tmp_path / "scaled.txt").read_text() != (tmp_path / "v.txt").read_text()
     assert len(run("sample", model, "-n", 3).splitlines()) == 3
     assert "words" in json.loads(run("sample", model, "-n", 1, "--json"))
     shown = json.loads(run("inspect", model, "--json"))

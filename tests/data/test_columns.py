@@ -195,3 +195,9 @@ def test_conll2000(data_dir, name, sentences, tokens, types):
     lines = tagged(corpus, [corpus.columns[2]]).splitlines()
     assert lines[0].split() == ["Confidence", "NN", "B-NP", "B-NP"] or name == "test"
     assert sum(len(line.split()) == 4 for line in lines) == tokens
+
+
+def test_boundaries_of_documents_end_a_sentence(write):
+    path = write("#begin document (a); part 0\na b\n#end document\n# b\nc d\n<doc> x y\ne f\n")
+    corpus = read_columns(path, boundaries=["<doc>"])
+    assert corpus.sentences() == [["a"], ["#", "c"], ["e"]]

@@ -15,6 +15,7 @@ from trelliswork.data.schemes import (
     is_iob1,
     labels_from_spans,
     spans,
+    standard_labels,
 )
 from trelliswork.errors import ValueRangeError
 
@@ -274,3 +275,16 @@ def test_iob1_is_recognized(segmentation):
     assert is_iob1([iob1]) == is_iob1([["O"], iob1]) == bool(segmentation[0])
     assert not is_iob1([bio])
     assert not is_iob1([iob1, ["B-NP"]])
+
+
+def test_standard_labels():
+    iob1 = [["I-NP", "I-NP", "B-NP", "O"], ["O", "I-VP"]]
+    bio = [["B-NP", "I-NP", "B-NP", "O"], ["O", "B-VP"]]
+    assert standard_labels(iob1) == (bio, "the labels are in IOB1 and were converted to BIO (IOB2)")
+    assert standard_labels(bio) == (bio, "")
+    bilou = [["B-NP", "I-NP", "L-NP", "O", "U-VP"]]
+    converted, text = standard_labels(bilou)
+    assert converted == [["B-NP", "I-NP", "E-NP", "O", "S-VP"]]
+    assert "BILOU" in text
+    for same in ([["DT", "NN"]], [["B-NP", "E-NP"]], [["O"]], [], [["L-NP", "X"]], [["I-NP", "B-VP"]]):
+        assert standard_labels(same) == (same, "")

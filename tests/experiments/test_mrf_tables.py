@@ -6,9 +6,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from trelliswork.data import bundled
-from trelliswork.errors import ValueRangeError
+from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.experiments import mrf_neighbors as neighbors
 from trelliswork.experiments import mrf_tagging as tagging
+from trelliswork.experiments import word_vectors
 
 GENSIM = importlib.util.find_spec("gensim") is not None
 
@@ -76,6 +77,28 @@ def test_neighbors_by_all_models(text):
     assert table.curves[0].x == [1, 2, 3]  # <unk> is one of the four words
     assert table.curves[0].y[-1] == 100
     assert all(len(curve.x) == len(curve.y) for curve in table.curves)
+
+
+def test_ratings_of_word_pairs(tmp_path):
+    (tmp_path / "ptb-lm").mkdir()
+    (tmp_path / "ptb-lm" / "ptb.train.txt").write_text("The cat saw a dog\nthe dog saw a cat\n" * 5 + "once\n")
+    with pytest.raises(DataError, match="expected ratings"):
+        neighbors.mrf_neighbors(tmp_path / "ptb-lm", parts=("similarity",))
+    (tmp_path / "word-similarity").mkdir()
+    ratings = tmp_path / "word-similarity" / "animals.txt"
+    ratings.write_text("Cat\tdog\t9.0\r\n\r\ncat saw 1\ndog saw 2\ncat zebra 5\n")
+    assert word_vectors.read_ratings(ratings)[0] == ("cat", "dog", 9.0)
+    table = word_vectors.word_similarities(tmp_path, ranks=(2,), minutes=0.0)
+    assert table.columns == ["vectors", "dimensions", "animals", "CPU s"]
+    assert [row[0] for row in table.rows] == ["MRF lifted", "MRF spectral", *(["skip-gram"] if GENSIM else [])]
+    assert all("(3 of 4)" in row[2] for row in table.rows)
+    assert [figure.ours for figure in table.figures] == [
+        pytest.approx(float(row[2][:5]), abs=1e-3) for row in table.rows
+    ]
+    assert GENSIM or "gensim is not installed" in table.notes[-1]
+    ratings.write_text("cat dog\n")
+    with pytest.raises(DataError, match=r"animals.txt:1: expected two words and a number, got 'cat dog'"):
+        word_vectors.word_similarities(tmp_path)
 
 
 def test_agreement_of_neighbors():

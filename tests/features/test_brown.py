@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from tests.commands import run
 from trelliswork import BrownClusters
 from trelliswork.compute.threads import num_threads
-from trelliswork.data.raw_text import raw_sentences, tokens_of
+from trelliswork.data.text import raw_sentences, tokens_of
 from trelliswork.errors import DataError, NotFittedError, ValueRangeError
 from trelliswork.features.brown import (
     _text,

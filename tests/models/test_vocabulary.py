@@ -137,6 +137,10 @@ def test_language_models_answer_alike(name):
         assert all(isinstance(w, str) and 0 <= p <= 1 for w, p in words)
         assert [p for _, p in words] == sorted((p for _, p in words), reverse=True)
     assert len(model.fill([None, sentence[1], None], 2)) == 2
+    everything = model.fill(given, 10**6, unknown=True)[0]
+    assert model.fill(given, 10**6)[0] == [(w, p) for w, p in everything if w != "<unk>"]  # not renormalized
+    assert len(model.fill(given, 3)[0]) == 3
+    assert sum(p for _, p in everything) == pytest.approx(1, abs=1e-4)
     with pytest.raises(ShapeError, match="no blank"):
         model.fill(sentence)
 
@@ -153,7 +157,8 @@ def test_language_models_read_unknown_words_and_refuse_strings_alike(name):
 @pytest.mark.parametrize("name", [n for n in LANGUAGE_MODELS if issubclass(CLASSES[n], NextWord)])
 def test_models_that_predict_the_next_word_answer_alike(name):
     model = fitted(name)
-    words = model.predict_next(WORDS[0][:2], len(model.vocabulary_) + 1)
+    words = model.predict_next(WORDS[0][:2], len(model.vocabulary_) + 1, unknown=True)
+    assert model.predict_next(WORDS[0][:2], len(words)) == [(w, p) for w, p in words if w != "<unk>"]
     assert all(isinstance(w, str) for w, _ in words)
     assert sum(p for _, p in words) == pytest.approx(1, abs=1e-9)
     assert "</s>" in dict(words)

@@ -22,6 +22,7 @@ COMMANDS = {
     "calibrate": "use.calibrate:calibrate",
     "select": "use.select:select",
     "inspect": "use.inspect:inspect",
+    "convert": "use.convert:convert",
     "infer": "use.infer:infer",
     "score": "use.generate:score",
     "sample": "use.generate:sample",

@@ -218,13 +218,32 @@ def _label(text: str | None, default: int) -> int:
     return default if text is None else _number(text, "--label")
 
 
-def read_labeled(source: Inputs, layout: Layout) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
-    """Return feature columns and labels of the sentences of this process."""
+def read_labeled(
+    source: Inputs, layout: Layout, *, standard: bool = True
+) -> "tuple[Corpus | AttributeCorpus, list[list[str]]]":
+    """Return feature columns and labels of the sentences of this process.
+
+    With ``standard``, labels in IOB1 and BILOU are converted, and a warning says so.
+    """
     if layout.format != "crfsuite" or source.part:
         corpus, (labels,) = _read_parts(source, layout)
-        return corpus, labels
+        return corpus, _standard(labels, source) if standard else labels
     attributes = source.attributes()
-    return attributes, [attributes.labels[a:b] for a, b in pairwise(attributes.offsets.tolist())]
+    rows = [attributes.labels[a:b] for a, b in pairwise(attributes.offsets.tolist())]
+    return attributes, _standard(rows, source) if standard else rows
+
+
+def _standard(labels: list[list[str]], source: Inputs) -> list[list[str]]:
+    """Return labels in a scheme that models know; a warning says if they were converted."""
+    import warnings
+
+    from trelliswork.data.schemes import standard_labels
+    from trelliswork.errors import DataWarning
+
+    converted, text = standard_labels(labels)
+    if text and current().rank == 0:
+        warnings.warn(f"{source.name}: {text}.", DataWarning, stacklevel=2)
+    return [list(row) for row in converted] if text else labels
 
 
 def layers_layout(

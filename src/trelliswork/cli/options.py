@@ -43,6 +43,34 @@ OutputOption = Annotated[
 ]
 
 
+TokenizeOption = Annotated[
+    bool,
+    typer.Option("--tokenize", help="Read raw text: split it into sentences and tokens, and keep their places."),
+]
+TokenizerOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Tokenizer of raw text instead of our rules: spacy, spacy:LANGUAGE, spacy:PIPELINE or hf:NAME.",
+        show_default=False,
+    ),
+]
+
+
+def chosen_tokenizer(tokenize: bool, tokenizer: str | None, format: FileFormat = FileFormat.text) -> Any:
+    """Return the tokenizer of raw text, ``None`` if the text is tokenized."""
+    if not tokenize and tokenizer is None:
+        return None
+    if format not in (FileFormat.auto, FileFormat.text):
+        raise typer.BadParameter(f"--tokenize reads raw text: leave --format {format} out.")
+    from trelliswork.data.tokenize import tokenizer as named
+    from trelliswork.errors import ValueRangeError
+
+    try:
+        return named(tokenizer or "rules")
+    except ValueRangeError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def _readable(text: str | None) -> str | None:
     """Raise an error for text that is not a beam, before anything is read or learned."""
     from trelliswork.errors import ValueRangeError

@@ -1,5 +1,6 @@
 """Which kernels this process compiles, for those who wait for them. Numba is not imported here."""
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ class Kernel(NamedTuple):
     seconds: float | None
 
 
+_log = logging.getLogger("trelliswork.compute")
 _watchers: list[Callable[[Kernel], None]] = []
 
 
@@ -32,6 +34,8 @@ def watching(watcher: Callable[[Kernel], None]) -> Iterator[None]:
 
 def announce(kernel: Kernel) -> None:
     """Tell the watcher. In an interactive session without any, the first compilation is said on standard error."""
+    if kernel.seconds is not None:
+        _log.info("compiled the kernel %s in %.1f s", kernel.name, kernel.seconds)
     if not _watchers and (hasattr(sys, "ps1") or "ipykernel" in sys.modules):
         _watchers.append(Notice("this model"))
     if _watchers:

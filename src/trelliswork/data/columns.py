@@ -10,6 +10,7 @@ from trelliswork.data.files import Readable, fields_of, no_sentence, open_text, 
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 _DOCSTART = "-DOCSTART-"
+_EDGES = (["#begin", "document"], ["#end", "document"])  # of the documents of CoNLL-2011 and 2012
 
 
 def read_columns(
@@ -18,6 +19,7 @@ def read_columns(
     columns: Sequence[int] | None = None,
     separator: str | None = None,
     skip_docstart: bool = True,
+    boundaries: Sequence[str] = (),
     keep_lines: bool = False,
     allow_empty: bool = False,
     encoding: str = "utf-8",
@@ -33,7 +35,10 @@ def read_columns(
     separator : str, optional
         Separator of columns, such as ``"\t"``. Default: any run of ASCII white space.
     skip_docstart : bool
-        Whether to skip the lines ``-DOCSTART-`` at the start of the documents of CoNLL-2003. They end a sentence.
+        Whether to skip the lines ``-DOCSTART-`` at the start of the documents of CoNLL-2003, and ``#begin document``
+        and ``#end document`` of CoNLL-2012. They end a sentence.
+    boundaries : sequence of str
+        Other first columns of lines that are skipped and end a sentence, such as ``<doc>``.
     keep_lines : bool
         Whether to keep the lines, to write them back with `write_columns_with`.
     allow_empty : bool
@@ -59,6 +64,7 @@ def read_columns(
         columns=columns,
         separator=separator,
         skip_docstart=skip_docstart,
+        boundaries=boundaries,
         keep_lines=keep_lines,
         allow_empty=allow_empty,
         encoding=encoding,
@@ -73,6 +79,7 @@ def column_parts(
     columns: Sequence[int] | None = None,
     separator: str | None = None,
     skip_docstart: bool = True,
+    boundaries: Sequence[str] = (),
     keep_lines: bool = False,
     allow_empty: bool = False,
     encoding: str = "utf-8",
@@ -87,7 +94,7 @@ def column_parts(
     with open_text(path, encoding=encoding) as file:
         for number, line in enumerate(file, start=1):
             fields = split(line)
-            if not fields or (skip_docstart and fields[0] == _DOCSTART):
+            if not fields or (skip_docstart and _is_edge(fields)) or fields[0] in boundaries:
                 if keep_lines:
                     part.lines.append(line)
                 if part.end_sentence() == n_sentences:
@@ -115,6 +122,11 @@ def column_parts(
         raise no_sentence(source, "one token per line, with its columns")
     if part.end_sentence() or not width:
         yield part.corpus(keep_lines)
+
+
+def _is_edge(fields: list[str]) -> bool:
+    """Return whether a line is the start or the end of a document."""
+    return fields[0] == _DOCSTART or (fields[0][0:1] == "#" and fields[:2] in _EDGES)
 
 
 def _chosen(columns: Sequence[int] | None, width: int, where: str, line: str) -> list[int]:

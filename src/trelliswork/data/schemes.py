@@ -7,7 +7,8 @@ scheme    labels
 ``bioes`` also ``E-X``, the last word of a span, and ``S-X``, a span of a single word (IOBES; L and U in BILOU)
 ========= ====================================================================================================
 
-IOB1 labels, where ``B-X`` only separates a span from another one of type X right before it, are read as ``bio``.
+IOB1 labels, where ``B-X`` only separates a span from another one of type X right before it, are read as ``bio``;
+`standard_labels` converts them, and BILOU to ``bioes``.
 Reading is lenient, as in the CoNLL evaluation script ``conlleval`` (Tjong Kim Sang and Buchholz, 2000): a label that
 cannot continue the previous span starts a new one. Writing and ``allowed_transitions`` are strict.
 """
@@ -206,6 +207,46 @@ def is_iob1(sentences: Iterable[Sequence[str]]) -> bool:
             started = started or (prefix == "I" and type_ != before)
             before = type_
     return started
+
+
+def standard_labels(sentences: Sequence[Sequence[str]]) -> tuple[Sequence[Sequence[str]], str]:
+    """Convert labels in IOB1 to ``bio`` and in BILOU to ``bioes``; return them, and a sentence that says so.
+
+    Labels in other schemes, and plain tags, are returned as they are, with an empty text. In a group of processes the
+    labels of all decide.
+
+    Examples
+    --------
+    >>> standard_labels([["I-NP", "B-NP", "O"]])
+    ([['B-NP', 'B-NP', 'O']], 'the labels are in IOB1 and were converted to BIO (IOB2)')
+    >>> standard_labels([["B-NP", "L-NP", "U-VP"]])
+    ([['B-NP', 'E-NP', 'S-VP']], 'the labels are in BILOU and were converted to BIOES (IOBES)')
+    """
+    from trelliswork.compute.sharing import current
+
+    group, found = current(), {label for labels in sentences for label in labels} - {"O"}
+    if group.any(any(label[:2] in ("L-", "U-") for label in found)):
+        if group.any(not all(len(label) > 2 and label[0] in "BILU" and label[1] == "-" for label in found)):
+            return sentences, ""
+        ends = {"L": "E", "U": "S"}
+        renamed = {label: ends.get(label[0], label[0]) + label[1:] for label in found} | {"O": "O"}
+        text = "the labels are in BILOU and were converted to BIOES (IOBES)"
+        return [[renamed[label] for label in labels] for labels in sentences], text
+    if group.any(not all(_fits(label, "bio") for label in found)):
+        return sentences, ""
+    started, strict = False, True  # whether an I-X starts a span, and every B-X follows a span of type X
+    for labels in sentences:
+        before = ""
+        for label in labels:
+            prefix, type_ = _split(label, "bio")
+            strict = strict and not (prefix == "B" and type_ != before)
+            started = started or (prefix == "I" and type_ != before)
+            before = type_
+    if not group.any(started) or group.any(not strict):
+        return sentences, ""
+    return [convert(labels, "bio", "bio") for labels in sentences], (
+        "the labels are in IOB1 and were converted to BIO (IOB2)"
+    )
 
 
 def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:

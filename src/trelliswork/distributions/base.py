@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trelliswork.compute.checks import check_possible
+from trelliswork.compute.display import Displayed, Names
 from trelliswork.compute.limits import check_cost
 from trelliswork.distributions.tensors import host
 from trelliswork.errors import ShapeError
@@ -22,13 +23,14 @@ class Structure(NamedTuple):
     scores: Tensor
 
 
-class Distribution(ABC):
+class Distribution(Displayed, ABC):
     """A batch of distributions over structures, p(y) = exp(score(y)) / Z.
 
     Queries return tensors with the batch on axis 0 (after the number of draws for ``sample``).
     """
 
     kind: ClassVar[Kind] = "exact"
+    names: Names | None = None  # words and labels, if a model has made it
 
     @abstractmethod
     def log_partition(self) -> Tensor:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trelliswork.compute.checks import as_array, check_count, check_possible, check_shape
+from trelliswork.compute.display import Displayed
 from trelliswork.distributions.base import Kind, Structure
 from trelliswork.distributions.factor_list import Group, doubles, from_arrays, from_list
 from trelliswork.distributions.tensors import as_tensor
@@ -21,7 +22,7 @@ from trelliswork.inference.graph.potentials import GRAPHS
 ENGINES = ("bp", "exact", "mean_field", "structured_mean_field", "trw", "gibbs", "max_product")
 
 
-class FactorGraph:
+class FactorGraph(Displayed):
     r"""Assignments of discrete variables, scored by factors over subsets of them.
 
     .. math:: p(x) = \frac1Z \exp\Big(\sum_v u_v(x_v) + \sum_f \theta_f(x_f)\Big)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from trelliswork.data import read_text
-from trelliswork.errors import ValueRangeError
+from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.experiments.running import fit, timed
 from trelliswork.experiments.tables import Curve, Say, Table
+from trelliswork.experiments.word_vectors import word_similarities
 from trelliswork.learning.report import Step
 from trelliswork.models.mrf import MRFLanguageModel
 
@@ -23,6 +24,7 @@ PAPER = {
     "word2vec": ("holding anacomp uniroyal", "cross tape delicious", "had been have", "currency pound stabilized",
                  "kemp porter timothy"),
 }  # fmt: skip
+PARTS = ("neighbors", "similarity")
 LONGEST = 50  # number of neighbors that models are compared by
 Neighbors = Callable[[str, int], list[tuple[str, float]]]
 
@@ -30,6 +32,7 @@ Neighbors = Callable[[str, int], list[tuple[str, float]]]
 def mrf_neighbors(
     folder: str | os.PathLike[str],
     *,
+    parts: Sequence[str] = PARTS,
     words: Sequence[str] = WORDS,
     n: int = 3,
     rank: int = 30,
@@ -40,7 +43,10 @@ def mrf_neighbors(
     n_sentences: int | None = None,
     say: Say = lambda _: None,
 ) -> Table:
-    """Compare the n nearest words by three kinds of embeddings of the Penn Treebank.
+    """Compare word vectors by nearest words of the Penn Treebank, and by ratings of the similarity of word pairs.
+
+    ``parts``: "neighbors" are the n nearest words by three kinds of embeddings, the paper's table; "similarity" is the
+    table of `word_similarities`, if the folder beside this one has ratings.
 
     The folder has ptb.train.txt and ptb.valid.txt. A word that is not in the text is an error; one that a model leaves
     out has an empty cell. Each Markov random field is trained for some ``minutes``; the paper uses the star bound. The
@@ -52,6 +58,14 @@ def mrf_neighbors(
         notes=[f"Fields: K={order}, D={rank}, {minutes:g} minutes of training each, bound of the lifted one: {bound}."],
         axes=("m nearest words", "% of them that both models have, mean over words"),
     )
+    similar = None
+    if "similarity" in parts:
+        limits: dict[str, Any] = {"minutes": minutes, "max_words": max_words, "n_sentences": n_sentences}
+        similar = word_similarities(Path(folder).resolve().parent, **limits, say=say)
+    if "neighbors" not in parts:
+        if similar is None:
+            raise DataError(f"{folder}: expected ratings in ../word-similarity/*.txt for the part 'similarity'.")
+        return similar
     text, dev = Path(folder) / "ptb.train.txt", Path(folder) / "ptb.valid.txt"
     sentences = read_text(text).sentences(0)[:n_sentences]
     seen = {word for sentence in sentences for word in sentence}
@@ -90,6 +104,9 @@ def mrf_neighbors(
             table.add(f"{word}, {name}: mean cosine of {n}", theirs, mean, "cosine", seconds, note)
         table.rows.append(row)
         say(f"{k + 1} of {len(words)} words")
+    if similar is not None:
+        table.notes += ["", *similar.to_text().splitlines()]
+        table.figures += similar.figures
     table.curves = _agreement({name: near for name, (near, _) in models.items() if near is not None}, words)
     return table
 

@@ -21,6 +21,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trelliswork.data.tokenize import Tokenizer
 from trelliswork.errors import TrellisworkError
 from trelliswork.explore.abilities import Answer, Explorer, describe, explorer_of
 from trelliswork.explore.requests import MAX_BODY, Body, RequestError
@@ -40,7 +41,9 @@ Job = tuple[Callable[[], Answer], "asyncio.Future[Answer]", asyncio.AbstractEven
 _log = logging.getLogger("trelliswork.explore")
 
 
-def create_app(model: Any, *, name: str = "", hosts: Sequence[str] = LOOPBACK) -> Starlette:
+def create_app(
+    model: Any, *, name: str = "", hosts: Sequence[str] = LOOPBACK, split: Tokenizer | None = None
+) -> Starlette:
     """Return the web application for one model.
 
     Parameters
@@ -52,6 +55,8 @@ def create_app(model: Any, *, name: str = "", hosts: Sequence[str] = LOOPBACK) -
     hosts : sequence of str
         Host names that requests may use. Others are refused, so that a page of another site cannot reach the server by
         a name that resolves to this machine (DNS rebinding); ``("*",)`` allows all.
+    split : callable, optional
+        A tokenizer of raw text (`data.tokenize.tokenizer`). Default: words are between white space.
 
     Notes
     -----
@@ -60,6 +65,7 @@ def create_app(model: Any, *, name: str = "", hosts: Sequence[str] = LOOPBACK) -
     JSON too, ``{"what", "expected", "got"}``, except for a wrong ``Host``, which gets a line of plain text.
     """
     explorer, worker = explorer_of(model), Worker()
+    explorer.reader.split = split
     about = describe(model, explorer, name)
 
     async def page(request: Request) -> Response:

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trelliswork.data.tokenize import Tokenizer
+
 MAX_BODY = 64 * 1024  # bytes
 MAX_BEST = 20  # structures in a k-best list
 MAX_SHOWN = 80  # characters of a wrong value that an error message repeats
@@ -126,7 +128,7 @@ def allowed_values(item: Item, values: Mapping[Any, Any] | Collection[Any], noun
     return allowed
 
 
-@dataclass(frozen=True)
+@dataclass
 class TokenReader:
     """Format of a line of text.
 
@@ -137,6 +139,7 @@ class TokenReader:
     n_columns: int = 1
     max_words: int = 200
     lower: bool = False  # whether words are converted to lower case, as in training
+    split: Tokenizer | None = None  # of raw text; by default words are between white space
 
     def read(self, text: str, *, blanks: bool = False) -> tuple[list[Any], list[str]]:
         """Return the tokens for the model, and the words to show; ``blanks`` turns ``_`` into ``None``."""
@@ -148,10 +151,16 @@ class TokenReader:
 
     def words(self, text: str) -> list[str]:
         """Return the words of a line; too many are an error."""
-        words = (text.lower() if self.lower else text).split()
+        text = text.lower() if self.lower else text
+        words = text.split() if not self.raw else [piece.text for row in self.split(text) for piece in row]  # type: ignore[misc]
         if len(words) > self.max_words:
             raise RequestError("the sentence", f"at most {self.max_words} words", f"{len(words)} words")
         return words
+
+    @property
+    def raw(self) -> bool:
+        """Whether the text is raw: words with columns, attributes and numbers are between white space anyway."""
+        return self.split is not None and self.form == "words"
 
     def hint(self) -> str:
         """Return a short description of the format."""
@@ -162,7 +171,7 @@ class TokenReader:
             return f"Tokens separated by spaces, each a list of attributes: one{ATTRIBUTE}two{ATTRIBUTE}three."
         if self.form == "numbers":
             return "Integers separated by spaces: this model reads numbers."
-        return "Words and punctuation marks separated by spaces."
+        return "Any text." if self.raw else "Words and punctuation marks separated by spaces."
 
     def example(self) -> str:
         """Return a sentence of the bundled corpus in this format; empty if it lacks the columns."""
@@ -195,7 +204,11 @@ class TokenReader:
 def feature_reader(feature_map: Any, max_words: int) -> TokenReader:
     """Return the reader for a ``FeatureMap``: with the columns that its templates use."""
     from trelliswork.features.presets import preset
+    from trelliswork.features.spelled import SpelledExtractor
 
+    if isinstance(feature_map.extractor, SpelledExtractor):
+        n_columns = max(1, *(pattern.n_columns for pattern in feature_map.extractor.patterns))
+        return TokenReader("columns" if n_columns > 1 else "words", n_columns, max_words)
     if feature_map.function is None and feature_map.features is None:
         return TokenReader("attributes", max_words=max_words)
     if feature_map.function is not None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from trelliswork.data.tokenize import Tokenizer
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.explore.abilities import warm_up
 from trelliswork.explore.app import LOOPBACK, create_app
@@ -72,6 +73,7 @@ def serve(
     allow_remote: bool = False,
     ready: Callable[[str], object] = print,
     waiting: Callable[[], object] | None = None,
+    split: Tokenizer | None = None,
 ) -> None:
     """Serve the page of a model until Ctrl-C.
 
@@ -88,6 +90,8 @@ def serve(
         Called with the address when the page can be opened.
     waiting : callable, optional
         Called if the first answer of the model, which is prepared before, takes long.
+    split : callable, optional
+        A tokenizer of raw text. Default: words are between white space.
     """
     import uvicorn
 
@@ -95,7 +99,7 @@ def serve(
 
     check_host(host, allow_remote)
     names = LOOPBACK if is_loopback(host) else ("*",) if host in ("0.0.0.0", "::") else (*LOOPBACK, host)
-    app = create_app(model, name=name, hosts=names)
+    app = create_app(model, name=name, hosts=names, split=split)
     listening = open_socket(host, port)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"

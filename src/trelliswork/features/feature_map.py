@@ -18,6 +18,7 @@ from trelliswork.features.hashed import HashedReadyExtractor, HashedTemplateExtr
 from trelliswork.features.knowledge import Knowledge
 from trelliswork.features.presets import DERIVED, PRESETS, Preset, derive, preset
 from trelliswork.features.ready import ReadyExtractor
+from trelliswork.features.spelled import SpelledExtractor
 from trelliswork.features.templates import Template, parse_template, parse_templates, read_templates, resolve
 
 Sentence = Sequence[Any]
@@ -58,8 +59,8 @@ class FeatureMap:
         self._columns = Preset(0, ())  # of the data, and those derived from them and from knowledge
         self.function = features if callable(features) else None
         self.preset = features if isinstance(features, str) and features in PRESETS else None
-        self.extractor: TemplateLike | ReadyLike
-        self.edge_extractor: TemplateLike | None = None
+        self.extractor: TemplateLike | ReadyLike | SpelledExtractor
+        self.edge_extractor: TemplateLike | SpelledExtractor | None = None
         if features is None or callable(features):
             if knowledge:
                 raise ValueRangeError(
@@ -74,6 +75,20 @@ class FeatureMap:
         on_edges = [t for t in templates if t.on_edges]
         if on_edges:
             self.edge_extractor = _extractor(on_edges, min_count, hash_bits)
+
+    @classmethod
+    def from_names(cls, names: Sequence[str]) -> "FeatureMap":
+        """Return a map of ready attributes with these names."""
+        self = cls(None)
+        self.extractor = ReadyExtractor.from_names(names)
+        return self
+
+    @classmethod
+    def from_spelled(cls, nodes: SpelledExtractor, edges: SpelledExtractor | None) -> "FeatureMap":
+        """Return a map of attributes that patterns of another tool make."""
+        self = cls(None)
+        self.extractor, self.edge_extractor = nodes, edges
+        return self
 
     def _resolved(self, templates: list[Template], knowledge: Knowledge) -> list[Template]:
         """Return templates over columns only: those of the data, then those derived from it and from knowledge."""
@@ -107,6 +122,9 @@ class FeatureMap:
         """The parameter: a function, the name of a preset, templates (without plain B), or ``None``."""
         if isinstance(self.extractor, ReadyLike):
             return self.function
+        if isinstance(self.extractor, SpelledExtractor):
+            found = [e.templates for e in (self.extractor, self.edge_extractor) if isinstance(e, SpelledExtractor)]
+            return None if None in found else [t for templates in found for t in templates or ()]
         return self.preset or self._written(self._all_templates())
 
     def _written(self, templates: list[Template]) -> list[Template]:
@@ -152,6 +170,9 @@ class FeatureMap:
             templates = [asdict(t) for t in self._all_templates()]
             known, arrays = self._known_state()
             return {"hash_bits": self.hash_bits, "preset": self.preset, "templates": templates} | known, arrays
+        if isinstance(self.extractor, SpelledExtractor):
+            spelled = [e.state() for e in (self.extractor, self.edge_extractor) if isinstance(e, SpelledExtractor)]
+            return {"spelled": spelled}, {}
         plain, arrays = self.extractor.state()
         known, extra = self._known_state()
         state: dict[str, Any] = {"preset": self.preset, "extractor": plain} | known
@@ -192,10 +213,12 @@ class FeatureMap:
             self = cls(templates, hash_bits=plain["hash_bits"])
             self._restore_columns(plain, arrays)
             return self
-        self = cls(None)
         if "names" in plain:
-            self.extractor = ReadyExtractor.from_names(plain["names"])
-            return self
+            return cls.from_names(plain["names"])
+        if "spelled" in plain:
+            nodes, *edges = map(SpelledExtractor.from_state, plain["spelled"])
+            return cls.from_spelled(nodes, edges[0] if edges else None)
+        self = cls(None)
         self._restore_columns(plain, arrays)
         self.extractor = TemplateExtractor.from_state(plain["extractor"], arrays)
         if "edges" in plain:
@@ -231,13 +254,12 @@ class FeatureMap:
                     f"{len(columns)}."
                 )
             columns = derive(columns, self._columns, corpus.offsets, self.knowledge, training=learn)
-        nodes = (self.extractor.fit if learn else self.extractor.transform)(columns, corpus.offsets)
+        nodes = _applied(self.extractor, columns, corpus.offsets, learn)
         if self._places:
             nodes = replace(nodes, dense=self.knowledge.dense(columns[0], corpus.offsets, self._places))
         if self.edge_extractor is None:
             return nodes
-        edges = (self.edge_extractor.fit if learn else self.edge_extractor.transform)(columns, corpus.offsets)
-        return replace(nodes, edges=edges)
+        return replace(nodes, edges=_applied(self.edge_extractor, columns, corpus.offsets, learn))
 
     def _ready(self, X: Sentences, extractor: ReadyLike, learn: bool) -> Attributes:
         if isinstance(X, AttributeCorpus):
@@ -247,6 +269,18 @@ class FeatureMap:
         if isinstance(X, Corpus):
             raise DataError("with features=None tokens are dicts or lists of attributes, got a corpus of columns.")
         return (extractor.fit if learn else extractor.transform)(X)
+
+
+def _applied(
+    extractor: TemplateLike | SpelledExtractor,
+    columns: Sequence[Sequence[str]],
+    offsets: NDArray[np.int64],
+    learn: bool,
+) -> Attributes:
+    """Return the attributes of a corpus, learned or known."""
+    if learn and not isinstance(extractor, SpelledExtractor):
+        return extractor.fit(columns, offsets)
+    return extractor.transform(columns, offsets)
 
 
 def _templates(features: str | Path | Sequence[Template], knowledge: Knowledge | None = None) -> list[Template]:

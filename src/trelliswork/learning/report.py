@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trelliswork.compute.display import Displayed
+
 if TYPE_CHECKING:
     from trelliswork.learning.checkpoint import Checkpoint
 
@@ -73,7 +75,7 @@ def counting_callback(callback: Callback | None) -> Callable[[Any], None] | None
 
 
 @dataclass
-class FitReport:
+class FitReport(Displayed):
     """Outcome of training.
 
     Attributes

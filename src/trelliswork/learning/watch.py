@@ -1,5 +1,6 @@
 """Supervision of training: development data, time limit, checkpoints, progress and callbacks, for every optimizer."""
 
+import logging
 import math
 import os
 import time
@@ -12,6 +13,8 @@ import numpy as np
 from trelliswork.compute.sharing import current
 from trelliswork.learning.checkpoint import Arrays, Checkpoint, with_prefix
 from trelliswork.learning.report import STOPPED, Callback, FitReport, Step
+
+_log = logging.getLogger("trelliswork.learning")
 
 Saved = tuple[dict[str, Any], Arrays]  # plain data for JSON, and arrays
 
@@ -145,6 +148,10 @@ class Watch:
             self.save(state)
         if current().any(self.callback is not None and bool(self.callback(step))):
             self.interrupted, reason = True, reason or STOPPED
+        if _log.isEnabledFor(logging.DEBUG):
+            more = "" if step.dev is None or self.development is None else f", {self.development.metric} {step.dev:.4f}"
+            stage = f"{step.stage}, " if step.stage else ""
+            _log.debug("%siteration %d: value %.6g%s, %.1f s", stage, step.iteration, step.value, more, step.seconds)
         duration = 0.0 if self._last is None else step.seconds - self._last
         self._last = step.seconds
         if reason is None:
@@ -176,6 +183,7 @@ class Watch:
             report.metric, report.dev = self.development.metric, self.best
             report.reason += f"; kept iteration {self.best_iteration} with {report.metric} {self.best:.4f}"
             parameters = self.best_parameters
+        _log.info("training ended after %d iterations: %s", report.n_iter, report.reason)
         return parameters, report
 
 

@@ -1,14 +1,18 @@
 """The base class of all estimators: parameters in scikit-learn's style, saving and loading."""
 
 import inspect
+import json
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute.display import Displayed, Names
 from trelliswork.compute.sharing import current
 from trelliswork.data.files import shorten
 from trelliswork.data.storage import load_model, save_model
@@ -19,6 +23,7 @@ from trelliswork.models.calibration import Calibration
 from trelliswork.models.parameters import declared, documented, plain_signature
 
 Arrays = dict[str, NDArray[Any]]
+_log = logging.getLogger("trelliswork.models")
 
 
 @dataclass
@@ -40,11 +45,48 @@ class Description:
     tables: list[Table] = field(default_factory=list)
 
 
-class Estimator:
+class Predictions(list[Any]):
+    """A list of predictions, one per sentence, which NumPy sees as a row of objects and not as a table.
+
+    So scikit-learn's ``cross_val_predict`` can put the predictions of several folds together.
+    """
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        row = np.empty(len(self), object)
+        for k, prediction in enumerate(self):
+            row[k] = prediction
+        return row
+
+
+def _returning_predictions(predict: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method ``predict`` whose list is one of `Predictions`."""
+
+    @wraps(predict)
+    def wrapped(*args: Any, **options: Any) -> Any:
+        found = predict(*args, **options)
+        return Predictions(found) if type(found) is list else found
+
+    return wrapped
+
+
+def _with_names(posterior: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method ``posterior`` whose distribution has the words and the names of labels, for displays."""
+
+    @wraps(posterior)
+    def wrapped(self: Any, sentence: Any, *args: Any, **options: Any) -> Any:
+        distribution = posterior(self, sentence, *args, **options)
+        distribution.names = Names(sentence, getattr(self, "labels_", None))
+        return distribution
+
+    return wrapped
+
+
+class Estimator(Displayed):
     """Base of all estimators.
 
     ``__init__`` stores its arguments under their names and does nothing else; learned attributes end in ``_``. Works
-    with scikit-learn's ``clone``, ``Pipeline`` and ``GridSearchCV``; scikit-learn itself is not needed.
+    with scikit-learn's ``clone``, ``Pipeline``, ``GridSearchCV``, ``cross_val_predict`` and metadata routing;
+    scikit-learn itself is not needed. Copies and pickles of a fitted estimator have what ``save`` writes.
 
     Attributes
     ----------
@@ -68,6 +110,10 @@ class Estimator:
         if "__init__" in cls.__dict__ and cls.__doc__:
             cls.__doc__ = documented(cls)
             cls.__signature__ = plain_signature(cls)  # type: ignore[attr-defined]  # for help()
+        if "predict" in cls.__dict__ and not getattr(cls.predict, "__isabstractmethod__", False):  # type: ignore[attr-defined]
+            cls.predict = _returning_predictions(cls.predict)  # type: ignore[attr-defined]
+        if "posterior" in cls.__dict__ and not getattr(cls.posterior, "__isabstractmethod__", False):  # type: ignore[attr-defined]
+            cls.posterior = _with_names(cls.posterior)  # type: ignore[attr-defined]
 
     @classmethod
     def _parameters(cls) -> list[str]:
@@ -104,6 +150,49 @@ class Estimator:
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, self.learned)
 
+    def set_fit_request(self, **requests: bool | str | None) -> Self:
+        """Request metadata of ``fit``, such as ``sample_weight=True``, if scikit-learn routes it (see its user guide).
+
+        The value is True (pass it), False (do not), None (an error if it is given) or another name for it.
+        """
+        routing = self.get_metadata_routing()
+        for name, alias in requests.items():
+            if name not in routing.fit.requests:
+                known = ", ".join(routing.fit.requests)
+                raise ValueRangeError(f"fit of {type(self).__name__} takes no {name!r}; it takes {known}.")
+            routing.fit.add_request(param=name, alias=alias)
+        self._metadata_request = routing
+        return self
+
+    def get_metadata_routing(self) -> Any:
+        """Return what ``fit`` requests, as scikit-learn's metadata routing asks for it."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        routing, before = MetadataRequest(owner=self), getattr(self, "_metadata_request", None)
+        for name, parameter in inspect.signature(self.fit).parameters.items():  # type: ignore[attr-defined]
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+                alias = None if before is None else before.fit.requests[name]
+                routing.fit.add_request(param=name, alias=alias)
+        return routing
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the parameters and, of a fitted estimator, what ``save`` writes."""
+        state: dict[str, Any] = {"parameters": self.get_params()}
+        if self.__sklearn_is_fitted__():
+            plain, arrays = self._content()
+            state |= {"plain": json.dumps(plain), "arrays": arrays}
+        if hasattr(self, "_metadata_request"):
+            state["requests"] = dict(self._metadata_request.fit.requests)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Build the estimator from ``__getstate__``'s result, with the checks of ``load``."""
+        if "plain" in state:
+            self.__dict__.update(type(self)._restored("a copy", json.loads(state["plain"]), state["arrays"]).__dict__)
+        self.__dict__.update(state["parameters"])
+        if "requests" in state:
+            self.set_fit_request(**state["requests"])
+
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first.")
@@ -118,14 +207,20 @@ class Estimator:
         self._check_fitted()
         if current().rank > 0:
             return
+        plain, arrays = self._content()
+        save_model(path, self.kind, plain, arrays)
+        _log.info("saved a model of kind %s in %s", self.kind, path)
+        report = getattr(self, "report_", None)
+        if report is not None and report.checkpoint is not None:
+            report.checkpoint.remove()
+
+    def _content(self) -> tuple[dict[str, Any], Arrays]:
+        """Return all that is saved: the state, the layout of the training file, and the calibration."""
         plain, arrays = self._state()
         plain |= {"input": getattr(self, "input_", {})}
         if self.calibration_ is not None:
             plain["calibration"] = self.calibration_.to_dict()
-        save_model(path, self.kind, plain, arrays)
-        report = getattr(self, "report_", None)
-        if report is not None and report.checkpoint is not None:
-            report.checkpoint.remove()
+        return plain, arrays
 
     @classmethod
     def load(cls, path: str | Path, *, verify: bool = True) -> Self:
@@ -148,6 +243,7 @@ class Estimator:
             model._check_parameters()
             model.input_ = dict(plain.get("input", {}))
             model.calibration_ = Calibration.from_dict(plain.get("calibration"))
+            _log.info("loaded a model of kind %s from %s", cls.kind, path)
         except (DataError, ImportError, OSError):
             raise
         except Exception as error:  # whatever a damaged description leads to

@@ -1,8 +1,9 @@
 r"""Active learning: which sentences to label next, by the uncertainty of a model.
 
 Each token has a value: the entropy of its answer, its margin (1 minus the difference of the two best answers), or its
-expected gain, the expected errors of the whole pool on the same word. The value of a sentence is the sum over its
-tokens, so that long sentences are worth more, as they also cost more.
+expected gain, e sqrt(E), where e is the probability that its answer is wrong and E the expected number of errors of the
+whole pool on the same word: an error that is frequent in the pool is worth more than a rare one. The value of a
+sentence is the sum over its tokens, so that long sentences are worth more, as they also cost more.
 
 With ``diverse``, and always for the expected gain, sentences are chosen one after another, and a token counts half for
 each time that its word is in a chosen sentence already:
@@ -52,8 +53,8 @@ def select(
     n : int
         Number of sentences; all of a smaller pool.
     by : {"entropy", "margin", "expected-gain"}
-        Value of a token: the entropy of its marginal distribution; 1 - (best - second best probability); or the
-        expected number of errors of the pool on its word.
+        Value of a token: the entropy of its marginal distribution; 1 - (best - second best probability); or its
+        probability of error, times the square root of the expected errors of the pool on its word.
     diverse : bool
         Choose one after another, where words that were chosen before count less. "expected-gain" always does.
     per_token : bool
@@ -77,7 +78,7 @@ def select(
         for row, own in zip(values, words, strict=True):
             for value, word in zip(row.tolist(), own, strict=True):
                 errors[word] += value
-        values = [np.array([errors[word] for word in own]) for own in words]
+        values = [row * np.sqrt([errors[word] for word in own]) for row, own in zip(values, words, strict=True)]
     sizes = [max(len(row), 1) if per_token else 1 for row in values]
     if words is None:
         scores = [float(row.sum()) / size for row, size in zip(values, sizes, strict=True)]

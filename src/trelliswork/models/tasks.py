@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data.schemes import detect_scheme
-from trelliswork.data.vocabulary import Vocabulary
+from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 from trelliswork.inference import chain
 from trelliswork.models.base import Estimator
@@ -202,7 +202,7 @@ class LanguageModel(Estimator):
         """Return n random sentences."""
 
     @abstractmethod
-    def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
+    def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank of a sentence.
 
         Parameters
@@ -211,20 +211,35 @@ class LanguageModel(Estimator):
             Words with ``None`` for blanks; or a string of words between white space with ``___`` for blanks.
         n : int
             Number of words per blank.
+        unknown : bool
+            Whether ``<unk>``, which stands for all words outside the vocabulary, may be an answer.
 
         Returns
         -------
         list of lists of (word, probability)
             One list per blank, in the order of the sentence. With several blanks each list is a marginal distribution.
+            Probabilities are those of the model, not renormalized: those of all answers sum to 1 minus that of
+            ``<unk>`` if it is left out.
         """
+
+    def _left_out(self, unknown: bool) -> frozenset[str | None]:
+        """Return the symbols of unknown words, which lists of words leave out unless ``unknown``."""
+        return frozenset() if unknown else frozenset((UNKNOWN, self.vocabulary_.unknown_word))
+
+    def _ids_of(self, left_out: frozenset[str | None]) -> list[int]:
+        """Return the ids of the symbols that the vocabulary lists."""
+        return [self.vocabulary_.id(word) for word in left_out if word is not None and word in self.vocabulary_]
 
 
 class NextWord(LanguageModel):
     """A language model that predicts from left to right."""
 
     @abstractmethod
-    def predict_next(self, words: Sequence[str], n: int = 10) -> Ranked:
-        """Return the n most probable words after the start of a sentence; ``</s>`` is its end."""
+    def predict_next(self, words: Sequence[str], n: int = 10, *, unknown: bool = False) -> Ranked:
+        """Return the n most probable words after the start of a sentence; ``</s>`` is its end.
+
+        ``<unk>`` is one of them if ``unknown``; probabilities are those of the model in either case (see ``fill``).
+        """
 
 
 def accuracy(predicted: Sequence[Sequence[Any]], gold: Sequence[Sequence[Any]]) -> float:
@@ -236,6 +251,14 @@ def accuracy(predicted: Sequence[Sequence[Any]], gold: Sequence[Sequence[Any]]) 
     if not counted:
         raise ShapeError("y has no labels to compare with: an accuracy needs at least one.")
     return sum(p == g for p, g in counted) / len(counted)
+
+
+def best_words(
+    names: Sequence[Any], p: NDArray[np.float64], n: int, left_out: frozenset[str | None] = frozenset()
+) -> list[tuple[Any, float]]:
+    """Return the n most probable names with their probabilities p (V,), best first; some names may be left out."""
+    best = np.argsort(-p, kind="stable")[: n + len(left_out)].tolist()
+    return [(names[i], float(p[i])) for i in best if names[i] not in left_out][:n]
 
 
 BLANK = "___"
@@ -251,23 +274,33 @@ def blanks(sentence: str | Sequence[str | None]) -> list[str | None]:
 
 
 def fill_blanks(
-    ids: NDArray[np.int64], where: Sequence[int], distribution: Callable[[NDArray[np.int64], int], NDArray[np.float64]]
+    ids: NDArray[np.int64],
+    where: Sequence[int],
+    distribution: Callable[[NDArray[np.int64], int], NDArray[np.float64]],
+    left_out: Sequence[int],
 ) -> list[NDArray[np.float64]]:
     """Return p(word) of each blank given all other words, for models that condition on whole sentences.
 
     ``ids`` (T,) are changed in place at the blanks, ``where``. ``distribution(ids, t)`` returns p(word at t | all other
     words), zero for ids that are not words. Several blanks are filled by coordinate ascent first; then each is
-    conditioned on the best words of the others.
+    conditioned on the best words of the others, which are never the ids ``left_out``.
     """
+
+    def best(ids: NDArray[np.int64], t: int) -> int:
+        p = distribution(ids, t)
+        words = p.copy()
+        words[left_out] = 0.0
+        return int(np.argmax(words if words.any() else p))  # a vocabulary may have no other words
+
     if len(where) > 1:
         for t in where:
             ids[t] = -1
         for t in where:
-            ids[t] = int(np.argmax(distribution(ids[: t + 1], t)))
+            ids[t] = best(ids[: t + 1], t)
         for _ in range(10):
             before = ids.copy()
             for t in where:
-                ids[t] = int(np.argmax(distribution(ids, t)))
+                ids[t] = best(ids, t)
             if (ids == before).all():
                 break
     return [distribution(ids, t) for t in where]

@@ -78,9 +78,9 @@ def _word_by_word(model: NextWord, words: list[str]) -> Html:
     unknown = model.vocabulary_.unknown_word or ""
     rows = []
     for t, word in enumerate(words):
-        ranked = model.predict_next(words[:t], len(model.vocabulary_) + 1)
+        ranked = model.predict_next(words[:t], len(model.vocabulary_) + 1, unknown=True)
         p = dict(ranked)
-        best = terms([(w, percent(q)) for w, q in ranked[:4]])
+        best = terms([(w, percent(q)) for w, q in ranked if w != unknown][:4])
         rows.append([shortened(word), percent(p.get(word, p.get(unknown, 0.0)), 2), best])
     return table(["word", "p", "most probable"], rows)
 

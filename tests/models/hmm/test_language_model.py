@@ -35,7 +35,7 @@ def test_next_words_equal_enumeration(name):
         if any(word not in ids for word in x):
             continue
         prefix = [ids[word] for word in x[:3]]
-        ranked = hmm.predict_next(x[:3], n=10**6)
+        ranked = hmm.predict_next(x[:3], n=10**6, unknown=True)
         paths = list(product(range(S), repeat=len(prefix)))
         seen = np.exp([joint(log_start, log_transition, None, log_emission, prefix, p) for p in paths])
         last = np.array([seen[[p[-1] == j for p in paths]].sum() for j in range(S)]) / seen.sum()
@@ -47,19 +47,19 @@ def test_next_words_equal_enumeration(name):
         assert sum(got.values()) == pytest.approx(1)
         values = [p for _, p in ranked]
         assert values == sorted(values, reverse=True)
-        assert hmm.predict_next(x[:3], n=2) == ranked[:2]
+        assert hmm.predict_next(x[:3], n=2, unknown=True) == ranked[:2]
 
 
 def chain_rule(hmm, x):
     """Return log p(words) as a product of predictions, and of the end."""
-    total = sum(math.log(dict(hmm.predict_next(x[:t], n=10**6))[x[t]]) for t in range(len(x)))
-    return total + (math.log(dict(hmm.predict_next(x, n=10**6))[END]) if hmm.end else 0.0)
+    total = sum(math.log(dict(hmm.predict_next(x[:t], n=10**6, unknown=True))[x[t]]) for t in range(len(x)))
+    return total + (math.log(dict(hmm.predict_next(x, n=10**6, unknown=True))[END]) if hmm.end else 0.0)
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_chain_rule(name):
     hmm = model(name)
-    listed = {word for word, _ in hmm.predict_next([], n=10**6)}
+    listed = {word for word, _ in hmm.predict_next([], n=10**6, unknown=True)}
     xs = [x for x in sentences(hmm) if listed.issuperset(x)]
     assert len(xs) >= 1
     assert_allclose([chain_rule(hmm, x) for x in xs], hmm.log_evidence(xs), rtol=1e-9)
@@ -68,14 +68,14 @@ def test_chain_rule(name):
 @pytest.mark.parametrize("name", LEXICONS)
 def test_next_words_of_taggers_sum_to_one(name):
     for x in WORDS:
-        ranked = model(name).predict_next(x[:2], n=10**6)
+        ranked = model(name).predict_next(x[:2], n=10**6, unknown=True)
         assert sum(p for _, p in ranked) == pytest.approx(1)
         assert {word for word, _ in ranked} == model(name).known_words() | {END}
 
 
 @pytest.mark.parametrize("name", ["order 1", "order 1, deleted", "order 2", "order 2, deleted"])
 def test_first_words_of_taggers_sum_to_one(name):
-    ranked = dict(model(name).predict_next([], n=10**6))
+    ranked = dict(model(name).predict_next([], n=10**6, unknown=True))
     assert sum(ranked.values()) == pytest.approx(1)
     assert ranked[END] == 0
 
@@ -93,14 +93,14 @@ def test_blanks_equal_the_evidence_of_filled_sentences(name):
     words = [word for word, _ in hmm.top_words(next(iter(hmm.labels_)), 10**6)]
     x = [w if w in words else words[0] for w in sentences(hmm)[1][:4]]
     for blank in range(len(x)):
-        (ranked,) = hmm.fill([*x[:blank], None, *x[blank + 1 :]], 10**6)
+        (ranked,) = hmm.fill([*x[:blank], None, *x[blank + 1 :]], 10**6, unknown=True)
         filled = np.exp(hmm.log_evidence([[*x[:blank], word, *x[blank + 1 :]] for word in words]))
         assert_allclose([dict(ranked)[word] for word in words], filled / filled.sum(), atol=1e-10)
         assert [p for _, p in ranked] == sorted((p for _, p in ranked), reverse=True)
-        assert hmm.fill([*x[:blank], None, *x[blank + 1 :]], 2) == [ranked[:2]]
+        assert hmm.fill([*x[:blank], None, *x[blank + 1 :]], 2, unknown=True) == [ranked[:2]]
     pairs = list(product(words, words))
     both = np.exp(hmm.log_evidence([[first, x[1], second] for first, second in pairs]))
-    first, second = hmm.fill([None, x[1], None], 10**6)
+    first, second = hmm.fill([None, x[1], None], 10**6, unknown=True)
     for n, ranked in enumerate((first, second)):
         want = [both[[pair[n] == word for pair in pairs]].sum() / both.sum() for word in words]
         assert_allclose([dict(ranked)[word] for word in words], want, atol=1e-10)

@@ -63,18 +63,18 @@ def test_conditionals(lm):
     total = sum(np.exp(lm.log_conditional(["the", w, "sleeps"], given)) for w in lm.vocabulary_)
     assert_allclose(total, 1, rtol=1e-4)
     assert lm.log_conditional(["a", "dog", "sleeps"], given) == -np.inf  # they exclude each other
-    filled = dict(lm.fill(["the", None, "sleeps"], 20)[0])
+    filled = dict(lm.fill(["the", None, "sleeps"], 20, unknown=True)[0])
     assert_allclose(filled["cat"], np.exp(lm.log_conditional(["the", "cat", "sleeps"], given)), rtol=1e-3)
     assert_allclose(sum(filled.values()), 1, rtol=1e-4)
 
 
 def test_next_words(lm):
-    found = lm.predict_next(["the", "dog"], 100)
+    found = lm.predict_next(["the", "dog"], 100, unknown=True)
     end = dict(found)["</s>"]
     assert_allclose(sum(p for _, p in found), 1, rtol=1e-4)
     assert [p for _, p in found] == sorted((p for _, p in found), reverse=True)
     ratio = lm.log_evidence([["the", "dog"]])[0]
-    first, second = lm.predict_next([], 100), lm.predict_next(["the"], 100)
+    first, second = lm.predict_next([], 100, unknown=True), lm.predict_next(["the"], 100, unknown=True)
     assert_allclose(np.log(dict(first)["the"] * dict(second)["dog"] * end), ratio, rtol=1e-4)
 
 

@@ -76,6 +76,15 @@ def test_training_ends_as_in_one_process(size, n):
     assert on_ranks(size, f"{HERE}:train", n, options) == together  # bit for bit
 
 
+def test_closed_form_is_that_of_one_process():
+    options = {"order": 3, "rank": 3, "algorithm": "spectral"}
+    alone = train(Group(), 150, options)
+    for result in on_ranks(2, f"{HERE}:train", 150, options):
+        assert result[2:] == alone[2:]
+        assert_allclose(result[1], alone[1], rtol=1e-6)
+        assert result[0] == pytest.approx(alone[0])
+
+
 @pytest.mark.parametrize("unary", [True, False])
 def test_a_resumed_group_ends_with_the_same_bits(unary, tmp_path):
     options = {"rank": 3, "l2": 1.0, "max_iter": 7, "unary": unary}

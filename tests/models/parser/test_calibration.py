@@ -25,7 +25,7 @@ def log_score(parser, heads):
 
 def test_temperatures_of_each_kind_are_fitted_stored_and_reported(calibrated, tmp_path):
     found = calibrated.report_.details["temperatures"]
-    kinds = ["arcs", "labels"] if calibrated.order == 1 else ["arcs", "siblings", "grandparents", "labels"]
+    kinds = ["arcs", "labels"] if calibrated.order == 1 else ["arcs", "siblings", "grandparents", "tree", "labels"]
     assert list(found) == kinds
     assert all(0.2 <= t <= 10 for t in found.values())
     assert any(abs(t - 1) > 0.02 for t in found.values())
@@ -62,6 +62,14 @@ def test_a_temperature_divides_scores():
     scores = parser.posterior(sentence).log_arc.numpy()
     parser._learned = parser._learned.with_temperatures(Temperatures(arcs=2.0))
     np.testing.assert_allclose(parser.posterior(sentence).log_arc.numpy(), scores / 2)
+
+
+def test_the_posterior_has_the_reported_marginals(calibrated):
+    sentence = X_DEV[3]
+    arcs = calibrated.posterior(sentence).marginals()[0].numpy()
+    for d, table in enumerate(calibrated.predict_marginals([sentence])[0], start=1):
+        for h, p in table.items():
+            assert arcs[h, d] == pytest.approx(p, abs=1e-6)
 
 
 def test_damaged_temperatures_are_an_error():

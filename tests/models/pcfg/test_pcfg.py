@@ -129,7 +129,7 @@ def test_blanks_are_filled_by_bayes_rule(models, name):
     model, sentence = models[name], [WORDS[0][0], None, *WORDS[0][2:5]]
     words = [word for word in model.vocabulary_.items if word != "<unk>"]
     evidence = np.exp(model.log_evidence([[w if x is None else x for x in sentence] for w in words]))
-    (filled,) = model.fill(sentence, len(model.vocabulary_))
+    (filled,) = model.fill(sentence, len(model.vocabulary_), unknown=True)
     p = dict(filled)
     assert sum(p.values()) == pytest.approx(1)
     best = words[int(np.argmax(evidence))]

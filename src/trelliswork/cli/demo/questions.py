@@ -84,7 +84,6 @@ def neighbors(trained: Trained, n: int = 6) -> dict[str, list[tuple[str, float]]
 
 def blank(trained: Trained, n: int = 6) -> tuple[list[str], list[tuple[str, float]]]:
     """Return a short sentence of known words with a blank for a noun, and the most probable words for it."""
-    from trelliswork.data.vocabulary import UNKNOWN
     from trelliswork.models.tasks import BLANK
 
     vocabulary = trained.language_model.vocabulary_
@@ -95,4 +94,4 @@ def blank(trained: Trained, n: int = 6) -> tuple[list[str], list[tuple[str, floa
             break
     else:
         words = ["The", BLANK, "."]
-    return words, [(word, p) for word, p in trained.language_model.fill(words, n + 1)[0] if word != UNKNOWN][:n]
+    return words, trained.language_model.fill(words, n)[0]

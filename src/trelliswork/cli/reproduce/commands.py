@@ -106,9 +106,11 @@ COMMANDS = {
     ),
     "mrf-neighbors": Command(
         "Nearest words by the lifted field, by a field of pseudo-likelihood, and by word2vec (paper 0, table 1).\n\n"
-        "word2vec needs gensim; its column is empty without it.",
+        "The part similarity compares word vectors of 30 and 100 dimensions with the ratings in DATA/word-similarity. "
+        "word2vec needs gensim; without it its cells are empty.",
         "--data DATA --minutes 5 --plot agreement.png",
-        (Option("word", list[str], "Word whose neighbors are shown.", "words", default="the paper's"),
+        (Option("part", list[str], "Part: neighbors or similarity.", "parts", known=True),
+         Option("word", list[str], "Word whose neighbors are shown.", "words", default="the paper's"),
          Option("minutes", float, "Training time of each of the two fields.", min=0),
          Option("rank", int, "Length of the word vectors of the fields.", min=1),
          Option("max-words", int, "Maximum number of words.", default="all", min=1)),
@@ -148,7 +150,7 @@ COMMANDS = {
          Option("by", list[str], "Choice: random, entropy, margin, expected-gain; 'diverse entropy' is greedy, "
                 "'entropy per token' divides by length."),
          Option("first", int, "Random sentences at the start.", min=10),
-         Option("growth", float, "Growth of the labeled set per round.", min=1.01), MAX_ITER, FEWER),
+         Option("growth", float, "Growth of the labeled set per round.", min=1.01), L2, MAX_ITER, FEWER),
     ),
     "beams-decoding": Command(
         "States that each kind of beam needs for the exact Viterbi path (paper 2, section 4.1).",

@@ -114,7 +114,7 @@ def mrf(
         if {"min_count", "max_words", "strict"} & job.given:
             raise typer.BadParameter("the counts fix the vocabulary: leave --min-count, --max-words, --strict out.")
         model.order, n_tokens = data.K, data.n_tokens
-    total = model._settings().iterations * (1 if model.algorithm == "lifted" else 10)
+    total = model._settings().iterations * (10 if model.algorithm == "pseudo-likelihood" else 1)
     dev = _text(job.dev)
     if isinstance(dev, str) and (Path(dev) / "moments.json").is_file():
         dev = Moments.load(dev)
@@ -128,7 +128,7 @@ def mrf(
         "unary": model.unary,
         "bias": model.bias,
         "bound": model.bound_,
-        "per": "position" if model.algorithm == "lifted" else "word",
+        "per": "word" if model.algorithm == "pseudo-likelihood" else "position",
     }
 
 

@@ -108,7 +108,7 @@ def _tagger(tagger: Any, source: Inputs, format: FileFormat, label: str | None, 
     from trelliswork.metrics.tagging import evaluate_tagging, gold_in_scheme_of, with_confidence
 
     layout = evaluation_layout(Layout.of(tagger), source, format, label)
-    corpus, gold = read_labeled(source, layout)
+    corpus, gold = read_labeled(source, layout, standard=False)
     check_words(tagger, corpus, source.name)
     induced, options = getattr(tagger, "induced_", False), {} if decode is None else {"decoding": decode}
     confidence: Any = [[None] * len(corpus)] * 2

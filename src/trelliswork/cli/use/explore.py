@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.options import QuietOption
+from trelliswork.cli.options import QuietOption, TokenizeOption, TokenizerOption, chosen_tokenizer
 from trelliswork.cli.use.tag import Model
 
 
@@ -20,6 +20,8 @@ def explore(
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Allow a --host that other machines can reach.")
     ] = False,
+    tokenize: TokenizeOption = False,
+    tokenizer: TokenizerOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Explore a model in a browser: show its posterior, force and forbid labels, fill blanks, sample sentences.
@@ -33,6 +35,7 @@ def explore(
     from trelliswork.models import load
 
     check_host(host, allow_remote)  # before a large model is loaded
+    split = chosen_tokenizer(tokenize, tokenizer)
     fitted = load(model)
 
     def ready(address: str) -> None:
@@ -46,5 +49,5 @@ def explore(
         if not quiet:
             print("Preparing the model for its first answer ...", file=sys.stderr, flush=True)
 
-    where: Any = {"host": host, "port": port, "allow_remote": allow_remote}
+    where: Any = {"host": host, "port": port, "allow_remote": allow_remote, "split": split}
     serve(fitted, name=Path(model).resolve().name, ready=ready, waiting=waiting, **where)

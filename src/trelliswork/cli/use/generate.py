@@ -106,6 +106,8 @@ def _scored(
     corpus, n_short = _long_enough(text, getattr(fitted, "shortest", 1), source.name)
     with naming_lines(source, None if n_short else layout), alone():
         evidence = fitted.log_evidence(corpus) if len(corpus) else np.zeros(0)
+        counted = len(corpus) and hasattr(fitted, "unknown_words")
+        n_unknown, log_unknown = fitted.unknown_words(corpus) if counted else (0, 0.0)
     kind, bound = str(getattr(fitted, "evidence_kind", "exact")), getattr(fitted, "evidence_bound", None)
     n_sentences, n_tokens, n_short = totals(len(corpus), corpus.n_tokens, n_short)
     n_events = n_tokens + (n_sentences if getattr(fitted, "end", True) else 0)
@@ -120,6 +122,10 @@ def _scored(
         "perplexity": math.exp(-total / n_events) if -total / n_events < 700 else None,  # null for impossible text
         "per": "token",
     }
+    (n_unknown,), log_unknown = totals(n_unknown), current().total(log_unknown)
+    if n_unknown and n_events > n_unknown and total > -math.inf:
+        mean = (total - log_unknown) / (n_events - n_unknown)
+        figures |= {"unknown": n_unknown, "perplexity_known": math.exp(-mean) if -mean < 700 else None}
     return fitted, corpus, evidence, figures
 
 
@@ -131,6 +137,8 @@ def _summary(figures: dict[str, Any]) -> str:
     text = f"{figures['sentences']:,} sentences, {figures['tokens']:,} tokens: log evidence {total:.2f}, {kind}" + (
         "impossible" if perplexity is None else f"perplexity {perplexity:.2f} per token"
     )
+    if figures.get("perplexity_known") is not None:
+        text += f" ({figures['perplexity_known']:.2f} without {figures['unknown']:,} unknown words)"
     return text + (f"; left out, too short for a tree: {figures['too_short']:,}" if "too_short" in figures else "")
 
 

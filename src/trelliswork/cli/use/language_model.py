@@ -15,14 +15,19 @@ def fill(
     model: Model,
     sentence: Annotated[str, typer.Argument(help="A sentence with ___ for each blank.")],
     n: Many = 10,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="List <unk>, which stands for all words outside the vocabulary, too.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Print the most probable words for each blank of a sentence, given the words on both sides.
 
+    Probabilities are those of the model: without --unknown they sum to 1 minus that of <unk>.
+
     Example: trelliswork fill model "the ___ of the company"
     """
     fitted = load_for(model, "fill", "fill blanks: expected a language model")
-    lists = fitted.fill(sentence.lower() if fitted.input_.get("lower") else sentence, n)
+    lists = fitted.fill(sentence.lower() if fitted.input_.get("lower") else sentence, n, unknown=unknown)
     if json:
         print(json_module.dumps([[{"word": w, "p": p} for w, p in words] for words in lists], ensure_ascii=False))
         return
@@ -55,14 +60,23 @@ def neighbors(
 def embeddings(
     model: Model,
     out: Annotated[str, typer.Argument(help="File for the vectors in word2vec's text format.")],
+    scaling: Annotated[
+        float | None,
+        typer.Option(
+            help="Write singular vectors of the tables times their singular values to this power, such as 0 or 0.5.",
+            show_default="the vectors as learned",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Write the embeddings of a model in word2vec's text format, which gensim and others read.
 
+    A model for vectors: trelliswork train mrf TEXT --algorithm spectral --order 5 --rank 100 --out model
+
     Example: trelliswork embeddings model vectors.txt
     """
     learned = load_for(model, "export_word2vec", "have embeddings: expected a Markov random field (train mrf)")
-    learned.export_word2vec(out)
+    learned.export_word2vec(out, scaling=scaling)
     n, size = learned.embeddings_.shape
     if json:
         print(json_module.dumps({"file": out, "words": n - 1, "dimensions": size}))

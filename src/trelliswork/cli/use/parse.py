@@ -9,7 +9,7 @@ import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, guess_format, naming_lines, place
 from trelliswork.cli.inputs import Inputs
-from trelliswork.cli.options import OutputOption
+from trelliswork.cli.options import OutputOption, TokenizeOption, TokenizerOption, chosen_tokenizer
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import parse_constituents
 from trelliswork.cli.use.loading import check_tokenized
@@ -75,6 +75,8 @@ def parse(
         bool,
         typer.Option("--json", help="One JSON object per sentence and line: words, heads, labels, arc probabilities."),
     ] = False,
+    tokenize: TokenizeOption = False,
+    tokenizer: TokenizerOption = None,
     out: OutputOption = "-",
 ) -> None:
     """Parse files: CoNLL-U in, CoNLL-U out, with heads and labels replaced.
@@ -83,9 +85,14 @@ def parse(
     probable trees, each with its probability in a comment. --constituents and a PCFG give the bracketing with the most
     expected constituents.
 
+    With --tokenize the input is raw text; MISC has SpaceAfter=No and the place of each token, TokenRange=START:STOP.
+
     Example: echo 'We parse words .' | trelliswork parse parser --format text
     """
     source = Inputs.of(files, "-")
+    split = chosen_tokenizer(tokenize, tokenizer, format)
+    if constituents and split is not None:
+        raise typer.BadParameter("--tokenize is for dependencies: leave --constituents out.")
     if constituents:
         if marginals or subtrees or known or json or topk is not None or decode is not None:
             raise typer.BadParameter(
@@ -105,7 +112,7 @@ def parse(
     parser = _load_parser(model)
     if decode == Decoding.mbr_las and parser.labels_ is None:
         raise DataError(f"{model}: --decode mbr-las needs labels, and this parser has none.")
-    chosen = _format(source, format)
+    chosen = _format(source, format) if split is None else FileFormat.text
     if chosen == FileFormat.text:
         if parser.tagger is None:
             raise DataError(
@@ -115,9 +122,9 @@ def parse(
             raise typer.BadParameter("--known reads the heads of a CoNLL-U file; plain text has none.")
     elif chosen != FileFormat.conllu:
         raise DataError(f"{source}: expected a CoNLL-U or text file; use --format conllu or --format text.")
-    options = Options(chosen == FileFormat.text, known, topk, decode, marginals, subtrees, json)
+    options = Options(chosen == FileFormat.text, known, topk, decode, marginals, subtrees, json, split)
     work = partial(_parse_one, parser, options)
-    write_outputs(source, out, work, blank_lines=chosen != FileFormat.text)
+    write_outputs(source, out, work, blank_lines=chosen != FileFormat.text or split is not None)
 
 
 class Options(NamedTuple):
@@ -130,19 +137,24 @@ class Options(NamedTuple):
     marginals: bool
     subtrees: bool
     json: bool
+    split: Any = None  # a tokenizer of raw text
 
 
 def _parse_one(parser: "DependencyParser", options: Options, source: Inputs, out: TextIO) -> int:
     """Write the trees of a file, or of a part of it; return the number of sentences."""
-    is_text, known, topk, decode, marginals, subtrees, json = options
+    is_text, known, topk, decode, marginals, subtrees, json, split = options
     from trelliswork.data import Corpus, read_text
     from trelliswork.data.conllu import read_conllu, read_dependencies
+    from trelliswork.data.tokenize import read_raw_text
     from trelliswork.models.parser.scoring import NoTreeError
 
     (file,), columns = source.files, columns_of(parser)
     has_tagger = parser.tagger is not None
     evidence: Any = None
-    if is_text:
+    corpus: Corpus
+    if split is not None:
+        corpus = read_raw_text(file, split=split, allow_empty=source.allow_empty)
+    elif is_text:
         corpus = read_text(file, allow_empty=source.allow_empty)
         check_tokenized(parser, corpus)
     else:

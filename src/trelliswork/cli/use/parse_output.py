@@ -85,19 +85,33 @@ def tag_cells(parser: "DependencyParser", corpus: "Corpus", columns: list[str]) 
 
 def write_json(corpus: "Corpus", results: list[list[Parse]], topk: bool, out: TextIO) -> None:
     """Write one object per sentence and line: words and the tree, or the k best ``trees``."""
-    for words, trees in zip(corpus.sentences(0), results, strict=True):
-        tree: dict[str, Any] = {"trees": [one.to_dict() for one in trees]} if topk else trees[0].to_dict()
-        out.write(json_module.dumps({"words": words, **tree}, ensure_ascii=False) + "\n")
+    from trelliswork.data.tokenize import TokenizedText
+
+    for n, (words, trees) in enumerate(zip(corpus.sentences(0), results, strict=True)):
+        plain: dict[str, Any] = {"words": words}
+        if isinstance(corpus, TokenizedText):
+            plain = {"text": corpus.sentence_text(n), **plain, "places": corpus.ranges(n)}
+        plain |= {"trees": [one.to_dict() for one in trees]} if topk else trees[0].to_dict()
+        out.write(json_module.dumps(plain, ensure_ascii=False) + "\n")
 
 
 def write_text(
     corpus: "Corpus", results: list[list[Parse]], tags: list[Cells] | None, marginals: bool, out: TextIO
 ) -> None:
-    """Write CoNLL-U for sentences that were read from plain text."""
-    for (start, stop), trees in zip(pairwise(corpus.offsets.tolist()), results, strict=True):
+    """Write CoNLL-U for sentences that were read from plain or raw text."""
+    from trelliswork.data.tokenize import TokenizedText
+
+    raw = corpus if isinstance(corpus, TokenizedText) else None
+    for n, ((start, stop), trees) in enumerate(zip(pairwise(corpus.offsets.tolist()), results, strict=True)):
         for tree in trees:
             rows = tree.cells(marginals)
             out.write(tree.comment())
+            if raw is not None:
+                out.write(f"# text = {raw.sentence_text(n)}\n")
+                for i, row in enumerate(rows, start=start):
+                    kept = [row[MISC]] if MISC in row else []
+                    places = [f"TokenRange={raw.starts[i]}:{raw.stops[i]}"]
+                    row[MISC] = "|".join([*kept, *([] if raw.space_after(i) else ["SpaceAfter=No"]), *places])
             for i in range(start, stop):
                 cells = {0: str(i - start + 1), 1: corpus.columns[0][i], **(tags[i] if tags else {}), **rows[i - start]}
                 out.write("\t".join(cells.get(c, "_") for c in range(10)) + "\n")

@@ -30,7 +30,7 @@ def select(
         By,
         typer.Option(
             help="entropy of each token; margin, 1 minus the difference of the two best answers; or expected-gain, the "
-            "expected errors of the pool on the same words, each counted less when it is chosen again."
+            "probability of error weighted by the errors of the pool on the same word."
         ),
     ] = By.entropy,
     diverse: Annotated[

@@ -8,7 +8,15 @@ import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, naming_lines, read_unlabeled, write_tagged
 from trelliswork.cli.inputs import Inputs
-from trelliswork.cli.options import OtherBeamOption, OutputOption, TrainedFormatOption, set_beam
+from trelliswork.cli.options import (
+    OtherBeamOption,
+    OutputOption,
+    TokenizeOption,
+    TokenizerOption,
+    TrainedFormatOption,
+    chosen_tokenizer,
+    set_beam,
+)
 from trelliswork.cli.use.loading import Model, check_tokenized, load_for
 from trelliswork.cli.use.sharing import write_outputs
 from trelliswork.errors import DataError
@@ -59,6 +67,8 @@ def tag(
         ),
     ] = None,
     beam: OtherBeamOption = None,
+    tokenize: TokenizeOption = False,
+    tokenizer: TokenizerOption = None,
     out: OutputOption = "-",
     json: Annotated[
         bool,
@@ -74,8 +84,11 @@ def tag(
     With --topk each labeling of a sentence is a column, and one more column has their probabilities in that order,
     separated by commas.
 
+    With --tokenize the last column has the place of each token in the text, START:STOP in characters.
+
     Example: echo 'We tag words .' | trelliswork tag tagger --format text
     """
+    from trelliswork.data.tokenize import TokenizedText, read_raw_text
     from trelliswork.models.tasks import LayeredTagger, Tagger
 
     if topk > 1 and marginals:
@@ -94,16 +107,23 @@ def tag(
         _check_spans(tagger, model)
     layer, column = _known_layer(tagger, known) if layered else ("", known)
     source = Inputs.of(files, "-")
-    lines = layout.format == "text" if format == FileFormat.auto else format == FileFormat.text
+    split = chosen_tokenizer(tokenize, tokenizer, format)
+    if split is not None and known is not None:
+        raise typer.BadParameter("--known names a column, which raw text does not have: leave --tokenize out.")
+    lines = split is None and (layout.format == "text" if format == FileFormat.auto else format == FileFormat.text)
 
     def work(one: Inputs, stream: TextIO) -> int:
         (file,) = one.files
-        corpus, chosen, given = read_unlabeled(file, layout, format, column, allow_empty=one.allow_empty)
+        corpus: Corpus | AttributeCorpus
+        if split is not None:
+            corpus, chosen, given = read_raw_text(file, split=split, allow_empty=one.allow_empty), "text", None
+        else:
+            corpus, chosen, given = read_unlabeled(file, layout, format, column, allow_empty=one.allow_empty)
         if given is not None:
             with naming_lines(file, corpus=corpus):
                 _check_given(tagger, layer, given)
         check_words(tagger, corpus, one.name)
-        if chosen == "text":
+        if chosen == "text" and split is None:
             check_tokenized(tagger, corpus)
         evidence: Any = {layer: given} if layered and given is not None else given
         if json:
@@ -113,6 +133,9 @@ def tag(
             extra = _columns(tagger, corpus, evidence, topk, marginals, decode.value) if len(corpus) else []
             if spans and len(corpus):
                 extra += _span_columns(tagger, corpus, evidence, marginals, decode.value)
+            if isinstance(corpus, TokenizedText) and len(corpus):
+                places = zip(corpus.starts.tolist(), corpus.stops.tolist(), strict=True)
+                extra.append([f"{start}:{stop}" for start, stop in places])
             write_tagged(corpus, chosen, layout, extra, stream)
         return len(corpus)
 
@@ -195,8 +218,13 @@ def _answers(
     Files of ready attributes have no words.
     """
     from trelliswork.data import Corpus
+    from trelliswork.data.tokenize import TokenizedText
 
-    words = [{"words": list(s)} for s in corpus.sentences(0)] if isinstance(corpus, Corpus) else [{}] * len(corpus)
+    words: list[dict[str, Any]] = [{} for _ in range(len(corpus))]
+    if isinstance(corpus, Corpus):
+        words = [{"words": list(s)} for s in corpus.sentences(0)]
+    if isinstance(corpus, TokenizedText):
+        words = [{"text": corpus.sentence_text(n), **w, "places": corpus.ranges(n)} for n, w in enumerate(words)]
     if topk > 1:
         lists = tagger.predict_topk(corpus, topk, known=known)
         best = [[{"labels": list(y), "probability": float(p)} for y, p in ranked] for ranked in lists]

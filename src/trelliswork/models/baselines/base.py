@@ -14,7 +14,7 @@ from trelliswork.data.ids import Callback, Source, TextIds, no_text, read_ids
 from trelliswork.data.vocabulary import END, Vocabulary
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.models.base import Description
-from trelliswork.models.tasks import NextWord, Ranked, blanks, fill_blanks
+from trelliswork.models.tasks import NextWord, Ranked, best_words, blanks, fill_blanks
 
 Tokens = NDArray[np.int64]
 FILL_TOKENS = 1 << 20  # tokens that are scored at once to fill a blank
@@ -59,11 +59,22 @@ class LeftToRight(NextWord):
             raise DataError("the text has no sentences, so there is no mean per token.")
         return float(self._log_evidence(text).sum()) / (len(text.ids) + len(text))
 
-    def predict_next(self, words: Sequence[str], n: int = 10) -> Ranked:
-        """Return the n most probable words after the start of a sentence; ``</s>`` stands for its end."""
+    def unknown_words(self, X: Source) -> tuple[int, float]:
+        """Return the number of unknown words, and their part of the log evidence; (0, 0.0) without an unknown word."""
+        text, name = self._ids(X), self.vocabulary_.unknown_word
+        if name is None or not len(text):
+            return 0, 0.0
+        edged = text.with_edges(start=0, end=0)
+        unknown = edged.ids == self.vocabulary_.id(name)
+        return int(unknown.sum()), float(self._log_p(edged.ids, edged.offsets)[unknown].sum())
+
+    def predict_next(self, words: Sequence[str], n: int = 10, *, unknown: bool = False) -> Ranked:
+        """Return the n most probable words after the start of a sentence; ``</s>`` stands for its end.
+
+        ``<unk>`` is one of them if ``unknown``; probabilities are those of the model in either case (see ``fill``).
+        """
         check_count("n", n)
-        p = self.next_distribution(words)
-        return [(self._name(i), float(p[i])) for i in np.argsort(-p, kind="stable")[:n].tolist()]
+        return best_words(self._names(), self.next_distribution(words), n, self._left_out(unknown))
 
     def next_distribution(self, words: Sequence[str]) -> NDArray[np.float64]:
         """Return p(word | start of a sentence) for all words of the vocabulary (C,); entry 0 is the end."""
@@ -86,22 +97,22 @@ class LeftToRight(NextWord):
             sentences.append(self.vocabulary_.strings(ids[1:]))
         return sentences
 
-    def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
+    def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), given both sides.
 
         Exact for one blank: the sentences with each word are scored. With several blanks each list is given the best
-        words of the others (`tasks.fill_blanks`).
+        words of the others (`tasks.fill_blanks`). ``<unk>`` is one of the words if ``unknown``; probabilities are those
+        of the model in either case.
         """
         self._check_fitted()
         check_count("n", n)
         words = blanks(sentence)
         where = [t for t, word in enumerate(words) if word is None]
         ids = self._ids([[self.vocabulary_[1] if word is None else word for word in words]]).ids  # any word for blanks
-        ranked = []
-        for p in fill_blanks(ids, where, self._blank):
-            best = np.argsort(-p, kind="stable")[:n].tolist()
-            ranked.append([(self._name(i), float(p[i])) for i in best if p[i] > 0])
-        return ranked
+        left_out = self._left_out(unknown)
+        distributions = fill_blanks(ids, where, self._blank, self._ids_of(left_out))
+        ranked = (best_words(self._names(), p, n, left_out) for p in distributions)
+        return [[(word, p) for word, p in row if p > 0] for row in ranked]
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the shape of the model."""
@@ -126,8 +137,8 @@ class LeftToRight(NextWord):
         p = np.exp(log_p - log_p.max())
         return p / p.sum()
 
-    def _name(self, i: int) -> str:
-        return END if i == 0 else self.vocabulary_[i]
+    def _names(self) -> list[str]:
+        return [END, *self.vocabulary_.items[1:]]
 
     def _log_evidence(self, text: TextIds) -> NDArray[np.float64]:
         if not len(text):

@@ -12,15 +12,19 @@ order come from the numbers :math:`n_j` of n-grams with count j: :math:`Y = n_1 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.files import Readable, source_name
+from trelliswork.data.foreign.arpa import ArpaOrder, read_arpa, write_arpa
 from trelliswork.data.ids import Source, stream_ids
-from trelliswork.data.vocabulary import Vocabulary
+from trelliswork.data.vocabulary import UNKNOWN, Vocabulary
 from trelliswork.errors import DataError
 from trelliswork.learning.report import Callback, FitReport, counting_callback
 from trelliswork.models.base import Arrays, Description
@@ -71,6 +75,31 @@ class _Order:
         """gamma(h) of each context (contexts,); 1 where it was never seen."""
         return self._weights[1]
 
+    def words(self) -> NDArray[np.float64]:
+        """Return p of each word, if this is order 1 (C,)."""
+        return self.share + self.rest[0] / self.C
+
+    def extend(self, p: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probabilities of n-grams ``at``, given ``p``, those of the order below times ``rest``."""
+        return p + self.share[at]
+
+
+@dataclass
+class _Listed:
+    """One order of a back-off model: the probability of each listed n-gram, the back-off weight of each context."""
+
+    table: NgramTable
+    p: NDArray[np.float64]
+    rest: NDArray[np.float64]
+
+    def words(self) -> NDArray[np.float64]:
+        """Return p of each word, if this is order 1 (C,)."""
+        return self.p
+
+    def extend(self, p: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probabilities of n-grams ``at``; ``p`` is ignored."""
+        return self.p[at]
+
 
 class KneserNey(LeftToRight):
     """An n-gram language model with interpolated modified Kneser-Ney smoothing.
@@ -85,6 +114,8 @@ class KneserNey(LeftToRight):
     Training takes O(n order log n) for n tokens, scoring O(order log n) per token. ``memory`` bounds the memory of
     counting beside that of the words, however long the text is; scoring needs 32 bytes per n-gram.
 
+    A model that was read from an ARPA file has the probabilities and back-off weights of that file.
+
     Examples
     --------
     >>> model = KneserNey(2).fit([["a", "b"], ["a", "b"], ["b"]])
@@ -96,6 +127,7 @@ class KneserNey(LeftToRight):
 
     kind: ClassVar[str] = "kneser-ney"
     title: ClassVar[str] = "Kneser-Ney language model"
+    _orders: Sequence[_Order | _Listed]
 
     def __init__(
         self,
@@ -150,22 +182,72 @@ class KneserNey(LeftToRight):
     def n_ngrams(self) -> list[int]:
         """Return the number of n-grams of each order, from 1 on."""
         self._check_fitted()
-        words, *longer = (order.table for order in self._orders)
-        return [int((words.counts > 0).sum()), *(len(table.keys) for table in longer)]
+        words, *longer = self._orders
+        n_words = words.table.counts > 0 if isinstance(words, _Order) else words.p > 0
+        return [int(n_words.sum()), *(len(order.table.keys) for order in longer)]
+
+    @classmethod
+    def from_arpa(cls, path: Readable) -> Self:
+        """Read an n-gram model from an ARPA file, plain or gzip, as KenLM and SRILM write it.
+
+        Its probabilities and back-off weights are kept as they are, whatever smoothing they come from. Unlisted words
+        are an error unless the file lists ``<unk>``.
+        """
+        words, orders = read_arpa(path)
+        self = cls(len(orders), strict=UNKNOWN not in words)
+        vocabulary = Vocabulary(words, unknown=UNKNOWN if UNKNOWN in words else None)
+        self._set_listed(orders)
+        self.vocabulary_ = vocabulary
+        self.report_ = FitReport(True, f"read from {source_name(path)}", float("nan"))
+        return self
+
+    def to_arpa(self, path: str | Path) -> None:
+        """Write the model to an ARPA file, which KenLM and SRILM read; gzip if the name ends in ``.gz``.
+
+        Probabilities are interpolated ones, so that back-off gives the same numbers as interpolation.
+        """
+        self._check_fitted()
+        write_arpa(path, [*self.vocabulary_], self._listed())
 
     def _description(self) -> Description:
         facts = {"order": self.order, "words": len(self.vocabulary_) - 1, "ngrams": self.n_ngrams()}
-        return Description(f"Kneser-Ney language model of order {self.order}", facts)
+        smoothing = "Kneser-Ney" if isinstance(self._orders[0], _Order) else "Back-off"
+        return Description(f"{smoothing} language model of order {self.order}", facts)
 
     def _set(self, tables: list[NgramTable], C: int) -> None:
         sizes = [1, *(len(table.keys) for table in tables)]
         self._orders = [_Order(table, n, C) for table, n in zip(tables, sizes, strict=False)]
 
+    def _set_listed(self, orders: list[ArpaOrder]) -> None:
+        rest, listed = np.ones(1), list[_Listed]()
+        for order in orders:
+            listed.append(_Listed(NgramTable(order.keys, np.empty(0, np.int64)), np.exp(order.log_p), rest))
+            rest = np.exp(order.log_rest)
+        self._orders = listed
+
+    def _listed(self) -> list[ArpaOrder]:
+        """Return the probability of every n-gram, and the weight of the order below after it."""
+        C, orders = len(self.vocabulary_), []
+        p = self._orders[0].words()
+        ends = np.empty(0, np.int64)  # index of each n-gram of the order before, without its first word
+        for m, order in enumerate(self._orders, start=1):
+            if m > 1:
+                prefix, word = np.divmod(order.table.keys, C)
+                if m == 2:
+                    ends = word
+                else:
+                    ends = self._orders[m - 2].table.find(ends[prefix], word, C)
+                assert (ends >= 0).all() or isinstance(order, _Listed)
+                p = order.extend(order.rest[prefix] * p[ends], np.arange(len(word)))
+            with np.errstate(divide="ignore"):
+                log_rest = np.log(self._orders[m].rest) if m < len(self._orders) else np.zeros(len(p))
+                orders.append(ArpaOrder(order.table.keys, np.log(p), log_rest))
+        return orders
+
     def _log_p(self, flat: Tokens, offsets: Tokens) -> NDArray[np.float64]:
         C = len(self.vocabulary_)
         depth = positions_in_sentence(len(flat), offsets)
-        lowest = self._orders[0]
-        p = lowest.share[flat] + lowest.rest[0] / C
+        p = self._orders[0].words()[flat]
         ids = np.where(depth == 0, 0, flat)  # of the context that ends at each token; <s> is always known
         for m, order in enumerate(self._orders[1:], start=2):
             context = np.concatenate([[-1], ids[:-1]])
@@ -173,21 +255,23 @@ class KneserNey(LeftToRight):
             at = order.table.find(context, flat, C)
             known = context >= 0
             p[known] *= order.rest[context[known]]
-            p[at >= 0] += order.share[at[at >= 0]]
+            listed = at >= 0
+            p[listed] = order.extend(p[listed], at[listed])
             ids = at
         with np.errstate(divide="ignore"):
             return np.log(p)
 
     def _next(self, context: Tokens) -> NDArray[np.float64]:
         C = len(self.vocabulary_)
-        p = self._orders[0].share + self._orders[0].rest[0] / C
+        p = self._orders[0].words()
         for m, order in enumerate(self._orders[1:], start=2):
             prefix = self._context(context[-(m - 1) :]) if len(context) >= m - 1 else -1
             if prefix < 0:
                 break
             a, b = np.searchsorted(order.table.keys, [prefix * C, (prefix + 1) * C])
             p = p * order.rest[prefix]
-            p[order.table.keys[a:b] - prefix * C] += order.share[a:b]
+            words = order.table.keys[a:b] - prefix * C
+            p[words] = order.extend(p[words], np.arange(a, b))
         return p
 
     def _context(self, words: Tokens) -> int:
@@ -204,6 +288,10 @@ class KneserNey(LeftToRight):
             "unknown": self.vocabulary_.unknown_word,
         }
         arrays: Arrays = {}
+        if isinstance(self._orders[0], _Listed):
+            for m, listed in enumerate(self._listed(), start=1):
+                arrays |= {f"{m}.keys": listed.keys, f"{m}.log_p": listed.log_p, f"{m}.log_rest": listed.log_rest}
+            return plain | {"back_off": True}, arrays
         for m, order in enumerate(self._orders, start=1):
             arrays |= {f"{m}.keys": order.table.keys, f"{m}.counts": order.table.counts}
         return plain, arrays
@@ -213,12 +301,31 @@ class KneserNey(LeftToRight):
         self = cls(**plain["parameters"])
         vocabulary = Vocabulary.restored(plain["words"], plain["unknown"])
         C = len(vocabulary)
-        tables = [NgramTable(arrays[f"{m}.keys"], arrays[f"{m}.counts"]) for m in range(1, self.order + 1)]
-        for m, table in enumerate(tables):
-            n_contexts = 1 if m == 0 else len(tables[m - 1].keys)
-            fits = table.keys.shape == table.counts.shape and (table.keys[1:] > table.keys[:-1]).all()
-            if not fits or (table.keys >= n_contexts * C).any() or (table.counts < 0).any():
-                raise DataError(f"the table of order {m + 1} is damaged: train again.")
-        self._set(tables, C)
-        self.vocabulary_, self.report_ = vocabulary, FitReport(True, "all n-grams counted", float("nan"))
+        orders, n_contexts = range(1, self.order + 1), 1
+        for m in orders:
+            keys = arrays[f"{m}.keys"]
+            values = [
+                arrays[f"{m}.{name}"] for name in (("log_p", "log_rest") if plain.get("back_off") else ("counts",))
+            ]
+            fits = all(keys.shape == other.shape for other in values) and bool((keys[1:] > keys[:-1]).all())
+            fits = fits and (m > 1 or np.array_equal(keys, np.arange(C)))
+            if not fits or (keys >= n_contexts * C).any() or (keys < 0).any() or not _possible(*values):
+                raise DataError(f"the table of order {m} is damaged: train again.")
+            n_contexts = len(keys)
+        if plain.get("back_off"):
+            self._set_listed(
+                [ArpaOrder(*(arrays[f"{m}.{name}"] for name in ("keys", "log_p", "log_rest"))) for m in orders]
+            )
+            reason = "read from an ARPA file"
+        else:
+            self._set([NgramTable(arrays[f"{m}.keys"], arrays[f"{m}.counts"]) for m in orders], C)
+            reason = "all n-grams counted"
+        self.vocabulary_, self.report_ = vocabulary, FitReport(True, reason, float("nan"))
         return self
+
+
+def _possible(first: NDArray[Any], log_rest: NDArray[Any] | None = None) -> bool:
+    """Return whether these can be counts, or logarithms of probabilities and of back-off weights."""
+    if log_rest is None:
+        return bool((first >= 0).all())
+    return bool((first <= 0).all() and (log_rest < np.inf).all() and first.dtype == log_rest.dtype == np.float64)

@@ -427,6 +427,15 @@ class CRF(Tagger):
     def _knowledge(self) -> Knowledge:
         return Knowledge.of(self.clusters, self.vectors, self.lexicon)
 
+    @classmethod
+    def from_learned(cls, learned: Learned, reason: str) -> Self:
+        """Return a fitted CRF with given weights, as of another tool; all pairs of labels are allowed."""
+        self = cls(None, scheme=None)
+        self.features_, self.labels_, self._layout = learned.features, learned.labels, learned.layout
+        self.weights_, self._structure, self.scheme_ = learned.weights, learned.structure, None
+        self.features, self.report_ = learned.features.features, FitReport(True, reason, float("nan"))
+        return self
+
     def _learned(self) -> Learned:
         self._check_fitted()
         return Learned(self.features_, self.labels_, self._layout, self.weights_, self._structure)

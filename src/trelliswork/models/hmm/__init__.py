@@ -43,7 +43,7 @@ from trelliswork.models.parameters import (
     Tol,
     parse_beam,
 )
-from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, blanks
+from trelliswork.models.tasks import LanguageModel, NextWord, Tagger, best_words, blanks
 
 Path = str | os.PathLike[str]
 Dev = Sentences | Corpus | tuple[Sentences | Corpus, States | None]
@@ -284,8 +284,11 @@ class HMM(ChainTagger, NextWord):
             return LanguageModel.score(self, X)
         return Tagger.score(self, X, fill_states(read_sentences(X), y))
 
-    def predict_next(self, words: Sequence[Token], n: int = 10) -> list[tuple[Any, float]]:
-        """Return the n most probable words after the start of a sentence; ``</s>`` is its end."""
+    def predict_next(self, words: Sequence[Token], n: int = 10, *, unknown: bool = False) -> list[tuple[Any, float]]:
+        """Return the n most probable words after the start of a sentence; ``</s>`` is its end.
+
+        ``<unk>`` is one of them if ``unknown``; probabilities are those of the model in either case (see ``fill``).
+        """
         self._check_fitted()
         check_count("n", n)
         read_sentences([words] if len(words) else [])
@@ -294,13 +297,16 @@ class HMM(ChainTagger, NextWord):
             rows = self._emissions.rows(words, np.array([0, len(words)]))
         states, end = self._chain.following(rows)
         ends = [(END, end)] if self._chain.has_end else []
-        ranked = [*self._ranked(states @ np.exp(self._emissions.table()), n), *ends]
+        ranked = [*self._ranked(states @ np.exp(self._emissions.table()), n, unknown), *ends]
         return sorted(ranked, key=lambda pair: -pair[1])[:n]
 
-    def fill(self, sentence: str | Sequence[Token | None], n: int = 10) -> list[list[tuple[Any, float]]]:
+    def fill(
+        self, sentence: str | Sequence[Token | None], n: int = 10, *, unknown: bool = False
+    ) -> list[list[tuple[Any, float]]]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first.
 
-        With several blanks each list is a marginal distribution.
+        With several blanks each list is a marginal distribution. ``<unk>`` is one of the words if ``unknown``;
+        probabilities are those of the model in either case.
         """
         self._check_fitted()
         check_count("n", n)
@@ -310,7 +316,7 @@ class HMM(ChainTagger, NextWord):
         rows = self._emissions.rows([any_word if token is None else token for token in tokens], offsets)
         rows[at] = 0.0  # the probabilities of all words sum to 1
         _, marginals = self._chain.marginals(rows, offsets)
-        return [self._ranked(p, n) for p in marginals[at] @ np.exp(self._emissions.table())]
+        return [self._ranked(p, n, unknown) for p in marginals[at] @ np.exp(self._emissions.table())]
 
     def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[Any]]:
         """Return n random sentences."""
@@ -419,10 +425,9 @@ class HMM(ChainTagger, NextWord):
             rows[~out & ~(rows > -np.inf).any(axis=1, keepdims=True)] = 0
         return rows
 
-    def _ranked(self, p: NDArray[np.float64], n: int) -> list[tuple[Any, float]]:
+    def _ranked(self, p: NDArray[np.float64], n: int, unknown: bool = True) -> list[tuple[Any, float]]:
         """Return the n most probable words of a distribution over all words."""
-        words = self._emissions.words
-        return [(words[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:n]]
+        return best_words(self._emissions.words, p, n, self._left_out(unknown))
 
     def _plain_parameters(self) -> dict[str, Any]:
         return self.get_params() | {"beam": None if self.beam is None else str(self.beam)}

@@ -44,7 +44,7 @@ from trelliswork.models.parameters import (
     Seed,
     parse_integer,
 )
-from trelliswork.models.tasks import NextWord, Ranked, blanks
+from trelliswork.models.tasks import NextWord, Ranked, best_words, blanks
 
 Tables = tuple[Tensor, lowrank.Transition, Tensor]
 
@@ -283,8 +283,11 @@ class HMMLanguageModel(NextWord):
             raise ImpossibleError("the given evidence has probability zero, so nothing is conditional on it.")
         return -np.inf if common is None else float(self.log_evidence([common])[0]) - log_given
 
-    def predict_next(self, words: Sequence[str], n: int = 10) -> Ranked:
-        """Return the n most probable words after the start of a sentence; ``</s>`` is its end."""
+    def predict_next(self, words: Sequence[str], n: int = 10, *, unknown: bool = False) -> Ranked:
+        """Return the n most probable words after the start of a sentence; ``</s>`` is its end.
+
+        ``<unk>`` is one of them if ``unknown``; probabilities are those of the model in either case (see ``fill``).
+        """
         log_start, transition, log_emission = self.tables()
         check_count("n", n)
         rows, data = log_emission, np.empty(0, np.int64)
@@ -292,12 +295,13 @@ class HMMLanguageModel(NextWord):
             rows, given = observations([words], self.vocabulary_, log_emission, end=False)
             data = given.words
         p = (torch.exp(log_emission) @ lowrank.following(log_start, transition, rows, data)).double().numpy()
-        return self._best_words(p / p.sum(), n)  # the sum differs from one by the rounding of float32
+        return self._best_words(p / p.sum(), n, unknown)  # the sum differs from one by the rounding of float32
 
-    def fill(self, sentence: str | Sequence[Evidence], n: int = 10) -> list[Ranked]:
+    def fill(self, sentence: str | Sequence[Evidence], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first.
 
-        Other tokens may be collections of words, as in ``log_evidence``.
+        Other tokens may be collections of words, as in ``log_evidence``. ``<unk>`` is one of the answers if
+        ``unknown``; probabilities are those of the model in either case.
         """
         check_count("n", n)
         log_start, transition, log_emission = self.tables()
@@ -309,7 +313,7 @@ class HMMLanguageModel(NextWord):
             words[position] = len(some) - 1  # no evidence at all, not even that it is a word
             _, states = lowrank.marginals(log_start, transition, some, words, data.offsets)
             p = (torch.exp(log_emission[:-1]) @ torch.from_numpy(states[position])).double().numpy()
-            ranked.append(self._best_words(p / p.sum(), n))
+            ranked.append(self._best_words(p / p.sum(), n, unknown))
         return ranked
 
     def predict_marginals(self, X: Text) -> list[NDArray[np.float32]]:
@@ -442,9 +446,8 @@ class HMMLanguageModel(NextWord):
         tables = [Table("top_words", "Words of the most frequent states", ("state", "frequency", "words"), rows)]
         return Description(f"HMM language model with {self.n_states_} states", facts, tables)
 
-    def _best_words(self, p: NDArray[np.float64], n: int) -> Ranked:
-        names = [*self.vocabulary_, END]
-        return [(names[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:n]]
+    def _best_words(self, p: NDArray[np.float64], n: int, unknown: bool = True) -> Ranked:
+        return best_words([*self.vocabulary_, END], p, n, self._left_out(unknown))
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         plain: dict[str, Any] = {

@@ -24,12 +24,14 @@ from trelliswork.models.mrf.queries import (
     Estimate,
     SentenceBounds,
     blank_words,
+    canonical_vectors,
     estimate,
     nearest,
     random_sentences,
     write_word2vec,
 )
 from trelliswork.models.mrf.shapes import Frequencies
+from trelliswork.models.mrf.spectral import learn_spectral
 from trelliswork.models.mrf.training import (
     WORD_LIMITS,
     Algorithm,
@@ -55,7 +57,7 @@ from trelliswork.models.parameters import (
     Tol,
     parse_numbers,
 )
-from trelliswork.models.tasks import LanguageModel, Ranked, blanks, fill_blanks
+from trelliswork.models.tasks import LanguageModel, Ranked, best_words, blanks, fill_blanks
 
 
 class MRFLanguageModel(LanguageModel):
@@ -134,10 +136,21 @@ class MRFLanguageModel(LanguageModel):
         algorithm: Annotated[
             Algorithm,
             Parameter(
-                "L-BFGS on the bound from moments, or stochastic gradients on p(word | neighbors) from the text.",
+                "L-BFGS on the bound from moments; one table for all distances in closed form from their mutual "
+                "information (for word vectors); or stochastic gradients on p(word | neighbors) from the text.",
                 panel=TRAINING,
             ),
         ] = "lifted",
+        subsample: Annotated[
+            float,
+            Parameter(
+                "Frequency above which words count less in the mutual information of the spectral algorithm, as in "
+                "word2vec; 0: all count fully.",
+                minimum=0,
+                maximum=1,
+                panel=TRAINING,
+            ),
+        ] = 1e-4,
         l2: L2 = 2.5,
         min_count: MinCount = 1,
         max_words: MaxWords = None,
@@ -148,7 +161,7 @@ class MRFLanguageModel(LanguageModel):
                 "Maximum number of L-BFGS iterations, or of epochs.",
                 minimum=1,
                 panel=TRAINING,
-                unset="300; pseudo-likelihood 5",
+                unset="300; pseudo-likelihood 5; spectral has none",
             ),
         ] = None,
         tol: Tol = 1e-4,
@@ -169,6 +182,7 @@ class MRFLanguageModel(LanguageModel):
         self.bound = bound
         self.cover_weights = cover_weights
         self.algorithm = algorithm
+        self.subsample = subsample
         self.l2 = l2
         self.min_count = min_count
         self.max_words = max_words
@@ -216,7 +230,7 @@ class MRFLanguageModel(LanguageModel):
         self._check_parameters()
         settings = self._settings()
         settings.check(self._given())
-        settings.check_sources(X, dev, start)
+        settings.check_sources(X, dev, start, checkpoint)
         counting = counting_callback(callback)
         moments = self._moments(X, None, counting)
         if self.algorithm == "lifted":
@@ -228,6 +242,17 @@ class MRFLanguageModel(LanguageModel):
                 checkpoint=checkpoint,
                 callback=callback,
             )
+        elif self.algorithm == "spectral":
+            field, report = learn_spectral(
+                moments,
+                None if dev is None else self._development(dev, moments.vocabulary, counting),
+                rank=self.rank,
+                weights=settings.cover(),
+                subsample=self.subsample,
+                seed=self.seed,
+                callback=callback,
+            )
+            field = field.biased(self.unary) if self.bias else field
         else:
             field, report = learn_pseudo(settings, X, moments, dev, checkpoint=checkpoint, callback=callback)  # type: ignore[arg-type]
         # Set together at the end: a fit that fails leaves the learned attributes unchanged.
@@ -319,21 +344,23 @@ class MRFLanguageModel(LanguageModel):
             raise ValueRangeError("n_samples must be at least 2, got 1: a single sample has no standard error.")
         return estimate(self._field(), self._some_ids(X), n_lengths, n_samples, n_steps, seed)
 
-    def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
+    def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
         """Return the n most probable words for each blank (``None``, or ``___`` in a string), given all other words.
 
         Exact for one blank. With several blanks each list is given the best words of the others (`tasks.fill_blanks`).
+        ``<unk>`` is one of the words if ``unknown``; probabilities are those of the model in either case.
         """
         self._check_fitted()
         check_count("n", n)
         words = blanks(sentence)
         where = [t for t, word in enumerate(words) if word is None]
         (ids,) = self._ids([[self.vocabulary_[1] if word is None else word for word in words]])  # any word for blanks
-        ranked = []
-        for p in fill_blanks(ids, where, lambda ids, t: blank_words(self.field_, ids[:t], ids[t + 1 :])):
-            best = 1 + np.argsort(-p[1:], kind="stable")[:n]  # the pad is not a word
-            ranked.append([(self.vocabulary_[i], float(p[i])) for i in best.tolist()])
-        return ranked
+        left_out = self._left_out(unknown)
+        distributions = fill_blanks(
+            ids, where, lambda ids, t: blank_words(self.field_, ids[:t], ids[t + 1 :]), self._ids_of(left_out)
+        )
+        names = self.vocabulary_.items[1:]  # the pad is not a word
+        return [best_words(names, p[1:], n, left_out) for p in distributions]
 
     def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200, sweeps: int = 30) -> list[list[str]]:
         """Return n random sentences: exact for order 1, else by Gibbs sampling from the chain of distance 1.
@@ -352,6 +379,20 @@ class MRFLanguageModel(LanguageModel):
         check_count("sweeps", sweeps)
         return [self.vocabulary_.strings(ids) for ids in random_sentences(field, n, seed, max_length, sweeps)]
 
+    def word_vectors(self, scaling: float | None = None) -> NDArray[Any]:
+        """Return one vector per word (C, D); the first is the pad's.
+
+        Parameters
+        ----------
+        scaling : float, optional
+            By default the vectors are the rows of U as they were learned, ``embeddings_``. Tables do not change if U
+            is multiplied by a matrix and W by its inverse; a number chooses U among these: the left singular vectors of
+            all tables, times their singular values to this power. 0 gives all dimensions the same weight, 1 gives
+            words with similar rows of the tables similar vectors. With algorithm "spectral" U is that of 0.
+        """
+        embeddings = self.embeddings_
+        return embeddings if scaling is None else canonical_vectors(self.field_, scaling)
+
     @property
     def embeddings_(self) -> NDArray[Any]:
         """U, one vector per word (C, D); the first is the pad's."""
@@ -367,9 +408,9 @@ class MRFLanguageModel(LanguageModel):
             raise ValueRangeError(f"{shorten(word)} is not one of the {len(self.vocabulary_) - 1} words of the model.")
         return [(self.vocabulary_[i], c) for i, c in nearest(embeddings, self.vocabulary_.id(word), n)]
 
-    def export_word2vec(self, path: str | Path) -> None:
-        """Write the embeddings in word2vec's text format, without the pad."""
-        write_word2vec(path, self.embeddings_[1:], self.vocabulary_.items[1:])
+    def export_word2vec(self, path: str | Path, *, scaling: float | None = None) -> None:
+        """Write the ``word_vectors`` in word2vec's text format, without the pad."""
+        write_word2vec(path, self.word_vectors(scaling)[1:], self.vocabulary_.items[1:])
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return shape and bound of the model, how training ended, and neighbors of frequent words."""
@@ -380,7 +421,7 @@ class MRFLanguageModel(LanguageModel):
         facts = {
             "words": len(self.vocabulary_) - 1,
             "order": self.order,
-            "form": self.form,
+            "form": "one table" if self.algorithm == "spectral" else self.form,
             "rank": None if self.form == "full" else self.rank,
             "unary": self.unary,
             "bias": self.bias,
@@ -389,7 +430,7 @@ class MRFLanguageModel(LanguageModel):
             "cover_weights": field.weights.tolist(),
             "positions": self.n_positions_,
             "tokens": self.n_tokens_,
-            "per": "position" if self.algorithm == "lifted" else "word",
+            "per": "word" if self.algorithm == "pseudo-likelihood" else "position",
         }
         rows: list[tuple[Any, ...]] = (
             [] if self.form == "full" else [(w, [list(pair) for pair in self.neighbors(w, 5)]) for w in frequent]

@@ -63,7 +63,7 @@ class MomentObjective:
         rest = 1.0 - float(self.weights.sum())
         self.rest = rest if rest > LEAST_REST else 0.0  # the weight of single words
         self.rho = np.concatenate([[self.rest], self.weights])
-        self.log_unary = log_frequencies(frequencies)
+        self.log_unary = log_frequencies(frequencies.counts)
         self.unaries: Array | None = None
         self.unaries_at: Array | None = None
 

@@ -140,6 +140,25 @@ def random_sentences(field: MRFField, n: int, seed: int, max_length: int, sweeps
     return sentences
 
 
+def canonical_vectors(field: MRFField, scaling: float) -> NDArray[Any]:
+    """Return the left singular vectors (C, D) of all tables side by side, times singular values to a power.
+
+    The columns have the mean square of the singular values to that power. Time O(C D^2 K), no table is computed.
+    """
+    left, right = field.factors["left"].astype(np.float64), field.factors["right"].astype(np.float64)
+    if field.form == "URW":
+        inner = right.T @ right
+        context = sum(r.astype(np.float64) @ inner @ r.T for r in field.factors["middle"])
+    else:
+        context = sum(w.T @ w for w in right)
+    base, triangle = np.linalg.qr(left)
+    values, vectors = np.linalg.eigh(context)
+    turn, sizes, _ = np.linalg.svd(triangle @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+    powers, some = np.zeros_like(sizes), sizes > 1e-12 * sizes.max()  # dimensions without scores are zero
+    powers[some] = sizes[some] ** scaling
+    return np.asarray(base @ turn * powers * np.sqrt(len(left)), field.factors["left"].dtype)
+
+
 def nearest(embeddings: NDArray[Any], word: int, n: int) -> list[tuple[int, float]]:
     """Return the n other words with the largest cosines, without the pad (0)."""
     vectors = embeddings.astype(np.float64)

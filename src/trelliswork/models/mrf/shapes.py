@@ -35,6 +35,11 @@ class Frequencies:
         pairs = tuple(matrix / N for matrix in moments.pairs)
         return cls(moments.unary / N, pairs, tuple(matrix.T.tocsr() for matrix in pairs), N)
 
+    @property
+    def counts(self) -> Array:
+        """Counts of words (C,)."""
+        return self.unary * self.n_positions
+
     @cached_property
     def own(self) -> list[tuple["OwnRows", "OwnRows"]]:
         """The rows of ``pairs`` and of ``transposed`` that belong to this rank, by distance."""
@@ -345,7 +350,7 @@ def _like(pattern: Any, values: Array) -> Any:
     return type(pattern)((values, pattern.indices, pattern.indptr), pattern.shape)
 
 
-def log_frequencies(frequencies: Frequencies) -> Array:
-    """Return log frequencies of words (C,); words that do not occur get half a count."""
-    counts = np.maximum(frequencies.unary * frequencies.n_positions, 0.5)
+def log_frequencies(counts: Array) -> Array:
+    """Return log frequencies of words from their counts (C,); words that do not occur get half a count."""
+    counts = np.maximum(counts, 0.5)
     return np.log(counts / counts.sum())

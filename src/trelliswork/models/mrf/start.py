@@ -28,7 +28,7 @@ def first_parameters(
     single words have a weight in the cover, ``rest``, biases shift it such that all its parts have the same margin.
     """
     parameters = np.zeros(shape.n_parameters)
-    often = log_frequencies(frequencies)
+    often = log_frequencies(frequencies.counts)
     if not unary:
         # A constant does not change the field: vectors are shortest for differences from the mean.
         often = (often - often.mean()) / (1 - rest)
@@ -43,14 +43,14 @@ def first_parameters(
     C, K, D = shape.n_words, shape.K, shape.rank if unary else shape.rank - 1
     rows = 1 / np.sqrt(frequencies.unary + RARE / frequencies.n_positions)
     tables = [_information(m, frequencies) for m in frequencies.pairs]
-    left, values, right = _svd(hstack(tables).tocsr(), D, rng)
+    left, values, right = singular_vectors(hstack(tables).tocsr(), D, rng)
     length = max(float(often @ often) / C * (K if r is None else 1), 1e-6) ** 0.25
     if r is None:
         u[:, :D] = rows[:, None] * left * np.sqrt(values)
         for k in range(K):
             w[k][:, :D] = rows[:, None] * right[k * C : (k + 1) * C] * np.sqrt(values)
     else:
-        _, _, right = _svd(vstack(tables).tocsr(), D, rng)
+        _, _, right = singular_vectors(vstack(tables).tocsr(), D, rng)
         size = np.sqrt(max(float(values.max(initial=0.0)), 1e-12))
         u[:, :D] = rows[:, None] * left * size
         w[:, :D] = rows[:, None] * right * size
@@ -73,14 +73,16 @@ def _information(pairs: csr_matrix, frequencies: Frequencies) -> csr_matrix:
     return coo_matrix((values, (matrix.row, matrix.col)), matrix.shape).tocsr()
 
 
-def _svd(matrix: csr_matrix, rank: int, rng: np.random.Generator, n_rounds: int = 4) -> tuple[Array, Array, Array]:
-    """Return the largest singular values with their vectors (columns), by subspace iteration.
+def singular_vectors(
+    matrix: csr_matrix, rank: int, rng: np.random.Generator, n_rounds: int = 4
+) -> tuple[Array, Array, Array]:
+    """Return left vectors (columns), singular values, right vectors of the largest values, by subspace iteration.
 
-    If the rank exceeds the size of the matrix, random vectors are added.
+    Computes in the precision of the matrix. If the rank exceeds the size of the matrix, random vectors are added.
     """
     back = matrix.T.tocsr()
     width = min(rank + 10, *matrix.shape)
-    right = rng.standard_normal((matrix.shape[1], width))
+    right = rng.standard_normal((matrix.shape[1], width)).astype(matrix.dtype, copy=False)
     for _ in range(n_rounds):
         left = np.linalg.qr(matrix @ right)[0]
         right = np.linalg.qr(back @ left)[0]

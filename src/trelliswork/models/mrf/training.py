@@ -34,13 +34,17 @@ from trelliswork.models.mrf.start import first_parameters
 Array = NDArray[np.float64]
 Form = Literal["UW", "URW", "full"]
 Bound = Literal["chain", "star"]
-Algorithm = Literal["lifted", "pseudo-likelihood"]
+Algorithm = Literal["lifted", "spectral", "pseudo-likelihood"]
 NO_EFFECT: dict[str, tuple[str, ...]] = {
-    "lifted": ("learning_rate", "batch_size"),
-    "pseudo-likelihood": ("bound", "cover_weights", "tol", "history_size"),
+    "lifted": ("learning_rate", "batch_size", "subsample"),
+    "spectral": (
+        *("form", "unary", "bound", "l2", "max_iter", "tol", "history_size", "patience", "max_minutes"),
+        *("learning_rate", "batch_size"),
+    ),
+    "pseudo-likelihood": ("bound", "cover_weights", "tol", "history_size", "subsample"),
 }
 WORD_LIMITS = {"min_count": 1, "max_words": None, "strict": False}  # parameters that choose the words, with defaults
-ITERATIONS = {"lifted": 300, "pseudo-likelihood": 5}  # defaults of max_iter: L-BFGS iterations, epochs
+ITERATIONS = {"lifted": 300, "spectral": 1, "pseudo-likelihood": 5}  # defaults of max_iter: L-BFGS iterations, epochs
 PERIOD = 5  # L-BFGS iterations over which a decrease of the value is judged
 ALL_PAIRS = 1_000_000  # maximum size of full-rank tables with a score for every pair; beyond, pairs of the text only
 
@@ -57,6 +61,7 @@ class Settings:
     bound: Bound
     cover_weights: Any
     algorithm: Algorithm
+    subsample: float
     l2: float
     max_iter: int | None
     tol: float
@@ -91,12 +96,17 @@ class Settings:
     @property
     def mark(self) -> dict[str, Any]:
         """Settings that a checkpoint must share; those of pseudo-likelihood's schedule include the number of epochs."""
-        shared = {k: str(v) for k, v in vars(self).items() if k not in ("max_minutes", "max_iter")}
+        shared = {k: str(v) for k, v in vars(self).items() if k not in ("max_minutes", "max_iter", "subsample")}
         return shared if self.algorithm == "lifted" else shared | {"max_iter": self.iterations}
 
-    def check_sources(self, X: Any, dev: Any, start: Any) -> None:
-        """Raise an error for data that pseudo-likelihood cannot use, before anything is counted."""
+    def check_sources(self, X: Any, dev: Any, start: Any, checkpoint: Any) -> None:
+        """Raise an error for data that the algorithm cannot use, before anything is counted."""
         if self.algorithm == "lifted":
+            return
+        if self.algorithm == "spectral":
+            for name, value in (("start", start), ("checkpoint", checkpoint)):
+                if value is not None:
+                    raise ValueRangeError(f"algorithm='spectral' has no iterations: leave {name} out.")
             return
         if isinstance(X, Moments) or isinstance(dev, Moments):
             raise ValueRangeError("pseudo-likelihood needs the text, not moments: pass files or sentences.")

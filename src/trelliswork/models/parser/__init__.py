@@ -163,7 +163,7 @@ class DependencyParser(TreeParser):
         ] = 0.02,
         learning_rate_second_order: Annotated[
             float, Parameter("Step size of AdaGrad for the second order.", above=0, below=math.inf, panel=TRAINING)
-        ] = 0.02,
+        ] = 0.005,
         learning_rate_labels: Annotated[
             float, Parameter("Step size of AdaGrad for the labels.", above=0, below=math.inf, panel=TRAINING)
         ] = 0.05,

@@ -3,6 +3,8 @@ r"""Temperatures: one divisor for the scores of each kind of factor, fitted on s
 .. math:: s'_a = s_a / T_{arcs}, \quad s'_{hij} = s_{hij} / T_{siblings}, \quad s'_{ghm} = s_{ghm} / T_{grandparents},
     \quad p(\ell \mid tree) \propto \exp(s_\ell / T_{labels})
 
+With order 2, the scores that belief propagation sends to the tree factor in the end have a temperature too.
+
 Trees minimize the negative mean log-probability of the known heads; first one temperature for all kinds of parts, then
 each in turn, as one-dimensional searches. Labels minimize that of the known labels of the arcs with the correct head,
 which is convex in 1 / T. Temperatures change probabilities; the minimum-risk tree is still that of temperature 1,
@@ -20,7 +22,7 @@ from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
 from trelliswork.models.parser.labels import LabelModel
 from trelliswork.models.parser.scoring import TreeScorer, flat_heads
-from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tempered
+from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tempered, tree_kinds
 
 LOWEST, HIGHEST = 0.2, 10.0  # limits of a temperature
 PRECISION = 0.01  # of its logarithm
@@ -55,7 +57,7 @@ def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> Temperatu
     enough = np.flatnonzero(np.cumsum(tokens.lengths) - tokens.lengths < MAX_WORDS)
     batches = [scorer.scored(tokens, some) for some in scorer.batches(tokens, enough)]
     n_heads = current().total(sum(int((gold.rows(batch.sentences) >= 0).sum()) for batch in batches))
-    kinds = TREE_KINDS[: 3 if scorer.second is not None else 1]
+    kinds = tree_kinds(scorer.second is not None)
 
     def loss(temperatures: Temperatures) -> float:
         model = replace(scorer, temperatures=temperatures)
@@ -75,7 +77,8 @@ def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> Temperatu
     def moved(names: tuple[str, ...], t: float) -> Temperatures:
         return replace(best, **{name: min(max(getattr(best, name) * t, LOWEST), HIGHEST) for name in names})
 
-    for names in dict.fromkeys([kinds, *((kind,) for kind in kinds)]):
+    parts = tuple(kind for kind in kinds if kind in TREE_KINDS)
+    for names in dict.fromkeys([parts, *((kind,) for kind in kinds)]):
         candidate = moved(names, minimize(lambda t: loss(moved(names, t))))  # noqa: B023
         found = loss(candidate)
         if found < value:

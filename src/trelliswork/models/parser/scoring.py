@@ -158,7 +158,10 @@ class TreeScorer:
         a, s, g = (values / getattr(self.temperatures, kind) for values, kind in zip(scores, TREE_KINDS, strict=True))
         result = self.propagation(candidates.parts, (a, s, g))
         tree_scores = candidates.dense(result.tree_scores, -np.inf)
-        return Beliefs(sentences, lengths, tree_scores, candidates.dense(result.arcs, 0.0), mask)
+        if self.temperatures.tree == 1:
+            return Beliefs(sentences, lengths, tree_scores, candidates.dense(result.arcs, 0.0), mask)
+        tree_scores /= self.temperatures.tree
+        return Beliefs(sentences, lengths, tree_scores, self._expectations(tree_scores, sentences, lengths), mask)
 
     def risk_beliefs(self, scored: Scored, beliefs: Beliefs) -> Beliefs:
         """Return the beliefs at temperature 1, which choose the tree: temperatures change probabilities alone.
@@ -166,7 +169,7 @@ class TreeScorer:
         ``beliefs`` are those at the temperatures of the trees.
         """
         t = self.temperatures
-        if t.arcs == 1 and (self.second is None or t.siblings == t.grandparents == 1):
+        if t.arcs == 1 and (self.second is None or t.siblings == t.grandparents == t.tree == 1):
             return beliefs
         return replace(self, temperatures=Temperatures()).infer(scored)
 

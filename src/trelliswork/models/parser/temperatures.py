@@ -11,6 +11,11 @@ from trelliswork.errors import ValueRangeError
 TREE_KINDS = ("arcs", "siblings", "grandparents")
 
 
+def tree_kinds(second: bool) -> tuple[str, ...]:
+    """Return the kinds of factors that have a temperature, labels aside."""
+    return (*TREE_KINDS, "tree") if second else TREE_KINDS[:1]
+
+
 @dataclass(frozen=True)
 class Temperatures:
     """Divisors of scores, by kind of factor."""
@@ -18,6 +23,7 @@ class Temperatures:
     arcs: float = 1.0
     siblings: float = 1.0
     grandparents: float = 1.0
+    tree: float = 1.0  # of the scores that belief propagation sends to the tree factor in the end; order 2
     labels: float = 1.0
 
     @classmethod
@@ -31,7 +37,7 @@ class Temperatures:
 
     def of(self, order: int, labeled: bool) -> dict[str, float]:
         """Return the temperatures that a parser of this order has, by name."""
-        kinds = TREE_KINDS[: 3 if order == 2 else 1] + (("labels",) if labeled else ())
+        kinds = tree_kinds(order == 2) + (("labels",) if labeled else ())
         return {name: value for name, value in asdict(self).items() if name in kinds}
 
 

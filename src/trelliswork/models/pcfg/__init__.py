@@ -39,7 +39,7 @@ from trelliswork.models.pcfg.objective import (
     text_batches,
 )
 from trelliswork.models.pcfg.training import check_combination, checked, learn, listed_words
-from trelliswork.models.tasks import LanguageModel, Ranked, TreeParser, blanks
+from trelliswork.models.tasks import LanguageModel, Ranked, TreeParser, best_words, blanks
 
 if TYPE_CHECKING:
     from trelliswork.distributions import GrammarTree
@@ -374,18 +374,19 @@ class PCFG(TreeParser, LanguageModel):
         trees = self.sample_trees(n, seed=seed, max_length=max_length)
         return [(list(tree.leaves()), [node.label for node in tree.preterminals()]) for tree in trees]
 
-    def fill(self, sentence: str | Sequence[str | None], n: int = 10) -> list[Ranked]:
-        """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first."""
+    def fill(self, sentence: str | Sequence[str | None], n: int = 10, *, unknown: bool = False) -> list[Ranked]:
+        """Return the n most probable words for each blank (``None``, or ``___`` in a string), best first.
+
+        ``<unk>`` is one of the words if ``unknown``; probabilities are those of the model in either case.
+        """
         self._check_fitted()
         check_count("n", n)
         words = blanks(sentence)
         if len(words) < self.shortest:
             raise DataError("a sentence of one word has no tree: expected at least two words.")
         ids = np.array(self._ids([words])[0], np.int64)
-        ranked = []
-        for p in blank_emissions(self.parameters_, ids, [t for t, w in enumerate(words) if w is None]):
-            ranked.append([(self.vocabulary_[i], float(p[i])) for i in np.argsort(-p, kind="stable")[:n]])
-        return ranked
+        distributions = blank_emissions(self.parameters_, ids, [t for t, w in enumerate(words) if w is None])
+        return [best_words(self.vocabulary_.items, p, n, self._left_out(unknown)) for p in distributions]
 
     def sample_trees(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[Tree]:
         """Return n random trees of at most ``max_length`` words; longer ones are drawn again."""

@@ -1,0 +1,334 @@
+"""Raw text to sentences and tokens that know their place: rules of our own, or the tokenizer of another package.
+
+Tokens are those of the Penn Treebank and of English Universal Dependencies: punctuation is separate, ``don't`` is
+``do`` and ``n't``, ``dogs'`` is ``dogs`` and ``'``; numbers, abbreviations, addresses and hyphenated words are whole. A
+sentence ends at a blank line, and after ``.``, ``!``, ``?`` or ``…`` unless the rules see an abbreviation or a small
+letter after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trelliswork.data.corpus import Corpus
+from trelliswork.data.files import Readable, no_sentence, open_text, source_name
+from trelliswork.errors import ValueRangeError, extras_for
+
+
+class Piece(NamedTuple):
+    """A token, and the place of its first and after its last character in the text."""
+
+    text: str
+    start: int
+    stop: int
+
+
+Tokenizer = Callable[[str], list[list[Piece]]]
+
+_TITLES = "Mr Mrs Ms Messrs Dr Prof Gen Sen Rep Gov Lt Col Sgt Capt Maj Cmdr Rev Hon Pres Supt St Mt Ft No Nos Art vs"
+_OTHERS = (
+    "Inc Corp Co Ltd Bros Jr Sr Esq etc al approx dept est fig Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon "
+    "Tue Wed Thu Fri Sat Sun Ave Blvd Rd a.m p.m e.g i.e cf pp vol ed eds Ph.D M.D B.A M.A"
+)
+_TITLE = frozenset(word.lower() for word in _TITLES.split())  # a name follows: never the end of a sentence
+_ABBREVIATION = _TITLE | frozenset(word.lower() for word in _OTHERS.split())
+_WORDS_TOO = frozenset({"no", "art", "sun", "sat", "mar"})  # also words, which may end a sentence
+_STARTERS = frozenset(
+    word.title()
+    for word in [
+        "the",
+        "a",
+        "an",
+        "it",
+        "he",
+        "she",
+        "they",
+        "we",
+        "i",
+        "you",
+        "this",
+        "that",
+        "these",
+        "those",
+        "there",
+        "in",
+        "on",
+        "at",
+        "but",
+        "and",
+        "if",
+        "when",
+    ]
+)
+_QUOTES = "\"'“”‘’«»`"
+_CLITIC = re.compile(r"(?i)(?<=[^\W\d_])(n['’]t|['’](?:s|m|d|re|ve|ll))$")
+_TOKEN = re.compile(
+    r"""
+    (?:https?://|ftp://|www\.)[^\s<>"”]*[^\s<>"”.,;:!?)\]}'’]   # addresses
+  | [\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+
+  | [#@]\w+
+  | (?:[:;=8][-o*']?[)\](\[dDpP/\\|*])(?!\w)                    # faces
+  | <3
+  | (?:[A-Za-z]\.){2,}                                          # U.S.
+  | [$€£¥]?(?:(?<!\S)[+-])?\d+(?:[.,:/-]\d+)*(?:%|(?:st|nd|rd|th|s)\b|(?=(?i:am|pm|k|m|mm|mb|gb)?\b))  # numbers
+  | \w+(?:[-'’&._]\w+)*(?:\.(?!\.))?                            # words, with what joins them
+  | \.{2,}|-{2,}|[!?]{2,}|\*{2,}|_{2,}|={2,}|~{2,}|<{2,}|>{2,}|''|’’|``
+  | ['’]\d\ds?\b
+  | \S
+    """,
+    re.VERBOSE,
+)
+_CURRENCY = "$€£¥"
+_PARAGRAPH = re.compile(r"\n[ \t\r\f\v]*\n\s*")
+_ENDING = re.compile(r"[.!?…]+|\.{2,}")
+_CLOSING = frozenset(")]}" + _QUOTES)
+_OPENING = frozenset("([{" + _QUOTES)
+
+
+def tokenize(text: str) -> list[list[Piece]]:
+    """Split a text into sentences of tokens.
+
+    Examples
+    --------
+    >>> for sentence in tokenize("Mr. Smith doesn't pay $3.50. He left (early)!"):
+    ...     print([piece.text for piece in sentence])
+    ['Mr.', 'Smith', 'does', "n't", 'pay', '$', '3.50', '.']
+    ['He', 'left', '(', 'early', ')', '!']
+    """
+    sentences: list[list[Piece]] = []
+    for start, stop in _paragraphs(text):
+        pieces = list(_pieces(text, start, stop))
+        first = 0
+        for end in sentence_ends(pieces, text):
+            sentences.append(pieces[first:end])
+            first = end
+        if first < len(pieces):
+            sentences.append(pieces[first:])
+    return sentences
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    at = 0
+    for gap in _PARAGRAPH.finditer(text):
+        yield at, gap.start()
+        at = gap.end()
+    yield at, len(text)
+
+
+def _pieces(text: str, start: int, stop: int) -> Iterator[Piece]:
+    for found in _TOKEN.finditer(text, start, stop):
+        yield from _split(text, found.start(), found.end(), stop)
+
+
+def _split(text: str, start: int, end: int, stop: int) -> Iterator[Piece]:
+    """Yield the tokens of one match: clitics, currency signs and full stops that end a sentence are separate."""
+    word = text[start:end]
+    if len(word) > 1 and word[0] in _CURRENCY:
+        yield Piece(word[0], start, start + 1)
+        start, word = start + 1, word[1:]
+    if len(word) > 1 and word.endswith("%"):
+        yield Piece(word[:-1], start, end - 1)
+        yield Piece("%", end - 1, end)
+        return
+    tail: list[Piece] = []
+    if len(word) > 1 and word.endswith(".") and word[0].isalnum() and not _is_abbreviation(word, text, end, stop):
+        tail = [Piece(".", end - 1, end)]
+        end, word = end - 1, word[:-1]
+    if word.lower() == "cannot":
+        tail = [Piece(word[3:], start + 3, end), *tail]
+        end, word = start + 3, word[:3]
+    clitic = _CLITIC.search(word)
+    if clitic and clitic.start() > 0:
+        at = start + clitic.start()
+        yield Piece(word[: clitic.start()], start, at)
+        yield Piece(clitic.group(), at, end)
+    elif word:
+        yield Piece(word, start, end)
+    yield from tail
+
+
+def _is_abbreviation(word: str, text: str, end: int, stop: int) -> bool:
+    """Return whether the full stop belongs to a word: an abbreviation, an initial, or a small letter follows."""
+    stem = word[:-1]
+    if stem.lower() in _WORDS_TOO and _at_end(text, end, stop):
+        return False
+    if stem.lower() in _ABBREVIATION or (len(stem) == 1 and stem.isalpha() and stem != "I"):
+        return True
+    return re.fullmatch(r"(?:[A-Za-z]\.)+[A-Za-z]", stem) is not None
+
+
+def _at_end(text: str, end: int, stop: int) -> bool:
+    """Return whether a sentence can end here: white space and a capital follow, or nothing."""
+    rest = text[end:stop].lstrip()
+    return not rest or (rest[0].isupper() and not rest[:2].isdigit())
+
+
+def sentence_ends(pieces: list[Piece], text: str) -> Iterator[int]:
+    """Yield the number of tokens up to the end of each sentence."""
+    k, n = 0, len(pieces)
+    while k < n:
+        word = pieces[k].text
+        stem = word[:-1].lower()
+        glued = len(word) > 1 and word.endswith(".") and word[0].isalnum()  # an abbreviation may end a sentence
+        if not (_ENDING.fullmatch(word) or glued) or (glued and (stem in _TITLE or len(stem) == 1)):
+            k += 1
+            continue
+        k += 1
+        while k < n and (_ENDING.fullmatch(pieces[k].text) or _closes(pieces, k)):
+            k += 1
+        if k == n:
+            return
+        following, gap = pieces[k].text, text[pieces[k - 1].stop : pieces[k].start]
+        if not gap:
+            continue
+        letter = next((piece.text[0] for piece in pieces[k : k + 3] if piece.text[0] not in _OPENING), following[0])
+        if letter.islower() or (glued and following not in _STARTERS) or letter in ",;:-–—":
+            continue
+        yield k
+
+
+def _closes(pieces: list[Piece], k: int) -> bool:
+    """Return whether a bracket or quote belongs to what is before it: no space is between them."""
+    return pieces[k].text in _CLOSING and (pieces[k].start == pieces[k - 1].stop or pieces[k].text in ")]}")
+
+
+def tokenizer(name: str = "rules") -> Tokenizer:
+    """Return a tokenizer by name.
+
+    Parameters
+    ----------
+    name : str
+        ``rules``; ``spacy`` or ``spacy:LANGUAGE``, a blank pipeline of spaCy with its sentence rules; ``spacy:NAME``,
+        an installed pipeline; ``hf:NAME``, the pre-tokenizer of a fast tokenizer of Hugging Face, with our sentences.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "rules" and not rest:
+        return tokenize
+    if kind == "spacy":
+        return _spacy(rest or "en")
+    if kind == "hf" and rest:
+        return _hugging_face(rest)
+    raise ValueRangeError(f"the tokenizer must be rules, spacy, spacy:LANGUAGE or hf:NAME, got {name!r}.")
+
+
+def _spacy(name: str) -> Tokenizer:
+    with extras_for("the tokenizer spacy"):
+        import spacy
+
+    if len(name) <= 3:
+        nlp = spacy.blank(name)
+        nlp.add_pipe("sentencizer")
+    else:
+        nlp = spacy.load(name)
+
+    def split(text: str) -> list[list[Piece]]:
+        sentences = []
+        for start, stop in _paragraphs(text):
+            for sentence in nlp(text[start:stop]).sents:
+                pieces = [Piece(t.text, start + t.idx, start + t.idx + len(t)) for t in sentence if not t.is_space]
+                if pieces:
+                    sentences.append(pieces)
+        return sentences
+
+    return split
+
+
+def _hugging_face(name: str) -> Tokenizer:
+    with extras_for("the tokenizer hf"):
+        from transformers import AutoTokenizer
+
+    backend: Any = AutoTokenizer.from_pretrained(name, use_fast=True).backend_tokenizer.pre_tokenizer
+
+    def split(text: str) -> list[list[Piece]]:
+        sentences: list[list[Piece]] = []
+        for start, stop in _paragraphs(text):
+            part = text[start:stop]
+            pieces = []
+            for _, (a, b) in backend.pre_tokenize_str(part):
+                kept = part[a:b].strip()
+                if kept:
+                    a += part[a:b].index(kept)
+                    pieces.append(Piece(kept, start + a, start + a + len(kept)))
+            first = 0
+            for end in [*sentence_ends(pieces, text), len(pieces)]:
+                if end > first:
+                    sentences.append(pieces[first:end])
+                first = end
+        return sentences
+
+    return split
+
+
+@dataclass(frozen=True, eq=False)
+class TokenizedText(Corpus):
+    """The sentences of a raw text; token i is ``text[starts[i]:stops[i]]``."""
+
+    text: str = ""
+    starts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    stops: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def space_after(self, i: int) -> bool:
+        """Return whether white space, or the end of the text, follows a token."""
+        return self.stops[i] >= len(self.text) or self.text[self.stops[i]].isspace()
+
+    def sentence_text(self, n: int) -> str:
+        """Return the text of a sentence on one line."""
+        first, last = int(self.offsets[n]), int(self.offsets[n + 1]) - 1
+        return " ".join(self.text[self.starts[first] : self.stops[last]].split())
+
+    def ranges(self, n: int) -> list[list[int]]:
+        """Return start and stop of each token of a sentence."""
+        at = slice(self.offsets[n], self.offsets[n + 1])
+        return np.stack([self.starts[at], self.stops[at]], axis=1).tolist()
+
+    @classmethod
+    def of(cls, text: str, split: Tokenizer = tokenize, source: str = "") -> TokenizedText:
+        """Return the sentences of a text."""
+        sentences = split(text)
+        pieces = [piece for sentence in sentences for piece in sentence]
+        offsets = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
+        unique: dict[str, str] = {}
+        words = [unique.setdefault(piece.text, piece.text) for piece in pieces]
+        places = [np.array([piece[k] for piece in pieces], np.int64) for k in (1, 2)]
+        return cls([words], offsets, None, None, source, text, *places)
+
+
+def read_raw_text(
+    path: Readable, *, split: Tokenizer = tokenize, allow_empty: bool = False, encoding: str = "utf-8"
+) -> TokenizedText:
+    """Read running text that is not tokenized; blank lines separate paragraphs.
+
+    Parameters
+    ----------
+    path : str or path
+        A plain or gzip file, or a `Section` of one; ``-`` is the standard input.
+    split : callable
+        Text to sentences of `Piece`: `tokenize`, or a result of `tokenizer`.
+    allow_empty : bool
+        Whether a file without sentences is an empty corpus instead of an error.
+    encoding : str
+
+    Returns
+    -------
+    TokenizedText
+        A corpus of one column, with the place of each token in the text, whose line ends are one character each.
+    """
+    with open_text(path, encoding=encoding) as lines:
+        text = "".join(_with_ends(lines))
+    source = source_name(path)
+    corpus = TokenizedText.of(text, split, source)
+    if not len(corpus) and not allow_empty:
+        raise no_sentence(source, "running text")
+    return corpus
+
+
+def _with_ends(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        yield line
+        yield "\n"

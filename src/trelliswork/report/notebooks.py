@@ -1,0 +1,191 @@
+"""Displays of objects in notebooks: the pictures of the report, self-contained, for light and dark pages."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from trelliswork.compute.display import Names
+from trelliswork.data import Tree
+from trelliswork.learning.report import FitReport
+from trelliswork.models.base import Estimator
+from trelliswork.report.curves import learning_curves
+from trelliswork.report.page import Html, element, figure, number, scroll, shortened, side_by_side, svg
+from trelliswork.report.structures import constituent_tree, dependency_tree, trellis
+from trelliswork.report.tables import bars, facts
+
+SHOWN = 3  # sequences of a batch
+MOST_WORDS, MOST_VARIABLES = 80, 60
+_CLASS = "trelliswork-display"
+# Notebooks may be dark where the system is light, and the other way round.
+_DARK = ('[data-jp-theme-light="false"]', ".vscode-dark", '[data-theme="dark"]')
+_LIGHT = ('[data-jp-theme-light="true"]', ".vscode-light", '[data-theme="light"]')
+
+
+def display(shown: Any) -> str:
+    """Return the display of an estimator, a `FitReport`, or a distribution over structures."""
+    if isinstance(shown, FitReport):
+        blocks = _report(shown)
+    elif isinstance(shown, Estimator):
+        blocks = _estimator(shown)
+    else:
+        blocks = _distribution(shown)
+    return str(element("div", element("style", Html(_style())), *blocks, class_=_CLASS))
+
+
+@lru_cache(maxsize=1)
+def _style() -> str:
+    """Return the style of pages, limited to displays: everything is nested in their class."""
+    css = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+    themes = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    rules = re.sub(r"(?m)^html \{.*\}$|^@media \(prefers-reduced-motion.*$|^@media print.*$", "", css)
+    rules = rules.replace(":root {", "& {").replace("\nbody {", "\n& {").replace("margin: 0; background", "background")
+    rules = re.sub(r"(?m)^(header|section|footer|nav)\b.*$", "", rules)  # of pages only
+    rules = re.sub(r"(?ms)^@media \(max-width: 600px\) \{.*?^\}", "", rules)
+    chosen = [
+        f"{', '.join(f'{where} .{_CLASS}' for where in places)} {{{theme}}}"
+        for places, theme in ((_LIGHT, themes[0]), (_DARK, themes[1]))
+    ]
+    extra = f".{_CLASS} {{ padding: 12px 16px; font-size: 14px; overflow-x: auto; }}"
+    return "\n".join([f".{_CLASS} {{\n{rules}\n}}", *chosen, extra])
+
+
+def _report(report: FitReport) -> list[Html]:
+    rows: list[tuple[str, object]] = [("end", report.reason), ("converged", "yes" if report.converged else "no")]
+    if report.n_iter:
+        rows.append(("iterations", f"{report.n_iter:,}"))
+    if not math.isnan(report.value):
+        rows.append(("objective", number(report.value)))
+    if report.dev is not None:
+        rows.append((f"development data, {report.metric}", number(report.dev)))
+    if report.seconds:
+        rows.append(("seconds", number(report.seconds)))
+    table = facts(rows, title="Training")
+    return [side_by_side(table, *learning_curves(SimpleNamespace(report_=report)))]
+
+
+def _estimator(model: Estimator) -> list[Html]:
+    parameters: list[tuple[str, object]] = [(k, shortened(repr(v), 80)) for k, v in model.get_params().items()]
+    table = facts(parameters, title=f"{type(model).__name__}: parameters")
+    if not model.__sklearn_is_fitted__():
+        return [table, element("p", "Not fitted.")]
+    described = model.describe(5)
+    about: list[tuple[str, object]] = [(key, shortened(_plain(value), 80)) for key, value in described.facts.items()]
+    return [side_by_side(table, facts(about, title=described.title)), *_report(model.report_)]
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _distribution(shown: Any) -> list[Html]:
+    from trelliswork.distributions import FactorGraph, LinearChain
+    from trelliswork.distributions.dependency_tree import DependencyTree
+
+    names = getattr(shown, "names", None)
+    if isinstance(shown, FactorGraph):
+        return _graph(shown)
+    draw = _chain if isinstance(shown, LinearChain) else _arcs if isinstance(shown, DependencyTree) else _brackets
+    lengths = shown.lengths.tolist()
+    blocks = [draw(shown, b, n, names) for b, n in enumerate(lengths[:SHOWN]) if n <= MOST_WORDS]
+    left = len(lengths) - len(blocks)
+    more = [element("p", f"{left} more of this batch not shown: {shown!r}", class_="note")] if left else []
+    log_z = ", ".join(number(float(value)) for value in shown.log_partition()[:SHOWN])
+    return [*blocks, *more, element("p", f"log Z: {log_z} ({shown.kind})", class_="note")]
+
+
+def _words(names: Names | None, n: int) -> list[str]:
+    return names.words if names is not None and len(names.words) == n else [str(t + 1) for t in range(n)]
+
+
+def _labels(names: Names | None, n: int) -> list[str]:
+    return names.labels if names is not None and len(names.labels) == n else [str(k) for k in range(n)]
+
+
+def _chain(chain: Any, b: int, n: int, names: Names | None) -> Html:
+    marginals = chain.marginals()[b, :n].detach().cpu().numpy()
+    labels = _labels(names, marginals.shape[1])
+    path = [labels[k] for k in chain.argmax().labels[b, :n].tolist()]
+    return trellis(_words(names, n), labels, marginals, path)
+
+
+def _arcs(tree: Any, b: int, n: int, names: Names | None) -> Html:
+    best = tree.mbr().labels[b, :n]
+    marginals = tree.marginals()[b].detach().cpu().numpy()
+    if tree.labeled:
+        labels = _labels(names, marginals.shape[2])
+        heads, which = best[:, 0].tolist(), [labels[k] for k in best[:, 1].tolist()]
+        marginals = marginals.sum(axis=2)
+    else:
+        heads, which = best.tolist(), None
+    p = [float(marginals[head, t + 1]) for t, head in enumerate(heads)]
+    return dependency_tree(_words(names, n), heads, which, p)
+
+
+def _brackets(tree: Any, b: int, n: int, names: Names | None) -> Html:
+    chart = tree.mbr().labels[b, :n, :n].detach().cpu().numpy()
+    marginals = tree.marginals()[b].detach().cpu().numpy()
+    labels = _labels(names, marginals.shape[2]) if marginals.ndim == 3 else [""]
+    p = marginals.sum(axis=2) if marginals.ndim == 3 else marginals
+    spans = {(int(i), int(j)): float(p[i, j]) for i, j in np.argwhere(chart >= 0) if i < j}
+    words = _words(names, n)
+
+    def node(i: int, j: int) -> Tree:
+        name = labels[chart[i, j]] if chart[i, j] >= 0 and len(labels) > chart[i, j] else ""
+        if i == j:
+            return Tree(name or "·", (words[i],))
+        cut = next((k for k in range(j - 1, i - 1, -1) if _is_span(spans, i, k) and _is_span(spans, k + 1, j)), j - 1)
+        return Tree(name or "·", (node(i, cut), node(cut + 1, j)))
+
+    return constituent_tree(node(0, n - 1), spans) if n > 1 else element("p", " ".join(words))
+
+
+def _is_span(spans: dict[tuple[int, int], float], i: int, j: int) -> bool:
+    return i == j or (i, j) in spans
+
+
+def _graph(graph: Any) -> list[Html]:
+    """Return a picture of variables and factors on a circle, and the most certain states of the first graph."""
+    wiring = graph._wiring
+    V = wiring.n_variables
+    rows: list[tuple[str, object]] = [
+        ("variables", f"{V:,}"),
+        ("states", f"{int(wiring.n_states.min())} to {int(wiring.n_states.max())}" if V else "0"),
+        ("factors", f"{wiring.n_factors:,}"),
+        ("graphs", f"{wiring.n_graphs:,}"),
+        ("engine", graph.engine),
+    ]
+    blocks = [facts(rows, title="Factor graph")]
+    scopes = [tuple(map(int, row)) for group in wiring.groups for row in group.variables]
+    scopes += [tuple(map(int, np.asarray(factor.variables).reshape(-1))) for factor in wiring.structured]
+    if not 0 < V <= MOST_VARIABLES:
+        return blocks
+    marginals = [m.detach().cpu().numpy() for m in graph.marginals()[0]]
+    best = [int(np.argmax(m[: wiring.n_states[v]])) for v, m in enumerate(marginals)]
+    listed = [(f"x{v} = {k}", float(marginals[v][k])) for v, k in enumerate(best)]
+    return [side_by_side(*blocks, _circle(V, scopes)), bars(listed, title="Most probable state of each variable")]
+
+
+def _circle(V: int, scopes: list[tuple[int, ...]]) -> Html:
+    size = 240.0 + 4.0 * V
+    center, radius = size / 2, size / 2 - 30
+    angles = [2 * math.pi * v / V for v in range(V)]
+    at = [(center + radius * math.sin(angle), center - radius * math.cos(angle)) for angle in angles]
+    lines, squares = [], []
+    for scope in scopes:
+        x, y = (sum(at[v][k] for v in scope) / max(len(scope), 1) for k in (0, 1))
+        lines += [element("path", d=f"M{x:.1f} {y:.1f}L{at[v][0]:.1f} {at[v][1]:.1f}", class_="axis") for v in scope]
+        squares.append(element("rect", x=x - 4, y=y - 4, width=8.0, height=8.0, class_="arrow"))
+    circles, labels = [], []
+    for v, (x, y) in enumerate(at):
+        circles.append(element("circle", element("title", f"x{v}"), cx=x, cy=y, r=9.0, class_="stop"))
+        labels.append(element("text", str(v), x=x, y=y + 4, class_="small", text_anchor="middle"))
+    about = f"Factor graph of {V} variables and {len(scopes)} factors"
+    picture = svg(size, size, *lines, *squares, *circles, *labels, label=about)
+    return figure(scroll(picture, label=about), "Variables (circles) and factors (squares)")
