@@ -9,7 +9,6 @@ from trelliswork.data import bundled
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.experiments import mrf_neighbors as neighbors
 from trelliswork.experiments import mrf_tagging as tagging
-from trelliswork.experiments import word_vectors
 
 GENSIM = importlib.util.find_spec("gensim") is not None
 
@@ -87,8 +86,8 @@ def test_ratings_of_word_pairs(tmp_path):
     (tmp_path / "word-similarity").mkdir()
     ratings = tmp_path / "word-similarity" / "animals.txt"
     ratings.write_text("Cat\tdog\t9.0\r\n\r\ncat saw 1\ndog saw 2\ncat zebra 5\n")
-    assert word_vectors.read_ratings(ratings)[0] == ("cat", "dog", 9.0)
-    table = word_vectors.word_similarities(tmp_path, ranks=(2,), minutes=0.0)
+    assert neighbors.read_ratings(ratings)[0] == ("cat", "dog", 9.0)
+    table = neighbors.word_similarities(tmp_path, ranks=(2,), minutes=0.0)
     assert table.columns == ["vectors", "dimensions", "animals", "CPU s"]
     assert [row[0] for row in table.rows] == ["MRF lifted", "MRF spectral", *(["skip-gram"] if GENSIM else [])]
     assert all("(3 of 4)" in row[2] for row in table.rows)
@@ -98,7 +97,7 @@ def test_ratings_of_word_pairs(tmp_path):
     assert GENSIM or "gensim is not installed" in table.notes[-1]
     ratings.write_text("cat dog\n")
     with pytest.raises(DataError, match=r"animals.txt:1: expected two words and a number, got 'cat dog'"):
-        word_vectors.word_similarities(tmp_path)
+        neighbors.word_similarities(tmp_path)
 
 
 def test_agreement_of_neighbors():
