@@ -33,6 +33,27 @@ def test_load_is_the_inverse_of_save(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["tagger"]
 
 
+def test_mapped_arrays_outlive_the_file_and_changes_are_private(tmp_path):
+    save_model(tmp_path / "m", "crf", {}, ARRAYS)
+    _, arrays = load_model(tmp_path / "m", mapped=True)
+    arrays["weights"][0, 0] = 7  # not written to the file
+    assert (load_model(tmp_path / "m", mapped=True)[1]["weights"] == ARRAYS["weights"]).all()
+    save_model(tmp_path / "m", "crf", {}, OTHER)
+    assert (arrays["ids"] == ARRAYS["ids"]).all()
+
+
+def test_damaged_files_that_are_mapped(tmp_path):
+    save_model(tmp_path / "m", "crf", {}, ARRAYS)
+    file = weights_of(tmp_path / "m")
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:20], whole[:-8], b"\xff" * 100, whole.replace(b"F64", b"Q64"), whole[:8] + b"x" * 99):
+        file.write_bytes(damaged)
+        with pytest.raises(DataError, match="damaged"):
+            load_model(tmp_path / "m", verify=False, mapped=True)
+        with pytest.raises(DataError, match="damaged"):
+            load_model(tmp_path / "m", mapped=True)
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", ">f8"])
 def test_arrays_of_all_types_and_shapes(dtype, tmp_path):
     """The files are those of the safetensors library, to the byte."""
@@ -40,10 +61,13 @@ def test_arrays_of_all_types_and_shapes(dtype, tmp_path):
     arrays = {"a": table, "b": table.T, "single": np.array(1).astype(dtype), "none": np.empty((0, 3), dtype)}
     arrays["small"] = np.array([True])
     save_model(tmp_path / "m", "crf", {}, arrays)
-    _, again = load_model(tmp_path / "m")
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(again[name], array)
-        assert again[name].dtype == array.dtype.newbyteorder("=")
+    for mapped in (True, False):
+        _, again = load_model(tmp_path / "m", mapped=mapped)
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(again[name], array)
+            assert again[name].dtype == array.dtype.newbyteorder("=")
+            assert again[name].flags.c_contiguous
+            assert again[name].flags.aligned
     if dtype[0] != ">":
         save_file({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, tmp_path / "library")
         assert load_file(tmp_path / "library").keys() == again.keys()

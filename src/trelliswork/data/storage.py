@@ -9,6 +9,7 @@ the file gone reads the description again. The description begins with the check
 import errno
 import hashlib
 import json
+import mmap
 import os
 import re
 import shutil
@@ -154,11 +155,12 @@ def _unwritable(path: str | Path, error: OSError) -> DataError:
 
 
 def load_model(
-    path: str | Path, kind: str | None = None, *, layout: Layout = MODEL, verify: bool = True
+    path: str | Path, kind: str | None = None, *, layout: Layout = MODEL, verify: bool = True, mapped: bool = False
 ) -> tuple[dict[str, Any], Arrays]:
     """Read the description and the arrays of a directory; ``kind``, if given, must be the kind of the model.
 
-    The checksums of both files are compared unless ``verify`` is false.
+    The checksums of both files are compared unless ``verify`` is false. With ``mapped`` the arrays are pages of the
+    file, which processes share until one of them changes a page; the change is its own.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -174,11 +176,13 @@ def load_model(
                 with file.open("rb") as stream:
                     if hashlib.file_digest(stream, "sha256").hexdigest() != checksum:
                         raise DataError(f"{file}: damaged: its checksum is wrong. Copy it again, or {layout.remedy}.")
-            return description, load_file(file)
+            return description, map_arrays(file) if mapped else load_file(file)
         except FileNotFoundError:
             if _version(description_file) == version:
                 break
-        except (OSError, SafetensorError) as error:
+        except DataError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, SafetensorError) as error:
             raise DataError(f"{file}: damaged ({error}): {layout.remedy}.") from None
     raise DataError(f"{file}: missing, although {layout.description} names it. Copy it again, or {layout.remedy}.")
 
@@ -219,6 +223,22 @@ def read_description(
     if kind is not None and description["kind"] != kind:
         raise DataError(f"{path}: expected a model of kind {kind!r}, got one of kind {description['kind']!r}.")
     return description
+
+
+def map_arrays(path: Path) -> Arrays:
+    """Map a safetensors file that ``save_model`` has written: arrays that share the memory of the file's pages."""
+    with path.open("rb") as file:
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    start = 8 + int.from_bytes(pages[:8], "little")
+    header = json.loads(pages[8:start])
+    header.pop("__metadata__", None)
+    arrays = {}
+    for name, entry in header.items():
+        kind, (first, last) = entry["dtype"], entry["data_offsets"]
+        dtype = np.dtype(bool) if kind == "BOOL" else np.dtype(f"<{kind[0].lower()}{int(kind[1:]) // 8}")
+        array = np.frombuffer(pages, dtype, (last - first) // dtype.itemsize, start + first).reshape(entry["shape"])
+        arrays[name] = array if array.flags.aligned else array.copy()
+    return arrays
 
 
 def write_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:

@@ -116,8 +116,11 @@ class TemplateExtractor:
     def transform(self, columns: Sequence[Sequence[str]], offsets: NDArray[np.int64]) -> Attributes:
         """Return the known attributes of another corpus."""
         check_columns(self.templates, len(columns))
-        coded = [ids.look_up(column) for ids, column in zip(self.columns, columns, strict=False)]
-        table = np.empty((len(self.templates), len(columns[0])), np.int32)
+        return self.transform_ids([ids.look_up(c) for ids, c in zip(self.columns, columns, strict=False)], offsets)
+
+    def transform_ids(self, coded: Sequence[Ids], offsets: NDArray[np.int64]) -> Attributes:
+        """Return the known attributes of a corpus whose strings were looked up, column by column."""
+        table = np.empty((len(self.templates), len(coded[0])), np.int32)
         for k, (template, stages) in enumerate(zip(self.templates, self._stages, strict=True)):
             numbers = None
             for stage in stages:

@@ -20,6 +20,7 @@ from trelliswork.features.presets import DERIVED, PRESETS, Preset, derive, prese
 from trelliswork.features.ready import ReadyExtractor
 from trelliswork.features.spelled import SpelledExtractor
 from trelliswork.features.templates import Template, parse_template, parse_templates, read_templates, resolve
+from trelliswork.features.word_ids import WordIds
 
 Sentence = Sequence[Any]
 Sentences = Sequence[Sentence] | Corpus | AttributeCorpus
@@ -42,6 +43,8 @@ class FeatureMap:
     B templates with macros make ``Attributes.edges``, with separate ids. A plain B makes nothing: every chain has
     plain transitions.
     """
+
+    _words: WordIds | None = None
 
     def __init__(
         self,
@@ -226,6 +229,14 @@ class FeatureMap:
             self.edge_extractor = TemplateExtractor.from_state(plain["edges"], extra)
         return self
 
+    def _word_ids(self) -> WordIds | None:
+        """Return the ids of words in the columns of a preset that derives columns from words; ``None`` for others."""
+        if self._words is None and self.preset is not None and isinstance(self.extractor, TemplateExtractor):
+            chosen = preset(self.preset)
+            if chosen.n_columns == 1 and chosen.derived and not self.knowledge:  # which looks at whole sentences
+                self._words = WordIds(chosen, self.extractor.columns)
+        return self._words
+
     def _all_templates(self) -> list[Template]:
         return [t for e in (self.extractor, self.edge_extractor) if isinstance(e, TemplateLike) for t in e.templates]
 
@@ -246,7 +257,10 @@ class FeatureMap:
         corpus = X if isinstance(X, Corpus) else Corpus.from_sentences(X)
         columns: Sequence[Sequence[str]] = corpus.columns
         if learn:
-            columns = _as_others(columns, len(corpus))
+            columns, self._words = _as_others(columns, len(corpus)), None
+        elif (words := self._word_ids()) is not None:
+            assert isinstance(self.extractor, TemplateExtractor)
+            return self.extractor.transform_ids(list(words.look_up(columns[0])), corpus.offsets)
         if self._columns.derived or self.preset is not None:
             if len(columns) < self._columns.n_columns:
                 raise DataError(

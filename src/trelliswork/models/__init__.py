@@ -78,12 +78,13 @@ def _class_of(path: str | Path, kind: str) -> "type[Estimator]":
     return cls
 
 
-def load(path: str | Path, *, verify: bool = True) -> "Estimator":
+def load(path: str | Path, *, verify: bool = True, mapped: bool = False) -> "Estimator":
     """Read a model directory and return the estimator of the right class.
 
-    The checksums of its files are compared unless ``verify`` is false.
+    The checksums of its files are compared unless ``verify`` is false. With ``mapped`` the file of weights is mapped
+    into memory, so that processes on one machine share it.
     """
-    plain, arrays = load_model(path, verify=verify)
+    plain, arrays = load_model(path, verify=verify, mapped=mapped)
     return _class_of(path, plain["kind"])._restored(path, plain, arrays)
 
 

@@ -223,7 +223,7 @@ class Estimator(Displayed):
         return plain, arrays
 
     @classmethod
-    def load(cls, path: str | Path, *, verify: bool = True) -> Self:
+    def load(cls, path: str | Path, *, verify: bool = True, mapped: bool = False) -> Self:
         """Read a model written by ``save``.
 
         Parameters
@@ -232,8 +232,11 @@ class Estimator(Displayed):
             Directory of the model.
         verify : bool
             Whether to compare the checksums of the files, which takes about a second per gigabyte.
+        mapped : bool
+            Whether to map the file of weights into memory instead of reading it: processes on one machine that use the
+            model share its pages.
         """
-        return cls._restored(path, *load_model(path, cls.kind, verify=verify))
+        return cls._restored(path, *load_model(path, cls.kind, verify=verify, mapped=mapped))
 
     @classmethod
     def _restored(cls, path: str | Path, plain: dict[str, Any], arrays: Arrays) -> Self:
@@ -250,6 +253,14 @@ class Estimator(Displayed):
             text = f"{type(error).__name__}: {str(error)[:200]}"
             raise DataError(f"{path}: incomplete or damaged ({text}): train again.") from None
         return model
+
+    def freeze(self) -> Self:
+        """Prepare a fitted model for many small calls: what they have in common is computed once, and kept.
+
+        The parameters cannot be changed in place from then on; ``fit`` replaces them.
+        """
+        self._check_fitted()
+        return self
 
     def describe(self, n: int = 20, label: str | None = None) -> Description:
         """Return the content of the model for people.

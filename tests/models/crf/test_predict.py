@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -102,3 +103,30 @@ def test_top_features_and_transitions():
     assert ("U:the", "D") in [row[:2] for row in crf.top_features(100, label="D")]
     pairs = {(a, b) for a, b, _ in crf.top_transitions(100)}
     assert pairs == {pair for tags in TAGS for pair in pairwise(tags)}
+
+
+@pytest.mark.parametrize("options", [{}, {"order": 2, "beam": "size=3"}, {"scheme": "bio"}])
+def test_a_frozen_model_answers_the_same_until_it_is_fitted_again(options):
+    tags = [["B-" + label for label in sentence] for sentence in TAGS] if "scheme" in options else TAGS
+    model = tagger(tol=1e-2, **options).fit(WORDS, tags)
+
+    def answers():
+        known = [[tags[0][0], *[None] * (len(WORDS[0]) - 1)]]
+        own = model.predict(WORDS + NEW), model.predict_marginals(NEW), model.predict_topk(NEW, 3)
+        return *own, model.predict_marginals(WORDS[:1], known=known)
+
+    before = answers()
+    assert model.freeze() is model
+    assert answers() == before
+    with pytest.raises(ValueError, match="read-only"):
+        model.weights_[0] = 1
+    model.set_params(l2=30.0)
+    model.fit(WORDS, tags)
+    assert answers() != before
+
+
+def test_answers_do_not_depend_on_the_other_sentences_of_a_call(fitted):
+    """Bit for bit: a service answers sentences of several requests together."""
+    sentences = (WORDS + NEW) * 3
+    for method in (fitted.predict, fitted.predict_marginals, lambda X: fitted.predict_topk(X, 3)):
+        assert method(sentences) == [method([sentence])[0] for sentence in sentences]

@@ -26,7 +26,7 @@ from trelliswork.models.crf.decoding import best_labelings, best_labels, label_s
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.learned import Learned
 from trelliswork.models.crf.online import OnlineState
-from trelliswork.models.crf.scoring import Scorer, Scores
+from trelliswork.models.crf.scoring import LaidOut, Scorer, Scores, laid_out
 from trelliswork.models.crf.start import transfer
 from trelliswork.models.crf.training import Algorithm, Settings, learn, one_pass, tagging_development, training_beam
 from trelliswork.models.evidence import Labels, ruled_out
@@ -81,6 +81,7 @@ class CRF(Tagger):
     scheme_: Scheme | None
     _online: OnlineState | None = None  # of partial_fit
     _structure: Structure | None = None  # for order 2 and above
+    _frozen: tuple[NDArray[np.float64], float, LaidOut] | None = None  # weights, temperature, and both for the kernels
 
     def __init__(
         self,
@@ -363,6 +364,15 @@ class CRF(Tagger):
         beam = self._beam()
         return chain if beam is None else chain.within(beam)
 
+    def freeze(self) -> Self:
+        """Lay out the weights once instead of in each call; they cannot be changed in place from then on."""
+        self._check_fitted()
+        self.weights_.flags.writeable = False
+        allowed = allowed_by(self.labels_, self.scheme_)
+        weights = laid_out(self._divided(self.weights_), self._layout, allowed, self._structure)
+        self._frozen = self.weights_, self._temperature, weights
+        return self
+
     def top_features(self, n: int = 20, label: str | None = None) -> list[tuple[str, str, float]]:
         """Return the n largest weights by absolute value: attribute, label, weight; of one label if given."""
         return self._learned().top_features(n, label)
@@ -456,12 +466,14 @@ class CRF(Tagger):
         self._check_fitted()
         if callable(self.features):
             self.features_.function = self.features  # set_params has set it on a loaded model
-        allowed = allowed_by(self.labels_, self.scheme_)
-        scorer = Scorer(self.features_.transform(X), self._layout, allowed, self._structure)
-        return scorer.potentials(
-            self._divided(self.weights_),
-            None if known is None else ruled_out(known, scorer.lengths, self.labels_),
-        )
+        attributes = self.features_.transform(X)
+        if self._frozen is not None and self._frozen[0] is self.weights_ and self._frozen[1] == self._temperature:
+            weights: Any = self._frozen[2]
+            allowed = None  # it is part of the weights
+        else:
+            weights, allowed = self._divided(self.weights_), allowed_by(self.labels_, self.scheme_)
+        scorer = Scorer(attributes, self._layout, allowed, self._structure)
+        return scorer.potentials(weights, None if known is None else ruled_out(known, scorer.lengths, self.labels_))
 
     def _chains(self, X: Sentences, known: Labels | None = None) -> Chains:
         for scores in self._potentials(X, known):

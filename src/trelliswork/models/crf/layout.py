@@ -125,6 +125,13 @@ class FeatureLayout:
         return np.flatnonzero(self.wide_rows[self.attributes] < 0)
 
     @cached_property
+    def narrow_numbers(self) -> Ids:
+        """(n_features,): the number of a state feature among ``narrow_features``, -1 in dense rows."""
+        numbers = np.full(len(self.attributes), -1, np.int32)
+        numbers[self.narrow_features] = np.arange(len(self.narrow_features))
+        return numbers
+
+    @cached_property
     def wide_shape(self) -> tuple[int, int]:
         """Number and width of the dense rows; the width is a whole number of vectors."""
         return int(self.wide_rows.max(initial=-1)) + 1, whole_vectors(self.n_labels, np.float32)
@@ -293,8 +300,7 @@ class ScoredTokens:
         wide_ids, narrow_ids = np.empty(n_wide, np.int32), np.empty(n_narrow, np.int32)
         wide_values = np.empty(n_wide if len(values) else 0, np.float32)
         narrow_values = np.empty(n_narrow if len(values) else 0, np.float32)
-        number = np.full(len(layout.attributes), -1, np.int32)
-        number[layout.narrow_features] = np.arange(len(layout.narrow_features))
+        number = layout.narrow_numbers
         # Each occurrence of a narrow attribute becomes one entry per label it has a weight with.
         split(tokens.ids, values, rows, ptr, number, wide_ids, wide_values, narrow_ids, narrow_values)
         self.arrays = TokenRows(wide_ptr, wide_ids, wide_values, narrow_ptr, narrow_ids, narrow_values)

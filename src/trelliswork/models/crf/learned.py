@@ -97,7 +97,7 @@ class Learned:
     def from_state(cls, plain: dict[str, Any], arrays: Arrays) -> "Learned":
         """Build the weights from ``state``'s result; damaged or foreign arrays are an error."""
         features, labels = FeatureMap.from_state(plain["features"], arrays), Vocabulary(strings(plain["labels"]))
-        weights = arrays["weights"].astype(np.float64)
+        weights = arrays["weights"].astype(np.float64, copy=False)
         check_finite("weights", weights)
         grams = [arrays[f"ngrams.{n}"] for n in range(2, plain["order"] + 2)]
         structure = None

@@ -14,8 +14,16 @@ from trelliswork.models.crf.kernels.edges import EdgeFeatures, edge_scores
 from trelliswork.models.crf.layout import Allowed, ChainWeights, FeatureLayout, Floats, ScoredTokens, Tokens, counting
 
 Scores = chain.Potentials | SparseChain
+LaidOut = ChainWeights | SparseWeights
 BATCH_TOKENS = 20_000  # maximum number of tokens that are decoded together
 BATCH_EDGES = 1 << 24  # maximum number of transition scores in memory, if each position has its own
+
+
+def laid_out(weights: Floats, layout: FeatureLayout, allowed: Allowed | None, structure: Structure | None) -> LaidOut:
+    """Return a weight vector laid out for the kernels."""
+    if structure is None:
+        return ChainWeights(weights, layout, allowed)
+    return SparseWeights(weights, layout, allowed, structure)
 
 
 def tokens_of(attributes: Attributes) -> Tokens:
@@ -51,15 +59,13 @@ class Scorer:
         self._layout, self._allowed, self._structure = layout, allowed, structure
         self.lengths = np.diff(attributes.offsets)
 
-    def potentials(self, weights: Floats, ruled_out: NDArray[np.bool_] | None = None) -> Iterator[Scores]:
+    def potentials(self, weights: Floats | LaidOut, ruled_out: NDArray[np.bool_] | None = None) -> Iterator[Scores]:
         """Yield the scores of batches of sentences, in order; -inf for labels ``ruled_out`` (n_tokens, S)."""
         if not self._tokens.offsets[-1]:
             return
-        w: ChainWeights | SparseWeights
-        if self._structure is None:
-            w = ChainWeights(weights, self._layout, self._allowed)
-        else:
-            w = SparseWeights(weights, self._layout, self._allowed, self._structure)
+        w = weights
+        if not isinstance(w, ChainWeights | SparseWeights):
+            w = laid_out(w, self._layout, self._allowed, self._structure)
         S, offsets = self._layout.n_labels, self._tokens.offsets
         unary = self._tokens.scores(w, 0, offsets[-1])
         unary[offsets[:-1]] += w.start

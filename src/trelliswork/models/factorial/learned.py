@@ -79,7 +79,7 @@ class Learned:
             layouts.append(FeatureLayout(len(layer.labels), n_attributes, **parts))
             layouts[-1].check()
         ties = tuple((int(d), int(e)) for d, e in plain["ties"])
-        weights = arrays["weights"].astype(np.float64)
+        weights = arrays["weights"].astype(np.float64, copy=False)
         check_finite("weights", weights)
         layout = FactorialLayout(tuple(layouts), ties)
         if not all(0 <= d < e < len(layers) for d, e in ties) or layout.n_features != len(weights):
