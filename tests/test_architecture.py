@@ -25,7 +25,8 @@ BELOW = {  # docs/architecture.md, column "may import"
 BELOW["models"] = set(BELOW)
 BELOW["report"] = {*BELOW["models"], "models"}
 BELOW["experiments"] = {*BELOW["report"], "report"}
-BELOW["explore"] = {*BELOW["report"], "report"}
+BELOW["serve"] = {*BELOW["models"], "models"}
+BELOW["explore"] = {*BELOW["report"], "report", "serve"}
 BELOW["integrations"] = {*BELOW["report"], "report"}
 FAMILIES = {  # families, and the families that they may import
     "baselines": set(),

@@ -14,7 +14,7 @@ import trelliswork
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = Path(trelliswork.__file__).parent
-SERVER = SOURCE / "explore" / "server.py"  # the local explorer, which listens on this machine
+SERVER = SOURCE / "serve" / "sockets.py"  # of the explorer and the service, which listen
 GROUP = SOURCE / "learning" / "distributed.py"  # processes that torchrun has started; names of network devices only
 NETWORK = ("socket", "ssl", "urllib", "http", "ftplib", "smtplib", "poplib", "imaplib", "xmlrpc", "requests", "httpx")
 
@@ -66,7 +66,7 @@ def test_ci_installs_pinned_versions():
                 assert re.search(r"constraints\.txt|no constraints|PINNED", line), f"{path.name}: {line.strip()}"
 
 
-def test_only_the_explorer_and_groups_of_processes_use_the_network():
+def test_only_servers_and_groups_of_processes_use_the_network():
     imported = re.compile(rf"^\s*(?:import|from) (?:{'|'.join(NETWORK)})\b", re.MULTILINE)
     users = {path for path in SOURCE.rglob("*.py") if imported.search(path.read_text(encoding="utf-8"))}
     assert users == {SERVER, GROUP}

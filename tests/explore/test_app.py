@@ -11,8 +11,9 @@ import pytest
 from tests.explore.conftest import client_of
 from trelliswork.errors import DataError
 from trelliswork.explore.abilities import explorer_of
-from trelliswork.explore.app import HEADERS, MAX_WAITING, Worker
+from trelliswork.explore.app import HEADERS, MAX_WAITING
 from trelliswork.explore.requests import MAX_BODY, RequestError
+from trelliswork.serve.engine import Engine
 
 
 def refused(client, ability, body, status=400):
@@ -190,8 +191,8 @@ def test_a_model_without_a_task():
         explorer_of(object())
 
 
-def test_the_worker_computes_one_at_a_time_and_turns_warnings_into_notes():
-    worker, inside, most = Worker(), [], []
+def test_the_engine_computes_one_at_a_time_and_turns_warnings_into_notes():
+    engine, inside, most = Engine(name="explore"), [], []
 
     def work():
         inside.append(1)
@@ -201,7 +202,7 @@ def test_the_worker_computes_one_at_a_time_and_turns_warnings_into_notes():
         return {"thread": threading.current_thread().name}
 
     async def many():
-        return await asyncio.gather(*(worker.run(work) for _ in range(8)))
+        return await asyncio.gather(*(engine.run(work) for _ in range(8)))
 
     answers = asyncio.run(many())
     assert max(most) == 1
@@ -209,14 +210,14 @@ def test_the_worker_computes_one_at_a_time_and_turns_warnings_into_notes():
 
 
 def test_too_many_requests_are_refused_and_waiting_ones_answered():
-    worker, gate = Worker(), threading.Event()
+    engine, gate = Engine(MAX_WAITING, status=503), threading.Event()
 
     def work():
         gate.wait(10)
         return {}
 
     async def many():
-        tasks = [asyncio.create_task(worker.run(work)) for _ in range(MAX_WAITING + 4)]
+        tasks = [asyncio.create_task(engine.run(work)) for _ in range(MAX_WAITING + 4)]
         await asyncio.sleep(0.2)
         gate.set()
         return await asyncio.gather(*tasks, return_exceptions=True)

@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from trelliswork.errors import DataError, ValueRangeError
-from trelliswork.explore.server import check_host, is_loopback, open_socket
+from trelliswork.serve.sockets import check_host, is_loopback, open_socket
 
 
 def test_only_loopback_addresses_by_default():
@@ -75,7 +75,8 @@ def test_wrong_commands_end_with_a_message(options):
 
 
 def test_half_sent_requests_do_not_block_the_server(model, monkeypatch):
-    from trelliswork.explore import protocol, server
+    from trelliswork.explore import server
+    from trelliswork.serve import protocol
 
     monkeypatch.setattr(protocol, "REQUEST_SECONDS", 0.5)
     addresses: Queue = Queue()

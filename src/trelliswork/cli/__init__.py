@@ -31,6 +31,7 @@ COMMANDS = {
     "embeddings": "use.language_model:embeddings",
     "cluster": "cluster:cluster",
     "explore": "use.explore:explore",
+    "serve": "use.serve:serve",
     "data": "data:app",
     "reproduce": "reproduce:app",
     "bench": "bench:bench",

@@ -3,9 +3,9 @@
 =============  ===================================================================
 module         content
 =============  ===================================================================
-``app``        routes, headers and limits; the thread that computes
+``app``        routes, headers and limits
 ``requests``   checked input from the page, and error messages
-``server``     address and socket
+``server``     start and stop
 ``abilities``  choice of an explorer by the task of a model; parts of answers
 ``tagging``    taggers with one layer of labels or several
 ``parsing``    dependency parsers and grammars

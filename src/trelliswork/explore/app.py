@@ -1,12 +1,7 @@
-"""The web application: routes with JSON in and out, headers, limits, and the thread that computes."""
+"""The web application: routes with JSON in and out, headers, and limits."""
 
-import asyncio
-import json
 import logging
-import queue
-import threading
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +19,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trelliswork.data.tokenize import Tokenizer
 from trelliswork.errors import TrellisworkError
 from trelliswork.explore.abilities import Answer, Explorer, describe, explorer_of
-from trelliswork.explore.requests import MAX_BODY, Body, RequestError
+from trelliswork.explore.requests import MAX_BODY, Body
+from trelliswork.serve.engine import Engine
+from trelliswork.serve.requests import RequestError, check_type, read_body, read_json
+from trelliswork.serve.sockets import LOOPBACK
 
 STATIC = Path(__file__).parent / "static"
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -37,7 +34,6 @@ HEADERS = {
     "cache-control": "no-store",
 }
 MAX_WAITING = 16  # requests
-Job = tuple[Callable[[], Answer], "asyncio.Future[Answer]", asyncio.AbstractEventLoop]
 _log = logging.getLogger("trelliswork.explore")
 
 
@@ -64,7 +60,7 @@ def create_app(
     Requests are JSON with the content type ``application/json``, which a page of another site cannot send. Errors are
     JSON too, ``{"what", "expected", "got"}``, except for a wrong ``Host``, which gets a line of plain text.
     """
-    explorer, worker = explorer_of(model), Worker()
+    explorer, engine = explorer_of(model), Engine(MAX_WAITING, status=503, name="explore")
     explorer.reader.split = split
     about = describe(model, explorer, name)
 
@@ -75,7 +71,7 @@ def create_app(
         return JSONResponse(about)
 
     async def ask(request: Request) -> Response:
-        return await _answer(request, explorer, worker)
+        return await _answer(request, explorer, engine)
 
     routes = [
         Route("/", page),
@@ -92,15 +88,15 @@ def create_app(
     return app
 
 
-async def _answer(request: Request, explorer: Explorer, worker: "Worker") -> Response:
-    """Query the model in the worker thread; every failure becomes JSON."""
+async def _answer(request: Request, explorer: Explorer, engine: Engine) -> Response:
+    """Query the model in the thread of the engine; every failure becomes JSON."""
     try:
         ability = request.path_params["ability"]
         if ability not in explorer.abilities:
             names = ", ".join(explorer.abilities)
             raise RequestError("this model has no such ability", f"one of {names}", ability, status=404)
         body = Body(await _json(request))
-        return JSONResponse(await worker.run(partial(explorer.abilities[ability], body)))
+        return JSONResponse(await engine.run(partial(explorer.abilities[ability], body)))
     except RequestError as error:
         return JSONResponse(error.to_dict(), status_code=error.status)
     except TrellisworkError as error:
@@ -112,22 +108,8 @@ async def _answer(request: Request, explorer: Explorer, worker: "Worker") -> Res
 
 async def _json(request: Request) -> Any:
     """Return the body as JSON; anything else, or a long body, is an error."""
-    kind = request.headers.get("content-type", "nothing")
-    if kind.split(";")[0].strip().lower() != "application/json":
-        raise RequestError("the content type", "application/json", kind, status=415)
-    raw = bytearray()
-    async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > MAX_BODY:
-            raise RequestError("the body of the request", f"at most {MAX_BODY:,} bytes", "more", status=413)
-    try:
-        return json.loads(raw.decode(), parse_constant=_no_constant)
-    except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-        raise RequestError("the body of the request", "JSON", bytes(raw[:60]).decode(errors="replace")) from None
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+    check_type(request.headers.get("content-type"), "application/json")
+    return read_json(await read_body(request.receive, request.headers, MAX_BODY))
 
 
 def _refusal(what: str, status: int) -> JSONResponse:
@@ -160,51 +142,3 @@ class _Headers:
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
-
-
-class Worker:
-    """Runs functions one after the other in a daemon thread, so that the server keeps answering."""
-
-    def __init__(self) -> None:
-        self._jobs: queue.Queue[Job] = queue.Queue(MAX_WAITING)
-        self._thread: threading.Thread | None = None
-
-    async def run(self, work: Callable[[], Answer]) -> Answer:
-        """Return the result of ``work``; texts of its warnings are added as ``notes``."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="explore", daemon=True)
-            self._thread.start()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
-        try:
-            self._jobs.put_nowait((work, future, loop))
-        except queue.Full:
-            expected = f"at most {MAX_WAITING} waiting"
-            raise RequestError("too many requests at once", expected, "one more", status=503) from None
-        return await future
-
-    def _work(self) -> None:
-        while True:
-            work, future, loop = self._jobs.get()
-            if future.cancelled():  # the client has gone
-                continue
-            result, error = None, None
-            try:
-                with warnings.catch_warnings(record=True) as notes:
-                    warnings.simplefilter("always", UserWarning)
-                    result = work()
-                if notes:
-                    result["notes"] = list(dict.fromkeys(str(note.message) for note in notes))
-            except Exception as raised:  # reported to the client: the thread continues
-                error = raised
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_settle, future, result, error)
-
-
-def _settle(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
-    if future.cancelled():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from trelliswork.explore.abilities import Abilities, Answer, evidence_answer, plain
-from trelliswork.explore.requests import MAX_BEST, Body, RequestError, TokenReader, allowed_values
+from trelliswork.explore.requests import MAX_BEST, Body, RequestError, allowed_values, token_reader
 from trelliswork.explore.text import TextExplorer
 
 MAX_WORDS = 100
@@ -19,7 +19,7 @@ class ParserExplorer:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.reader = TokenReader("columns" if model.n_columns > 1 else "words", model.n_columns, MAX_WORDS)
+        self.reader = token_reader(model, MAX_WORDS)
         self.abilities: Abilities = {"parse": self.parse}
 
     def facts(self) -> Answer:
@@ -91,7 +91,7 @@ class GrammarExplorer:
         N, P, _ = model.parameters_.sizes
         self.names = [f"N{a}" for a in range(N)] + [f"P{x}" for x in range(P)]
         self.dense = N * (N + P) ** 2 <= MAX_RULES  # else the table of rules is too large for a distribution
-        self.reader = TokenReader(max_words=MAX_GRAMMAR_WORDS, lower=bool(getattr(model, "input_", {}).get("lower")))
+        self.reader = token_reader(model, MAX_GRAMMAR_WORDS)
         self.abilities: Abilities = {"parse": self.parse} | TextExplorer(model, self.reader).abilities
 
     def facts(self) -> Answer:

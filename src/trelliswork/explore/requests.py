@@ -5,26 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trelliswork.data.tokenize import Tokenizer
+from trelliswork.serve.requests import Form, RequestError
 
 MAX_BODY = 64 * 1024  # bytes
 MAX_BEST = 20  # structures in a k-best list
-MAX_SHOWN = 80  # characters of a wrong value that an error message repeats
 COLUMN, ATTRIBUTE = "/", "|"
 BLANKS = ("_", "___")
-
-
-class RequestError(Exception):
-    """A request that cannot be answered: the problem, the expected value, and the value sent."""
-
-    def __init__(self, what: str, expected: str, got: object, status: int = 400) -> None:
-        super().__init__(what)
-        text = got if isinstance(got, str) else repr(got)
-        self.what, self.expected, self.status = what, expected, status
-        self.got = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + " ..."
-
-    def to_dict(self) -> dict[str, str]:
-        """Return plain data for JSON."""
-        return {"what": self.what, "expected": self.expected, "got": self.got}
 
 
 @dataclass(frozen=True)
@@ -201,20 +187,7 @@ class TokenReader:
         return tuple(columns)
 
 
-def feature_reader(feature_map: Any, max_words: int) -> TokenReader:
-    """Return the reader for a ``FeatureMap``: with the columns that its templates use."""
-    from trelliswork.features.presets import preset
-    from trelliswork.features.spelled import SpelledExtractor
-
-    if isinstance(feature_map.extractor, SpelledExtractor):
-        n_columns = max(1, *(pattern.n_columns for pattern in feature_map.extractor.patterns))
-        return TokenReader("columns" if n_columns > 1 else "words", n_columns, max_words)
-    if feature_map.function is None and feature_map.features is None:
-        return TokenReader("attributes", max_words=max_words)
-    if feature_map.function is not None:
-        return TokenReader(max_words=max_words)
-    if feature_map.preset is not None:
-        n_columns = preset(feature_map.preset).n_columns
-    else:
-        n_columns = max(1, *(template.n_columns for template in feature_map.features))
-    return TokenReader("columns" if n_columns > 1 else "words", n_columns, max_words)
+def token_reader(model: Any, max_words: int) -> TokenReader:
+    """Return the reader for a model: with the columns that it uses."""
+    form = Form.of(model)
+    return TokenReader(form.kind, form.n_columns, max_words, lower=form.lower)

@@ -7,7 +7,7 @@ import numpy as np
 
 from trelliswork.data.schemes import detect_scheme
 from trelliswork.explore.abilities import Abilities, Answer, evidence_answer, layer_answer, plain, span_answers
-from trelliswork.explore.requests import MAX_BEST, Body, TokenReader, allowed_values, feature_reader
+from trelliswork.explore.requests import MAX_BEST, Body, allowed_values, token_reader
 from trelliswork.models.tasks import LanguageModel
 
 MAX_WORDS = 200
@@ -21,7 +21,7 @@ class TaggerExplorer:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.labels: list[str] = list(model.labels_)
-        self.reader = _reader(model)
+        self.reader = token_reader(model, MAX_WORDS)
         self.abilities: Abilities = {"tag": self.tag}
         if isinstance(model, LanguageModel):
             from trelliswork.explore.text import TextExplorer
@@ -78,22 +78,13 @@ class TaggerExplorer:
         return torch.from_numpy(allowed[:, np.arange(S) % L][None])
 
 
-def _reader(model: Any) -> TokenReader:
-    if hasattr(model, "features_"):
-        return feature_reader(model.features_, MAX_WORDS)
-    if hasattr(model, "top_words") and not isinstance(model.top_words(model.labels_[0], 1)[0][0], str):
-        return TokenReader("numbers", max_words=MAX_WORDS)
-    return TokenReader(max_words=MAX_WORDS)
-
-
 class LayersExplorer:
     """A tagger with several layers of labels."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.labels: dict[str, list[str]] = {layer.name: list(layer.labels) for layer in model.layers_}
-        readers = [feature_reader(features, MAX_LAYERED_WORDS) for features in model.features_]
-        self.reader = max(readers, key=lambda reader: reader.n_columns)
+        self.reader = token_reader(model, MAX_LAYERED_WORDS)
         self.abilities: Abilities = {"tag": self.tag}
 
     def facts(self) -> Answer:

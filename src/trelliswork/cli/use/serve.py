@@ -1,0 +1,71 @@
+"""``trelliswork serve``: an HTTP service for saved models."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from trelliswork.cli.options import QuietOption
+
+
+def serve(
+    models: Annotated[
+        list[str], typer.Argument(help="Directories of saved models; NAME=DIRECTORY gives one another name.")
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 selects a free one.")] = 8080,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; by default reachable from this machine only.")
+    ] = "127.0.0.1",
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Allow a --host that other machines can reach.")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Number of worker processes.")] = 1,
+    max_body: Annotated[int, typer.Option(min=1024, help="Maximum number of bytes of a request.")] = 1 << 20,
+    max_words: Annotated[int, typer.Option(min=1, help="Maximum number of words of a request.")] = 20_000,
+    max_queue: Annotated[
+        int, typer.Option(min=1, help="Maximum number of requests that wait in a worker; more get status 429.")
+    ] = 256,
+    timeout: Annotated[float, typer.Option(min=0.01, help="Maximum number of seconds until an answer.")] = 30.0,
+    request_seconds: Annotated[
+        float, typer.Option(min=0.01, help="Seconds that a client has to send a request, or to read the answer.")
+    ] = 10.0,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds to finish requests after SIGTERM or Ctrl-C before they are dropped.")
+    ] = 30.0,
+    quiet: QuietOption = False,
+) -> None:
+    """Serve models over HTTP: POST /v1/tag, /v1/parse, /v1/score or /v1/fill with JSON batches of sentences.
+
+    With several models the address is /v1/NAME/tag. GET /openapi.json describes all of it; GET /healthz and GET
+    /metrics are for monitoring. If the environment variable TRELLISWORK_API_KEY is set, requests need it as a bearer
+    token. SIGHUP loads the models again; SIGTERM finishes the requests that have begun.
+
+    Example: trelliswork serve tagger --workers 2
+    """
+    from trelliswork.compute.threads import available, get_num_threads, is_set
+    from trelliswork.serve.master import serve as serve_models
+    from trelliswork.serve.settings import Settings, named_models
+    from trelliswork.serve.sockets import check_host
+
+    check_host(host, allow_remote)
+    settings = Settings(
+        models=named_models(models),
+        workers=workers,
+        threads=get_num_threads() if is_set() else max(1, available() // workers),
+        max_body=max_body,
+        max_words=max_words,
+        max_queue=max_queue,
+        timeout=timeout,
+        request_seconds=request_seconds,
+        grace=grace,
+    )
+
+    def ready(address: str) -> None:
+        print(address, flush=True)
+        if not quiet:
+            print("Press Ctrl-C to stop.", file=sys.stderr)
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    serve_models(settings, host=host, port=port, allow_remote=allow_remote, ready=ready, say=say)

@@ -1,0 +1,236 @@
+"""The web application of a worker: routes, API key, limits, and errors as JSON."""
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from trelliswork.errors import LimitError, TrellisworkError
+from trelliswork.serve.abilities import Ability, Answers, Named, Options
+from trelliswork.serve.engine import Engine, Job
+from trelliswork.serve.metrics import Metrics
+from trelliswork.serve.openapi import document
+from trelliswork.serve.requests import Form, RequestError, Tokens, check_type, read_body, read_json
+from trelliswork.serve.settings import Settings
+
+JSON, NDJSON = "application/json", "application/x-ndjson"
+_log = logging.getLogger("trelliswork.serve")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model in memory. A reload makes another one, and requests that have begun keep theirs."""
+
+    name: str
+    model: Any
+    abilities: dict[str, Ability]
+    form: Form
+
+
+class Service:
+    """The models of a worker, and the engine that answers."""
+
+    def __init__(self, settings: Settings, named: Named, metrics: Metrics, key: bytes | None = None) -> None:
+        self.settings, self.named, self.metrics = settings, named, metrics
+        self.key = key
+        self.models: dict[str, Served] = {}
+        self.engine = Engine(settings.max_queue, settings.batch_words, observe=self._observe)
+
+    def find(self, ability: str, model: str | None) -> tuple[Served, Ability]:
+        """Return a model by name, or the only one with an ability."""
+        if model is None:
+            able = [served for served in self.models.values() if ability in served.abilities]
+            if len(able) != 1:
+                names = ", ".join(f"/v1/{served.name}/{ability}" for served in able) or self._addresses()
+                what = "several models can do this" if able else "no model can do this"
+                raise RequestError(what, f"one of {names}", f"/v1/{ability}", status=404)
+            return able[0], able[0].abilities[ability]
+        served = self.models.get(model)
+        if served is None or ability not in served.abilities:
+            what = "no such model" if served is None else "this model cannot do this"
+            raise RequestError(what, f"one of {self._addresses()}", f"/v1/{model}/{ability}", status=404)
+        return served, served.abilities[ability]
+
+    def _addresses(self) -> str:
+        return ", ".join(f"/v1/{name}/{ability}" for name, own in self.named.items() for ability in own)
+
+    def sentences(self, served: Served, ability: Ability, fields: Any) -> tuple[list[Tokens], Options, int]:
+        """Return the checked sentences of a request, its options, and the number of words."""
+        given = fields.pop("sentences", None) if isinstance(fields, dict) else None
+        if not isinstance(given, list) or not given:
+            expected = 'a JSON object with a list of sentences: {"sentences": [...]}'
+            raise RequestError("the body of the request", expected, fields if given is None else given)
+        options = ability.read_options(fields)
+        read = served.form.sentence
+        sentences = [read(one, f"sentence {n}", ability.blanks) for n, one in enumerate(given)]
+        words = sum(map(len, sentences))
+        most = self.settings.max_words
+        if words > most:
+            raise RequestError("the request", f"at most {most:,} words", f"{words:,} words", status=413)
+        return sentences, options, words
+
+    def submit(self, served: Served, ability: Ability, options: Options, sentences: list[Tokens], words: int) -> Job:
+        """Have sentences answered."""
+        compute = partial(_compute, served.model, ability, options)
+        key = (id(served), served.name, ability.name, options) if ability.together else None
+        return self.engine.submit(key, compute, sentences, words)
+
+    async def wait(self, job: Job) -> Answers:
+        """Return the answers of a job; too late is an error."""
+        limit = self.settings.timeout
+        try:
+            async with asyncio.timeout(limit):
+                return await job.future
+        except TimeoutError:
+            expected, status = f"an answer in {limit:g} seconds", 504 if job.started else 503
+            what = "the model takes too long" if job.started else "the service is busy"
+            raise RequestError(what, expected, "none", status=status, wait=None if job.started else 1) from None
+
+    def count(self, served: Served, ability: Ability, n_sentences: int, words: int) -> None:
+        """Count answered sentences."""
+        which = f'model="{served.name}",ability="{ability.name}"'
+        self.metrics.add("sentences_total", which, n_sentences)
+        self.metrics.add("words_total", which, words)
+
+    def _observe(self, key: Any, n_jobs: int, words: int, seconds: float) -> None:
+        if key is not None:
+            which = f'model="{key[1]}",ability="{key[2]}"'
+            self.metrics.add("batches_total", which)
+            self.metrics.add("compute_seconds_total", which, seconds)
+
+
+def _compute(model: Any, ability: Ability, options: Options, sentences: Any) -> Answers:
+    return ability.answer(model, sentences, options)
+
+
+def create_app(service: Service) -> Starlette:
+    """Return the web application of a worker."""
+    from trelliswork.serve.stream import answer_stream
+
+    described = document(service.settings, service.named, has_key=service.key is not None)
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok", "models": list(service.models)})
+
+    async def metrics(request: Request) -> Response:
+        service.metrics.set("waiting", service.engine.waiting)
+        return PlainTextResponse(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(described)
+
+    async def models(request: Request) -> Response:
+        rows = [
+            {"name": s.name, "kind": s.model.kind, "abilities": list(s.abilities), "sentences": s.form.expected}
+            for s in service.models.values()
+        ]
+        return JSONResponse({"models": rows})
+
+    async def ask(request: Request) -> Response:
+        began = time.perf_counter()
+        name, ability = request.path_params.get("model"), request.path_params["ability"]
+        model, status = "", 500
+        try:
+            served, chosen = service.find(ability, name)
+            model = served.name
+            if check_type(request.headers.get("content-type"), JSON, NDJSON) == NDJSON:
+                response: Response = answer_stream(service, served, chosen, request)
+            else:
+                raw = await read_body(request.receive, request.headers, service.settings.max_body)
+                sentences, options, words = service.sentences(served, chosen, read_json(raw))
+                answers = await service.wait(service.submit(served, chosen, options, sentences, words))
+                service.count(served, chosen, len(sentences), words)
+                text = json.dumps({"model": model, "answers": answers}, ensure_ascii=False, separators=(",", ":"))
+                response = Response(text.encode(errors="replace"), media_type=JSON)
+            status = response.status_code
+            return response
+        except ConnectionResetError:  # the client has gone
+            status = 400
+            return Response(status_code=400)
+        except Exception as error:
+            refusal = explained(error)
+            status = refusal.status
+            return _json_error(refusal)
+        finally:
+            if model:
+                service.metrics.answered(model, ability, status, time.perf_counter() - began)
+            else:
+                service.metrics.answered("", "other", status, time.perf_counter() - began)
+
+    guarded = partial(_guarded, service)
+    routes = [
+        Route("/healthz", health),
+        Route("/metrics", guarded(metrics)),
+        Route("/openapi.json", guarded(openapi)),
+        Route("/v1/models", guarded(models)),
+        Route("/v1/{ability}", guarded(ask), methods=["POST"]),
+        Route("/v1/{model}/{ability}", guarded(ask), methods=["POST"]),
+    ]
+    middleware = []
+    if service.settings.hosts != ("*",):
+        hosts = list(service.settings.hosts)
+        middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False))
+    handlers = {HTTPException: partial(_not_found, service)}
+    return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def _guarded(service: Service, endpoint: Endpoint) -> Endpoint:
+    """Let only requests with the API key pass."""
+    key = service.key
+    if key is None:
+        return endpoint
+
+    async def guarded(request: Request) -> Response:
+        given = request.headers.get("x-api-key", "")
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            given = token.strip()
+        if not hmac.compare_digest(given.encode(), key):
+            service.metrics.answered("", "other", 401, 0.0)
+            got = "another key" if given else "none"
+            error = RequestError("the API key", "header 'Authorization: Bearer KEY' or 'X-API-Key: KEY'", got, 401)
+            return _json_error(error, {"www-authenticate": "Bearer"})
+        return await endpoint(request)
+
+    return guarded
+
+
+def explained(error: Exception) -> RequestError:
+    """Return an error as what the client is told; the details of unforeseen ones go to the log alone."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, LimitError):
+        return RequestError(str(error), "less work", "more", status=413)
+    if isinstance(error, TrellisworkError):
+        return RequestError(str(error), "input that the model can read", "other input")
+    _log.error("a request failed", exc_info=error)
+    return RequestError("internal error; see the log of the server", "no error", "one", status=500)
+
+
+def _json_error(error: RequestError, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": error.to_dict()}, error.status, error.headers | (headers or {}))
+
+
+async def _not_found(service: Service, request: Request, error: Exception) -> Response:
+    """Answer unknown addresses and wrong methods."""
+    assert isinstance(error, HTTPException)  # the only exceptions it is registered for
+    service.metrics.answered("", "other", error.status_code, 0.0)
+    expected = "POST /v1/ABILITY or /v1/MODEL/ABILITY, GET /v1/models, /openapi.json, /metrics or /healthz"
+    answer = RequestError(str(error.detail), expected, f"{request.method} {request.url.path}", error.status_code)
+    return _json_error(answer, dict(error.headers or {}))

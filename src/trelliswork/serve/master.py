@@ -1,0 +1,185 @@
+"""The master process: opens the socket, starts the workers, replaces those that die, reloads and stops them."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from trelliswork.errors import TrellisworkError
+from trelliswork.serve.metrics import Metrics
+from trelliswork.serve.settings import Settings, api_key
+from trelliswork.serve.sockets import LOOPBACK, Socket, address, check_host, is_loopback, open_socket
+
+WORKER = "trelliswork.serve.worker"
+PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0)  # seconds before a worker is started again that has died soon after its start
+SOON = 10.0  # seconds
+RELOAD_SECONDS = 600.0  # that a worker has to load the models again
+EXTRA = 5.0  # seconds after the grace until workers are killed
+Process = asyncio.subprocess.Process
+
+
+class Master:
+    """The workers of a service."""
+
+    def __init__(self, settings: Settings, listening: Socket, say: Callable[[str], object]) -> None:
+        self._settings, self._listening, self._say = settings, listening, say
+        self._named = settings.abilities
+        self._memory = Metrics.create(self._named, settings.workers + 1)
+        self._metrics = Metrics(self._named, self._memory, settings.workers + 1, settings.workers)
+        self._workers: dict[int, Process] = {}
+        self._lines: dict[int, asyncio.Queue[str]] = {}
+        self._ending = asyncio.Event()
+        self._reloading: asyncio.Task[None] | None = None
+
+    async def run(self, ready: Callable[[], object]) -> None:
+        """Serve until SIGTERM or Ctrl-C."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ending.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        keepers = []
+        try:
+            rows = range(self._settings.workers)
+            for first in [asyncio.ensure_future(self._start(row)) for row in rows]:
+                await self._unless_ending(first)
+            if self._ending.is_set():
+                return
+            keepers = [asyncio.ensure_future(self._keep(row)) for row in rows]
+            ready()
+            await self._ending.wait()
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            self._listening.close()
+            await self._stop()
+            os.close(self._memory)
+
+    async def _unless_ending(self, task: "asyncio.Future[None]") -> None:
+        ending = asyncio.ensure_future(self._ending.wait())
+        both: list[asyncio.Future[Any]] = [task, ending]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        if task.done():
+            task.result()
+        else:
+            task.cancel()
+
+    async def _start(self, row: int) -> None:
+        """Start a worker, and wait until it serves."""
+        socket, memory = self._listening.fileno(), self._memory
+        pipe = asyncio.subprocess.PIPE
+        command = [sys.executable, "-m", WORKER, str(socket), str(memory), str(row)]
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, pass_fds=(socket, memory))
+        assert process.stdin is not None
+        self._workers[row] = process
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(f"{self._settings.to_json()}\n".encode())
+            await process.stdin.drain()
+        lines: asyncio.Queue[str] = asyncio.Queue()
+        self._lines[row] = lines
+        asyncio.ensure_future(_forward(process, lines))  # noqa: RUF006, ends with the process
+        line = await lines.get()
+        if line != "ready":
+            code = await process.wait()
+            raise TrellisworkError(
+                line.removeprefix("failed ") or f"a worker ended with exit code {code} at its start."
+            )
+
+    async def _keep(self, row: int) -> None:
+        """Replace a worker whenever it ends."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            code = await self._workers[row].wait()
+            self._metrics.reset(row)
+            self._metrics.add("restarts_total")
+            failures = failures + 1 if time.monotonic() - began < SOON else 0
+            pause = PAUSES[min(failures, len(PAUSES) - 1)]
+            self._say(
+                f"worker {row} ended with exit code {code}; another one starts" + (f" in {pause} s" * (pause > 0))
+            )
+            await asyncio.sleep(pause)
+            try:
+                await self._start(row)
+            except TrellisworkError as error:
+                self._say(f"worker {row}: {error}")
+
+    def _reload(self) -> None:
+        """Have the workers load the models again, one after the other, so that all but one answer at full speed."""
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.ensure_future(self._reload_all())
+
+    async def _reload_all(self) -> None:
+        failed = self._metrics.total("reloads_total", 'result="failed"')
+        for row, process in list(self._workers.items()):
+            with contextlib.suppress(ProcessLookupError, TimeoutError):
+                process.send_signal(signal.SIGHUP)
+                async with asyncio.timeout(RELOAD_SECONDS):
+                    await self._lines[row].get()
+        failed = self._metrics.total("reloads_total", 'result="failed"') - failed
+        self._say("models were loaded again" if not failed else "not all models were loaded again: see above")
+
+    async def _stop(self) -> None:
+        """End the workers when they have answered what has begun."""
+        for process in self._workers.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        try:
+            async with asyncio.timeout(self._settings.grace + EXTRA):
+                for process in self._workers.values():
+                    await process.wait()
+        except TimeoutError:
+            for process in self._workers.values():
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+
+async def _forward(process: Process, lines: "asyncio.Queue[str]") -> None:
+    """Put the lines that a worker writes into a queue, at the end an empty one."""
+    assert process.stdout is not None
+    while line := await process.stdout.readline():
+        await lines.put(line.decode(errors="replace").strip())
+    await lines.put("")
+
+
+def serve(
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    allow_remote: bool = False,
+    ready: Callable[[str], object] = print,
+    say: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True),
+) -> None:
+    """Serve models until SIGTERM or Ctrl-C.
+
+    Parameters
+    ----------
+    settings : Settings
+        Models and limits.
+    host, port : str, int
+        Port 0 chooses a free port.
+    allow_remote : bool
+        Whether the address may be one that other machines can reach.
+    ready : callable
+        Called with the address when all workers serve.
+    say : callable
+        Called with a line when a worker was replaced or models were loaded again.
+
+    Notes
+    -----
+    Requests need the key in the environment variable ``TRELLISWORK_API_KEY``, if it is set. Without a key, requests to
+    this machine must use one of its names, so that a page of another site cannot send any (DNS rebinding).
+    """
+    check_host(host, allow_remote)
+    if api_key() is None and is_loopback(host):
+        settings = replace(settings, hosts=(*LOOPBACK, host))
+    listening = open_socket(host, port)
+    with listening:
+        asyncio.run(Master(settings, listening, say).run(lambda: ready(address(host, listening))))
