@@ -23,6 +23,28 @@ EXTRA = 5.0  # seconds after the grace until workers are killed
 Process = asyncio.subprocess.Process
 
 
+class Child:
+    """A worker process, and what it has reported."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # "ready", or why not
+        self.reloads: asyncio.Queue[str] = asyncio.Queue()  # a line after each reload, an empty one at the end
+        self._listening = asyncio.ensure_future(self._listen())
+
+    async def _listen(self) -> None:
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            text = line.decode(errors="replace").strip()
+            if not self.ready.done():
+                self.ready.set_result(text)
+            else:
+                await self.reloads.put(text)
+        if not self.ready.done():
+            self.ready.set_result("")
+        await self.reloads.put("")
+
+
 class Master:
     """The workers of a service."""
 
@@ -31,8 +53,7 @@ class Master:
         self._named = settings.abilities
         self._memory = Metrics.create(self._named, settings.workers + 1)
         self._metrics = Metrics(self._named, self._memory, settings.workers + 1, settings.workers)
-        self._workers: dict[int, Process] = {}
-        self._lines: dict[int, asyncio.Queue[str]] = {}
+        self._workers: dict[int, Child] = {}
         self._ending = asyncio.Event()
         self._reloading: asyncio.Task[None] | None = None
 
@@ -76,14 +97,11 @@ class Master:
         command = [sys.executable, "-m", WORKER, str(socket), str(memory), str(row)]
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, pass_fds=(socket, memory))
         assert process.stdin is not None
-        self._workers[row] = process
+        self._workers[row] = child = Child(process)
         with contextlib.suppress(ConnectionError):
             process.stdin.write(f"{self._settings.to_json()}\n".encode())
             await process.stdin.drain()
-        lines: asyncio.Queue[str] = asyncio.Queue()
-        self._lines[row] = lines
-        asyncio.ensure_future(_forward(process, lines))  # noqa: RUF006, ends with the process
-        line = await lines.get()
+        line = await child.ready
         if line != "ready":
             code = await process.wait()
             raise TrellisworkError(
@@ -95,7 +113,7 @@ class Master:
         failures = 0
         while True:
             began = time.monotonic()
-            code = await self._workers[row].wait()
+            code = await self._workers[row].process.wait()
             self._metrics.reset(row)
             self._metrics.add("restarts_total")
             failures = failures + 1 if time.monotonic() - began < SOON else 0
@@ -116,36 +134,30 @@ class Master:
 
     async def _reload_all(self) -> None:
         failed = self._metrics.total("reloads_total", 'result="failed"')
-        for row, process in list(self._workers.items()):
+        for child in list(self._workers.values()):
             with contextlib.suppress(ProcessLookupError, TimeoutError):
-                process.send_signal(signal.SIGHUP)
                 async with asyncio.timeout(RELOAD_SECONDS):
-                    await self._lines[row].get()
+                    await asyncio.shield(child.ready)  # it may have read the old model just before
+                    child.process.send_signal(signal.SIGHUP)
+                    await child.reloads.get()
         failed = self._metrics.total("reloads_total", 'result="failed"') - failed
         self._say("models were loaded again" if not failed else "not all models were loaded again: see above")
 
     async def _stop(self) -> None:
         """End the workers when they have answered what has begun."""
-        for process in self._workers.values():
+        processes = [child.process for child in self._workers.values()]
+        for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
         try:
             async with asyncio.timeout(self._settings.grace + EXTRA):
-                for process in self._workers.values():
+                for process in processes:
                     await process.wait()
         except TimeoutError:
-            for process in self._workers.values():
+            for process in processes:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
-
-
-async def _forward(process: Process, lines: "asyncio.Queue[str]") -> None:
-    """Put the lines that a worker writes into a queue, at the end an empty one."""
-    assert process.stdout is not None
-    while line := await process.stdout.readline():
-        await lines.put(line.decode(errors="replace").strip())
-    await lines.put("")
 
 
 def serve(

@@ -37,8 +37,10 @@ class _StreamResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+        self._stream.start(receive)
+        await asyncio.sleep(0)  # a client that asks whether to continue is told so before the answer begins
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
-        async with aclosing(self._stream.answers(receive)) as answers:
+        async with aclosing(self._stream.answers()) as answers:
             async for lines in answers:
                 await send({"type": "http.response.body", "body": lines, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -50,9 +52,12 @@ class _Stream:
         self._groups: asyncio.Queue[Group | None] = asyncio.Queue(AHEAD)
         self._n_lines = 0
 
-    async def answers(self, receive: Receive) -> AsyncGenerator[bytes, None]:
+    def start(self, receive: Receive) -> None:
+        """Start to read lines."""
+        self._reading = asyncio.ensure_future(self._read(receive))
+
+    async def answers(self) -> AsyncGenerator[bytes, None]:
         """Yield lines of answers while lines of sentences are read."""
-        reading = asyncio.ensure_future(self._read(receive))
         try:
             while (group := await self._groups.get()) is not None:
                 lines: list[str] = []
@@ -60,7 +65,7 @@ class _Stream:
                     lines += await self._lines(part)
                 yield "".join(lines).encode(errors="replace")
         finally:
-            reading.cancel()
+            self._reading.cancel()
 
     async def _lines(self, part: "dict[str, Any] | Job") -> list[str]:
         """Return the answers of a job; if it fails as a whole, each sentence is answered alone."""
