@@ -7,6 +7,7 @@ import pytest
 from tests.serve.services import Running
 from trelliswork import CRF, KneserNey, bundled
 
+KEY = "a-key-of-the-tests-0123456789"
 TRAIN = bundled.load("train")
 WORDS = [list(s.words) for s in TRAIN[:120]]
 TAGS = [list(s.tags) for s in TRAIN[:120]]
@@ -43,7 +44,8 @@ def folder(tagger, words, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def service(folder):
-    """Return a service with two workers and two models, without an API key."""
-    running = Running(folder / "tagger", f"lm={folder / 'words'}", "--workers", 2, "--request-seconds", 0.8)
+    """Return a service with two workers and two models; the last test ends it."""
+    models = folder / "tagger", f"lm={folder / 'words'}"
+    running = Running(*models, "--workers", 2, "--request-seconds", 0.8, key=KEY)
     yield running
     running.stop()

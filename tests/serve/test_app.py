@@ -24,7 +24,7 @@ from trelliswork.serve.settings import Settings, api_key, named_models
 
 JSON = {"content-type": "application/json"}
 NDJSON = {"content-type": "application/x-ndjson"}
-QUICK = ("crf", "chunker", "ready", "hmm", "numbers", "parser", "kneser-ney")
+QUICK = ("crf", "chunker", "numbers", "parser", "kneser-ney")
 FAMILIES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MAKERS]  # others: torch
 
 

@@ -116,8 +116,8 @@ class Master:
             code = await self._workers[row].process.wait()
             self._metrics.reset(row)
             self._metrics.add("restarts_total")
-            failures = failures + 1 if time.monotonic() - began < SOON else 0
-            pause = PAUSES[min(failures, len(PAUSES) - 1)]
+            failures = failures + 1 if time.monotonic() - began < SOON else 1
+            pause = PAUSES[min(failures, len(PAUSES)) - 1]
             self._say(
                 f"worker {row} ended with exit code {code}; another one starts" + (f" in {pause} s" * (pause > 0))
             )

@@ -8,6 +8,7 @@ output when it is ready, and after each reload.
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 import warnings
@@ -168,6 +169,8 @@ def main() -> None:
     )
     config.load()
     asyncio.run(_serve(Worker(config, inherited(listening), service), service))
+    sys.stderr.flush()
+    os._exit(0)  # at once: the orderly end of an interpreter with large models takes seconds
 
 
 if __name__ == "__main__":
