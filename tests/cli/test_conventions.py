@@ -20,7 +20,7 @@ from trelliswork.cli import app
 
 COLOR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")  # text color; bold does not count
 # These print no results: they print data, or show a page in the browser.
-WITHOUT_JSON = {"data bundled", "explore"}
+WITHOUT_JSON = {"data bundled", "explore", "serve"}
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from tests.commands import run
 from tests.explore.conftest import MAKERS, SENTENCES, WORDS, fitted
 from tests.serve.conftest import TEXT
 from trelliswork import HMM
@@ -334,3 +335,20 @@ def test_the_engine_mixes_work_in_order():
 
 def test_models_are_frozen_copies(tagger):
     assert HMM().fit([["a", "b"]] * 3, [["x", "y"]] * 3).freeze().predict([["a"]]) == [["x"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--host", "0.0.0.0", "m"], "--allow-remote"),
+        (["nothing-here"], "not a model"),
+        (["a=m", "a=n"], "NAME=DIRECTORY"),
+        (["m", "--workers", "0"], "--workers"),
+        ([], "models"),
+    ],
+)
+def test_wrong_commands_end_with_a_message(words, text):
+    done = run("serve", *words)
+    assert done.returncode in (1, 2)
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr

@@ -19,6 +19,7 @@ WORKER = "trelliswork.serve.worker"
 PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0)  # seconds before a worker is started again that has died soon after its start
 SOON = 10.0  # seconds
 RELOAD_SECONDS = 600.0  # that a worker has to load the models again
+PATIENCE = 2.0  # seconds before a line says what is being waited for
 EXTRA = 5.0  # seconds after the grace until workers are killed
 Process = asyncio.subprocess.Process
 
@@ -57,12 +58,13 @@ class Master:
         self._ending = asyncio.Event()
         self._reloading: asyncio.Task[None] | None = None
 
-    async def run(self, ready: Callable[[], object]) -> None:
+    async def run(self, ready: Callable[[], object], waiting: Callable[[], object]) -> None:
         """Serve until SIGTERM or Ctrl-C."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ending.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
+        late = loop.call_later(PATIENCE, waiting)
         keepers = []
         try:
             rows = range(self._settings.workers)
@@ -70,10 +72,12 @@ class Master:
                 await self._unless_ending(first)
             if self._ending.is_set():
                 return
+            late.cancel()
             keepers = [asyncio.ensure_future(self._keep(row)) for row in rows]
             ready()
             await self._ending.wait()
         finally:
+            late.cancel()
             for keeper in keepers:
                 keeper.cancel()
             self._listening.close()
@@ -167,6 +171,7 @@ def serve(
     port: int = 8080,
     allow_remote: bool = False,
     ready: Callable[[str], object] = print,
+    waiting: Callable[[], object] = lambda: None,
     say: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True),
 ) -> None:
     """Serve models until SIGTERM or Ctrl-C.
@@ -181,6 +186,8 @@ def serve(
         Whether the address may be one that other machines can reach.
     ready : callable
         Called with the address when all workers serve.
+    waiting : callable
+        Called if that takes long.
     say : callable
         Called with a line when a worker was replaced or models were loaded again.
 
@@ -190,8 +197,10 @@ def serve(
     this machine must use one of its names, so that a page of another site cannot send any (DNS rebinding).
     """
     check_host(host, allow_remote)
+    if not hasattr(signal, "SIGHUP"):
+        raise TrellisworkError("serve needs an operating system with POSIX signals, such as Linux or macOS.")
     if api_key() is None and is_loopback(host):
         settings = replace(settings, hosts=(*LOOPBACK, host))
     listening = open_socket(host, port)
     with listening:
-        asyncio.run(Master(settings, listening, say).run(lambda: ready(address(host, listening))))
+        asyncio.run(Master(settings, listening, say).run(lambda: ready(address(host, listening)), waiting))

@@ -65,7 +65,11 @@ def serve(
         if not quiet:
             print("Press Ctrl-C to stop.", file=sys.stderr)
 
+    def waiting() -> None:
+        if not quiet:
+            print("Loading the models ...", file=sys.stderr, flush=True)
+
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    serve_models(settings, host=host, port=port, allow_remote=allow_remote, ready=ready, say=say)
+    serve_models(settings, host=host, port=port, allow_remote=allow_remote, ready=ready, waiting=waiting, say=say)
