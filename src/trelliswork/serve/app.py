@@ -172,12 +172,12 @@ def create_app(service: Service) -> Starlette:
 
     guarded = partial(_guarded, service)
     routes = [
+        Route("/v1/{ability}", guarded(ask), methods=["POST"]),
+        Route("/v1/{model}/{ability}", guarded(ask), methods=["POST"]),
         Route("/healthz", health),
         Route("/metrics", guarded(metrics)),
         Route("/openapi.json", guarded(openapi)),
         Route("/v1/models", guarded(models)),
-        Route("/v1/{ability}", guarded(ask), methods=["POST"]),
-        Route("/v1/{model}/{ability}", guarded(ask), methods=["POST"]),
     ]
     middleware = []
     if service.settings.hosts != ("*",):

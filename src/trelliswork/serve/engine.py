@@ -90,7 +90,7 @@ class Engine:
             raise RequestError("too many requests at once", expected, "one more", status=self.status, wait=1)
         job = Job(key, compute, items, words)
         self._jobs.append(job)
-        self._some.release()
+        job.loop.call_soon(self._some.release)  # after the requests that have come together
         return job
 
     async def run(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

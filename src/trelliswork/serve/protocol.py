@@ -10,6 +10,38 @@ REQUEST_SECONDS = 10.0  # from the first byte of a request to its last; of a str
 FIRST_SECONDS = 0.5  # that a new connection has to send something when the server ends
 
 
+class JoinedWrites:
+    """A transport that sends the parts of an answer which are written at the same time by one call of the system.
+
+    Each call gives up the interpreter lock, which a thread that computes may then keep for long.
+    """
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send data at the end of this turn of the event loop."""
+        if not self._parts:
+            self._loop.call_soon(self.flush)
+        self._parts.append(data)
+
+    def flush(self) -> None:
+        """Send what was written."""
+        data = b"".join(self._parts)
+        self._parts.clear()
+        if data:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection when all is sent."""
+        self.flush()
+        self._transport.close()
+
+
 class TimedProtocol(H11Protocol):
     """A connection that is closed if a request is not complete, or a part of the answer not read, in time."""
 
@@ -26,7 +58,7 @@ class TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """Expect the first request."""
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
         transport.set_write_buffer_limits(0)  # told at once if the client does not read
         self._expect()
 

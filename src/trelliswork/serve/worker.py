@@ -29,6 +29,7 @@ from trelliswork.serve.requests import Form, Tokens
 from trelliswork.serve.settings import Settings, api_key
 from trelliswork.serve.sockets import Socket, inherited
 
+SWITCH = 0.001  # seconds after which the thread that computes gives way to the one that talks to clients
 KEEP_ALIVE = 60  # seconds that a connection may be idle between requests
 _log = logging.getLogger("trelliswork.serve")
 
@@ -151,6 +152,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGHUP])  # until they can be handled
     listening, memory, row = map(int, sys.argv[1:])
     settings = Settings.from_json(sys.stdin.readline())
+    sys.setswitchinterval(SWITCH)
     set_num_threads(settings.threads)
     set_limits(seconds=settings.timeout)
     named = settings.abilities
