@@ -68,8 +68,7 @@ class Master:
         keepers = []
         try:
             rows = range(self._settings.workers)
-            for first in [asyncio.ensure_future(self._start(row)) for row in rows]:
-                await self._unless_ending(first)
+            await self._unless_ending(asyncio.gather(*map(self._start, rows)))
             if self._ending.is_set():
                 return
             late.cancel()
@@ -84,7 +83,7 @@ class Master:
             await self._stop()
             os.close(self._memory)
 
-    async def _unless_ending(self, task: "asyncio.Future[None]") -> None:
+    async def _unless_ending(self, task: "asyncio.Future[Any]") -> None:
         ending = asyncio.ensure_future(self._ending.wait())
         both: list[asyncio.Future[Any]] = [task, ending]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)

@@ -29,7 +29,7 @@ FAMILIES = {
     "words_total": Family("counter", "Words that were answered."),
     "batches_total": Family("counter", "Calls of a model, each for one request or several."),
     "compute_seconds_total": Family("counter", "Seconds in calls of a model."),
-    "request_seconds": Family("histogram", "Seconds from the first byte of a request to its answer."),
+    "request_seconds": Family("histogram", "Seconds from headers to answer; streams count when they begin."),
     "connections": Family("gauge", "Open connections."),
     "waiting": Family("gauge", "Requests that wait for a model."),
     "workers": Family("gauge", "Worker processes that serve."),

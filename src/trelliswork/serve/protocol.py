@@ -10,6 +10,9 @@ REQUEST_SECONDS = 10.0  # from the first byte of a request to its last; of a str
 FIRST_SECONDS = 0.5  # that a new connection has to send something when the server ends
 
 
+PENDING = "trelliswork.pending"  # in the scope of a stream: number of groups of lines that are not answered
+
+
 class JoinedWrites:
     """A transport that sends the parts of an answer which are written at the same time by one call of the system.
 
@@ -123,7 +126,7 @@ class TimedProtocol(H11Protocol):
 
     def _too_slow(self) -> None:
         self._timer = None
-        if self._is_stream() and self.flow.read_paused:  # it waits for us
+        if self._is_stream() and (self.flow.read_paused or self.scope.get(PENDING)):  # it waits for us
             self._expect()
         else:
             self.transport.close()

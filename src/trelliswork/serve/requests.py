@@ -119,14 +119,9 @@ class Form:
         tokens = value.split() if isinstance(value, str) and self.kind == "words" else value
         if not isinstance(tokens, list) or not tokens:
             raise RequestError(where, self.expected, "nothing" if tokens in ([], None) else value)
-        if (
-            self.kind == "words"
-            and not self.lower
-            and not blanks
-            and set(map(type, tokens)) == {str}
-            and "" not in tokens
-        ):
-            return tokens  # the usual case, quickly
+        plain = self.kind == "words" and not self.lower and not blanks
+        if plain and set(map(type, tokens)) == {str} and "" not in tokens:  # the usual case, quickly
+            return list(tokens)
         if blanks:
             tokens = [None if token == BLANK else token for token in tokens]
         for t, token in enumerate(tokens):

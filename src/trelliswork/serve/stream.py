@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, MutableMapping
 from contextlib import aclosing
 from typing import Any
 
@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from trelliswork.serve.abilities import Ability, Options
 from trelliswork.serve.app import NDJSON, Served, Service, explained
 from trelliswork.serve.engine import Job
+from trelliswork.serve.protocol import PENDING
 from trelliswork.serve.requests import RequestError, Tokens, read_json
 
 AHEAD = 4  # groups of lines whose answers are not sent yet
@@ -24,8 +25,7 @@ Group = list["dict[str, Any] | Job"]  # lines that failed, and jobs of one sente
 def answer_stream(service: Service, served: Served, ability: Ability, request: Request) -> Response:
     """Return the response to a stream; options are parameters of the address."""
     options = ability.read_options(dict(request.query_params), text=True)
-    stream = _Stream(service, served, ability, options)
-    return _StreamResponse(stream)
+    return _StreamResponse(_Stream(service, served, ability, options, request.scope))
 
 
 class _StreamResponse(Response):
@@ -47,7 +47,11 @@ class _StreamResponse(Response):
 
 
 class _Stream:
-    def __init__(self, service: Service, served: Served, ability: Ability, options: Options) -> None:
+    def __init__(
+        self, service: Service, served: Served, ability: Ability, options: Options, scope: MutableMapping[str, Any]
+    ) -> None:
+        self._scope = scope
+        self._scope[PENDING] = 0
         self._service, self._served, self._ability, self._options = service, served, ability, options
         self._groups: asyncio.Queue[Group | None] = asyncio.Queue(AHEAD)
         self._n_lines = 0
@@ -63,6 +67,7 @@ class _Stream:
                 lines: list[str] = []
                 for part in group:
                     lines += await self._lines(part)
+                self._scope[PENDING] -= 1
                 yield "".join(lines).encode(errors="replace")
         finally:
             self._reading.cancel()
@@ -99,7 +104,7 @@ class _Stream:
                 if len(rest) > self._service.settings.max_body:
                     most = f"at most {self._service.settings.max_body:,} bytes"
                     error = RequestError(f"line {self._n_lines + 1}", most, "more").to_dict()
-                    await self._groups.put([{"error": error}])
+                    await self._put([{"error": error}])
                     break
         finally:
             await self._groups.put(None)
@@ -128,12 +133,16 @@ class _Stream:
             if words >= GROUP_WORDS:
                 if sentences:
                     group.append(await self._submit(sentences))
-                await self._groups.put(group)
+                await self._put(group)
                 group, sentences, words = [], [], 0
         if sentences:
             group.append(await self._submit(sentences))
         if group:
-            await self._groups.put(group)
+            await self._put(group)
+
+    async def _put(self, group: Group) -> None:
+        self._scope[PENDING] += 1
+        await self._groups.put(group)
 
     async def _submit(self, sentences: list[Tokens]) -> Job:
         """Have sentences answered; if the queue is full, wait: a stream is slowed down, not refused."""

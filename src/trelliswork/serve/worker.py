@@ -134,6 +134,10 @@ async def _serve(server: Worker, service: Service) -> None:
     def end() -> None:
         server.should_exit = True
 
+    def orphaned() -> None:  # the master has closed its end, or died
+        loop.remove_reader(sys.stdin.fileno())
+        end()
+
     def reload() -> None:
         task = loop.create_task(_reload(service))
         tasks.add(task)
@@ -142,7 +146,7 @@ async def _serve(server: Worker, service: Service) -> None:
     loop.add_signal_handler(signal.SIGTERM, end)
     loop.add_signal_handler(signal.SIGHUP, reload)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGHUP])
-    loop.add_reader(sys.stdin.fileno(), end)  # the master has closed its end, or died
+    loop.add_reader(sys.stdin.fileno(), orphaned)
     await server.serve()
 
 
