@@ -260,4 +260,8 @@ def compress(table: NDArray[np.int32], offsets: NDArray[np.int64], n_attributes:
 
 def _translate(numbers: Ids, kept: Ids) -> Ids:
     """Return the attribute ids of numbers, -1 for -1."""
-    return np.append(kept, np.int32(-1))[numbers]
+    if not len(kept):
+        return np.full(len(numbers), -1, np.int32)
+    ids = kept[numbers]  # without a copy of the whole table, which may be much longer than the text
+    ids[numbers < 0] = -1
+    return ids

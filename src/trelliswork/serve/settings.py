@@ -28,7 +28,7 @@ class Settings:
     timeout: float = 30.0  # seconds for an answer
     request_seconds: float = 10.0  # seconds for a client to send a request, or to read a part of the answer
     grace: float = 30.0  # seconds to finish requests before the end
-    batch_words: int = 8_000  # that are answered together
+    batch_words: int = 16_000  # that are answered together
     hosts: tuple[str, ...] = ("*",)  # names that requests may use
 
     def to_json(self) -> str:

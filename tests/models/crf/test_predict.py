@@ -8,6 +8,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.models.crf.cases import NEW, TAGS, WORDS, tagger
+from trelliswork.models.calibration import calibrate
 
 
 def test_marginals_sum_to_one(fitted):
@@ -120,6 +121,10 @@ def test_a_frozen_model_answers_the_same_until_it_is_fitted_again(options):
     assert answers() == before
     with pytest.raises(ValueError, match="read-only"):
         model.weights_[0] = 1
+    calibrate(model, WORDS, tags)  # another temperature than that of the frozen weights
+    calibrated = answers()
+    model._frozen = None
+    assert answers() == calibrated
     model.set_params(l2=30.0)
     model.fit(WORDS, tags)
     assert answers() != before
