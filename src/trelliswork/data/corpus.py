@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -87,9 +87,13 @@ class Corpus:
         ShapeError
             If a token has another number of columns than the first one.
         """
+        unique: dict[str, str] = {}
+        tokens: list[Any] = list(chain.from_iterable(sentences))
+        if set(map(type, tokens)) <= {str}:  # one column, the usual case
+            words = list(map(unique.setdefault, tokens, tokens))
+            return cls([words], np.cumsum([0, *map(len, sentences)], dtype=np.int64))
         flat: list[str] = []
         offsets, width = [0], None
-        unique: dict[str, str] = {}
         for n, sentence in enumerate(sentences):
             for t, token in enumerate(sentence):
                 fields = (token,) if isinstance(token, str) else token
