@@ -18,7 +18,7 @@ PINNED := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 PIP = $(PINNED) $(BIN)/python -m pip install --no-color --progress-bar off
 SHOW = 2>&1 | sed -un -e 's/^Collecting \([^ ]*\).*/  \1/p' -e 's/^Installing collected.*/  installing .../p' -e '/^ *ERROR/p' -e '/error:/p'
 
-.PHONY: help setup setup-bench docs docs-serve test test-all test-wheel attack lint format demo bench wheel clean
+.PHONY: help setup setup-bench docs docs-serve test test-programs test-all test-wheel attack lint format demo bench wheel clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | while IFS='	' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
@@ -44,7 +44,10 @@ $(BENCH)/.ready: constraints.txt benchmarks/constraints.txt benchmarks/requireme
 
 test: setup ## run the tests (4 minutes on 2 cores, 8 on a new clone)
 	@echo "Running the tests: about 4 minutes on 2 quiet cores, 7 the first time, when kernels are compiled."
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -m "not slow and not programs" -n 2 --dist loadgroup
+
+test-programs: setup ## run the tests that start programs, and what the pages show (2 minutes)
+	$(BIN)/python -m pytest -m "programs and not slow" -n 2 --dist loadgroup
 
 test-all: setup .venv/.all ## run all tests, the slow and data-hungry ones and those of pages too
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

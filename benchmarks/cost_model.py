@@ -2,11 +2,11 @@
 
 A run on N ranks of one core each takes
 
-    t = f + r n / N + a u / N + M (2 (N - 1) / N * B / bandwidth + 2 m (N - 1) * latency)
+    t = r n / N + a u / N + M (s + 2 (N - 1) / N * B / bandwidth + 2 m (N - 1) * latency)
 
-f is the time of what every rank does in full, r the cost of reading one of n tokens, a that of one of u units of work
-(a token in a pass over the text, a cell of a table). M times the ranks add up or exchange B bytes, in m messages; a
-ring of N ranks sends each byte about twice, in 2 (N - 1) steps. Costs are of one core of the machine in
+r is the cost of reading one of n tokens, a that of one of u units of work (a token in a pass over the text, a cell of a
+table). M times every rank takes a step, which costs s, and the ranks add up or exchange B bytes, in m messages; a ring
+of N ranks sends each byte about twice, in 2 (N - 1) steps. Costs are of one core of the machine in
 docs/benchmarks.md, measured by ``trelliswork bench scale`` (1x1), or by the commands beside them; bytes are those that
 ``train --json`` and ``data count --json`` report under torchrun with two ranks.
 
@@ -46,7 +46,8 @@ class Cost:
     reading: float  # seconds per token
     unit: float  # seconds per unit of work
     large: Callable[[float], Run]  # what a run on so many tokens does
-    fixed: float = 0.0  # seconds, on every rank
+    step: float = 0.0  # seconds per round, on every rank
+    sharing: float = 0.0  # more of them if there are several ranks
     messages: int = 6  # per round
 
     def seconds(self, run: Run, ranks: int, network: tuple[float, float], cores: int = 0) -> float:
@@ -54,7 +55,8 @@ class Cost:
         latency, bandwidth = network
         sent = 2 * (ranks - 1) / ranks * run.n_bytes / bandwidth + 2 * self.messages * (ranks - 1) * latency
         busy, shares = max(1, ranks / (cores or ranks)), min(ranks, cores or ranks)
-        return self.fixed * busy + (self.reading * run.tokens + self.unit * run.work) / shares + run.rounds * sent
+        step = busy * (self.step + self.sharing * (ranks > 1))
+        return (self.reading * run.tokens + self.unit * run.work) / shares + run.rounds * (step + sent)
 
 
 def passes(n: int, n_bytes: float, n_evaluations: float = 1.0) -> Callable[[float], Run]:
@@ -93,6 +95,16 @@ COSTS = (
     Cost("counting pairs at distances 1 and 2", "moments",
          Run(17.64e6, 17.64e6, 1, 4.1e7), 0.0, 0.20e-6, PAIRS, messages=20),
     Cost("Kneser-Ney, order 5", "", PAIRS(1e8), 0.0, 0.63e-6, counts(394.5e6, 0.93), messages=40),
+    Cost("lifted MRF, 50,000 words, rank 30, 200 evaluations, counting included", "mrf C=10000",
+         Run(0, 4 * 2e8, 4, 3.6e6), 0.20e-6, 4.3e-9, cells(50_000, 200, 30)),
+    Cost("HMM language model, 256 states, 5 passes, batches of 100,000 tokens", "hmm-lm 256 states",
+         Run(177_486, 177_486, 22, 1.6e6), 0.0, 2.65e-6, batches(5, 1e5, 1.6e6), step=51e-3),
+    Cost("log-bilinear, rank 30, 5 passes, batches of 100,000 tokens", "lbl rank 30",
+         Run(446_323, 446_323, 56, 2.4e6), 0.0, 7.8e-6, batches(5, 1e5, 2.4e6), step=60e-3),
+    Cost("PCFG, 10 + 20 symbols, sentences of up to 20 words, 50 iterations", "pcfg 10+20",
+         Run(53_835, 4 * 53_835, 4, 1.3e6), 0.0, 16.5e-6, passes(50, 1.3e6)),
+    Cost("dependency parser, order 1, 7 passes, batches of 4,096 sentences", "parser order 1",
+         Run(91_794, 2 * 91_794, 94, 4e6), 0.0, 46e-6, batches(7, 4096 * 15.3, 60e6), sharing=89e-3),
     Cost("tagging, 22 labels", "tag files", Run(1.516e6, 1.516e6, 1, 0), 0.0, 2.3e-6, passes(1, 0), messages=2),
 )  # fmt: skip
 

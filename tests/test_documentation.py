@@ -55,6 +55,7 @@ def consoles() -> list:
     return cases
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(("code", "output"), snippets())
 def test_python_snippets_print_the_output_shown(code, output, tmp_path, monkeypatch):
     for name in re.findall(r"^# Needs (\w+)", code, re.MULTILINE):
@@ -73,6 +74,7 @@ def few_sentences(monkeypatch):
     monkeypatch.setattr(bundled, "load", lambda split="train": load(split)[:200])
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("lines", consoles())
 @pytest.mark.usefixtures("few_sentences")
 def test_shown_commands_run(lines, tmp_path):

@@ -18,6 +18,9 @@ from benchmarks.harness import Benchmark, Case, Contender, Reference, Row
 from benchmarks.rows import format_table, round_significant, without_absent
 from benchmarks.workers import ROOT, SkippedError, find_python, thread_variables
 
+pytestmark = pytest.mark.programs
+
+
 HERE = Path(__file__).resolve().parent
 FIELDS = ["bench", "case", "peer", "threads", "seconds", "peer_seconds", "ratio", "peak_mb", "peer_peak_mb", "extra"]
 

@@ -12,6 +12,9 @@ import pytest
 from tests.browser import WIDTHS
 from tests.commands import run
 
+pytestmark = pytest.mark.programs
+
+
 COMMAND = ("demo", "--sentences", 60)
 
 

@@ -109,3 +109,13 @@ def test_error_messages(folder, joint, tmp_path):
         done = run(*command)
         assert done.returncode == code, (command, done.stderr)
         assert message in " ".join(done.stderr.replace("│", " ").split()), done.stderr
+
+
+def test_layers_in_iob1_are_converted(tmp_path):
+    rows = ["The DT I-NP", "dog NN I-NP", "barks VB I-VP", "", "He PR I-NP", "cats NN B-NP", "yes UH O", ""] * 3
+    (tmp_path / "iob1.txt").write_text("\n".join(rows))
+    done = run("train", "factorial-crf", tmp_path / "iob1.txt", "--max-iter", 3, "--out", tmp_path / "m", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "the labels are in IOB1 and were converted to BIO (IOB2)" in " ".join(done.stderr.split())
+    tagged = run("tag", tmp_path / "m", tmp_path / "iob1.txt").stdout
+    assert {line.split()[4] for line in tagged.splitlines() if line} <= {"B-NP", "I-NP", "B-VP", "O"}

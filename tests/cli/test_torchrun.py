@@ -16,6 +16,9 @@ from tests.processes import free_port
 from trelliswork.cli.progress import interruptible
 from trelliswork.compute.sharing import Group, sharing
 
+pytestmark = pytest.mark.programs
+
+
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "TRELLISWORK_THREADS": "1"}
 # Runs the command line; rank 1 of the first attempt does something to itself after an iteration.

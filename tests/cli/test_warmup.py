@@ -11,6 +11,8 @@ from tests.commands import run as in_process
 from trelliswork.cli import warmup
 from trelliswork.models.warmup import ALL, NAMES
 
+pytestmark = pytest.mark.programs
+
 
 def run(cache, *arguments):
     command = [sys.executable, "-m", "trelliswork", "warmup", *arguments]

@@ -12,6 +12,9 @@ import pytest
 import trelliswork
 from trelliswork.compute.compilation import Kernel, Notice
 
+pytestmark = pytest.mark.programs
+
+
 PACKAGE = Path(trelliswork.__file__).parent
 # A kernel that calls a shared helper; prints its value and how many kernels were compiled for it.
 PROBE = """

@@ -15,6 +15,8 @@ import pytest
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.serve.sockets import check_host, is_loopback, open_socket
 
+pytestmark = pytest.mark.programs
+
 
 def test_only_loopback_addresses_by_default():
     for host in ("127.0.0.1", "127.0.0.7", "::1", "localhost"):

@@ -32,6 +32,7 @@ def messages(group, seed):
     }
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_messages(size):
     results = on_ranks(size, f"{HERE}:messages", 7)
@@ -97,6 +98,7 @@ def train(group, n, options):
     return [crf.report_.value, predicted, float(crf.weights_.sum()), crf.report_.details.get("processes")]
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_training_in_a_group_ends_as_in_one_process(size):
     options = {"tol": 1e-9, "l2": 0.5, "min_count": 2}

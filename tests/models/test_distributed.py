@@ -13,6 +13,9 @@ from numpy.testing import assert_allclose
 from tests.models.fitted import BUILDERS, WORDS, fitted
 from tests.processes import on_ranks
 
+pytestmark = pytest.mark.programs
+
+
 HERE = "tests.models.test_distributed"
 ORDER_MATTERS = {"DependencyParser", "LogBilinear"}  # labels are mixed; batches are filled by each rank
 

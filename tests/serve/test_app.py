@@ -352,3 +352,15 @@ def test_wrong_commands_end_with_a_message(words, text):
     assert done.returncode in (1, 2)
     assert text in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_raw_text_is_tokenized_and_answers_have_places(service, tagger):
+    text = "Mr. Smith saw it. \n\nIt isn't (very) old!"
+    answer = post(service, "/v1/tag", {"text": text, "probabilities": True}).json()["answers"]
+    words = [["Mr.", "Smith", "saw", "it", "."], ["It", "is", "n't", "(", "very", ")", "old", "!"]]
+    assert [one["words"] for one in answer] == words
+    assert [[text[start:stop] for start, stop in one["places"]] for one in answer] == words
+    assert [one["labels"] for one in answer] == tagger.predict(words)
+    for body in ({"text": " \n"}, {"text": 3}, {"text": "a", "sentences": ["b"]}):
+        assert post(service, "/v1/tag", body).status_code == 400
+    assert post(service, "/v1/lm/fill", {"text": "The ___ ."}).status_code == 400

@@ -267,9 +267,9 @@ def layers_layout(
 
 
 def read_layers(source: Inputs, layout: Layout, layers: Sequence[str]) -> "tuple[Corpus, dict[str, list[list[str]]]]":
-    """Return feature columns and labels by layer of the sentences of this process."""
+    """Return feature columns and labels by layer of the sentences of this process; see `read_labeled`."""
     corpus, labels = _read_parts(source, layout)
-    return corpus, dict(zip(layers, labels, strict=True))
+    return corpus, {name: _standard(rows, source) for name, rows in zip(layers, labels, strict=True)}
 
 
 def _read_parts(source: Inputs, layout: Layout) -> "tuple[Corpus, list[list[list[str]]]]":

@@ -79,6 +79,9 @@ def _grammars() -> Iterator[Task]:
 
 def _counts() -> Iterator[Task]:
     yield "moments", _moments
+
+
+def _clusters() -> Iterator[Task]:
     yield "clusters", lambda: BrownClusters(2).fit([["a", "b", "c"], ["b", "a"]])
 
 
@@ -211,6 +214,7 @@ _MODELS: dict[str, Callable[[], Iterator[Task]]] = {
     "hmm-lm": _language_models,
     "factorial-crf": _factorial_crf,
     "pcfg": _grammars,
+    "cluster": _clusters,
     "kneser-ney": _counts,
     "lbl": _counts,
     "mrf": _counts,
@@ -220,6 +224,6 @@ NAMES = (*_MODELS, *inference.STRUCTURES)
 # Groups that together compile everything, the longest first, a model after the structure that it uses.
 ALL = (
     *("chain.beam", "chain", "crf", "graph", "crf-beams", "tree.second_order", "hmm", "tree", "span", "lowrank"),
-    *("factorial", "parser", "hmm-lm", "factorial-crf", "pcfg", "mrf"),
+    *("factorial", "parser", "hmm-lm", "factorial-crf", "pcfg", "cluster", "mrf"),
 )
 WITH_TORCH = {"lowrank", "hmm-lm"}  # groups of models that need the extra

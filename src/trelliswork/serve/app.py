@@ -18,6 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from trelliswork.data.tokenize import Piece
+from trelliswork.data.tokenize import tokenizer as load_tokenizer
 from trelliswork.errors import LimitError, TrellisworkError
 from trelliswork.serve.abilities import Ability, Answers, Named, Options
 from trelliswork.serve.engine import Engine, Job
@@ -46,6 +48,7 @@ class Service:
     def __init__(self, settings: Settings, named: Named, metrics: Metrics, key: bytes | None = None) -> None:
         self.settings, self.named, self.metrics = settings, named, metrics
         self.key = key
+        self._split = load_tokenizer(settings.tokenizer)
         self.models: dict[str, Served] = {}
         self.engine = Engine(settings.max_queue, settings.batch_words, observe=self._observe)
 
@@ -67,11 +70,26 @@ class Service:
     def _addresses(self) -> str:
         return ", ".join(f"/v1/{name}/{ability}" for name, own in self.named.items() for ability in own)
 
+    def raw_text(self, served: Served, ability: Ability, fields: Any) -> list[list[Piece]] | None:
+        """Put the words of a request's raw text in the place of its sentences, and return them; None without text."""
+        if not isinstance(fields, dict) or "text" not in fields:
+            return None
+        text = fields.pop("text")
+        if "sentences" in fields:
+            raise RequestError("the fields of the request", "either 'sentences' or 'text'", "both")
+        if served.form.kind != "words" or ability.blanks:
+            raise RequestError("field 'text'", f"no raw text, but sentences: {served.form.expected}", "raw text")
+        pieces = self._split(text) if isinstance(text, str) else []
+        if not pieces:
+            raise RequestError("field 'text'", "a string with at least one word", text)
+        fields["sentences"] = [[piece.text for piece in sentence] for sentence in pieces]
+        return pieces
+
     def sentences(self, served: Served, ability: Ability, fields: Any) -> tuple[list[Tokens], Options, int]:
         """Return the checked sentences of a request, its options, and the number of words."""
         given = fields.pop("sentences", None) if isinstance(fields, dict) else None
         if not isinstance(given, list) or not given:
-            expected = 'a JSON object with a list of sentences: {"sentences": [...]}'
+            expected = 'a JSON object with a list of sentences: {"sentences": [...]}, or with {"text": "..."}'
             raise RequestError("the body of the request", expected, fields if given is None else given)
         options = ability.read_options(fields)
         read = served.form.sentence
@@ -116,6 +134,11 @@ def _compute(model: Any, ability: Ability, options: Options, sentences: Any) -> 
     return ability.answer(model, sentences, options)
 
 
+def with_places(answer: dict[str, Any], pieces: list[Piece]) -> dict[str, Any]:
+    """Return the answer to a sentence with its words, and the places of their characters in the text."""
+    return answer | {"words": [p.text for p in pieces], "places": [[p.start, p.stop] for p in pieces]}
+
+
 def create_app(service: Service) -> Starlette:
     """Return the web application of a worker."""
     from trelliswork.serve.stream import answer_stream
@@ -150,8 +173,12 @@ def create_app(service: Service) -> Starlette:
                 response: Response = answer_stream(service, served, chosen, request)
             else:
                 raw = await read_body(request.receive, request.headers, service.settings.max_body)
-                sentences, options, words = service.sentences(served, chosen, read_json(raw))
+                fields = read_json(raw)
+                pieces = service.raw_text(served, chosen, fields)
+                sentences, options, words = service.sentences(served, chosen, fields)
                 answers = await service.wait(service.submit(served, chosen, options, sentences, words))
+                if pieces is not None:
+                    answers = [with_places(*pair) for pair in zip(answers, pieces, strict=True)]
                 service.count(served, chosen, len(sentences), words)
                 text = json.dumps({"model": model, "answers": answers}, ensure_ascii=False, separators=(",", ":"))
                 response = Response(text.encode(errors="replace"), media_type=JSON)

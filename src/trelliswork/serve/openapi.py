@@ -85,10 +85,17 @@ def _get(summary: str, kind: str, schema: Any, *, free: bool = False) -> dict[st
 def _post(model: str, ability: Ability, settings: Settings) -> dict[str, Any]:
     sentence = {"$ref": "#/components/schemas/Sentence"}
     fields = {"sentences": {"type": "array", "minItems": 1, "items": sentence}}
-    answer = {"type": "object", "properties": dict(ability.schema or {})}
+    places: dict[str, Any] = {}
+    either: dict[str, Any] = {"required": ["sentences"]}
+    if not ability.blanks:
+        fields["text"] = {"type": "string", "description": "Raw text, for models of words, instead of sentences."}
+        either = {"oneOf": [{"required": ["sentences"]}, {"required": ["text"]}]}
+        pair = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
+        places = {"words": {"type": "array", "items": {"type": "string"}}, "places": {"type": "array", "items": pair}}
+    answer = {"type": "object", "properties": dict(ability.schema or {}) | places}
     request = {
         "type": "object",
-        "required": ["sentences"],
+        **either,
         "additionalProperties": False,
         "properties": fields | {option.name: option.schema() for option in ability.options},
     }

@@ -29,6 +29,7 @@ class Settings:
     request_seconds: float = 10.0  # seconds for a client to send a request, or to read a part of the answer
     grace: float = 30.0  # seconds to finish requests before the end
     batch_words: int = 16_000  # that are answered together
+    tokenizer: str = "rules"  # of raw text
     hosts: tuple[str, ...] = ("*",)  # names that requests may use
 
     def to_json(self) -> str:

@@ -30,7 +30,7 @@ def gains(parser, sentence):
 def test_expected_las_is_maximal_among_all_trees(parser):
     short = [sentence for sentence in X if 3 <= len(sentence) <= 5][:4]
     assert len(short) == 4
-    for sentence, tree in zip(short, heads_of(parser.predict(short, decode="mbr-las")), strict=True):
+    for sentence, tree in zip(short, heads_of(parser.predict(short, decoding="mbr-las")), strict=True):
         table, n = gains(parser, sentence), len(sentence)
         trees = [t for t in product(range(n + 1), repeat=n) if t.count(0) == 1 and is_tree(t) and is_projective(t)]
         values = [sum(table[h, m] for m, h in enumerate(t, start=1)) for t in trees]
@@ -38,7 +38,7 @@ def test_expected_las_is_maximal_among_all_trees(parser):
 
 
 def test_decodings_differ_and_each_wins_by_its_own_measure(parser):
-    trees = {decode: parser.parse(X, decode=decode) for decode in ("posterior", "viterbi", "mbr-las")}
+    trees = {decode: parser.parse(X, decoding=decode) for decode in ("posterior", "viterbi", "mbr-las")}
     assert trees["posterior"] == parser.parse(X)
     assert trees["mbr-las"] != trees["posterior"] != trees["viterbi"]
     best = [[h for h, _ in row[0][0]] for row in parser.predict_topk(X, 1)]
@@ -49,7 +49,7 @@ def test_decodings_differ_and_each_wins_by_its_own_measure(parser):
 
 def test_bad_decodings(parser):
     with pytest.raises(ValueRangeError, match="decode must be one of viterbi, posterior, mbr-las, got 'best'"):
-        parser.predict(X[:1], decode="best")
+        parser.predict(X[:1], decoding="best")
     unlabeled = DependencyParser(1, **SMALL).fit(TAGGED, HEADS)
     with pytest.raises(ValueRangeError, match="needs labels"):
-        unlabeled.predict(TAGGED, decode="mbr-las")
+        unlabeled.predict(TAGGED, decoding="mbr-las")

@@ -276,7 +276,7 @@ def evaluate_parser(
             given = labels if known else None
             judged: Any = ([], [], [])
             if len(corpus):
-                judged = parser.parse_judged(corpus, complete, given, decode=chosen)
+                judged = parser.parse_judged(corpus, complete, given, decoding=chosen)
     rows = collected([list(row) for row in zip(heads, labels, *judged, strict=True)])
     if current().rank > 0:
         return None

@@ -55,7 +55,7 @@ def parses(
 ) -> Iterator[list[Parse]]:
     """Yield the trees of each sentence: the one that ``decode`` chooses, or the k most probable ones."""
     if topk is None:
-        for sentence in parser.parse(corpus, known=evidence, decode=str(decode)):  # type: ignore[arg-type]
+        for sentence in parser.parse(corpus, known=evidence, decoding=str(decode)):  # type: ignore[arg-type]
             yield [Parse([h for h, _, _ in sentence], [name for _, name, _ in sentence], [p for _, _, p in sentence])]
         return
     for trees in parser.predict_topk(corpus, topk, known=evidence):

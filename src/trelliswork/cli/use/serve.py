@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trelliswork.cli.options import QuietOption
+from trelliswork.cli.options import QuietOption, TokenizerOption
 
 
 def serve(
@@ -32,22 +32,26 @@ def serve(
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds to finish requests after SIGTERM or Ctrl-C before they are dropped.")
     ] = 30.0,
+    tokenizer: TokenizerOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Serve models over HTTP: POST /v1/tag, /v1/parse, /v1/score or /v1/fill with JSON batches of sentences.
 
-    With several models the address is /v1/NAME/tag. GET /openapi.json describes all of it; GET /healthz and GET
-    /metrics are for monitoring. If the environment variable TRELLISWORK_API_KEY is set, requests need it as a bearer
-    token. SIGHUP loads the models again; SIGTERM finishes the requests that have begun.
+    Instead of sentences a request may have raw text, which is tokenized. With several models the address is
+    /v1/NAME/tag. GET /openapi.json describes all of it; GET /healthz and GET /metrics are for monitoring. If the
+    environment variable TRELLISWORK_API_KEY is set, requests need it as a bearer token. SIGHUP loads the models again;
+    SIGTERM finishes the requests that have begun.
 
     Example: trelliswork serve tagger --workers 2
     """
     from trelliswork.compute.threads import available, get_num_threads, is_set
+    from trelliswork.data.tokenize import tokenizer as load_tokenizer
     from trelliswork.serve.master import serve as serve_models
     from trelliswork.serve.settings import Settings, named_models
     from trelliswork.serve.sockets import check_host
 
     check_host(host, allow_remote)
+    load_tokenizer(tokenizer or "rules")  # an unknown one is an error now
     settings = Settings(
         models=named_models(models),
         workers=workers,
@@ -58,6 +62,7 @@ def serve(
         timeout=timeout,
         request_seconds=request_seconds,
         grace=grace,
+        tokenizer=tokenizer or "rules",
     )
 
     def ready(address: str) -> None:

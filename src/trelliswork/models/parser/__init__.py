@@ -403,7 +403,7 @@ class DependencyParser(TreeParser):
         return dict(self.report_.details["temperatures"])
 
     def predict(
-        self, X: Sentences, *, known: Evidence | None = None, decode: Decode = "posterior"
+        self, X: Sentences, *, known: Evidence | None = None, decoding: Decode = "posterior"
     ) -> list[LabeledTree]:
         """Return head and label of each word, by default in the tree with the most expected correct arcs.
 
@@ -412,19 +412,19 @@ class DependencyParser(TreeParser):
         X : as in ``fit``; words alone if the parser has a tagger
         known : list of lists, optional
             Evidence: for each word its head, a set of possible heads, or ``None`` if nothing is known.
-        decode : {"posterior", "viterbi", "mbr-las"}
+        decoding : {"posterior", "viterbi", "mbr-las"}
             "posterior": the largest expected number of correct heads. "viterbi": the most probable tree, the first of
             `predict_topk`. "mbr-las": the largest expected number of words with correct head and label; the probability
             of the label of an arc is that in the first tree, with the word moved to the head in question.
         """
-        return [[(h, name) for h, name, _ in sentence] for sentence in self.parse(X, known=known, decode=decode)]
+        return [[(h, name) for h, name, _ in sentence] for sentence in self.parse(X, known=known, decoding=decoding)]
 
     def parse(
-        self, X: Sentences, *, known: Evidence | None = None, decode: Decode = "posterior"
+        self, X: Sentences, *, known: Evidence | None = None, decoding: Decode = "posterior"
     ) -> list[list[tuple[int, str | None, float]]]:
         """Return head, label and the probability of the arc (with any label) of each word, in the tree of `predict`."""
         parsing = self._parsing(X, known)
-        heads, probabilities = parsing.heads(decode)
+        heads, probabilities = parsing.heads(decoding)
         names = parsing.names(heads)
         if self.calibration_ is not None and self.calibration_.maps:
             tables = self.predict_marginals(X, known=known)
@@ -526,7 +526,7 @@ class DependencyParser(TreeParser):
         gold: Sequence[Sequence[int]],
         labels: Sequence[Sequence[str | None]] | None = None,
         *,
-        decode: Decode = "posterior",
+        decoding: Decode = "posterior",
     ) -> tuple[list[list[tuple[int, str | None, float]]], list[list[float]], list[list[list[float]]]]:
         """Return the result of `parse`, and the probabilities of gold answers, from the same pass.
 
@@ -534,7 +534,7 @@ class DependencyParser(TreeParser):
         without labels.
         """
         parsing = self._parsing(X, None)
-        heads, probabilities, of_gold = parsing.judged(decode, gold)
+        heads, probabilities, of_gold = parsing.judged(decoding, gold)
         if self.calibration_ is not None and self.calibration_.maps:
             tables = self.predict_marginals(X)
             probabilities, of_gold = (

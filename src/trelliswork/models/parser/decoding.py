@@ -153,25 +153,25 @@ class Parsing:
         for sentences in self.scorer.batches(self.tokens):
             yield self.scorer.beliefs(self.tokens, sentences, self.allowed)
 
-    def heads(self, decode: Decode = "posterior") -> tuple[list[list[int]], list[list[float]]]:
+    def heads(self, decoding: Decode = "posterior") -> tuple[list[list[int]], list[list[float]]]:
         """Return trees and the probabilities of their arcs; see `DependencyParser.predict`."""
-        return self.judged(decode)[:2]
+        return self.judged(decoding)[:2]
 
     def judged(
-        self, decode: Decode = "posterior", gold: Sequence[Sequence[int]] | None = None
+        self, decoding: Decode = "posterior", gold: Sequence[Sequence[int]] | None = None
     ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
         """Return trees, the probabilities of their arcs, and those of the arcs of gold trees if they are given."""
-        if decode not in get_args(Decode):
-            raise ValueRangeError(f"decode must be one of {', '.join(get_args(Decode))}, got {decode!r}.")
-        if decode == "mbr-las" and self.labels is None:
-            raise ValueRangeError("decode='mbr-las' needs labels: train the parser with pairs (head, label).")
+        if decoding not in get_args(Decode):
+            raise ValueRangeError(f"decoding must be one of {', '.join(get_args(Decode))}, got {decoding!r}.")
+        if decoding == "mbr-las" and self.labels is None:
+            raise ValueRangeError("decoding='mbr-las' needs labels: train the parser with pairs (head, label).")
         trees: list[list[int]] = [[] for _ in range(len(self.tokens))]
         probabilities: list[list[float]] = [[] for _ in range(len(self.tokens))]
         of_gold: list[list[float]] = [[] for _ in range(len(self.tokens))]
         for sentences in self.scorer.batches(self.tokens):
             scored = self.scorer.scored(self.tokens, sentences, self.allowed)
             b = self.scorer.infer(scored)
-            heads = self._decoded(scored, b, decode)
+            heads = self._decoded(scored, b, decoding)
             for row, n in enumerate(b.sentences.tolist()):
                 size = int(b.lengths[row])
                 trees[n] = heads[row, :size].tolist()
@@ -182,14 +182,14 @@ class Parsing:
                     of_gold[n] = np.clip(p, 0.0, 1.0).tolist()
         return trees, probabilities, of_gold
 
-    def _decoded(self, scored: Scored, beliefs: Beliefs, decode: Decode) -> Integers:
+    def _decoded(self, scored: Scored, beliefs: Beliefs, decoding: Decode) -> Integers:
         """Return the heads (B, n) of a batch."""
         kind = self.scorer.kind
-        if decode == "viterbi":
+        if decoding == "viterbi":
             return kind.engine.best(kind.potentials(beliefs.tree_scores, beliefs.lengths))[0]
         beliefs = self.scorer.risk_beliefs(scored, beliefs)
         heads = self.scorer.heads(beliefs)
-        if decode == "posterior" or self.labels is None:
+        if decoding == "posterior" or self.labels is None:
             return heads
         rows, h, m = np.nonzero(beliefs.possible & (beliefs.arcs >= LEAST))
         flat, ends = np.concatenate([tree[:n] for tree, n in zip(heads, beliefs.lengths, strict=True)]), beliefs.lengths
