@@ -22,6 +22,7 @@ settings.register_profile(
 settings.load_profile("trelliswork")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let one worker run the tests of a file, and one all tests that start groups of processes, which it keeps."""
     for item in items:

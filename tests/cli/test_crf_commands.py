@@ -21,7 +21,7 @@ def files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("crf")
     for split in ("train", "test"):
         for name, extension in (("columns", "txt"), ("conllu", "conllu"), ("text", "raw")):
-            text = run("data", "bundled", "--split", split, "--format", name, "--limit", 1200).stdout
+            text = run("data", "bundled", "--split", split, "--format", name).stdout
             (folder / f"{split}.{extension}").write_text(text)
     return folder
 
@@ -32,7 +32,7 @@ def chunker(files) -> Path:
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["converged"]
-    assert outcome["sentences"] == 1200
+    assert outcome["sentences"] == 3000
     return files / "chunker"
 
 

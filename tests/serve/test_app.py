@@ -249,7 +249,7 @@ def test_the_openapi_document(service):
     described = document(service.settings, service.named, has_key=True)
     assert {"/v1/tag", "/v1/tagger/tag", "/v1/lm/score", "/v1/fill", "/healthz", "/metrics"} <= set(described["paths"])
     fields = described["paths"]["/v1/tag"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert set(fields["properties"]) == {"sentences", "probabilities", "topk"}
+    assert set(fields["properties"]) == {"sentences", "text", "probabilities", "topk"}
     names = [p["post"]["operationId"] for p in described["paths"].values() if "post" in p]
     assert len(set(names)) == len(names)
     for path, operations in described["paths"].items():

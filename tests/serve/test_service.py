@@ -256,7 +256,8 @@ def test_what_has_begun_is_finished_before_the_end(service, tagger):
     idle.close()
     lines = service.stop().splitlines()
     assert "Press Ctrl-C to stop." in lines[:2]
-    assert any(re.fullmatch(r"worker \d ended with exit code -9; another one starts", line) for line in lines)
+    replaced = r"worker \d ended with exit code -9; another one starts"
+    assert any(re.fullmatch(replaced, line) for line in lines), lines
     assert "models were loaded again" in lines
     assert any("tagger was not loaded again" in line for line in lines)
     assert not [line for line in lines if "Traceback" in line or "failed" in line]

@@ -48,7 +48,7 @@ def test_decodings_differ_and_each_wins_by_its_own_measure(parser):
 
 
 def test_bad_decodings(parser):
-    with pytest.raises(ValueRangeError, match="decode must be one of viterbi, posterior, mbr-las, got 'best'"):
+    with pytest.raises(ValueRangeError, match="decoding must be one of viterbi, posterior, mbr-las, got 'best'"):
         parser.predict(X[:1], decoding="best")
     unlabeled = DependencyParser(1, **SMALL).fit(TAGGED, HEADS)
     with pytest.raises(ValueRangeError, match="needs labels"):
