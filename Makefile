@@ -44,13 +44,13 @@ $(BENCH)/.ready: constraints.txt benchmarks/constraints.txt benchmarks/requireme
 
 test: setup ## run the tests (4 minutes on 2 cores, 8 on a new clone)
 	@echo "Running the tests: about 4 minutes on 2 quiet cores, 7 the first time, when kernels are compiled."
-	$(BIN)/python -m pytest -m "not slow and not programs" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -m "not slow and not programs" -n 2 --dist loadfile
 
 test-programs: setup ## run the tests that start programs, and what the pages show (2 minutes)
-	$(BIN)/python -m pytest -m "programs and not slow" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -m "programs and not slow" -n 2 --dist loadfile
 
 test-all: setup .venv/.all ## run all tests, the slow and data-hungry ones and those of pages too
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # All extras; and Chromium, for the tests of pages, where we may install it.
 .venv/.all: .venv/.ready

@@ -22,14 +22,6 @@ settings.register_profile(
 settings.load_profile("trelliswork")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one worker run the tests of a file, and one all tests that start groups of processes, which it keeps."""
-    for item in items:
-        starts_groups = hasattr(getattr(item, "module", None), "on_ranks")
-        item.add_marker(pytest.mark.xdist_group("processes" if starts_groups else str(item.path)))
-
-
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Return the folder of real data: TRELLISWORK_DATA, or ``../shared/data`` beside the repository."""
