@@ -16,23 +16,28 @@ order of frequency, joins the best of them. The hierarchy of bit strings comes f
 whose merge decreases F least (Brown et al., section 3), in O(C^3).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy import sparse
 
 from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
 from trelliswork.compute.sharing import current
 from trelliswork.data.files import atomic_write, open_text, shorten, source_name, whole_number
 from trelliswork.data.ids import Source
-from trelliswork.data.moments import Moments, count_moments
 from trelliswork.errors import DataError, NotFittedError
 from trelliswork.features.kernels import brown as kernels
 from trelliswork.features.kernels.brown import Clustering, Neighbors, Text
+
+if TYPE_CHECKING:  # importing them takes longer than tagging a sentence
+    from scipy import sparse
+
+    from trelliswork.data.moments import Moments
 
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int, float], None]
@@ -50,6 +55,8 @@ def bigrams(words: Ints, offsets: Ints, n_words: int) -> sparse.csr_matrix:
 
 def pair_counts(rows: Ints, columns: Ints, shape: tuple[int, int], dtype: DTypeLike = np.float64) -> sparse.csr_matrix:
     """Count pairs of numbers; in a group of processes, those of all ranks."""
+    from scipy import sparse
+
     counts = sparse.coo_matrix((np.ones(len(rows), dtype), (rows, columns)), shape=shape).tocsr()
     if current().size == 1:
         return counts
@@ -150,6 +157,8 @@ def _blocks(n: int) -> Iterable[tuple[int, int]]:
 
 def _text(counts: sparse.csr_matrix) -> Text:
     """Return the counts of pairs of words as the kernels take them."""
+    from scipy import sparse
+
     whole = counts.astype(np.int64)
     own = whole.diagonal()
     others = (whole - sparse.diags(own, dtype=np.int64)).tocsr()
@@ -299,6 +308,8 @@ class BrownClusters:
             Called after each pass with its number (0: the first assignment), the number of words that moved, and the
             objective, eq. 1.
         """
+        from trelliswork.data.moments import Moments, count_moments
+
         for name in ("n_clusters", "min_count", "max_iter"):
             check_count(name, getattr(self, name))
         if not isinstance(text, Moments):
@@ -331,6 +342,8 @@ class BrownClusters:
         min_count : int
             Words that occur less often are not added.
         """
+        from trelliswork.data.moments import count_moments
+
         self._check_fitted()
         counts = count_moments(text, 1)
         vocabulary = counts.vocabulary
