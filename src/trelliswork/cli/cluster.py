@@ -55,7 +55,7 @@ def cluster(
     """
     from trelliswork.data.ids import files_of
     from trelliswork.data.moments import count_moments
-    from trelliswork.data.text import raw_sentences
+    from trelliswork.data.tokenize import raw_sentences
     from trelliswork.features.brown import BrownClusters
 
     if current().rank == 0 and Path(out).is_dir():

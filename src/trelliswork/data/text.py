@@ -1,9 +1,8 @@
-"""Plain text: one sentence per line, white space between words; or running text, split by simple rules for English."""
+"""Plain text: one sentence per line, white space between words."""
 
-import re
 import warnings
 from array import array
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 
 import numpy as np
 
@@ -13,19 +12,6 @@ from trelliswork.errors import DataWarning
 
 PUNCTUATION = frozenset(".,;:!?\"')]}”’»…")
 GLUED = 0.05  # share of words with unknown punctuation from which a text is taken to be not tokenized
-_TOKEN = re.compile(
-    r"""(?:[A-Za-z]\.){2,}                       # U.S.
-      | (?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Gov|Sen|Rep|vs|etc|No|Inc|Co|Corp|Ltd)\.
-      | \w+?(?=n['’]t\b)                         # do n't
-      | n['’]t\b
-      | ['’](?:s|m|d|re|ve|ll|S|M|D|RE|VE|LL)\b
-      | \d+(?:[.,:/]\d+)*                        # 1,000.5
-      | \w+(?:[-.@&/]\w+)*
-      | \.{2,} | -{2,} | ``|'' | [^\w\s]""",
-    re.VERBOSE,
-)
-_ENDS = {".", "!", "?", "...", "…"}
-_CLOSING = {'"', "''", "'", "”", "’", ")", "]"}
 
 
 def read_text(path: Readable, *, allow_empty: bool = False, encoding: str = "utf-8") -> Corpus:
@@ -80,47 +66,3 @@ def warn_if_untokenized(corpus: Corpus, known: Collection[str]) -> None:
             DataWarning,
             stacklevel=2,
         )
-
-
-def tokens_of(text: str) -> list[str]:
-    """Split text into words and punctuation.
-
-    Examples
-    --------
-    >>> tokens_of("I don't know Mr. Smith's cat, (yet)...")
-    ['I', 'do', "n't", 'know', 'Mr.', 'Smith', "'s", 'cat', ',', '(', 'yet', ')', '...']
-    """
-    return _TOKEN.findall(text)
-
-
-def raw_sentences(files: Iterable[Readable]) -> Iterator[list[str]]:
-    """Yield the sentences of files of running text as lists of words.
-
-    A paragraph ends at a blank line; lines inside are joined. A sentence ends after a full stop, a question or
-    exclamation mark, with the quotes and brackets that close after it.
-    """
-    for file in files:
-        with open_text(file) as lines:
-            for paragraph in _paragraphs(lines):
-                yield from _sentences(tokens_of(paragraph))
-
-
-def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    part: list[str] = []
-    for line in lines:
-        if line.isspace() or len(part) > 1000:
-            yield " ".join(part)
-            part = []
-        part.append(line)
-    yield " ".join(part)
-
-
-def _sentences(tokens: list[str]) -> Iterator[list[str]]:
-    start, ended = 0, False
-    for k, token in enumerate(tokens):
-        if ended and token not in _ENDS and token not in _CLOSING:
-            yield tokens[start:k]
-            start, ended = k, False
-        ended = ended or token in _ENDS
-    if start < len(tokens):
-        yield tokens[start:]

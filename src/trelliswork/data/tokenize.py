@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +86,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _CURRENCY = "$€£¥"
+PARAGRAPH = 1000  # lines of a paragraph that are split together
 _PARAGRAPH = re.compile(r"\n[ \t\r\f\v]*\n\s*")
 _ENDING = re.compile(r"[.!?…]+|\.{2,}")
 _CLOSING = frozenset(")]}" + _QUOTES)
@@ -326,6 +328,19 @@ def read_raw_text(
     if not len(corpus) and not allow_empty:
         raise no_sentence(source, "running text")
     return corpus
+
+
+def raw_sentences(files: Iterable[Readable]) -> Iterator[list[str]]:
+    """Yield the sentences of files of running text as lists of words, a paragraph in memory at a time."""
+    for file in files:
+        part: list[str] = []
+        with open_text(file) as lines:
+            for line in chain(lines, [""]):
+                if not line.strip() or len(part) >= PARAGRAPH:
+                    for sentence in tokenize("\n".join(part)):
+                        yield [piece.text for piece in sentence]
+                    part = []
+                part.append(line)
 
 
 def _with_ends(lines: Iterable[str]) -> Iterator[str]:

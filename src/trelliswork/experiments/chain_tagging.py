@@ -11,7 +11,7 @@ import numpy as np
 
 from trelliswork.data import read_columns, read_conllu, read_text
 from trelliswork.data.moments import count_moments
-from trelliswork.data.text import raw_sentences
+from trelliswork.data.tokenize import raw_sentences
 from trelliswork.errors import ConvergenceWarning
 from trelliswork.experiments.running import fit, timed
 from trelliswork.experiments.tables import Cell, Curve, Say, Table
