@@ -80,21 +80,22 @@ def read_answers(model: Any, source: Inputs, format: FileFormat, label: str | No
     """Return the sentences and gold answers of files, as ``fit`` takes them, and the layout of the files."""
     from trelliswork.models.tasks import LayeredTagger, TreeParser
 
-    if isinstance(model, TreeParser) and (label is not None or format not in (FileFormat.auto, FileFormat.conllu)):
+    task = type(model)
+    if issubclass(task, TreeParser) and (label is not None or format not in (FileFormat.auto, FileFormat.conllu)):
         raise typer.BadParameter("a parser or grammar is calibrated with trees: leave --label and --format out.")
-    if isinstance(model, TreeParser) and model.constituents:
+    if issubclass(task, TreeParser) and task.constituents:
         from trelliswork.cli.use.constituents import read_gold, reading_of, tokens_of
 
-        reading = reading_of(model)  # type: ignore[arg-type]
+        reading = reading_of(model)
         trees = read_gold(source, reading.pop("punctuation"))
         return tokens_of(trees, **reading), trees, None
-    if isinstance(model, TreeParser):
+    if issubclass(task, TreeParser):
         from trelliswork.cli.use.parse import check_tags, columns_of, read_treebank
         from trelliswork.models.parser.data import pairs
 
-        columns = columns_of(model)  # type: ignore[arg-type]
+        columns = columns_of(model)
         corpus, heads, labels = read_treebank(source, columns)
-        if model.tagger is None:  # type: ignore[attr-defined]
+        if model.tagger is None:
             check_tags(corpus, columns, source.name)
         return corpus, pairs(heads, labels), Layout("conllu", ["form"], None)
     layout = Layout.of(model)

@@ -79,12 +79,12 @@ def _read(model: Any, file: str, format: FileFormat) -> Any:
     """Return the sentences of a file as the model reads them."""
     from trelliswork.models.tasks import TreeParser
 
-    if isinstance(model, TreeParser):
+    if issubclass(type(model), TreeParser):
         from trelliswork.cli.use.parse import columns_of, read_treebank
         from trelliswork.data import Corpus
 
-        treebank = read_treebank(Inputs((file,)), columns_of(model))[0]  # type: ignore[arg-type]
-        return treebank if model.tagger is None else Corpus(treebank.columns[:1], treebank.offsets)  # type: ignore[attr-defined]
+        treebank = read_treebank(Inputs((file,)), columns_of(model))[0]
+        return treebank if model.tagger is None else Corpus(treebank.columns[:1], treebank.offsets)
     corpus, _, _ = read_unlabeled(file, Layout.of(model), format)
     check_words(model, corpus, file)
     return corpus
