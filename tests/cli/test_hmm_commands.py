@@ -5,6 +5,7 @@ import math
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -158,8 +159,11 @@ def test_ctrl_c_saves_the_model(files):
     options = ["--n-states", "60", "--max-iter", "100000", "--tol", "0", "-o", str(out), "--checkpoint", str(state)]
     command = [*WITH_CHECKPOINTS, "train", "hmm", str(files / "train.raw"), "--format", "text", *options]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not state.exists():
+    seen = set()
+    while len(seen) < 2:  # the first checkpoint is written before the model can be saved, the second after that
         assert child.poll() is None, child.communicate()
+        with suppress(FileNotFoundError):
+            seen.add(state.stat().st_mtime_ns)
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
     out_text, err_text = child.communicate(timeout=60)

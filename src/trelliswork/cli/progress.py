@@ -81,12 +81,10 @@ def training_progress(n_tokens: int, max_iter: int, quiet: bool) -> Iterator["Ca
         pressed: list[Callable[[], bool]] = []
 
         def callback(step: "Step") -> bool:
-            show(step.iteration, describe(step, n_tokens, max_iter))
-            if not pressed:
-                if math.isnan(step.value):
-                    return False
+            if not pressed and not math.isnan(step.value):  # first of all: who sees progress may press Ctrl-C
                 pressed.append(stack.enter_context(interruptible()))
-            return pressed[0]()
+            show(step.iteration, describe(step, n_tokens, max_iter))
+            return bool(pressed) and pressed[0]()
 
         yield callback
 
