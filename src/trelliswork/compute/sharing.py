@@ -146,25 +146,28 @@ class Group:
         if self.size == 1:
             return {name: n for name, n in counts.items() if n >= least}
         names = [name.encode(errors="surrogatepass") for name in counts]
-        numbers = np.stack([np.fromiter(counts.values(), np.int64, len(names)), np.arange(len(names))])
+        names, totals = self.count_bytes(names, np.fromiter(counts.values(), np.int64, len(names)), least)
+        return dict(zip((name.decode(errors="surrogatepass") for name in names), totals.tolist(), strict=True))
+
+    def count_bytes(self, names: list[bytes], counts: Keys, least: int = 1) -> tuple[list[bytes], Keys]:
+        """Return what ``count_names`` does, of distinct strings of bytes and their counts, in the same form."""
         owner = np.fromiter(map(crc32, names), np.int64, len(names)) % self.size
         by_owner = [np.flatnonzero(owner == rank) for rank in range(self.size)]
-        parts = self.exchange([_packed([names[k] for k in at.tolist()], numbers[:, at]) for at in by_owner])
-        owned: dict[bytes, list[int]] = {}  # count, rank and place of the first occurrence
-        for rank, part in enumerate(parts):
-            received, (totals, places) = _unpacked(part, 2)
-            for name, n, place in zip(received, totals.tolist(), places.tolist(), strict=True):
-                if name in owned:
-                    owned[name][0] += n
-                else:
-                    owned[name] = [n, rank, place]
-        frequent = {name: row for name, row in owned.items() if row[0] >= least}
-        rows = np.array(list(frequent.values()), np.int64).reshape(-1, 3).T
-        every = [_unpacked(part, 3) for part in self.gather_arrays(_packed(list(frequent), rows))]
+        sent = [_packed([names[k] for k in at.tolist()], np.stack([counts[at], at])) for at in by_owner]
+        received = [_unpacked(part, 2) for part in self.exchange(sent)]
+        numbers: dict[bytes, int] = {}  # of the strings that this rank owns
+        number = np.array([numbers.setdefault(name, len(numbers)) for part, _ in received for name in part], np.int64)
+        table = np.concatenate([part for _, part in received], axis=1)
+        ranks = np.repeat(np.arange(self.size), [len(part) for part, _ in received])
+        first = np.unique(number, return_index=True)[1]
+        totals = np.bincount(number, table[0], len(numbers)).astype(np.int64)
+        frequent = totals >= least
+        owned = [name for name, kept in zip(numbers, frequent.tolist(), strict=True) if kept]
+        rows = np.stack([totals, ranks[first], table[1, first]])[:, frequent]
+        every = [_unpacked(part, 3) for part in self.gather_arrays(_packed(owned, rows))]
         listed, table = [name for part, _ in every for name in part], np.concatenate([t for _, t in every], axis=1)
         order = np.lexsort((table[2], table[1]))
-        totals = table[0, order].tolist()
-        return {listed[k].decode(errors="surrogatepass"): n for k, n in zip(order.tolist(), totals, strict=True)}
+        return [listed[k] for k in order.tolist()], table[0, order]
 
     def union(self, keys: Keys) -> Keys:
         """Return the distinct keys of all ranks in ascending order; those of this rank are ascending and distinct."""

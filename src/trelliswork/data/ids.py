@@ -452,9 +452,9 @@ def _agreed(words: list[bytes], counts: Counts) -> tuple[list[bytes], Counts, Co
     """Return the words and counts of all ranks, in order of appearance, and the place of each of this rank's words."""
     if current().size == 1:
         return words, counts, None
-    counted = current().count_names(dict(zip((word.decode() for word in words), counts.tolist(), strict=True)))
-    place = {name.encode(): k for k, name in enumerate(counted)}
-    return list(place), np.array(list(counted.values()), np.int64), np.array([place[word] for word in words], np.int64)
+    every, totals = current().count_bytes(words, counts)
+    place = dict(zip(every, range(len(every)), strict=True))
+    return every, totals, np.array([place[word] for word in words], np.int64)
 
 
 def _choose(

@@ -280,7 +280,9 @@ def _part(runs: Runs, C: int) -> tuple[NDArray[np.float64], NDArray[np.int32], N
 
 def _matrix(data: NDArray[np.float64], right: NDArray[np.int32], rows: NDArray[np.int64], C: int) -> csr_matrix:
     """Return the counts of pairs at one distance as a matrix, from the parts of all ranks."""
-    data, right, rows = current().concatenated(data), current().concatenated(right), current().sum(rows)
+    narrow = np.uint32 if current().maximum(data.max(initial=0.0, keepdims=True))[0] < 2**32 else np.float64  # to send
+    data = current().concatenated(data.astype(narrow, copy=False)).astype(np.float64, copy=False)
+    right, rows = current().concatenated(right), current().sum(rows)
     index = np.int32 if len(data) < 2**31 else np.int64
     ends = np.concatenate([np.zeros(1, index), np.cumsum(rows, dtype=index)])
     return csr_matrix((data, right.astype(index, copy=False), ends), (C, C))
