@@ -14,7 +14,9 @@ completion for the shell.
 - Results are written to standard output, progress and warnings to standard error; progress bars appear on terminals
   only. `NO_COLOR=1` is respected.
 - `--json` prints results as JSON: one object, or one object per line.
-- `-` is standard input; gzip is recognized; without a file the bundled corpus is used.
+- `-` is standard input; gzip is recognized; `--bundled` reads the bundled corpus, whose parts are
+  `bundled:train`, `bundled:dev` and `bundled:test` where a file is expected.
+- `--out` of commands that save a model is never replaced without `--force`.
 """
 
 

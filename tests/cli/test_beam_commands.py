@@ -65,8 +65,9 @@ def test_hmm_with_a_beam_gives_a_lower_bound(columns, tmp_path):
     assert (lower["kind"], exact["kind"]) == ("lower", "exact")
     assert lower["log_evidence"] <= exact["log_evidence"]
     induced = run(
-        "train", "hmm", columns, "--unlabeled", "--n-states", 3, "--beam", "kl=0.01,min=1", "-o", model, "--max-iter", 3
-    )
+        "train", "hmm", columns, "--unlabeled", "--n-states", 3, "--beam", "kl=0.01,min=1", "--max-iter", 3,
+        "--force", "-o", model,
+    )  # fmt: skip
     assert "states per token" in induced.stdout
 
 

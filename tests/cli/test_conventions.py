@@ -122,7 +122,7 @@ def on_a_terminal(*words: str, **environment: str) -> str:
     return shown.decode()
 
 
-TRAIN = ("train", "hmm", "--unlabeled", "--n-states", "3", "--max-iter", "3", "--tol", "0")
+TRAIN = ("train", "hmm", "--bundled", "--unlabeled", "--n-states", "3", "--max-iter", "3", "--tol", "0")
 
 
 def test_no_color_turns_colors_off():
@@ -143,7 +143,7 @@ def test_progress_is_shown_on_terminals_only(tmp_path):
 def test_tags_as_json(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("They saw her duck .\nThe dog runs .\n")
-    assert run("train", "hmm", "--out", str(tmp_path / "hmm")).returncode == 0
+    assert run("train", "hmm", "--bundled", "--out", str(tmp_path / "hmm")).returncode == 0
 
     def tag(*more: str) -> subprocess.CompletedProcess:
         return run("tag", str(tmp_path / "hmm"), str(text), "--format", "text", "--json", *more)

@@ -147,6 +147,8 @@ def guess_format(source: Inputs, format: FileFormat, *, labeled: bool = False) -
     """
     if format != FileFormat.auto:
         return format
+    if source.part:
+        return FileFormat.columns
     files = list(map(str, source.files))
     named = [_named_format(file) for file in files]
     first = files[0]
@@ -185,7 +187,7 @@ def training_layout(
     source: Inputs, format: FileFormat, columns: str | None, label: str | None, separator: str | None
 ) -> Layout:
     """Return the layout that the options describe; labels are the last column by default, or upos."""
-    if not source.files:
+    if source.part:
         return Layout("columns", _numbers(columns) or [0, 1], _label(label, 2), " ")
     chosen = guess_format(source, format, labeled=True)
     if chosen == FileFormat.conllu:
@@ -251,7 +253,7 @@ def layers_layout(
     separator: str | None,
 ) -> Layout:  # fmt: skip
     """Return the layout for several layers of labels: the last columns by default, or CoNLL-U columns by name."""
-    chosen = guess_format(source, format, labeled=True) if source.files else FileFormat.columns
+    chosen = FileFormat.columns if source.part else guess_format(source, format, labeled=True)
     if labels is not None and len(labels.split(",")) != len(layers):
         raise DataError(f"--label must name a column for each of the layers {', '.join(layers)}, got {labels[:80]!r}.")
     if chosen == FileFormat.conllu:
@@ -259,7 +261,7 @@ def layers_layout(
         return Layout("conllu", columns.split(",") if columns else ["form"], named)
     if chosen != FileFormat.columns:
         raise DataError(f"{source.name}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
-    if not source.files:  # the bundled corpus: words, tags, chunks
+    if source.part:  # words, tags, chunks
         return Layout(
             "columns", _numbers(columns) or [0], _numbers(labels, "--label") or list(range(3 - len(layers), 3)), " "
         )
@@ -292,14 +294,14 @@ def _read_parts(source: Inputs, layout: Layout) -> "tuple[Corpus, list[list[list
 
 def words_layout(source: Inputs, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
     """Return the layout for reading words only: the first of ``columns``, or the first column."""
-    chosen = guess_format(source, format) if source.files else FileFormat.columns
+    chosen = FileFormat.columns if source.part else guess_format(source, format)
     if chosen == FileFormat.text:
         return Layout("text", [], None)
     if chosen == FileFormat.conllu:
         return Layout("conllu", columns.split(",")[:1] if columns else ["form"], None)
     if chosen == FileFormat.crfsuite:
         raise DataError(f"{source.name}: a file of ready attributes has no words.")
-    return Layout("columns", _numbers(columns)[:1] or [0], None, separator if source.files else " ")
+    return Layout("columns", _numbers(columns)[:1] or [0], None, " " if source.part else separator)
 
 
 def read_words(source: Inputs, layout: Layout) -> "Corpus":

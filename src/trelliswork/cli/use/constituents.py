@@ -135,7 +135,7 @@ def read_format(source: Inputs, format: FileFormat) -> FileFormat:
 
 
 def evaluate_constituents(model: str, source: Inputs, json: bool, page: str | None) -> None:
-    """Compare the trees of a grammar with those of files, or of ``test`` or ``dev`` of the bundled corpus."""
+    """Compare the trees of a grammar with those of files, or of a part of the bundled corpus."""
     from trelliswork.models.pcfg import PCFG
 
     grammar = PCFG.load(model)

@@ -89,7 +89,7 @@ def parse(
 
     Example: echo 'We parse words .' | trelliswork parse parser --format text
     """
-    source = Inputs.of(files, "-")
+    source = Inputs.of(files, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
     if constituents and split is not None:
         raise typer.BadParameter("--tokenize is for dependencies: leave --constituents out.")

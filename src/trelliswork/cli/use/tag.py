@@ -106,7 +106,7 @@ def tag(
     if spans or decode == TagDecide.mbr_span:
         _check_spans(tagger, model)
     layer, column = _known_layer(tagger, known) if layered else ("", known)
-    source = Inputs.of(files, "-")
+    source = Inputs.of(files, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
     if split is not None and known is not None:
         raise typer.BadParameter("--known names a column, which raw text does not have: leave --tokenize out.")
