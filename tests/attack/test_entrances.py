@@ -275,7 +275,7 @@ def test_a_line_that_is_too_long_is_refused_at_once(command, tmp_path):
     tree.write_text("".join(f"{n}\ta\t_\tN\tNN\t_\t_\t_\t_\t_\n" for n in range(1, 20_001)) + "\n")
     for words, place in (
         (("score", tmp_path / "pcfg", text, "--format", "text"), f"{text}:3: "),
-        (("parse", "--constituents", tmp_path / "pcfg", text, "--format", "text"), f"{text}: "),
+        (("parse", tmp_path / "pcfg", text, "--format", "text"), f"{text}:3: "),
         (("parse", tmp_path / "parser", tree), f"{tree}:1: "),
     ):
         code, _, err = command(*words)

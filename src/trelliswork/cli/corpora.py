@@ -1,5 +1,6 @@
 """Labeled and unlabeled files as the commands read and write them."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -70,12 +71,12 @@ class Layout:
 
 def place(corpus: "Corpus", token: int, file: "Readable") -> str:
     """Return the file and, if the corpus has lines, the line of a token, for messages."""
-    from trelliswork.data.files import Section, source_name
+    from trelliswork.data.files import Excerpt, Section, source_name
 
     name = source_name(file)
     if corpus.token_lines is None:
         return name
-    before = file.lines_before() if isinstance(file, Section) else 0
+    before = file.lines_before() if isinstance(file, Section | Excerpt) else 0
     return f"{name}:{before + corpus.token_lines[token] + 1}"
 
 
@@ -85,7 +86,7 @@ def naming_lines(source: "Inputs | Readable", layout: Layout | None = None, corp
 
     The corpus may have the lines of the file; otherwise the files, if their layout is given, are read again for them.
     """
-    from trelliswork.data.files import source_name
+    from trelliswork.data.files import Excerpt, source_name
 
     try:
         yield
@@ -97,6 +98,9 @@ def naming_lines(source: "Inputs | Readable", layout: Layout | None = None, corp
         else:
             name, files = source_name(source), [source]
         text = str(error).removeprefix(f"{name}, ")
+        if isinstance(source, Excerpt):  # sentences of the whole file are counted
+            number = error.sentence + source.notes.get("sentences", 0)
+            text = re.sub(rf"\bsentence {error.sentence}\b", f"sentence {number}", text, count=1)
         if getattr(corpus, "token_lines", None) is not None and len(files) == 1:
             name = place(corpus, int(corpus.offsets[error.sentence]) + error.token, files[0])
         elif layout is not None:
@@ -107,12 +111,13 @@ def naming_lines(source: "Inputs | Readable", layout: Layout | None = None, corp
 
 def _place(error: TrellisworkError, files: "Sequence[Readable]", layout: Layout) -> str | None:
     """Return file and line of the sentence of an error, by reading the files again."""
-    from trelliswork.data.files import source_name
+    from trelliswork.data.files import Excerpt, source_name
 
     n = error.sentence
     assert n is not None
     for file in files:
-        corpus = _with_lines(file, layout) if Path(source_name(file)).is_file() else None
+        again = isinstance(file, Excerpt) or Path(source_name(file)).is_file()
+        corpus = _with_lines(file, layout) if again else None
         if corpus is None:
             return None
         if n < len(corpus):
@@ -438,15 +443,15 @@ def read_unlabeled(
 
 
 def write_tagged(
-    corpus: "Corpus | AttributeCorpus", format: str, layout: Layout, extra: list[list[str]], out: TextIO
+    corpus: "Corpus | AttributeCorpus", format: str, layout: Layout, extra: list[list[str]], out: TextIO, notes: Any
 ) -> None:
-    """Write a tagged file: columns appended, or the label columns of CoNLL-U replaced."""
+    """Write a tagged file, or a part of it with ``notes``: columns appended, or label columns of CoNLL-U replaced."""
     from trelliswork.data import AttributeCorpus
     from trelliswork.data.columns import write_columns_with
 
     if format == "columns":
         assert not isinstance(corpus, AttributeCorpus)
-        write_columns_with(corpus, extra, out, layout.separator)
+        write_columns_with(corpus, extra, out, layout.separator, notes=notes)
         return
     if format == "conllu":
         assert not isinstance(corpus, AttributeCorpus)

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from trelliswork.data import AttributeCorpus, Corpus
     from trelliswork.data.files import Readable
 
+AWAITED = {  # what a command reads, for a person at a terminal
+    "columns": "one token per line with its columns, and an empty line after each sentence",
+    "conllu": "CoNLL-U, with an empty line after each sentence",
+    "crfsuite": "attributes of one token per line, and an empty line after each sentence",
+    "text": "one sentence per line, with spaces between its words",
+    "raw": "running text",
+}
 NAMED = 3  # files that a message names
 PARTS = ("train", "dev", "test")  # of the bundled corpus
 BUNDLED = "bundled:"  # before the name of a part of the bundled corpus, where a file is expected
@@ -91,6 +98,8 @@ class Inputs:
         """Return the files, or parts of files, that this process reads; see `shares`."""
         if not self.shared:
             return list(self.files)
+        if self.part:
+            return list(self.files) if current().rank == 0 else []
         from trelliswork.data.shares import shares
 
         if self.files == ("-",):

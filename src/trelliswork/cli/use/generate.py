@@ -16,7 +16,7 @@ from trelliswork.cli.corpora import (
     read_words,
     words_layout,
 )
-from trelliswork.cli.inputs import Inputs, totals
+from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited, totals
 from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, bundled_option, set_beam
 from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.running import alone, current
@@ -94,12 +94,14 @@ def _scored(
     set_beam(fitted, beam)
     if getattr(fitted, "constituents", False):
         layout = Layout("text", [], None) if guess_format(source, format) == FileFormat.text else None
+        say_what_is_awaited(source, AWAITED["text"])
         text = replace(Corpus.from_sentences(read_as_trained(fitted, source, format)), source=source.name)
     else:
         layout = Layout(**fitted.input_) if "format" in fitted.input_ else Layout("text", [], None)
         if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
             layout = words_layout(source, guess_format(source, format), None, None)
         source = _without_directories(source)
+        say_what_is_awaited(source, AWAITED[layout.format])
         text = read_words(source, layout)
         if layout.format == "text":
             check_tokenized(fitted, text)
