@@ -88,7 +88,7 @@ demo: setup ## see what it does, on the bundled corpus
 	$(BIN)/trelliswork demo
 
 bench: setup-bench ## measure side by side with the peers
-	$(BIN)/trelliswork bench all
+	$(BIN)/trelliswork dev bench all
 
 wheel: setup ## build the wheel in dist
 	$(PINNED) $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .

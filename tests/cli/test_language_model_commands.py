@@ -208,12 +208,12 @@ def test_a_small_reproduction(folder):
         (data / name).write_text((folder / "tagged.txt").read_text())
     picture = folder / "curves.png"
     options = ["--corpus", "conll2000", "--words", "1", "--max-iter", "5", "--plot", str(picture)]
-    done = run("reproduce", "mrf-tagging", "--data", str(data.parent), *options)
+    done = run("dev", "reproduce", "mrf-tagging", "--data", str(data.parent), *options)
     assert picture.read_bytes()[:4] == b"\x89PNG"
     assert done.returncode == 0, done.stderr
     assert "MRF, L=1, dictionary" in done.stdout
-    assert run("reproduce", "mrf-tagging", "--data", str(data.parent), "--corpus", "other").returncode == 2
+    assert run("dev", "reproduce", "mrf-tagging", "--data", str(data.parent), "--corpus", "other").returncode == 2
     environment = {k: v for k, v in os.environ.items() if k != "TRELLISWORK_DATA"} | {"COLUMNS": "200"}
-    nowhere = run("reproduce", "mrf-tagging", env=environment)
+    nowhere = run("dev", "reproduce", "mrf-tagging", env=environment)
     assert nowhere.returncode == 2
     assert "conll2000/train.txt" in nowhere.stderr

@@ -150,14 +150,14 @@ def test_wrong_use(tmp_path, model):
         (["train", "mrf", tmp_path / "train.txt", "--algorithm", "pseudo-likelihood", "--bound", "star"], 1),
         (["inspect", model, "--label", "a"], 2),
         (["embeddings", model, tmp_path / "none" / "v.txt"], 1),
-        (["reproduce", "mrf-ptb", "--data", tmp_path, "--part", "nothing"], 1),
+        (["dev", "reproduce", "mrf-ptb", "--data", tmp_path, "--part", "nothing"], 1),
     ):
         result = CliRunner().invoke(app, [str(a) for a in arguments])
         assert result.exit_code == code, (arguments, result.output)
 
 
 def test_the_exact_experiment_is_reproduced():
-    lines = [json.loads(line) for line in run("reproduce", "mrf-exact", "--quiet", "--json").splitlines()]
+    lines = [json.loads(line) for line in run("dev", "reproduce", "mrf-exact", "--quiet", "--json").splitlines()]
     ours = {line["row"]: line["ours"] for line in lines}
     by_exact, by_star = (
         ours[f"trained by {name}: exact log-likelihood"] for name in ("exact likelihood", "star bound")

@@ -109,11 +109,15 @@ def test_invalid_file_and_options(folder, tmp_path):
     failed = run("train", "pcfg", str(tmp_path / "broken.mrg"), code=1)
     assert "broken.mrg:1: " in failed.output
     assert "--columns" in run("train", "pcfg", str(folder / "some.txt"), "--tags", code=2).output
-    assert "induction" in run("reproduce", "low-rank-pcfg", "--data", str(folder), "--part", "nothing", code=2).output
+    assert (
+        "induction"
+        in run("dev", "reproduce", "low-rank-pcfg", "--data", str(folder), "--part", "nothing", code=2).output
+    )
 
 
 def test_reproduce(folder):
     out = run(
+        "dev",
         "reproduce",
         "low-rank-pcfg",
         "--data",

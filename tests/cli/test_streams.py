@@ -88,7 +88,7 @@ CASES = [
 
 def sizes(monkeypatch, tokens):
     for name in ("FIRST", "MOST"):
-        monkeypatch.setattr(f"trelliswork.data.excerpts.{name}", tokens)
+        monkeypatch.setattr(f"trelliswork.data.shares.{name}", tokens)
 
 
 @pytest.mark.parametrize(("command", "name", "file", "options"), CASES, ids=lambda x: x if isinstance(x, str) else "")

@@ -1,4 +1,4 @@
-"""``trelliswork bench``: compare the speed with other packages."""
+"""``trelliswork dev bench``: compare the speed with other packages."""
 
 import signal
 import subprocess
@@ -38,7 +38,7 @@ def bench(
     Needs the source tree, and 'make setup-bench' for the peers; peers that are not installed are listed as absent. With
     'all' every benchmark runs; the exit code is 1 if one fails. Some need TRELLISWORK_DATA.
 
-    Example: trelliswork bench chain --json --cases S=16
+    Example: trelliswork dev bench chain --json --cases S=16
     """
     names = benchmarks()
     if not names:

@@ -38,7 +38,7 @@ class Run:
 
 
 class Record:
-    """The folder that ``reproduce --out`` writes; existing results stay until they are recomputed."""
+    """The folder that ``dev reproduce --out`` writes; existing results stay until they are recomputed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

@@ -1,4 +1,4 @@
-"""``trelliswork reproduce all``: all experiments in the order of the papers; a failure does not stop the others."""
+"""``trelliswork dev reproduce all``: all experiments in the order of the papers; a failure does not stop the others."""
 
 import sys
 import time
@@ -40,7 +40,7 @@ def reproduce_all(
     If an experiment fails or its data is missing, the others run and the exit code is 1. The folder --out is updated
     after each experiment, so Ctrl-C keeps finished tables; --resume runs the rest.
 
-    Example: trelliswork reproduce all --quick --data DATA --out results
+    Example: trelliswork dev reproduce all --quick --data DATA --out results
     """
     chosen = choose(only, skip)
     if resume and out is None:

@@ -1,4 +1,4 @@
-"""Commands of ``trelliswork reproduce``: one per experiment, made from the table ``COMMANDS``."""
+"""Commands of ``trelliswork dev reproduce``: one per experiment, made from the table ``COMMANDS``."""
 
 import inspect
 import sys
@@ -264,7 +264,7 @@ def make(name: str) -> Callable[..., None]:
     parameters = [option.parameter(experiment) for option in command.options] + shared
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
-    run.__doc__ = f"{command.text}\n\nExample: trelliswork reproduce {name} {command.example}".rstrip()
+    run.__doc__ = f"{command.text}\n\nExample: trelliswork dev reproduce {name} {command.example}".rstrip()
     return report_errors(run)
 
 

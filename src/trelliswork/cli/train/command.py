@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.lazy import add_threads
 from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
 from trelliswork.cli.progress import training_progress, usage_line
 from trelliswork.cli.reporting import ReportOption, report_training
@@ -157,6 +158,7 @@ class TrainCommand(TyperCommand):
             command = app.command(self.name, help=inspect.getdoc(run), epilog=self.epilog)
             command(_function(run, estimator, self.name or ""))
             self._inner = typer.main.get_command(app)
+            add_threads(self._inner)
         return self._inner
 
     @property

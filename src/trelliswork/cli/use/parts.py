@@ -17,7 +17,7 @@ def parts_of(source: Inputs, format: str, split: Any = None) -> "Iterator[Excerp
 
     ``format`` is columns, conllu, crfsuite or text; with ``split``, a tokenizer, raw text.
     """
-    from trelliswork.data.excerpts import excerpts
+    from trelliswork.data.shares import excerpts
 
     (file,) = source.files
     if source.part:
