@@ -99,6 +99,12 @@ def test_training_on_iob1_converts_the_labels_and_says_so(tmp_path):
     assert "iob1.txt: the labels are in IOB1 and were converted to BIO (IOB2)" in " ".join(done.stderr.split())
     labels = json.loads(run("inspect", tmp_path / "model", "--json").stdout)["labels"]
     assert set(labels) == {"B-NP", "I-NP", "B-VP", "O"}
+    (tmp_path / "bilou.txt").write_text("The B-NP\ndog L-NP\n\nbarks U-VP\n\nso O\n")
+    for scheme, found in (("iob1", labels), ("bilou", ["B-NP", "E-NP", "S-VP", "O"])):  # seen in the first pass
+        options = ["--features", "pos", "--stream", 1, "--hash-bits", 8, "--algorithm", "sgd", "--max-iter", 2]
+        done = run("train", "crf", tmp_path / f"{scheme}.txt", *options, "--out", tmp_path / scheme, "-q")
+        assert f"the labels are in {scheme.upper()} and were converted" in " ".join(done.stderr.split())
+        assert set(json.loads(run("inspect", tmp_path / scheme, "--json").stdout)["labels"]) == set(found)
 
 
 def test_tagging_conllu_replaces_the_label(files, tagger):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from trelliswork.data import AttributeCorpus, Corpus
     from trelliswork.data.files import Readable
+    from trelliswork.data.schemes import SeenLabels
 
 
 class FileFormat(StrEnum):
@@ -242,15 +243,21 @@ def read_labeled(
 
 def _standard(labels: list[list[str]], source: Inputs) -> list[list[str]]:
     """Return labels in a scheme that models know; a warning says if they were converted."""
-    import warnings
-
     from trelliswork.data.schemes import standard_labels
-    from trelliswork.errors import DataWarning
 
     converted, text = standard_labels(labels)
-    if text and current().rank == 0:
-        warnings.warn(f"{source.name}: {text}.", DataWarning, stacklevel=2)
+    _say_converted(source.name, text)
     return [list(row) for row in converted] if text else labels
+
+
+def _say_converted(name: str, text: str) -> None:
+    """Warn that labels were converted, if they were."""
+    import warnings
+
+    from trelliswork.errors import DataWarning
+
+    if text and current().rank == 0:
+        warnings.warn(f"{name}: {text}.", DataWarning, stacklevel=2)
 
 
 def layers_layout(
@@ -345,8 +352,9 @@ class LabeledParts:
     def __init__(self, source: Inputs, layout: Layout, n_sentences: int) -> None:
         if source.part or source.files == ("-",) or layout.format != "columns":
             raise DataError("--stream reads column files several times: expected their names, not standard input.")
-        self._files, self._layout = source.own(blank_lines=True), layout
+        self._files, self._layout, self._name = source.own(blank_lines=True), layout, source.name
         self._size = max(1, n_sentences // current().size)
+        self._seen: SeenLabels | None = None
 
     def __iter__(self) -> "Iterator[tuple[Corpus, list[list[str]]]]":
         from trelliswork.data.columns import column_parts
@@ -356,7 +364,17 @@ class LabeledParts:
             for part in column_parts(file, self._size, separator=layout.separator, allow_empty=True):
                 if len(part):
                     layout.complete(len(part.columns), str(file))
-                    yield _select(part, layout.columns), part.sentences(layout.label)
+                    labels = part.sentences(layout.label)
+                    if self._seen is not None:
+                        labels = list(map(self._seen.converted, labels))
+                    yield _select(part, layout.columns), labels
+
+    def convert(self, seen: "SeenLabels") -> bool:
+        """Return whether labels are in IOB1 or BILOU: they are converted from now on, and a warning says so."""
+        text = seen.text()
+        _say_converted(self._name, text)
+        self._seen = seen if text else None
+        return bool(text)
 
 
 class WordParts:

@@ -142,18 +142,26 @@ def _known(
 
 
 def _crf_from_stream(job: Job, model: "CRF", source: Inputs, layout: Layout, size: int, known: Any) -> tuple[int, ...]:
-    """Train part by part: one pass over the files for the labels, then one per epoch; return sentences and tokens."""
+    """Train part by part: one pass over the files for the labels, then one per epoch; return sentences and tokens.
+
+    If the labels are in another scheme than models know, a second pass reads the converted ones.
+    """
     from trelliswork.data import Corpus
+    from trelliswork.data.schemes import SeenLabels
     from trelliswork.learning.report import FitReport, Step
     from trelliswork.learning.watch import Watch, timed_from
     from trelliswork.models.crf.data import label_vocabulary
 
     names: dict[str, None] = {}
-    parts, sizes = LabeledParts(source, layout, size), []
+    parts, sizes, seen = LabeledParts(source, layout, size), [], SeenLabels()
     with alone():  # processes have different numbers of parts
         for _, labels in parts:
+            seen.add(labels)
             names |= dict.fromkeys(label_vocabulary(known(labels)))
             sizes.append((len(labels), sum(map(len, labels))))
+    if parts.convert(seen):
+        with alone():
+            names = {name: None for _, labels in parts for name in label_vocabulary(known(labels))}
     names = dict.fromkeys(current().merge(names))
     n_sentences, n_tokens = totals(sum(n for n, _ in sizes), sum(n for _, n in sizes))
     _agree(layout, bool(sizes), source)
