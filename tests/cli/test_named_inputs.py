@@ -1,10 +1,13 @@
 """Commands read what the user names, and replace nothing that an earlier run has saved without ``--force``."""
 
 import json
+import os
+import pty
+import subprocess
 
 import pytest
 
-from tests.commands import run
+from tests.commands import COMMAND, run
 from trelliswork import HMM, KneserNey, bundled
 from trelliswork.cli.inputs import PARTS
 from trelliswork.cli.train import COMMANDS
@@ -73,6 +76,44 @@ def test_parts_of_the_bundled_corpus_are_checked(tagger, tmp_path):
     assert (done.returncode, "bundled:dev" in said(done)) == (2, True)
     done = run("train", "mrf", "--counts", "counts", "--bundled", cwd=tmp_path)
     assert (done.returncode, "not both" in said(done)) == (2, True)
+
+
+def test_parts_of_the_bundled_corpus_are_files_of_every_command(tagger, tmp_path):
+    for words in (
+        ("score", tagger, "bundled:dev"),
+        ("tag", tagger, "bundled:dev"),
+        ("tag", tagger, "--bundled", "--format", "conllu", "--json"),
+        ("tag", tagger, "--bundled", "--tokenize"),
+        ("select", tagger, "bundled:dev", "-n", 2),
+        ("data", "count", "bundled:dev", "--quiet", "--out", "counts"),
+        ("cluster", "bundled:dev", "--clusters", 2, "--max-iter", 1, "--quiet", "--tokenize"),
+    ):
+        done = run(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    done = run("tag", tagger, "--bundled", "--format", "crfsuite")
+    assert (done.returncode, "no ready attributes" in done.stderr) == (1, True)
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("options", "told", "typed"),
+    [(["--format", "text"], "one sentence per line", b"They saw .\n"), ([], "one token per line", b"They\n\n")],
+)
+def test_a_person_at_a_terminal_is_told_what_is_read(tagger, options, told, typed):
+    """The answer to what was typed comes before the next sentence; Ctrl-D ends the command."""
+    main, side = pty.openpty()
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*COMMAND, "tag", str(tagger), *options], stdin=side, stdout=pipe, stderr=pipe) as child:
+        os.close(side)
+        line = child.stderr.readline().decode()
+        assert line.startswith("reading standard input: ")
+        assert told in line
+        os.write(main, typed)
+        assert child.stdout.readline().startswith(b"They")
+        os.write(main, b"\x04")
+        child.communicate(timeout=60)
+    os.close(main)
+    assert child.returncode == 0
 
 
 @pytest.fixture

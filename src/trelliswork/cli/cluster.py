@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.inputs import own_files
+from trelliswork.cli.inputs import Inputs, own_text
 from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
 from trelliswork.cli.progress import bar
 from trelliswork.cli.running import current
@@ -60,7 +60,9 @@ def cluster(
 
     check_out_file(out, force=force)
     started = time.perf_counter()
-    own: Any = own_files(files)
+    text = Inputs.of(files)
+    own: Any = own_text(text)
+    tokenize = tokenize and not text.part
     source: Any
     if extend is not None:
         given = {"--clusters": clusters, "--vocabulary": vocabulary, "--max-iter": max_iter}

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from trelliswork.cli.inputs import own_files
+from trelliswork.cli.inputs import Inputs, own_text
 from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
 from trelliswork.cli.progress import usage_line
 from trelliswork.cli.running import current, report_errors
@@ -107,7 +107,7 @@ def count(
         with _reading_progress(quiet) as callback:
             limits: Any = {"min_count": min_count, "max_words": max_words, "strict": strict}
             limits["memory_limit"] = (1024 if memory is None else memory) << 20
-            fresh = count_moments(own_files(files), K, vocabulary=words, callback=callback, **limits)
+            fresh = count_moments(own_text(Inputs.of(files)), K, vocabulary=words, callback=callback, **limits)
         counts.append(fresh)
     total = reduce(Moments.merged, counts)
     save_or_rescue(total.save, out, force=force, layout=MOMENTS)

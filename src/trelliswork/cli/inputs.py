@@ -198,13 +198,19 @@ def say_what_is_awaited(source: Inputs, what: str) -> None:
         print(f"reading standard input: {what}; Ctrl-D ends it", file=sys.stderr, flush=True)
 
 
-def own_files(files: Sequence[str]) -> "list[Readable]":
-    """Return the text files of this process, those of directories sorted by name, or its parts of them."""
+def own_text(source: Inputs) -> Any:
+    """Return the text files of this process, those of directories sorted by name, or its parts of them.
+
+    Of the bundled corpus, return its sentences.
+    """
+    from trelliswork.data import bundled
     from trelliswork.data.ids import files_of
 
-    if current().size == 1:
-        return [*files]
-    return Inputs(tuple(map(str, files_of(files) or ()))).own(blank_lines=False)
+    if source.part:
+        return source.share([list(s.words) for s in bundled.load(source.part)])
+    if not source.shared:
+        return [*source.files]
+    return Inputs(tuple(map(str, files_of(source.files) or ()))).own(blank_lines=False)
 
 
 def no_sentences(source: Inputs) -> DataError:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.corpora import FileFormat, read_words, words_layout
-from trelliswork.cli.inputs import Inputs, own_files, totals
+from trelliswork.cli.inputs import Inputs, own_text, totals
 from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part, text_part
 from trelliswork.cli.train.command import Job
@@ -67,7 +67,7 @@ def kneser_ney(
     sample, fill and explore.
     """
     source = job.inputs(train)
-    text, dev_text = _own_text(source), _text(dev)
+    text, dev_text = own_text(source), _text(dev)
     job.fit(model, text, n_tokens=0, total=1)
     _keep_source(job, model, source.part is None, dev_text, text)
     perplexity = None if dev is None else model.perplexity(dev_text)
@@ -81,7 +81,7 @@ def lbl(job: Job, model: "LogBilinear", train: TextFiles = None) -> dict[str, An
     sample, fill and explore.
     """
     source = job.inputs(train)
-    text, dev = _own_text(source), _text(job.dev)
+    text, dev = own_text(source), _text(job.dev)
     job.fit(model, text, n_tokens=0, total=model.max_iter, dev=dev)
     _keep_source(job, model, source.part is None, dev, text)
     return {"words": len(model.vocabulary_) - 1, "rank": model.rank, "context_size": model.context_size}
@@ -105,7 +105,7 @@ def mrf(
     if (train or job.bundled) and counts is not None:
         raise typer.BadParameter("give text files or --counts, not both.")
     source = None if counts is not None else job.inputs(train)
-    data: Any = Moments.load(str(counts)) if source is None else _own_text(source)
+    data: Any = Moments.load(str(counts)) if source is None else own_text(source)
     n_tokens = 0
     if counts is not None:
         if "order" in job.given and model.order != data.K:
@@ -131,18 +131,10 @@ def mrf(
     }
 
 
-def _own_text(source: Inputs) -> Any:
-    """Return the text files of this process, or its sentences of the bundled corpus."""
-    files = list(map(str, source.files))
-    return source.share(_text(files[0])) if source.part else own_files(files)
-
-
 def _text(name: str | None) -> Any:
     """Return the name of a text file, or the sentences of a part of the bundled corpus."""
-    from trelliswork.data import bundled
-
-    part = None if name is None else Inputs.dev(name).part
-    return [list(s.words) for s in bundled.load(part)] if part else name
+    source = None if name is None else Inputs.dev(name)
+    return own_text(source) if source is not None and source.part else name
 
 
 def _keep_source(job: Job, model: Any, from_files: bool, dev: Any, text: Any) -> None:

@@ -21,7 +21,7 @@ def parts_of(source: Inputs, format: str, split: Any = None) -> "Iterator[Excerp
 
     (file,) = source.files
     if source.part:
-        yield _bundled(source, format)
+        yield bundled_text(source, format)
         return
     cut = None
     if split is not None:
@@ -48,7 +48,7 @@ def done_with(part: "Excerpt", n_sentences: int, stream: TextIO) -> None:
     stream.flush()
 
 
-def _bundled(source: Inputs, format: str) -> "Excerpt":
+def bundled_text(source: Inputs, format: str) -> "Excerpt":
     """Return a part of the bundled corpus as a file of a format."""
     from trelliswork.data import bundled, writers
     from trelliswork.data.files import Excerpt
