@@ -92,7 +92,7 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, room, cou
                 out[j] += weight * here[j]
 
 
-@kernel
+@kernel(allocates=True)
 def forward(start, stop, chains, transitions, lattice, log_z):
     """Fill the lattice and log_z (B,) for the sequences ``order[start:stop]``."""
     order, lengths, log_unary = chains
@@ -140,7 +140,7 @@ def forward(start, stop, chains, transitions, lattice, log_z):
             log_z[order[group + r]] += math.log(mass[r])
 
 
-@kernel
+@kernel(allocates=True)
 def backward(start, stop, chains, transitions, lattice, safe, out):
     """Fill the marginals, add to the counts, and clear ``safe`` (B,) of sequences beyond the limit.
 
@@ -209,7 +209,7 @@ def backward(start, stop, chains, transitions, lattice, safe, out):
                     _add_counts(alpha, here - Sp, kept, to, last - t + 1, transition, weight[b], room, counts[slot[b]])
 
 
-@kernel
+@kernel(allocates=True)
 def forward_backward(start, stop, chains, transitions, log_z, safe, out):
     """Run both passes group by group, so that alpha is used while it is in the cache."""
     order, log_unary = chains.order, chains.log_unary

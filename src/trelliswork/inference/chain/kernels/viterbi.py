@@ -75,7 +75,7 @@ def _best_before(delta, at, into, to, Sp):
     return 0
 
 
-@kernel
+@kernel(allocates=True)
 def viterbi(start, stop, chains, panels, into, labels, scores):
     """Fill labels (B, T) and scores (B,) for the sequences ``order[start:stop]``.
 
@@ -118,7 +118,7 @@ def viterbi(start, stop, chains, panels, into, labels, scores):
                 labels[b, t] = j
 
 
-@kernel
+@kernel(allocates=True)
 def viterbi_positions(start, stop, lengths, log_unary, pairwise, labels, scores):
     """Fill labels (B, T) and scores (B,) for transitions that change with the position."""
     log_pairwise, batch_step, time_step = pairwise
