@@ -161,7 +161,9 @@ def _moments() -> object:
     from trelliswork.models.baselines.kneser_ney import KneserNey
 
     tokenized_block(b"a b\n", Path("text"), 1)
-    return count_moments(X * 9, 2, memory_limit=1), KneserNey(2).fit(X)
+    model = KneserNey(2).fit(X)
+    loaded = KneserNey._from_state(*model._state())  # its arrays may be changed, those of a fitted model may not
+    return count_moments(X * 9, 2, memory_limit=1), model.log_evidence(X), loaded.log_evidence(X)
 
 
 def _language_model() -> object:
