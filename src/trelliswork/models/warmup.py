@@ -162,7 +162,8 @@ def _moments() -> object:
 
     tokenized_block(b"a b\n", Path("text"), 1)
     model = KneserNey(2).fit(X)
-    loaded = KneserNey._from_state(*model._state())  # its arrays may be changed, those of a fitted model may not
+    plain, arrays = model._state()  # arrays of a fitted model cannot be changed, those of a loaded one can
+    loaded = KneserNey._from_state(plain, {name: array.copy() for name, array in arrays.items()})
     return count_moments(X * 9, 2, memory_limit=1), model.log_evidence(X), loaded.log_evidence(X)
 
 
