@@ -51,7 +51,7 @@ def folder(tmp_path_factory):
     comments = (folder / "all.conllu").read_text().replace("\n\n", "\n\n\n", 3)
     (folder / "odd.conllu").write_text("# nothing\n\n" + comments.removesuffix("\n") + "# end\n")
     odd = (folder / "all.columns").read_text().replace("\n\n", "\n \t\n\n-DOCSTART- -X- O\n\n", 4)
-    (folder / "odd.columns").write_text("\n" + odd + "\n\n")
+    (folder / "odd.columns").write_text("\n" + odd.replace(" ", "\t", 2) + "\n\n")  # new columns after a tab
     return folder
 
 

@@ -85,15 +85,24 @@ def test_raw_text_in_parts_is_split_as_a_whole(tmp_path, size):
     assert texts == [whole.sentence_text(n) for n in range(len(whole))]
 
 
-def test_lines_of_raw_text_that_can_be_split_alone():
-    lines = RAW.splitlines()[4:]
+@pytest.mark.parametrize(
+    ("lines", "some"),
+    [
+        (RAW.splitlines()[4:], True),
+        (["He left.", "(", "'", "and so on)."], False),
+        (["No.", "He left. She", "too."], True),
+    ],
+)
+def test_lines_of_raw_text_that_can_be_split_alone(lines, some):
+    whole = split(lines)
     for n in range(1, len(lines) + 1):
         end = safe_end(lines[:n])
         assert end < n
-        alone = [s.text for x in (lines[:end], lines[end:]) for row in split(x) for s in row]
-        assert alone == [s.text for row in split(lines) for s in row]
-        assert [len(row) for row in split(lines)][: len(split(lines[:end]))] == [len(row) for row in split(lines[:end])]
-    assert safe_end(lines) > 0
+        first = split(lines[:end])
+        assert [len(row) for row in first] == [len(row) for row in whole][: len(first)]
+        pieces = [piece.text for part in (lines[:end], lines[end:]) for row in split(part) for piece in row]
+        assert pieces == [piece.text for row in whole for piece in row]
+    assert (safe_end(lines) > 0) == some
 
 
 def split(lines):
