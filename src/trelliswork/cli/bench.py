@@ -32,6 +32,9 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny problems only, to check that everything runs and results agree.")
     ] = False,
+    record: Annotated[
+        str | None, typer.Option(help="File of records to update, such as docs/records/benchmarks.jsonl.")
+    ] = None,
 ) -> None:
     """Compare the speed of this package with its peers; a ratio above 1 means that this package is faster.
 
@@ -54,6 +57,10 @@ def bench(
     options += ["--quick"] if quick else []
     options += ["--cases", cases] if cases else []
     options += ["--peers", peers] if peers is not None else []
+    if record is not None:
+        if quick:
+            raise typer.BadParameter("--record is for full measurements: leave out --quick.")
+        options += ["--record", record]
     if name != "all":
         status = _run(name, options)
         if status == NOTHING:

@@ -1,0 +1,95 @@
+"""Pages are short, written in American spelling, and show the figures of the records."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+    *sorted(DOCS.rglob("*.md")),
+]
+LIMITS = {"benchmarks.md": 120, "reproduction.md": 150}
+LIMIT = 250
+BRITISH = re.compile(
+    r"\b(?:\w*(?:behaviour|colour|favour|neighbour|honour|rigour|labour|harbour)\w*"
+    r"|\w*(?:label|model|travel|cancel|signal|parallel|fuel|tunnel)l(?:ed|ing|er|ers)"
+    r"|(?:un|re|de|pre|non)?(?:token|normal|optim|initial|organ|recogn|marginal|factor|regular|minim|maxim|summar"
+    r"|general|special|penal|parametr|discret|linear|serial|vector|synchron|capital|visual|util|real|emphas"
+    r"|character|custom|final|formal|local|memor|prior|random|standard|stabil|symbol|binar|categor|lexical)"
+    r"is(?:e|es|ed|er|ers|ing|ation|ations)"
+    r"|analys(?:e|ed|ing)|licences?|centres?|centred|grey|metres?|artefacts?|judgement|programmes?|catalogues?"
+    r"|whilst|amongst|learnt|spelt|burnt|fulfil|defence|offence|sceptic\w*|ageing|per cent)\b",
+    re.IGNORECASE,
+)
+
+
+def tables():
+    spec = importlib.util.spec_from_file_location("site_tables", DOCS / "site" / "tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda p: p.name)
+def test_pages_are_short(page):
+    n_lines = len(page.read_text(encoding="utf-8").splitlines())
+    assert n_lines <= LIMITS.get(page.name, LIMIT)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_pages_are_in_american_spelling(page):
+    assert BRITISH.findall(page.read_text(encoding="utf-8")) == []
+
+
+def test_docstrings_and_messages_are_in_american_spelling():
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        if path.parent.name != "bundled":  # words of the corpus
+            text = path.read_text(encoding="utf-8").replace(".cancelled()", "")  # asyncio's spelling
+            assert BRITISH.findall(text) == [], path
+
+
+def test_british_spellings_are_found():
+    text = "The colour of labelled, tokenised and normalised neighbours; modelling behaviour; a licence, 5 per cent."
+    assert len(BRITISH.findall(text)) == 9
+    assert not BRITISH.findall("labeled tokenized neighbors exercise otherwise precise finalist parallel license")
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if "<!-- table:" in p.read_text(encoding="utf-8")], ids=lambda p: p.name
+)
+def test_tables_show_their_records(page):
+    text = page.read_text(encoding="utf-8")
+    assert tables().render(text) == text, "run: make docs-tables"
+
+
+def test_a_table_that_differs_from_its_record_is_found():
+    text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    changed = text.replace("**11.7×**", "**12.7×**")
+    assert changed != text
+    assert tables().render(changed) == text
+
+
+def test_records_name_command_machine_and_date():
+    for path in sorted((DOCS / "records").glob("*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        runs = [line for line in lines if "row" not in line]
+        assert runs
+        for run in runs:
+            assert run["command"], run
+            assert run["machine"], run
+            assert re.fullmatch(r"2\d{3}-\d\d(-\d\d)?", run["date"]), run
+        if "experiment" in lines[0]:
+            known = {run["experiment"] for run in runs}
+            assert {line["experiment"] for line in lines} == known
+
+
+def test_ratios_follow_from_the_recorded_times():
+    for line in (DOCS / "records" / "benchmarks.jsonl").read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        if entry.get("ratio"):
+            assert entry["ratio"] == pytest.approx(entry["peer_seconds"] / entry["seconds"], rel=0.06), entry
