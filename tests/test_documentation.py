@@ -48,7 +48,7 @@ def snippets() -> list:
     for page in PAGES:
         parts = blocks(page)
         for n, (language, code) in enumerate(parts):
-            if language == "python":
+            if language == "python" and page.parent.name != "gallery":
                 output = parts[n + 1][1] if n + 1 < len(parts) and parts[n + 1][0] == "text" else ""
                 cases.append(pytest.param(page, code, output, id=f"{page.name}:{n}"))
     return cases
@@ -82,6 +82,21 @@ def test_python_snippets_print_the_output_shown(page, code, output, tmp_path, mo
     with redirect_stdout(printed):
         exec(compile(code, "<snippet>", "exec"), {"__name__": "__main__"})
     assert printed.getvalue() == output
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "gallery").glob("*.md")), ids=lambda p: p.name)
+def test_pages_of_the_gallery_run(page, tmp_path, monkeypatch):
+    """Run the blocks of a page one after another, with shared names: outputs are those shown, pictures can be drawn."""
+    gallery = site_module("gallery")
+    monkeypatch.chdir(tmp_path)
+    names, parts = {"__name__": "__main__"}, blocks(page)
+    for n, (language, code) in enumerate(parts):
+        if language == "python":
+            printed, value = gallery.run_block(code, names)
+            follows = n + 1 < len(parts) and parts[n + 1][0] == "text"
+            assert printed == (parts[n + 1][1] if follows else "")
+            assert value is None or value._repr_html_().startswith("<div")
 
 
 @pytest.fixture

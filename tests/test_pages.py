@@ -93,3 +93,18 @@ def test_ratios_follow_from_the_recorded_times():
         entry = json.loads(line)
         if entry.get("ratio"):
             assert entry["ratio"] == pytest.approx(entry["peer_seconds"] / entry["seconds"], rel=0.06), entry
+
+
+def slug(heading: str) -> str:
+    """Return the anchor that Python-Markdown gives a heading."""
+    text = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)).strip().lower()
+    return re.sub(r"[-\s]+", "-", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_to_headings_have_targets(page):
+    text = page.read_text(encoding="utf-8")
+    for file, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", text):
+        target = (page.parent / file if file else page).read_text(encoding="utf-8")
+        headings = {slug(heading) for heading in re.findall(r"^#+ (.+)$", target, re.MULTILINE)}
+        assert anchor in headings, f"{file}#{anchor}"
