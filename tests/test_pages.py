@@ -95,6 +95,18 @@ def test_ratios_follow_from_the_recorded_times():
             assert entry["ratio"] == pytest.approx(entry["peer_seconds"] / entry["seconds"], rel=0.06), entry
 
 
+@pytest.mark.programs
+def test_pictures_are_those_of_the_report_code():
+    spec = importlib.util.spec_from_file_location("site_pictures", DOCS / "site" / "pictures.py")
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    for name, draw in pictures.PICTURES.items():
+        drawn, stored = draw(), (DOCS / "pictures" / name).read_text(encoding="utf-8")
+        texts = re.compile(r"<text[^>]*>([^<]*)")
+        assert texts.findall(drawn) == texts.findall(stored), "run: make docs-pictures"
+        assert len(stored) < 10_000
+
+
 def slug(heading: str) -> str:
     """Return the anchor that Python-Markdown gives a heading."""
     text = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)).strip().lower()
