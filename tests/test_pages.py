@@ -120,3 +120,15 @@ def test_links_to_headings_have_targets(page):
         target = (page.parent / file if file else page).read_text(encoding="utf-8")
         headings = {slug(heading) for heading in re.findall(r"^#+ (.+)$", target, re.MULTILINE)}
         assert anchor in headings, f"{file}#{anchor}"
+
+
+GUIDES = (
+    "crf", "factorial_crf", "hmm", "mrf_tagger", "parser", "pcfg", "hmm_lm", "language_models", "mrf", "graph", "beams",
+)  # fmt: skip
+ORDER = ("What it is for", "Example", "Files", "Parameters", "Limits", "Cost", "Theory")
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_guides_have_the_same_sections_in_the_same_order(name):
+    headings = re.findall(r"^## (.+)$", (DOCS / f"{name}.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [heading for heading in headings if heading in ORDER] == list(ORDER)

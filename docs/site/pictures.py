@@ -31,7 +31,7 @@ def parse() -> str:
         [list(zip(s.heads, s.relations, strict=True)) for s in train],
     )
     parser = DependencyParser(1, hash_bits=18, batch_size=8).fit(X, y)
-    words, tags = "They saw the dog in the park".split(), "PRP VBD DT NN IN DT NN".split()
+    words, tags = ["They", "saw", "the", "dog", "in", "the", "park"], ["PRP", "VBD", "DT", "NN", "IN", "DT", "NN"]
     arcs = parser.parse([list(zip(words, tags, strict=True))])[0]
     heads, labels, probabilities = (list(column) for column in zip(*arcs, strict=True))
     return styled(str(dependency_tree(words, heads, labels, probabilities)))
