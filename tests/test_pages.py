@@ -132,3 +132,32 @@ ORDER = ("What it is for", "Example", "Files", "Parameters", "Limits", "Cost", "
 def test_guides_have_the_same_sections_in_the_same_order(name):
     headings = re.findall(r"^## (.+)$", (DOCS / f"{name}.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert [heading for heading in headings if heading in ORDER] == list(ORDER)
+
+
+def inline_commands() -> list[tuple[str, str]]:
+    """Return the commands in running text, such as `trelliswork dev bench chain`, and their pages."""
+    found = set()
+    for page in PAGES:
+        if page.name != "CHANGELOG.md":
+            text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+            found |= {(command, page.name) for command in re.findall(r"`(trelliswork [^`]+)`", text)}
+    return sorted(found)
+
+
+def test_commands_in_running_text_exist():
+    """Names of commands and options are checked; blocks of commands are executed by other tests."""
+    import typer
+
+    from trelliswork.cli import app
+
+    root = typer.main.get_command(app)
+    for text, page in inline_commands():
+        command = root
+        for word in re.split(r"\s+", text)[1:]:
+            if word.startswith("--"):
+                known = {name for p in [*command.params, *root.params] for name in (*p.opts, *p.secondary_opts)}
+                assert word.split("=")[0].rstrip(",.") in known | {"--help"}, f"{page}: {text}: {word}"
+            elif hasattr(command, "get_command") and re.fullmatch(r"[a-z][a-z-]+", word):
+                chosen = command.get_command(None, word)
+                assert chosen is not None, f"{page}: {text}: {word}"
+                command = getattr(chosen, "inner", chosen)
