@@ -16,14 +16,13 @@ PAGES = [
 LIMITS = {"benchmarks.md": 120, "reproduction.md": 150}
 LIMIT = 250
 BRITISH = re.compile(
-    r"\b(?:\w*(?:behaviour|colour|favour|neighbour|honour|rigour|labour|harbour)\w*"
-    r"|\w*(?:label|model|travel|cancel|signal|parallel|fuel|tunnel)l(?:ed|ing|er|ers)"
-    r"|(?:un|re|de|pre|non)?(?:token|normal|optim|initial|organ|recogn|marginal|factor|regular|minim|maxim|summar"
-    r"|general|special|penal|parametr|discret|linear|serial|vector|synchron|capital|visual|util|real|emphas"
-    r"|character|custom|final|formal|local|memor|prior|random|standard|stabil|symbol|binar|categor|lexical)"
-    r"is(?:e|es|ed|er|ers|ing|ation|ations)"
-    r"|analys(?:e|ed|ing)|licences?|centres?|centred|grey|metres?|artefacts?|judgement|programmes?|catalogues?"
-    r"|whilst|amongst|learnt|spelt|burnt|fulfil|defence|offence|sceptic\w*|ageing|per cent)\b",
+    r"behaviour|colour|favour|neighbour|honour|rigour|harbour"
+    r"|(?:label|model|travel|cancel|signal|fuel|tunnel)l(?:ed|ing|ers?)\b"
+    r"|(?:token|normal|optim|initial|organ|recogn|marginal|factor|regular|minim|maxim|summar|general|special|penal"
+    r"|parametr|discret|linear|serial|vector|synchron|capital|visual|util|real|emphas|character|custom|final"
+    r"|formal|local|memor|prior|random|standard|stabil|symbol|binar|categor|lexical)is(?:es?|ed|ers?|ing|ations?)\b"
+    r"|\b(?:analys(?:e|ed|ing)|licences?|centred?|centres|grey|metres?|artefacts?|judgement|programmes?|catalogues?"
+    r"|whilst|amongst|learnt|spelt|burnt|fulfil|defence|offence|ageing|per cent)\b",
     re.IGNORECASE,
 )
 
@@ -43,7 +42,8 @@ def test_pages_are_short(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_pages_are_in_american_spelling(page):
-    assert BRITISH.findall(page.read_text(encoding="utf-8")) == []
+    text = page.read_text(encoding="utf-8")
+    assert BRITISH.findall(text) == []
 
 
 def test_docstrings_and_messages_are_in_american_spelling():
