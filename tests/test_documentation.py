@@ -251,6 +251,10 @@ def test_the_site_builds_strictly_and_needs_no_network(tmp_path):
     formulas = (tmp_path / "maths" / "chains.html").read_text(encoding="utf-8")
     assert formulas.count('class="formula"') > 10
     assert "LinearChain" in (tmp_path / "api" / "distributions.html").read_text(encoding="utf-8")
+    for name in ("names", "evidence", "parsing"):
+        gallery = (tmp_path / "gallery" / f"{name}.html").read_text(encoding="utf-8")
+        assert gallery.count('class="trelliswork-display"') >= 2, name
+        assert "PICTURE-OF-THE-GALLERY" not in gallery
 
 
 def modules_with_examples() -> list[str]:

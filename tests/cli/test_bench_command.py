@@ -72,3 +72,10 @@ def test_without_the_source_tree(folder):
     done = runner.invoke(app, ["dev", "bench"])
     assert done.exit_code == 1
     assert "clone the repository" in done.stderr
+
+
+def test_a_record_is_for_full_measurements(folder):
+    make(folder, chain=0)
+    assert runner.invoke(app, ["dev", "bench", "chain", "--record", "records.jsonl"]).exit_code == 0
+    assert calls(folder) == [["chain", "--threads", "2", "--record", "records.jsonl"]]
+    assert runner.invoke(app, ["dev", "bench", "chain", "--quick", "--record", "records.jsonl"]).exit_code == 2

@@ -180,3 +180,17 @@ def test_missing_data_is_named():
     assert done.exit_code == 2
     assert "nettalk needs nettalk/nettalk.data: pass their folder with --data" in done.stderr
     assert find("nettalk").folder == "nettalk"
+
+
+def test_figures_are_recorded(experiments, tmp_path):
+    path = tmp_path / "records.jsonl"
+    done = run("--only", "mrf-exact", "--only", "bp-cost", "--quiet", "--record", path)
+    assert done.exit_code == 0, done.stderr
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [(line["experiment"], line.get("ours")) for line in lines] == [
+        ("mrf-exact", None),
+        ("mrf-exact", 10.0),
+        ("bp-cost", None),
+        ("bp-cost", 9.0),
+    ]
+    assert run("--quick", "--record", path).exit_code == 2
