@@ -25,6 +25,16 @@ def _case(task: str, n_states: int) -> Case:
     )
 
 
+def _one_sentence(task: str, n_states: int, source: str) -> Case:
+    """One sentence of 20 words: what a call costs."""
+    name = f"one sentence S={n_states}" if task == "expectations" else f"one sentence viterbi S={n_states}"
+    return Case(
+        name=f"{name} from {source}",
+        params={"task": task, "B": 1, "T": 20, "S": n_states, "seed": 0, "source": source},
+        check={"task": task, **TINY, "B": 1, "source": source},
+    )
+
+
 BENCHMARK = Benchmark(
     name="chain",
     ours=Contender(
@@ -40,7 +50,15 @@ BENCHMARK = Benchmark(
         Contender("supar", f"{MODULE}:supar", packages=("supar", "torch"), precision="float32"),
         Contender("torch-struct", f"{MODULE}:torch_struct", packages=("torch-struct", "torch"), precision="float32"),
     ),
-    cases=tuple(_case(task, n_states) for task in ("expectations", "viterbi") for n_states in STATES),
+    cases=(
+        *(_case(task, n_states) for task in ("expectations", "viterbi") for n_states in STATES),
+        *(
+            _one_sentence(task, n_states, source)
+            for source in ("numpy", "torch")
+            for task in ("expectations", "viterbi")
+            for n_states in (10, 45)
+        ),
+    ),
 )
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Factor graphs against PGMax: loopy belief propagation, an exact chain, and time by size."""
+"""Factor graphs against PGMax: loopy belief propagation, an exact chain, and time by size; schedules against flooding.
+
+For the schedules, the ratio to ``flooding`` (ours) is one over how many times more a message costs.
+"""
 
 import sys
 from pathlib import Path
@@ -24,6 +27,16 @@ def _linear(n_factors: int) -> Case:
     )
 
 
+def _schedule(engine: str, schedule: str) -> Case:
+    """As many messages as flooding in the same number of iterations; the ratio is that of the times per message."""
+    params = {"task": "linear", "n": 2 * 100 * 99, "n_iter": 50, "seed": 0, "engine": engine, "schedule": schedule}
+    name = schedule if engine == "bp" else f"max-product {schedule}"
+    return Case(f"{name} 100 x 100", params, check={**params, "n": 12, "n_iter": 100, "seed": 1})
+
+
+LARGE = {"task": "linear", "n": 2 * 1000 * 999, "n_iter": 50, "seed": 0}
+
+
 BENCHMARK = Benchmark(
     name="graph",
     ours=Contender(
@@ -39,6 +52,10 @@ BENCHMARK = Benchmark(
         _linear(1_000),
         _linear(10_000),
         _linear(100_000),
+        _schedule("bp", "sequential"),
+        _schedule("bp", "residual"),
+        _schedule("max_product", "flooding"),
+        Case("grid 1000 x 1000", LARGE, check={**LARGE, "n": 12, "n_iter": 20, "seed": 1}, alone=True),
     ),
     rtol=1e-5,
     atol=1e-6,  # the peer uses float32

@@ -60,7 +60,12 @@ def digest_labels(log_unary: Array, log_pairwise: Array) -> Callable[[Any], dict
 
 
 def trelliswork(params: Params) -> Task:
-    """Ours, through the public interface; the distribution is constructed in the timed call."""
+    """Ours, through the public interface; the distribution is constructed in the timed call.
+
+    With ``"source": "numpy"``, through ``inference.chain``, on arrays: checks and layout are part of the call.
+    """
+    if params.get("source") == "numpy":
+        return _on_arrays(params)
     import torch
 
     from trelliswork.distributions import LinearChain
@@ -75,6 +80,21 @@ def trelliswork(params: Params) -> Task:
     @torch.no_grad()
     def viterbi() -> Any:
         return LinearChain(log_unary, log_pairwise).argmax().labels
+
+    return _task(params, arrays, expectations, viterbi)
+
+
+def _on_arrays(params: Params) -> Task:
+    from trelliswork.inference import chain
+
+    arrays = potentials(params)
+
+    def expectations() -> Expectations:
+        log_z, found = chain.expectations(chain.chain_potentials(*arrays), counts=True)
+        return Expectations(log_z, found.marginals, found.counts)
+
+    def viterbi() -> Any:
+        return chain.viterbi(chain.chain_potentials(*arrays))[0]
 
     return _task(params, arrays, expectations, viterbi)
 

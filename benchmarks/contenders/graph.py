@@ -77,7 +77,7 @@ def digest_marginals(marginals: list[Any]) -> dict[str, Any]:
 def trelliswork(params: Params) -> Task:
     """Ours; building the graph and exponentiating the tables are part of the call."""
     from trelliswork.inference.graph import Tables, wire
-    from trelliswork.inference.graph.engines import bp
+    from trelliswork.inference.graph.engines import bp, max_product
 
     unary, pairs = problem(params)
     tables = [
@@ -90,15 +90,20 @@ def trelliswork(params: Params) -> Task:
     ]
     n_states = np.concatenate([np.full(len(layer), layer.shape[1]) for layer in unary])
     wiring = wire(n_states, tables, log_unary=np.concatenate([layer.ravel() for layer in unary]))
-    n_iter = params.get("n_iter")
+    n_iter, schedule = params.get("n_iter"), params.get("schedule", "flooding")
+    largest = params.get("engine") == "max_product"
     ends = np.cumsum([layer.size for layer in unary])[:-1]
 
     def call() -> Any:
         if n_iter is None:
             return bp.run(wiring)
-        return bp.run(wiring, schedule="flooding", tolerance=0, max_iter=n_iter)
+        if largest:
+            return max_product.run(wiring, schedule=schedule, damping=0.0, tolerance=0, max_iter=n_iter)
+        return bp.run(wiring, schedule=schedule, tolerance=0, max_iter=n_iter)
 
     def digest(result: Any) -> dict[str, Any]:
+        if largest:  # other marginals
+            return {"n_iter": int(result.n_iter[0])}
         if n_iter is not None and result.n_iter[0] < n_iter and result.residual[0] > 0:
             raise RuntimeError(f"{result.n_iter[0]} iterations, not {n_iter}.")
         parts = np.split(result.marginals[0], ends)
@@ -107,11 +112,21 @@ def trelliswork(params: Params) -> Task:
     return Task(call, digest)
 
 
+def flooding(params: Params) -> Task:
+    """Our flooding, beside other schedules of the same number of messages."""
+    if "schedule" not in params:
+        raise NotImplementedError("flooding is what we run")
+    task = trelliswork({k: v for k, v in params.items() if k not in ("engine", "schedule")})
+    return task if params["engine"] == "bp" else Task(task.call, lambda result: {"n_iter": int(result.n_iter[0])})
+
+
 def pgmax(params: Params) -> Task:
     """PGMax in float32, its preferred precision, compiled once; the graph is built before the timing.
 
     It has flooding only: an exact chain takes as many iterations as steps.
     """
+    if "schedule" in params:
+        raise NotImplementedError("flooding only")
     import jax
     from jax.extend import backend
     from pgmax import fgraph, fgroup, infer, vgroup
