@@ -306,6 +306,7 @@ def test_parser_with_clusters(tmp_path):
     parser = tw.DependencyParser(clusters=known, **options).fit(X_trees, y)
     active = [sum(int((w != 0).sum()) for w in p.weights_[:2]) for p in (plain, parser)]
     assert active[1] > active[0]
+    assert all((b != 0).sum() > (a != 0).sum() for a, b in zip(plain.weights_[2:], parser.weights_[2:], strict=True))
     test = [[("big", "A"), ("cats", "N"), ("bark", "V")]]
     parser.save(tmp_path / "p")
     again = tw.DependencyParser.load(tmp_path / "p")
