@@ -136,6 +136,24 @@ def test_factorial_crf_with_clusters(tmp_path):
     assert again.clusters.paths_["cat"] == "01"
 
 
+@pytest.mark.parametrize("features", ["U:w=%x[0,0]\nU:%v[-1]\nU:%v[0]", {"pos": "U:%v[0]", "same": "U:w=%x[0,0]"}])
+def test_factorial_crf_with_vectors(tmp_path, features):
+    """Two layers without ties are two CRFs."""
+    y, test = {"pos": Y, "same": Y}, [["a", "cat", "sleeps"], ["horse"]]
+    options = {"vectors": VECTORS, "l2": 0.3, "tol": 1e-9, "max_iter": 300}
+    tagger = FactorialCRF(("pos", "same"), features, ties=(), **options).fit(X, y)
+    single = CRF(features if isinstance(features, str) else features["pos"], **options).fit(X, Y)
+    for ours, other in zip(tagger.predict_marginals(test)["pos"], single.predict_marginals(test), strict=True):
+        assert_allclose([list(p.values()) for p in ours], [list(p.values()) for p in other], atol=2e-3)
+    tied = FactorialCRF(("pos", "same"), features, **options).fit(X, y, dev=(X, y))
+    tied.save(tmp_path / "m")
+    again = FactorialCRF.load(tmp_path / "m")
+    assert again.vectors.words == VECTORS.words
+    assert again.predict_marginals(test) == tied.predict_marginals(test)
+    assert again.predict(test)[0] == [("D", "D"), ("N", "N"), ("V", "V")]
+    assert again.predict([]) == []
+
+
 def test_command(tmp_path):
     rows = ["\n".join(f"{w} {t}" for w, t in zip(ws, ts, strict=True)) for ws, ts in zip(X, Y, strict=True)]
     (tmp_path / "train.txt").write_text("\n\n".join(rows) + "\n")
