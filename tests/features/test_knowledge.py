@@ -315,6 +315,43 @@ def test_attributes_for_ready_dicts():
     assert CRF(None).fit(X_ready, Y).predict([known(["a", "cat"])]) == [["D", "N"]]
 
 
+def test_mrf_tagger_with_vectors_and_lexicon(tmp_path):
+    lexicon = Lexicon({"dog": "animal", "cat": "animal", "New York": "city"})
+    tagger = tw.MRFTagger(vectors=VECTORS, lexicon=lexicon, n_words=2, max_iter=30).fit(X * 3, Y * 3)
+    names = {name for name, _, _ in tagger.top_features(200)}
+    assert {"lexicon=animal", "vector 0", f"vector {VECTORS.n_dims - 1}"} <= names
+    tagger.save(tmp_path / "m")
+    again = tw.MRFTagger.load(tmp_path / "m")
+    test = [["a", "cat", "sleeps"]]
+    assert again.predict_marginals(test) == tagger.predict_marginals(test)
+    assert again.predict(test) == [["D", "N", "V"]]
+    assert again.lexicon == lexicon
+    for wrong, message in ((Lexicon.learn([["dog"]], [["B-X"]]), "learned"), (Lexicon({"a b": "c"}), "single words")):
+        with pytest.raises(ValueRangeError, match=message):
+            tw.MRFTagger(lexicon=wrong).fit(X, Y)
+
+
+def test_gradient_of_the_mrf_tagger_with_vectors():
+    from trelliswork.models.mrf_tagger.features import TaggerFeatures
+    from trelliswork.models.mrf_tagger.objective import TaggerObjective, tagger_moments
+
+    features = TaggerFeatures.fit(X, 1, Knowledge.of(vectors=VECTORS))
+    tags = {label: k for k, label in enumerate(sorted({label for row in Y for label in row}))}
+    w = np.array([features.words.id(word) for row in X for word in row])
+    y = np.array([tags[label] for row in Y for label in row])
+    moments = tagger_moments(w, y, np.cumsum([0, *map(len, X)]), 1, 1, len(tags) + 1, len(features.words))
+    objective = TaggerObjective(moments, [features.tables(features.words.items)[0]], l2=0.1)
+    assert np.isfinite(objective.scales()).all()
+    x = objective.start(features.lead())
+    x += 0.1 * RNG.standard_normal(len(x))
+    gradient = objective(x).gradient
+    first = (len(tags) + 1) ** 2 + len(features.own) * (len(tags) + 1)  # the first weight of the vectors
+    for i in range(first, first + VECTORS.n_dims * (len(tags) + 1)):
+        step = np.zeros(len(x))
+        step[i] = 1e-5
+        assert_allclose((objective(x + step).value - objective(x - step).value) / 2e-5, gradient[i], atol=1e-5)
+
+
 def test_parser_with_clusters(tmp_path):
     X_trees = [[("dogs", "N"), ("bark", "V")], [("big", "A"), ("dogs", "N"), ("bark", "V")]] * 4
     y = [[(2, "nsubj"), (0, "root")], [(2, "amod"), (3, "nsubj"), (0, "root")]] * 4

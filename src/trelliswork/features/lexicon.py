@@ -132,6 +132,15 @@ class Lexicon:
             t += 1
         return tags
 
+    def classes(self, word: str) -> tuple[str, ...]:
+        """Return the classes of a single word."""
+        return self.entries.get(self._key([word]), ())
+
+    @property
+    def learned(self) -> bool:
+        """Whether it comes from the labels of training data."""
+        return bool(self._blocks)
+
     def __len__(self) -> int:
         return len(self.entries)
 
