@@ -1,6 +1,7 @@
 """Clusters, vectors and lexicons as features of taggers."""
 
 import gzip
+import json
 import struct
 
 import numpy as np
@@ -197,7 +198,7 @@ class TestLexicon:
         with pytest.raises(DataError, match=r"empty\.tsv"):
             Lexicon.read(tmp_path / "empty.tsv")
 
-    def test_learned(self):
+    def test_learned(self, tmp_path):
         sentences = [["in", "New", "York"], ["New", "York"], ["Ann"]]
         labels = [["O", "B-LOC", "I-LOC"], ["B-LOC", "I-LOC"], ["B-PER"]]
         assert Lexicon.learn(sentences, labels, min_count=2).entries == {("New", "York"): ("LOC",)}
@@ -208,6 +209,18 @@ class TestLexicon:
         again = Lexicon.from_state(lexicon.state())
         assert again == lexicon
         assert again.tag(["Ann"], without=2) == [""]
+        lexicon.save(tmp_path / "learned.tsv")
+        again = Lexicon.read(tmp_path / "learned.tsv")
+        assert again == lexicon
+        assert again.learned
+        assert again.tag(["Ann"], without=2) == [""]
+        (tmp_path / "city.txt").write_text("Rome\n")
+        both = Lexicon.read(tmp_path / "learned.tsv", tmp_path / "city.txt")
+        assert both.tag(["ann", "ROME"], without=2) == ["", "B-city"]
+        assert both.tag(["ann", "ROME"], without=400) == ["B-PER", "B-city"]
+        (tmp_path / "bad.tsv").write_text("Ann\tPER\t1\tx\n")
+        with pytest.raises(DataError, match=r"bad\.tsv:1"):
+            Lexicon.read(tmp_path / "bad.tsv")
         apart = Lexicon.learn(
             [["Ann"], *[["x"]] * 300, ["ann"]], [["B-PER"], *[["O"]] * 300, ["B-PER"]], fold_case=True
         )
@@ -217,6 +230,21 @@ class TestLexicon:
             Lexicon.learn(sentences, [["N"] * len(s) for s in sentences])
         with pytest.raises(ValueRangeError, match="entry"):
             Lexicon({" ": "x"})
+
+    def test_learned_by_the_command(self, tmp_path):
+        """The file and training on the same sentences give the same model as the lexicon in Python."""
+        words = [["in", "York", name] for name in ("Ann", "Bob", "Eve")] * 150
+        tags = [["O", "B-LOC", "B-PER"]] * 450
+        rows = ["\n".join(f"{w} {t}" for w, t in zip(*row, strict=True)) for row in zip(words, tags, strict=True)]
+        (tmp_path / "train.txt").write_text("\n\n".join(rows) + "\n")
+        done = run("data", "lexicon", "train.txt", "--out", "l.tsv", "--json", cwd=tmp_path)
+        assert json.loads(done.stdout)["phrases"] == 4, done.stderr
+        assert Lexicon.read(tmp_path / "l.tsv").state() == Lexicon.learn(words, tags).state()
+        options = ("--features", "ner", "--lexicon", "l.tsv", "--max-iter", 2, "--out", "m", "--quiet")
+        assert run("train", "crf", "train.txt", *options, cwd=tmp_path).returncode == 0
+        assert CRF.load(tmp_path / "m").lexicon == Lexicon.learn(words, tags)
+        assert run("data", "lexicon", "train.txt", "--out", tmp_path, cwd=tmp_path).returncode == 1
+        assert run("data", "lexicon", "train.txt", "--label", "0", "--out", "n.tsv", cwd=tmp_path).returncode == 1
 
 
 class TestWordVectors:
