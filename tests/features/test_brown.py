@@ -168,6 +168,18 @@ def test_fit_transform_save_and_load(tmp_path):
     assert BrownClusters.load(tmp_path / "clusters.txt") == fitted
 
 
+def test_packed_clusters():
+    known = BrownClusters.from_paths({"a": "00", "b\n": "01", "é": "00", "c": "1"})
+    again = BrownClusters.from_packed(known.packed(), 3)
+    assert (again.packed() == known.packed()).all()
+    assert again == known
+    assert again.path("É") == "00"
+    assert again.n_clusters == 3
+    for damaged in (known.packed()[:-9], np.zeros(4, np.uint8)):
+        with pytest.raises(DataError, match="damaged"):
+            BrownClusters.from_packed(damaged, 3).path("a")
+
+
 def test_other_words_join_the_cluster_of_their_neighbors(tmp_path):
     fitted = BrownClusters(3).fit(SENTENCES)
     more = [["the", "horse", "sleeps"], ["a", "horse", "barks"], ["a", "Cow", "barks"]]

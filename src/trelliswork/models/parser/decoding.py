@@ -96,7 +96,8 @@ class Learned:
             "crossing_cost": self.crossing_cost,
         }
         if reader.coder.clusters is not None:
-            plain["knowledge"] = Knowledge(reader.coder.clusters).state()[0]
+            plain["knowledge"], own = Knowledge(reader.coder.clusters).state()
+            arrays |= own
         if labels is not None:
             arrays["labels"] = labels.weights
         if reader.taggers is not None:
