@@ -18,6 +18,7 @@ from trelliswork.features.brown import (
     bigrams,
     bit_strings,
     brown_clusters,
+    default_clusters,
     exchange,
     merges,
     mutual_information,
@@ -166,6 +167,14 @@ def test_fit_transform_save_and_load(tmp_path):
     fitted.save(tmp_path / "clusters.txt")
     assert f"{cat}\tcat\t2\n" in (tmp_path / "clusters.txt").read_text()
     assert BrownClusters.load(tmp_path / "clusters.txt") == fitted
+
+
+def test_default_number_of_clusters():
+    text = [[f"w{k}", f"w{k + 1}"] for k in range(49)]
+    assert len(set(BrownClusters().fit(text).paths_.values())) == 5
+    assert len(set(BrownClusters(7).fit(text).paths_.values())) == 7
+    assert default_clusters(9) == 1
+    assert default_clusters(50_000) == 1000
 
 
 def test_packed_clusters():

@@ -267,8 +267,8 @@ class BrownClusters:
 
     Parameters
     ----------
-    n_clusters : int
-        Number of clusters.
+    n_clusters : int or None
+        Number of clusters. None: 1,000, but at most a tenth of the number of words that are clustered.
     max_words : int or None
         Number of words that are clustered, the most frequent ones. None: all.
     min_count : int
@@ -294,7 +294,7 @@ class BrownClusters:
     """
 
     def __init__(
-        self, n_clusters: int = 1000, *, max_words: int | None = 50_000, min_count: int = 1, max_iter: int = 20
+        self, n_clusters: int | None = None, *, max_words: int | None = 50_000, min_count: int = 1, max_iter: int = 20
     ) -> None:
         self.n_clusters = n_clusters
         self.max_words = max_words
@@ -329,7 +329,8 @@ class BrownClusters:
         from trelliswork.data.moments import Moments, count_moments
 
         for name in ("n_clusters", "min_count", "max_iter"):
-            check_count(name, getattr(self, name))
+            if name != "n_clusters" or self.n_clusters is not None:
+                check_count(name, getattr(self, name))
         if not isinstance(text, Moments):
             text = count_moments(text, 1, min_count=self.min_count, max_words=self.max_words)
         vocabulary, counts = text.vocabulary, text.pairs[0]
@@ -338,8 +339,8 @@ class BrownClusters:
         order = order[np.argsort(-text.unary[order], kind="stable")]
         if not len(order):
             raise DataError("the text has no word to cluster: every word is unknown. Lower min_count.")
-        now = exchange(counts, order, self.n_clusters, max_iter=self.max_iter, fixed=fixed, callback=callback)
-        C = min(self.n_clusters, len(order))
+        C = default_clusters(len(order)) if self.n_clusters is None else min(self.n_clusters, len(order))
+        now = exchange(counts, order, C, max_iter=self.max_iter, fixed=fixed, callback=callback)
         paths = bit_strings(merges(now, C, xlogx_table(counts)), C)
         self._paths, self._packed = {vocabulary[w]: paths[now.of_word[w]] for w in order.tolist()}, None
         self._counts = {vocabulary[w]: int(text.unary[w]) for w in order.tolist()}
@@ -442,7 +443,7 @@ class BrownClusters:
         return np.frombuffer(zlib.compress(text.encode()), np.uint8)
 
     @classmethod
-    def from_packed(cls, packed: NDArray[np.uint8], n_clusters: int) -> Self:
+    def from_packed(cls, packed: NDArray[np.uint8], n_clusters: int | None = None) -> Self:
         """Return clusters from ``packed``'s result, which is unpacked when a word is first looked up."""
         self = cls(n_clusters)
         self._packed, self._counts, self.objective_ = packed, {}, float("nan")
@@ -454,11 +455,16 @@ class BrownClusters:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"BrownClusters({self.n_clusters})"
+        return f"BrownClusters({'' if self.n_clusters is None else self.n_clusters})"
 
     def _check_fitted(self) -> None:
         if self._paths is None and self._packed is None:
             raise NotFittedError("this BrownClusters has no clusters yet: call fit, or load a file.")
+
+
+def default_clusters(n_words: int) -> int:
+    """Return the number of clusters for a number of words: 1,000, but at most a tenth of the words."""
+    return min(1000, max(1, n_words // 10))
 
 
 def from_lists(plain: Mapping[str, Any]) -> dict[str, str]:

@@ -139,7 +139,7 @@ class Knowledge:
             if "words" in plain["clusters"]:  # older models
                 clusters = BrownClusters.from_paths(from_lists(plain["clusters"]))
             else:
-                clusters = BrownClusters.from_packed(arrays["clusters"], int(plain["clusters"]["n_clusters"]))
+                clusters = BrownClusters.from_packed(arrays["clusters"], plain["clusters"]["n_clusters"])
         if "lexicon" in plain:
             lexicon = Lexicon.from_state(plain["lexicon"])
         return cls(clusters, vectors, lexicon)
