@@ -74,6 +74,14 @@ def test_saved_models_need_no_other_file(tmp_path, features, hash_bits):
     assert again.predict([]) == []
 
 
+def test_clusters_of_older_models():
+    plain = {"words": ["a", "b"], "paths": ["0", "10"], "of": [1, 0]}
+    assert Knowledge.from_state({"clusters": plain}, {}).clusters.paths_ == {"a": "10", "b": "0"}
+    for damaged in ([1], [1, 2], [0.5, 1], [-1, 0], ["0", "1"]):
+        with pytest.raises(DataError, match="damaged"):
+            Knowledge.from_state({"clusters": plain | {"of": damaged}}, {})
+
+
 def test_vectors_are_like_attributes_with_values():
     """The product of vectors and weights is the oracle's sum over real-valued attributes."""
     unit = VECTORS.table / np.linalg.norm(VECTORS.table, axis=1, keepdims=True)
