@@ -3,8 +3,12 @@
 Each function takes ``{"file": ..., "lines": ..., "words": ..., "clusters": ...}``: the first lines of a file in the
 data folder (None: all), whose words beyond the most frequent ones are ``<unk>``. The digest is the log-likelihood per
 token of the class-based bigram model, computed in the same way for both. Reading the file is not timed.
+
+Without a file, the text is WikiText-2, the Penn Treebank and the running text of the folder ``raw-text``, tokenized to
+a temporary file; reading and counting that file is timed.
 """
 
+import tempfile
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -47,10 +51,24 @@ def log_likelihood(text: list[list[str]], cluster: dict[str, Any]) -> float:
     return (total(pairs) - total(left) - total(right) + total(words)) / sum(words.values())
 
 
+def _raw_text() -> Any:
+    """Return a temporary file of the large text; it is deleted when nothing refers to it any more."""
+    from trelliswork.experiments.chain_tagging import raw_text
+
+    file = tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt")  # noqa: SIM115
+    file.writelines(" ".join(sentence) + "\n" for sentence in raw_text(data_folder()))
+    file.flush()
+    return file
+
+
 def trelliswork(params: Params) -> Task:
     """Return the task of our package."""
     from trelliswork import BrownClusters
 
+    if params["file"] is None:
+        file = _raw_text()
+        large = BrownClusters(params["clusters"], max_words=params["words"])
+        return Task(lambda: large.fit(file.name).objective_, lambda value: {"log_likelihood": value})
     text = sentences(params)
     model = BrownClusters(params["clusters"], max_words=None)
     return Task(lambda: model.fit(text).paths_, lambda paths: {"log_likelihood": log_likelihood(text, paths)})

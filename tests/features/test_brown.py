@@ -18,6 +18,7 @@ from trelliswork.features.brown import (
     bigrams,
     bit_strings,
     brown_clusters,
+    default_clusters,
     exchange,
     merges,
     mutual_information,
@@ -166,6 +167,26 @@ def test_fit_transform_save_and_load(tmp_path):
     fitted.save(tmp_path / "clusters.txt")
     assert f"{cat}\tcat\t2\n" in (tmp_path / "clusters.txt").read_text()
     assert BrownClusters.load(tmp_path / "clusters.txt") == fitted
+
+
+def test_default_number_of_clusters():
+    text = [[f"w{k}", f"w{k + 1}"] for k in range(49)]
+    assert len(set(BrownClusters().fit(text).paths_.values())) == 5
+    assert len(set(BrownClusters(7).fit(text).paths_.values())) == 7
+    assert default_clusters(9) == 1
+    assert default_clusters(50_000) == 1000
+
+
+def test_packed_clusters():
+    known = BrownClusters.from_paths({"a": "00", "b\n": "01", "é": "00", "c": "1"})
+    again = BrownClusters.from_packed(known.packed(), 3)
+    assert (again.packed() == known.packed()).all()
+    assert again == known
+    assert again.path("É") == "00"
+    assert again.n_clusters == 3
+    for damaged in (known.packed()[:-9], np.zeros(4, np.uint8)):
+        with pytest.raises(DataError, match="damaged"):
+            BrownClusters.from_packed(damaged, 3).path("a")
 
 
 def test_other_words_join_the_cluster_of_their_neighbors(tmp_path):

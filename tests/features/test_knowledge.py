@@ -1,6 +1,7 @@
 """Clusters, vectors and lexicons as features of taggers."""
 
 import gzip
+import json
 import struct
 
 import numpy as np
@@ -73,6 +74,14 @@ def test_saved_models_need_no_other_file(tmp_path, features, hash_bits):
     assert again.predict([]) == []
 
 
+def test_clusters_of_older_models():
+    plain = {"words": ["a", "b"], "paths": ["0", "10"], "of": [1, 0]}
+    assert Knowledge.from_state({"clusters": plain}, {}).clusters.paths_ == {"a": "10", "b": "0"}
+    for damaged in ([1], [1, 2], [0.5, 1], [-1, 0], ["0", "1"]):
+        with pytest.raises(DataError, match="damaged"):
+            Knowledge.from_state({"clusters": plain | {"of": damaged}}, {})
+
+
 def test_vectors_are_like_attributes_with_values():
     """The product of vectors and weights is the oracle's sum over real-valued attributes."""
     unit = VECTORS.table / np.linalg.norm(VECTORS.table, axis=1, keepdims=True)
@@ -136,6 +145,24 @@ def test_factorial_crf_with_clusters(tmp_path):
     assert again.clusters.paths_["cat"] == "01"
 
 
+@pytest.mark.parametrize("features", ["U:w=%x[0,0]\nU:%v[-1]\nU:%v[0]", {"pos": "U:%v[0]", "same": "U:w=%x[0,0]"}])
+def test_factorial_crf_with_vectors(tmp_path, features):
+    """Two layers without ties are two CRFs."""
+    y, test = {"pos": Y, "same": Y}, [["a", "cat", "sleeps"], ["horse"]]
+    options = {"vectors": VECTORS, "l2": 0.3, "tol": 1e-9, "max_iter": 300}
+    tagger = FactorialCRF(("pos", "same"), features, ties=(), **options).fit(X, y)
+    single = CRF(features if isinstance(features, str) else features["pos"], **options).fit(X, Y)
+    for ours, other in zip(tagger.predict_marginals(test)["pos"], single.predict_marginals(test), strict=True):
+        assert_allclose([list(p.values()) for p in ours], [list(p.values()) for p in other], atol=2e-3)
+    tied = FactorialCRF(("pos", "same"), features, **options).fit(X, y, dev=(X, y))
+    tied.save(tmp_path / "m")
+    again = FactorialCRF.load(tmp_path / "m")
+    assert again.vectors.words == VECTORS.words
+    assert again.predict_marginals(test) == tied.predict_marginals(test)
+    assert again.predict(test)[0] == [("D", "D"), ("N", "N"), ("V", "V")]
+    assert again.predict([]) == []
+
+
 def test_command(tmp_path):
     rows = ["\n".join(f"{w} {t}" for w, t in zip(ws, ts, strict=True)) for ws, ts in zip(X, Y, strict=True)]
     (tmp_path / "train.txt").write_text("\n\n".join(rows) + "\n")
@@ -179,7 +206,7 @@ class TestLexicon:
         with pytest.raises(DataError, match=r"empty\.tsv"):
             Lexicon.read(tmp_path / "empty.tsv")
 
-    def test_learned(self):
+    def test_learned(self, tmp_path):
         sentences = [["in", "New", "York"], ["New", "York"], ["Ann"]]
         labels = [["O", "B-LOC", "I-LOC"], ["B-LOC", "I-LOC"], ["B-PER"]]
         assert Lexicon.learn(sentences, labels, min_count=2).entries == {("New", "York"): ("LOC",)}
@@ -190,6 +217,18 @@ class TestLexicon:
         again = Lexicon.from_state(lexicon.state())
         assert again == lexicon
         assert again.tag(["Ann"], without=2) == [""]
+        lexicon.save(tmp_path / "learned.tsv")
+        again = Lexicon.read(tmp_path / "learned.tsv")
+        assert again == lexicon
+        assert again.learned
+        assert again.tag(["Ann"], without=2) == [""]
+        (tmp_path / "city.txt").write_text("Rome\n")
+        both = Lexicon.read(tmp_path / "learned.tsv", tmp_path / "city.txt")
+        assert both.tag(["ann", "ROME"], without=2) == ["", "B-city"]
+        assert both.tag(["ann", "ROME"], without=400) == ["B-PER", "B-city"]
+        (tmp_path / "bad.tsv").write_text("Ann\tPER\t1\tx\n")
+        with pytest.raises(DataError, match=r"bad\.tsv:1"):
+            Lexicon.read(tmp_path / "bad.tsv")
         apart = Lexicon.learn(
             [["Ann"], *[["x"]] * 300, ["ann"]], [["B-PER"], *[["O"]] * 300, ["B-PER"]], fold_case=True
         )
@@ -199,6 +238,21 @@ class TestLexicon:
             Lexicon.learn(sentences, [["N"] * len(s) for s in sentences])
         with pytest.raises(ValueRangeError, match="entry"):
             Lexicon({" ": "x"})
+
+    def test_learned_by_the_command(self, tmp_path):
+        """The file and training on the same sentences give the same model as the lexicon in Python."""
+        words = [["in", "York", name] for name in ("Ann", "Bob", "Eve")] * 150
+        tags = [["O", "B-LOC", "B-PER"]] * 450
+        rows = ["\n".join(f"{w} {t}" for w, t in zip(*row, strict=True)) for row in zip(words, tags, strict=True)]
+        (tmp_path / "train.txt").write_text("\n\n".join(rows) + "\n")
+        done = run("data", "lexicon", "train.txt", "--out", "l.tsv", "--json", cwd=tmp_path)
+        assert json.loads(done.stdout)["phrases"] == 4, done.stderr
+        assert Lexicon.read(tmp_path / "l.tsv").state() == Lexicon.learn(words, tags).state()
+        options = ("--features", "ner", "--lexicon", "l.tsv", "--max-iter", 2, "--out", "m", "--quiet")
+        assert run("train", "crf", "train.txt", *options, cwd=tmp_path).returncode == 0
+        assert CRF.load(tmp_path / "m").lexicon == Lexicon.learn(words, tags)
+        assert run("data", "lexicon", "train.txt", "--out", tmp_path, cwd=tmp_path).returncode == 1
+        assert run("data", "lexicon", "train.txt", "--label", "0", "--out", "n.tsv", cwd=tmp_path).returncode == 1
 
 
 class TestWordVectors:
@@ -297,6 +351,43 @@ def test_attributes_for_ready_dicts():
     assert CRF(None).fit(X_ready, Y).predict([known(["a", "cat"])]) == [["D", "N"]]
 
 
+def test_mrf_tagger_with_vectors_and_lexicon(tmp_path):
+    lexicon = Lexicon({"dog": "animal", "cat": "animal", "New York": "city"})
+    tagger = tw.MRFTagger(vectors=VECTORS, lexicon=lexicon, n_words=2, max_iter=30).fit(X * 3, Y * 3)
+    names = {name for name, _, _ in tagger.top_features(200)}
+    assert {"lexicon=animal", "vector 0", f"vector {VECTORS.n_dims - 1}"} <= names
+    tagger.save(tmp_path / "m")
+    again = tw.MRFTagger.load(tmp_path / "m")
+    test = [["a", "cat", "sleeps"]]
+    assert again.predict_marginals(test) == tagger.predict_marginals(test)
+    assert again.predict(test) == [["D", "N", "V"]]
+    assert again.lexicon == lexicon
+    for wrong, message in ((Lexicon.learn([["dog"]], [["B-X"]]), "learned"), (Lexicon({"a b": "c"}), "single words")):
+        with pytest.raises(ValueRangeError, match=message):
+            tw.MRFTagger(lexicon=wrong).fit(X, Y)
+
+
+def test_gradient_of_the_mrf_tagger_with_vectors():
+    from trelliswork.models.mrf_tagger.features import TaggerFeatures
+    from trelliswork.models.mrf_tagger.objective import TaggerObjective, tagger_moments
+
+    features = TaggerFeatures.fit(X, 1, Knowledge.of(vectors=VECTORS))
+    tags = {label: k for k, label in enumerate(sorted({label for row in Y for label in row}))}
+    w = np.array([features.words.id(word) for row in X for word in row])
+    y = np.array([tags[label] for row in Y for label in row])
+    moments = tagger_moments(w, y, np.cumsum([0, *map(len, X)]), 1, 1, len(tags) + 1, len(features.words))
+    objective = TaggerObjective(moments, [features.tables(features.words.items)[0]], l2=0.1)
+    assert np.isfinite(objective.scales()).all()
+    x = objective.start(features.lead())
+    x += 0.1 * RNG.standard_normal(len(x))
+    gradient = objective(x).gradient
+    first = (len(tags) + 1) ** 2 + len(features.own) * (len(tags) + 1)  # the first weight of the vectors
+    for i in range(first, first + VECTORS.n_dims * (len(tags) + 1)):
+        step = np.zeros(len(x))
+        step[i] = 1e-5
+        assert_allclose((objective(x + step).value - objective(x - step).value) / 2e-5, gradient[i], atol=1e-5)
+
+
 def test_parser_with_clusters(tmp_path):
     X_trees = [[("dogs", "N"), ("bark", "V")], [("big", "A"), ("dogs", "N"), ("bark", "V")]] * 4
     y = [[(2, "nsubj"), (0, "root")], [(2, "amod"), (3, "nsubj"), (0, "root")]] * 4
@@ -306,6 +397,7 @@ def test_parser_with_clusters(tmp_path):
     parser = tw.DependencyParser(clusters=known, **options).fit(X_trees, y)
     active = [sum(int((w != 0).sum()) for w in p.weights_[:2]) for p in (plain, parser)]
     assert active[1] > active[0]
+    assert all((b != 0).sum() > (a != 0).sum() for a, b in zip(plain.weights_[2:], parser.weights_[2:], strict=True))
     test = [[("big", "A"), ("cats", "N"), ("bark", "V")]]
     parser.save(tmp_path / "p")
     again = tw.DependencyParser.load(tmp_path / "p")

@@ -19,7 +19,9 @@ def cluster(
         typer.Argument(help="Text files, plain or gzip, one sentence per line, or directories of them."),
     ],
     out: Annotated[str, typer.Option("--out", "-o", help="File for the clusters.")] = "clusters.txt",
-    clusters: Annotated[int | None, typer.Option(min=1, help="Number of clusters.", show_default="1000")] = None,
+    clusters: Annotated[
+        int | None, typer.Option(min=1, help="Number of clusters.", show_default="1000, at most a tenth of the words")
+    ] = None,
     vocabulary: Annotated[
         int | None,
         typer.Option(min=1, help="Number of words to cluster, the most frequent ones.", show_default="50000"),
@@ -77,7 +79,7 @@ def cluster(
             facts = {"file": out, "words": len(more.paths_), "added": added}
             print(json_module.dumps(facts) if json else f"{added:,} words added to {extend}. Saved in {out}")
         return
-    clusters, vocabulary, max_iter = clusters or 1000, vocabulary or 50_000, max_iter or 20
+    vocabulary, max_iter = vocabulary or 50_000, max_iter or 20
     with bar("reading", max_iter, quiet) as show:
 
         def reading(step: Any) -> None:

@@ -1,4 +1,4 @@
-"""``trelliswork data``: export the bundled corpus, count word pairs."""
+"""``trelliswork data``: export the bundled corpus, count word pairs, collect a lexicon."""
 
 import json as json_module
 import sys
@@ -10,14 +10,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from trelliswork.cli.corpora import FileFormat, read_labeled, training_layout
 from trelliswork.cli.inputs import Inputs, own_text
-from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
+from trelliswork.cli.options import ForceOption, FormatOption, JsonOption, LabelOption, QuietOption, SeparatorOption
 from trelliswork.cli.progress import usage_line
 from trelliswork.cli.running import current, report_errors
-from trelliswork.cli.saving import check_out, save_or_rescue
+from trelliswork.cli.saving import check_out, check_out_file, save_or_rescue
+from trelliswork.errors import DataError
 
 app = typer.Typer(
-    help="Export the bundled corpus, and count word pairs of texts.",
+    help="Export the bundled corpus, count word pairs of texts, and collect a lexicon from labeled data.",
     epilog="Example: trelliswork data bundled --split test --limit 2",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -131,6 +133,44 @@ def count(
         )
         if "processes" in outcome:
             print(usage_line(outcome["processes"]))
+
+
+@app.command("lexicon", epilog="Example: trelliswork data lexicon train.txt --out lexicon.tsv")
+@report_errors
+def lexicon(
+    files: Annotated[list[str], typer.Argument(help="Labeled files or directories of them, as for train crf.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="File for the lexicon.")] = "lexicon.tsv",
+    format: FormatOption = FileFormat.auto,
+    column: Annotated[str | None, typer.Option(help="Column of the words.", show_default="0, or form")] = None,
+    label: LabelOption = None,
+    separator: SeparatorOption = None,
+    min_count: Annotated[int, typer.Option(min=1, help="Phrases that have a class less often are left out.")] = 1,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Collect the labeled phrases of training data, for the option --lexicon of train crf on the same files.
+
+    Labels are in the scheme BIO or BIOES, such as B-LOC. Each line of the output has a phrase, its class, and the first
+    and the last block of 200 sentences that have it. Training on the same files, in the same order, leaves the block
+    of a sentence out of its lexicon, so that the model does not learn that every name is in the lexicon.
+    """
+    from trelliswork.features.lexicon import Lexicon
+
+    check_out_file(out, force=force)
+    source = Inputs.of(files)
+    layout = training_layout(source, format, column, label, separator)
+    if layout.format == "crfsuite":
+        raise DataError(f"{source.name}: a file of ready attributes has no words: expected columns or CoNLL-U.")
+    corpus: Any
+    corpus, labels = read_labeled(source, layout)
+    learned = Lexicon.learn(corpus.sentences(0), labels, min_count=min_count)
+    learned.save(out)
+    classes = sorted({name for names in learned.entries.values() for name in names})
+    outcome = {"file": out, "sentences": len(corpus), "phrases": len(learned), "classes": classes}
+    if json:
+        print(json_module.dumps(outcome))
+    else:
+        print(f"{len(learned):,} phrases of {', '.join(classes)}. Saved in {out}")
 
 
 @contextmanager

@@ -18,7 +18,9 @@ whose merge decreases F least (Brown et al., section 3), in O(C^3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,6 +32,7 @@ from trelliswork.compute.checks import check_count
 from trelliswork.compute.sharing import current
 from trelliswork.data.files import atomic_write, open_text, shorten, source_name, whole_number
 from trelliswork.data.ids import Source
+from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, NotFittedError
 from trelliswork.features.kernels import brown as kernels
 from trelliswork.features.kernels.brown import Clustering, Neighbors, Text
@@ -42,6 +45,7 @@ if TYPE_CHECKING:  # importing them takes longer than tagging a sentence
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int, float], None]
 TABLE = 1 << 20  # counts whose n log n is looked up
+LARGEST = 1 << 30  # bytes of unpacked clusters
 SETTLED = 0.005  # fraction of words that move in the last pass
 
 
@@ -263,8 +267,8 @@ class BrownClusters:
 
     Parameters
     ----------
-    n_clusters : int
-        Number of clusters.
+    n_clusters : int or None
+        Number of clusters. None: 1,000, but at most a tenth of the number of words that are clustered.
     max_words : int or None
         Number of words that are clustered, the most frequent ones. None: all.
     min_count : int
@@ -290,12 +294,26 @@ class BrownClusters:
     """
 
     def __init__(
-        self, n_clusters: int = 1000, *, max_words: int | None = 50_000, min_count: int = 1, max_iter: int = 20
+        self, n_clusters: int | None = None, *, max_words: int | None = 50_000, min_count: int = 1, max_iter: int = 20
     ) -> None:
         self.n_clusters = n_clusters
         self.max_words = max_words
         self.min_count = min_count
         self.max_iter = max_iter
+        self._paths: dict[str, str] | None = None
+        self._packed: NDArray[np.uint8] | None = None  # what paths_ are unpacked from when they are first needed
+
+    @property
+    def paths_(self) -> dict[str, str]:  # noqa: D102  # an attribute
+        if self._paths is None:
+            if self._packed is None:
+                raise AttributeError("paths_")
+            self._paths, self._packed = _unpacked(self._packed), None
+        return self._paths
+
+    @property
+    def counts_(self) -> dict[str, int]:  # noqa: D102  # an attribute
+        return dict.fromkeys(self.paths_, 0) | self._counts
 
     def fit(self, text: Source | Moments, *, callback: Progress | None = None) -> Self:
         """Cluster the words of a text.
@@ -311,7 +329,8 @@ class BrownClusters:
         from trelliswork.data.moments import Moments, count_moments
 
         for name in ("n_clusters", "min_count", "max_iter"):
-            check_count(name, getattr(self, name))
+            if name != "n_clusters" or self.n_clusters is not None:
+                check_count(name, getattr(self, name))
         if not isinstance(text, Moments):
             text = count_moments(text, 1, min_count=self.min_count, max_words=self.max_words)
         vocabulary, counts = text.vocabulary, text.pairs[0]
@@ -320,11 +339,11 @@ class BrownClusters:
         order = order[np.argsort(-text.unary[order], kind="stable")]
         if not len(order):
             raise DataError("the text has no word to cluster: every word is unknown. Lower min_count.")
-        now = exchange(counts, order, self.n_clusters, max_iter=self.max_iter, fixed=fixed, callback=callback)
-        C = min(self.n_clusters, len(order))
+        C = default_clusters(len(order)) if self.n_clusters is None else min(self.n_clusters, len(order))
+        now = exchange(counts, order, C, max_iter=self.max_iter, fixed=fixed, callback=callback)
         paths = bit_strings(merges(now, C, xlogx_table(counts)), C)
-        self.paths_ = {vocabulary[w]: paths[now.of_word[w]] for w in order.tolist()}
-        self.counts_ = {vocabulary[w]: int(text.unary[w]) for w in order.tolist()}
+        self._paths, self._packed = {vocabulary[w]: paths[now.of_word[w]] for w in order.tolist()}, None
+        self._counts = {vocabulary[w]: int(text.unary[w]) for w in order.tolist()}
         unigrams = _f(text.unary).sum()
         self.objective_ = (objective(now) + unigrams) / text.n_positions
         return self
@@ -362,7 +381,8 @@ class BrownClusters:
     def path(self, word: str) -> str:
         """Return the bit string of a word, else of the word in lower case, else an empty string."""
         self._check_fitted()
-        return self.paths_.get(word) or self.paths_.get(word.lower(), "")
+        paths = self.paths_
+        return paths.get(word) or paths.get(word.lower(), "")
 
     def transform(self, sentences: Iterable[Sequence[str]], n_bits: int | None = None) -> list[list[str]]:
         """Return the bit string of each word of each sentence, or its first ``n_bits``; empty for unknown words."""
@@ -371,9 +391,10 @@ class BrownClusters:
     def save(self, path: str | Path) -> None:
         """Write a text file: bit string, word and count in each line, separated by tabs."""
         self._check_fitted()
-        rows = sorted(self.paths_, key=lambda word: (self.paths_[word], -self.counts_[word]))
+        paths, counts = self.paths_, self.counts_
         with atomic_write(path) as file:
-            file.writelines(f"{self.paths_[word]}\t{word}\t{self.counts_[word]}\n" for word in rows)
+            for word in sorted(paths, key=lambda word: (paths[word], -counts[word])):
+                file.write(f"{paths[word]}\t{word}\t{counts[word]}\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -406,21 +427,64 @@ class BrownClusters:
     def from_paths(cls, paths: dict[str, str], counts: dict[str, int] | None = None) -> Self:
         """Return clusters with given bit strings of words; words without a count have 0."""
         self = cls(max(1, len(set(paths.values()))))
-        self.paths_, self.counts_ = dict(paths), dict.fromkeys(paths, 0) | (counts or {})
+        self._paths, self._counts = dict(paths), dict(counts or {})
         self.objective_ = float("nan")
         return self
 
+    def packed(self) -> NDArray[np.uint8]:
+        """Return words and bit strings as compressed bytes, for ``from_packed``."""
+        self._check_fitted()
+        if self._packed is not None:
+            return self._packed
+        names = list(dict.fromkeys(self.paths_.values()))
+        place = {path: k for k, path in enumerate(names)}
+        content = {"words": list(self.paths_), "paths": names, "of": [place[p] for p in self.paths_.values()]}
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        return np.frombuffer(zlib.compress(text.encode()), np.uint8)
+
+    @classmethod
+    def from_packed(cls, packed: NDArray[np.uint8], n_clusters: int | None = None) -> Self:
+        """Return clusters from ``packed``'s result, which is unpacked when a word is first looked up."""
+        self = cls(n_clusters)
+        self._packed, self._counts, self.objective_ = packed, {}, float("nan")
+        return self
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, BrownClusters) and vars(self).get("paths_") == vars(other).get("paths_")
+        return isinstance(other, BrownClusters) and getattr(self, "paths_", None) == getattr(other, "paths_", None)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"BrownClusters({self.n_clusters})"
+        return f"BrownClusters({'' if self.n_clusters is None else self.n_clusters})"
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "paths_"):
+        if self._paths is None and self._packed is None:
             raise NotFittedError("this BrownClusters has no clusters yet: call fit, or load a file.")
+
+
+def default_clusters(n_words: int) -> int:
+    """Return the number of clusters for a number of words: 1,000, but at most a tenth of the words."""
+    return min(1000, max(1, n_words // 10))
+
+
+def from_lists(plain: Mapping[str, Any]) -> dict[str, str]:
+    """Return the bit string of each word from lists of words, of bit strings, and of the number of each word's."""
+    words, paths, of = (plain[name] for name in ("words", "paths", "of"))
+    strings(words), strings(paths)
+    numbers = np.array(of)
+    if numbers.shape != (len(words),) or (
+        len(words) and (numbers.dtype.kind != "i" or numbers.min() < 0 or numbers.max() >= len(paths))
+    ):
+        raise DataError("the clusters of words are damaged: train again.")
+    return dict(zip(words, map(paths.__getitem__, of), strict=True))
+
+
+def _unpacked(packed: NDArray[np.uint8]) -> dict[str, str]:
+    try:
+        content = zlib.decompressobj().decompress(packed.tobytes(), LARGEST)
+        return from_lists(json.loads(content))
+    except (zlib.error, ValueError, KeyError, TypeError):
+        raise DataError("the clusters of words are damaged: train again.") from None
 
 
 def _numbered(rows: list[list[str]], name: str) -> list[list[str]]:

@@ -17,7 +17,7 @@ from trelliswork.compute.sharing import current
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ValueRangeError
 from trelliswork.features.attributes import Dense
-from trelliswork.features.brown import BrownClusters
+from trelliswork.features.brown import BrownClusters, from_lists
 from trelliswork.features.kernels.hashing import shifted
 from trelliswork.features.lexicon import Lexicon
 from trelliswork.features.vectors import WordVectors
@@ -116,17 +116,16 @@ class Knowledge:
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the state for ``from_state``: plain data for JSON, and arrays."""
         plain: dict[str, Any] = {}
+        arrays: dict[str, NDArray[Any]] = {}
         if self.clusters is not None:
-            paths = self.clusters.paths_
-            names = list(dict.fromkeys(paths.values()))
-            place = {path: k for k, path in enumerate(names)}
-            plain["clusters"] = {"words": list(paths), "paths": names, "of": [place[p] for p in paths.values()]}
+            plain["clusters"] = {"n_clusters": self.clusters.n_clusters}
+            arrays["clusters"] = self.clusters.packed()
         if self.lexicon is not None:
             plain["lexicon"] = self.lexicon.state()
         if self.vectors is not None:
             plain["vectors"] = {"words": self.vectors.words}
-            return plain, {"vectors": np.asarray(self.vectors.table)}
-        return plain, {}
+            arrays["vectors"] = np.asarray(self.vectors.table)
+        return plain, arrays
 
     @classmethod
     def from_state(cls, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Knowledge":
@@ -137,11 +136,10 @@ class Knowledge:
             if not np.isfinite(vectors.table).all():
                 raise DataError("the vectors of words are damaged: train again.")
         if "clusters" in plain:
-            words, paths, of = (plain["clusters"][k] for k in ("words", "paths", "of"))
-            strings(words), strings(paths)
-            if len(words) != len(of) or not all(type(k) is int and 0 <= k < len(paths) for k in of):
-                raise DataError("the clusters of words are damaged: train again.")
-            clusters = BrownClusters.from_paths({w: paths[k] for w, k in zip(words, of, strict=True)})
+            if "words" in plain["clusters"]:  # older models
+                clusters = BrownClusters.from_paths(from_lists(plain["clusters"]))
+            else:
+                clusters = BrownClusters.from_packed(arrays["clusters"], plain["clusters"]["n_clusters"])
         if "lexicon" in plain:
             lexicon = Lexicon.from_state(plain["lexicon"])
         return cls(clusters, vectors, lexicon)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from trelliswork.data.files import Readable, atomic_write, fields_of, open_text, shorten, source_name
+from trelliswork.data.files import Readable, atomic_write, fields_of, open_text, shorten, source_name, whole_number
 from trelliswork.data.schemes import detect_scheme, spans
 from trelliswork.errors import DataError, ValueRangeError
 
@@ -43,13 +43,22 @@ class Lexicon:
         self._index()
 
     @classmethod
-    def read(cls, *files: Readable, fold_case: bool = True) -> Self:
+    def read(cls, *files: Readable, fold_case: bool | None = None) -> Self:
         """Read files with one entry per line: a phrase, a tab, and its class.
 
         In a file without tabs every line is an entry, whose class is the name of the file without its ending. Blank
-        lines and lines that start with ``#`` are ignored.
+        lines and lines that start with ``#`` are ignored. In a file of a learned lexicon, two numbers follow the class:
+        the first and the last block of training sentences that have the entry.
+
+        Parameters
+        ----------
+        *files : path
+        fold_case : bool, optional
+            Whether upper and lower case are the same. By default they are, unless all files are learned lexicons.
         """
         entries: dict[str, set[str]] = {}
+        blocks: dict[tuple[str, str], tuple[int, int]] = {}
+        learned = 0
         for file in files:
             name = source_name(file)
             with open_text(file) as lines:
@@ -60,10 +69,19 @@ class Lexicon:
             tabs = any("\t" in line for _, line in kept)
             for n, line in kept:
                 fields = [field.strip() for field in line.split("\t")]
-                if len(fields) != 1 + tabs or not all(fields):
+                numbers = [whole_number(field) for field in fields[2:]]
+                if len(fields) not in ((2, 4) if tabs else (1,)) or not all(fields) or None in numbers:
                     raise DataError(f"{name}:{n}: expected a phrase, a tab and its class, got {shorten(line)}.")
                 entries.setdefault(fields[0], set()).add(fields[1] if tabs else Path(name).name.partition(".")[0])
-        return cls(entries, fold_case=fold_case)
+                if numbers:
+                    blocks[fields[0], fields[1]] = numbers[0] or 0, numbers[1] or 0
+            learned += bool(blocks) and all(line.count("\t") == 3 for _, line in kept)
+        self = cls(entries, fold_case=learned < len(files) if fold_case is None else fold_case)
+        for (phrase, name), (first, last) in blocks.items():
+            entry = self._key(fields_of(phrase)), name
+            one, two = self._blocks.get(entry, (first, last))
+            self._blocks[entry] = min(one, first), max(two, last)
+        return self
 
     @classmethod
     def learn(
@@ -132,6 +150,15 @@ class Lexicon:
             t += 1
         return tags
 
+    def classes(self, word: str) -> tuple[str, ...]:
+        """Return the classes of a single word."""
+        return self.entries.get(self._key([word]), ())
+
+    @property
+    def learned(self) -> bool:
+        """Whether it comes from the labels of training data."""
+        return bool(self._blocks)
+
     def __len__(self) -> int:
         return len(self.entries)
 
@@ -144,9 +171,12 @@ class Lexicon:
         return f"Lexicon({len(self)} entries)"
 
     def save(self, path: str | Path) -> None:
-        """Write a file for ``read``; it does not say which sentences a learned lexicon comes from."""
+        """Write a file for ``read``."""
+        rows = [(key, name) for key, names in self.entries.items() for name in names]
         with atomic_write(path) as file:
-            file.writelines(f"{' '.join(key)}\t{name}\n" for key, names in self.entries.items() for name in names)
+            for key, name in rows:
+                ends = self._blocks.get((key, name), ())
+                file.write("\t".join([" ".join(key), name, *map(str, ends)]) + "\n")
 
     def _key(self, words: Sequence[str]) -> tuple[str, ...]:
         return tuple(word.casefold() for word in words) if self.fold_case else tuple(words)

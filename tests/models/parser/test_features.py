@@ -5,6 +5,7 @@ import pytest
 
 from tests.compiled import from_python
 from trelliswork.data.vocabulary import word_shape
+from trelliswork.features.brown import BrownClusters
 from trelliswork.features.hashed import hash_string
 from trelliswork.models.parser.features import TokenCoder, brackets, is_mark
 from trelliswork.models.parser.first_order import NO_DROP
@@ -12,7 +13,15 @@ from trelliswork.models.parser.kernels.arcs import arc_ids, arc_scores, score_al
 from trelliswork.models.parser.kernels.labels import label_ids
 from trelliswork.models.parser.kernels.parts import part_ids, part_scores
 from trelliswork.models.parser.kernels.records import ArcList, PartList
-from trelliswork.models.parser.templates import ARC_SLOTS, LABEL_SLOTS, PART_SLOTS, feature_set, names, slot_constants
+from trelliswork.models.parser.templates import (
+    ARC_SLOTS,
+    CLUSTER_SLOTS,
+    LABEL_SLOTS,
+    PART_SLOTS,
+    feature_set,
+    names,
+    slot_constants,
+)
 
 call_label_ids = from_python(label_ids)
 
@@ -25,22 +34,29 @@ MASK = (1 << 64) - 1
 CONSTANTS = slot_constants(64)
 NOBODY = 0xA0761D6478BD642F
 KNOWN = {"the", "dogs", "of", ",", "at", "."}
+PATHS = {"the": "00", "dogs": "1010101", "cats": "1010100", "barked": "110111101", "Paris": "10111"}
+CLUSTERS = BrownClusters.from_paths(PATHS)
 
 
-@pytest.fixture(scope="module")
-def tokens():
-    coder = TokenCoder(sorted(KNOWN), sorted(set(TAGS)))
+@pytest.fixture(scope="module", params=[None, CLUSTERS], ids=["words", "clusters"])
+def tokens(request):
+    coder = TokenCoder(sorted(KNOWN), sorted(set(TAGS)), request.param)
     words = ["Before", *WORDS, "After"]  # sentences before and after, which must have no influence
     tags, second = ["X", *TAGS, "X"], ["X", *SECOND, "X"]
     return coder.code(words, tags, second, np.array([0, 1, N + 1, N + 2]))
+
+
+def has_clusters(tokens) -> bool:
+    return tokens.codes.shape[1] > 5
 
 
 def strings(i: int) -> dict[str, int]:
     """Return the codes of word i (0 is the root, N + 1 the end)."""
     if i == 0 or i == N + 1:
         code = hash_string("<root>" if i == 0 else "<end>")
-        return dict.fromkeys("wtups", code)
+        return dict.fromkeys(("w", "t", "u", "p", "s", "c4", "c6", "d"), code)
     word = WORDS[i - 1]
+    path = PATHS.get(word, PATHS.get(word.lower(), ""))
     seen = f"w {word.lower()}" if word.lower() in KNOWN else f"shape {word_shape(word)}"
     return {
         "w": hash_string(seen),
@@ -48,6 +64,9 @@ def strings(i: int) -> dict[str, int]:
         "u": hash_string(f"tag {SECOND[i - 1]}"),
         "p": hash_string(f"pre {word.lower()[:4]}"),
         "s": hash_string(f"suf {word.lower()[-3:]}"),
+        "c4": hash_string(f"4 bits {path[:4]}"),
+        "c6": hash_string(f"6 bits {path[:6]}"),
+        "d": hash_string(f"cluster {path}"),
     }
 
 
@@ -83,13 +102,14 @@ def ends(h: int, m: int) -> dict[str, int]:
     return values
 
 
-def keys(kind: str, second: bool, values: dict[str, int], slots: tuple[str, ...]) -> list[int]:
+def keys(kind: str, second: bool, values: dict[str, int], slots: tuple[str, ...], clusters: bool) -> list[int]:
     """Return the key of each template, without the direction."""
     result = []
-    for template in names(kind, second):
+    for template in names(kind, second, clusters=clusters):
         key = hash_string(f"{kind}: {template}")
         for slot in template.split():
-            key += values[slot] * int(CONSTANTS[slots.index(slot)])
+            last = slots is not PART_SLOTS and slot in CLUSTER_SLOTS  # their constants are the last ones
+            key += values[slot] * int(CONSTANTS[CLUSTER_SLOTS.index(slot) - 4 if last else slots.index(slot)])
         result.append(key)
     return result
 
@@ -97,11 +117,11 @@ def keys(kind: str, second: bool, values: dict[str, int], slots: tuple[str, ...]
 DIRECTION, BETWEEN = 0xD6E8FEB86659FD93, 0x8CB92BA72F3D8DD7
 
 
-def slow_arc(h: int, m: int, second: bool) -> list[int]:
+def slow_arc(h: int, m: int, second: bool, clusters: bool) -> list[int]:
     right = int(h < m)
     plain, far = DIRECTION * (1 + right), DIRECTION * (4 + 2 * bucket(abs(h - m)) + right)
     values = ends(h, m)
-    ids = [index(key + d) for key in keys("arc", second, values, ARC_SLOTS) for d in (plain, far)]
+    ids = [index(key + d) for key in keys("arc", second, values, ARC_SLOTS, clusters) for d in (plain, far)]
     base = BETWEEN + plain
     for slot in ("h.t", "m.t"):
         base += values[slot] * int(CONSTANTS[ARC_SLOTS.index(slot)])
@@ -129,7 +149,8 @@ def test_features_of_saved_parsers_do_not_change():
 
 @pytest.mark.parametrize("second", [False, True])
 def test_arcs(tokens, second):
-    templates = feature_set(second).arc
+    clusters = has_clusters(tokens)
+    templates = feature_set(second, clusters=clusters).arc
     pairs = [(h, m) for h in range(N + 1) for m in range(1, N + 1) if h != m]
     heads, modifiers = (np.array(column) for column in zip(*pairs, strict=True))
     owners, shift = np.ones(len(pairs), np.int64), np.uint64(64 - BITS)
@@ -138,21 +159,22 @@ def test_arcs(tokens, second):
     arcs = ArcList(owners, heads, modifiers)
     arc_ids(0, len(pairs), arcs, tokens.arrays, templates, shift, ids, counts)
     for a, (h, m) in enumerate(pairs):
-        assert sorted(ids[a, : counts[a]].tolist()) == sorted(slow_arc(h, m, second)), (h, m)
+        assert sorted(ids[a, : counts[a]].tolist()) == sorted(slow_arc(h, m, second, clusters)), (h, m)
     # Scores are sums of the weights of the same ids, of single arcs and of all at once.
     weights = np.random.default_rng(0).normal(size=1 << BITS)
     want = [weights[ids[a, : counts[a]]].sum() for a in range(len(pairs))]
     scores = np.empty(len(pairs))
     arc_scores(0, len(pairs), arcs, tokens.arrays, templates, shift, weights, NO_DROP, scores)
-    np.testing.assert_allclose(scores, want, rtol=1e-12)
+    np.testing.assert_allclose(scores, want, rtol=1e-12, atol=1e-12)
     log_arc = np.zeros((1, N + 1, N + 1))
     score_all(0, 1, np.array([1]), tokens.arrays, templates, shift, weights, NO_DROP, log_arc)
-    np.testing.assert_allclose(log_arc[0, heads, modifiers], want, rtol=1e-12)
+    np.testing.assert_allclose(log_arc[0, heads, modifiers], want, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["sibling", "grandparent"])
 def test_pairs_of_arcs(tokens, kind):
-    templates = feature_set(True)._asdict()[kind]
+    clusters = has_clusters(tokens)
+    templates = feature_set(True, clusters=clusters)._asdict()[kind]
     cases = [(6, 8, 3, 0), (6, -1, 12, 1), (6, 3, -1, 0), (6, -1, -1, 1), (0, 6, -1, 1), (3, 5, 6, 5)]
     columns = [np.array(column) for column in zip(*cases, strict=True)]
     ids = np.empty((len(cases), 2 * len(templates.keys)), np.uint32)
@@ -162,18 +184,19 @@ def test_pairs_of_arcs(tokens, kind):
     for p, (h, m, other, side) in enumerate(cases):
         values = {"": 0}
         for name, i in (("h", h), ("m", m), ("o", other)):
-            values |= {f"{name}.{k}": NOBODY if i < 0 else strings(i)[k] for k in "wtu"}
+            values |= {f"{name}.{k}": NOBODY if i < 0 else v for k, v in strings(i).items()}
         apart = bucket(abs(m - other)) if m >= 0 and other >= 0 else 0
         codes = DIRECTION * (1 + side), DIRECTION * ((1 + side) * 16 + apart)
-        want = [index(key + d) for key in keys(kind, True, values, PART_SLOTS) for d in codes]
+        want = [index(key + d) for key in keys(kind, True, values, PART_SLOTS, clusters) for d in codes]
         assert sorted(ids[p, : counts[p]].tolist()) == sorted(want)
     weights, scores = np.random.default_rng(1).normal(size=1 << BITS), np.empty(len(cases))
     part_scores(0, len(cases), parts, tokens.arrays, templates, shift, weights, NO_DROP, scores)
-    np.testing.assert_allclose(scores, [weights[row].sum() for row in ids], rtol=1e-12)
+    np.testing.assert_allclose(scores, [weights[row].sum() for row in ids], rtol=1e-12, atol=1e-12)
 
 
 def test_labels(tokens):
-    templates = feature_set(True)
+    clusters = has_clusters(tokens)
+    templates = feature_set(True, clusters=clusters)
     start, shift = int(tokens.starts[1]), np.uint64(64 - BITS)
     ids = np.empty(1000, np.uint32)
     for m in range(1, N + 1):
@@ -194,17 +217,17 @@ def test_labels(tokens):
         for name, i in around.items():
             values |= {f"{name}.{k}": NOBODY if i < 0 else strings(i)[k] for k in "wt"}
         direction = DIRECTION * (1 + (h < m))
-        want = [index(key + direction) for key in keys("label", True, values, LABEL_SLOTS)]
+        want = [index(key + direction) for key in keys("label", True, values, LABEL_SLOTS, clusters)]
         for w in children:
             values |= {"c.w": strings(w)["w"], "c.t": strings(w)["t"], "side": 1 + (w < m)}
-            want += [index(key + direction) for key in keys("child", True, values, LABEL_SLOTS)]
+            want += [index(key + direction) for key in keys("child", True, values, LABEL_SLOTS, clusters)]
         assert sorted(ids[:count].tolist()) == sorted(want), m
 
 
 def test_templates_are_distinct_and_have_at_most_four_slots():
     for second in (False, True):
-        for kind, table in feature_set(second)._asdict().items():
-            templates = names(kind, second)
+        for kind, table in feature_set(second, clusters=True)._asdict().items():
+            templates = names(kind, second, clusters=True)
             assert len(set(templates)) == len(templates) == len(table.keys) == len(set(table.keys.tolist()))
             assert all(len(template.split()) <= 4 for template in templates)
             assert second or not any(".u" in template for template in templates)

@@ -117,13 +117,18 @@ class Learned:
         layout.check()
         learned = cls(features, labels, layout, weights, structure)
         n_features = learned.n_grams + layout.n_features - len(layout.transitions)
-        vectors = features.knowledge.vectors
-        if layout.n_places and (vectors is None or vectors.n_dims != layout.n_dims):
-            raise DataError("the vectors of words do not match model.json: they belong to different models.")
+        check_vectors(layout, features)
         sizes = (n_features, layout.n_attributes, layout.n_edge_attributes)
         if sizes != (len(weights), features.n_attributes, features.n_edge_attributes):
             raise DataError("the weights do not match model.json: they belong to different models.")
         return learned
+
+
+def check_vectors(layout: FeatureLayout, features: FeatureMap) -> None:
+    """Raise if the weights of vectors are not those of the vectors that the features have."""
+    vectors = features.knowledge.vectors
+    if layout.n_places and (vectors is None or vectors.n_dims != layout.n_dims):
+        raise DataError("the vectors of words do not match model.json: they belong to different models.")
 
 
 def _largest(weights: NDArray[np.float64], n: int) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from trelliswork.data.schemes import detect_scheme
 from trelliswork.errors import ShapeError, ValueRangeError, extras_for
 from trelliswork.features.attributes import Attributes
 from trelliswork.features.feature_map import Features, Sentence, Sentences
-from trelliswork.features.knowledge import Knowledge
+from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.inference import factorial
 from trelliswork.inference.factorial.sweeps import Options
 from trelliswork.learning.checkpoint import fingerprint
@@ -25,7 +25,7 @@ from trelliswork.models.base import Arrays, Description, Table, check_label, wat
 from trelliswork.models.calibration import LEAST, fit_temperature, label_events, observed
 from trelliswork.models.crf.data import sentence_weights
 from trelliswork.models.crf.layout import FeatureLayout
-from trelliswork.models.crf.scoring import tokens_of
+from trelliswork.models.crf.scoring import tokens_of, tokens_with_vectors
 from trelliswork.models.evidence import Labels, ruled_out
 from trelliswork.models.factorial.data import (
     Column,
@@ -55,6 +55,7 @@ from trelliswork.models.parameters import (
     Parameter,
     Patience,
     Tol,
+    Vectors,
     parse_names,
     parse_pairs,
 )
@@ -64,7 +65,7 @@ from trelliswork.models.tasks import LayeredTagger, TagDecoding, check_decoding
 if TYPE_CHECKING:
     from trelliswork.distributions.factor_graph import FactorGraph
 
-NOT_PLAIN = ("features", "clusters", "lexicon")  # parameters that are saved with the features
+NOT_PLAIN = ("features", *KNOWLEDGE)  # parameters that are saved with the features
 Engine = Literal["bp", "structured_mean_field", "exact"]
 
 
@@ -112,6 +113,7 @@ class FactorialCRF(LayeredTagger):
         ] = "pos",
         *,
         clusters: Clusters = None,
+        vectors: Vectors = None,
         lexicon: LexiconOption = None,
         engine: Annotated[
             Engine,
@@ -165,6 +167,7 @@ class FactorialCRF(LayeredTagger):
         self.layers = layers
         self.features = features
         self.clusters = clusters
+        self.vectors = vectors
         self.lexicon = lexicon
         self.engine = engine
         self.l2 = l2
@@ -213,7 +216,7 @@ class FactorialCRF(LayeredTagger):
         """
         self._check_parameters()
         columns = by_layer(y, self.layers)
-        knowledge = Knowledge.of(self.clusters, lexicon=self.lexicon)
+        knowledge = Knowledge.of(self.clusters, self.vectors, self.lexicon)
         given = {"min_count": self.min_count, "hash_bits": self.hash_bits, "knowledge": knowledge}
         maps = feature_maps(self.features, self.layers, **given)
         attributes = once(lambda m: m.fit(X), maps)
@@ -229,9 +232,11 @@ class FactorialCRF(LayeredTagger):
             gold.append(layer.gold(own, column))
             sizes = (own.n_attributes, len(layer.labels))
             if self.feature_set == "all":
-                layouts.append(FeatureLayout.all_pairs(*sizes))
+                chosen = FeatureLayout.all_pairs(*sizes)
             else:
-                layouts.append(FeatureLayout.observed(rows, gold[-1], *sizes))
+                chosen = FeatureLayout.observed(rows, gold[-1], *sizes)
+            layouts.append(chosen.for_data(own))
+        tokens = once(tokens_with_vectors, attributes)
         layout = FactorialLayout(tuple(layouts), tie_numbers(self.ties, self.layers))
         allowed = [layer.allowed for layer in layers]
         importance = sentence_weights(sample_weight, len(attributes[0]))
@@ -250,7 +255,8 @@ class FactorialCRF(LayeredTagger):
             plain = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", *NOT_PLAIN)}
             plain["dev"] = None if dev is None else by_layer(dev[1], self.layers)
             arrays = [array for t in {id(t): t for t in tokens}.values() for array in (t.offsets, t.ids, t.values)]
-            return fingerprint(plain, *gold, *arrays, importance)
+            tables = {id(a): a.dense.vectors for a in attributes if a.dense is not None}
+            return fingerprint(plain, *gold, *arrays, importance, *tables.values())
 
         watch = watch_for(self, development, checkpoint, mark, callback)
         weights, report = learn(objective, watch, max_iter=self.max_iter, tol=self.tol, history_size=self.history_size)
@@ -567,7 +573,7 @@ class FactorialCRF(LayeredTagger):
         self._layout, self.weights_ = learned.layout, learned.weights
         given = [m.features for m in learned.maps]
         self.features = dict(zip(self.layers, given, strict=True)) if plain["by_layer"] else given[0]
-        for name in ("clusters", "lexicon"):
+        for name in KNOWLEDGE:
             kinds = [getattr(m.knowledge, name) for m in learned.maps]
             setattr(self, name, next((kind for kind in kinds if kind is not None), None))
         self.report_ = FitReport.from_dict(plain["report"])

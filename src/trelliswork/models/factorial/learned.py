@@ -15,6 +15,7 @@ from trelliswork.learning.checkpoint import with_prefix
 from trelliswork.models.base import Arrays, check_finite
 from trelliswork.models.crf.layout import FeatureLayout
 from trelliswork.models.crf.learned import Learned as ChainLearned
+from trelliswork.models.crf.learned import check_vectors
 from trelliswork.models.factorial.data import LabelLayer
 from trelliswork.models.factorial.objective import FactorialLayout
 
@@ -54,6 +55,8 @@ class Learned:
             "n_attributes": [layer.n_attributes for layer in self.layout.layers],
             "features": [],
         }
+        if any(layer.n_places for layer in self.layout.layers):
+            plain["dense"] = [[layer.n_places, layer.n_dims] for layer in self.layout.layers]
         arrays: Arrays = {"weights": self.weights}
         for d, layer in enumerate(self.layout.layers):
             arrays |= {f"layer.{d}.{name}": getattr(layer, name) for name in LAYER_ARRAYS}
@@ -76,8 +79,11 @@ class Learned:
         layouts = []
         for d, (layer, n_attributes) in enumerate(zip(layers, plain["n_attributes"], strict=True)):
             parts: dict[str, Any] = {name: arrays[f"layer.{d}.{name}"] for name in LAYER_ARRAYS}
+            if "dense" in plain:
+                parts["n_places"], parts["n_dims"] = plain["dense"][d]
             layouts.append(FeatureLayout(len(layer.labels), n_attributes, **parts))
             layouts[-1].check()
+            check_vectors(layouts[-1], maps[d])
         ties = tuple((int(d), int(e)) for d, e in plain["ties"])
         weights = arrays["weights"].astype(np.float64, copy=False)
         check_finite("weights", weights)

@@ -1,6 +1,7 @@
 """Potentials of the layers of a factorial CRF from attributes and weights, in batches."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ from trelliswork.compute.padding import batches, pad
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference.factorial import FactorialPotentials
 from trelliswork.models.crf.layout import Allowed, ScoredTokens
-from trelliswork.models.crf.scoring import BATCH_TOKENS, tokens_of
+from trelliswork.models.crf.scoring import BATCH_TOKENS, tokens_with_vectors
 from trelliswork.models.factorial.data import once
 from trelliswork.models.factorial.objective import FactorialLayout, FactorialWeights
 
@@ -26,7 +27,8 @@ class FactorialScorer:
     def __init__(
         self, attributes: Sequence[Attributes], layout: FactorialLayout, allowed: Sequence[Allowed | None]
     ) -> None:
-        tokens = once(tokens_of, attributes)
+        layers = [layer.for_data(own) for layer, own in zip(layout.layers, attributes, strict=True)]
+        layout, tokens = replace(layout, layers=tuple(layers)), once(tokens_with_vectors, attributes)
         self._tokens = [ScoredTokens(t, layer) for t, layer in zip(tokens, layout.layers, strict=True)]
         self._layout, self._allowed = layout, list(allowed)
         self.lengths = np.diff(attributes[0].offsets)

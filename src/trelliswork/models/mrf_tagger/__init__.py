@@ -12,7 +12,7 @@ from trelliswork.compute.checks import check_count
 from trelliswork.data import Corpus, Vocabulary
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError, ShapeError
-from trelliswork.features.knowledge import Knowledge
+from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.learning.report import Callback, FitReport
 from trelliswork.models.base import Arrays, Description, Table, check_finite, check_label
 from trelliswork.models.hmm.data import read_sentences
@@ -22,7 +22,17 @@ from trelliswork.models.mrf_tagger.decoding import emission_rows, tag_chain
 from trelliswork.models.mrf_tagger.features import PAD, TaggerFeatures
 from trelliswork.models.mrf_tagger.objective import offsets_of
 from trelliswork.models.mrf_tagger.training import Learned, learn
-from trelliswork.models.parameters import L2, Clusters, MaxIter, MaxMinutes, Parameter, Patience, Tol
+from trelliswork.models.parameters import (
+    L2,
+    Clusters,
+    LexiconOption,
+    MaxIter,
+    MaxMinutes,
+    Parameter,
+    Patience,
+    Tol,
+    Vectors,
+)
 
 Sentences = Sequence[Sequence[str]]
 
@@ -74,6 +84,8 @@ class MRFTagger(ChainTagger):
         ] = 1,
         *,
         clusters: Clusters = None,
+        vectors: Vectors = None,
+        lexicon: LexiconOption = None,
         l2: L2 = 0.5,
         min_count: Annotated[
             int, Parameter("Words that occur less often also have features of shape and affixes.", minimum=1)
@@ -89,6 +101,8 @@ class MRFTagger(ChainTagger):
         self.order = order
         self.n_words = n_words
         self.clusters = clusters
+        self.vectors = vectors
+        self.lexicon = lexicon
         self.l2 = l2
         self.min_count = min_count
         self.dictionary = dictionary
@@ -127,7 +141,7 @@ class MRFTagger(ChainTagger):
         words: Any = read_sentences(X, training=True)
         _check_tags(words, y)
         # Limits are left out: a longer run may resume from a shorter one.
-        identity = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", "clusters")}
+        identity = {k: v for k, v in self.get_params().items() if k not in ("max_iter", "max_minutes", *KNOWLEDGE)}
         score = None
         if dev is not None:
             dev_words: Any = read_sentences(dev[0])
@@ -150,10 +164,11 @@ class MRFTagger(ChainTagger):
         weights = self._weights[0][:, :-1]
         columns = range(len(self.labels_)) if label is None else [self.labels_.id(label)]
         some = weights[:, list(columns)]
-        named = np.array([name != "bias" for name in self._features.own])
+        names = self._features.own_names()
+        named = np.array([name != "bias" for name in names])
         best = np.argsort(-np.abs(some * named[:, None]), axis=None, kind="stable")[:n]
         places = [divmod(int(k), some.shape[1]) for k in best]
-        return [(self._features.own[f], self.labels_[columns[t]], float(some[f, t])) for f, t in places]
+        return [(names[f], self.labels_[columns[t]], float(some[f, t])) for f, t in places]
 
     def top_transitions(self, n: int = 20) -> list[tuple[str, str, float]]:
         """Return the n pairs of neighboring tags with the highest scores: tag, next tag, score."""
@@ -216,9 +231,10 @@ class MRFTagger(ChainTagger):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         features = self._features
+        knowledge, known = features.knowledge.state()
         plain = {
-            "parameters": {k: v for k, v in self.get_params().items() if k != "clusters"},
-            "knowledge": Knowledge(features.clusters).state()[0],
+            "parameters": {k: v for k, v in self.get_params().items() if k not in KNOWLEDGE},
+            "knowledge": knowledge,
             "labels": self.labels_.items,
             "words": features.words.items,
             "frequent": sorted(features.frequent),
@@ -227,20 +243,21 @@ class MRFTagger(ChainTagger):
             "bound": self.bound_,
             "report": self.report_.to_dict(),
         }
-        arrays: Arrays = {"phi": self._phi, "lexicon": self._lexicon, "cover": self.cover_weights_}
+        arrays: Arrays = {"phi": self._phi, "lexicon": self._lexicon, "cover": self.cover_weights_, **known}
         return plain, arrays | {f"weights.{k}": u for k, u in enumerate(self._weights)}
 
     @classmethod
     def _from_state(cls, plain: dict[str, Any], arrays: Arrays) -> Self:
         self = cls(**plain["parameters"])
         own, neighbor = Vocabulary(strings(plain["own"])), Vocabulary(strings(plain["neighbor"]))
-        self.clusters = Knowledge.from_state(plain.get("knowledge", {}), arrays).clusters
+        knowledge = Knowledge.from_state(plain.get("knowledge", {}), arrays)
+        self.clusters, self.vectors, self.lexicon = knowledge.clusters, knowledge.vectors, knowledge.lexicon
         words, frequent = Vocabulary(strings(plain["words"])), set(strings(plain["frequent"]))
-        features = TaggerFeatures(words, frequent, own, neighbor, self.clusters)
+        features = TaggerFeatures(words, frequent, own, neighbor, knowledge)
         labels, phi = Vocabulary(strings(plain["labels"])), arrays["phi"]
         T = len(labels) + 1
         weights = [arrays[f"weights.{k}"] for k in range(arrays["cover"].shape[1])]
-        sizes = [len(own), *[len(neighbor)] * (len(weights) - 1)]
+        sizes = [len(features.own_names()), *[len(neighbor)] * (len(weights) - 1)]
         fits = phi.shape == (arrays["cover"].shape[0], T, T) and arrays["lexicon"].shape == (len(features.words), T - 1)
         if not fits or [u.shape for u in weights] != [(n, T) for n in sizes]:
             raise DataError("the weights do not match model.json: they belong to different models.")

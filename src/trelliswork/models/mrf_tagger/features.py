@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 
 from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
 from trelliswork.data.vocabulary import START
+from trelliswork.errors import ValueRangeError
 from trelliswork.features.brown import BrownClusters
-from trelliswork.features.knowledge import BITS
+from trelliswork.features.knowledge import BITS, Knowledge
+from trelliswork.features.lexicon import Lexicon
 
 PAD = START  # between sentences
 AFFIX = 4  # letters of the longest prefix and suffix
@@ -65,6 +67,26 @@ def cluster_features(word: str, clusters: BrownClusters | None, bits: Sequence[i
     return [f"cluster {'' if n is None else n}={path[:n]}" for n in bits]
 
 
+def lexicon_features(word: str, lexicon: Lexicon | None) -> list[str]:
+    """Return the classes of a word in a lexicon; nothing without one."""
+    if lexicon is None or word == PAD:
+        return []
+    return [f"lexicon={name}" for name in lexicon.classes(word)]
+
+
+def check_lexicon(lexicon: Lexicon) -> None:
+    """Raise if a lexicon cannot be used: all that the model knows of a token is its word."""
+    if lexicon.learned:
+        raise ValueRangeError(
+            "MRFTagger trains on counts of words and tags, so it cannot leave the sentence at hand out of a learned "
+            "lexicon: pass a lexicon from another source, or use CRF."
+        )
+    if all(len(key) > 1 for key in lexicon.entries):
+        raise ValueRangeError(
+            "MRFTagger looks up single words, and every entry of the lexicon has several: add words, or use CRF."
+        )
+
+
 @dataclass
 class TaggerFeatures:
     """The words of training, the frequent ones among them, and the features of words."""
@@ -73,30 +95,39 @@ class TaggerFeatures:
     frequent: set[str]  # words without features of shape and affixes
     own: Vocabulary  # features at offset 0
     neighbor: Vocabulary  # features at other offsets
-    clusters: BrownClusters | None = None
+    knowledge: Knowledge = Knowledge()  # noqa: RUF009
 
     @classmethod
     def fit(
-        cls, sentences: Iterable[Sequence[str]], min_count: int, clusters: BrownClusters | None = None
+        cls, sentences: Iterable[Sequence[str]], min_count: int, knowledge: Knowledge | None = None
     ) -> TaggerFeatures:
         """List words and features; words that occur less often than ``min_count`` are rare."""
         from collections import Counter
 
+        knowledge = knowledge or Knowledge()
+        if knowledge.lexicon is not None:
+            check_lexicon(knowledge.lexicon)
         counts = Counter(current().count_names(Counter(word for sentence in sentences for word in sentence)))
         frequent = {word for word, n in counts.items() if n >= min_count}
         words = Vocabulary([PAD, *(word for word, _ in counts.most_common() if word != PAD)])
-        made = cls(words, frequent, Vocabulary([]), Vocabulary([]), clusters)
+        made = cls(words, frequent, Vocabulary([]), Vocabulary([]), knowledge)
         own, neighbor = (dict.fromkeys(f for row in rows for f in row) for rows in made._rows(words))
-        return cls(words, frequent, Vocabulary(own), Vocabulary(neighbor), clusters)
+        return cls(words, frequent, Vocabulary(own), Vocabulary(neighbor), knowledge)
 
     def _rows(self, words: Iterable[str]) -> tuple[list[list[str]], list[list[str]]]:
         """Return the names of the features of words at offset 0 and at others."""
-        own, neighbor = [], []
+        own, neighbor, clusters = [], [], self.knowledge.clusters
         for word in words:
             frequent, known = word in self.frequent, word in self.words
-            own.append(own_features(word, frequent, known) + cluster_features(word, self.clusters, (*BITS, None)))
-            neighbor.append(neighbor_features(word, frequent) + cluster_features(word, self.clusters, (None,)))
+            listed = lexicon_features(word, self.knowledge.lexicon)
+            own.append(own_features(word, frequent, known) + cluster_features(word, clusters, (*BITS, None)) + listed)
+            neighbor.append(neighbor_features(word, frequent) + cluster_features(word, clusters, (None,)) + listed)
         return own, neighbor
+
+    def own_names(self) -> list[str]:
+        """Return the names of the features at offset 0; the dimensions of vectors are the last ones."""
+        n_dims = 0 if self.knowledge.vectors is None else self.knowledge.vectors.n_dims
+        return [*self.own, *(f"vector {d}" for d in range(n_dims))]
 
     def lead(self) -> NDArray[np.int64]:
         """Return the own features of which each word has exactly one: the frequent word, or that it is rare."""
@@ -106,7 +137,13 @@ class TaggerFeatures:
     def tables(self, words: Sequence[str]) -> tuple[csr_matrix, csr_matrix]:
         """Return the features of words at offset 0 (n, F_0) and at others (n, F_1), without unlisted features."""
         own, neighbor = self._rows(words)
-        return _table(own, self.own), _table(neighbor, self.neighbor)
+        listed = _table(own, self.own)
+        if self.knowledge.vectors is not None:
+            used, rows = self.knowledge.vectors.rows(words)
+            vectors = np.zeros((len(words), used.n_dims))
+            vectors[rows >= 0] = used.table[rows[rows >= 0]]
+            listed = hstack([listed, csr_matrix(vectors)], format="csr")
+        return listed, _table(neighbor, self.neighbor)
 
 
 def _table(rows: list[list[str]], names: Vocabulary) -> csr_matrix:

@@ -148,7 +148,8 @@ class TaggerObjective:
         V, U = layout.weights(curvature)
         tags = self.moments.tag_pairs[0].sum(axis=1)
         V += (self.moments.tag_pairs + tags[:, None] * tags / N) / 2
-        for u, seen in zip(U, self._observed, strict=True):
+        for u, table, n in zip(U, self.features, self.moments.tag_words, strict=True):
+            seen = (csr_matrix(table.T).power(2) @ n.T).toarray()  # values of features may be any numbers
             u += (seen + seen.sum(axis=1, keepdims=True) * tags / N) / 2
         curvature[: layout.n_weights] += 2 * self.l2
         layout.unary(curvature)[:] = self._words

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trelliswork.compute.sharing import current
 from trelliswork.data import Vocabulary
-from trelliswork.features.knowledge import Knowledge
+from trelliswork.features.knowledge import KNOWLEDGE, Knowledge
 from trelliswork.learning.checkpoint import fingerprint
 from trelliswork.learning.evaluation import SharedEvaluation
 from trelliswork.learning.lbfgs import minimize
@@ -56,8 +56,8 @@ def learn(
     """
     K, n_words, l2 = parameters["order"], parameters["n_words"], parameters["l2"]
     labels = Vocabulary.from_sequences(tags)
-    clusters = Knowledge.of(parameters["clusters"]).clusters
-    features = TaggerFeatures.fit(words, parameters["min_count"], clusters)
+    knowledge = Knowledge.of(*(parameters[name] for name in KNOWLEDGE))
+    features = TaggerFeatures.fit(words, parameters["min_count"], knowledge)
     T, C = len(labels) + 1, len(features.words)
     w = np.array([features.words.id(word) for sentence in words for word in sentence], np.int64)
     y = np.array([labels.id(label) for sentence in tags for label in sentence], np.int64)
@@ -82,13 +82,14 @@ def learn(
         return SharedEvaluation(value, scales * gradient, z)
 
     names = {"words": features.words.items, "labels": labels.items}
-    if clusters is not None:
+    if knowledge:
         names["own"] = features.own.items
+    vectors = None if knowledge.vectors is None else own[:, len(features.own) :].toarray()
     development = None
     if score is not None:
         unfinished = FitReport(False, "", math.nan)
         development = Development("accuracy", lambda p: score(build(p["weights"], unfinished)))
-    file = open_checkpoint(checkpoint, lambda: fingerprint({**identity, **names}, w, y, ends))
+    file = open_checkpoint(checkpoint, lambda: fingerprint({**identity, **names}, w, y, ends, vectors))
     limits = {name: parameters[name] for name in ("patience", "max_minutes")}
     watch = Watch(development, checkpoint=file, callback=callback, **limits)
     start = objective.start(features.lead()) / scales

@@ -20,7 +20,7 @@ from trelliswork.models.parser.scoring import Beliefs, Scored, TreeScorer
 from trelliswork.models.parser.second_order import PartFeatures, SecondOrderFeatures
 from trelliswork.models.parser.tags import Taggers
 from trelliswork.models.parser.temperatures import Temperatures
-from trelliswork.models.parser.templates import VERSION, feature_set
+from trelliswork.models.parser.templates import VERSION, WITH_CLUSTERS, feature_set
 
 LabeledTree = list[tuple[int, str | None]]
 Decode = Literal["viterbi", "posterior", "mbr-las"]
@@ -96,7 +96,8 @@ class Learned:
             "crossing_cost": self.crossing_cost,
         }
         if reader.coder.clusters is not None:
-            plain["knowledge"] = Knowledge(reader.coder.clusters).state()[0]
+            plain["knowledge"], own = Knowledge(reader.coder.clusters).state()
+            arrays |= own
         if labels is not None:
             arrays["labels"] = labels.weights
         if reader.taggers is not None:
@@ -124,6 +125,8 @@ class Learned:
         if version not in range(1, VERSION + 1):
             raise ValueRangeError(f"features must be a version from 1 to {VERSION}, got {version!r}.")
         clusters = Knowledge.from_state(plain.get("knowledge", {}), arrays).clusters
+        if clusters is not None and version < WITH_CLUSTERS:
+            raise ValueRangeError("the clusters of this parser are of an earlier version: train it again.")
         coder = TokenCoder(strings(plain["words"]), strings(plain["tags"]), clusters)
         reader = Reader(coder, n_tags, taggers, version)
         if plain["labels"] is None:

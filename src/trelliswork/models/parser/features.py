@@ -27,7 +27,7 @@ from trelliswork.models.parser.templates import N_BITS
 # Columns of ``ParseTokens.codes``.
 WORD, TAG, SECOND, PREFIX, SUFFIX = range(5)
 GROUP, DEPTH, PARTNER = 2, 3, 4  # columns of ``ParseTokens.places``; before them, numbers of verbs and marks
-SHORT = 5  # bits of a cluster that stand for a tag
+SHORT = (4, 6)  # numbers of bits of a cluster that stand for a tag
 _ROOT, _END = "<root>", "<end>"
 _CLOSING = {"(": ")", "[": "]", "{": "}", "-LRB-": "-RRB-", "-LSB-": "-RSB-", "``": "''", "“": "”", "‘": "’", "«": "»",
             "„": "“", '"': '"'}  # fmt: skip
@@ -71,7 +71,7 @@ def brackets(words: Sequence[str]) -> NDArray[np.int64]:
 class ParseTokens:
     """Coded sentences; the words of each are between the root (row 0) and an end (row n + 1)."""
 
-    codes: NDArray[np.uint64]  # (n_rows, 5) word, first tag, second tag, prefix and suffix; (n_rows, 7) with clusters
+    codes: NDArray[np.uint64]  # (n_rows, 5) word, first tag, second tag, prefix and suffix; (n_rows, 8) with clusters
     bits: NDArray[np.uint64]  # (n_rows,) the bit of the first tag; 0 for the root and the end
     places: NDArray[np.int64]  # (n_rows, 5) places among verbs, marks and brackets; see ``kernels.arcs.set_places``
     starts: NDArray[np.int64]  # (n_sentences,) row of each sentence's root
@@ -95,7 +95,7 @@ class TokenCoder:
 
     ``words`` are known; all others are represented by their shape. Case is ignored. ``tags`` are first tags, most
     frequent first: from the 64th on they share a bit. With ``clusters``, a word has codes of its cluster too: of the
-    first bits and of all.
+    first 4, the first 6 and all bits.
     """
 
     def __init__(self, words: Sequence[str], tags: Sequence[str], clusters: BrownClusters | None = None) -> None:
@@ -104,7 +104,7 @@ class TokenCoder:
         self._bits = {tag: min(i, N_BITS - 1) for i, tag in enumerate(self.tags)}
         self._codes: dict[str, tuple[int, int, int]] = {}
         self._tag_codes: dict[str, int] = {}
-        self._cluster_codes: dict[str, tuple[int, int]] = {}
+        self._cluster_codes: dict[str, tuple[int, ...]] = {}
 
     @classmethod
     def from_columns(
@@ -124,7 +124,7 @@ class TokenCoder:
         lengths = np.diff(offsets)
         starts = offsets[:-1] + 2 * np.arange(B)
         rows = np.arange(n_tokens) + 2 * np.repeat(np.arange(B), lengths) + 1
-        width = 5 if self.clusters is None else 7
+        width = 5 if self.clusters is None else 8
         codes, bits = np.empty((n_tokens + 2 * B, width), np.uint64), np.zeros(n_tokens + 2 * B, np.uint64)
         codes[starts] = hash_string(_ROOT)
         codes[starts + lengths + 1] = hash_string(_END)
@@ -134,7 +134,7 @@ class TokenCoder:
         codes[rows, TAG] = np.array([self._tag(tag) for tag in tags], np.uint64)
         codes[rows, SECOND] = np.array([self._tag(tag) for tag in second], np.uint64)
         if self.clusters is not None:
-            codes[rows, 5:] = np.array([self._cluster(word) for word in words], np.uint64).reshape(-1, 2)
+            codes[rows, 5:] = np.array([self._cluster(word) for word in words], np.uint64).reshape(-1, 3)
         numbers = np.array([self._bits.get(tag, N_BITS - 1) for tag in tags], np.uint64)
         bits[rows] = np.uint64(1) << numbers
         places = np.zeros((n_tokens + 2 * B, 5), np.int64)
@@ -157,12 +157,12 @@ class TokenCoder:
             self._codes[word] = codes
         return codes
 
-    def _cluster(self, word: str) -> tuple[int, int]:
+    def _cluster(self, word: str) -> tuple[int, ...]:
         codes = self._cluster_codes.get(word)
         if codes is None:
             assert self.clusters is not None
             path = self.clusters.path(word)
-            codes = hash_string(f"short {path[:SHORT]}"), hash_string(f"cluster {path}")
+            codes = (*(hash_string(f"{n} bits {path[:n]}") for n in SHORT), hash_string(f"cluster {path}"))
             self._cluster_codes[word] = codes
         return codes
 

@@ -2,9 +2,10 @@
 
 A template is a list of slots. ``h`` is the head, ``m`` the modifier, ``o`` the other word of a pair of arcs (the
 sibling nearer to the head, or the grandparent); ``.w`` the word, ``.t`` the first tag, ``.u`` the second tag, ``.p``
-and ``.s`` prefix and suffix, ``.c`` and ``.d`` the first bits and all bits of the word's cluster; ``h+`` and ``h-`` are
-the neighboring words; ``verbs``, ``marks`` and ``pair`` are places among verbs, punctuation and brackets. Arcs follow
-McDonald et al. (2005) and Koo et al. (2008), siblings and grandparents McDonald and Pereira (2006) and Carreras (2007).
+and ``.s`` prefix and suffix, ``.c4``, ``.c6`` and ``.d`` the first 4, the first 6 and all bits of the word's cluster;
+``h+`` and ``h-`` are the neighboring words; ``verbs``, ``marks`` and ``pair`` are places among verbs, punctuation and
+brackets. Arcs follow McDonald et al. (2005), siblings and grandparents McDonald and Pereira (2006) and Carreras (2007),
+clusters Koo et al. (2008).
 """
 
 from typing import NamedTuple
@@ -21,10 +22,13 @@ _SLOTS = (
     "m.w", "m.t", "m.u", "m.p", "m.s", "m-.w", "m-.t", "m-.u", "m+.w", "m+.t", "m+.u", "between",
 )  # fmt: skip
 # Verbs and punctuation marks between head and modifier, and the place of the head relative to the modifier's brackets.
-CLUSTER_SLOTS = ("h.c", "h.d", "m.c", "m.d")  # the last ones
+CLUSTER_SLOTS = ("h.c6", "h.d", "m.c6", "m.d")  # the last ones
 ARC_SLOTS = (*_SLOTS, "verbs", "marks", "pair", *CLUSTER_SLOTS)
 # Head, modifier and third word: sibling or grandparent.
-PART_SLOTS = ("", "h.w", "h.t", "h.u", "m.w", "m.t", "m.u", "o.w", "o.t", "o.u")
+PART_SLOTS = (
+    "", "h.w", "h.t", "h.u", "m.w", "m.t", "m.u", "o.w", "o.t", "o.u",
+    "h.c4", "h.c6", "h.d", "m.c4", "m.c6", "m.d", "o.c4", "o.c6", "o.d",
+)  # fmt: skip
 # Labels add the head's head, the siblings next to the modifier, the number of its children on either side, and each of
 # these children in turn.
 LABEL_SLOTS = (
@@ -66,14 +70,23 @@ h.t m.t apart; m.t apart; m.w apart; h.w m.t apart; h.t m.w apart
 _CHILD = """
 m.t c.w; h.t m.t c.w; h.t m.t c.t side; h.w m.t c.w; m.w c.w; h.t m.w c.t
 """
-# Koo et al. (2008): short prefixes in the place of tags, whole bit strings in that of words.
+# Koo et al. (2008): short prefixes in the place of tags, whole bit strings in that of words, and mixtures. More of them
+# for single arcs do not help on UD EWT; those of pairs of arcs do.
 _CLUSTERS = """
-h.c; m.c; h.d; m.d; h.c m.c; h.d m.d; h.t m.d; h.d m.t; h.w m.d; h.d m.w; h.t h.d m.t; h.t m.t m.d; h.c m.d; h.d m.c
-h.t m.t h.c m.c; h.t m.t h.d m.d; h.t m.c m-.t m.t; h.t m.t m.c m+.t; h.c m.c between
+h.t m.d; h.d m.t; h.d m.d
+"""
+_PART_CLUSTERS = """
+h.c6 m.c6 o.c6; h.c4 m.c4 o.c4; m.c6 o.c6
+h.c6 m.t o.t; h.t m.c6 o.t; h.t m.t o.c6; h.c4 m.t o.t; h.t m.c4 o.t; h.t m.t o.c4
+m.d o.d; h.d o.d; m.d o.t; m.t o.d; h.d m.t o.t; h.t m.d o.t; h.t m.t o.d; h.t m.d o.d; h.d m.t o.d; h.d m.d o.t
+m.w o.d; m.d o.w; h.d m.w o.d
 """
 _LABEL_CLUSTERS = """
-m.d; h.d; h.d m.d; h.t m.d; h.d m.t; h.c m.c; h.t m.t m.d; h.t m.t h.d; h.w m.d; h.d m.w
+m.d; h.d; h.d m.d; h.t m.d; h.d m.t; h.c6 m.c6; h.t m.t m.d; h.t m.t h.d; h.w m.d; h.d m.w
 """
+_CLUSTER_LINES = {
+    "arc": _CLUSTERS, "sibling": _PART_CLUSTERS, "grandparent": _PART_CLUSTERS, "label": _LABEL_CLUSTERS, "child": "",
+}  # fmt: skip
 
 
 class Templates(NamedTuple):
@@ -93,7 +106,8 @@ class FeatureSet(NamedTuple):
     child: Templates
 
 
-VERSION = 2  # of the templates that new parsers use; saved parsers keep theirs
+VERSION = 3  # of the templates that new parsers use; saved parsers keep theirs
+WITH_CLUSTERS = 3  # first version that has them
 
 
 def names(kind: str, second: bool, version: int = VERSION, clusters: bool = False) -> list[str]:
@@ -113,7 +127,7 @@ def names(kind: str, second: bool, version: int = VERSION, clusters: bool = Fals
     if second:
         templates += [one.replace(".t", ".u") for one in _lines(tags)]
     if clusters:
-        templates += _lines({"arc": _CLUSTERS, "label": _LABEL_CLUSTERS}.get(kind, ""))
+        templates += _lines(_CLUSTER_LINES[kind])
     return templates
 
 

@@ -78,11 +78,11 @@ def set_places(values, places, start, h, m):
 
 @helper
 def set_clusters(values, codes, head, modifier):
-    """Fill the last four slots: prefix and whole cluster of head and modifier, columns 5 and 6 of the codes, if any."""
-    for k in range(codes.shape[1] - 5):
+    """Fill the last four slots, if there are clusters: 6 bits and all bits of those of head and modifier."""
+    for k in range(codes.shape[1] - 6):
         at = len(values) - 4 + k
-        values[at] = codes[head, 5 + k] * CLUSTER_CONSTANTS[k]
-        values[at + 2] = codes[modifier, 5 + k] * CLUSTER_CONSTANTS[k + 2]
+        values[at] = codes[head, 6 + k] * CLUSTER_CONSTANTS[k]
+        values[at + 2] = codes[modifier, 6 + k] * CLUSTER_CONSTANTS[k + 2]
 
 
 @helper

@@ -3,7 +3,15 @@
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
-from trelliswork.models.parser.kernels.arcs import DIRECTION, bucket, set_word, sum_weights, template_ids
+from trelliswork.models.parser.kernels.arcs import (
+    CONSTANTS,
+    DIRECTION,
+    NOBODY,
+    bucket,
+    set_word,
+    sum_weights,
+    template_ids,
+)
 from trelliswork.models.parser.kernels.records import Drop, PartList, Tokens
 from trelliswork.models.parser.templates import PART_SLOTS, Templates
 
@@ -19,6 +27,9 @@ def _part_ids(values, parts: PartList, p, tokens: Tokens, templates: Templates, 
     set_word(values, 1, codes, start, h, 3)
     set_word(values, 4, codes, start, m, 3)
     set_word(values, 7, codes, start, other, 3)
+    for k in range(5, codes.shape[1]):  # clusters, if any
+        for at, word in ((5, h), (8, m), (11, other)):
+            values[at + k] = (NOBODY if word < 0 else codes[start + word, k]) * CONSTANTS[at + k]
     apart = bucket(abs(m - other)) if m >= 0 and other >= 0 else 0
     plain = DIRECTION * np.uint64(1 + side)
     far = DIRECTION * np.uint64((1 + side) * BUCKETS + apart)
