@@ -141,7 +141,7 @@ def test_a_stop_is_heeded_while_taggers_are_trained(tagger, word):
     assert model.score(X_DEV, heads_of(Y_DEV)) > 0.2
 
 
-@pytest.mark.parametrize("tagger", ["hmm", "crf"])
+@pytest.mark.parametrize("tagger", ["hmm", "crf", "factorial-crf"])
 def test_parsers_with_taggers_need_words_only(tagger, tmp_path):
     model = DependencyParser(1, **SMALL, tagger=tagger).fit(X[:60], Y[:60])
     words = [[word for word, _ in sentence] for sentence in X_DEV]
@@ -151,6 +151,42 @@ def test_parsers_with_taggers_need_words_only(tagger, tmp_path):
     (tags,) = model.tag(words)
     gold = [tag for sentence in X_DEV for _, tag in sentence]
     assert sum(a == b for a, b in zip(tags, gold, strict=True)) > 0.7 * len(gold)
+
+
+def with_coarse_tags(sentences):
+    return [[(word, tag[0], tag) for word, tag in sentence] for sentence in sentences]
+
+
+@pytest.mark.parametrize("stop", [None, "fold 2"])
+def test_a_factorial_crf_tags_both_columns(stop, tmp_path):
+    model = DependencyParser(1, **SMALL, max_iter_labels=1, tagger="factorial-crf")
+    model.fit(with_coarse_tags(X[:40]), Y[:40], callback=lambda step: stop is not None and stop in step.stage)
+    words = [[word for word, _ in sentence] for sentence in X_DEV]
+    model.save(tmp_path / "parser")
+    again = load(tmp_path / "parser")
+    assert again.parse(words) == model.parse(words)
+    coarse, fine = model.tag(words)
+    assert np.mean([a == b[0] for a, b in zip(coarse, fine, strict=True)]) > 0.98  # the columns agree
+    gold = [tag for sentence in X_DEV for _, tag in sentence]
+    assert np.mean([a == b for a, b in zip(fine, gold, strict=True)]) > 0.7
+    assert model.tag([]) == [[], []]
+
+
+def test_a_factorial_crf_is_jackknifed_by_crfs_of_joint_labels():
+    from trelliswork.models.parser.data import read_sentences
+    from trelliswork.models.parser.tags import TaggerTrainer
+
+    columns = read_sentences(with_coarse_tags(X[:30]))
+    trainer = TaggerTrainer("factorial-crf", columns, 0, folds=2)
+    assert trainer.n_taggers == 3
+    while trainer.n_done < trainer.n_taggers:
+        trainer.add(trainer.train_next(lambda text: False))
+    coarse, fine = trainer.tagged().tags
+    assert coarse == [tag[0] for tag in fine]
+    assert 0.5 < np.mean([a == b for a, b in zip(fine, columns.tags[1], strict=True)]) < 1
+    again = TaggerTrainer("factorial-crf", columns, 0, folds=2)
+    again.restore(trainer.state())
+    assert again.tagged().tags == [coarse, fine]
 
 
 def test_training_sentences_are_tagged_by_taggers_that_have_not_seen_them():

@@ -107,8 +107,8 @@ class DependencyParser(TreeParser):
         tagger: Annotated[
             TaggerKind | None,
             Parameter(
-                "Kind of tagger that is trained and saved with the parser, one per column of tags. Training sentences "
-                "are tagged by taggers that have not seen them.",
+                "Kind of tagger that is trained and saved with the parser: one per column of tags, or a factorial CRF "
+                "for both columns together. Training sentences are tagged by taggers that have not seen them.",
                 unset="sentences come with tags",
             ),
         ] = None,

@@ -114,7 +114,7 @@ class Learned:
             check_finite("weights", one)
         taggers = None if plain["taggers"] is None else Taggers.from_state(plain["taggers"], arrays)
         n_tags = plain["n_tags"]
-        if type(n_tags) is not int or n_tags < 1 or (taggers is not None and len(taggers.models) != n_tags):
+        if type(n_tags) is not int or n_tags < 1 or (taggers is not None and taggers.n_columns != n_tags):
             raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
         temperatures = Temperatures.from_dict(plain.get("temperatures", {}))  # older models have none,
         crossing_cost = plain.get("crossing_cost", 0.0)
