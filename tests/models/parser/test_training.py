@@ -89,6 +89,21 @@ def test_development_data_keeps_the_best_epoch_of_each_stage(order):
     assert not model.report_.converged
 
 
+def test_the_best_epoch_by_log_score():
+    settings = {"order": 1, **SMALL, "learning_rate": 2.0, "calibrated": False, "early_stopping": "log-score"}
+    model = DependencyParser(**settings, max_iter=4, max_iter_labels=3).fit(X[:100], Y[:100], dev=(X_DEV, Y_DEV))
+    figures = [step.dev for step in model.report_.history if step.stage == "first order"]
+    assert figures.index(max(figures)) < 3  # training on makes the parser too sure
+    rows = zip(model.predict_marginals(X_DEV), heads_of(Y_DEV), strict=True)
+    scores = [np.log(max(table[h], 1e-12)) for row, heads in rows for table, h in zip(row, heads, strict=True)]
+    assert max(figures) == pytest.approx(np.mean(scores))
+    parses, gold = model.predict(X_DEV), [arc for tree in Y_DEV for arc in tree]
+    flat = [arc for tree in parses for arc in tree]
+    labels = [p for row in model.predict_label_probabilities(X_DEV, heads_of(parses)) for p in row]
+    kept = [np.log(p[label]) for (h, _), (g, label), p in zip(flat, gold, labels, strict=True) if h == g and label in p]
+    assert (model.report_.metric, model.report_.dev) == ("log score", pytest.approx(np.mean(kept), rel=1e-5))
+
+
 def test_patience_is_convergence():
     model = DependencyParser(1, **SMALL, max_iter=50, patience=1).fit(TAGGED, HEADS, dev=(TAGGED, HEADS))
     assert model.report_.converged
