@@ -30,6 +30,7 @@ from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tem
 
 LOWEST, HIGHEST = 0.2, 10.0  # limits of a temperature
 LARGEST_SHARE = 0.9  # of beliefs at temperature 1
+SIMILAR = 1.2  # ratio of predicted and gold crossings, or its inverse, at most
 PRECISION = 0.01  # of a share, and of the logarithm of a temperature
 MAX_WORDS = 20_000  # of the sentences that trees are fitted on: a few numbers need no more
 TINY = 1e-12  # probability of a head that pruning excludes
@@ -142,10 +143,11 @@ def _fit_labels(scorer: TreeScorer, labels: LabelModel, tokens: ParseTokens, gol
 
 
 def fit_crossing_cost(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
-    """Return the cost of crossing arcs with the most correct heads; the largest, if several have the most.
+    """Return the cost of crossing arcs with the most correct heads, of those with about as many crossings as gold.
 
     A sentence gets its best tree if that is expected to have more correct arcs, by at least this cost, than its best
-    projective tree. The search is exact: costs between two sentences' differences have the same effect.
+    projective tree. The number of such sentences is that of gold trees with crossing arcs, up to the factor `SIMILAR`.
+    The search is exact: costs between two sentences' differences have the same effect. Of equal ones, the largest.
     """
     scorer = replace(scorer.at_temperature_1(), crossing_cost=TINY)
     rows: list[tuple[float, int]] = []
@@ -154,11 +156,18 @@ def fit_crossing_cost(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> fl
         given = gold.rows(sentences)
         more = ((crossing == given) & (given >= 0)).sum(axis=1) - ((heads == given) & (given >= 0)).sum(axis=1)
         rows += [(d, k) for d, k in zip(lead.tolist(), more.tolist(), strict=True) if TINY < d < math.inf]
-    rows = sorted(row for own in current().gather(rows) for row in own)
-    best, cost = 0, float(len(gold.heads)) if rows else 0.0
-    total = 0
-    for k in range(len(rows) - 1, -1, -1):  # lower the cost from sentence to sentence
-        total += rows[k][1]
-        if total > best:
-            best, cost = total, (rows[k][0] + (rows[k - 1][0] if k else 0.0)) / 2
-    return cost
+    rows = sorted((row for own in current().gather(rows) for row in own), reverse=True)
+    n_gold = current().total(_n_crossing(scorer, gold))
+    most = min(math.floor(n_gold * SIMILAR), len(rows))
+    least = min(math.ceil(n_gold / SIMILAR), most)
+    totals = np.cumsum([0, *(more for _, more in rows)])[least : most + 1]  # of the sentences with the largest leads
+    n = least + int(totals.argmax())
+    leads = [float(len(gold.heads) + 1), *(lead for lead, _ in rows), 0.0]  # above all of them, to below all
+    return (leads[n] + leads[n + 1]) / 2 if rows else 0.0
+
+
+def _n_crossing(scorer: TreeScorer, gold: Gold) -> int:
+    """Return the number of sentences of which no projective tree has all known heads."""
+    left = gold.possible(replace(scorer.kind, projective=True)).heads
+    owner = np.repeat(np.arange(len(gold.offsets) - 1), np.diff(gold.offsets))
+    return len(np.unique(owner[left != gold.heads]))
