@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trelliswork.compute.sharing import current
+from trelliswork.compute.sharing import Group, current, sharing
 from trelliswork.features.brown import BrownClusters
 from trelliswork.learning.checkpoint import Arrays, with_prefix
 from trelliswork.learning.report import Step
@@ -83,7 +83,8 @@ class TaggerTrainer:
     L-BFGS, which takes more than ten times as long. In place of a factorial CRF, folds have a CRF whose labels are the
     tags of all columns together: its columns agree with each other, too.
 
-    In a group of processes, folds are those of the sentences of all ranks, and each tagger is trained by all ranks.
+    In a group of processes, folds are those of the sentences of all ranks. Taggers of all sentences are trained by all
+    ranks together; the CRF of a fold by each rank on the sentences of all, since steps of the perceptron are small.
     """
 
     def __init__(
@@ -152,8 +153,17 @@ class TaggerTrainer:
             return [list(row) for row in model.predict(unseen)] if unseen else []
         if self._joint:
             tags = [[json.dumps(one) for one in row] for row in tags]
+
+        def callback(step: Step) -> bool:
+            return announce(f"{name}, iteration {step.iteration}")
+
+        alone = current().size == 1
+        words, tags = ([row for rows in current().gather(own) for row in rows] for own in (words, tags))
         crf = CRF("pos", clusters=self.clusters, algorithm="perceptron", max_iter=FOLD_EPOCHS)
-        crf.fit(words, tags, callback=lambda step: announce(f"{name}, iteration {step.iteration}"))
+        with sharing(
+            current() if alone else Group()
+        ):  # all ranks train the same tagger: cheap, and as one process does
+            crf.fit(words, tags, callback=callback if alone else None)
         rows = crf.predict(unseen) if unseen else []
         return [[json.loads(tag) for tag in row] for row in rows] if self._joint else rows
 
