@@ -171,7 +171,8 @@ def _sentence(parser: DependencyParser, s: Any, n_samples: int, rng: np.random.G
         dense = scored.candidates.dense(beliefs.tree_scores, -np.inf)
         potentials = scorer.kind.potentials(dense, np.array([n]))
         heads = eisner.sample(potentials, rng.integers(1 << 62, size=(n_samples, 1)))[:, 0]
-        drawn, counts = np.unique(heads, axis=0, return_counts=True)
+        drawn, numbers = np.unique(heads, axis=0, return_counts=True)
+        counts = numbers.astype(np.float64)
         trees = [tuple(tree) for tree in drawn.tolist()]
         log_q = -np.log(counts)
         for k, tree in enumerate(trees):
