@@ -20,6 +20,7 @@ TaggerKind = Literal["crf", "hmm", "factorial-crf"]
 Model = CRF | HMM | FactorialCRF
 Announce = Callable[[str], bool]  # reports progress; returns whether training is to stop
 FOLDS = 5
+MOST_NEIGHBORS = 50  # sentences in a row that are in the same fold: those of one document know each other's words
 FOLD_EPOCHS = 8  # of the averaged perceptron
 _CLASSES: dict[str, type[CRF] | type[HMM] | type[FactorialCRF]] = {
     model.kind: model for model in (CRF, HMM, FactorialCRF)
@@ -76,8 +77,8 @@ class TaggerTrainer:
 
     First one tagger per column of tags, or one factorial CRF for all of them. Then, for each fold and tagger, one that
     is trained on the other folds and tags this one: the parser is trained on tags with the errors that it will see in
-    new sentences. ``columns`` are training sentences, none of them empty; ``folds`` is the maximum number of folds,
-    which ``seed`` draws.
+    new sentences. ``columns`` are training sentences, none of them empty; ``folds`` is the maximum number of folds, of
+    blocks of neighboring sentences that ``seed`` draws.
 
     The CRFs of folds are trained by the averaged perceptron, since only their tags matter: they are as accurate as by
     L-BFGS, which takes more than ten times as long. In place of a factorial CRF, folds have a CRF whose labels are the
@@ -95,7 +96,9 @@ class TaggerTrainer:
         self.predicted: list[list[Any]] = []  # tags of the sentences of a fold, finished, by fold and tagger
         first, total = current().place(len(columns.offsets) - 1)
         self.n_folds = min(folds, total) if total > 1 else 0
-        fold = np.random.default_rng((seed, 5)).permutation(total) % max(self.n_folds, 1)
+        block = np.arange(total) // max(1, min(MOST_NEIGHBORS, total // (10 * max(self.n_folds, 1))))
+        order = np.random.default_rng((seed, 5)).permutation(int(block[-1]) + 1 if total else 0)
+        fold = order[block] % max(self.n_folds, 1)
         self._before, self._fold = fold[:first], fold[first : first + len(columns.offsets) - 1]
         self._words = columns.sentences(columns.words)
         tags = [columns.sentences(column) for column in columns.tags]
