@@ -18,7 +18,7 @@ PINNED := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 PIP = $(PINNED) $(BIN)/python -m pip install --no-color --progress-bar off
 SHOW = 2>&1 | sed -un -e 's/^Collecting \([^ ]*\).*/  \1/p' -e 's/^Installing collected.*/  installing .../p' -e '/^ *ERROR/p' -e '/error:/p'
 
-.PHONY: help setup setup-bench docs docs-serve test test-programs test-all test-wheel attack lint format demo bench wheel clean
+.PHONY: help setup setup-bench docs docs-tables docs-pictures docs-serve test test-programs test-all test-wheel attack lint format demo bench wheel clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | while IFS='	' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
@@ -77,6 +77,12 @@ docs: setup .venv/.docs ## build the documentation site in .cache/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open .cache/site/index.html"
 
+docs-tables: setup ## make the tables of the documentation from docs/records
+	$(BIN)/python docs/site/tables.py
+
+docs-pictures: setup ## draw the pictures of the README
+	$(BIN)/python docs/site/pictures.py
+
 docs-serve: setup .venv/.docs ## show the documentation at http://127.0.0.1:8000 and follow changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --strict --dev-addr 127.0.0.1:8000
 
@@ -88,7 +94,7 @@ demo: setup ## see what it does, on the bundled corpus
 	$(BIN)/trelliswork demo
 
 bench: setup-bench ## measure side by side with the peers
-	$(BIN)/trelliswork bench all
+	$(BIN)/trelliswork dev bench all
 
 wheel: setup ## build the wheel in dist
 	$(PINNED) $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .

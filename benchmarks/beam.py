@@ -30,13 +30,17 @@ def _synthetic(name: str, beam: str, **others: object) -> Case:
         "beam": "kl=0",
         "own": params["own"],
     }  # keeps all states, so results equal exact training
-    return Case(name=name, params=params | {"beam": beam}, check=tiny, show=True)
+    return Case(name=name, params=params | {"beam": beam}, check=tiny, show=True, stop="end of L-BFGS")
 
 
 BENCHMARK = Benchmark(
     name="beam",
-    ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "numba")),
-    peers=(Contender("exact", f"{MODULE}:exact", environment="", packages=("trelliswork", "numba")),),
+    ours=Contender(
+        "trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "numba"), precision="float32"
+    ),
+    peers=(
+        Contender("exact", f"{MODULE}:exact", environment="", packages=("trelliswork", "numba"), precision="float32"),
+    ),
     cases=(
         _synthetic("train S=100", "kl=0.3,min=6", n_train=500, n_test=100, l2=0.1),
         _synthetic("train S=100 position-dependent", "kl=0.01,min=4", own=True),
@@ -46,6 +50,7 @@ BENCHMARK = Benchmark(
             "train S=2704 nettalk",
             {"task": "nettalk", "beam": "kl=0.005,min=4", "n_iter": 12, "n_words": 2000},
             show=True,
+            stop="12 iterations each",
         ),
     ),
     rtol=0.05,

@@ -27,12 +27,18 @@ def _case(task: str, n_states: int) -> Case:
 
 BENCHMARK = Benchmark(
     name="chain",
-    ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "torch", "numba")),
+    ours=Contender(
+        "trelliswork",
+        f"{MODULE}:trelliswork",
+        environment="",
+        packages=("trelliswork", "torch", "numba"),
+        precision="float32",
+    ),
     peers=(
-        Contender("dynamax", f"{MODULE}:dynamax", packages=("dynamax", "jax")),
-        Contender("pytorch-crf", f"{MODULE}:pytorch_crf", packages=("pytorch-crf", "torch")),
-        Contender("supar", f"{MODULE}:supar", packages=("supar", "torch")),
-        Contender("torch-struct", f"{MODULE}:torch_struct", packages=("torch-struct", "torch")),
+        Contender("dynamax", f"{MODULE}:dynamax", packages=("dynamax", "jax"), precision="float32"),
+        Contender("pytorch-crf", f"{MODULE}:pytorch_crf", packages=("pytorch-crf", "torch"), precision="float32"),
+        Contender("supar", f"{MODULE}:supar", packages=("supar", "torch"), precision="float32"),
+        Contender("torch-struct", f"{MODULE}:torch_struct", packages=("torch-struct", "torch"), precision="float32"),
     ),
     cases=tuple(_case(task, n_states) for task in ("expectations", "viterbi") for n_states in STATES),
 )

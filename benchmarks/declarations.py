@@ -39,12 +39,18 @@ class Contender:
         ``""`` is our environment ``.venv``, ``"bench"`` is ``.venv-bench``, and so on.
     packages : tuple of str
         Distributions whose versions are printed to stderr.
+    precision : str
+        Floating-point type of its computation, for records.
+    one_thread : bool
+        Whether it uses one thread whatever the number of threads is.
     """
 
     name: str
     path: str
     environment: str = "bench"
     packages: tuple[str, ...] = ()
+    precision: str = ""
+    one_thread: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ class Case:
         Whether rows include the digests ``ours`` and ``theirs``, such as accuracies.
     alone : bool
         Whether to run without the peers.
+    stop : str
+        When each side stops, for records, such as ``"100 iterations each"``.
     """
 
     name: str
@@ -95,6 +103,7 @@ class Case:
     reference: Reference | None = None
     show: bool = False
     alone: bool = False
+    stop: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,16 @@ def _linear(n_factors: int) -> Case:
 
 BENCHMARK = Benchmark(
     name="graph",
-    ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "numba")),
-    peers=(Contender("pgmax", f"{MODULE}:pgmax", packages=("pgmax", "jax")),),
+    ours=Contender(
+        "trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "numba"), precision="float64"
+    ),
+    peers=(Contender("pgmax", f"{MODULE}:pgmax", packages=("pgmax", "jax"), precision="float32"),),
     cases=(
-        Case("bp grid", GRID, check={**GRID, "side": 3, "S": 3, "seed": 1}),
-        Case("bp factorial", FACTORIAL, check={**FACTORIAL, "T": 4, "S": [3, 2], "seed": 1}),
-        Case("chain-1000", CHAIN, check={**CHAIN, "T": 6, "S": 3, "seed": 1}),
+        Case("bp grid", GRID, check={**GRID, "side": 3, "S": 3, "seed": 1}, stop="100 iterations each"),
+        Case(
+            "bp factorial", FACTORIAL, check={**FACTORIAL, "T": 4, "S": [3, 2], "seed": 1}, stop="100 iterations each"
+        ),
+        Case("chain-1000", CHAIN, check={**CHAIN, "T": 6, "S": 3, "seed": 1}, stop="exact"),
         _linear(1_000),
         _linear(10_000),
         _linear(100_000),

@@ -13,7 +13,8 @@ ours, or exceeds the time or memory limit is reported as failed; the others cont
 With ``--quick`` the tiny problems are timed, once each, to check that everything runs; cases without a tiny problem of
 their own are left out.
 
-Rows go to stdout, as a table or with ``--json`` as one object per line; progress and a description of the machine go to
+Rows go to stdout, as a table or with ``--json`` as one object per line, and with ``--record`` to a file of records
+(``records.py``); progress and a description of the machine go to
 stderr. The exit status is 1 if ours could not be measured or a peer disagrees with it.
 """
 
@@ -31,6 +32,7 @@ from typing import Any
 
 from benchmarks.declarations import Benchmark, Case, Contender, Reference, Task
 from benchmarks.load import ForeignLoad
+from benchmarks.records import Origin, entry, update
 from benchmarks.rows import Row, format_table, without_absent
 from benchmarks.workers import FailedError, Limits, SkippedError, WorkerProcess
 
@@ -266,6 +268,8 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
             finally:
                 run.close()
                 rows += run.rows()
+                if options.record:
+                    record(options.record, run, options)
                 if options.json:
                     for row in run.rows():
                         print(row.to_json(), flush=True)
@@ -286,6 +290,16 @@ def main(bench: Benchmark, argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def record(path: Path, run: CaseRun, options: argparse.Namespace) -> None:
+    """Write the rows of a case to the file of records: complete ones, in which both sides were measured or failed."""
+    command = f"trelliswork dev bench {run.bench.name} --threads {options.threads} --repeats {options.repeats}"
+    origin = Origin(command, describe_processor(), time.strftime("%Y-%m-%d", time.gmtime()))
+    peers = {peer.name: peer for peer in run.peers}
+    rows = [row for row in run.rows() if not {"skipped", "interrupted"} & row.extra.keys()]
+    case = {run.case.name: run.case}
+    update(path, [entry(row, run.bench.ours, peers.get(row.peer or ""), case.get(row.case), origin) for row in rows])
+
+
 def say(text: str) -> None:
     """Print a line of progress to stderr."""
     print(text, file=sys.stderr, flush=True)
@@ -293,13 +307,18 @@ def say(text: str) -> None:
 
 def describe_machine(threads: int) -> str:
     """Return one line with the processor, its cores, the system and the load."""
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    return f"{describe_processor()}, {threads} threads, {platform.platform()}{load}"
+
+
+def describe_processor() -> str:
+    """Return the name of the processor and the number of its cores."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    return f"{model}, {n_cores} cores, {threads} threads, {platform.platform()}{load}"
+    return f"{model}, {n_cores} cores"
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
@@ -323,12 +342,15 @@ def _parse(bench: Benchmark, argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--peers", metavar="NAME[,NAME]", help="compare only with these peers; an empty text for none")
     parser.add_argument("--timeout", type=float, default=300, help="time limit of a request in seconds (default 300)")
     parser.add_argument("--max-memory-gb", type=float, default=16, help="memory limit of a contender (default 16)")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the rows to this file of records")
     parser.add_argument("--list", action="store_true", help="list cases and peers and exit")
     options = parser.parse_args(argv)
     if options.repeats is None:
         options.repeats = 1 if options.quick else 5
     if options.threads < 1 or options.repeats < 1:
         parser.error("--threads and --repeats must be at least 1")
+    if options.record and options.quick:
+        parser.error("--record is for full measurements: leave out --quick")
     texts = options.cases.split(",")
     options.cases = [case for case in bench.cases if any(text in case.name for text in texts)]
     if not options.cases and not options.any:

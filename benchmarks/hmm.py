@@ -20,6 +20,7 @@ def _em(n_states: int, reference: bool = False) -> Case:
         params={"task": "em", "N": N, "T": T, "S": n_states, "V": V, "seed": 0},
         check={"task": "em", **TINY},
         reference=gemm_reference(n_flops) if reference else None,
+        stop="one EM iteration",
     )
 
 
@@ -37,11 +38,13 @@ def _long(n_states: int, length: int = 100_000) -> Case:
 
 BENCHMARK = Benchmark(
     name="hmm",
-    ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "numba")),
+    ours=Contender(
+        "trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "numba"), precision="float32"
+    ),
     peers=(
-        Contender("hmmlearn", f"{MODULE}:hmmlearn", packages=("hmmlearn",)),
-        Contender("pomegranate", f"{MODULE}:pomegranate", packages=("pomegranate", "torch")),
-        Contender("dynamax", f"{MODULE}:dynamax", packages=("dynamax", "jax")),
+        Contender("hmmlearn", f"{MODULE}:hmmlearn", packages=("hmmlearn",), precision="float64", one_thread=True),
+        Contender("pomegranate", f"{MODULE}:pomegranate", packages=("pomegranate", "torch"), precision="float32"),
+        Contender("dynamax", f"{MODULE}:dynamax", packages=("dynamax", "jax"), precision="float32"),
     ),
     cases=(_em(64), _em(512, reference=True), _long(2), _long(200), _long(2000, 10_000)),
 )

@@ -23,18 +23,21 @@ BENCHMARK = Benchmark(
             "tighten",
             {"task": "tighten", "C": 800, "K": 2, "D": 30, "gap": 1e-4, "seed": 0},
             check={"task": "tighten", "C": 60, "K": 2, "D": 3, "gap": 1e-2, "seed": 1},
+            stop="1e-4 above the optimum, or 500 passes",
             show=True,
         ),
         Case(
             "pass C=10000",
             {"task": "pass", "C": 10000, "K": 2, "D": 30, "seed": 0},
             check={"task": "pass", "C": 300, "K": 2, "D": 5, "seed": 1},
+            stop="one pass",
         ),
         Case(
             "step PTB",
             {"task": "step", "text": "ptb", "D": 30, "seed": 0},
             check={"task": "step", "text": "random", "C": 50, "D": 3, "seed": 1},
             show=True,
+            stop="one training step",
         ),
     ),
 )

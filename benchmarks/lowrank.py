@@ -35,10 +35,18 @@ INSIDE = Case(
 
 BENCHMARK = Benchmark(
     name="lowrank",
-    ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "torch", "numba")),
+    ours=Contender(
+        "trelliswork",
+        f"{MODULE}:trelliswork",
+        environment="",
+        packages=("trelliswork", "torch", "numba"),
+        precision="float32",
+    ),
     peers=(
-        Contender("dense", f"{MODULE}:dense", environment="", packages=("trelliswork", "torch")),
-        Contender("torch-autograd", f"{MODULE}:torch_autograd", environment="", packages=("torch",)),
+        Contender("dense", f"{MODULE}:dense", environment="", packages=("trelliswork", "torch"), precision="float32"),
+        Contender(
+            "torch-autograd", f"{MODULE}:torch_autograd", environment="", packages=("torch",), precision="float32"
+        ),
     ),
     cases=(*(_states(n) for n in (4096, 8192, 16384)), FORWARD, INSIDE),
 )

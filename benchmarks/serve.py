@@ -24,7 +24,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.harness import describe_processor  # noqa: E402
 from benchmarks.load import process_seconds  # noqa: E402
+from benchmarks.records import update  # noqa: E402
 
 BENCHMARK = "serve"
 CLIENTS, SENTENCES, WORKERS = 64, 20, 2
@@ -364,7 +366,10 @@ def main() -> int:
     parser.add_argument("--cases", default=None, help="texts in the name of the case, 'tagger'")
     parser.add_argument("--peers", default=None, help="'spacy', or '' for none")
     parser.add_argument("--any", action="store_true", help="exit status 3 if there is nothing to run")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the figures to this file of records")
     options = parser.parse_args()
+    if options.record and options.quick:
+        parser.error("--record is for full measurements: leave out --quick")
     if options.cases is not None and not any(text in "tagger" for text in options.cases.split(",")):
         say("serve has one case: tagger")
         return NOTHING if options.any else 2
@@ -395,6 +400,13 @@ def main() -> int:
             say(f"spacy: {min(seconds, 30):g} s")
             peer = measure_spacy(labels, requests_of(sentences, None), min(seconds, 30.0))
             add("spacy", {"skipped": peer} if isinstance(peer, str) else peer.row())
+    if options.record:
+        origin = {
+            "command": "trelliswork dev bench serve",
+            "machine": describe_processor(),
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        }
+        update(options.record, [{"peer": row["name"], "threads": options.threads} | row | origin for row in rows])
     for row in rows:
         text = (
             json.dumps(row)

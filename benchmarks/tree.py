@@ -28,6 +28,7 @@ def _second_order(n: int) -> Case:
         name=f"second-order n={n}",
         params={"task": "second-order", "B": B, "n": n, "n_heads": 8, "strength": 0.5, "seed": 0},
         check={"task": "second-order", "B": 5, "n": 6, "n_heads": 6, "strength": 0.0, "seed": 1},
+        stop="5 iterations",
     )
 
 
@@ -39,12 +40,20 @@ INSIDE = Case(
 
 BENCHMARK = Benchmark(
     name="tree",
-    ours=Contender("trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "torch", "numba")),
+    ours=Contender(
+        "trelliswork",
+        f"{MODULE}:trelliswork",
+        environment="",
+        packages=("trelliswork", "torch", "numba"),
+        precision="float32",
+    ),
     peers=(
-        Contender("torch-struct", f"{MODULE}:torch_struct", packages=("torch-struct", "torch")),
-        Contender("supar", f"{MODULE}:supar", packages=("supar", "torch")),
-        Contender("jax", f"{MODULE}:jax", packages=("jax",)),
-        Contender("first-order", f"{MODULE}:first_order", environment="", packages=("trelliswork",)),
+        Contender("torch-struct", f"{MODULE}:torch_struct", packages=("torch-struct", "torch"), precision="float32"),
+        Contender("supar", f"{MODULE}:supar", packages=("supar", "torch"), precision="float32"),
+        Contender("jax", f"{MODULE}:jax", packages=("jax",), precision="float32"),
+        Contender(
+            "first-order", f"{MODULE}:first_order", environment="", packages=("trelliswork",), precision="float32"
+        ),
     ),
     cases=(
         *(_arcs(task, n) for task in ("projective", "nonprojective") for n in (20, 40)),

@@ -158,6 +158,13 @@ def test_the_first_import_loads_nothing_heavy(module):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_a_tagger_does_without_sparse_matrices():
+    """They take longer to import than a sentence to tag."""
+    code = "import sys, trelliswork.cli.use.tag, trelliswork.models.crf; print('scipy.sparse' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_help_of_all_commands_loads_nothing_heavy():
     call = "from trelliswork.cli import main; sys.argv[1:] = ['--help']"
     code = f"import sys; {call}\ntry: main()\nfinally: print(*sys.modules)"

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import importlib.util
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -23,6 +24,10 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# A file that the commands and snippets of the page use: ```text title="names.conll"
+FILE = re.compile(r"^```text title=\"([\w.]+)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# Commands on a data set in TRELLISWORK_DATA: ```console title="conll2002"
+ON_DATA = re.compile(r"^```console title=\"(\w+)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # The shell that pages use: echo ... | trelliswork ..., trelliswork ... > FILE && wc -l FILE
 SHELL = re.compile(r"(?:echo (?:-e )?'([^']*)' \| )?trelliswork (.*?)(?: > (\S+) && wc -l \3)?")
 
@@ -31,40 +36,67 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
+def write_files(page: Path, folder: Path) -> None:
+    """Write the files that a page shows."""
+    for name, content in FILE.findall(page.read_text(encoding="utf-8")):
+        (folder / name).write_text(content, encoding="utf-8")
+
+
 def snippets() -> list:
     """Return the Python blocks, each with the text block that follows it: its output."""
     cases = []
     for page in PAGES:
         parts = blocks(page)
         for n, (language, code) in enumerate(parts):
-            if language == "python":
+            if language == "python" and page.parent.name != "gallery":
                 output = parts[n + 1][1] if n + 1 < len(parts) and parts[n + 1][0] == "text" else ""
-                cases.append(pytest.param(code, output, id=f"{page.name}:{n}"))
+                cases.append(pytest.param(page, code, output, id=f"{page.name}:{n}"))
     return cases
 
 
+def shell_lines(code: str) -> list[str]:
+    """Return the lines ``$ trelliswork ...``, possibly after a pipe, in their order."""
+    lines = [line[2:].split("  #")[0].strip() for line in code.splitlines() if line.startswith("$ ")]
+    return [line for line in lines if re.match(r"(echo .* \| )?trelliswork ", line)]
+
+
 def consoles() -> list:
-    """Return the console blocks with lines ``$ trelliswork ...``, possibly after a pipe, in their order."""
+    """Return the console blocks with lines ``$ trelliswork ...``."""
     cases = []
     for page in PAGES:
         for n, (language, code) in enumerate(blocks(page)):
-            lines = [line[2:].split("  #")[0].strip() for line in code.splitlines() if line.startswith("$ ")]
-            lines = [line for line in lines if re.match(r"(echo .* \| )?trelliswork ", line)]
+            lines = shell_lines(code)
             if language == "console" and lines:
-                cases.append(pytest.param(lines, id=f"{page.name}:{n}"))
+                cases.append(pytest.param(page, lines, id=f"{page.name}:{n}"))
     return cases
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize(("code", "output"), snippets())
-def test_python_snippets_print_the_output_shown(code, output, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("page", "code", "output"), snippets())
+def test_python_snippets_print_the_output_shown(page, code, output, tmp_path, monkeypatch):
     for name in re.findall(r"^# Needs (\w+)", code, re.MULTILINE):
         pytest.importorskip(name, reason=f"{name} is not installed")
     monkeypatch.chdir(tmp_path)  # for files that snippets write
+    write_files(page, tmp_path)
     printed = io.StringIO()
     with redirect_stdout(printed):
         exec(compile(code, "<snippet>", "exec"), {"__name__": "__main__"})
     assert printed.getvalue() == output
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "gallery").glob("*.md")), ids=lambda p: p.name)
+def test_pages_of_the_gallery_run(page, tmp_path, monkeypatch):
+    """Run the blocks of a page one after another, with shared names: outputs are those shown, pictures can be drawn."""
+    gallery = site_module("gallery")
+    monkeypatch.chdir(tmp_path)
+    names, parts = {"__name__": "__main__"}, blocks(page)
+    for n, (language, code) in enumerate(parts):
+        if language == "python":
+            printed, value = gallery.run_block(code, names)
+            follows = n + 1 < len(parts) and parts[n + 1][0] == "text"
+            assert printed == (parts[n + 1][1] if follows else "")
+            assert value is None or value._repr_html_().startswith("<div")
 
 
 @pytest.fixture
@@ -75,16 +107,35 @@ def few_sentences(monkeypatch):
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("lines", consoles())
+@pytest.mark.parametrize(("page", "lines"), consoles())
 @pytest.mark.usefixtures("few_sentences")
-def test_shown_commands_run(lines, tmp_path):
-    """Run each block in its own folder, line by line."""
+def test_shown_commands_run(page, lines, tmp_path):
+    """Run each block in its own folder, with the files that the page shows, line by line."""
+    write_files(page, tmp_path)
+    run_lines(lines, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("folder", "code"), [found for page in PAGES for found in ON_DATA.findall(page.read_text(encoding="utf-8"))]
+)
+def test_shown_commands_run_on_real_data(folder, code, tmp_path):
+    data = Path(os.environ.get("TRELLISWORK_DATA", "")) / folder
+    if "TRELLISWORK_DATA" not in os.environ or not data.is_dir():
+        pytest.skip(f"TRELLISWORK_DATA has no {folder}")
+    for path in data.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    run_lines(shell_lines(code), tmp_path)
+
+
+def run_lines(lines: list[str], tmp_path: Path) -> None:
     for line in lines:
         parts = SHELL.fullmatch(line)
         assert parts, f"{line}: a shell command of another form than SHELL"
         given, command, target = parts.groups()
         words = shlex.split(command)
-        if words[0] == "bench":
+        if words[:2] == ["dev", "bench"]:
             words.append("--help")  # benchmarks take minutes and need packages that the tests do not install
         if words == ["warmup"]:
             words.append("mrf")  # all kernels take minutes
@@ -175,7 +226,7 @@ def test_promises_name_tests_that_exist():
 
 def test_the_page_of_commands_is_complete():
     page = site_module("commands").page()
-    for name in ("tag", "train crf", "data bundled", "reproduce", "bench"):
+    for name in ("tag", "train crf", "data bundled", "dev reproduce", "dev bench"):
         assert re.search(rf"^##+ {name}$", page, re.MULTILINE), name
     assert "| `--threads` N |" not in page.split("## tag")[0]
     assert "`--topk` N" in page
@@ -200,6 +251,10 @@ def test_the_site_builds_strictly_and_needs_no_network(tmp_path):
     formulas = (tmp_path / "maths" / "chains.html").read_text(encoding="utf-8")
     assert formulas.count('class="formula"') > 10
     assert "LinearChain" in (tmp_path / "api" / "distributions.html").read_text(encoding="utf-8")
+    for name in ("names", "evidence", "parsing"):
+        gallery = (tmp_path / "gallery" / f"{name}.html").read_text(encoding="utf-8")
+        assert gallery.count('class="trelliswork-display"') >= 2, name
+        assert "PICTURE-OF-THE-GALLERY" not in gallery
 
 
 def modules_with_examples() -> list[str]:

@@ -58,7 +58,17 @@ def trelliswork(params: Params) -> Task:
     (folder / "train.txt").write_text("\n".join(rows))
     (folder / "text.txt").write_text(" ".join(WORDS) + "\n")
     command = [sys.executable, "-m", package.__name__]
-    fit = [*command, "train", "crf", str(folder / "train.txt"), "--max-iter", "5", "--out", str(folder / "model")]
+    fit = [
+        *command,
+        "train",
+        "crf",
+        str(folder / "train.txt"),
+        "--max-iter",
+        "5",
+        "--force",
+        "--out",
+        str(folder / "model"),
+    ]
     if params["task"] == "tag":
         _run(*fit)
     commands = {

@@ -7,14 +7,16 @@ from typing import Any
 INTRODUCTION = """# Commands
 
 All commands and options; `trelliswork COMMAND --help` (or `-h`) prints the same text. Options before the name of the
-command: `--threads N`, `--debug` (tracebacks of errors), `--version`. `trelliswork --install-completion` installs
-completion for the shell.
+command: `--threads N` (also after it), `--debug` (tracebacks of errors), `--version`.
+`trelliswork --install-completion` installs completion for the shell.
 
 - Exit codes: 0 success, 1 error (one line on standard error), 2 wrong usage, 130 Ctrl-C.
 - Results are written to standard output, progress and warnings to standard error; progress bars appear on terminals
   only. `NO_COLOR=1` is respected.
 - `--json` prints results as JSON: one object, or one object per line.
-- `-` is standard input; gzip is recognized; without a file the bundled corpus is used.
+- `-` is standard input; gzip is recognized; `--bundled` reads the bundled corpus, whose parts are
+  `bundled:train`, `bundled:dev` and `bundled:test` where a file is expected.
+- `--out` of commands that save a model is never replaced without `--force`.
 """
 
 
@@ -45,7 +47,8 @@ def section(path: tuple[str, ...], command: Any) -> str:
     """Return heading, usage, text, example and table of one command."""
     name = " ".join(path[1:])
     arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option" and "--help" not in p.opts]
+    options = [p for p in command.params if p.param_type_name == "option" and "--help" not in p.opts and not p.hidden]
+    options = [p for p in options if p.name != "threads" or p.expose_value]  # of all commands: in the introduction
     text, example = split(f"{command.help or ''}\n\n{command.epilog or ''}")
     lines = [f"{'#' * len(path)} {name}", "", text, ""]
     if hasattr(command, "list_commands"):

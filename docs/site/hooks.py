@@ -35,3 +35,20 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the page of commands."""
     files.append(File.generated(config, "commands.md", content=_sibling("commands").page()))
     return files
+
+
+_pictures: dict[str, list[str]] = {}
+
+
+def on_page_markdown(markdown: str, page: Any, **others: Any) -> str:
+    """Run the blocks of a page of the gallery."""
+    gallery = _sibling("gallery")
+    if not page.file.src_uri.startswith(gallery.FOLDER):
+        return markdown
+    markdown, _pictures[page.file.src_uri] = gallery.with_pictures(markdown)
+    return markdown
+
+
+def on_page_content(html: str, page: Any, **others: Any) -> str:
+    """Insert the pictures of a page of the gallery."""
+    return _sibling("gallery").insert(html, _pictures.get(page.file.src_uri, []))

@@ -220,7 +220,7 @@ def test_a_full_disk_saves_elsewhere_and_says_where(command, text, monkeypatch):
     (text / "elsewhere").mkdir()
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(text / "elsewhere"))
     with Faults(text / "disk", 1, "full").active(monkeypatch):
-        done = run(command, "--out", "disk/m")
+        done = run(command, "--out", "disk/m", "--force")
     assert done.exit_code == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: disk/m: cannot be saved: No space left on device.")
@@ -229,7 +229,7 @@ def test_a_full_disk_saves_elsewhere_and_says_where(command, text, monkeypatch):
     assert names(text / "disk") == ["m"]
     assert names(text / "elsewhere" / "m-1") == sorted(before)
     with Faults(text, 1, "full").active(monkeypatch):  # nowhere
-        done = run(command, "--out", "disk/m")
+        done = run(command, "--out", "disk/m", "--force")
     assert done.exit_code == 1
     assert len(done.stderr.splitlines()) == 1
     assert "Saved in" not in done.stderr

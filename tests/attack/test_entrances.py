@@ -92,7 +92,7 @@ def test_unforeseen_errors_end_in_one_line_and_a_log(error, command, monkeypatch
 
 
 def test_an_error_while_options_are_read_is_one_line(command, monkeypatch):
-    monkeypatch.setattr(trelliswork.cli, "import_module", lambda name: 1 / 0)
+    monkeypatch.setattr("trelliswork.cli.lazy.import_module", lambda name: 1 / 0)
     code, _, err = command("tag")
     assert code == 1
     assert one_line(err)
@@ -275,7 +275,7 @@ def test_a_line_that_is_too_long_is_refused_at_once(command, tmp_path):
     tree.write_text("".join(f"{n}\ta\t_\tN\tNN\t_\t_\t_\t_\t_\n" for n in range(1, 20_001)) + "\n")
     for words, place in (
         (("score", tmp_path / "pcfg", text, "--format", "text"), f"{text}:3: "),
-        (("parse", "--constituents", tmp_path / "pcfg", text, "--format", "text"), f"{text}: "),
+        (("parse", tmp_path / "pcfg", text, "--format", "text"), f"{text}:3: "),
         (("parse", tmp_path / "parser", tree), f"{tree}:1: "),
     ):
         code, _, err = command(*words)

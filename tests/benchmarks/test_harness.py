@@ -338,3 +338,19 @@ def test_chain_benchmark_starts_as_module_and_as_script(command, tmp_path, monke
     )
     assert "case viterbi S=256" in result.stdout
     assert "peer dynamax" in result.stdout
+
+
+def test_a_record_is_updated(tmp_path, capsys):
+    path = tmp_path / "records.jsonl"
+    bench = benchmark("sleeps", "raises", stop="10 steps")
+    run(bench, capsys, "--record", str(path))
+    run(bench, capsys, "--record", str(path))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["peer"] for line in lines] == ["sleeps", "raises"]  # the second run has replaced the first
+    assert lines[0]["conditions"] == lines[0]["peer_conditions"] == "1 thread"
+    assert lines[0]["stop"] == "10 steps"
+    assert lines[0]["ratio"] > 0
+    assert "failed" in lines[1]["extra"]
+    assert {"command", "machine", "date"} <= lines[0].keys()
+    with pytest.raises(SystemExit):
+        harness.main(bench, ["--quick", "--record", str(path)])

@@ -65,8 +65,9 @@ def test_hmm_with_a_beam_gives_a_lower_bound(columns, tmp_path):
     assert (lower["kind"], exact["kind"]) == ("lower", "exact")
     assert lower["log_evidence"] <= exact["log_evidence"]
     induced = run(
-        "train", "hmm", columns, "--unlabeled", "--n-states", 3, "--beam", "kl=0.01,min=1", "-o", model, "--max-iter", 3
-    )
+        "train", "hmm", columns, "--unlabeled", "--n-states", 3, "--beam", "kl=0.01,min=1", "--max-iter", 3,
+        "--force", "-o", model,
+    )  # fmt: skip
     assert "states per token" in induced.stdout
 
 
@@ -79,7 +80,19 @@ def test_invalid_beam_fails_before_the_file_is_read(beam):
 
 def test_reproduce_small(tmp_path):
     shown = run(
-        "reproduce", "beams-decoding", "--models", 1, "--sequences", 3, "--states", 8, "--symbols", 20, "--json", "-q"
+        "dev",
+        "reproduce",
+        "beams-decoding",
+        "--models",
+        1,
+        "--sequences",
+        3,
+        "--states",
+        8,
+        "--symbols",
+        20,
+        "--json",
+        "-q",
     )
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
     assert list(rows[0]) == ["reproduce", "row", "paper", "ours", "unit", "seconds", "note"]
@@ -87,12 +100,12 @@ def test_reproduce_small(tmp_path):
     assert all("100.0 % exact paths" in row["note"] for row in rows[2:])
     picture = tmp_path / "curves.png"
     shown = run(
-        "reproduce", "beams-training", "--states", 8, "--sequences", 3, "--max-iter", 8, "--plot", picture, "-q"
+        "dev", "reproduce", "beams-training", "--states", 8, "--sequences", 3, "--max-iter", 8, "--plot", picture, "-q"
     )
     assert shown.exit_code == 0, shown.output
     assert "minimum divergence, held" in shown.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert run("reproduce", "beams-training", "--plot", "curves.pdf").exit_code == 1
+    assert run("dev", "reproduce", "beams-training", "--plot", "curves.pdf").exit_code == 1
 
 
 def test_reproduce_nettalk_small(tmp_path):
@@ -100,12 +113,12 @@ def test_reproduce_nettalk_small(tmp_path):
     lines = [f"{w}\t{w.upper()}\t{'0' * len(w)}\t0" for w in dict.fromkeys(a + b for a in words for b in words)]
     path = tmp_path / "nettalk.data"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    shown = run("reproduce", "nettalk", "--data", tmp_path, "--words", 60, "--max-iter", 4, "--json", "-q")
+    shown = run("dev", "reproduce", "nettalk", "--data", tmp_path, "--words", 60, "--max-iter", 4, "--json", "-q")
     assert shown.exit_code == 0, shown.output
     letters = [row for row in map(json.loads, shown.stdout.splitlines()) if row["row"].endswith("letters")]
     assert [row["row"][:7] for row in letters] == ["order 1"] * 5 + ["order 2"]
     assert all(row["ours"] > 50 for row in letters)
-    assert run("reproduce", "nettalk", "--data", tmp_path / "none").exit_code == 1
+    assert run("dev", "reproduce", "nettalk", "--data", tmp_path / "none").exit_code == 1
 
 
 def test_infer(tmp_path):

@@ -14,7 +14,7 @@ def test_version_and_help():
     assert run_process("--version").stdout == f"trelliswork {__version__}\n"
     page = run("--help")
     assert page.returncode == 0
-    for command in ("demo", "train", "tag", "evaluate", "inspect", "data", "bench", "warmup"):
+    for command in ("demo", "train", "tag", "evaluate", "inspect", "data", "dev", "warmup"):
         assert command in page.stdout
 
 
@@ -25,7 +25,12 @@ def test_help_is_shown_without_a_command():
 
 @pytest.mark.parametrize(
     "words",
-    [["nonsense"], ["data", "bundled", "--split", "nope"], ["--threads", "0", "demo"], ["bench", "no-such-benchmark"]],
+    [
+        ["nonsense"],
+        ["data", "bundled", "--split", "nope"],
+        ["--threads", "0", "demo"],
+        ["dev", "bench", "no-such-benchmark"],
+    ],
 )
 def test_usage_errors_exit_with_2_and_name_the_cause(words):
     failed = run(*words)

@@ -55,7 +55,7 @@ def test_calibrate_saves_the_model_elsewhere_or_in_place(place):
     assert set(result["span_thresholds"]) == {""}
 
 
-@pytest.mark.parametrize(("model", "file"), [("DependencyParser", "dev.conllu"), ("PCFG", "dev")])
+@pytest.mark.parametrize(("model", "file"), [("DependencyParser", "dev.conllu"), ("PCFG", "bundled:dev")])
 def test_parsers_and_grammars_are_calibrated_with_trees(place, model, file):
     if model == "DependencyParser":  # of words and one column of tags
         parser = load(place / model)
@@ -86,7 +86,7 @@ def test_train_calibrates(place):
         ask(place, "train", "hmm", "tags", "--calibrate", "tags", "-o", "hmm", "--json", "--quiet", "--label", "1")
     )
     assert outcome["calibration"]["temperatures"] == load(place / "hmm").calibration_.temperatures
-    text = ask(place, "train", "hmm", "tags", "--calibrate", "tags", "-o", "hmm", "--quiet", "--label", "1")
+    text = ask(place, "train", "hmm", "tags", "--calibrate", "tags", "-o", "hmm", "-q", "--label", "1", "--force")
     assert "calibrated: temperature" in text
 
 

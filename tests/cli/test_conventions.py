@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import typer
@@ -122,7 +123,7 @@ def on_a_terminal(*words: str, **environment: str) -> str:
     return shown.decode()
 
 
-TRAIN = ("train", "hmm", "--unlabeled", "--n-states", "3", "--max-iter", "3", "--tol", "0")
+TRAIN = ("train", "hmm", "--bundled", "--unlabeled", "--n-states", "3", "--max-iter", "3", "--tol", "0")
 
 
 def test_no_color_turns_colors_off():
@@ -143,7 +144,7 @@ def test_progress_is_shown_on_terminals_only(tmp_path):
 def test_tags_as_json(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("They saw her duck .\nThe dog runs .\n")
-    assert run("train", "hmm", "--out", str(tmp_path / "hmm")).returncode == 0
+    assert run("train", "hmm", "--bundled", "--out", str(tmp_path / "hmm")).returncode == 0
 
     def tag(*more: str) -> subprocess.CompletedProcess:
         return run("tag", str(tmp_path / "hmm"), str(text), "--format", "text", "--json", *more)
@@ -184,3 +185,30 @@ def test_progress_bars_check_for_a_terminal():
     assert drawing
     for path in drawing:
         assert "sys.stderr.isatty()" in path.read_text(encoding="utf-8"), path.name
+
+
+@pytest.mark.parametrize("name", ["bench", "reproduce"])
+def test_commands_that_have_moved_work_and_say_so(name):
+    old, new = run(name, "--help"), run("dev", name, "--help")
+    assert (old.returncode, new.returncode) == (0, 0)
+    assert old.stderr == f"trelliswork {name} is now: trelliswork dev {name}\n"
+    assert new.stderr == ""
+    assert old.stdout.replace(f"trelliswork {name} ", f"trelliswork dev {name} ").split() == new.stdout.split()
+    assert not re.search(rf"^\W*{name} ", run("--help").stdout, re.MULTILINE)
+    assert name in run("dev", "--help").stdout
+
+
+def test_threads_before_and_after_the_command(tmp_path):
+    """The option after the command counts."""
+    seen = []
+    with mock.patch("trelliswork.compute.threads.set_num_threads", seen.append):
+        for words in (("--threads", 3, "train", "hmm", "--threads", 2), ("tag", tmp_path, "--threads", 2)):
+            assert run(*words).returncode in (1, 2)  # no input, no model
+    assert [n for n in seen if n in (2, 3)] == [3, 2, 2]
+    assert run("tag", tmp_path, "--threads", 0).returncode == 2
+
+
+@pytest.mark.parametrize("path", names(LEAVES))
+def test_every_command_that_computes_has_threads(path):
+    given = [p.name for p in LEAVES[path].params].count("threads")
+    assert given == (path not in {("warmup",), ("data", "bundled")})

@@ -47,7 +47,7 @@ def tagger(files) -> Path:
 def test_columns_that_a_preset_ignores_are_named(tmp_path):
     for n, text in ((2, "the DT O\ndog NN B\n"), (3, "the DT x O\ndog NN y B\n")):
         (tmp_path / f"{n}.txt").write_text(text)
-    two, three, out = str(tmp_path / "2.txt"), str(tmp_path / "3.txt"), ("-q", "-o", str(tmp_path / "m"))
+    two, three, out = str(tmp_path / "2.txt"), str(tmp_path / "3.txt"), ("-q", "--force", "-o", str(tmp_path / "m"))
     sgd = ("--hash-bits", "10", "--algorithm", "sgd", "--max-iter", "1")
     for command, message in (
         (("crf", two, "--features", "ner"), "the features 'ner' use column 0 and ignore 1."),
@@ -99,6 +99,12 @@ def test_training_on_iob1_converts_the_labels_and_says_so(tmp_path):
     assert "iob1.txt: the labels are in IOB1 and were converted to BIO (IOB2)" in " ".join(done.stderr.split())
     labels = json.loads(run("inspect", tmp_path / "model", "--json").stdout)["labels"]
     assert set(labels) == {"B-NP", "I-NP", "B-VP", "O"}
+    (tmp_path / "bilou.txt").write_text("The B-NP\ndog L-NP\n\nbarks U-VP\n\nso O\n")
+    for scheme, found in (("iob1", labels), ("bilou", ["B-NP", "E-NP", "S-VP", "O"])):  # seen in the first pass
+        options = ["--features", "pos", "--stream", 1, "--hash-bits", 8, "--algorithm", "sgd", "--max-iter", 2]
+        done = run("train", "crf", tmp_path / f"{scheme}.txt", *options, "--out", tmp_path / scheme, "-q")
+        assert f"the labels are in {scheme.upper()} and were converted" in " ".join(done.stderr.split())
+        assert set(json.loads(run("inspect", tmp_path / scheme, "--json").stdout)["labels"]) == set(found)
 
 
 def test_tagging_conllu_replaces_the_label(files, tagger):
@@ -201,7 +207,8 @@ def test_other_directories_are_not_overwritten(files, tmp_path):
 
 def test_ctrl_c_saves_the_model(tmp_path):
     """Interrupt when the progress bar, shown only on a terminal, has an objective."""
-    command = [sys.executable, "-m", "trelliswork", "train", "crf", "-o", str(tmp_path / "model"), "--tol", "1e-12"]
+    command = [sys.executable, "-m", "trelliswork", "train", "crf", "--bundled", "-o", str(tmp_path / "model")]
+    command += ["--tol", "1e-12"]
     main, side = pty.openpty()
     child = subprocess.Popen(
         command, stderr=side, stdout=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "150"}
@@ -248,7 +255,8 @@ def test_other_algorithms_from_the_command_line(files, algorithm):
 
 def test_training_with_stream(files):
     out = str(files / "streamed")
-    arguments = ["--algorithm", "sgd", "--hash-bits", "16", "--max-iter", "5", "--stream", "25", "-o", out]
+    arguments = ["--algorithm", "sgd", "--hash-bits", "16", "--max-iter", "5", "--stream", "25", "--force"]
+    arguments += ["-o", out]
     outcome = trained(str(small(files)), *arguments)
     assert (outcome["sentences"], outcome["iterations"]) == (60, 5)
     assert json.loads(run("evaluate", out, str(files / "test.txt"), "--json").stdout)["accuracy"] > 0.9
@@ -331,7 +339,7 @@ def test_edge_templates_from_a_file(files):
 def test_sentence_weights_from_a_file(files):
     weights = files / "weights"
     weights.write_text("0\n" * 30 + "2.5\n" * 30)
-    arguments = [str(small(files)), "--sentence-weights", str(weights), "-o", str(files / "weighted")]
+    arguments = [str(small(files)), "--sentence-weights", str(weights), "-o", str(files / "weighted"), "--force"]
     assert trained(*arguments)["objective"] != trained(str(small(files)), "-o", str(files / "even"))["objective"]
     weights.write_text("1\n")
     failed = run("train", "crf", *arguments)

@@ -31,7 +31,7 @@ def joint(folder) -> Path:
 
 
 def test_evaluate_and_tag_agree(folder, joint):
-    report = json.loads(run("evaluate", str(joint), "test", "--json").stdout)
+    report = json.loads(run("evaluate", str(joint), "--bundled", "--json").stdout)
     assert 0.8 < report["joint_accuracy"] < 1
     assert report["joint_accuracy"] <= report["layers"]["pos"]["accuracy"]
     assert report["layers"]["chunk"]["chunks"]["f1"] > 0.7
@@ -85,13 +85,14 @@ def test_tagging_conllu_replaces_columns(folder):
 def test_bundled_corpus_dev_and_other_columns(folder):
     done = run(
         "train", "factorial-crf", str(folder / "train.txt"), "--layers", "chunk,pos", "--label", "2,1",
-        "--columns", "0", "--dev", "dev", "--patience", "2", "--engine", "bp", "-o", str(folder / "dev"), "--json",
+        "--columns", "0", "--dev", "bundled:dev", "--patience", "2", "--engine", "bp", "-o", str(folder / "dev"),
+        "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["dev"] > 0.8
     assert outcome["labels"]["pos"] > outcome["labels"]["chunk"]
-    swapped = run("evaluate", str(folder / "dev"), "test", "--label", "1,2", "--json")
+    swapped = run("evaluate", str(folder / "dev"), "--bundled", "--label", "1,2", "--json")
     assert json.loads(swapped.stdout)["joint_accuracy"] == 0
 
 

@@ -148,8 +148,8 @@ def test_invalid_input(files):
     (files / "empty.txt").write_text("\n\n")
     assert run("train", "hmm", str(files / "empty.txt")).returncode == 1
     crf = str(files / "crf")
-    assert run("train", "crf", "--max-iter", "2", "-o", crf).returncode == 0
-    failed = run("score", crf, "test")
+    assert run("train", "crf", "--bundled", "--max-iter", "2", "-o", crf).returncode == 0
+    failed = run("score", crf, "--bundled")
     assert failed.returncode == 1
     assert "'crf'" in failed.stderr
 
@@ -176,10 +176,10 @@ def test_ctrl_c_saves_the_model(files):
 @pytest.mark.parametrize(("name", "options"), [("train.raw", []), ("train.txt", ["--unlabeled"])])
 def test_training_with_stream(files, name, options):
     out = str(files / "streamed")
-    arguments = ["--n-states", "8", "--max-iter", "2", "--stream", "700", "-o", out]
+    arguments = ["--n-states", "8", "--max-iter", "2", "--stream", "700", "--force", "-o", out]
     outcome = trained(str(files / name), *options, *arguments)
     assert (outcome["sentences"], outcome["induced"], outcome["iterations"]) == (3000, True, 2 * 5)
-    assert 10 < figures("score", out, "test", "--format", "columns")["perplexity"] < 10_000
+    assert 10 < figures("score", out, "--bundled", "--format", "columns")["perplexity"] < 10_000
     assert run("train", "hmm", str(files / "train.txt"), *arguments).returncode != 0
     assert run("train", "hmm", "-", "--unlabeled", *arguments).returncode == 1
     assert run("train", "hmm", str(files / name), *options, *arguments, "--n-restarts", "2").returncode != 0
@@ -197,7 +197,8 @@ def test_development_file_and_checkpoint(files):
     assert not checkpoint.exists()
     scores = figures("score", out, str(files / "test.raw"), "--format", "text")
     assert math.log(scores["perplexity"]) == pytest.approx(-outcome["dev"])
-    labeled = trained(str(files / "train.conllu"), "--label", "xpos", "--dev", str(files / "test.conllu"), "-o", out)
+    train, dev = str(files / "train.conllu"), str(files / "test.conllu")
+    labeled = trained(train, "--label", "xpos", "--dev", dev, "-o", out, "--force")
     accuracy = figures("evaluate", out, str(files / "test.conllu"))["accuracy"]
     assert (labeled["dev"], labeled["dev_metric"]) == (pytest.approx(accuracy), "accuracy")
 
@@ -206,7 +207,7 @@ def test_outcome_of_counting(files):
     """No objective is printed, and it is null in JSON."""
     outcome = trained(str(files / "train.conllu"), "-o", str(files / "counted"))
     assert outcome["objective"] is None
-    text = run("train", "hmm", str(files / "train.conllu"), "-o", str(files / "counted")).stdout
+    text = run("train", "hmm", str(files / "train.conllu"), "-o", str(files / "counted"), "--force").stdout
     assert "counted" in text
     assert "nan" not in text
     assert "NaN" not in (files / "counted" / "model.json").read_text()

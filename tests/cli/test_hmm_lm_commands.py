@@ -1,4 +1,4 @@
-"""``train hmm-lm``, ``score``, ``sample``, ``inspect``, ``evaluate``, ``reproduce kernel-*`` on tiny files."""
+"""``train hmm-lm``, ``score``, ``sample``, ``inspect``, ``evaluate``, ``dev reproduce kernel-*`` on tiny files."""
 
 import json
 
@@ -91,22 +91,25 @@ def test_training_resumes_from_a_checkpoint(files):
 
 def test_reproduce_kernel_hmm(files):
     lines = call(
-        "reproduce", "kernel-hmm", "--data", files, "--size", 4, "--size", "8/3", "--max-iter", 2, "--no-kneser-ney",
-        "--json", "--quiet", "--batch-tokens", 40, "--plot", files / "curves.png",
+        "dev", "reproduce", "kernel-hmm", "--data", files, "--size", 4, "--size", "8/3", "--max-iter", 2,
+        "--no-kneser-ney", "--json", "--quiet", "--batch-tokens", 40, "--plot", files / "curves.png",
     ).splitlines()  # fmt: skip
     ours = {figure["row"]: figure["ours"] for figure in map(json.loads, lines)}
     assert 1 < ours["softmax, 4 states: validation"] < 12
     assert ours["kernel, 8 states, R = 3: singular values above 1e-5"] <= 3
     assert ours["kernel, 8 states, R = 3: log evidence against the dense matrix it stands for"] < 1e-8
     assert (files / "curves.png").exists()
-    assert "Kneser-Ney" in call("reproduce", "kernel-hmm", "--data", files, "--size", 4, "--max-iter", 1, "--quiet")
-    call("reproduce", "kernel-hmm", "--data", files, "--size", "many", ok=False)
+    assert "Kneser-Ney" in call(
+        "dev", "reproduce", "kernel-hmm", "--data", files, "--size", 4, "--max-iter", 1, "--quiet"
+    )
+    call("dev", "reproduce", "kernel-hmm", "--data", files, "--size", "many", ok=False)
 
 
 def test_reproduce_kernel_hmm_resumes_from_kept_models(files, tmp_path):
     def run(*more, ok=True):
         return call(
-            "reproduce", "kernel-hmm", "--data", files, "--size", "6/3", "--max-iter", 3, "--no-kneser-ney", "--json",
+            "dev", "reproduce", "kernel-hmm", "--data", files, "--size", "6/3", "--max-iter", 3, "--no-kneser-ney",
+            "--json",
             "--batch-tokens", 40, "--keep", tmp_path / "kept", *more, ok=ok,
         )  # fmt: skip
 
@@ -124,7 +127,7 @@ def test_reproduce_kernel_hmm_resumes_from_kept_models(files, tmp_path):
 
 
 def test_reproduce_kernel_hmm_with_invalid_options(files):
-    output = call("reproduce", "kernel-hmm", "--data", files, "--size", "8/3", "--em-iterations", 2, ok=False)
+    output = call("dev", "reproduce", "kernel-hmm", "--data", files, "--size", "8/3", "--em-iterations", 2, ok=False)
     assert "em_iterations applies to softmax models" in output
 
 
@@ -138,7 +141,7 @@ def test_low_rank_and_dense_transitions_give_the_same_results(files):
 
 def test_reproduce_kernel_features():
     text = call(
-        "reproduce", "kernel-features", "--features", 8, "--features", 64, "--states", 30, "--dims", 3, "--quiet"
+        "dev", "reproduce", "kernel-features", "--features", 8, "--features", 64, "--states", 30, "--dims", 3, "--quiet"
     )
     assert "nystroem" in text
     from trelliswork.experiments.kernel_hmm import kernel_features

@@ -74,7 +74,8 @@ TRAINED = [
 def test_training_on_several_files(folder, tmp_path, command, ending, options):
     outcomes = []
     for files in ([folder / f"all.{ending}"], several(folder, ending)):
-        printed = done("train", command, *files, *options, "--out", tmp_path / "model", "--json", "--quiet")
+        words = ["train", command, *files, *options, "--out", tmp_path / "model"]
+        printed = done(*words, "--json", "--quiet", "--force")
         outcomes.append({k: v for k, v in json.loads(printed).items() if k not in ("seconds", "model")})
     if "--stream" in options:  # parts end with files
         for outcome in outcomes:
@@ -166,7 +167,7 @@ def test_sentence_weights(folder, tmp_path):
     (tmp_path / "weights").write_text("".join(f"{k % 3}\n" for k in range(60)))
     values = []
     for files in ([folder / "all.txt"], several(folder, "txt")):
-        more = ["--sentence-weights", tmp_path / "weights", "--max-iter", 5, "--json", "--quiet"]
+        more = ["--sentence-weights", tmp_path / "weights", "--max-iter", 5, "--json", "--quiet", "--force"]
         values.append(json.loads(done("train", "crf", *files, "--out", tmp_path / "model", *more))["objective"])
     assert values[0] == values[1]
 
@@ -241,7 +242,9 @@ def test_processes_train_the_model_of_one(folder, tmp_path):
     assert [set(process) for process in outcome["processes"]] == [
         {"computation", "communication", "waiting", "bytes_sent", "messages"}
     ] * 2
-    printed = together(2, "train", "crf", folder / "all.txt", "--max-iter", 2, "--quiet", "--out", tmp_path / "two")
+    printed = together(
+        2, "train", "crf", folder / "all.txt", "--max-iter", 2, "-q", "--out", tmp_path / "two", "--force"
+    )
     assert printed.startswith("60 sentences")
     assert "2 processes: " in printed
     assert " MB sent each" in printed
@@ -251,6 +254,7 @@ def test_processes_train_the_model_of_one(folder, tmp_path):
 @pytest.mark.parametrize(("command", "ending", "options"), TRAINED[1:])
 def test_every_training_command_shares_its_files(folder, tmp_path, command, ending, options):
     words = ["train", command, *several(folder, ending), *options, "--json", "--quiet", "--out", tmp_path / "model"]
+    words.append("--force")
     facts, alone = trained(done(*words))
     shared, outcome = trained(together(2, *words))
     facts.pop("iterations", None)
@@ -264,6 +268,7 @@ def test_every_training_command_shares_its_files(folder, tmp_path, command, endi
 def test_processes_agree_on_columns(folder, tmp_path):
     (tmp_path / "one.txt").write_text(cut(COLUMNS, 60)[0])
     for words in (["crf", "--max-iter", 2], ["hmm"]):
-        printed = together(3, "train", *words, tmp_path / "one.txt", "--out", tmp_path / "model", "--quiet", "--json")
+        words += ["--out", tmp_path / "model", "--force"]
+        printed = together(3, "train", *words, tmp_path / "one.txt", "--quiet", "--json")
         assert json.loads(printed)["sentences"] == 1
     assert json.loads(Path(tmp_path / "model" / "model.json").read_text())["input"]["columns"] == [0]

@@ -95,10 +95,12 @@ def test_unknown_words_are_no_error_by_default(folder, tmp_path):
         assert "is not in the vocabulary" in strict.stderr
     done = run("data", "count", train, "-o", counts, "--json")
     assert json.loads(done.stdout)["words"] == words  # as train mrf counts them: with <unk>, without <s>
-    assert f"{words:,} different words" in run("data", "count", train, "-o", counts).stdout
+    assert run("data", "count", train, "-o", counts).returncode == 2
+    again = ("-o", counts, "--force")
+    assert f"{words:,} different words" in run("data", "count", train, *again).stdout
     assert run("data", "count", dev, "--vocabulary", counts, "-o", str(tmp_path / "dev")).returncode == 0
-    assert run("data", "count", train, "--strict", "-o", counts).returncode == 0
-    assert run("data", "count", dev, "--vocabulary", counts, "-o", str(tmp_path / "dev")).returncode == 1
+    assert run("data", "count", train, "--strict", *again).returncode == 0
+    assert run("data", "count", dev, "--vocabulary", counts, "-o", str(tmp_path / "dev"), "--force").returncode == 1
     assert run("data", "count", dev, "--vocabulary", counts, "--strict", "-o", str(tmp_path / "dev")).returncode == 2
 
 
@@ -111,7 +113,7 @@ def test_text_without_tokenization_is_noticed(folder, tmp_path):
     (tmp_path / "tokenized.txt").write_text(tokenized)
     assert f"warning: {tmp_path / 'raw.txt'}: 29% {message}" in run("score", model, str(tmp_path / "raw.txt")).stderr
     assert "warning" not in run("score", model, str(tmp_path / "tokenized.txt")).stderr
-    assert run("train", "kneser-ney", str(tmp_path / "raw.txt"), "-o", model, "--quiet").returncode == 0
+    assert run("train", "kneser-ney", str(tmp_path / "raw.txt"), "-o", model, "-q", "--force").returncode == 0
     assert "warning" not in run("score", model, str(tmp_path / "raw.txt")).stderr  # as in the training text
     tagger = str(tmp_path / "tagger")
     assert run("train", "hmm", str(folder / "tagged.txt"), "--label", "1", "-o", tagger, "--quiet").returncode == 0
@@ -125,10 +127,10 @@ def dev_perplexity(outcome: dict) -> float:
     return outcome["dev_perplexity"] if outcome["kind"] == "kneser-ney" else math.exp(-outcome["dev"])
 
 
-def test_the_bundled_corpus_is_the_default(tmp_path):
-    options = ["--min-count", "2", "--dev", "dev", "--quiet", "--json", "-o", str(tmp_path / "m")]
+def test_the_bundled_corpus(tmp_path):
+    options = ["--bundled", "--min-count", "2", "--dev", "bundled:dev", "--quiet", "--json", "-o"]
     for command in (["kneser-ney", "--order", "2"], ["lbl", "--rank", "2", "--max-iter", "1"]):
-        outcome = json.loads(run("train", *command, *options).stdout)
+        outcome = json.loads(run("train", *command, *options, str(tmp_path / command[0])).stdout)
         assert outcome["words"] == 2626
         assert 50 < dev_perplexity(outcome) < 400
 
@@ -138,7 +140,7 @@ def test_a_directory_of_shards_is_scored(folder, tmp_path):
     (tmp_path / "shards").mkdir()
     (tmp_path / "shards" / "1.txt").write_text("".join(text[:50]))
     (tmp_path / "shards" / "2.gz").write_bytes(gzip.compress("".join(text[50:]).encode()))
-    options = ["--min-count", "2", "--quiet", "--max-iter", "2", "--rank", "2", "-o", str(tmp_path / "m")]
+    options = ["--min-count", "2", "--quiet", "--max-iter", "2", "--rank", "2", "--force", "-o", str(tmp_path / "m")]
     for kind in ("mrf", "lbl"):
         assert run("train", kind, str(folder / "train.txt"), *options).returncode == 0
         one, many = (
@@ -175,7 +177,7 @@ def tagger(folder) -> str:
 
 
 def test_the_mrf_tagger_tags(folder, tagger):
-    report = json.loads(run("evaluate", tagger, "test", "--json").stdout)
+    report = json.loads(run("evaluate", tagger, "--bundled", "--json").stdout)
     assert report["accuracy"] > 0.85
     assert report["unknown_accuracy"] > 0.6
     tagged = run("tag", tagger, "--format", "text", "--marginals", input="They saw her duck .\n").stdout
@@ -206,12 +208,12 @@ def test_a_small_reproduction(folder):
         (data / name).write_text((folder / "tagged.txt").read_text())
     picture = folder / "curves.png"
     options = ["--corpus", "conll2000", "--words", "1", "--max-iter", "5", "--plot", str(picture)]
-    done = run("reproduce", "mrf-tagging", "--data", str(data.parent), *options)
+    done = run("dev", "reproduce", "mrf-tagging", "--data", str(data.parent), *options)
     assert picture.read_bytes()[:4] == b"\x89PNG"
     assert done.returncode == 0, done.stderr
     assert "MRF, L=1, dictionary" in done.stdout
-    assert run("reproduce", "mrf-tagging", "--data", str(data.parent), "--corpus", "other").returncode == 2
+    assert run("dev", "reproduce", "mrf-tagging", "--data", str(data.parent), "--corpus", "other").returncode == 2
     environment = {k: v for k, v in os.environ.items() if k != "TRELLISWORK_DATA"} | {"COLUMNS": "200"}
-    nowhere = run("reproduce", "mrf-tagging", env=environment)
+    nowhere = run("dev", "reproduce", "mrf-tagging", env=environment)
     assert nowhere.returncode == 2
     assert "conll2000/train.txt" in nowhere.stderr

@@ -53,7 +53,7 @@ def test_vectors_in_closed_form(tmp_path):
 def test_counts_and_text_give_the_same_model(tmp_path, model):
     (tmp_path / "train.txt").write_text(TEXT)
     run("data", "count", tmp_path / "train.txt", "--distances", 2, "-o", tmp_path / "counts", "--quiet", "--strict")
-    options = ["--rank", 2, "--max-iter", 5, "--quiet", "--json", "-o", tmp_path / "model"]
+    options = ["--rank", 2, "--max-iter", 5, "--quiet", "--json", "--force", "-o", tmp_path / "model"]
     outcome = json.loads(run("train", "mrf", "--counts", tmp_path / "counts", *options))
     assert (outcome["words"], outcome["order"], outcome["bound"]) == (3, 2, "chain")
     scores = [json.loads(run("score", m, tmp_path / "train.txt", "--json")) for m in (model, tmp_path / "model")]
@@ -80,7 +80,7 @@ def test_counts_and_text_give_the_same_model(tmp_path, model):
 )
 def test_results_name_their_bound(options, bound, per, tmp_path, monkeypatch):
     (tmp_path / "train.txt").write_text(TEXT)
-    common = [tmp_path / "train.txt", "--rank", 2, "--max-iter", 3, "--quiet", "-o", tmp_path / "model"]
+    common = [tmp_path / "train.txt", "--rank", 2, "--max-iter", 3, "--quiet", "--force", "-o", tmp_path / "model"]
     outcome = json.loads(run("train", "mrf", *common, *options, "--json"))
     assert (outcome["bound"], outcome["per"]) == (bound, per)
     shown = json.loads(run("inspect", tmp_path / "model", "--json"))
@@ -150,14 +150,14 @@ def test_wrong_use(tmp_path, model):
         (["train", "mrf", tmp_path / "train.txt", "--algorithm", "pseudo-likelihood", "--bound", "star"], 1),
         (["inspect", model, "--label", "a"], 2),
         (["embeddings", model, tmp_path / "none" / "v.txt"], 1),
-        (["reproduce", "mrf-ptb", "--data", tmp_path, "--part", "nothing"], 1),
+        (["dev", "reproduce", "mrf-ptb", "--data", tmp_path, "--part", "nothing"], 1),
     ):
         result = CliRunner().invoke(app, [str(a) for a in arguments])
         assert result.exit_code == code, (arguments, result.output)
 
 
 def test_the_exact_experiment_is_reproduced():
-    lines = [json.loads(line) for line in run("reproduce", "mrf-exact", "--quiet", "--json").splitlines()]
+    lines = [json.loads(line) for line in run("dev", "reproduce", "mrf-exact", "--quiet", "--json").splitlines()]
     ours = {line["row"]: line["ours"] for line in lines}
     by_exact, by_star = (
         ours[f"trained by {name}: exact log-likelihood"] for name in ("exact likelihood", "star bound")
@@ -201,7 +201,7 @@ def test_a_stopped_run_resumes(tmp_path):
 )
 def test_with_and_without_unary_and_bias(options, unary, bias, tmp_path):
     (tmp_path / "train.txt").write_text(TEXT)
-    common = [tmp_path / "train.txt", "--rank", 2, "--max-iter", 3, "--quiet", "-o", tmp_path / "model"]
+    common = [tmp_path / "train.txt", "--rank", 2, "--max-iter", 3, "--quiet", "--force", "-o", tmp_path / "model"]
     outcome = json.loads(run("train", "mrf", *common, *options, "--json"))
     assert (outcome["unary"], outcome["bias"]) == (unary, bias)
     shown = json.loads(run("inspect", tmp_path / "model", "--json"))

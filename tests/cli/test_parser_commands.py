@@ -75,7 +75,7 @@ def test_parse_and_evaluate_agree(folder, parser):
     assert sum(both) / len(both) == pytest.approx(report["las"])
     assert all(0 < float(row[9].removeprefix("ArcProb=")) <= 1 for row in predicted)
     assert parsed.count("# text") == 40
-    text = run("evaluate", str(parser), "test").stdout
+    text = run("evaluate", str(parser), "--bundled").stdout
     assert "500 sentences" in text
     assert "calibration error" in text
 
@@ -196,7 +196,8 @@ def test_development_data_and_the_bundled_corpus(folder):
     assert "UAS" in ask("evaluate", out, dev).stdout
     settings = {"tree_every": 1, "bp_tol": 0.01, "bp_damping": 0.1, "learning_rate_labels": 0.1, "patience": 1}
     more = [part for name, value in settings.items() for part in ("--" + name.replace("_", "-"), str(value))]
-    done = ask("train", "parser", train, "--dev", dev, "-o", out, "--max-iter-labels", "1", *more, *FAST, "--json")
+    more += ["--max-iter-labels", "1", "--force", "--json"]
+    done = ask("train", "parser", train, "--dev", dev, "-o", out, *more, *FAST)
     outcome = json.loads(done.stdout)
     assert outcome["dev_metric"] == "LAS"
     assert f"kept epoch 1 with LAS {outcome['dev']:.4f}" in outcome["reason"].split("; ")[-1]
@@ -226,7 +227,7 @@ def test_training_resumes_from_a_checkpoint(folder, tmp_path):
     }
     files = [weights_of(tmp_path / name).read_bytes() for name in ("resumed", "whole")]
     assert files[0] == files[1]
-    ask(*command, "--checkpoint", str(checkpoint), "--max-minutes", "1e-9", "-o", str(resumed))
+    ask(*command, "--checkpoint", str(checkpoint), "--max-minutes", "1e-9", "-o", str(resumed), "--force")
     failed = ask(*command, "--checkpoint", str(checkpoint), "--seed", "1", "-o", str(resumed))
     assert failed.exit_code == 1
     assert "a checkpoint of other data or settings" in " ".join(failed.stderr.split())
@@ -326,7 +327,7 @@ def interrupted(command, shown):
 )
 def test_interrupt_finishes_the_epoch_and_saves_the_parser(folder, shown, options):
     out = str(folder / "stopped")
-    command = ("train", "parser", str(folder / "train.conllu"), "-o", out, *options, *FAST)
+    command = ("train", "parser", str(folder / "train.conllu"), "-o", out, "--force", *options, *FAST)
     code, printed = interrupted(command, shown)
     assert code == 0
     assert b"stopped by the caller" in printed

@@ -50,10 +50,10 @@ def test_evaluate(folder):
     figures = json.loads(out.stdout)
     assert set(figures) == {"up to 10 words", "up to 40 words", "all", "perplexity"}
     assert 0 <= figures["all"]["sentence_f1"] <= figures["all"]["best_f1"] <= 1
-    shown = run("evaluate", str(folder / "words"), "test").stdout
+    shown = run("evaluate", str(folder / "words"), "--bundled").stdout
     assert "right-branching" in shown
     assert "calibration error" in shown
-    failed = run("evaluate", str(folder / "tags"), "test", "--label", "1", code=2)
+    failed = run("evaluate", str(folder / "tags"), "--bundled", "--label", "1", code=2)
     assert "leave --label" in failed.output
 
 
@@ -111,11 +111,15 @@ def test_invalid_file_and_options(folder, tmp_path):
     failed = run("train", "pcfg", str(tmp_path / "broken.mrg"), code=1)
     assert "broken.mrg:1: " in failed.output
     assert "--columns" in run("train", "pcfg", str(folder / "some.txt"), "--tags", code=2).output
-    assert "induction" in run("reproduce", "low-rank-pcfg", "--data", str(folder), "--part", "nothing", code=2).output
+    assert (
+        "induction"
+        in run("dev", "reproduce", "low-rank-pcfg", "--data", str(folder), "--part", "nothing", code=2).output
+    )
 
 
 def test_reproduce(folder):
     out = run(
+        "dev",
         "reproduce",
         "low-rank-pcfg",
         "--data",

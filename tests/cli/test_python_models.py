@@ -20,7 +20,7 @@ def test_tag_and_evaluate(tagger, tmp_path) -> None:
         warnings.simplefilter("ignore")  # few iterations
         tagger.fit([s.words for s in sentences], labels)
     tagger.save(tmp_path / "tagger")
-    done = run("evaluate", str(tmp_path / "tagger"), "test", "--json")
+    done = run("evaluate", str(tmp_path / "tagger"), "--bundled", "--json")
     assert done.returncode == 0, done.stderr
     assert "accuracy" in json.dumps(json.loads(done.stdout))
     (tmp_path / "words.txt").write_text("They\nsleep\n.\n")

@@ -102,7 +102,8 @@ def test_induced_states(folder):
 @pytest.mark.parametrize("stream", [["crf", "--hash-bits", "12", "--algorithm", "sgd"], ["hmm", "--unlabeled"]])
 def test_files_that_are_not_held(stream, folder):
     more = ["--n-states", "3"] if stream[0] == "hmm" else []
-    page, options = folder / "stream.html", ["--stream", "30", "--max-iter", "2", "--out", folder / "streamed", "-q"]
+    page = folder / "stream.html"
+    options = ["--stream", "30", "--max-iter", "2", "--out", folder / "streamed", "--force", "-q"]
     run("train", stream[0], folder / "some.txt", *stream[1:], *more, *options, "--report", page)
     assert "The posterior of a sentence" in page.read_text()
 

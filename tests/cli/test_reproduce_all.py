@@ -1,4 +1,4 @@
-"""``reproduce all`` with experiments that succeed, fail, lack data or are interrupted."""
+"""``dev reproduce all`` with experiments that succeed, fail, lack data or are interrupted."""
 
 import json
 from dataclasses import replace
@@ -53,7 +53,7 @@ def experiments(monkeypatch):
 
 
 def run(*arguments, **options):
-    return CliRunner().invoke(app, ["reproduce", "all", *map(str, arguments)], env=NOWHERE, **options)
+    return CliRunner().invoke(app, ["dev", "reproduce", "all", *map(str, arguments)], env=NOWHERE, **options)
 
 
 def test_all_continues_after_a_failure_and_without_data(experiments, tmp_path):
@@ -162,7 +162,7 @@ def test_unusable_folder_is_an_error_before_anything_runs(experiments, tmp_path)
 
 def test_one_experiment_writes_the_same_folder(tmp_path):
     """A real experiment, by its own command, then by ``all``."""
-    arguments = ["reproduce", "mrf-exact", "--quick", "--words", "2", "--out", str(tmp_path), "--json"]
+    arguments = ["dev", "reproduce", "mrf-exact", "--quick", "--words", "2", "--out", str(tmp_path), "--json"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert (tmp_path / "figures.jsonl").read_text() == done.stdout
@@ -176,7 +176,21 @@ def test_one_experiment_writes_the_same_folder(tmp_path):
 
 
 def test_missing_data_is_named():
-    done = CliRunner().invoke(app, ["reproduce", "nettalk"], env=NOWHERE | {"COLUMNS": "200"})
+    done = CliRunner().invoke(app, ["dev", "reproduce", "nettalk"], env=NOWHERE | {"COLUMNS": "200"})
     assert done.exit_code == 2
     assert "nettalk needs nettalk/nettalk.data: pass their folder with --data" in done.stderr
     assert find("nettalk").folder == "nettalk"
+
+
+def test_figures_are_recorded(experiments, tmp_path):
+    path = tmp_path / "records.jsonl"
+    done = run("--only", "mrf-exact", "--only", "bp-cost", "--quiet", "--record", path)
+    assert done.exit_code == 0, done.stderr
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [(line["experiment"], line.get("ours")) for line in lines] == [
+        ("mrf-exact", None),
+        ("mrf-exact", 10.0),
+        ("bp-cost", None),
+        ("bp-cost", 9.0),
+    ]
+    assert run("--quick", "--record", path).exit_code == 2

@@ -90,6 +90,18 @@ def test_training_tells_once_what_all_have_done(folder, tmp_path):
 
 
 @pytest.mark.slow
+def test_an_existing_model_is_refused_once(folder, tmp_path):
+    done = run(*TRAIN, folder / "train.txt", "--out", tmp_path / "model")
+    assert done.returncode == 0, done.stderr
+    before = (tmp_path / "model" / "model.json").read_bytes()
+    command = ["-m", "trelliswork", *TRAIN, folder / "train.txt", "--out", tmp_path / "model"]
+    code, out, err = ended(torchrun(*command))
+    assert (code, out, err.count("--force")) == (1, "", 1)
+    assert (tmp_path / "model" / "model.json").read_bytes() == before
+    assert ended(torchrun(*command, "--force"))[0] == 0
+
+
+@pytest.mark.slow
 def test_bad_input_is_told_once(folder, tmp_path):
     lines = (folder / "train.txt").read_text().splitlines()
     last = max(k for k, line in enumerate(lines) if line)

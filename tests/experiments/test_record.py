@@ -1,11 +1,12 @@
 """The folder of results: pages, figures, and results of earlier runs."""
 
 import json
+import math
 
 import pytest
 
 from trelliswork.errors import DataError
-from trelliswork.experiments.record import FINISHED, Record, json_lines, number
+from trelliswork.experiments.record import FINISHED, Record, json_lines, number, update_records
 from trelliswork.experiments.registry import find
 from trelliswork.experiments.tables import Figure, Table
 
@@ -97,3 +98,26 @@ def test_numbers_and_their_signs():
     assert number(-2.5, signed=True) == "-2.5000"
     assert number(2000.0, signed=True) == "+2,000.0"
     assert number(None) == ""
+
+
+def test_records_keep_other_experiments(tmp_path):
+    path = tmp_path / "records.jsonl"
+    for name, ours in (("mrf-exact", 1.0), ("bp-cost", 2.0), ("mrf-exact", 3.0)):
+        table = Table("T", [], figures=[Figure("row", None, ours, "%"), Figure("other", "text", math.inf, "s")])
+        update_records(path, find(name), table, {"seed": 0}, 1.25)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [line["experiment"] for line in lines] == ["bp-cost"] * 3 + ["mrf-exact"] * 3
+    assert [line.get("ours") for line in lines] == [None, 2.0, None, None, 3.0, None]
+    run = lines[3]
+    assert run["command"] == "trelliswork dev reproduce mrf-exact"
+    assert run["settings"] == {"seed": "0"}
+    assert run["machine"]
+    assert run["date"]
+
+
+def test_a_file_that_is_no_record_is_kept(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("mine\n", encoding="utf-8")
+    with pytest.raises(DataError, match="not a file of records"):
+        update_records(path, find("mrf-exact"), Table("T", []), {}, 1.0)
+    assert path.read_text(encoding="utf-8") == "mine\n"

@@ -50,7 +50,7 @@ def test_options_of_the_command_are_settings(name):
     settings = {option.setting for option in COMMANDS[name].options}
     assert settings <= set(inspect.signature(function_of(experiment)).parameters)
     assert f"paper {experiment.paper}" in command.callback.__doc__
-    assert "Example: trelliswork reproduce " + name in command.callback.__doc__
+    assert "Example: trelliswork dev reproduce " + name in command.callback.__doc__
 
 
 def test_given_settings_override_quick_settings_and_these_full_ones():

@@ -167,3 +167,25 @@ def test_fine_tuning_of_a_small_transformer():
         hidden = encoder(ids, attention_mask=attention).last_hidden_state
     assert head.decode(hidden, mask) == words
     assert head.marginals(hidden, mask).sum() == pytest.approx(16 * 4, rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trees", ["projective", "spanning"])
+def test_fine_tuning_of_a_small_transformer_to_trees(trees):
+    """The head of the third word depends on a sub-word: the encoder and the tree layer learn it together."""
+    encoder, head = tiny_transformer(), TreeHead(16, 2, hidden_size=16, trees=trees)
+    ids, word_ids = torch.randint(4, 40, (16, 6)), [[None, 0, 0, 1, 2, None]] * 16
+    arcs = [[2, 0, 1 if ids[b, 4] % 2 and trees == "spanning" else 2] for b in range(16)]
+    names = [[0, 1, int(ids[b, 4] % 2)] for b in range(16)]
+    heads, labels, mask = (*(align_labels(rows, word_ids) for rows in (arcs, names)), first_subwords(word_ids))
+    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], 0.01)
+    for _ in range(80):
+        optimizer.zero_grad()
+        head(encoder(ids).last_hidden_state, mask, heads=heads, labels=labels).loss.backward()
+        optimizer.step()
+    encoder.eval()
+    with torch.no_grad():
+        hidden = encoder(ids).last_hidden_state
+    want = [list(zip(*rows, strict=True)) for rows in zip(arcs, names, strict=True)]
+    assert head.decode(hidden, mask) == want
+    assert head.marginals(hidden, mask).sum() == pytest.approx(16 * 3, rel=1e-4)

@@ -9,6 +9,7 @@ import pytest
 from tests.models.fitted import BUILDERS, PAIRS, SHORT, WORDS, fitted
 from trelliswork import CRF
 from trelliswork.learning.report import FitReport
+from trelliswork.report import bars
 
 
 class Strict(HTMLParser):
@@ -110,3 +111,8 @@ def test_factor_graphs():
     assert html.count("<rect") >= 2
     assert "x0 = 1" in html
     checked(fitted("FactorialCRF").posterior(WORDS[0]))
+
+
+def test_pieces_of_a_report_have_their_style():
+    piece = bars([("word", 0.5)])
+    assert str(piece) in checked(piece)

@@ -249,7 +249,7 @@ def test_the_openapi_document(service):
     described = document(service.settings, service.named, has_key=True)
     assert {"/v1/tag", "/v1/tagger/tag", "/v1/lm/score", "/v1/fill", "/healthz", "/metrics"} <= set(described["paths"])
     fields = described["paths"]["/v1/tag"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert set(fields["properties"]) == {"sentences", "text", "probabilities", "topk"}
+    assert set(fields["properties"]) == {"sentences", "text", "probabilities", "topk", "known"}
     names = [p["post"]["operationId"] for p in described["paths"].values() if "post" in p]
     assert len(set(names)) == len(names)
     for path, operations in described["paths"].items():
@@ -364,3 +364,15 @@ def test_raw_text_is_tokenized_and_answers_have_places(service, tagger):
     for body in ({"text": " \n"}, {"text": 3}, {"text": "a", "sentences": ["b"]}):
         assert post(service, "/v1/tag", body).status_code == 400
     assert post(service, "/v1/lm/fill", {"text": "The ___ ."}).status_code == 400
+
+
+def test_answers_say_which_words_are_known():
+    known = SENTENCES[0].words[0]
+    service = service_of({"tagger": fitted("crf")})
+    plain, marked = (
+        post(service, "/v1/tag", {"sentences": [[known, "nonesuch"]], "topk": k} | more).json()["answers"][0]
+        for k, more in ((1, {}), (1, {"known": True}))
+    )
+    assert marked == plain | {"known": [True, False]}
+    best = post(service, "/v1/tag", {"sentences": [[known, "nonesuch"]], "topk": 2, "known": True}).json()["answers"][0]
+    assert (best["known"], len(best["labelings"])) == ([True, False], 2)

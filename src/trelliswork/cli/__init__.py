@@ -2,15 +2,13 @@
 
 import os
 import sys
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
-from typer.main import get_command
 
 from trelliswork import __version__
-from trelliswork.cli.running import exit_code, let_others_speak, open_streams, report_errors, settings, silence_others
+from trelliswork.cli.lazy import LazyGroup, imported, set_threads
+from trelliswork.cli.running import exit_code, let_others_speak, open_streams, settings, silence_others
 
 # The module of each command, and the name of its function or group there, in the order of --help.
 COMMANDS = {
@@ -33,42 +31,32 @@ COMMANDS = {
     "explore": "use.explore:explore",
     "serve": "use.serve:serve",
     "data": "data:app",
-    "reproduce": "reproduce:app",
-    "bench": "bench:bench",
     "warmup": "warmup:warmup",
+    "dev": "dev:app",
 }
 
 
-SHARED = (
-    "tag",
-    "parse",
-    "evaluate",
-    "score",
-    "cluster",
-)  # commands whose work processes can share, beside those of groups
+MOVED = ("bench", "reproduce")  # now below dev; their old names work and say so
 
 
-class _Commands(TyperGroup):
-    """The group of all commands, each imported when it is asked for."""
+class _Commands(LazyGroup):
+    """All commands."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands."""
-        return list(COMMANDS)
+    places = COMMANDS
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or None if there is none of that name."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        found = getattr(import_module(f"{__name__}.{module}"), name)
-        if isinstance(found, typer.Typer):
-            command = get_command(found)
-        else:
-            single = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
-            single.command(cmd_name)(report_errors(found, shared=cmd_name in SHARED))
-            command = get_command(single)
-        command.name = cmd_name
-        return command
+        """Return a command, also by its old name; None if there is none of that name."""
+        if cmd_name in MOVED:
+            from trelliswork.cli.dev import DevGroup
+
+            return imported(cmd_name, DevGroup.places[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command of a command line; say where one has moved."""
+        if args and args[0] in MOVED:
+            print(f"trelliswork {args[0]} is now: trelliswork dev {args[0]}", file=sys.stderr)
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
@@ -95,7 +83,10 @@ def _options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Number of threads; all cores by default.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1, help="Number of threads, also after the command; all cores by default.", show_default=False
+        ),
     ] = None,
     max_seconds: Annotated[
         float | None,
@@ -120,10 +111,7 @@ def _options(
         from trelliswork.compute.limits import set_limits
 
         set_limits(seconds=max_seconds, gigabytes=max_memory)
-    if threads is not None:
-        from trelliswork.compute.threads import set_num_threads
-
-        set_num_threads(threads)
+    set_threads(threads)
 
 
 def main() -> None:

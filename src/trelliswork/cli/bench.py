@@ -1,4 +1,4 @@
-"""``trelliswork bench``: compare the speed with other packages."""
+"""``trelliswork dev bench``: compare the speed with other packages."""
 
 import signal
 import subprocess
@@ -32,13 +32,16 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="Tiny problems only, to check that everything runs and results agree.")
     ] = False,
+    record: Annotated[
+        str | None, typer.Option(help="File of records to update, such as docs/records/benchmarks.jsonl.")
+    ] = None,
 ) -> None:
     """Compare the speed of this package with its peers; a ratio above 1 means that this package is faster.
 
     Needs the source tree, and 'make setup-bench' for the peers; peers that are not installed are listed as absent. With
     'all' every benchmark runs; the exit code is 1 if one fails. Some need TRELLISWORK_DATA.
 
-    Example: trelliswork bench chain --json --cases S=16
+    Example: trelliswork dev bench chain --json --cases S=16
     """
     names = benchmarks()
     if not names:
@@ -54,6 +57,10 @@ def bench(
     options += ["--quick"] if quick else []
     options += ["--cases", cases] if cases else []
     options += ["--peers", peers] if peers is not None else []
+    if record is not None:
+        if quick:
+            raise typer.BadParameter("--record is for full measurements: leave out --quick.")
+        options += ["--record", record]
     if name != "all":
         status = _run(name, options)
         if status == NOTHING:

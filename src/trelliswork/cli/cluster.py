@@ -2,16 +2,15 @@
 
 import json as json_module
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.inputs import own_files
-from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.cli.inputs import Inputs, own_text
+from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
 from trelliswork.cli.progress import bar
 from trelliswork.cli.running import current
-from trelliswork.errors import DataError
+from trelliswork.cli.saving import check_out_file
 
 
 def cluster(
@@ -42,6 +41,7 @@ def cluster(
             "fit best."
         ),
     ] = None,
+    force: ForceOption = False,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -58,10 +58,11 @@ def cluster(
     from trelliswork.data.tokenize import raw_sentences
     from trelliswork.features.brown import BrownClusters
 
-    if current().rank == 0 and Path(out).is_dir():
-        raise DataError(f"{out}: expected a file to write, got a directory. Add a file name.")
+    check_out_file(out, force=force)
     started = time.perf_counter()
-    own: Any = own_files(files)
+    text = Inputs.of(files)
+    own: Any = own_text(text)
+    tokenize = tokenize and not text.part
     source: Any
     if extend is not None:
         given = {"--clusters": clusters, "--vocabulary": vocabulary, "--max-iter": max_iter}

@@ -1,5 +1,6 @@
 """Labeled and unlabeled files as the commands read and write them."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from trelliswork.data import AttributeCorpus, Corpus
     from trelliswork.data.files import Readable
+    from trelliswork.data.schemes import SeenLabels
 
 
 class FileFormat(StrEnum):
@@ -70,12 +72,12 @@ class Layout:
 
 def place(corpus: "Corpus", token: int, file: "Readable") -> str:
     """Return the file and, if the corpus has lines, the line of a token, for messages."""
-    from trelliswork.data.files import Section, source_name
+    from trelliswork.data.files import Excerpt, Section, source_name
 
     name = source_name(file)
     if corpus.token_lines is None:
         return name
-    before = file.lines_before() if isinstance(file, Section) else 0
+    before = file.lines_before() if isinstance(file, Section | Excerpt) else 0
     return f"{name}:{before + corpus.token_lines[token] + 1}"
 
 
@@ -85,7 +87,7 @@ def naming_lines(source: "Inputs | Readable", layout: Layout | None = None, corp
 
     The corpus may have the lines of the file; otherwise the files, if their layout is given, are read again for them.
     """
-    from trelliswork.data.files import source_name
+    from trelliswork.data.files import Excerpt, source_name
 
     try:
         yield
@@ -97,6 +99,9 @@ def naming_lines(source: "Inputs | Readable", layout: Layout | None = None, corp
         else:
             name, files = source_name(source), [source]
         text = str(error).removeprefix(f"{name}, ")
+        if isinstance(source, Excerpt):  # sentences of the whole file are counted
+            number = error.sentence + source.notes.get("sentences", 0)
+            text = re.sub(rf"\bsentence {error.sentence}\b", f"sentence {number}", text, count=1)
         if getattr(corpus, "token_lines", None) is not None and len(files) == 1:
             name = place(corpus, int(corpus.offsets[error.sentence]) + error.token, files[0])
         elif layout is not None:
@@ -107,12 +112,13 @@ def naming_lines(source: "Inputs | Readable", layout: Layout | None = None, corp
 
 def _place(error: TrellisworkError, files: "Sequence[Readable]", layout: Layout) -> str | None:
     """Return file and line of the sentence of an error, by reading the files again."""
-    from trelliswork.data.files import source_name
+    from trelliswork.data.files import Excerpt, source_name
 
     n = error.sentence
     assert n is not None
     for file in files:
-        corpus = _with_lines(file, layout) if Path(source_name(file)).is_file() else None
+        again = isinstance(file, Excerpt) or Path(source_name(file)).is_file()
+        corpus = _with_lines(file, layout) if again else None
         if corpus is None:
             return None
         if n < len(corpus):
@@ -147,6 +153,8 @@ def guess_format(source: Inputs, format: FileFormat, *, labeled: bool = False) -
     """
     if format != FileFormat.auto:
         return format
+    if source.part:
+        return FileFormat.columns
     files = list(map(str, source.files))
     named = [_named_format(file) for file in files]
     first = files[0]
@@ -185,7 +193,7 @@ def training_layout(
     source: Inputs, format: FileFormat, columns: str | None, label: str | None, separator: str | None
 ) -> Layout:
     """Return the layout that the options describe; labels are the last column by default, or upos."""
-    if not source.files:
+    if source.part:
         return Layout("columns", _numbers(columns) or [0, 1], _label(label, 2), " ")
     chosen = guess_format(source, format, labeled=True)
     if chosen == FileFormat.conllu:
@@ -235,15 +243,21 @@ def read_labeled(
 
 def _standard(labels: list[list[str]], source: Inputs) -> list[list[str]]:
     """Return labels in a scheme that models know; a warning says if they were converted."""
-    import warnings
-
     from trelliswork.data.schemes import standard_labels
-    from trelliswork.errors import DataWarning
 
     converted, text = standard_labels(labels)
-    if text and current().rank == 0:
-        warnings.warn(f"{source.name}: {text}.", DataWarning, stacklevel=2)
+    _say_converted(source.name, text)
     return [list(row) for row in converted] if text else labels
+
+
+def _say_converted(name: str, text: str) -> None:
+    """Warn that labels were converted, if they were."""
+    import warnings
+
+    from trelliswork.errors import DataWarning
+
+    if text and current().rank == 0:
+        warnings.warn(f"{name}: {text}.", DataWarning, stacklevel=2)
 
 
 def layers_layout(
@@ -251,7 +265,7 @@ def layers_layout(
     separator: str | None,
 ) -> Layout:  # fmt: skip
     """Return the layout for several layers of labels: the last columns by default, or CoNLL-U columns by name."""
-    chosen = guess_format(source, format, labeled=True) if source.files else FileFormat.columns
+    chosen = FileFormat.columns if source.part else guess_format(source, format, labeled=True)
     if labels is not None and len(labels.split(",")) != len(layers):
         raise DataError(f"--label must name a column for each of the layers {', '.join(layers)}, got {labels[:80]!r}.")
     if chosen == FileFormat.conllu:
@@ -259,7 +273,7 @@ def layers_layout(
         return Layout("conllu", columns.split(",") if columns else ["form"], named)
     if chosen != FileFormat.columns:
         raise DataError(f"{source.name}: layers of labels need a column or CoNLL-U file, not a {chosen} file.")
-    if not source.files:  # the bundled corpus: words, tags, chunks
+    if source.part:  # words, tags, chunks
         return Layout(
             "columns", _numbers(columns) or [0], _numbers(labels, "--label") or list(range(3 - len(layers), 3)), " "
         )
@@ -292,14 +306,14 @@ def _read_parts(source: Inputs, layout: Layout) -> "tuple[Corpus, list[list[list
 
 def words_layout(source: Inputs, format: FileFormat, columns: str | None, separator: str | None) -> Layout:
     """Return the layout for reading words only: the first of ``columns``, or the first column."""
-    chosen = guess_format(source, format) if source.files else FileFormat.columns
+    chosen = FileFormat.columns if source.part else guess_format(source, format)
     if chosen == FileFormat.text:
         return Layout("text", [], None)
     if chosen == FileFormat.conllu:
         return Layout("conllu", columns.split(",")[:1] if columns else ["form"], None)
     if chosen == FileFormat.crfsuite:
         raise DataError(f"{source.name}: a file of ready attributes has no words.")
-    return Layout("columns", _numbers(columns)[:1] or [0], None, separator if source.files else " ")
+    return Layout("columns", _numbers(columns)[:1] or [0], None, " " if source.part else separator)
 
 
 def read_words(source: Inputs, layout: Layout) -> "Corpus":
@@ -338,8 +352,9 @@ class LabeledParts:
     def __init__(self, source: Inputs, layout: Layout, n_sentences: int) -> None:
         if source.part or source.files == ("-",) or layout.format != "columns":
             raise DataError("--stream reads column files several times: expected their names, not standard input.")
-        self._files, self._layout = source.own(blank_lines=True), layout
+        self._files, self._layout, self._name = source.own(blank_lines=True), layout, source.name
         self._size = max(1, n_sentences // current().size)
+        self._seen: SeenLabels | None = None
 
     def __iter__(self) -> "Iterator[tuple[Corpus, list[list[str]]]]":
         from trelliswork.data.columns import column_parts
@@ -349,7 +364,17 @@ class LabeledParts:
             for part in column_parts(file, self._size, separator=layout.separator, allow_empty=True):
                 if len(part):
                     layout.complete(len(part.columns), str(file))
-                    yield _select(part, layout.columns), part.sentences(layout.label)
+                    labels = part.sentences(layout.label)
+                    if self._seen is not None:
+                        labels = list(map(self._seen.converted, labels))
+                    yield _select(part, layout.columns), labels
+
+    def convert(self, seen: "SeenLabels") -> bool:
+        """Return whether labels are in IOB1 or BILOU: they are converted from now on, and a warning says so."""
+        text = seen.text()
+        _say_converted(self._name, text)
+        self._seen = seen if text else None
+        return bool(text)
 
 
 class WordParts:
@@ -436,15 +461,15 @@ def read_unlabeled(
 
 
 def write_tagged(
-    corpus: "Corpus | AttributeCorpus", format: str, layout: Layout, extra: list[list[str]], out: TextIO
+    corpus: "Corpus | AttributeCorpus", format: str, layout: Layout, extra: list[list[str]], out: TextIO, notes: Any
 ) -> None:
-    """Write a tagged file: columns appended, or the label columns of CoNLL-U replaced."""
+    """Write a tagged file, or a part of it with ``notes``: columns appended, or label columns of CoNLL-U replaced."""
     from trelliswork.data import AttributeCorpus
     from trelliswork.data.columns import write_columns_with
 
     if format == "columns":
         assert not isinstance(corpus, AttributeCorpus)
-        write_columns_with(corpus, extra, out, layout.separator)
+        write_columns_with(corpus, extra, out, layout.separator, notes=notes)
         return
     if format == "conllu":
         assert not isinstance(corpus, AttributeCorpus)

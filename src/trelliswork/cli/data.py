@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from trelliswork.cli.inputs import own_files
-from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.cli.inputs import Inputs, own_text
+from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
 from trelliswork.cli.progress import usage_line
 from trelliswork.cli.running import current, report_errors
 from trelliswork.cli.saving import check_out, save_or_rescue
@@ -79,6 +79,7 @@ def count(
             min=1, help="Megabytes for reading and sorting; temporary files beyond that.", show_default="1024"
         ),
     ] = None,
+    force: ForceOption = False,
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -97,7 +98,7 @@ def count(
         raise typer.BadParameter(f"--merge defines words and distances: leave out {given}.")
     if not files and memory is not None:
         raise typer.BadParameter("--memory applies to reading files: leave it out, or pass files.")
-    check_out(out, layout=MOMENTS)
+    check_out(out, force=force, layout=MOMENTS)
     started = time.perf_counter()
     counts = [Moments.load(path) for path in merge or []]
     words = Moments.load(vocabulary).vocabulary if vocabulary is not None else counts[0].vocabulary if counts else None
@@ -106,10 +107,10 @@ def count(
         with _reading_progress(quiet) as callback:
             limits: Any = {"min_count": min_count, "max_words": max_words, "strict": strict}
             limits["memory_limit"] = (1024 if memory is None else memory) << 20
-            fresh = count_moments(own_files(files), K, vocabulary=words, callback=callback, **limits)
+            fresh = count_moments(own_text(Inputs.of(files)), K, vocabulary=words, callback=callback, **limits)
         counts.append(fresh)
     total = reduce(Moments.merged, counts)
-    save_or_rescue(total.save, out)
+    save_or_rescue(total.save, out, force=force, layout=MOMENTS)
     outcome: dict[str, Any] = {
         "counts": out,
         "sentences": total.n_sentences,

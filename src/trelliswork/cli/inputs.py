@@ -1,8 +1,10 @@
 """The input of a command: files or a part of the bundled corpus, of which each process of a group has a share."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -14,7 +16,16 @@ if TYPE_CHECKING:
     from trelliswork.data import AttributeCorpus, Corpus
     from trelliswork.data.files import Readable
 
+AWAITED = {  # what a command reads, for a person at a terminal
+    "columns": "one token per line with its columns, and an empty line after each sentence",
+    "conllu": "CoNLL-U, with an empty line after each sentence",
+    "crfsuite": "attributes of one token per line, and an empty line after each sentence",
+    "text": "one sentence per line, with spaces between its words",
+    "raw": "running text",
+}
 NAMED = 3  # files that a message names
+PARTS = ("train", "dev", "test")  # of the bundled corpus
+BUNDLED = "bundled:"  # before the name of a part of the bundled corpus, where a file is expected
 T = TypeVar("T")
 S = TypeVar("S", bound=Sequence[Any])
 
@@ -26,21 +37,39 @@ class Inputs:
     In a group of processes each reads its share; with ``whole``, each reads everything, such as development data.
     """
 
-    files: "tuple[Readable, ...]" = ()  # as the user gave them; none: the bundled training part
+    files: "tuple[Readable, ...]"  # as the user gave them; or one name such as bundled:test
     whole: bool = False
     allow_empty: bool = False  # whether one file may be without sentences; of several files, one must have some
 
     @classmethod
-    def of(cls, given: Sequence[str] | None, default: str | None = None) -> "Inputs":
-        """Return the files of a command line, or the default; standard input must be alone."""
-        files = tuple(given or ([] if default is None else [default]))
-        if "-" in files and len(files) > 1:
-            raise typer.BadParameter("- is standard input, and cannot be combined with files.")
-        return cls(files)
+    def of(
+        cls, given: Sequence[str] | None, bundled: bool = False, part: str = "test", *, stdin: bool = False
+    ) -> "Inputs":
+        """Return the input that a command line names.
+
+        Parameters
+        ----------
+        given : files, or one part of the bundled corpus such as ``bundled:dev``
+        bundled : whether ``--bundled`` asks for ``part`` of the bundled corpus
+        stdin : whether a command without files reads standard input; otherwise it is an error
+        """
+        files = tuple(given or ())
+        if bundled and files:
+            raise typer.BadParameter("give files or --bundled, not both.")
+        if bundled:
+            files = (f"{BUNDLED}{part}",)
+        if not files and not stdin:
+            raise typer.BadParameter(
+                "no input: name a file, - for standard input, or --bundled for the bundled corpus."
+            )
+        for file in files:
+            check_name(file, alone=len(files) == 1)
+        return cls(files or ("-",))
 
     @classmethod
     def dev(cls, file: str) -> "Inputs":
         """Return a development file, which every process reads."""
+        check_name(file)
         return cls((file,), whole=True)
 
     def __str__(self) -> str:
@@ -49,20 +78,14 @@ class Inputs:
     @property
     def part(self) -> str | None:
         """The part of the bundled corpus; ``None`` for files."""
-        from trelliswork.data.bundled import SPLITS
-
-        if not self.files:
-            return "train"
-        only = self.files[0] if len(self.files) == 1 else None
-        return only if isinstance(only, str) and only in SPLITS else None
+        first = self.files[0] if self.files else None
+        return first.removeprefix(BUNDLED) if isinstance(first, str) and first.startswith(BUNDLED) else None
 
     @property
     def name(self) -> str:
         """The files, for messages."""
         from trelliswork.data.files import source_name
 
-        if not self.files:
-            return "the bundled corpus"
         more = len(self.files) - NAMED
         return ", ".join(map(source_name, self.files[:NAMED])) + (f" and {more} more" if more > 0 else "")
 
@@ -75,6 +98,8 @@ class Inputs:
         """Return the files, or parts of files, that this process reads; see `shares`."""
         if not self.shared:
             return list(self.files)
+        if self.part:
+            return list(self.files) if current().rank == 0 else []
         from trelliswork.data.shares import shares
 
         if self.files == ("-",):
@@ -148,13 +173,44 @@ def _first_line(path: str, start: int) -> str:
     return f"{path}:{section.lines_before() + number}"
 
 
-def own_files(files: Sequence[str]) -> "list[Readable]":
-    """Return the text files of this process, those of directories sorted by name, or its parts of them."""
+def check_name(file: str, *, alone: bool = True) -> None:
+    """Raise an error for a part of the bundled corpus that does not exist, and for its name before ``--bundled``.
+
+    Standard input and the bundled corpus must be ``alone``.
+    """
+    if not alone and (file == "-" or file.startswith(BUNDLED)):
+        what = "standard input" if file == "-" else "a part of the bundled corpus"
+        raise typer.BadParameter(f"{file} is {what}, and cannot be combined with files.")
+    part = file.removeprefix(BUNDLED)
+    if part != file and part not in PARTS:
+        names = ", ".join(f"{BUNDLED}{name}" for name in PARTS)
+        raise typer.BadParameter(f"{file}: the parts of the bundled corpus are {names}. For a file write ./{file}")
+    if file in PARTS and not Path(file).exists():
+        raise typer.BadParameter(
+            f"{file}: no such file. For the bundled corpus write --bundled instead of a file, or {BUNDLED}{file} for "
+            "this part of it."
+        )
+
+
+def say_what_is_awaited(source: Inputs, what: str) -> None:
+    """Tell a person at a terminal what the command reads."""
+    if source.files == ("-",) and sys.stdin.isatty():
+        print(f"reading standard input: {what}; Ctrl-D ends it", file=sys.stderr, flush=True)
+
+
+def own_text(source: Inputs) -> Any:
+    """Return the text files of this process, those of directories sorted by name, or its parts of them.
+
+    Of the bundled corpus, return its sentences.
+    """
+    from trelliswork.data import bundled
     from trelliswork.data.ids import files_of
 
-    if current().size == 1:
-        return [*files]
-    return Inputs(tuple(map(str, files_of(files) or ()))).own(blank_lines=False)
+    if source.part:
+        return source.share([list(s.words) for s in bundled.load(source.part)])
+    if not source.shared:
+        return [*source.files]
+    return Inputs(tuple(map(str, files_of(source.files) or ()))).own(blank_lines=False)
 
 
 def no_sentences(source: Inputs) -> DataError:

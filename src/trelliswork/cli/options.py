@@ -9,9 +9,7 @@ from trelliswork.cli.corpora import FileFormat
 
 LabeledFiles = Annotated[
     list[str] | None,
-    typer.Argument(
-        help="Labeled files, plain or gzip; '-' is standard input. Default: the bundled corpus.", show_default=False
-    ),
+    typer.Argument(help="Labeled files, plain or gzip; '-' is standard input.", show_default=False),
 ]
 FormatOption = Annotated[FileFormat, typer.Option(help="Format of the file; by default from its name and first lines.")]
 TrainedFormatOption = Annotated[FileFormat, typer.Option(help="Format of the file; by default that of training.")]
@@ -21,6 +19,14 @@ LabelOption = Annotated[
 SeparatorOption = Annotated[str | None, typer.Option(help="Separator of the columns.", show_default="white space")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
+
+
+def bundled_option(part: str) -> Any:
+    """Return the option that asks for a part of the bundled corpus."""
+    return typer.Option("--bundled", help=f"Use the bundled corpus instead of files: its {part} part.")
+
+
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace what an earlier run has saved in --out.")]
 
 
 class Decide(StrEnum):

@@ -9,8 +9,10 @@ from functools import cache, partial
 from typing import Any
 
 import numba
+from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.targetconfig import ConfigStack
 
 from trelliswork.compute.kernel_cache import KernelCache
 
@@ -56,41 +58,79 @@ class KernelCompiler(Compiler):
             del codegen._library_class
 
 
-def kernel(function: Callable[..., Any] | None = None, /, *, fast: bool = False, **options: Any) -> Any:
+def kernel(
+    function: Callable[..., Any] | None = None, /, *, fast: bool = False, allocates: bool = False, **options: Any
+) -> Any:
     """Compile a function that Python code calls: cached on disk, without the interpreter lock.
 
-    ``fast`` allows sums to be reordered and products to be fused (``FASTMATH``); other options are Numba's.
+    ``fast`` allows sums to be reordered and products to be fused (``FASTMATH``). ``allocates``: it, or a helper it
+    calls, makes new arrays. Other functions count no references to arrays, which may take longer than the work of an
+    inner loop; Numba refuses new arrays there. Other options are Numba's.
     """
     if function is None:
-        return partial(kernel, fast=fast, **options)
-    compiled = _compiled(function, fast, pipeline_class=KernelCompiler, **options)
+        return partial(kernel, fast=fast, allocates=allocates, **options)
+    compiled = _compiled(function, fast, pipeline_class=KernelCompiler, _nrt=allocates, **options)
     compiled._cache = KernelCache(function)
 
-    # A kernel that another kernel calls is a helper there.
     @cache
     def as_helper() -> Any:
-        return helper(function, fast=fast, **options)
+        return helper(function, fast=fast, allocates=allocates, **options)
 
+    # A kernel that another kernel calls is a helper there.
     compiled.get_call_template = lambda args, kws: as_helper().get_call_template(args, kws)
     compiled.get_overload = lambda args: as_helper().get_overload(args)
     return compiled
 
 
-def helper(function: Callable[..., Any] | None = None, /, *, fast: bool = False, **options: Any) -> Any:
-    """Compile a function that only kernels call: its code is stored within theirs, and Python cannot call it."""
-    if function is None:
-        return partial(helper, fast=fast, **options)
-    compiled = _compiled(function, fast, no_cpython_wrapper=True, **options)
+def helper(
+    function: Callable[..., Any] | None = None, /, *, fast: bool = False, allocates: bool = False, **options: Any
+) -> Any:
+    """Compile a function that only kernels call: its code is stored within theirs, and Python cannot call it.
 
-    # For kernels, but not for Python, which would jump to a wrapper at address 0.
-    def add_overload(result: Any) -> None:
-        compiled.overloads[tuple(result.signature.args)] = result
+    Options as for `kernel`. A helper that returns arrays has two versions, since the array must be counted by the
+    caller and the helper, or by neither.
+    """
+    if function is None:
+        return partial(helper, fast=fast, allocates=allocates, **options)
+
+    @cache
+    def version(counts: bool) -> Any:
+        compiled = _compiled(function, fast, no_cpython_wrapper=True, _nrt=counts, **options)
+
+        # For kernels, but not for Python, which would jump to a wrapper at address 0.
+        def add_overload(result: Any) -> None:
+            compiled.overloads[tuple(result.signature.args)] = result
+
+        compiled.add_overload = add_overload
+        return compiled
+
+    def counted(args: Any) -> bool:
+        if not ConfigStack.top_or_none().nrt:
+            return allocates  # which Numba refuses
+        return allocates or _has_arrays(version(False).overloads[tuple(args)].signature.return_type)
+
+    def get_call_template(args: Any, kws: Any) -> Any:
+        if allocates:
+            return version(True).get_call_template(args, kws)
+        template = version(False).get_call_template(args, kws)
+        return version(True).get_call_template(args, kws) if counted(template[2]) else template
 
     def refuse(*_: Any, **__: Any) -> None:
         raise TypeError(f"{function.__name__} is a helper: kernels call it, Python cannot.")
 
-    compiled.add_overload, compiled._compile_for_args = add_overload, refuse
-    return compiled
+    front = _compiled(function, fast, **options)
+    front.get_call_template, front.get_overload = (
+        get_call_template,
+        lambda args: version(counted(args)).get_overload(args),
+    )
+    front.version, front._compile_for_args = version, refuse
+    return front
+
+
+def _has_arrays(result: Any) -> bool:
+    """Return whether a result has references that are counted."""
+    parts = result.types if isinstance(result, types.BaseTuple) else ()  # type: ignore[attr-defined]
+    return isinstance(result, types.Array) or any(map(_has_arrays, parts))
 
 
 def _compiled(function: Callable[..., Any], fast: bool, **options: Any) -> Any:

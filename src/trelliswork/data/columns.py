@@ -3,10 +3,19 @@
 import sys
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import TextIO
+from typing import Any, TextIO
 
 from trelliswork.data.corpus import Corpus, CorpusBuilder
-from trelliswork.data.files import Readable, fields_of, no_sentence, open_text, shorten, source_name, splitter
+from trelliswork.data.files import (
+    Excerpt,
+    Readable,
+    fields_of,
+    no_sentence,
+    open_text,
+    shorten,
+    source_name,
+    splitter,
+)
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 _DOCSTART = "-DOCSTART-"
@@ -88,8 +97,11 @@ def column_parts(
     if columns is not None and not len(columns):
         raise ValueRangeError("columns must name at least one column, got none. Leave it out to get all.")
     source, split = source_name(path), splitter(separator)
-    width = first = n_before = 0
-    pick = None
+    notes = path.notes if isinstance(path, Excerpt) else {}
+    width, first = notes.get("columns", (0, 0))  # of earlier parts of the file
+    first -= path.lines_before() if isinstance(path, Excerpt) else 0
+    n_before = n_parts = 0
+    pick: Any = None
     part = CorpusBuilder(source, len(columns or ()) or 1)
     with open_text(path, encoding=encoding) as file:
         for number, line in enumerate(file, start=1):
@@ -99,28 +111,33 @@ def column_parts(
                     part.lines.append(line)
                 if part.end_sentence() == n_sentences:
                     yield part.corpus(keep_lines)
+                    n_parts += 1
                     n_before, part = number, CorpusBuilder(source, part.n_columns)
                 continue
-            if len(fields) != width:
-                if width:
+            if len(fields) != width or pick is None:
+                if width and len(fields) != width:
                     raise DataError(
                         f"{source}:{number}: expected {width} column{'s' * (width != 1)}, as in line {first}, "
                         f"got {len(fields)}: {shorten(line)}. Is the separator right?"
                     )
-                width = len(fields)
-                first = number
+                if not width:
+                    width, first = len(fields), number
+                    if isinstance(path, Excerpt):
+                        notes["columns"] = width, number + path.lines_before()
                 chosen = _chosen(columns, width, f"{source}:{number}", line)
                 part.n_columns = len(chosen)
+                pick = itemgetter(slice(None))
                 if chosen != list(range(width)):
                     pick = itemgetter(*chosen) if len(chosen) > 1 else itemgetter(slice(chosen[0], chosen[0] + 1))
             if keep_lines:
                 part.lines.append(line)
                 part.token_lines.append(number - 1 - n_before)
             unique = part.unique
-            part.flat.extend([unique.setdefault(field, field) for field in (pick(fields) if pick else fields)])
+            part.flat.extend([unique.setdefault(field, field) for field in pick(fields)])
+    ended = part.end_sentence()
     if not width and not allow_empty:
         raise no_sentence(source, "one token per line, with its columns")
-    if part.end_sentence() or not width:
+    if ended or not n_parts:
         yield part.corpus(keep_lines)
 
 
@@ -142,12 +159,19 @@ def _chosen(columns: Sequence[int] | None, width: int, where: str, line: str) ->
     return [c % width for c in columns]
 
 
-def write_columns_with(corpus: Corpus, extra: list[list[str]], file: TextIO, separator: str | None = None) -> None:
+def write_columns_with(
+    corpus: Corpus,
+    extra: list[list[str]],
+    file: TextIO,
+    separator: str | None = None,
+    *,
+    notes: dict[str, Any] | None = None,
+) -> None:
     """Write the lines of a column file, read with ``keep_lines=True``, with new columns appended to each token.
 
     ``extra[k][i]`` is the k-th new column of token i. Blank and skipped lines are unchanged. Line ends are those of
     ``file``. The default separator is a tab if the line of the first token has one, otherwise a space; white space at
-    the end of the line of a token is then dropped.
+    the end of the line of a token is then dropped. ``notes`` of an `Excerpt` keep it for all parts of a file.
     """
     if corpus.lines is None or corpus.token_lines is None:
         raise ValueRangeError("corpus has no lines to write. Read it with keep_lines=True.")
@@ -162,7 +186,9 @@ def write_columns_with(corpus: Corpus, extra: list[list[str]], file: TextIO, sep
     where = corpus.token_lines.tolist()
     between = separator
     if between is None:
-        between = "\t" if where and "\t" in out[where[0]].strip() else " "
+        between = (notes or {}).get("between") or ("\t" if where and "\t" in out[where[0]].strip() else " ")
+        if notes is not None and where:
+            notes["between"] = between
     for i, new in zip(where, zip(*extra, strict=True), strict=False):
         line = out[i].rstrip("\t\v\f\r ") if separator is None else out[i]
         out[i] = between.join((line, *new))

@@ -5,11 +5,13 @@ import io
 import os
 import re
 import secrets
+import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast
 
@@ -49,6 +51,30 @@ class Section:
         return n
 
 
+@dataclass(frozen=True)
+class Excerpt:
+    """Some lines of a file that is read in parts, whole sentences; a reader takes it like a file of its own."""
+
+    file: "str | os.PathLike[str] | Section"
+    lines: Sequence[str]
+    start: int = 0  # lines of the file before
+    characters: int = 0  # before, with line ends
+    last: bool = True  # whether the file ends here
+    notes: dict[str, Any] = field(default_factory=dict)  # what readers keep for later parts of the same file
+
+    def __str__(self) -> str:
+        return str(self.file)
+
+    def lines_before(self) -> int:
+        """Return the number of lines of the whole file before the excerpt."""
+        return self.start + (self.file.lines_before() if isinstance(self.file, Section) else 0)
+
+    def joined(self, following: "Excerpt") -> "Excerpt":
+        """Return this excerpt and the following one as one."""
+        lines = [*self.lines, *following.lines]
+        return Excerpt(self.file, lines, self.start, self.characters, following.last, self.notes)
+
+
 class _Bounded(io.RawIOBase):
     """A section of an open file as a stream."""
 
@@ -66,24 +92,40 @@ class _Bounded(io.RawIOBase):
         return len(data)
 
 
-Readable = str | os.PathLike[str] | Section
+class _After(io.RawIOBase):
+    """A stream of which some bytes have been read already; a read returns what has arrived."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head, self._rest = head, cast(io.BufferedReader, rest)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._head[: len(buffer)] or self._rest.read1(len(buffer))
+        self._head = self._head[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+Readable = str | os.PathLike[str] | Section | Excerpt
 
 
 def source_name(path: Readable) -> str:
     """Return the name of a file in messages: the path as it was given, ``<stdin>`` for ``-``."""
-    name = path.path if isinstance(path, Section) else os.fspath(path)
+    name = str(path) if isinstance(path, Section | Excerpt) else os.fspath(path)
     return "<stdin>" if name == "-" else name
 
 
 @contextmanager
 def counting_lines_before(path: Readable) -> Iterator[None]:
-    """Correct the line numbers in errors about a section that does not start its file."""
+    """Correct the line numbers in errors about a section or excerpt that does not start its file."""
     try:
         yield
     except DataError as error:
-        if isinstance(path, Section) and path.start:
-            before = path.lines_before()
-            number = rf"(?<={re.escape(path.path)}:)\d+|(?<=as in line )\d+|(?<=after line )\d+"
+        before = path.lines_before() if isinstance(path, Section | Excerpt) else 0
+        if before:
+            number = rf"(?<={re.escape(source_name(path))}:)\d+|(?<=as in line )-?\d+|(?<=after line )\d+"
             text = re.sub(number, lambda found: str(int(found.group()) + before), str(error))
             error.args = (text, *error.args[1:])
         raise
@@ -125,11 +167,28 @@ def splitter(separator: str | None) -> Callable[[str], list[str]]:
 def open_text(path: Readable, *, encoding: str = "utf-8") -> Iterator[Iterator[str]]:
     r"""Open a text file, ``-`` for the standard input, and yield an iterator over its lines without their ends.
 
-    A `Section` is opened like a file of its own; line numbers in errors are those of the whole file.
+    A `Section` or `Excerpt` is opened like a file of its own; line numbers in errors are those of the whole file.
 
     Gzip files are recognized by their first bytes, whatever their name. Only ``\n`` and ``\r\n`` end a line. A byte
     order mark at the start is skipped. In the encoding, a line end must be the byte 10, as in UTF-8, Latin-1 or Shift
     JIS. DataError if the file cannot be read, is not in this encoding, contains a NUL byte or is a damaged gzip file.
+    """
+    if isinstance(path, Excerpt):
+        with counting_lines_before(path):
+            yield iter(path.lines)
+        return
+    with open_blocks(path, encoding=encoding) as blocks:
+        yield chain.from_iterable(lines for lines, _ in blocks)
+
+
+@contextmanager
+def open_blocks(
+    path: str | os.PathLike[str] | Section, *, encoding: str = "utf-8"
+) -> Iterator[Iterator[tuple[list[str], bool]]]:
+    """Open a text file as `open_text` does, and yield an iterator over blocks of lines as they arrive.
+
+    With each block comes whether the next one has not arrived yet: a program that reads a pipe may then write what it
+    has. Files never keep it waiting.
     """
     try:
         plain = "\n".encode(encoding) == b"\n"
@@ -155,20 +214,21 @@ def open_text(path: Readable, *, encoding: str = "utf-8") -> Iterator[Iterator[s
         if isinstance(path, Section) and (inside or path.stop is not None):
             raw = cast(BinaryIO, io.BufferedReader(_Bounded(raw, path)))
         with counting_lines_before(path):
-            yield _lines(raw, name, encoding, inside)
+            yield _blocks(raw, name, encoding, inside)
 
 
-def _lines(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[str]:
+def _blocks(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[tuple[list[str], bool]]:
     """Yield the lines of a stream, decoded block by block, and line by line only to locate an error.
 
     A stream that starts ``inside`` a file has neither the head of a gzip file nor a byte order mark.
     """
+    pipe = _pipe(raw)
     head = b"" if inside else raw.read(2)
     if head == GZIP:
         if raw.seekable():
             raw.seek(-2, os.SEEK_CUR)
         else:
-            raw = io.BytesIO(head + raw.read())  # a pipe: only the compressed bytes are held
+            raw = cast(BinaryIO, _After(head, raw))
         raw, head = cast(BinaryIO, gzip.GzipFile(fileobj=raw)), b""
     if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig"):
         encoding = "utf-8"
@@ -177,10 +237,22 @@ def _lines(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[st
                 head += raw.read(3 - len(head))
             head = head.removeprefix(BOM)
     number = 0  # lines yielded so far
+    begun, read = (
+        [head],
+        cast(io.BufferedReader, raw).read1,
+    )  # of a line, and a read that does not wait for a full block
     while True:
         with gzip_errors(name, number):
-            block = head + raw.read(_BLOCK) + raw.readline()
-        head = b""
+            block = read(_BLOCK)
+        waits = pipe is not None and bool(block) and not _has_arrived(pipe)
+        end = block.rfind(b"\n") + 1
+        begun.append(block[:end] if end else block)
+        if block and not end:
+            if waits:
+                yield [], True
+            continue
+        rest, block = block[end:], b"".join(begun)
+        begun = [rest]
         if not block:
             return
         try:
@@ -195,7 +267,26 @@ def _lines(raw: BinaryIO, name: str, encoding: str, inside: bool) -> Iterator[st
         if not lines[-1]:
             lines.pop()
         number += len(lines)
-        yield from lines
+        yield lines, waits
+
+
+def _pipe(raw: BinaryIO) -> int | None:
+    """Return the number of a stream that may keep a reader waiting, such as a pipe; ``None`` for a file."""
+    try:
+        number = raw.fileno()
+        return None if stat.S_ISREG(os.fstat(number).st_mode) else number
+    except (OSError, AttributeError):  # in memory
+        return None
+
+
+def _has_arrived(number: int) -> bool:
+    """Return whether a stream has more to read now, or has ended; False if the system cannot tell."""
+    import select
+
+    try:
+        return bool(select.select([number], [], [], 0)[0])
+    except (OSError, ValueError):
+        return False
 
 
 @contextmanager

@@ -42,6 +42,7 @@ import gzip
 import os
 import tempfile
 import time
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ R = TypeVar("R")
 MEMORY = 1 << 30  # bytes
 BLOCK = 1 << 21  # bytes of text that are tokenized at a time, if the memory allows
 TOKENS = 1 << 18  # tokens per block of sentences in memory, if the memory allows
+_FEW = 64  # sentences for which the words of a vocabulary are looked up one by one
 BATCH = 8  # blocks that are processed in parallel
 
 
@@ -269,9 +271,7 @@ class Numbering:
     def __init__(self, vocabulary: Vocabulary | None, *, edges: bool, lower: bool) -> None:
         self.vocabulary, self.lower = vocabulary, lower
         self.refused = {START.encode(), END.encode()} if edges else set()
-        self.ids: dict[bytes, int] = {}
-        if vocabulary is not None:
-            self.ids = {word.encode(): k for k, word in enumerate(vocabulary) if k > 0 or not edges}
+        self.ids: dict[bytes, int] = {}  # of new words; with a vocabulary, of those of its words that occurred
         self._spellings: dict[bytes, int] = {} if lower else self.ids  # ids of words as they are written
 
     def number(self, words: list[bytes], where: Place) -> Ids:
@@ -281,6 +281,15 @@ class Numbering:
             number = known.get(word)
             out[k] = self._find(word, partial(where, k)) if number is None else number
         return out
+
+    def listed(self) -> dict[str, int]:
+        """Return the ids of the vocabulary's words, but those that are refused; nothing if they change case."""
+        if self.vocabulary is None or self.lower:
+            return {}
+        known = dict(self.vocabulary.index)
+        for word in self.refused:
+            known.pop(word.decode(), None)
+        return known
 
     def _find(self, word: bytes, where: Callable[[], str]) -> int:
         """Return the id of a word that is not in ``_spellings`` yet."""
@@ -296,7 +305,7 @@ class Numbering:
             raise DataError(
                 f"{where()}: {key.decode()} marks sentence edges and cannot be a word. Rename it in the text."
             )
-        number = self.ids.get(key)
+        number = self.ids.get(key) if self.vocabulary is None else self.vocabulary.index.get(key.decode())
         if number is None and self.vocabulary is None:
             number = self.ids[key] = len(self.ids)
         if number is not None:
@@ -401,8 +410,8 @@ def _sentence_blocks(
     if isinstance(sentences, Corpus):
         source = f"{sentences.source}, " if sentences.source else ""
         sentences = sentences.sentences()
-    flat: list[int] = []
-    known: dict[str, int] = {}
+    flat = array("i")
+    known = numbering.listed() if not isinstance(sentences, Sized) or len(sentences) > _FEW else {}
     n_read = 0
     for n, sentence in enumerate(sentences):
         if isinstance(sentence, str):
@@ -410,25 +419,36 @@ def _sentence_blocks(
                 f"{source}sentence {n} must be a list of words, got the string {shorten(sentence[:40])}: split it "
                 "(or, if it is a file, give files as a list)."
             )
-        for t, word in enumerate(sentence):
-            number = known.get(word)
-            if number is None:
-                place = f"{source}sentence {n}, token {t}"
-                try:
-                    number = known[word] = int(numbering.number([_encoded(word, place)], [place].__getitem__)[0])
-                except DataError as error:
-                    raise error.at(n, t) from None
-            flat.append(number)
+        start = len(flat)
+        try:
+            flat.extend(map(known.__getitem__, sentence))
+        except (KeyError, TypeError):  # a word for the first time, or no word at all
+            del flat[start:]
+            flat.extend(_new_words(n, sentence, known, numbering, source))
         if len(sentence) or keep_empty:
             flat.append(BREAK)
         n_read += 1
         if len(flat) >= size:
             yield np.array(flat, np.int32)
             progress(n_read)
-            flat, n_read = [], 0
+            flat, n_read = array("i"), 0
     if flat:
         yield np.array(flat, np.int32)
     progress(n_read)
+
+
+def _new_words(
+    n: int, sentence: Sequence[str], known: dict[str, int], numbering: Numbering, source: str
+) -> Iterator[int]:
+    """Yield the ids of sentence n, and add them to those that are known."""
+    for t, word in enumerate(sentence):
+        place = f"{source}sentence {n}, token {t}"
+        try:
+            if word not in known:
+                known[word] = int(numbering.number([_encoded(word, place)], [place].__getitem__)[0])
+        except DataError as error:
+            raise error.at(n, t) from None
+        yield known[word]
 
 
 def _encoded(word: str, place: str) -> bytes:

@@ -222,31 +222,53 @@ def standard_labels(sentences: Sequence[Sequence[str]]) -> tuple[Sequence[Sequen
     >>> standard_labels([["B-NP", "L-NP", "U-VP"]])
     ([['B-NP', 'E-NP', 'S-VP']], 'the labels are in BILOU and were converted to BIOES (IOBES)')
     """
-    from trelliswork.compute.sharing import current
+    seen = SeenLabels()
+    seen.add(sentences)
+    text = seen.text()
+    return [seen.converted(labels) for labels in sentences] if text else sentences, text
 
-    group, found = current(), {label for labels in sentences for label in labels} - {"O"}
-    if group.any(any(label[:2] in ("L-", "U-") for label in found)):
-        if group.any(not all(len(label) > 2 and label[0] in "BILU" and label[1] == "-" for label in found)):
-            return sentences, ""
-        ends = {"L": "E", "U": "S"}
-        renamed = {label: ends.get(label[0], label[0]) + label[1:] for label in found} | {"O": "O"}
-        text = "the labels are in BILOU and were converted to BIOES (IOBES)"
-        return [[renamed[label] for label in labels] for labels in sentences], text
-    if group.any(not all(_fits(label, "bio") for label in found)):
-        return sentences, ""
-    started, strict = False, True  # whether an I-X starts a span, and every B-X follows a span of type X
-    for labels in sentences:
-        before = ""
-        for label in labels:
-            prefix, type_ = _split(label, "bio")
-            strict = strict and not (prefix == "B" and type_ != before)
-            started = started or (prefix == "I" and type_ != before)
-            before = type_
-    if not group.any(started) or group.any(not strict):
-        return sentences, ""
-    return [convert(labels, "bio", "bio") for labels in sentences], (
-        "the labels are in IOB1 and were converted to BIO (IOB2)"
-    )
+
+class SeenLabels:
+    """What labels that are read part by part say about their scheme; see `standard_labels`."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._renamed: dict[str, str] = {}  # labels in BILOU
+        self._bio = True  # all labels fit the scheme
+        self._started, self._strict = False, True  # an I-X starts a span, and every B-X follows a span of type X
+
+    def add(self, sentences: Sequence[Sequence[str]]) -> None:
+        """Read some labels."""
+        self.names.update(*sentences)
+        self._bio = self._bio and all(_fits(label, "bio") for label in self.names - {"O"})
+        for labels in sentences if self._bio else ():
+            before = ""
+            for label in labels:
+                prefix, type_ = _split(label, "bio")
+                self._strict = self._strict and not (prefix == "B" and type_ != before)
+                self._started = self._started or (prefix == "I" and type_ != before)
+                before = type_
+
+    def text(self) -> str:
+        """Return a sentence about the conversion; empty if there is none. In a group, the labels of all decide."""
+        from trelliswork.compute.sharing import current
+
+        group, names = current(), self.names - {"O"}
+        if group.any(any(label[:2] in ("L-", "U-") for label in names)):
+            if group.any(not all(len(label) > 2 and label[0] in "BILU" and label[1] == "-" for label in names)):
+                return ""
+            ends = {"L": "E", "U": "S"}
+            self._renamed = {label: ends.get(label[0], label[0]) + label[1:] for label in names} | {"O": "O"}
+            return "the labels are in BILOU and were converted to BIOES (IOBES)"
+        if group.any(not self._bio):
+            return ""
+        if not group.any(self._started) or group.any(not self._strict):
+            return ""
+        return "the labels are in IOB1 and were converted to BIO (IOB2)"
+
+    def converted(self, labels: Sequence[str]) -> list[str]:
+        """Return the labels of a sentence in the other scheme."""
+        return [self._renamed[label] for label in labels] if self._renamed else convert(labels, "bio", "bio")
 
 
 def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:

@@ -2,7 +2,7 @@
 
 import warnings
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -54,13 +54,12 @@ def _is_glued(word: str) -> bool:
     return word[-1:] in PUNCTUATION and word[:1].isalnum()
 
 
-def warn_if_untokenized(corpus: Corpus, known: Collection[str]) -> None:
+def warn_if_untokenized(words: Sequence[str], known: Collection[str], source: str) -> None:
     """Warn if many words of a text are unknown and end in punctuation, as ``York.`` does: tokenization is missing."""
-    words = corpus.columns[0]
     glued = [word for word in words if _is_glued(word) and word not in known and word.lower() not in known]
     if len(glued) > GLUED * len(words) and sum(map(_is_glued, known)) <= GLUED * len(known):
         warnings.warn(
-            f"{corpus.source}: {len(glued) / len(words):.0%} of the words end in punctuation and are unknown to the "
+            f"{source}: {len(glued) / len(words):.0%} of the words end in punctuation and are unknown to the "
             f"model, such as {shorten(glued[0])}: words are separated at white space only. Put spaces before "
             "punctuation, as in the training text.",
             DataWarning,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.data.corpus import Corpus
-from trelliswork.data.files import Readable, no_sentence, open_text, source_name
+from trelliswork.data.files import Excerpt, Readable, no_sentence, open_text, source_name
 from trelliswork.errors import ValueRangeError, extras_for
 
 
@@ -86,6 +86,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _CURRENCY = "$€£¥"
+LOOKAHEAD = 3  # tokens of the next sentence that the end of one depends on
 PARAGRAPH = 1000  # lines of a paragraph that are split together
 _PARAGRAPH = re.compile(r"\n[ \t\r\f\v]*\n\s*")
 _ENDING = re.compile(r"[.!?…]+|\.{2,}")
@@ -269,20 +270,25 @@ def _hugging_face(name: str) -> Tokenizer:
 
 @dataclass(frozen=True, eq=False)
 class TokenizedText(Corpus):
-    """The sentences of a raw text; token i is ``text[starts[i]:stops[i]]``."""
+    """The sentences of a raw text; token i is ``text[starts[i] - before:stops[i] - before]``.
+
+    ``before`` is the number of characters of the file before the text.
+    """
 
     text: str = ""
     starts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     stops: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    before: int = 0
 
     def space_after(self, i: int) -> bool:
         """Return whether white space, or the end of the text, follows a token."""
-        return self.stops[i] >= len(self.text) or self.text[self.stops[i]].isspace()
+        stop = self.stops[i] - self.before
+        return stop >= len(self.text) or self.text[stop].isspace()
 
     def sentence_text(self, n: int) -> str:
         """Return the text of a sentence on one line."""
         first, last = int(self.offsets[n]), int(self.offsets[n + 1]) - 1
-        return " ".join(self.text[self.starts[first] : self.stops[last]].split())
+        return " ".join(self.text[self.starts[first] - self.before : self.stops[last] - self.before].split())
 
     def ranges(self, n: int) -> list[list[int]]:
         """Return start and stop of each token of a sentence."""
@@ -290,15 +296,15 @@ class TokenizedText(Corpus):
         return np.stack([self.starts[at], self.stops[at]], axis=1).tolist()
 
     @classmethod
-    def of(cls, text: str, split: Tokenizer = tokenize, source: str = "") -> TokenizedText:
-        """Return the sentences of a text."""
+    def of(cls, text: str, split: Tokenizer = tokenize, source: str = "", before: int = 0) -> TokenizedText:
+        """Return the sentences of a text, of a file with ``before`` characters before it."""
         sentences = split(text)
         pieces = [piece for sentence in sentences for piece in sentence]
         offsets = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
         unique: dict[str, str] = {}
         words = [unique.setdefault(piece.text, piece.text) for piece in pieces]
-        places = [np.array([piece[k] for piece in pieces], np.int64) for k in (1, 2)]
-        return cls([words], offsets, None, None, source, text, *places)
+        starts, stops = (np.array([piece[k] for piece in pieces], np.int64) + before for k in (1, 2))
+        return cls([words], offsets, None, None, source, text, starts, stops, before)
 
 
 def read_raw_text(
@@ -324,7 +330,7 @@ def read_raw_text(
     with open_text(path, encoding=encoding) as lines:
         text = "".join(_with_ends(lines))
     source = source_name(path)
-    corpus = TokenizedText.of(text, split, source)
+    corpus = TokenizedText.of(text, split, source, path.characters if isinstance(path, Excerpt) else 0)
     if not len(corpus) and not allow_empty:
         raise no_sentence(source, "running text")
     return corpus
@@ -341,6 +347,21 @@ def raw_sentences(files: Iterable[Readable]) -> Iterator[list[str]]:
                         yield [piece.text for piece in sentence]
                     part = []
                 part.append(line)
+
+
+def safe_end(lines: list[str], split: Tokenizer = tokenize) -> int:
+    """Return the number of lines at the start of a paragraph that can be split without what follows.
+
+    They end with a sentence, and the tokens of later lines that its end depends on have been seen.
+    """
+    text = "\n".join(lines)
+    sentences = split(text)
+    left = 0  # tokens after the start of a sentence
+    for before, sentence in zip(reversed(sentences[:-1]), reversed(sentences), strict=False):
+        left += len(sentence)
+        if left >= LOOKAHEAD and "\n" in text[before[-1].stop : sentence[0].start]:
+            return text.count("\n", 0, sentence[0].start)
+    return 0
 
 
 def _with_ends(lines: Iterable[str]) -> Iterator[str]:

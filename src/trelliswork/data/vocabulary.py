@@ -1,7 +1,7 @@
 """Vocabularies: strings to ids and back, and the symbols that all models share."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trelliswork.compute.sharing import current
@@ -105,6 +105,11 @@ class Vocabulary:
     def unknown_word(self) -> str | None:
         """The string that represents unlisted ones; None if they are an error."""
         return None if self.unknown is None else self.default
+
+    @property
+    def index(self) -> Mapping[str, int]:
+        """The ids of all strings."""
+        return self._ids
 
     def __len__(self) -> int:
         return len(self.items)

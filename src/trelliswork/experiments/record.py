@@ -1,7 +1,10 @@
-"""Results of experiments in a folder: one page per paper, all figures as JSON lines, and the state for ``--resume``.
+"""Results of experiments: a folder with one page per paper and the state for ``--resume``, or a file of records.
 
-``runs.json`` has all results; ``paper-0.md`` ... and ``figures.jsonl`` are made from it. Files are replaced atomically
-after every experiment, so an interrupted run keeps finished results.
+In the folder, ``runs.json`` has all results; ``paper-0.md`` ... and ``figures.jsonl`` are made from it. Files are
+replaced atomically after every experiment, so an interrupted run keeps finished results.
+
+A file of records, such as ``docs/records/reproduction.jsonl``, has the last figures of each experiment: a line about
+the run, then one line per figure. The tables of the documentation are made from it.
 """
 
 import json
@@ -38,7 +41,7 @@ class Run:
 
 
 class Record:
-    """The folder that ``reproduce --out`` writes; existing results stay until they are recomputed."""
+    """The folder that ``dev reproduce --out`` writes; existing results stay until they are recomputed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -99,17 +102,43 @@ class Record:
             stream.write("\n")
 
 
+def update_records(
+    path: str | Path, experiment: Experiment, table: Table, settings: Mapping[str, Any], seconds: float
+) -> None:
+    """Replace the figures of an experiment in a file of records; those of other experiments stay."""
+    target = Path(path)
+    run: dict[str, Any] = {
+        "experiment": experiment.name,
+        "paper_number": experiment.paper,
+        "command": f"trelliswork dev reproduce {experiment.name}"
+        + ("" if experiment.folder is None else " --data DATA"),
+        "settings": _as_text(settings),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "seconds": round(seconds, 1),
+        "machine": describe_machine(),
+    }
+    figures = [{"experiment": experiment.name, **_finite(figure)} for figure in table.figures]
+    try:
+        lines = target.read_text(encoding="utf-8").splitlines() if target.exists() else []
+        old = [json.loads(line) for line in lines]
+        kept = [line for line in old if line["experiment"] != experiment.name]
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise DataError(f"{target}: not a file of records ({error}). Choose another file.") from None
+    with atomic_write(target) as stream:
+        stream.writelines(json.dumps(line, allow_nan=False) + "\n" for line in [*kept, run, *figures])
+
+
+def _finite(figure: Figure) -> dict[str, Any]:
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(figure).items()}
+
+
 def _as_text(settings: Mapping[str, Any]) -> dict[str, str]:
     return {key: describe({key: value}).partition("=")[2] for key, value in settings.items() if value is not None}
 
 
 def json_lines(name: str, figures: list[Figure]) -> list[str]:
     """Return one JSON object per figure: reproduce, row, paper, ours, unit, seconds, note; not finite is null."""
-    lines = []
-    for figure in figures:
-        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(figure).items()}
-        lines.append(json.dumps({"reproduce": name} | finite, allow_nan=False))
-    return lines
+    return [json.dumps({"reproduce": name} | _finite(figure), allow_nan=False) for figure in figures]
 
 
 def page(paper: int, runs: dict[str, Run]) -> str:

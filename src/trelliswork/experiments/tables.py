@@ -63,7 +63,7 @@ class Table:
     notes: list[str] = field(default_factory=list)  # explanations
     curves: list[Curve] = field(default_factory=list)
     axes: tuple[str, str] = ("", "")  # labels of the axes of the curves
-    figures: list[Figure] = field(default_factory=list)  # as ``reproduce --json`` prints them
+    figures: list[Figure] = field(default_factory=list)  # as ``dev reproduce --json`` prints them
 
     def add(
         self, row: str, paper: str | float | None, ours: float | None, unit: str, seconds: float | None = None,

@@ -265,7 +265,7 @@ class FeatureMap:
             if len(columns) < self._columns.n_columns:
                 raise DataError(
                     f"features={self.preset or 'templates'!r} needs {self._columns.n_columns} columns, the data has "
-                    f"{len(columns)}."
+                    f"{len(columns)}. Add the missing columns, or train on fewer (--columns)."
                 )
             columns = derive(columns, self._columns, corpus.offsets, self.knowledge, training=learn)
         nodes = _applied(self.extractor, columns, corpus.offsets, learn)

@@ -7,16 +7,19 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from trelliswork.compute.kernel_cache import cache_directory
 from trelliswork.data.files import GZIP, shorten
-from trelliswork.data.moments import Moments
 from trelliswork.errors import DataError, ShapeError
+
+if TYPE_CHECKING:  # importing them takes longer than tagging a sentence
+    from scipy import sparse
+
+    from trelliswork.data.moments import Moments
 
 RARE = 30.0  # added to square-root counts; otherwise rare pairs of words have the largest singular values
 _HEADER = re.compile(rb"(\d{1,9}) (\d{1,6})\r?\n")
@@ -125,7 +128,7 @@ class WordVectors:
         return cls([words[k] for k in kept], table[kept])
 
     @classmethod
-    def from_counts(cls, counts: Moments, n_dims: int = 100, *, seed: int = 0) -> Self:
+    def from_counts(cls, counts: "Moments", n_dims: int = 100, *, seed: int = 0) -> Self:
         """Return vectors of the neighbors of each word in a text, from counts of adjacent words (`count_moments`).
 
         Half of the dimensions describe the words that follow a word, half those that precede it: singular vectors of
@@ -147,13 +150,15 @@ class WordVectors:
 
 
 def context_vectors(
-    bigrams: sparse.csr_matrix, n_dims: int, seed: int = 0, n_iter: int = 6
+    bigrams: "sparse.csr_matrix", n_dims: int, seed: int = 0, n_iter: int = 6
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return two unit vectors for each word (V, D): by the words that follow it, and by those that precede it.
 
     These are singular vectors of sqrt(c_ij) / sqrt((r_i + RARE) (s_j + RARE)), where r and s are row and column sums,
     without the first one, which is the frequency of words. They are computed by subspace iteration.
     """
+    from scipy import sparse
+
     V = bigrams.shape[0]
     matrix = bigrams.sqrt()
     by = [sparse.diags(1 / np.sqrt(np.asarray(matrix.sum(axis=axis)).ravel() + RARE)) for axis in (1, 0)]

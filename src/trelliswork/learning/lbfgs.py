@@ -114,7 +114,6 @@ def lbfgs(
                 stacklevel=2,
             )
             break
-        iteration += 1
         steepest = _pseudo_gradient(w, gradient, l1)
         norm = math.sqrt(dot(steepest, steepest))
         if norm <= tol * max(1.0, math.sqrt(dot(w, w))):
@@ -137,7 +136,7 @@ def lbfgs(
                 report.reason = "no step lowers the value: numerical limit"
                 if not report.converged:
                     warnings.warn(
-                        f"L-BFGS stopped after {iteration - 1} iterations: no step lowers the value any more, although "
+                        f"L-BFGS stopped after {iteration} iterations: no step lowers the value any more, although "
                         f"the norm of the gradient is {norm:.3g}. Scale large feature values down, raise l2, or accept "
                         "the weights as they are.",
                         ConvergenceWarning,
@@ -154,6 +153,7 @@ def lbfgs(
         if curvature > 1e-10 * dot(y, y):
             pairs.append((s, y, 1 / curvature))
         w, value, gradient = new, new_value, new_gradient
+        iteration += 1  # a search that failed is none
         step = Step(iteration, value, norm, int(np.count_nonzero(w)), n_evaluations, time.perf_counter() - started)
         report.add(step)
         stop = callback(step, State(w, value, gradient, list(pairs), report.history)) if callback is not None else None

@@ -161,7 +161,10 @@ def _moments() -> object:
     from trelliswork.models.baselines.kneser_ney import KneserNey
 
     tokenized_block(b"a b\n", Path("text"), 1)
-    return count_moments(X * 9, 2, memory_limit=1), KneserNey(2).fit(X)
+    model = KneserNey(2).fit(X)
+    plain, arrays = model._state()  # arrays of a fitted model cannot be changed, those of a loaded one can
+    loaded = KneserNey._from_state(plain, {name: array.copy() for name, array in arrays.items()})
+    return count_moments(X * 9, 2, memory_limit=1), model.log_evidence(X), loaded.log_evidence(X)
 
 
 def _language_model() -> object:

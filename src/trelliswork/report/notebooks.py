@@ -36,6 +36,11 @@ def display(shown: Any) -> str:
         blocks = _estimator(shown)
     else:
         blocks = _distribution(shown)
+    return framed(*blocks)
+
+
+def framed(*blocks: Html) -> str:
+    """Return pieces of a report with their style, for notebooks."""
     return str(element("div", element("style", Html(_style())), *blocks, class_=_CLASS))
 
 

@@ -29,6 +29,12 @@ class Html(str):
 
     __slots__ = ()
 
+    def _repr_html_(self) -> str:
+        """Return the piece with its style, as notebooks show it."""
+        from trelliswork.report.notebooks import framed  # which imports this module
+
+        return framed(self)
+
 
 Section = tuple[str, str, Sequence[object]]  # title, note, blocks
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from trelliswork.models.tasks import LanguageModel, LayeredTagger, Tagger, TreeParser
 from trelliswork.serve.requests import RequestError
@@ -88,7 +89,28 @@ def abilities_of(cls: Any) -> dict[str, Ability]:
 
 
 def _tag(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
-    probabilities, k = options
+    *how, known = options
+    return _with_known(model, sentences, _labels(model, sentences, *how), known)
+
+
+def _with_known(model: Any, sentences: Sequence[Any], answers: Answers, known: int) -> Answers:
+    """Add to each answer which words the model has seen in training; null if it has not kept them."""
+    if known:
+        words = _words_of(model)
+        for sentence, answer in zip(sentences, answers, strict=True):
+            tokens = (token[0] if isinstance(token, list | tuple) else token for token in sentence)
+            answer["known"] = None if words is None else [token in words for token in tokens]
+    return answers
+
+
+def _words_of(model: Any) -> set[str] | None:
+    """Return the words that a model has seen in training, made once for each model."""
+    if model not in _WORDS:
+        _WORDS[model] = model.known_words()
+    return _WORDS[model]
+
+
+def _labels(model: Any, sentences: Sequence[Any], probabilities: int, k: int) -> Answers:
     if k > 1:
         lists = model.predict_topk(sentences, k)
         return [{"labelings": [{"labels": list(y), "probability": float(p)} for y, p in best]} for best in lists]
@@ -112,7 +134,7 @@ def _tag_layers(model: Any, sentences: Sequence[Any], options: Options) -> Answe
                 name: [float(p[label]) for p, label in zip(marginals[name][n], own, strict=True)]
                 for name, own in answer["labels"].items()
             }
-    return answers
+    return _with_known(model, sentences, answers, options[1])
 
 
 def _parse(model: Any, sentences: Sequence[Any], options: Options) -> Answers:
@@ -152,23 +174,32 @@ def _list(of: Any) -> dict[str, Any]:
 
 _STRING, _NUMBER = {"type": "string"}, {"type": "number"}
 _PROBABILITIES = Option("probabilities", "Whether to add the probability of each label, or of each arc.")
+_KNOWN = Option("known", "Whether to add which words the model has seen in training.")
+_KNOWN_SCHEMA = {"type": ["array", "null"], "items": {"type": "boolean"}}
+_WORDS: WeakKeyDictionary[Any, set[str] | None] = WeakKeyDictionary()  # of served models
 _LABELING = {"type": "object", "properties": {"labels": _list(_STRING), "probability": _NUMBER}}
 TAG = Ability(
     "tag",
     "Label the tokens of sentences.",
     _tag,
-    (_PROBABILITIES, Option("topk", "Number of best labelings of each sentence.", 1, MAX_BEST)),
-    schema={"labels": _list(_STRING), "probabilities": _list(_NUMBER), "labelings": _list(_LABELING)},
+    (_PROBABILITIES, Option("topk", "Number of best labelings of each sentence.", 1, MAX_BEST), _KNOWN),
+    schema={
+        "labels": _list(_STRING),
+        "probabilities": _list(_NUMBER),
+        "labelings": _list(_LABELING),
+        "known": _KNOWN_SCHEMA,
+    },
 )
 TAG_LAYERS = Ability(
     "tag",
     "Label the tokens of sentences in several layers.",
     _tag_layers,
-    (_PROBABILITIES,),
+    (_PROBABILITIES, _KNOWN),
     together=False,  # belief propagation stops when the slowest sentence has converged
     schema={
         "labels": {"type": "object", "additionalProperties": _list(_STRING)},
         "probabilities": {"type": "object", "additionalProperties": _list(_NUMBER)},
+        "known": _KNOWN_SCHEMA,
     },
 )
 PARSE = Ability(

@@ -66,6 +66,36 @@ def test_split_passes_match_the_fused_pass_and_weights_multiply(case):
     assert_allclose(split.counts, np.einsum("b,bij->ij", weights, fused.counts), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@given(data=st.data())
+def test_one_sentence_is_what_it_is_in_a_batch(dtype, data):
+    """A single short sentence takes a path of its own, with the same result to the last bit."""
+    case = data.draw(chains(dtype, possible=True))
+    if case.log_pairwise.ndim != 2:
+        case = case._replace(
+            log_pairwise=case.log_pairwise[0, 0] if case.log_pairwise.size else np.zeros((1, 1), dtype)
+        )
+        case = case._replace(log_pairwise=np.resize(case.log_pairwise, (case.log_unary.shape[2],) * 2))
+    twice = [np.concatenate([x, x]) for x in (case.log_unary, case.lengths)]
+    together = chain.chain_potentials(twice[0], case.log_pairwise, twice[1])
+    log_z, want = chain.expectations(together, counts=True)
+    for b in range(len(case.lengths)):
+        alone = chain.chain_potentials(case.log_unary[[b]], case.log_pairwise, case.lengths[[b]])
+        assert alone.is_short
+        own_log_z, got = chain.expectations(alone, counts=True)
+        assert_array_equal(own_log_z[0], log_z[b])
+        assert_array_equal(got.marginals[0], want.marginals[b])
+        assert_array_equal(got.counts[0], want.counts[b])
+        if log_z[b] > -np.inf:
+            assert_array_equal(chain.viterbi(alone)[0][0, : case.lengths[b]], best_of(case, b))
+
+
+def best_of(case: Chain, b: int) -> np.ndarray:
+    """Return the best labels of a sentence, computed in a batch with itself."""
+    pair = np.concatenate([case.log_unary[[b]]] * 2), case.log_pairwise, case.lengths[[b, b]]
+    return chain.viterbi(chain.chain_potentials(*pair))[0][1, : case.lengths[b]]
+
+
 @given(chains(possible=True))
 def test_viterbi_and_topk_match_enumeration(case):
     potentials = chain.chain_potentials(*case)

@@ -1,4 +1,4 @@
-"""``trelliswork reproduce all``: all experiments in the order of the papers; a failure does not stop the others."""
+"""``trelliswork dev reproduce all``: all experiments in the order of the papers; a failure does not stop the others."""
 
 import sys
 import time
@@ -9,7 +9,18 @@ import typer
 
 from trelliswork.cli.options import JsonOption, QuietOption
 from trelliswork.cli.progress import duration
-from trelliswork.cli.reproduce.commands import Data, Out, Quick, Seed, open_record, say_to, show
+from trelliswork.cli.reproduce.commands import (
+    Data,
+    Out,
+    Quick,
+    RecordFile,
+    Seed,
+    check_record_file,
+    open_record,
+    say_to,
+    show,
+    write_records,
+)
 from trelliswork.cli.running import report_errors, settings
 from trelliswork.experiments.registry import EXPERIMENTS, Experiment, find
 
@@ -30,6 +41,7 @@ def reproduce_all(
     data: Data = None,
     quick: Quick = False,
     out: Out = None,
+    record: RecordFile = None,
     resume: Resume = False,
     seed: Seed = 0,
     quiet: QuietOption = False,
@@ -40,12 +52,13 @@ def reproduce_all(
     If an experiment fails or its data is missing, the others run and the exit code is 1. The folder --out is updated
     after each experiment, so Ctrl-C keeps finished tables; --resume runs the rest.
 
-    Example: trelliswork reproduce all --quick --data DATA --out results
+    Example: trelliswork dev reproduce all --quick --data DATA --out results
     """
     chosen = choose(only, skip)
     if resume and out is None:
         raise typer.BadParameter("--resume needs the folder with earlier results: pass --out.")
-    record = open_record(out, chosen, quick)
+    check_record_file(record, quick)
+    folder = open_record(out, chosen, quick)
     say = say_to(quiet)
     failures: dict[str, str] = {}
     started = time.perf_counter()
@@ -53,8 +66,8 @@ def reproduce_all(
         name, place = experiment.name, f"[{k + 1} of {len(chosen)}]"
         given = {"seed": seed} if "seed" in experiment.full else {}
         values = experiment.settings(quick, given)
-        if resume and record is not None and record.holds(name, values, quick):
-            say(f"{place} {name}: finished before, {record.runs[name].began}")
+        if resume and folder is not None and folder.holds(name, values, quick):
+            say(f"{place} {name}: finished before, {folder.runs[name].began}")
             continue
         about = "" if quick else f", about {experiment.minutes:g} minutes"
         say(f"{place} {name}: paper {experiment.paper}, {experiment.about}{about}")
@@ -67,12 +80,13 @@ def reproduce_all(
             print(f"interrupted in {name}: {finished} experiments are finished{kept}", file=sys.stderr)
             raise typer.Exit(130) from None
         seconds = time.perf_counter() - before
-        if record is not None:
-            record.add(experiment, outcome, values, quick, seconds)
+        if folder is not None:
+            folder.add(experiment, outcome, values, quick, seconds)
         if isinstance(outcome, str):
             failures[name] = outcome
             print(f"{name}: {outcome}", file=sys.stderr, flush=True)
             continue
+        write_records(record, experiment, outcome, values, seconds)
         if not json and k:
             print()
         show(name, outcome, None, json)

@@ -1,4 +1,4 @@
-"""Commands of ``trelliswork reproduce``: one per experiment, made from the table ``COMMANDS``."""
+"""Commands of ``trelliswork dev reproduce``: one per experiment, made from the table ``COMMANDS``."""
 
 import inspect
 import sys
@@ -33,6 +33,10 @@ Out = Annotated[
     typer.Option(
         "--out", "-o", help="Folder for one page per paper (paper-0.md ...) and figures.jsonl; kept up to date."
     ),
+]
+RecordFile = Annotated[
+    str | None,
+    typer.Option("--record", help="File of records to update, such as docs/records/reproduction.jsonl."),
 ]
 
 
@@ -246,6 +250,7 @@ def make(name: str) -> Callable[..., None]:
         _argument("data", NoData if experiment.folder is None else Data, None),
         _argument("quick", Quick, False),
         _argument("out", Out, None),
+        _argument("record", RecordFile, None),
     ]
     if command.plot is not None:
         shared.append(_argument("plot", Annotated[str | None, typer.Option(help=command.plot)], None))
@@ -266,13 +271,13 @@ def make(name: str) -> Callable[..., None]:
     parameters = [option.parameter(experiment) for option in command.options] + shared
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
-    run.__doc__ = f"{command.text}\n\nExample: trelliswork reproduce {name} {command.example}".rstrip()
+    run.__doc__ = f"{command.text}\n\nExample: trelliswork dev reproduce {name} {command.example}".rstrip()
     return report_errors(run)
 
 
 def reproduce(
     name: str, given: Mapping[str, Any], *, data: str | None = None, quick: bool = False, out: str | None = None,
-    plot: str | None = None, quiet: bool = False, json: bool = False,
+    record: str | None = None, plot: str | None = None, quiet: bool = False, json: bool = False,
 ) -> None:  # fmt: skip
     """Run one experiment with the settings that are not ``None``, print its table and store it."""
     experiment = find(name)
@@ -283,11 +288,14 @@ def reproduce(
         from trelliswork.report.pictures import check_picture
 
         check_picture(plot)
-    record = open_record(out, [experiment], quick)
+    check_record_file(record, quick)
+    folder = open_record(out, [experiment], quick)
     started = time.perf_counter()
     table = experiment.run(data, quick=quick, given=given, say=say_to(quiet))
-    if record is not None:
-        record.add(experiment, table, experiment.settings(quick, given), quick, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    if folder is not None:
+        folder.add(experiment, table, experiment.settings(quick, given), quick, seconds)
+    write_records(record, experiment, table, experiment.settings(quick, given), seconds)
     show(name, table, plot, json)
 
 
@@ -301,6 +309,22 @@ def open_record(out: str | None, experiments: list[Experiment], quick: bool) -> 
     for experiment in experiments:
         record.check(experiment.name, quick)
     return record
+
+
+def check_record_file(path: str | None, quick: bool) -> None:
+    """Raise an error if figures with small settings would be recorded."""
+    if path is not None and quick:
+        raise typer.BadParameter("--record is for full figures: leave out --quick.")
+
+
+def write_records(
+    path: str | None, experiment: Experiment, table: "Table", settings: Mapping[str, Any], seconds: float
+) -> None:
+    """Write the figures to the file of records, if there is one."""
+    if path is not None:
+        from trelliswork.experiments.record import update_records
+
+        update_records(path, experiment, table, settings, seconds)
 
 
 def say_to(quiet: bool, before: str = "") -> "Say":

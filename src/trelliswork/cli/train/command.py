@@ -11,13 +11,15 @@ import json as json_module
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 
 from trelliswork.cli.inputs import Inputs
-from trelliswork.cli.options import JsonOption, QuietOption
+from trelliswork.cli.lazy import add_threads
+from trelliswork.cli.options import ForceOption, JsonOption, QuietOption
 from trelliswork.cli.progress import training_progress, usage_line
 from trelliswork.cli.reporting import ReportOption, report_training
 from trelliswork.cli.running import alone, current, report_errors
@@ -37,6 +39,8 @@ class Job:
     """One run of a ``train`` command: options of all commands, and the steps after reading."""
 
     out: str  # directory for the model
+    force: bool = False  # replace a model in that directory
+    bundled: bool = False  # train on the bundled corpus
     dev: str | None = None  # development file
     calibrate: str | None = None  # file to calibrate the model with
     start: str | None = None  # model to start from
@@ -47,6 +51,10 @@ class Job:
     given: frozenset[str] = frozenset()  # names of the options that the user has given
     sample: "Callable[[], Sample | None] | None" = None  # sentences that the report shows
     started: float = field(default_factory=time.perf_counter)
+
+    def inputs(self, files: list[str] | None) -> Inputs:
+        """Return the training files, or the training part of the bundled corpus; nothing is an error."""
+        return Inputs.of(files, self.bundled, "train")
 
     def read_dev(self, read: Callable[..., Any], *options: Any) -> Any:
         """Return what ``read`` returns for the development file; ``None`` without one."""
@@ -71,7 +79,7 @@ class Job:
         usage = current().usage()
         if self.calibrate is not None:
             facts = facts | {"calibration": self._calibrate(model)}
-        save_or_rescue(model.save, self.out)
+        save_or_rescue(model.save, self.out, force=self.force)
         if current().rank > 0:
             return
         with alone():  # what follows is the work of one process
@@ -150,6 +158,7 @@ class TrainCommand(TyperCommand):
             command = app.command(self.name, help=inspect.getdoc(run), epilog=self.epilog)
             command(_function(run, estimator, self.name or ""))
             self._inner = typer.main.get_command(app)
+            add_threads(self._inner)
         return self._inner
 
     @property
@@ -186,6 +195,8 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
     overlap = {f.name for f in files} & set(parameters)
     assert not overlap, f"{name}: {overlap} are parameters of {estimator.__name__}: give them option=False"
     signature = [_in_panel(f, INPUT) for f in files]
+    text = "Train on the bundled corpus instead of files. Its parts are bundled:train, bundled:dev and bundled:test."
+    signature.append(_option("bundled", bool, False, text, INPUT, "--bundled"))
     if "dev" in fit:
         signature.append(_option("dev", str | None, None, "Development file: stop early, keep the best.", INPUT))
     if hasattr(estimator, "_calibrate_temperature"):
@@ -198,6 +209,7 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
             signature.append(_option(own, str | None, None, text, TRAINING))
     signature.append(_option("out", str, f"{name}-model", "Directory for the model.", OUTPUT, "--out", "-o"))
     for own, kind, default in (
+        ("force", ForceOption, False),
         ("page", ReportOption, None),
         ("quiet", QuietOption, False),
         ("json", JsonOption, False),
@@ -210,7 +222,11 @@ def _function(run: Run, estimator: Any, name: str) -> Callable[..., None]:
         model = estimator(**{k: _value(d, values.pop(k)) for k, d in parameters.items()})
         own = {f.name: values.pop(f.name) for f in files}
         job = Job(**values, given=given)
-        check_out(job.out, job.checkpoint, job.page)
+        if own.get("counts") is None:
+            job.inputs(own["train"])
+        if job.checkpoint is not None and Path(job.checkpoint).exists():
+            job.force = True  # the run goes on, and replaces what it has saved when it was stopped
+        check_out(job.out, job.checkpoint, job.page, force=job.force)
         job.finish(model, run(job, model, **own))
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)

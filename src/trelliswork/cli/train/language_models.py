@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trelliswork.cli.corpora import FileFormat, read_words, words_layout
-from trelliswork.cli.inputs import Inputs, own_files, totals
+from trelliswork.cli.inputs import Inputs, own_text, totals
 from trelliswork.cli.options import FormatOption
 from trelliswork.cli.reporting import part, text_part
 from trelliswork.cli.train.command import Job
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TextFiles = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Text files (plain or gzip, one sentence per line) or directories of them. Default: the bundled corpus."
+        help="Text files (plain or gzip, one sentence per line) or directories of them.", show_default=False
     ),
 ]
 
@@ -28,20 +28,18 @@ def hmm_lm(
     train: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text files (plain or gzip, one sentence per line); '-' is standard input. Default: the bundled "
-            "corpus.",
-            show_default=False,
+            help="Text files (plain or gzip, one sentence per line); '-' is standard input.", show_default=False
         ),
     ] = None,
     format: FormatOption = FileFormat.auto,
 ) -> dict[str, Any]:
     """Train an HMM language model. Ctrl-C stops at the next validation and saves the best parameters.
 
-    Text has one sentence per line and words between white space. Without files the bundled corpus is used. The model
-    is a directory for score, evaluate, sample, fill, inspect and explore.
+    Text has one sentence per line and words between white space. The model is a directory for score, evaluate,
+    sample, fill, inspect and explore.
     """
-    source = Inputs.of(train)
-    layout = words_layout(source, FileFormat.text if train and format == FileFormat.auto else format, None, None)
+    source = job.inputs(train)
+    layout = words_layout(source, FileFormat.text if format == FileFormat.auto else format, None, None)
     corpus, dev = read_words(source, layout), job.read_dev(read_words, layout)
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
     total = model.max_iter * model.evaluations
@@ -61,18 +59,17 @@ def kneser_ney(
     job: Job,
     model: "KneserNey",
     train: TextFiles = None,
-    dev: Annotated[
-        str | None, typer.Option(help="Development text, or dev of the bundled corpus: its perplexity is printed.")
-    ] = None,
+    dev: Annotated[str | None, typer.Option(help="Development text: its perplexity is printed.")] = None,
 ) -> dict[str, Any]:
     """Train an n-gram language model with interpolated modified Kneser-Ney smoothing.
 
-    Text has one sentence per line and words between white space. Without files the bundled corpus is used. The model
-    is a directory for score, evaluate, sample, fill and explore.
+    Text has one sentence per line and words between white space. The model is a directory for score, evaluate,
+    sample, fill and explore.
     """
-    text, dev_text = _own_text(train), _text(dev)
+    source = job.inputs(train)
+    text, dev_text = own_text(source), _text(dev)
     job.fit(model, text, n_tokens=0, total=1)
-    _keep_source(job, model, train, dev_text, text)
+    _keep_source(job, model, source.part is None, dev_text, text)
     perplexity = None if dev is None else model.perplexity(dev_text)
     return {"words": len(model.vocabulary_) - 1, "ngrams": model.n_ngrams(), "dev_perplexity": perplexity}
 
@@ -80,12 +77,13 @@ def kneser_ney(
 def lbl(job: Job, model: "LogBilinear", train: TextFiles = None) -> dict[str, Any]:
     """Train a log-bilinear language model. Ctrl-C stops after the epoch and saves the model.
 
-    Text has one sentence per line and words between white space. Without files the bundled corpus is used. The model
-    is a directory for score, evaluate, sample, fill and explore.
+    Text has one sentence per line and words between white space. The model is a directory for score, evaluate,
+    sample, fill and explore.
     """
-    text, dev = _own_text(train), _text(job.dev)
+    source = job.inputs(train)
+    text, dev = own_text(source), _text(job.dev)
     job.fit(model, text, n_tokens=0, total=model.max_iter, dev=dev)
-    _keep_source(job, model, train, dev, text)
+    _keep_source(job, model, source.part is None, dev, text)
     return {"words": len(model.vocabulary_) - 1, "rank": model.rank, "context_size": model.context_size}
 
 
@@ -104,9 +102,10 @@ def mrf(
     """
     from trelliswork.data.moments import Moments
 
-    if train and counts is not None:
+    if (train or job.bundled) and counts is not None:
         raise typer.BadParameter("give text files or --counts, not both.")
-    data: Any = _own_text(train) if counts is None else Moments.load(counts)
+    source = None if counts is not None else job.inputs(train)
+    data: Any = Moments.load(str(counts)) if source is None else own_text(source)
     n_tokens = 0
     if counts is not None:
         if "order" in job.given and model.order != data.K:
@@ -119,7 +118,7 @@ def mrf(
     if isinstance(dev, str) and (Path(dev) / "moments.json").is_file():
         dev = Moments.load(dev)
     job.fit(model, data, n_tokens=n_tokens, total=total, dev=dev)
-    _keep_source(job, model, train or counts, dev, data)
+    _keep_source(job, model, source is None or source.part is None, dev, data)
     return {
         "words": len(model.vocabulary_) - 1,
         "tokens": model.n_tokens_,
@@ -132,19 +131,13 @@ def mrf(
     }
 
 
-def _own_text(files: list[str] | None) -> Any:
-    """Return the text files of this process, or its sentences of the bundled corpus."""
-    return own_files(files) if files else Inputs().share(_text("train"))
-
-
 def _text(name: str | None) -> Any:
     """Return the name of a text file, or the sentences of a part of the bundled corpus."""
-    from trelliswork.data import bundled
+    source = None if name is None else Inputs.dev(name)
+    return own_text(source) if source is not None and source.part else name
 
-    return [list(s.words) for s in bundled.load(name)] if name in bundled.SPLITS else name
 
-
-def _keep_source(job: Job, model: Any, files: Any, dev: Any, text: Any) -> None:
+def _keep_source(job: Job, model: Any, from_files: bool, dev: Any, text: Any) -> None:
     """Set the sentences that the report shows, and the layout that ``score`` uses by default."""
     job.sample = lambda: text_part(dev, text)
-    model.input_ = {"format": "text", "columns": [], "label": None} if files else {}
+    model.input_ = {"format": "text", "columns": [], "label": None} if from_files else {}

@@ -70,10 +70,10 @@ def crf(
 
     Files have one token per line with columns between white space and an empty line after each sentence: the last
     column is the label (--label), the others are for the features (--columns). CoNLL-U and CRFsuite's format are read
-    as well. Without files the bundled corpus is used. The default features are chunking for two columns, else pos. The
-    model is a directory for tag, evaluate, inspect and explore.
+    as well. The default features are chunking for two columns, else pos. The model is a directory for tag, evaluate,
+    inspect and explore.
     """
-    source = Inputs.of(train)
+    source = job.inputs(train)
     layout = training_layout(source, format, columns, label, separator)
     known = partial(_known, unknown=unknown_label, alternatives=alternatives)
     if layout.format == "crfsuite":
@@ -142,18 +142,26 @@ def _known(
 
 
 def _crf_from_stream(job: Job, model: "CRF", source: Inputs, layout: Layout, size: int, known: Any) -> tuple[int, ...]:
-    """Train part by part: one pass over the files for the labels, then one per epoch; return sentences and tokens."""
+    """Train part by part: one pass over the files for the labels, then one per epoch; return sentences and tokens.
+
+    If the labels are in another scheme than models know, a second pass reads the converted ones.
+    """
     from trelliswork.data import Corpus
+    from trelliswork.data.schemes import SeenLabels
     from trelliswork.learning.report import FitReport, Step
     from trelliswork.learning.watch import Watch, timed_from
     from trelliswork.models.crf.data import label_vocabulary
 
     names: dict[str, None] = {}
-    parts, sizes = LabeledParts(source, layout, size), []
+    parts, sizes, seen = LabeledParts(source, layout, size), [], SeenLabels()
     with alone():  # processes have different numbers of parts
         for _, labels in parts:
+            seen.add(labels)
             names |= dict.fromkeys(label_vocabulary(known(labels)))
             sizes.append((len(labels), sum(map(len, labels))))
+    if parts.convert(seen):
+        with alone():
+            names = {name: None for _, labels in parts for name in label_vocabulary(known(labels))}
     names = dict.fromkeys(current().merge(names))
     n_sentences, n_tokens = totals(sum(n for n, _ in sizes), sum(n for _, n in sizes))
     _agree(layout, bool(sizes), source)
@@ -207,10 +215,10 @@ def factorial_crf(
     """Train a tagger of several label layers. Ctrl-C stops after the current iteration and saves the model.
 
     Files have one token per line and an empty line after each sentence: the last columns are the layers, in the order
-    of --layers, the others are for the features; in CoNLL-U, the columns of these names. Without files the bundled
-    corpus is used. The model is a directory for tag, evaluate, inspect and explore.
+    of --layers, the others are for the features; in CoNLL-U, the columns of these names. The model
+    is a directory for tag, evaluate, inspect and explore.
     """
-    source = Inputs.of(train)
+    source = job.inputs(train)
     layout = layers_layout(source, format, columns, model.layers, label, separator)
     corpus, labels = read_layers(source, layout, model.layers)
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)
@@ -234,9 +242,7 @@ def hmm(
     model: "HMM",
     train: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Files, plain or gzip; '-' is standard input. Default: the bundled corpus.", show_default=False
-        ),
+        typer.Argument(help="Files, plain or gzip; '-' is standard input.", show_default=False),
     ] = None,
     format: FormatOption = FileFormat.auto,
     columns: WordsColumn = None,
@@ -261,12 +267,11 @@ def hmm(
 
     Labels give a tagger, words alone induced states. Files have one token per line and an empty line after each
     sentence: words are the first column, labels the last; CoNLL-U and plain text (one sentence per line, --unlabeled)
-    are read as well. Without files the bundled corpus is used. The model is a directory for tag, evaluate, score,
-    sample, inspect and explore.
+    are read as well. The model is a directory for tag, evaluate, score, sample, inspect and explore.
     """
     dev: Any
-    source = Inputs.of(train)
-    if unlabeled or (train and guess_format(source, format) == FileFormat.text):
+    source = job.inputs(train)
+    if unlabeled or guess_format(source, format) == FileFormat.text:
         if label is not None or unknown_label is not None:
             raise typer.BadParameter("--label and --unknown-label do not apply to words without labels.")
         layout = words_layout(source, format, columns, separator)
@@ -280,7 +285,7 @@ def hmm(
     elif stream is not None:
         raise typer.BadParameter("--stream needs words without labels: add --unlabeled, or leave it out.")
     else:
-        if columns is None and train and guess_format(source, format) == FileFormat.conllu:
+        if columns is None and guess_format(source, format) == FileFormat.conllu:
             columns = "form"
         layout = _words_and_tags(source, format, columns or "0", label, separator)
         read = partial(_read_words_and_tags, layout=layout, reader="an HMM", unknown=unknown_label)
@@ -306,7 +311,7 @@ def _words_and_tags(
     source: Inputs, format: FileFormat, columns: str | None, label: str | None, separator: str | None
 ) -> Layout:
     """Return the layout of files with words and tags; the tags of the bundled corpus are column 1."""
-    if not source.files:
+    if source.part:
         columns, label = columns or "0", "1" if label is None else label
     return training_layout(source, format, columns, label, separator)
 
@@ -355,10 +360,9 @@ def mrf_tagger(
     """Train a tagger by the joint likelihood of tags and words. Ctrl-C stops after the current iteration and saves it.
 
     Files have one token per line and an empty line after each sentence: words are the first column, tags the last;
-    CoNLL-U is read as well. Without files the tags of the bundled corpus are used. The model is a directory for tag,
-    evaluate, inspect and explore.
+    CoNLL-U is read as well. The model is a directory for tag, evaluate, inspect and explore.
     """
-    source = Inputs.of(train)
+    source = job.inputs(train)
     layout = _words_and_tags(source, format, columns, label, separator)
     corpus, tags = _read_words_and_tags(source, layout, "this tagger")
     n_sentences, n_tokens = totals(len(corpus), corpus.n_tokens)

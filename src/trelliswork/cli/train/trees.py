@@ -34,10 +34,7 @@ def parser(
     model: "DependencyParser",
     train: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="CoNLL-U files with trees, plain or gzip; '-' is standard input. Default: the bundled corpus.",
-            show_default=False,
-        ),
+        typer.Argument(help="CoNLL-U files with trees, plain or gzip; '-' is standard input.", show_default=False),
     ] = None,
     columns: Annotated[
         str | None,
@@ -50,9 +47,8 @@ def parser(
     """Train a dependency parser. Ctrl-C stops after the current epoch and saves the model.
 
     Files are CoNLL-U; an unknown head is _. Without --columns, feats replaces xpos in a treebank without it; otherwise
-    a column of tags that is empty throughout is left out. With --tagger the
-    parser also learns to tag, and then parses plain text. Without files the bundled corpus is used. The model is a
-    directory for parse, evaluate, inspect and explore.
+    a column of tags that is empty throughout is left out. With --tagger the parser also learns to tag, and then parses
+    plain text. The model is a directory for parse, evaluate, inspect and explore.
     """
     from trelliswork.models.parser.data import pairs
 
@@ -64,7 +60,7 @@ def parser(
     for name in ("patience", "early_stopping"):
         if name in job.given and job.dev is None:
             raise typer.BadParameter(f"--{name.replace('_', '-')} refers to development data: give --dev too.")
-    source = Inputs.of(train)
+    source = job.inputs(train)
     corpus, heads, labels = _read(source, names)
     if columns is None:
         empty = empty_tags(corpus, names)
@@ -146,7 +142,7 @@ def pcfg(
         list[str] | None,
         typer.Argument(
             help="Files of text, columns or CoNLL-U ('-' is standard input), or of bracketed trees (*.mrg, *.trees, or "
-            "a folder of *.mrg), of which only the words are read. Default: the bundled corpus.",
+            "a folder of *.mrg), of which only the words are read.",
             show_default=False,
         ),
     ] = None,
@@ -164,12 +160,11 @@ def pcfg(
     """Induce a grammar from sentences without trees. Ctrl-C stops after the current iteration and saves the model.
 
     Sentences are lines of text, a column of a file (--columns), or the words or tags (--tags) of bracketed trees, whose
-    brackets are ignored. Without files the bundled corpus is used. The model is a directory for parse --constituents,
-    evaluate, score, sample, fill and explore.
+    brackets are ignored. The model is a directory for parse, evaluate, score, sample, fill and explore.
     """
     model.n_preterminals = n_preterminals or None
     reading: Any = {"tags": tags, "lower": lower, "punctuation": punctuation}
-    source = Inputs.of(train)
+    source = job.inputs(train)
     if tags and (format != FileFormat.auto or columns is not None or not holds_trees(source)):
         raise typer.BadParameter("--tags reads the tags of trees; for other files select a column with --columns.")
     read: Any = partial(read_tokens, format=format, columns=columns, **reading)

@@ -1,6 +1,7 @@
 """``trelliswork calibrate``: fit the probabilities of a saved model to held-out answers."""
 
 import json as json_module
+import os
 import sys
 from enum import StrEnum
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from trelliswork.cli.corpora import (
     read_layers,
 )
 from trelliswork.cli.inputs import Inputs
-from trelliswork.cli.options import JsonOption, TrainedFormatOption
+from trelliswork.cli.options import ForceOption, JsonOption, TrainedFormatOption, bundled_option
 from trelliswork.cli.saving import check_out, save_or_rescue
 from trelliswork.cli.use.loading import Model, load_for
 
@@ -31,9 +32,12 @@ class Method(StrEnum):
 def calibrate(
     model: Model,
     files: Annotated[
-        list[str],
-        typer.Argument(help="Held-out files with gold answers, not those of training; or dev of the bundled corpus."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            help="Held-out files with gold answers, not those of training; '-' is standard input.", show_default=False
+        ),
+    ] = None,
+    bundled: Annotated[bool, bundled_option("dev")] = False,
     method: Annotated[
         Method,
         typer.Option(
@@ -47,8 +51,11 @@ def calibrate(
     ] = None,
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", help="Directory for the calibrated model.", show_default="MODEL itself"),
+        typer.Option(
+            "--out", "-o", help="Directory for the calibrated model.", show_default="MODEL itself, which is replaced"
+        ),
     ] = None,
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Calibrate the probabilities of a tagger, parser or grammar on held-out data, and save the model.
@@ -61,14 +68,15 @@ def calibrate(
     from trelliswork.models.calibration import calibrate as fit
 
     place = out or model
-    check_out(place)
+    force = force or os.path.realpath(place) == os.path.realpath(model)  # in place, as is asked for
+    check_out(place, force=force)
     fitted = load_for(model, "_calibrate_temperature", "have marginals to calibrate: expected a tagger or parser")
-    source = Inputs.of(files)
+    source = Inputs.of(files, bundled, "dev")
     X, y, layout = read_answers(fitted, source, format, label)
     print(f"calibrating with {len(X):,} sentences", file=sys.stderr)
     with naming_lines(source, layout):
         fit(fitted, X, y, method=method.value)
-    save_or_rescue(fitted.save, place)
+    save_or_rescue(fitted.save, place, force=force)
     result = fitted.calibration_
     if json:
         print(json_module.dumps({"model": place, "kind": fitted.kind} | result.to_dict()))

@@ -1,4 +1,4 @@
-"""Commands for grammars: their files, ``parse --constituents`` and ``evaluate``."""
+"""Commands for grammars: their files, ``parse`` and ``evaluate``."""
 
 import json as json_module
 from dataclasses import replace
@@ -6,16 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trelliswork.cli.corpora import FileFormat, guess_format, naming_lines, read_words, words_layout
-from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.corpora import FileFormat, Layout, guess_format, naming_lines, read_words, words_layout
+from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited
 from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.running import current
 from trelliswork.cli.use.loading import check_tokenized
+from trelliswork.cli.use.parts import counted, done_with, parts_of
 from trelliswork.cli.use.sharing import write_outputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.data import Tree
+    from trelliswork.data.files import Excerpt
     from trelliswork.models.pcfg import PCFG
 
 TREE_ENDINGS = (".mrg", ".trees", ".ptb")
@@ -80,22 +82,30 @@ def read_tokens(
 
 def read_as_trained(grammar: "PCFG", source: Inputs, format: FileFormat) -> list[list[str]]:
     """Return the sentences of files, read as the training files were; words for a grammar of tags are an error."""
+    sentences = read_tokens(source, format, None, **reading_of(grammar))
+    check_tokens(grammar, sentences, source.name)
+    return sentences
+
+
+def check_tokens(grammar: "PCFG", sentences: list[list[str]], source: str, part: "Excerpt | None" = None) -> None:
+    """Raise an error if a grammar of tags is given words; warn about text that is not tokenized.
+
+    Of a file in parts, the first ones decide.
+    """
     from trelliswork.data import Corpus
     from trelliswork.data.files import shorten
 
-    reading = reading_of(grammar)
-    sentences = read_tokens(source, format, None, **reading)
     tokens = [token for sentence in sentences for token in sentence]
     known = grammar.known_words()
-    if reading["tags"] and 2 * sum(token in known for token in tokens) < len(tokens):
+    first = part is None or not part.notes.get("sentences")
+    if first and reading_of(grammar)["tags"] and 2 * sum(token in known for token in tokens) < len(tokens):
         some, new = " ".join(grammar.vocabulary_.items[:3]), next(token for token in tokens if token not in known)
         raise DataError(
             f"{source}: this grammar was trained on tags (train pcfg --tags), such as {some}, and does not "
             f"know most of the tokens here, such as {shorten(new)}. Give it tags: trees, CoNLL-U with XPOS, or text of "
             "tags."
         )
-    check_tokenized(grammar, replace(Corpus.from_sentences(sentences), source=source.name))
-    return sentences
+    check_tokenized(grammar, replace(Corpus.from_sentences(sentences), source=source), part)
 
 
 def parse_constituents(
@@ -105,26 +115,76 @@ def parse_constituents(
     *,
     format: FileFormat = FileFormat.auto,
     viterbi: bool = False,
+    marginals: bool = False,
+    json: bool = False,
+    split: Any = None,
 ) -> None:
-    """Write the tree of each sentence of files as a bracketing, one per line.
+    """Write the tree of each sentence of files as a bracketing, one per line, or as JSON.
 
-    Files are plain text (of tags, for a grammar of tags), or as in training. With ``viterbi``, the trees are the most
-    probable ones instead of those with the most expected spans.
+    Files are plain text (of tags, for a grammar of tags), or as in training; raw text with ``split``, a tokenizer. With
+    ``viterbi``, the trees are the most probable ones instead of those with the most expected spans. With ``marginals``
+    a second column has the probabilities of the spans of the tree.
     """
     from trelliswork.models.pcfg import PCFG
 
     grammar = PCFG.load(model)
-    trees = format == FileFormat.auto and holds_trees(source)
+    reading = reading_of(grammar)
+    if split is not None and reading["tags"]:
+        raise DataError(f"{model}: this grammar was trained on tags, which raw text does not have. Give it tags.")
+    trees = split is None and format == FileFormat.auto and holds_trees(source)
+    kind = FileFormat.text if trees or split is not None else read_format(source, format)
 
     def work(one: Inputs, stream: TextIO) -> int:
-        sentences = read_as_trained(grammar, one, format)
-        with naming_lines(one):
-            answers = grammar.predict(sentences, decoding="viterbi" if viterbi else "mbr") if sentences else []
-        stream.writelines(f"{tree}\n" for tree in answers)
-        return len(sentences)
+        if trees:  # which may be on several lines
+            sentences = read_as_trained(grammar, one, format)
+            with naming_lines(one):
+                answer(sentences, stream)
+            return len(sentences)
+        n = 0
+        for part, may_be_empty in counted(parts_of(one, str(kind), split), one, grammar):
+            sentences = read(part, may_be_empty)
+            check_tokens(grammar, sentences, str(part), part)
+            with naming_lines(part, Layout("text", [], None) if kind == FileFormat.text and split is None else None):
+                answer(sentences, stream)
+            done_with(part, len(sentences), stream)
+            n += len(sentences)
+        return n
 
-    lines = not trees and read_format(source, format) == FileFormat.text
-    write_outputs(source, out, work, blank_lines=None if trees else not lines)
+    def read(part: "Excerpt", may_be_empty: bool) -> list[list[str]]:
+        from trelliswork.data.tokenize import read_raw_text
+
+        if split is None:
+            return read_tokens(Inputs((part,), allow_empty=may_be_empty), kind, None, **reading)
+        corpus = read_raw_text(part, split=split, allow_empty=may_be_empty)
+        return [[word.lower() if reading["lower"] else word for word in s] for s in corpus.sentences(0)]
+
+    def answer(sentences: list[list[str]], stream: TextIO) -> None:
+        answers = grammar.predict(sentences, decoding="viterbi" if viterbi else "mbr") if sentences else []
+        tables: Any = (
+            grammar.predict_marginals(sentences) if sentences and (marginals or json) else [None] * len(answers)
+        )
+        for words, tree, table in zip(sentences, answers, tables, strict=True):
+            if json:
+                plain = {"words": words, "tree": str(tree), "spans": _spans(tree, table)}
+                stream.write(json_module.dumps(plain, ensure_ascii=False) + "\n")
+            elif marginals:
+                spans = " ".join(f"{s['start']}:{s['stop']}:{s['probability']:.6f}" for s in _spans(tree, table))
+                stream.write(f"{tree}\t{spans}\n")
+            else:
+                stream.write(f"{tree}\n")
+
+    say_what_is_awaited(source, AWAITED["raw" if split is not None else str(kind)])
+    write_outputs(source, out, work, blank_lines=None if trees else split is not None or kind != FileFormat.text)
+
+
+def _spans(tree: "Tree", table: dict[tuple[int, int], float]) -> list[dict[str, Any]]:
+    """Return the constituents of two words or more of a tree, with the probabilities of their spans."""
+    from trelliswork.data.trees import tree_spans
+
+    return [
+        {"label": label, "start": first, "stop": last + 1, "probability": table.get((first, last), 0.0)}
+        for first, last, label in tree_spans(tree)
+    ]
 
 
 def read_format(source: Inputs, format: FileFormat) -> FileFormat:
@@ -135,7 +195,7 @@ def read_format(source: Inputs, format: FileFormat) -> FileFormat:
 
 
 def evaluate_constituents(model: str, source: Inputs, json: bool, page: str | None) -> None:
-    """Compare the trees of a grammar with those of files, or of ``test`` or ``dev`` of the bundled corpus."""
+    """Compare the trees of a grammar with those of files, or of a part of the bundled corpus."""
     from trelliswork.models.pcfg import PCFG
 
     grammar = PCFG.load(model)

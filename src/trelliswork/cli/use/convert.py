@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from trelliswork.cli.options import JsonOption
-from trelliswork.cli.saving import check_out, save_or_rescue
+from trelliswork.cli.options import ForceOption, JsonOption
+from trelliswork.cli.saving import check_out, check_out_file, save_or_rescue
 from trelliswork.errors import DataError
 
 ARPA = (".arpa", ".arpa.gz")
@@ -25,6 +25,7 @@ def convert(
         str, typer.Option("--out", "-o", help="Directory for the model; FILE.arpa or FILE.arpa.gz for an ARPA file.")
     ],
     encoding: Annotated[str, typer.Option(help="Encoding of a text model of CRF++.")] = "utf-8",
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Convert a model of another tool: the answers stay the same, and nothing is trained.
@@ -37,14 +38,15 @@ def convert(
     from trelliswork.models import convert as converted
 
     if out.endswith(ARPA):
+        check_out_file(out, force=force)
         fitted = _ngrams(model)
         fitted.to_arpa(out)
     else:
         if Path(model).is_dir():
             raise DataError(f"{model}: a directory. Only n-gram models are written for others: give --out FILE.arpa.")
-        check_out(out, model)
+        check_out(out, model, force=force)
         fitted = converted(model, encoding=encoding)
-        save_or_rescue(fitted.save, out)
+        save_or_rescue(fitted.save, out, force=force)
     described = fitted.describe(1)
     if json:
         print(json_module.dumps({"model": model, "out": out, "kind": fitted.kind, **described.facts}))

@@ -16,7 +16,7 @@ from trelliswork.cli.corpora import (
     read_layers,
 )
 from trelliswork.cli.inputs import Inputs
-from trelliswork.cli.options import Decide, OtherBeamOption, TrainedFormatOption, set_beam
+from trelliswork.cli.options import Decide, OtherBeamOption, TrainedFormatOption, bundled_option, set_beam
 from trelliswork.cli.reporting import ReportOption, report_evaluation
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import evaluate_constituents
@@ -31,11 +31,9 @@ def evaluate(
     model: Model,
     files: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Labeled files in the format of training, or test or dev of the bundled corpus. Default: test.",
-            show_default=False,
-        ),
+        typer.Argument(help="Labeled files in the format of training; '-' is standard input.", show_default=False),
     ] = None,
+    bundled: Annotated[bool, bundled_option("test")] = False,
     format: TrainedFormatOption = FileFormat.auto,
     label: Annotated[
         str | None,
@@ -68,7 +66,7 @@ def evaluate(
     """
     from trelliswork.models.tasks import LayeredTagger, Tagger, TreeParser
 
-    task, source = class_of(model), Inputs.of(files, "test")
+    task, source = class_of(model), Inputs.of(files, bundled)
     if issubclass(task, TreeParser) and task.constituents:
         if label is not None or beam is not None or decode is not None or format != FileFormat.auto:
             raise typer.BadParameter(

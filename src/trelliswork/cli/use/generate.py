@@ -16,8 +16,8 @@ from trelliswork.cli.corpora import (
     read_words,
     words_layout,
 )
-from trelliswork.cli.inputs import Inputs, totals
-from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, set_beam
+from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited, totals
+from trelliswork.cli.options import OtherBeamOption, TrainedFormatOption, bundled_option, set_beam
 from trelliswork.cli.reporting import report_evaluation
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import read_as_trained
@@ -37,11 +37,10 @@ def score(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text files, plain or gzip, or directories of them, or test or dev of the bundled corpus. Default: "
-            "standard input, '-'.",
-            show_default=False,
+            help="Text files, plain or gzip, or directories of them. Default: standard input, '-'.", show_default=False
         ),
     ] = None,
+    bundled: Annotated[bool, bundled_option("test")] = False,
     format: TrainedFormatOption = FileFormat.auto,
     beam: OtherBeamOption = None,
     sentences: Annotated[bool, typer.Option("--sentences", help="One line per sentence.")] = False,
@@ -55,7 +54,8 @@ def score(
 
     Example: echo 'We tag words .' | trelliswork score tagger --format text
     """
-    _, corpus, evidence, figures = _scored(model, Inputs.of(files, "-"), format, beam)
+    source = Inputs.of(files, bundled, stdin=True)
+    _, corpus, evidence, figures = _scored(model, source, format, beam)
     values, words = evidence.tolist(), corpus.sentences(0)
     if sentences:
         values, words = collected(values), collected(words)
@@ -94,12 +94,14 @@ def _scored(
     set_beam(fitted, beam)
     if getattr(fitted, "constituents", False):
         layout = Layout("text", [], None) if guess_format(source, format) == FileFormat.text else None
+        say_what_is_awaited(source, AWAITED["text"])
         text = replace(Corpus.from_sentences(read_as_trained(fitted, source, format)), source=source.name)
     else:
         layout = Layout(**fitted.input_) if "format" in fitted.input_ else Layout("text", [], None)
         if format != FileFormat.auto or layout.format not in ("columns", "conllu", "text"):
             layout = words_layout(source, guess_format(source, format), None, None)
         source = _without_directories(source)
+        say_what_is_awaited(source, AWAITED[layout.format])
         text = read_words(source, layout)
         if layout.format == "text":
             check_tokenized(fitted, text)

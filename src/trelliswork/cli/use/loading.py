@@ -1,10 +1,16 @@
 """Saved models for commands, checked by task: only ``model.json`` is read for the check."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trelliswork.errors import DataError
+
+if TYPE_CHECKING:
+    from trelliswork.data.files import Excerpt
+
+CHECKED = 1000  # words that show whether a text is tokenized
+
 
 Model = Annotated[str, typer.Argument(help="Directory of a saved model.")]
 
@@ -27,10 +33,21 @@ def load_for(path: str, task: Any, purpose: str) -> Any:
     return cls.load(path)
 
 
-def check_tokenized(model: Any, corpus: Any) -> None:
-    """Warn about plain text whose punctuation is not separated from the words, if the model lists its words."""
+def check_tokenized(model: Any, corpus: Any, part: "Excerpt | None" = None) -> None:
+    """Warn about plain text whose punctuation is not separated from the words, if the model lists its words.
+
+    Of a file in parts, the first `CHECKED` words count.
+    """
     from trelliswork.data.text import warn_if_untokenized
 
+    words = corpus.columns[0]
+    if part is not None:
+        earlier = part.notes.get("words", [])
+        words = None if earlier is None else [*earlier, *words]
+        decided = words is None or part.last or len(words) >= CHECKED
+        part.notes["words"] = None if decided else words
+        if words is None or not decided:
+            return
     known = model.known_words() if hasattr(model, "known_words") else model.vocabulary_
     if known is not None:
-        warn_if_untokenized(corpus, known)
+        warn_if_untokenized(words, known, corpus.source)

@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, guess_format, naming_lines, place
-from trelliswork.cli.inputs import Inputs
-from trelliswork.cli.options import OutputOption, TokenizeOption, TokenizerOption, chosen_tokenizer
+from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited
+from trelliswork.cli.options import OutputOption, TokenizeOption, TokenizerOption, bundled_option, chosen_tokenizer
 from trelliswork.cli.running import alone, current
 from trelliswork.cli.use.constituents import parse_constituents
-from trelliswork.cli.use.loading import check_tokenized
+from trelliswork.cli.use.loading import check_tokenized, class_of
 from trelliswork.cli.use.parse_output import add_subtrees, parses, tag_cells, write_conllu, write_json, write_text
+from trelliswork.cli.use.parts import counted, done_with, parts_of
 from trelliswork.cli.use.sharing import collected, write_outputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.data import Corpus
+    from trelliswork.data.files import Excerpt
     from trelliswork.models import DependencyParser
 
 COLUMNS = ("form", "upos", "xpos")  # columns that a parser reads by default
+UNTAGGED = 5000  # words without tags after which a file is taken to have none
 
 
 class Decoding(StrEnum):
@@ -33,17 +36,23 @@ class Decoding(StrEnum):
 
 
 def parse(
-    model: Annotated[str, typer.Argument(help="Directory of a saved parser.")],
+    model: Annotated[str, typer.Argument(help="Directory of a saved parser or grammar.")],
     files: Annotated[
         list[str] | None,
         typer.Argument(help="Files to parse, plain or gzip. Default: standard input, '-'.", show_default=False),
     ] = None,
+    bundled: Annotated[bool, bundled_option("test")] = False,
     format: Annotated[
         FileFormat,
         typer.Option(help="conllu, or text (one sentence per line; .txt files), which needs a parser with a tagger."),
     ] = FileFormat.auto,
     marginals: Annotated[
-        bool, typer.Option("--marginals", help="Add the probability of each arc to MISC: ArcProb=0.98.")
+        bool,
+        typer.Option(
+            "--marginals",
+            help="Add the probability of each arc to MISC: ArcProb=0.98. Of a grammar, add those of the spans of the "
+            "tree: 0:3:0.98 (first word from 0, the one after the last, probability).",
+        ),
     ] = False,
     topk: Annotated[
         int | None,
@@ -52,8 +61,8 @@ def parse(
     decode: Annotated[
         Decoding | None,
         typer.Option(
-            help="posterior: most expected correct heads. viterbi: most probable tree. mbr-las: most expected words "
-            "with correct head and label.",
+            help="posterior: most expected correct heads, or spans of a grammar. viterbi: most probable tree. mbr-las: "
+            "most expected words with correct head and label.",
             show_default="posterior",
         ),
     ] = None,
@@ -69,38 +78,51 @@ def parse(
         bool, typer.Option("--known", help="Use the heads in the file as known; _ means unknown.")
     ] = False,
     constituents: Annotated[
-        bool, typer.Option("--constituents", help="Parse into constituents with a PCFG: one bracketed tree per line.")
+        bool, typer.Option("--constituents", help="Expect a grammar. Grammars are recognized without it.", hidden=True)
     ] = False,
     json: Annotated[
         bool,
-        typer.Option("--json", help="One JSON object per sentence and line: words, heads, labels, arc probabilities."),
+        typer.Option(
+            "--json",
+            help="One JSON object per sentence and line: words, heads, labels, arc probabilities; of a grammar words, "
+            "tree and spans with probabilities.",
+        ),
     ] = False,
     tokenize: TokenizeOption = False,
     tokenizer: TokenizerOption = None,
     out: OutputOption = "-",
 ) -> None:
-    """Parse files: CoNLL-U in, CoNLL-U out, with heads and labels replaced.
+    """Parse files: CoNLL-U in, CoNLL-U out, with heads and labels replaced; by a grammar (PCFG), bracketed trees.
 
     The default is the tree with the most expected correct arcs; --decode chooses another. --topk gives the most
-    probable trees, each with its probability in a comment. --constituents and a PCFG give the bracketing with the most
-    expected constituents.
+    probable trees, each with its probability in a comment. A grammar reads text, CoNLL-U or trees as in training, and
+    writes one bracketing per line, that with the most expected constituents.
+
+    Sentences are written while others are read, in bounded memory; a pipe gets what was parsed when no more input has
+    arrived.
 
     With --tokenize the input is raw text; MISC has SpaceAfter=No and the place of each token, TokenRange=START:STOP.
 
     Example: echo 'We parse words .' | trelliswork parse parser --format text
     """
-    source = Inputs.of(files, "-")
+    source = Inputs.of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
-    if constituents and split is not None:
-        raise typer.BadParameter("--tokenize is for dependencies: leave --constituents out.")
-    if constituents:
-        if marginals or subtrees or known or json or topk is not None or decode is not None:
+    if getattr(class_of(model), "constituents", False):
+        if subtrees or known or topk is not None or decode == Decoding.mbr_las:
             raise typer.BadParameter(
-                "--marginals, --subtrees, --topk, --decode, --known and --json are for dependencies: leave "
-                "--constituents out."
+                "--subtrees, --topk, --known and --decode mbr-las are for dependencies, and this model is a grammar."
             )
-        parse_constituents(model, source, out, format=format)
+        if json and marginals:
+            raise typer.BadParameter("--json includes the probabilities of spans: leave --marginals out.")
+        viterbi = decode == Decoding.viterbi
+        parse_constituents(
+            model, source, out, format=format, viterbi=viterbi, marginals=marginals, json=json, split=split
+        )
         return
+    if constituents:
+        raise typer.BadParameter(
+            f"{model}: --constituents needs a grammar (trelliswork train pcfg), got {class_of(model).kind}."
+        )
     if topk is not None and marginals:
         raise typer.BadParameter("--topk prints probabilities of trees, --marginals those of arcs: choose one.")
     if topk is not None and decode is not None:
@@ -122,6 +144,7 @@ def parse(
             raise typer.BadParameter("--known reads the heads of a CoNLL-U file; plain text has none.")
     elif chosen != FileFormat.conllu:
         raise DataError(f"{source}: expected a CoNLL-U or text file; use --format conllu or --format text.")
+    say_what_is_awaited(source, AWAITED["raw" if split is not None else str(chosen)])
     options = Options(chosen == FileFormat.text, known, topk, decode, marginals, subtrees, json, split)
     work = partial(_parse_one, parser, options)
     write_outputs(source, out, work, blank_lines=chosen != FileFormat.text or split is not None)
@@ -141,38 +164,64 @@ class Options(NamedTuple):
 
 
 def _parse_one(parser: "DependencyParser", options: Options, source: Inputs, out: TextIO) -> int:
-    """Write the trees of a file, or of a part of it; return the number of sentences."""
-    is_text, known, topk, decode, marginals, subtrees, json, split = options
-    from trelliswork.data import Corpus, read_text
+    """Write the trees of a file, or of a share of it, part by part; return the number of sentences."""
+    n, held = 0, None
+    parts = parts_of(source, "text" if options.is_text else "conllu", options.split)
+    for following, may_be_empty in counted(parts, source, parser):
+        part = following if held is None else held.joined(following)
+        corpus, evidence = _read_part(parser, options, part, may_be_empty)
+        held = None
+        if corpus.lines is not None and parser.tagger is None and not part.notes.get("tagged"):
+            if empty_tags(corpus, columns_of(parser)) and not part.last and corpus.n_tokens < UNTAGGED:
+                held = part  # tags may follow
+                continue
+            check_tags(corpus, columns_of(parser), str(part))
+            part.notes["tagged"] = len(corpus) > 0
+        _parse_part(parser, options, part, corpus, evidence, out)
+        done_with(part, len(corpus), out)
+        n += len(corpus)
+    return n
+
+
+def _read_part(
+    parser: "DependencyParser", options: Options, part: "Excerpt", may_be_empty: bool
+) -> "tuple[Corpus, Any]":
+    """Return the sentences of a part, and the known heads."""
+    from trelliswork.data import read_text
     from trelliswork.data.conllu import read_conllu, read_dependencies
     from trelliswork.data.tokenize import read_raw_text
+
+    if options.split is not None:
+        return read_raw_text(part, split=options.split, allow_empty=may_be_empty), None
+    if options.is_text:
+        corpus = read_text(part, allow_empty=may_be_empty)
+        check_tokenized(parser, corpus, part)
+        return corpus, None
+    selected = columns_of(parser) if parser.tagger is None else columns_of(parser)[:1]
+    if options.known:
+        corpus, evidence, _ = read_dependencies(part, columns=selected, allow_empty=may_be_empty)
+        return corpus, evidence
+    return read_conllu(part, columns=selected, keep_lines=True, allow_empty=may_be_empty), None
+
+
+def _parse_part(
+    parser: "DependencyParser", options: Options, part: "Excerpt", corpus: "Corpus", evidence: Any, out: TextIO
+) -> None:
+    """Write the trees of a part."""
+    is_text, _, topk, decode, marginals, subtrees, json, split = options
+    from trelliswork.data import Corpus
     from trelliswork.models.parser.scoring import NoTreeError
 
-    (file,), columns = source.files, columns_of(parser)
-    has_tagger = parser.tagger is not None
-    evidence: Any = None
-    corpus: Corpus
-    if split is not None:
-        corpus = read_raw_text(file, split=split, allow_empty=source.allow_empty)
-    elif is_text:
-        corpus = read_text(file, allow_empty=source.allow_empty)
-        check_tokenized(parser, corpus)
-    else:
-        selected = columns[:1] if has_tagger else columns
-        if known:
-            corpus, evidence, _ = read_dependencies(file, columns=selected, allow_empty=source.allow_empty)
-        else:
-            corpus = read_conllu(file, columns=selected, keep_lines=True, allow_empty=source.allow_empty)
-        if not has_tagger:
-            check_tags(corpus, columns, source.name)
+    columns, has_tagger = columns_of(parser), parser.tagger is not None
+    layout = Layout("text", [], None) if is_text and split is None else None
     plain = Corpus(corpus.columns[: 1 if has_tagger else None], corpus.offsets)
     try:
-        with naming_lines(file, corpus=corpus):
+        with naming_lines(part, layout, corpus):
             results = list(parses(parser, plain, evidence, topk, decode or Decoding.posterior)) if len(corpus) else []
             if subtrees:
                 add_subtrees(parser, plain, results)
     except NoTreeError as error:
-        at = place(corpus, int(corpus.offsets[error.sentence]), file)
+        at = place(corpus, int(corpus.offsets[error.sentence]), part)
         raise DataError(
             f"{at}: no tree of this parser's kind has all known heads of the sentence: mark some as unknown (_), or "
             "leave --known out."
@@ -184,7 +233,6 @@ def _parse_one(parser: "DependencyParser", options: Options, source: Inputs, out
         write_text(corpus, results, tags, marginals, out)
     else:
         write_conllu(corpus, results, tags, marginals, out)
-    return len(corpus)
 
 
 def _format(source: Inputs, format: FileFormat) -> FileFormat:
@@ -193,7 +241,7 @@ def _format(source: Inputs, format: FileFormat) -> FileFormat:
         return format
     if all(str(file).removesuffix(".gz").endswith(".txt") for file in source.files):
         return FileFormat.text
-    return FileFormat.conllu if source.files == ("-",) else guess_format(source, format)
+    return FileFormat.conllu if source.files == ("-",) or source.part else guess_format(source, format)
 
 
 def columns_of(parser: "DependencyParser") -> list[str]:

@@ -11,6 +11,7 @@ from trelliswork.cli.corpora import FileFormat, Layout, read_unlabeled
 from trelliswork.cli.inputs import Inputs
 from trelliswork.cli.options import TrainedFormatOption
 from trelliswork.cli.use.loading import Model, load_for
+from trelliswork.cli.use.parts import bundled_text
 from trelliswork.cli.use.tag import check_words
 
 
@@ -56,8 +57,9 @@ def select(
     fitted = load_for(model, "predict_marginals", "give probabilities of tokens: expected a tagger or a parser")
     if isinstance(fitted, TreeParser) and fitted.constituents:
         raise typer.BadParameter("a grammar has no probabilities of tokens: select works with taggers and parsers.")
-    parts = [_read(fitted, str(file), format) for file in Inputs.of(pool).files]
-    places = [(str(file), k) for file, part in zip(Inputs.of(pool).files, parts, strict=True) for k in range(len(part))]
+    files = Inputs.of(pool).files
+    parts = [_read(fitted, str(file), format) for file in files]
+    places = [(str(file), k) for file, part in zip(files, parts, strict=True) for k in range(len(part))]
     if all(isinstance(part, Corpus) for part in parts):
         corpus: Any = Corpus.joined(parts, len(parts[0].columns))
     elif len(parts) == 1:
@@ -85,6 +87,10 @@ def _read(model: Any, file: str, format: FileFormat) -> Any:
 
         treebank = read_treebank(Inputs((file,)), columns_of(model))[0]
         return treebank if model.tagger is None else Corpus(treebank.columns[:1], treebank.offsets)
-    corpus, _, _ = read_unlabeled(file, Layout.of(model), format)
+    layout, source = Layout.of(model), Inputs((file,))
+    given: Any = file
+    if source.part:
+        given = bundled_text(source, layout.format if format == FileFormat.auto else str(format))
+    corpus, _, _ = read_unlabeled(given, layout, format)
     check_words(model, corpus, file)
     return corpus

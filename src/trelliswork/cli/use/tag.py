@@ -7,22 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from trelliswork.cli.corpora import FileFormat, Layout, naming_lines, read_unlabeled, write_tagged
-from trelliswork.cli.inputs import Inputs
+from trelliswork.cli.inputs import AWAITED, Inputs, say_what_is_awaited
 from trelliswork.cli.options import (
     OtherBeamOption,
     OutputOption,
     TokenizeOption,
     TokenizerOption,
     TrainedFormatOption,
+    bundled_option,
     chosen_tokenizer,
     set_beam,
 )
 from trelliswork.cli.use.loading import Model, check_tokenized, load_for
+from trelliswork.cli.use.parts import counted, done_with, parts_of
 from trelliswork.cli.use.sharing import write_outputs
 from trelliswork.errors import DataError
 
 if TYPE_CHECKING:
     from trelliswork.data import AttributeCorpus, Corpus
+    from trelliswork.data.files import Excerpt
 
 Labels = list[list[str]]
 
@@ -41,6 +44,7 @@ def tag(
         list[str] | None,
         typer.Argument(help="Files to tag, plain or gzip. Default: standard input, '-'.", show_default=False),
     ] = None,
+    bundled: Annotated[bool, bundled_option("test")] = False,
     format: TrainedFormatOption = FileFormat.auto,
     marginals: Annotated[bool, typer.Option("--marginals", help="Add the probability of each label.")] = False,
     spans: Annotated[
@@ -81,6 +85,9 @@ def tag(
 ) -> None:
     """Tag files: a column is added for each layer of labels (in CoNLL-U the label column is replaced).
 
+    Sentences are written while others are read, in bounded memory; a pipe gets what was tagged when no more input has
+    arrived.
+
     With --topk each labeling of a sentence is a column, and one more column has their probabilities in that order,
     separated by commas.
 
@@ -106,39 +113,51 @@ def tag(
     if spans or decode == TagDecide.mbr_span:
         _check_spans(tagger, model)
     layer, column = _known_layer(tagger, known) if layered else ("", known)
-    source = Inputs.of(files, "-")
+    source = Inputs.of(files, bundled, stdin=True)
     split = chosen_tokenizer(tokenize, tokenizer, format)
     if split is not None and known is not None:
         raise typer.BadParameter("--known names a column, which raw text does not have: leave --tokenize out.")
-    lines = split is None and (layout.format == "text" if format == FileFormat.auto else format == FileFormat.text)
+    kind = "text" if split is not None else layout.format if format == FileFormat.auto else str(format)
+    lines = kind == "text" and split is None
 
     def work(one: Inputs, stream: TextIO) -> int:
-        (file,) = one.files
-        corpus: Corpus | AttributeCorpus
+        n = 0
+        for part, may_be_empty in counted(parts_of(one, kind, split), one, tagger):
+            corpus, evidence = read(part, may_be_empty)
+            with naming_lines(part, Layout("text", [], None) if lines else None, corpus):
+                answer(part, corpus, evidence, stream)
+            done_with(part, len(corpus), stream)
+            n += len(corpus)
+        return n
+
+    def read(part: "Excerpt", may_be_empty: bool) -> "tuple[Corpus | AttributeCorpus, Any]":
+        """Return the sentences of a part, and their known labels."""
         if split is not None:
-            corpus, chosen, given = read_raw_text(file, split=split, allow_empty=one.allow_empty), "text", None
-        else:
-            corpus, chosen, given = read_unlabeled(file, layout, format, column, allow_empty=one.allow_empty)
+            return read_raw_text(part, split=split, allow_empty=may_be_empty), None
+        corpus, _, given = read_unlabeled(part, layout, format, column, allow_empty=may_be_empty)
         if given is not None:
-            with naming_lines(file, corpus=corpus):
+            with naming_lines(part, corpus=corpus):
                 _check_given(tagger, layer, given)
-        check_words(tagger, corpus, one.name)
-        if chosen == "text" and split is None:
-            check_tokenized(tagger, corpus)
-        evidence: Any = {layer: given} if layered and given is not None else given
+        check_words(tagger, corpus, str(part))
+        if lines:
+            check_tokenized(tagger, corpus, part)
+        return corpus, {layer: given} if layered and given is not None else given
+
+    def answer(part: "Excerpt", corpus: "Corpus | AttributeCorpus", evidence: Any, stream: TextIO) -> None:
+        """Write the answers for a part."""
         if json:
             answers = _answers(tagger, corpus, evidence, topk, decode.value, spans) if len(corpus) else []
             stream.writelines(json_module.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
-        else:
-            extra = _columns(tagger, corpus, evidence, topk, marginals, decode.value) if len(corpus) else []
-            if spans and len(corpus):
-                extra += _span_columns(tagger, corpus, evidence, marginals, decode.value)
-            if isinstance(corpus, TokenizedText) and len(corpus):
-                places = zip(corpus.starts.tolist(), corpus.stops.tolist(), strict=True)
-                extra.append([f"{start}:{stop}" for start, stop in places])
-            write_tagged(corpus, chosen, layout, extra, stream)
-        return len(corpus)
+            return
+        extra = _columns(tagger, corpus, evidence, topk, marginals, decode.value) if len(corpus) else []
+        if spans and len(corpus):
+            extra += _span_columns(tagger, corpus, evidence, marginals, decode.value)
+        if isinstance(corpus, TokenizedText) and len(corpus):
+            places = zip(corpus.starts.tolist(), corpus.stops.tolist(), strict=True)
+            extra.append([f"{start}:{stop}" for start, stop in places])
+        write_tagged(corpus, kind, layout, extra, stream, part.notes)
 
+    say_what_is_awaited(source, AWAITED["raw" if split is not None else kind])
     write_outputs(source, out, work, blank_lines=not lines)
 
 
@@ -148,7 +167,7 @@ def _columns(
     """Return the new columns: labels, and probabilities if they are requested."""
     if topk > 1:
         lists = tagger.predict_topk(corpus, topk, known=evidence)
-        extra = [[label for ranked in lists for label in _nth(ranked, k)] for k in range(max(map(len, lists)))]
+        extra = [[label for ranked in lists for label in _nth(ranked, k)] for k in range(topk)]
         return [*extra, [",".join(f"{p:.6f}" for _, p in ranked) for ranked in lists for _ in ranked[0][0]]]
     layers, rows = _predict(tagger, corpus, evidence, decode, marginals)
     extra = [[label for sentence in labels for label in sentence] for labels in layers.values()]

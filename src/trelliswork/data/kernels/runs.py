@@ -10,7 +10,7 @@ from trelliswork.compute.jit import helper, kernel
 _DIGIT = 11  # bits of a digit of radix sort
 
 
-@kernel
+@kernel(allocates=True)
 def sort_records(records, scratch, n_bits):
     """Sort records whose words are not negative and have ``n_bits`` bits, by all columns; both arrays are changed.
 

@@ -119,7 +119,7 @@ def _gain(w, c, a, text, now, following, preceding, table):
     return gain - (_f(right + text.right[w], table) - _f(right, table))
 
 
-@kernel
+@kernel(allocates=True)
 def choose(start, stop, order, text, now, n_free, table, best):
     """Set best[i] to the best cluster of the word order[i], for i from ``start`` to ``stop``; nothing is moved."""
     K, C = len(now.left), n_free
@@ -185,7 +185,7 @@ def _shift(w, c, sign, text, now, following, preceding):
     now.sizes[c] += sign
 
 
-@kernel
+@kernel(allocates=True)
 def move(start, stop, order, text, now, table, best):
     """Move the words order[start:stop] to their ``best`` clusters, if that still is a gain; return how many moved.
 

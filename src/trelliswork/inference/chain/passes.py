@@ -101,6 +101,10 @@ def expectations(
     Both passes run over a range of sequences while it is in the cache, which is faster than one after the other.
     """
     p = potentials
+    if p.is_short and not edges:
+        of_one = _of_one_sentence(p, marginals, counts)
+        if of_one is not None:
+            return of_one
     out = _outputs(p, None, marginals, edges, counts)
     log_z, safe = np.empty(len(p.lengths)), np.ones(len(p.lengths), bool)
     if p.shared and not edges:
@@ -111,6 +115,17 @@ def expectations(
     safe &= log_z > -np.inf
     _recompute_log_z(p, log_z, safe)
     return log_z, _finish(p, safe, out)
+
+
+def _of_one_sentence(p: Potentials, marginals: bool, counts: bool) -> tuple[NDArray[np.float64], Expectations] | None:
+    """Return ``expectations`` of a single short sequence with little besides the kernel; ``None`` if not safe."""
+    (_, T, S), dtype = p.log_unary.shape, p.log_unary.dtype
+    nodes, sums = np.zeros((int(marginals), T, S), dtype), np.zeros((int(counts), S, S), dtype)
+    log_z, safe = np.empty(1), np.ones(1, bool)
+    forward_backward.one_sentence(p.lengths, p.log_unary, p.log_pairwise, padded_width(p), log_z, safe, nodes, sums)
+    if not (safe[0] and log_z[0] > -np.inf):
+        return None
+    return log_z, Expectations(nodes if marginals else None, None, sums if counts else None)
 
 
 def pair_counts(forward: Forward, marginals: Floats, weights: Floats) -> NDArray[np.float64]:
@@ -148,7 +163,9 @@ def viterbi(potentials: Potentials) -> tuple[Integers, NDArray[np.float64]]:
     """
     p = potentials
     labels, scores = np.full(p.log_unary.shape[:2], -1, np.int64), np.empty(len(p.lengths))
-    if p.shared:
+    if p.is_short:
+        viterbi_kernels.one_sentence(p.lengths, p.log_unary, p.log_pairwise, padded_width(p), labels, scores)
+    elif p.shared:
         padded = pad(p, p.log_pairwise[0], -np.inf)
         inputs = p.chains, panels(p, padded), np.ascontiguousarray(padded.T)
         threads.run(viterbi_kernels.viterbi, p.ranges, *inputs, labels, scores)

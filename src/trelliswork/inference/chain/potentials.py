@@ -12,7 +12,7 @@ from trelliswork.compute.checks import check_lengths, check_scores, check_shape
 from trelliswork.compute.padding import mask
 from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ShapeError, ValueRangeError
-from trelliswork.inference.chain.kernels.forward_backward import LIMIT_32, LIMIT_64, ROWS
+from trelliswork.inference.chain.kernels.forward_backward import LIMIT_32, LIMIT_64, ROWS, lay_transitions
 from trelliswork.inference.chain.kernels.records import Chains, Pairwise, Transitions
 
 Floats = NDArray[np.floating]
@@ -81,8 +81,20 @@ class Potentials:
     @cached_property
     def transitions(self) -> Transitions:
         """The shared transition matrix in probability space, as the kernels take it."""
-        matrix, log_shift = exp_transition(self)
-        return Transitions(matrix, panels(self, matrix), panels(self, np.ascontiguousarray(matrix.T)), log_shift)
+        S, Sp, dtype = self.log_unary.shape[2], padded_width(self), self.log_unary.dtype
+        wide = 2 * VECTOR_BYTES // dtype.itemsize
+        strips = (-(-Sp // wide), S, wide)
+        matrix, panels, panels_t = np.empty((Sp, Sp), dtype), np.empty(strips, dtype), np.empty(strips, dtype)
+        weights = np.empty(whole_vectors(S * S, dtype), dtype)
+        return Transitions(
+            matrix, panels, panels_t, lay_transitions(self.log_pairwise, weights, matrix, panels, panels_t)
+        )
+
+    @property
+    def is_short(self) -> bool:
+        """True for a single sequence with one transition matrix, too short for preparations that take longer."""
+        T, S = self.log_unary.shape[1:]
+        return len(self.lengths) == 1 and self.shared and T * S * S < threads.LEAST_WORK
 
     def take(self, which: NDArray[np.integer], dtype: type[np.floating] = np.float64) -> "Potentials":
         """Return the potentials of the sequences ``which`` in another precision."""
@@ -119,9 +131,11 @@ def chain_potentials(
         pairwise = np.zeros((S, S), pairwise.dtype)
     checked = check_lengths(lengths, B, T)
     if check_values:
-        valid = mask(checked, T)
+        valid = None if lengths is None else mask(checked, T)
         check_scores("log_unary", unary, valid)
-        check_scores("log_pairwise", pairwise, valid[:, 1:] if pairwise.shape[:-2] == (B, T - 1) else None)
+        check_scores(
+            "log_pairwise", pairwise, valid[:, 1:] if valid is not None and pairwise.shape[:-2] == (B, T - 1) else None
+        )
     dtype = np.result_type(unary, pairwise)
     unary, pairwise = np.ascontiguousarray(unary, dtype), np.ascontiguousarray(pairwise, dtype)
     return Potentials(unary, pairwise.reshape(-1, S, S), batch_step, time_step, checked)

@@ -21,6 +21,8 @@ def tasks() -> Iterator[tuple[str, Callable[[], object]]]:
             yield f"{name}: edges", partial(chain.expectations, potentials, edges=True)
             yield f"{name}: gradient", partial(_gradient, potentials, layout)
             yield f"{name}: best labeling", partial(_best, potentials)
+        one = chain.chain_potentials(np.zeros((1, 2, 2), dtype), np.zeros((2, 2), dtype))
+        yield f"chain, {np.dtype(dtype).name}: one sentence", partial(_one, one)
     impossible = chain.chain_potentials(np.full((1, 2, 2), -np.inf), np.zeros((2, 2)))
     yield "chain, log space: expectations", partial(chain.expectations, impossible, edges=True)
     possible = chain.chain_potentials(np.zeros((1, 2, 2)), np.zeros((2, 2)))
@@ -44,6 +46,10 @@ def _gradient(potentials: chain.Potentials, layout: str) -> chain.Expectations:
 
 def _best(potentials: chain.Potentials) -> object:
     return chain.score(potentials, chain.viterbi(potentials)[0])
+
+
+def _one(potentials: chain.Potentials) -> object:
+    return chain.expectations(potentials), chain.viterbi(potentials)
 
 
 def _segments(potentials: chain.Potentials) -> object:

@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.compute import threads
 from trelliswork.data.files import Readable, source_name
 from trelliswork.data.foreign.arpa import ArpaOrder, read_arpa, write_arpa
 from trelliswork.data.ids import Source, stream_ids
@@ -29,9 +30,11 @@ from trelliswork.errors import DataError
 from trelliswork.learning.report import Callback, FitReport, counting_callback
 from trelliswork.models.base import Arrays, Description
 from trelliswork.models.baselines.base import LeftToRight, Tokens
+from trelliswork.models.baselines.kernels.ngrams import Level, extend
 from trelliswork.models.baselines.ngrams import NgramTable, count_ngrams, positions_in_sentence
 from trelliswork.models.parameters import TRAINING, MaxWords, MinCount, Parameter, Strict
 
+_QUERY_COST = 100  # of an n-gram, in multiplications
 _FALLBACK = (0.5, 1.0, 1.5)  # discounts for texts so small that counts of counts are missing
 
 
@@ -83,6 +86,11 @@ class _Order:
         """Return the probabilities of n-grams ``at``, given ``p``, those of the order below times ``rest``."""
         return p + self.share[at]
 
+    @cached_property
+    def level(self) -> Level:
+        """The n-grams for queries."""
+        return self.table.level(self.C, self.share, self.rest)
+
 
 @dataclass
 class _Listed:
@@ -91,6 +99,7 @@ class _Listed:
     table: NgramTable
     p: NDArray[np.float64]
     rest: NDArray[np.float64]
+    C: int
 
     def words(self) -> NDArray[np.float64]:
         """Return p of each word, if this is order 1 (C,)."""
@@ -99,6 +108,11 @@ class _Listed:
     def extend(self, p: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the probabilities of n-grams ``at``; ``p`` is ignored."""
         return self.p[at]
+
+    @cached_property
+    def level(self) -> Level:
+        """The n-grams for queries."""
+        return self.table.level(self.C, self.p, self.rest)
 
 
 class KneserNey(LeftToRight):
@@ -221,7 +235,9 @@ class KneserNey(LeftToRight):
     def _set_listed(self, orders: list[ArpaOrder]) -> None:
         rest, listed = np.ones(1), list[_Listed]()
         for order in orders:
-            listed.append(_Listed(NgramTable(order.keys, np.empty(0, np.int64)), np.exp(order.log_p), rest))
+            listed.append(
+                _Listed(NgramTable(order.keys, np.empty(0, np.int64)), np.exp(order.log_p), rest, len(orders[0].keys))
+            )
             rest = np.exp(order.log_rest)
         self._orders = listed
 
@@ -245,19 +261,16 @@ class KneserNey(LeftToRight):
         return orders
 
     def _log_p(self, flat: Tokens, offsets: Tokens) -> NDArray[np.float64]:
-        C = len(self.vocabulary_)
-        depth = positions_in_sentence(len(flat), offsets)
+        C, n = len(self.vocabulary_), len(flat)
+        depth = positions_in_sentence(n, offsets)
         p = self._orders[0].words()[flat]
-        ids = np.where(depth == 0, 0, flat)  # of the context that ends at each token; <s> is always known
+        before = np.where(depth == 0, 0, flat)  # the context that ends at each token; <s> is always known
+        ranges = threads.cut(np.full(n, _QUERY_COST), least=threads.LEAST_WORK)
         for m, order in enumerate(self._orders[1:], start=2):
-            context = np.concatenate([[-1], ids[:-1]])
-            context[depth < m - 1] = -1
-            at = order.table.find(context, flat, C)
-            known = context >= 0
-            p[known] *= order.rest[context[known]]
-            listed = at >= 0
-            p[listed] = order.extend(p[listed], at[listed])
-            ids = at
+            ids = np.empty(n, np.int64)
+            interpolated = isinstance(order, _Order)
+            threads.run(extend, ranges, flat, depth - (m - 2), C, before, order.level, interpolated, p, ids)
+            before = ids
         with np.errstate(divide="ignore"):
             return np.log(p)
 

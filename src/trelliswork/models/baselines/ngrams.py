@@ -23,7 +23,7 @@ from trelliswork.data.ids import BATCH, Ids, in_parallel
 from trelliswork.data.kernels.runs import sort_records
 from trelliswork.data.runs import Record, Run, Runs, RunStore
 from trelliswork.data.spooled import Column, release
-from trelliswork.models.baselines.kernels.ngrams import Entries, Open, Packing, tabulate, windows
+from trelliswork.models.baselines.kernels.ngrams import Entries, Level, Open, Packing, tabulate, windows
 
 Ints = NDArray[np.int64]
 _ROOM = 1 << 17  # records that are counted at a time
@@ -45,6 +45,12 @@ class NgramTable:
 
     keys: Ints  # (n,) ``prefix * C + word``, ascending
     counts: Ints
+
+    def level(self, C: int, p: NDArray[np.float64], rest: NDArray[np.float64]) -> Level:
+        """Return the n-grams for queries, with a number ``p`` (n,) of each and a factor ``rest`` of each context."""
+        first = np.zeros(len(rest) + 1, np.int64)
+        np.cumsum(np.bincount(self.keys // C, minlength=len(rest)), out=first[1:])
+        return Level(first, self.keys, p, rest)
 
     def find(self, prefix: Ints, words: Ints, C: int) -> Ints:
         """Return the index of each n-gram, -1 if it is not listed or its prefix is -1."""

@@ -25,7 +25,7 @@ from trelliswork.compute.kernels.rows import exp_row
 from trelliswork.compute.simd import add, lanes, largest, load, maximum, multiply, spread, store, total
 from trelliswork.compute.simd import multiply_add as fma
 from trelliswork.compute.tiles import add_outer, load_tile, store_tile, tile
-from trelliswork.inference.chain.kernels.records import make_lattice
+from trelliswork.inference.chain.kernels.records import Chains, Outputs, Transitions, make_lattice
 
 ROWS = 4  # sequences that advance together
 BLOCK = 64  # positions whose w is kept for one pass over the transition counts
@@ -93,6 +93,26 @@ def _add_counts(alpha, left, kept, right, n_steps, transition, weight, room, cou
 
 
 @kernel
+def lay_transitions(log_pairwise, weights, matrix, panels, panels_t):
+    """Fill P = exp(log_pairwise - its largest entry) in all layouts of `Transitions`; return the largest entry, or 0.
+
+    ``log_pairwise`` (1, S, S), ``weights`` (S * S, up to whole vectors) is scratch.
+    """
+    S, wide = log_pairwise.shape[1], panels.shape[2]
+    shift = exp_row(log_pairwise, 0, S * S, weights, 0, weights.size)
+    matrix[:] = 0
+    panels[:] = 0
+    panels_t[:] = 0
+    for i in range(S):
+        for j in range(S):
+            value = weights[i * S + j]
+            matrix[i, j] = value
+            panels[j // wide, i, j % wide] = value
+            panels_t[i // wide, j, i % wide] = value
+    return float(shift) if shift > -np.inf else 0.0
+
+
+@kernel(allocates=True)
 def forward(start, stop, chains, transitions, lattice, log_z):
     """Fill the lattice and log_z (B,) for the sequences ``order[start:stop]``."""
     order, lengths, log_unary = chains
@@ -140,7 +160,7 @@ def forward(start, stop, chains, transitions, lattice, log_z):
             log_z[order[group + r]] += math.log(mass[r])
 
 
-@kernel
+@kernel(allocates=True)
 def backward(start, stop, chains, transitions, lattice, safe, out):
     """Fill the marginals, add to the counts, and clear ``safe`` (B,) of sequences beyond the limit.
 
@@ -209,7 +229,7 @@ def backward(start, stop, chains, transitions, lattice, safe, out):
                     _add_counts(alpha, here - Sp, kept, to, last - t + 1, transition, weight[b], room, counts[slot[b]])
 
 
-@kernel
+@kernel(allocates=True)
 def forward_backward(start, stop, chains, transitions, log_z, safe, out):
     """Run both passes group by group, so that alpha is used while it is in the cache."""
     order, log_unary = chains.order, chains.log_unary
@@ -221,3 +241,21 @@ def forward_backward(start, stop, chains, transitions, log_z, safe, out):
             place[order[group + r]] = r
         forward(group, end, chains, transitions, lattice, log_z)
         backward(group, end, chains, transitions, lattice, safe, out)
+
+
+@kernel(allocates=True)
+def one_sentence(lengths, log_unary, log_pairwise, width, log_z, safe, marginals, counts):
+    """Run both passes for a single short sequence: one call that prepares everything, for the least delay.
+
+    ``width`` is Sp; ``marginals`` (1, T, S) and ``counts`` (1 or 0, S, S).
+    """
+    S, W = log_unary.shape[2], lanes(log_unary)
+    dtype = log_unary.dtype
+    n_strips = -(-width // (2 * W))
+    matrix = np.empty((width, width), dtype)
+    panels, panels_t = np.empty((n_strips, S, 2 * W), dtype), np.empty((n_strips, S, 2 * W), dtype)
+    shift = lay_transitions(log_pairwise, np.empty(-(-S * S // W) * W, dtype), matrix, panels, panels_t)
+    first = np.zeros(1, np.int64)
+    transitions = Transitions(matrix, panels, panels_t, shift)
+    out = Outputs(np.ones(1, dtype), first, marginals, counts)
+    forward_backward(0, 1, Chains(first, lengths, log_unary), transitions, log_z, safe, out)

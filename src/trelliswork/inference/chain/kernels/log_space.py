@@ -10,7 +10,7 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 
 
-@helper
+@helper(allocates=True)
 def _sum_over_previous(previous, log_pairwise, out):
     """Compute out[j] = log sum_i exp(previous[i] + log_pairwise[i, j]); -inf where nothing leads to j."""
     S = previous.size
@@ -42,7 +42,7 @@ def _log_sum(values):
     return top + math.log(mass)
 
 
-@kernel
+@kernel(allocates=True)
 def forward(start, stop, lengths, log_unary, pairwise, log_alpha, log_z):
     """Fill log_alpha (B, T, S) and log_z (B,); paper 1, eqs. 8 and 9."""
     log_pairwise, batch_step, time_step = pairwise
@@ -55,7 +55,7 @@ def forward(start, stop, lengths, log_unary, pairwise, log_alpha, log_z):
         log_z[b] = _log_sum(log_alpha[b, lengths[b] - 1])
 
 
-@kernel
+@kernel(allocates=True)
 def backward(start, stop, lengths, log_unary, pairwise, log_alpha, log_z, marginals, edges, counts):
     """Fill marginals (B, T, S), edges (B, T-1, S, S) and counts (B, S, S) from zero; paper 1, eqs. 17-21.
 
@@ -89,7 +89,7 @@ def backward(start, stop, lengths, log_unary, pairwise, log_alpha, log_z, margin
                             counts[b, i, j] += p
 
 
-@kernel
+@kernel(allocates=True)
 def sample(start, stop, lengths, pairwise, log_alpha, uniforms, labels):
     """Draw labels (n, B, T) from the last position to the first, with one uniform number in [0, 1) per position."""
     log_pairwise, batch_step, time_step = pairwise
@@ -120,7 +120,7 @@ def sample(start, stop, lengths, pairwise, log_alpha, uniforms, labels):
                 labels[k, b, t] = j
 
 
-@kernel
+@kernel(allocates=True)
 def topk(start, stop, lengths, log_unary, pairwise, labels, scores):
     """Fill the k best labelings (B, k, T) and scores (B, k), best first; -1 and -inf when there are fewer.
 

@@ -123,7 +123,7 @@ def _best_path(first, T, active, log_trigram, base, scores, back, labels):
     return best
 
 
-@kernel
+@kernel(allocates=True)
 def viterbi(start, stop, offsets, active, log_trigram, labels, best):
     """Fill labels (n_tokens,) and best (N,) of the sentences of a range."""
     longest, most, _, _ = _sizes(start, stop, offsets, active.ptr)
@@ -245,7 +245,7 @@ def _backward(first, T, active, trigrams, log_z, space, marginals):
                 log_beta[s] = _log_sum_of_sums(ahead[j * K :], 1, terms, 1, K)
 
 
-@kernel
+@kernel(allocates=True)
 def forward_backward(start, stop, offsets, active, trigrams, log_evidence, marginals):
     """Fill log_evidence (N,) and, unless its axis 0 is empty, marginals (n_tokens, S) from zero, over a range.
 

@@ -29,7 +29,7 @@ def _exp_matrix(scores, matrix):
     return exp_row(matrix, 0, S * Sp, matrix, 0, S * Sp)
 
 
-@kernel
+@kernel(allocates=True)
 def forward(start, stop, chains, pairwise, lattice, log_z):
     """Fill the lattice and log_z (B,) for the sequences ``order[start:stop]``."""
     order, lengths, log_unary = chains
@@ -67,7 +67,7 @@ def forward(start, stop, chains, pairwise, lattice, log_z):
             log_z[b] += math.log(np.float64(c)) if c > 0 else -np.inf
 
 
-@kernel
+@kernel(allocates=True)
 def backward(start, stop, chains, pairwise, lattice, safe, out, edges):
     """Fill the marginals and edges (B, T-1, S, S), add to the counts, and clear ``safe`` (B,) beyond the limit.
 
@@ -132,7 +132,7 @@ def backward(start, stop, chains, pairwise, lattice, safe, out, edges):
                             counts[slot[b], i, j] += p
 
 
-@kernel
+@kernel(allocates=True)
 def forward_backward(start, stop, chains, pairwise, n_padded, log_z, safe, out, edges):
     """Run both passes sequence by sequence, so that alpha is used while it is in the cache."""
     place, log_unary = np.zeros(len(chains.lengths), np.int64), chains.log_unary

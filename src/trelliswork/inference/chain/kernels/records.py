@@ -41,7 +41,7 @@ class Lattice(NamedTuple):
     scale: Any  # (n, T) c_t
 
 
-@helper
+@helper(allocates=True)
 def make_lattice(place, n, T, Sp, like):
     """Allocate a ``Lattice`` in the precision of the array ``like``."""
     dtype = like.dtype

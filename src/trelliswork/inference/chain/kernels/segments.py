@@ -32,14 +32,14 @@ class Kinds(NamedTuple):
     members: Any  # (n,)
 
 
-@helper
+@helper(allocates=True)
 def _matrix(pairwise, b, t):
     """Return the transition scores from t to t+1."""
     log_pairwise, batch_step, time_step = pairwise
     return log_pairwise[b * batch_step + t * time_step]
 
 
-@kernel
+@kernel(allocates=True)
 def backward(start, stop, lengths, log_unary, pairwise, log_beta):
     """Fill log_beta (B, T, S): log of the total score of all labels after a position."""
     S = log_unary.shape[2]
@@ -53,7 +53,7 @@ def backward(start, stop, lengths, log_unary, pairwise, log_beta):
                 log_beta[b, t, i] = _log_sum(scores[i] + ahead)
 
 
-@helper
+@helper(allocates=True)
 def _starts(b, t, passes, joins, members, out):
     """Fill out (n,): scores of all labels up to t, where a segment starts with a member."""
     S = passes.log_unary.shape[2]
@@ -75,7 +75,7 @@ def _starts(b, t, passes, joins, members, out):
         out[m] = passes.log_unary[b, t, j] + top + math.log(mass) if mass > 0 else -np.inf
 
 
-@helper
+@helper(allocates=True)
 def _extend(b, t, passes, joins, members, v, out):
     """Fill out (n,): the scores v of segments up to t-1, continued by a member at t."""
     scores = _matrix(passes.pairwise, b, t - 1)
@@ -93,7 +93,7 @@ def _extend(b, t, passes, joins, members, v, out):
         out[m] = passes.log_unary[b, t, j] + top + math.log(mass) if mass > 0 else -np.inf
 
 
-@helper
+@helper(allocates=True)
 def _end(b, t, passes, joins, members, v):
     """Return the log-probability of segments with scores v whose last position is t."""
     if t == passes.lengths[b] - 1:
@@ -119,7 +119,7 @@ def _end(b, t, passes, joins, members, v):
     return top + math.log(mass) - passes.log_z[b]
 
 
-@kernel
+@kernel(allocates=True)
 def log_probabilities(start, stop, passes, kinds, rows, log_p):
     """Fill log_p (n,) of the segments ``rows`` (n, 4): sequence, kind, first position, one past the last."""
     for n in range(start, stop):
@@ -136,7 +136,7 @@ def log_probabilities(start, stop, passes, kinds, rows, log_p):
         log_p[n] = _end(b, end - 1, passes, kinds.joins, members, v)
 
 
-@helper
+@helper(allocates=True)
 def _likely(b, passes, kinds, log_least, at, rows, log_p):
     """Return the number of segments of a sequence with at least this log-probability; write them from ``at`` on."""
     n = 0
@@ -172,7 +172,7 @@ def _likely(b, passes, kinds, log_least, at, rows, log_p):
     return n
 
 
-@kernel
+@kernel(allocates=True)
 def likely(start, stop, passes, kinds, log_least, offsets, rows, log_p):
     """Write the segments of sequence b from ``offsets[b]`` on; with empty ``rows``, their number to offsets[b + 1]."""
     for b in range(start, stop):

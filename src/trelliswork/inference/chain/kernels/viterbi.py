@@ -14,6 +14,7 @@ from trelliswork.compute.kernels.products import Factor, max_product
 from trelliswork.compute.simd import add, first_equal, lanes, largest, load, maximum, spread, store, subtract
 from trelliswork.compute.tiles import store_tile, tile
 from trelliswork.inference.chain.kernels.forward_backward import ROWS
+from trelliswork.inference.chain.kernels.records import Chains
 
 
 @helper
@@ -75,7 +76,7 @@ def _best_before(delta, at, into, to, Sp):
     return 0
 
 
-@kernel
+@kernel(allocates=True)
 def viterbi(start, stop, chains, panels, into, labels, scores):
     """Fill labels (B, T) and scores (B,) for the sequences ``order[start:stop]``.
 
@@ -118,7 +119,7 @@ def viterbi(start, stop, chains, panels, into, labels, scores):
                 labels[b, t] = j
 
 
-@kernel
+@kernel(allocates=True)
 def viterbi_positions(start, stop, lengths, log_unary, pairwise, labels, scores):
     """Fill labels (B, T) and scores (B,) for transitions that change with the position."""
     log_pairwise, batch_step, time_step = pairwise
@@ -151,3 +152,15 @@ def viterbi_positions(start, stop, lengths, log_unary, pairwise, labels, scores)
             labels[b, t] = i
             j = i
         scores[b] = score
+
+
+@kernel(allocates=True)
+def one_sentence(lengths, log_unary, log_pairwise, width, labels, scores):
+    """`viterbi` of a single short sequence: one call that prepares everything, for the least delay."""
+    S, wide = log_unary.shape[2], 2 * lanes(log_unary)
+    panels = np.full((-(-width // wide), S, wide), -np.inf, log_unary.dtype)
+    into = np.full((width, width), -np.inf, log_unary.dtype)
+    for i in range(S):
+        for j in range(S):
+            into[j, i] = panels[j // wide, i, j % wide] = log_pairwise[0, i, j]
+    viterbi(0, 1, Chains(np.zeros(1, np.int64), lengths, log_unary), panels, into, labels, scores)

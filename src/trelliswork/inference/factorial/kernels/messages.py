@@ -49,7 +49,7 @@ def _cavity(belief, back, at, Sp, rows, to):
     return math.log(best)
 
 
-@kernel
+@kernel(allocates=True)
 def mean_messages(chosen, lengths, marginals, table, log_message):
     """Add marginals (B, T, Sp_source) @ table, the expected pair score, to log_message (B, T, Sp_target)."""
     T, Sp, width, W = marginals.shape[1], table.shape[1], marginals.shape[2], lanes(marginals)
@@ -66,7 +66,7 @@ def mean_messages(chosen, lengths, marginals, table, log_message):
                     store(log_message, to + k, add(load(log_message, to + k), load(out, r * Sp + k)))
 
 
-@kernel
+@kernel(allocates=True)
 def belief_messages(chosen, lengths, marginals, back, table, floor, damping, message):
     """Fill message (B, T, Sp_target), scaled to a maximum of 1: the sum over the source of cavity times exp(score).
 
@@ -158,7 +158,7 @@ def _add_outer(left, at, right, to, weight, out):
                 store(out, i * Sp + k, fma(by, load(right, to + k), load(out, i * Sp + k)))
 
 
-@kernel
+@kernel(allocates=True)
 def mean_pairs(chosen, lengths, weight, left, right, counts):
     """Add weight * sum over tokens of outer(left, right) to counts (S_left, Sp_right), float64."""
     T, width, Sp = left.shape[1], left.shape[2], right.shape[2]
@@ -170,7 +170,7 @@ def mean_pairs(chosen, lengths, weight, left, right, counts):
         counts += sums
 
 
-@kernel
+@kernel(allocates=True)
 def belief_pairs(chosen, lengths, weight, left, to_left, right, to_right, table, value, counts):
     """Add log Z of each token's pair factor to value (B,), and weight * pair beliefs / table to counts.
 

@@ -189,7 +189,7 @@ def _add_last(before, after, rows, S, Sp, weight, sums, at):
                 store(sums, to, fma(by, load(after, base + k), load(sums, to)))
 
 
-@kernel
+@kernel(allocates=True)
 def forward_backward(start, stop, lengths, scores, layout, factors, out):
     """Fill log_z and marginals of sequences ``start`` to ``stop``, and add weighted counts of states and transitions.
 
@@ -278,7 +278,7 @@ def forward_backward(start, stop, lengths, scores, layout, factors, out):
             sums += steps
 
 
-@kernel
+@kernel(allocates=True)
 def viterbi(start, stop, lengths, scores, layout, digits, log_matrices, log_ties, states, best):
     """Fill the best states (B, T), numbers below N, and their scores (B,); -inf if all are impossible.
 

@@ -25,7 +25,7 @@ from trelliswork.inference.graph.engines.passing import (
     takes_one_sweep,
 )
 from trelliswork.inference.graph.kernels import beliefs as belief_kernels
-from trelliswork.inference.graph.kernels import flooding
+from trelliswork.inference.graph.kernels import flooding, schedules
 from trelliswork.inference.graph.layout import unpad_states
 from trelliswork.inference.graph.potentials import Doubles, Wiring
 from trelliswork.inference.graph.result import Result
@@ -53,8 +53,8 @@ def run(
     damping : float
         Fraction of the old message in the new one, in [0, 1): helps where messages oscillate.
     tolerance : float
-        Converged when no entry of a message would change by more: a probability where flooding works in probability
-        space, else a logarithm (relative beyond 1).
+        Converged when no entry of a message would change by more: a probability (``residual``: a relative change) if
+        nothing can underflow, else, and with structured factors, a logarithm (relative beyond 1).
     max_iter : int
         Maximum number of iterations; one iteration of ``residual`` updates as many messages as there are edges.
 
@@ -70,12 +70,12 @@ def run(
     """
     options = check_options(schedule, damping, tolerance, max_iter)
     graph = prepare(wiring)
-    if schedule in ("auto", "flooding") and not takes_one_sweep(graph, options):
-        return _result(graph, _flood(graph, options))
-    return _result(graph, pass_messages(graph, options, maximize=False))
+    if takes_one_sweep(graph, options):
+        return _result(graph, pass_messages(graph, options, maximize=False))
+    return _result(graph, _iterate(graph, options))
 
 
-def _flood(graph: Prepared, options: Options) -> Progress:
+def _iterate(graph: Prepared, options: Options) -> Progress:
     """Iterate in probability space where nothing can underflow, in log space elsewhere."""
     B, messages = graph.wiring.n_graphs, graph.messages
     n_iter, residual, status = np.zeros(B, np.int64), np.zeros(B), np.full(B, flooding.UNDERFLOW)
@@ -90,7 +90,13 @@ def _flood(graph: Prepared, options: Options) -> Progress:
         state = flooding.Probabilities(unary, r, messages.log_q, messages.rows)
         rule = flooding.Options(options.damping, options.tolerance, int(options.max_iter), threshold)
         outcome = flooding.Outcome(n_iter, residual, status)
-        threads.run(flooding.flood, graph.ranges, graph.layout, graph.data, state, rule, outcome)
+        given = graph.layout, graph.data, state
+        if options.schedule == "sequential":
+            threads.run(schedules.sweep_weights, graph.ranges, *given, graph.sweep(), _pairs(graph), rule, outcome)
+        elif options.schedule == "residual":
+            threads.run(schedules.residual_weights, graph.ranges, *given, graph.queue(), _pairs(graph), rule, outcome)
+        else:
+            threads.run(flooding.flood, graph.ranges, *given, rule, outcome)
         keep = status != flooding.UNDERFLOW
         with np.errstate(divide="ignore"):
             messages.log_r[keep] = np.log(r[keep])
@@ -102,6 +108,14 @@ def _flood(graph: Prepared, options: Options) -> Progress:
         n_iter, residual = np.where(skip, n_iter, rest.n_iter), np.where(skip, residual, rest.residual)
         converged = np.where(skip, converged, rest.converged)
     return Progress(n_iter, residual, converged)
+
+
+def _pairs(graph: Prepared) -> schedules.Pairs:
+    """Return the two ends of the factors over two variables."""
+    E = len(graph.layout.edge_variable)
+    pairs = schedules.Pairs(np.empty(E, np.int64), np.zeros(E, np.int64))
+    schedules.pair_edges(graph.layout, graph.data.weight_at, pairs)
+    return pairs
 
 
 def _weights_of_states(graph: Prepared) -> Doubles:

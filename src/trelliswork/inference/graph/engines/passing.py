@@ -11,9 +11,9 @@ from trelliswork.compute import threads
 from trelliswork.compute.checks import check_count
 from trelliswork.errors import ValueRangeError
 from trelliswork.inference.graph.kernels import log_space
-from trelliswork.inference.graph.kernels import residual as residual_kernels
 from trelliswork.inference.graph.kernels.log_space import Rule, Sweep
 from trelliswork.inference.graph.kernels.records import Layout, Messages, TableData
+from trelliswork.inference.graph.kernels.residual import Queue, residual_round
 from trelliswork.inference.graph.layout import lay_out, pad_states, table_data
 from trelliswork.inference.graph.potentials import Doubles, Integers, Wiring
 
@@ -55,6 +55,19 @@ class Prepared:
         sizes = layout.n_states[layout.edge_variable[edges]]
         first = np.repeat(layout.edge_at[edges] - (np.cumsum(sizes) - sizes), sizes)
         return first + np.arange(sizes.sum())
+
+    def sweep(self) -> Sweep:
+        """Return the variables in breadth-first order."""
+        order = self.layout.order[self.layout.order < self.wiring.n_variables]
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        return Sweep(order, rank)
+
+    def queue(self) -> Queue:
+        """Return scratch space of residual belief propagation."""
+        B, E = self.wiring.n_graphs, len(self.layout.edge_variable)
+        heap, place = np.zeros((B, E), np.int64), np.zeros((B, E), np.int64)
+        return Queue(np.zeros_like(self.messages.log_r), heap, place, np.zeros((B, E)))
 
     def gather(self, variables: Integers) -> None:
         """Update ``log_q`` of some variables."""
@@ -106,7 +119,7 @@ def pass_messages(
     Graphs in ``skip`` are not changed. On a forest of tables ``auto`` is one sweep, from the leaves to the roots and
     back, which is exact.
     """
-    B, E = graph.wiring.n_graphs, len(graph.layout.edge_variable)
+    B = graph.wiring.n_graphs
     schedule, damping, tolerance, max_iter = options
     done = np.zeros(B, np.bool_) if skip is None else skip.copy()
     n_iter, residual = np.zeros(B, np.int64), np.zeros(B)
@@ -115,15 +128,13 @@ def pass_messages(
         _iterate(graph, done, np.zeros(B), Rule(0.0, -np.inf, maximize), sequential=True)
         return Progress(n_iter + 1, residual, ~converged)
     rule = Rule(damping, _floor(graph, maximize, tolerance), maximize)
-    heap, place = np.zeros((B, E), np.int64), np.zeros((B, E), np.int64)
-    queue = residual_kernels.Queue(np.zeros_like(graph.messages.log_r), heap, place, np.zeros((B, E)))
-    given = graph.layout, graph.data, graph.messages, queue, rule, tolerance
+    given = graph.layout, graph.data, graph.messages, graph.queue(), rule, tolerance
     for n in range(max_iter):
         if done.all():
             break
         n_iter[~done] = n + 1
         if schedule == "residual":
-            threads.run(residual_kernels.residual_round, graph.ranges, *given, done, residual)
+            threads.run(residual_round, graph.ranges, *given, done, residual)
         else:
             _iterate(graph, done, residual, rule, sequential=schedule == "sequential")
         _pass_structured(graph, done, residual, rule, at_once=schedule in ("auto", "flooding"))
@@ -133,10 +144,7 @@ def pass_messages(
 
 
 def _iterate(graph: Prepared, done: NDArray[np.bool_], residual: Doubles, rule: Rule, *, sequential: bool) -> None:
-    order = graph.layout.order[graph.layout.order < graph.wiring.n_variables]
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    given = graph.layout, graph.data, graph.messages, rule, Sweep(order, rank), sequential
+    given = graph.layout, graph.data, graph.messages, rule, graph.sweep(), sequential
     threads.run(log_space.iterate, graph.ranges, *given, done, residual)
 
 

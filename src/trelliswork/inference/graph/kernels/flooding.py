@@ -41,7 +41,7 @@ class Probabilities(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Stopping rules of `flood`."""
+    """Stopping rules."""
 
     damping: float
     tolerance: float
@@ -116,7 +116,7 @@ def many_rows(table, at, n0, n1, n2, width, w, out, widest):
 
 
 @helper
-def _commit(out, out_at, width, r, at, damping, worst):
+def commit_weights(out, out_at, width, r, at, damping, worst):
     """Normalize a new message, damp it and store it; return its sum and the largest changes so far."""
     W = lanes(out)
     acc = spread(out, 0.0)
@@ -141,25 +141,24 @@ def _commit(out, out_at, width, r, at, damping, worst):
 
 
 @helper
-def _gather(layout, unary, r, q):
-    """q: the product of the unary weights and all messages but the edge's own."""
+def gather_weights(layout, v, unary, r, q):
+    """q of variable v: the product of the unary weights and all messages but the edge's own."""
     W = lanes(q)
-    for v in range(len(layout.n_states)):
-        first, last = layout.var_start[v], layout.var_start[v + 1]
-        if first == last:
-            continue
-        state, width = layout.state_at[v], layout.widths[v]
-        base = layout.edge_at[first]
-        end = base + (last - first) * width
-        for k in range(0, width, W):
-            product = load(unary, state + k)
-            for at in range(base + k, end, width):
-                store(q, at, product)
-                product = multiply(product, load(r, at))
-            product = load(r, end - width + k)
-            for at in range(end - 2 * width + k, base - 1, -width):
-                store(q, at, multiply(load(q, at), product))
-                product = multiply(product, load(r, at))
+    first, last = layout.var_start[v], layout.var_start[v + 1]
+    if first == last:
+        return
+    state, width = layout.state_at[v], layout.widths[v]
+    base = layout.edge_at[first]
+    end = base + (last - first) * width
+    for k in range(0, width, W):
+        product = load(unary, state + k)
+        for at in range(base + k, end, width):
+            store(q, at, product)
+            product = multiply(product, load(r, at))
+        product = load(r, end - width + k)
+        for at in range(end - 2 * width + k, base - 1, -width):
+            store(q, at, multiply(load(q, at), product))
+            product = multiply(product, load(r, at))
 
 
 @helper
@@ -184,6 +183,22 @@ def table_shape(layout, f):
 
 
 @helper
+def large_table(layout, f, weights, table, q, w, out):
+    """Rows of ``out``: all messages of table factor f, of any arity, before normalization; return its arity."""
+    widest = len(out) // 4
+    slot = layout.fac_start[f]
+    arity, n0, n1, n2, n3 = table_shape(layout, f)
+    w[0] = 1.0
+    for k in range(arity):
+        e = layout.fac_edge[slot + k]
+        at, to = layout.edge_at[e], (4 - arity + k) * widest
+        for i in range(layout.widths[layout.edge_variable[e]]):
+            w[to + i] = q[at + i]
+    many_rows(weights, table, n0, n1, n2, width_of(n3), w, out, widest)
+    return arity
+
+
+@helper
 def _scatter(layout, weights, weight_at, r, q, w, out, damping):
     """r of all table factors; return whether all messages are possible, and the largest change."""
     widest = len(out) // 4
@@ -198,36 +213,28 @@ def _scatter(layout, weights, weight_at, r, q, w, out, damping):
             at0, at1 = layout.edge_at[e0], layout.edge_at[e1]
             weighted_rows(weights, table, n2, last, q, at0, out, 3 * widest)
             weighted_rows(weights, table + n2 * last, n3, width, q, at1, out, 2 * widest)
-            s, worst = _commit(out, 3 * widest, last, r, at1, damping, worst)
+            s, worst = commit_weights(out, 3 * widest, last, r, at1, damping, worst)
             if s == 0.0:
                 return False, 0.0
-            s, worst = _commit(out, 2 * widest, width, r, at0, damping, worst)
+            s, worst = commit_weights(out, 2 * widest, width, r, at0, damping, worst)
             if s == 0.0:
                 return False, 0.0
         else:
-            arity, n0, n1, n2, n3 = table_shape(layout, f)
-            last = width_of(n3)
-            w[0] = 1.0
-            for k in range(arity):
-                e = layout.fac_edge[slot + k]
-                at, to = layout.edge_at[e], (4 - arity + k) * widest
-                for i in range(layout.widths[layout.edge_variable[e]]):
-                    w[to + i] = q[at + i]
-            many_rows(weights, table, n0, n1, n2, last, w, out, widest)
+            arity = large_table(layout, f, weights, table, q, w, out)
             for k in range(arity):
                 e = layout.fac_edge[slot + k]
                 width = layout.widths[layout.edge_variable[e]]
-                s, worst = _commit(out, (4 - arity + k) * widest, width, r, layout.edge_at[e], damping, worst)
+                s, worst = commit_weights(out, (4 - arity + k) * widest, width, r, layout.edge_at[e], damping, worst)
                 if s == 0.0:
                     return False, 0.0
     return True, largest(worst)
 
 
 @helper
-def _smallest_positive(values):
+def smallest_positive(values, start, stop):
     """Return the smallest positive number, at most 1, of whole vectors."""
     zero, one, low = spread(values, 0.0), spread(values, 1.0), spread(values, -1.0)
-    for k in range(0, values.size, lanes(values)):
+    for k in range(start, stop, lanes(values)):
         low = maximum(subtract(zero, if_positive(load(values, k), one)), low)
     return -largest(low)
 
@@ -240,7 +247,8 @@ def flood(start, stop, layout: Layout, data: TableData, state: Probabilities, op
         table = data.weights[b if len(data.weights) > 1 else 0]
         unary, r, q = state.unary[b], state.r[b], state.q[b]
         for n in range(options.max_iter):
-            _gather(layout, unary, r, q)
+            for v in range(len(layout.n_states)):
+                gather_weights(layout, v, unary, r, q)
             possible, residual[b] = _scatter(
                 layout, table, data.weight_at, r, q, state.rows[b, 0], state.rows[b, 1], options.damping
             )
@@ -248,7 +256,7 @@ def flood(start, stop, layout: Layout, data: TableData, state: Probabilities, op
             if not possible:
                 status[b] = IMPOSSIBLE
                 break
-            if _smallest_positive(r) < options.threshold:
+            if smallest_positive(r, 0, r.size) < options.threshold:
                 status[b] = UNDERFLOW
                 break
             if residual[b] <= options.tolerance:

@@ -140,7 +140,8 @@ def sample(
                         marginals[b, offsets[v] + x] += scores[x] / n_kept
             if kept:
                 if draws.shape[0] > 0:
-                    draws[(sweep - burn_in) // thin, b] = here
+                    for v in range(n_states.size):
+                        draws[(sweep - burn_in) // thin, b, v] = here[v]
                 if entries.shape[1] > 0:
                     at = 0
                     for f in range(flat.base.size):

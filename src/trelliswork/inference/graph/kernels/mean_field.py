@@ -235,7 +235,7 @@ def _bound(b, variables, flat, parts, scratch, beliefs, entropy):
     return total
 
 
-@kernel
+@kernel(allocates=True)
 def initialize(
     start, stop, variables: Variables, flat: Flat, parts: Parts, noise, scratch: Scratch, state: State, bounds
 ):

@@ -29,7 +29,7 @@ class Queue(NamedTuple):
 
 
 @helper
-def _sift(queue, at, n):
+def sift(queue, at, n):
     """Move the edge at ``at`` to where its key belongs."""
     heap, place, key = queue.heap, queue.place, queue.key
     e = heap[at]
@@ -111,7 +111,7 @@ def residual_round(
                 heap[n] = e
                 mine.place[e] = n
                 n += 1
-                _sift(mine, n - 1, n)
+                sift(mine, n - 1, n)
         for _ in range(E):
             if n == 0 or mine.key[heap[0]] <= tolerance:
                 break
@@ -123,7 +123,7 @@ def residual_round(
                 finite = new > -np.inf and old > -np.inf
                 log_r[at + i] = (1.0 - rule.damping) * new + rule.damping * old if finite else new
             mine.key[e] = _distance(layout, e, mine.pending, log_r, rule.floor)
-            _sift(mine, mine.place[e], n)
+            sift(mine, mine.place[e], n)
             gather(layout, v, own)
             for other in range(layout.var_start[v], layout.var_start[v + 1]):
                 f = layout.edge_factor[other]
@@ -136,5 +136,5 @@ def residual_round(
                 _prepare(layout, f, skip, tables, own, mine, rule)
                 for k in range(slot, layout.fac_start[f + 1]):
                     if layout.fac_edge[k] != other:
-                        _sift(mine, mine.place[layout.fac_edge[k]], n)
+                        sift(mine, mine.place[layout.fac_edge[k]], n)
         residual[b] = mine.key[heap[0]] if n > 0 else 0.0

@@ -47,7 +47,7 @@ def exponentiate(start, stop, log_tables, n_rows, n_columns, transposed, weights
                         out[behind + j * height + i] = 0.0
 
 
-@kernel
+@kernel(allocates=True)
 def breadth_first(var_start, edge_factor, fac_start, fac_edge, edge_variable, order):
     """Fill ``order`` with variables v and factors V + f, breadth first; return the number of components."""
     V = len(var_start) - 1

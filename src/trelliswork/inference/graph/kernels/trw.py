@@ -122,7 +122,7 @@ def solve(start, stop, edges: Edges, variables: Variables, weights, options: Opt
                 break
 
 
-@kernel
+@kernel(allocates=True)
 def finish(start, stop, edges: Edges, variables: Variables, weights, messages, out: Beliefs):
     """Fill ``out`` from the messages.
 

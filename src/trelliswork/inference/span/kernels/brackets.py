@@ -28,7 +28,7 @@ def _inside(log_span, n, chart):
     return chart[0, n - 1]
 
 
-@kernel
+@kernel(allocates=True)
 def expectations(start, stop, lengths, log_span, log_z, marginals):
     """Fill log_z (B,) and marginals (B, n, n), zeros where no bracketing is possible."""
     n = log_span.shape[1]
@@ -53,7 +53,7 @@ def expectations(start, stop, lengths, log_span, log_z, marginals):
                     out[r + 1, j] = log_add(out[r + 1, j], above + chart[i, r])
 
 
-@kernel
+@kernel(allocates=True)
 def sample(start, stop, lengths, log_span, seeds, log_z, charts):
     """Draw bracketings (k, B, n, n) top down, 0 at their spans; one seed (k, B) per draw."""
     n = log_span.shape[1]
@@ -79,7 +79,7 @@ def sample(start, stop, lengths, log_span, seeds, log_z, charts):
                 top += 2
 
 
-@kernel
+@kernel(allocates=True)
 def topk(start, stop, lengths, log_span, charts, scores):
     """Fill charts (B, k, n, n) of the k best bracketings, with the rank of each span's label, and scores (B, k).
 
@@ -117,7 +117,7 @@ def topk(start, stop, lengths, log_span, charts, scores):
                     top += 2
 
 
-@kernel
+@kernel(allocates=True)
 def read(lengths, charts, splits, good):
     """Fill splits (B, n, n) of charts (B, n, n), at least 0 at the spans of a tree; good (B,): whether it is one."""
     n = charts.shape[1]

@@ -203,7 +203,7 @@ def _outside(n, N, n_rows, pairs_t, leaves, charts: Inside, derivatives: Derivat
     return worst
 
 
-@kernel
+@kernel(allocates=True)
 def expectations(start, stop, grammar: Rules, sentences: Sentences, out: Output):
     """Fill the results of sentences start..stop."""
     root, rules = grammar.root, grammar.rules

@@ -63,7 +63,7 @@ def _inside(log_root, log_rules, log_terminals, log_symbols, n, chart, sums):
     return log_z
 
 
-@kernel
+@kernel(allocates=True)
 def expectations(start, stop, scores: Scores, charts, log_z, roots, rules, over_spans):
     """Fill charts (B, n, n, S), log_z (B,) and, from zero, the expectations (B, N), (B, N, S, S), (B, n, n, S)."""
     log_root, log_rules, log_terminals, log_symbols, lengths = scores
@@ -110,7 +110,7 @@ def expectations(start, stop, scores: Scores, charts, log_z, roots, rules, over_
                                 out[r + 1, j, y] = log_add(out[r + 1, j, y], value + chart[i, r, x])
 
 
-@kernel
+@kernel(allocates=True)
 def sample(start, stop, scores: Scores, charts, log_z, seeds, trees):
     """Draw trees (k, B, n, n), symbols at their spans, top down from inside charts (B, n, n, S)."""
     log_root, log_rules, log_symbols, lengths = scores.log_root, scores.log_rules, scores.log_symbols, scores.lengths
@@ -152,7 +152,7 @@ def sample(start, stop, scores: Scores, charts, log_z, seeds, trees):
                 top += 2
 
 
-@kernel
+@kernel(allocates=True)
 def topk(start, stop, scores: Scores, trees, values):
     """Fill trees (B, k, n, n), symbols at their spans, and values (B, k) of the k best trees, best first.
 

@@ -159,7 +159,7 @@ def _outside(n, R, factors: Factors, charts: Inside, derivatives: Derivatives, w
     return worst
 
 
-@kernel
+@kernel(allocates=True)
 def expectations(start, stop, number, factors: Factors, sentences: Sentences, sums: Sums, out: Output):
     """Fill the results of sentences start..stop; add their derivatives to row ``number`` of the sums."""
     lengths, weights, leaves, leaf_scale = sentences

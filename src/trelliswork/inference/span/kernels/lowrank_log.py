@@ -64,7 +64,7 @@ def _add_counts(matrix, by, values, weight, counts):
                 counts[r, x] += weight * math.exp(by[r] + matrix[r, x] + values[x])
 
 
-@kernel
+@kernel(allocates=True)
 def expectations(start, stop, number, scores: Scores, sums: Sums, out: Output):
     """Fill the results of sentences start..stop; add their weighted counts to row ``number`` of the sums."""
     log_root, log_up, log_left, log_right, log_terminals, lengths, weights = scores

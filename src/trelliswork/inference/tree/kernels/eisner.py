@@ -173,7 +173,7 @@ def _sum(M, chart, total):
     return total
 
 
-@kernel
+@kernel(allocates=True)
 def expectations(start, stop, batch: Batch, log_z, safe, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1) of sentences ``order[start:stop]``, zeros in the padding.
 

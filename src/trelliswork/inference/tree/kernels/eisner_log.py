@@ -76,7 +76,7 @@ def outside(log_arc, n, single_root, maximize, C, I, OC, OI, OS):  # noqa: E741
             OS[j, i] = OS[i, j]
 
 
-@kernel
+@kernel(allocates=True)
 def expectations(start, stop, batch: Batch, log_z, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where no tree is possible; log Z alone if axis 0 is empty."""
     order, lengths, log_arc, single_root = batch
@@ -106,7 +106,7 @@ def _draw(a, b, n, state):
     return draw(a, b, n, log_dot(a, b, n), state)
 
 
-@kernel
+@kernel(allocates=True)
 def sample(start, stop, batch: Batch, seeds, log_z, heads):
     """Draw heads (k, B, n) top down, from the whole to its parts; one seed (k, B) per tree."""
     order, lengths, log_arc, single_root = batch

@@ -7,7 +7,7 @@ from trelliswork.compute.kernels.merge import merge
 from trelliswork.inference.tree.kernels.records import Batch
 
 
-@kernel
+@kernel(allocates=True)
 def best(start, stop, batch: Batch, heads, scores):
     """Fill heads (B, n) and scores (B,): Eisner's algorithm; -inf and unchanged heads where no tree is possible."""
     order, lengths, log_arc, single_root = batch
@@ -63,7 +63,7 @@ def best(start, stop, batch: Batch, heads, scores):
             top += 2
 
 
-@kernel
+@kernel(allocates=True)
 def topk(start, stop, batch: Batch, heads, ranks, scores):
     """Fill heads (B, k, n) and scores (B, k) of the k best trees, best first; -1 and -inf if there are fewer.
 

@@ -90,7 +90,7 @@ def _weigh(log_arc, b, n, M, words, place, tops, lane, W, A):
     return total
 
 
-@helper
+@helper(allocates=True)
 def _eliminate(M, single_root, A, D, zero):
     """Eliminate the words from the last position to the first; fill D (M, W) and leave each step's weights in A."""
     W = lanes(A)
@@ -117,7 +117,7 @@ def _eliminate(M, single_root, A, D, zero):
             store(A, at + d * W, own)
 
 
-@helper
+@helper(allocates=True)
 def _derive(M, single_root, A, D, G, t, q, zero, one):
     """Fill the derivatives G (M, M, W), the root arcs' on the diagonal, from the first position to the last."""
     W = lanes(A)
@@ -167,7 +167,7 @@ def _derive(M, single_root, A, D, G, t, q, zero, one):
         store(G, (k * M + k) * W, load(g_root, k * W))
 
 
-@kernel
+@kernel(allocates=True)
 def expectations(start, stop, batch: Batch, log_z, safe, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1) of sentences ``order[start:stop]``, zeros in the padding.
 

@@ -80,7 +80,7 @@ def _log_dot(a, b, nodes, n):
     return top + math.log(mass)
 
 
-@helper
+@helper(allocates=True)
 def _derive(n, single_root, A, D, turn, G):
     """Fill the log derivatives G[d, h] of log Z by the weights."""
     t, nodes = np.empty(n + 1), np.empty(n + 1, np.int64)
@@ -109,7 +109,7 @@ def _derive(n, single_root, A, D, turn, G):
                 G[k, h] = math.log(value) - D[k] if value > 0 else -np.inf
 
 
-@kernel
+@kernel(allocates=True)
 def expectations(start, stop, batch: Batch, log_z, marginals):
     """Fill log_z (B,) and marginals (B, n+1, n+1), zeros where no tree is possible."""
     order, lengths, log_arc, single_root = batch
@@ -165,7 +165,7 @@ def _draw_through(A, D, turn, place, n, log_arc, h, d, log_weights, state):
     return 0 if at == 0 else turn[first + at - 1]
 
 
-@kernel
+@kernel(allocates=True)
 def sample(start, stop, batch: Batch, seeds, log_z, heads):
     """Draw heads (k, B, n) by restoring the words, the last eliminated first; one seed (k, B) per tree.
 

@@ -26,7 +26,7 @@ class Workspace(NamedTuple):
     heads: Any  # (N,) result: the head of word d at d - 1
 
 
-@helper
+@helper(allocates=True)
 def workspace(N):
     """Allocate the scratch arrays for N nodes, the root included."""
     return Workspace(
@@ -127,7 +127,7 @@ def best_tree(log_arc, n, single_root, work: Workspace):
     return not single_root or count == 1
 
 
-@kernel
+@kernel(allocates=True)
 def best(start, stop, batch: Batch, heads, scores):
     """Fill heads (B, n) and scores (B,); -inf where there is no tree."""
     order, lengths, log_arc, single_root = batch
@@ -143,7 +143,7 @@ def best(start, stop, batch: Batch, heads, scores):
                 scores[b] += log_arc[b, work.heads[d - 1], d]
 
 
-@kernel
+@kernel(allocates=True)
 def topk(start, stop, batch: Batch, heads, ranks, scores):
     """Fill heads (B, k, n), ranks of labels (B, k, n) and scores (B, k) of the k best trees; then -1 and -inf.
 

@@ -126,3 +126,41 @@ def tabulate(records, packing, is_open, entries, last):
         for j in range(order - 1, -1, -1):
             _close(j, is_open, entries)
             is_open.codes[j] = 0
+
+
+class Level(NamedTuple):
+    """The n-grams of one order for queries: those that extend context c are ``first[c]:first[c + 1]``, by word."""
+
+    first: NDArray[np.int64]  # (contexts + 1,)
+    keys: NDArray[np.int64]  # (n,) context * C + word
+    p: NDArray[np.float64]  # (n,) probability, or the part of it that is added to that of the order below
+    rest: NDArray[np.float64]  # (contexts,) factor of the order below
+
+
+@kernel
+def extend(start, stop, flat, reach, C, before, level, interpolated, p, ids):
+    """Replace p of the tokens ``start:stop``, that of the order below, by that of this order.
+
+    ``before`` (n,) has the index of the context that ends at each token, -1 if it is not listed; ``reach`` (n,) is
+    positive where the context of this order lies within the sentence. ``ids`` (n,) gets the index of each n-gram.
+    """
+    first, keys, share, rest = level
+    for t in range(start, stop):
+        ids[t] = -1
+        if reach[t] <= 0 or before[t - 1] < 0:
+            continue
+        c = before[t - 1]
+        value = p[t] * rest[c]
+        key = c * C + flat[t]
+        low, end = first[c], first[c + 1]
+        high = end
+        while low < high:
+            middle = (low + high) // 2
+            if keys[middle] < key:
+                low = middle + 1
+            else:
+                high = middle
+        if low < end and keys[low] == key:
+            ids[t] = low
+            value = value + share[low] if interpolated else share[low]
+        p[t] = value

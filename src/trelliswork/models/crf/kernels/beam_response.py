@@ -88,7 +88,7 @@ def _share(part, whole):
     return part / whole if whole > 0 else 0.0
 
 
-@kernel
+@kernel(allocates=True)
 def add_pairs(expected, grown, weights, anchor, sums, masses, masses_now, gradient):
     """Add the gradient of all pairs of labels; return the value of the part that the factors do not cover.
 

@@ -216,7 +216,7 @@ def _copy_beams(first, T, s, sums):
                 rows.masses[to + k - ptr[t]] = s.alpha[k]
 
 
-@kernel
+@kernel(allocates=True)
 def dense(start, stop, sentences, tokens, weights, rule, safety, gradient, sums):
     """Add loss and gradient of the sentences ``start`` to ``stop``; mark those that are not safe."""
     offsets, gold, weight, _ = sentences
@@ -271,7 +271,7 @@ def dense(start, stop, sentences, tokens, weights, rule, safety, gradient, sums)
         sums.loss[n] = weight[n] * (log_z - score)
 
 
-@kernel
+@kernel(allocates=True)
 def sparse(start, stop, sentences, tokens, weights, sets, rule, limit, gradient, sums):
     """Add loss and gradient for sparse transitions, within ``sets`` (a ``BeamSets``) unless it is empty."""
     offsets, gold, weight, entry = sentences

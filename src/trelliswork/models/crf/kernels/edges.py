@@ -31,7 +31,7 @@ class EdgeFeatures(NamedTuple):
     weights: Any
 
 
-@kernel
+@kernel(allocates=True)
 def edge_scores(start, stop, edges, log_transition, out):
     """Fill out (stop - start - 1, S, S), the transition scores into all tokens of a sentence but the first."""
     for t in range(stop - start - 1):
@@ -55,7 +55,7 @@ def edge_scatter(start, stop, edges, residual, edge_gradient, counts):
         counts += residual[t]
 
 
-@kernel
+@kernel(allocates=True)
 def loss_gradient(start, stop, sentences, tokens, weights, edges, labels, gradient, edge_gradient, sums):
     """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that underflow."""
     offsets, gold, weight, extra, extra_ids = sentences

@@ -190,7 +190,7 @@ def _scale(values, at, width, by):
         store(values, k, multiply(load(values, k), factor))
 
 
-@helper
+@helper(allocates=True)
 def _forward(T, s):
     """Fill alpha and its scales c_t; return the sum of their logarithms, -inf if no path is left."""
     place, block_at, block, emission, alpha = s.place, s.block_at, s.block, s.emission, s.alpha
@@ -318,7 +318,7 @@ def _rest_row(token, states, here, n, width, rest, factors, unshifted, block, at
         put(block, at + k, dtype.type(0))
 
 
-@helper
+@helper(allocates=True)
 def _make_space(start, stop, offsets, ptr, n_rest, like):
     """Allocate a ``Space`` for the largest sentence in the precision of the array ``like``."""
     W, dtype, longest = lanes(like), like.dtype, offsets[start + 1] - offsets[start]
@@ -339,7 +339,7 @@ def _make_space(start, stop, offsets, ptr, n_rest, like):
     )  # fmt: skip
 
 
-@kernel
+@kernel(allocates=True)
 def loss_gradient(start, stop, sentences, tokens, weights, held, limit, gradient, masses, sums):
     """Add loss and gradient of the sentences ``start`` to ``stop``; mark those that are not safe.
 

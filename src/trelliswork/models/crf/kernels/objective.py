@@ -135,7 +135,7 @@ def scatter(start, stop, residual, to, tokens, gradient):
         to += Sw
 
 
-@kernel
+@kernel(allocates=True)
 def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, check, gradient, sums):
     """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that underflow.
 

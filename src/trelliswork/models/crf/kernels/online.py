@@ -76,7 +76,7 @@ class Schedule(NamedTuple):
     decay: Any  # float: lambda
 
 
-@helper
+@helper(allocates=True)
 def _score(s, constrained, scale, data, model, log_unary, r):
     """Fill log_unary[r] with the scores of sentence s, within its label sets if ``constrained``."""
     n_labels, Sw = len(model.forbidden), model.weights.wide.shape[1]
@@ -114,7 +114,7 @@ def _exponentiate(model, log_transition, transition, panels, panels_t):
     return shift
 
 
-@helper
+@helper(allocates=True)
 def _in_log_space(log_unary, log_transition, weight, marginals, counts):
     """Fill weighted marginals (T, Sw) and counts (S, S) of a sentence that underflows; return log Z."""
     T, S = len(log_unary), len(log_transition)
@@ -195,7 +195,7 @@ def apply(kept, by, tokens, residual, counts, model, scalars):
     _move_transitions(kept, by, counts, model)
 
 
-@kernel
+@kernel(allocates=True)
 def sgd(first, stop, batches, schedule, data, model, scalars):
     """Run steps (1) for the mini-batches ``first`` to ``stop``.
 
@@ -278,7 +278,7 @@ def sgd(first, stop, batches, schedule, data, model, scalars):
     return stop
 
 
-@kernel
+@kernel(allocates=True)
 def best_path(log_unary, log_transition, delta, path):
     """Fill ``path`` (T,) with the best labels; return False if no labeling is possible.
 
@@ -311,7 +311,7 @@ def best_path(log_unary, log_transition, delta, path):
     return True
 
 
-@kernel
+@kernel(allocates=True)
 def perceptron(first, stop, batches, data, model, scalars):
     """Run updates gold - predicted for the mini-batches ``first`` to ``stop``, each at the same weights.
 

@@ -103,7 +103,7 @@ def _add_outer(alpha, kept, n_rows, out):
             _tile(Factor(alpha, i, 1, step), kept, j, step, n_rows, out, i * width + j, width, False)
 
 
-@kernel
+@kernel(allocates=True)
 def forward(first, n, t0, t1, observed, tables, space, log_evidence, safe):
     """Compute equations (1) for sequences ``first`` to ``first + n`` at positions ``t0`` to ``t1``.
 
@@ -177,7 +177,7 @@ def forward(first, n, t0, t1, observed, tables, space, log_evidence, safe):
         log_evidence[first + r] += math.log(mass[r])
 
 
-@kernel
+@kernel(allocates=True)
 def backward(first, n, t0, t1, observed, tables, space, safe, out):
     """Compute equations (2) and (3) at positions ``t1`` - 1 down to ``t0``; return True if all sequences stay safe.
 
@@ -250,7 +250,7 @@ def backward(first, n, t0, t1, observed, tables, space, safe, out):
     return fine
 
 
-@kernel
+@kernel(allocates=True)
 def forward_backward(start, stop, group, observed, tables, marginals, origin, counts, log_evidence, safe):
     """Run both passes for sequences ``start`` to ``stop``, ``group`` at a time, while alpha is in the cache.
 

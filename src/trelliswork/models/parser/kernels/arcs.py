@@ -155,7 +155,7 @@ def remaining(ids, counts, drop: Drop):
         counts[p] = n
 
 
-@kernel
+@kernel(allocates=True)
 def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, log_arc):
     """Fill log_arc (B, n+1, n+1) for ``sentences[first:last]``."""
     codes, bits, places, starts, lengths = tokens
@@ -177,7 +177,7 @@ def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shif
                     m += 1 if side else -1
 
 
-@kernel
+@kernel(allocates=True)
 def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, scores):
     """Fill the scores of the arcs ``first`` to ``last`` of a list."""
     owners, heads, modifiers = arcs
@@ -196,7 +196,7 @@ def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates,
         scores[a] = sum_weights(weights, ids, n_ids, drop)
 
 
-@kernel
+@kernel(allocates=True)
 def arc_ids(first, last, arcs: ArcList, tokens: Tokens, templates: Templates, shift, ids, counts):
     """Fill the ids of the same arcs: ids (A, 2 templates + 64), counts (A,) of those in use."""
     owners, heads, modifiers = arcs

@@ -96,13 +96,13 @@ def _softmax(ids, n_ids, weights, probabilities):
         probabilities[j] /= total
 
 
-@helper
+@helper(allocates=True)
 def label_ids(heads, m, tokens: Tokens, start, features: FeatureSet, shift, ids):
     """Fill the ids of the arc into word m, for tests and inspection; return their number."""
     return _arc_ids(np.zeros(N_SLOTS, np.uint64), heads, m, tokens, start, features, shift, ids)
 
 
-@kernel
+@kernel(allocates=True)
 def probabilities(first, last, trees: Trees, tokens: Tokens, features: FeatureSet, shift, weights, out):
     """Fill out (n_tokens, L) for the sentences ``first`` to ``last``."""
     heads, offsets = trees
@@ -116,7 +116,7 @@ def probabilities(first, last, trees: Trees, tokens: Tokens, features: FeatureSe
             _softmax(ids, n_ids, weights, out[offsets[b] + m - 1])
 
 
-@kernel
+@kernel(allocates=True)
 def arc_probabilities(
     first, last, arcs: ArcList, trees: Trees, tokens: Tokens, features: FeatureSet, shift, weights, out
 ):
@@ -137,7 +137,7 @@ def arc_probabilities(
         _softmax(ids, n_ids, weights, out[a])
 
 
-@kernel
+@kernel(allocates=True)
 def mark_rows(order, trees: Trees, labels, tokens: Tokens, features: FeatureSet, shift, marks):
     """Set ``marks`` of the rows of weights that ``train`` with the same arguments may change."""
     heads, offsets = trees
@@ -152,7 +152,7 @@ def mark_rows(order, trees: Trees, labels, tokens: Tokens, features: FeatureSet,
                     marks[ids[k]] = True
 
 
-@kernel(fast=True)
+@kernel(fast=True, allocates=True)
 def train(
     order, trees: Trees, labels, tokens: Tokens, features: FeatureSet, shift, state: AdaGrad, drop: Drop, rate, step
 ):

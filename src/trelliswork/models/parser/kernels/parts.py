@@ -25,7 +25,7 @@ def _part_ids(values, parts: PartList, p, tokens: Tokens, templates: Templates, 
     return template_ids(values, templates, plain, far, shift, out, 0)
 
 
-@kernel
+@kernel(allocates=True)
 def part_scores(first, last, parts: PartList, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, scores):
     """Fill the scores of the parts ``first`` to ``last``; modifiers and others (siblings, grandparents) may be -1."""
     values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys), np.uint32)
@@ -34,7 +34,7 @@ def part_scores(first, last, parts: PartList, tokens: Tokens, templates: Templat
         scores[p] = sum_weights(weights, ids, n, drop)
 
 
-@kernel
+@kernel(allocates=True)
 def part_ids(first, last, parts: PartList, tokens: Tokens, templates: Templates, shift, ids, counts):
     """Fill the ids of the same parts: ids (P, 2 templates), counts (P,)."""
     values = np.zeros(N_SLOTS, np.uint64)

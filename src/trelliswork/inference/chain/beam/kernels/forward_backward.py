@@ -64,7 +64,7 @@ class Space(NamedTuple):
     spare: np.ndarray  # (T S,) when refining, else (0,)
 
 
-@helper
+@helper(allocates=True)
 def make_space(T, S, Sp, refining, is_log, like):
     """Allocate a ``Space`` in the precision of the array ``like``."""
     dtype = like.dtype
@@ -257,7 +257,7 @@ def _inside(T, steps, s):
     return log_z
 
 
-@helper
+@helper(allocates=True)
 def _refine(sequence, steps, gold, rule, s):
     """Choose the sets again from the last position to the first by belief times a dense beta; return the new log Z.
 
@@ -438,7 +438,7 @@ def marginals(T, steps, safety, weight, counts, pairs, s):
     return _backward(T, steps, safety.limit, weight, True, counts, pairs, s)
 
 
-@kernel
+@kernel(allocates=True)
 def dense(start, stop, batch, matrices, choice, safety, counts, results, buffer):
     """Run sparse forward-backward on the sequences ``start`` to ``stop``; return where it stopped, and the used buffer.
 

@@ -28,7 +28,7 @@ class LogChain(NamedTuple):
     time_step: int
 
 
-@helper
+@helper(allocates=True)
 def _state_scores(chain):
     """Return the scores (T, S) of the states at each position, with those of the ends."""
     T, S = len(chain.log_unary), chain.emits.size
@@ -51,7 +51,7 @@ def _entries(i, t, chain):
     return begin, begin + S
 
 
-@helper
+@helper(allocates=True)
 def _step(before, t, chain, out):
     """Set out[j] = log sum_i exp(before[i] + value(i, j)); -inf where nothing leads to j."""
     S, targets, values = before.size, chain.targets, chain.values
@@ -90,7 +90,7 @@ def _ahead_sum(i, ahead, t, chain):
     return top + math.log(mass)
 
 
-@helper
+@helper(allocates=True)
 def _choose(scores, rule, forced, member, values, selection):
     """Mark the beam of log masses ``scores`` (S,) in ``member``; return the share kept, nan if there is none."""
     S = scores.size
@@ -116,7 +116,7 @@ def _choose(scores, rule, forced, member, values, selection):
     return min(1.0, mass_kept / mass)
 
 
-@kernel
+@kernel(allocates=True)
 def choose(chain, choice, member, kept):
     """Fill ``member`` (T, S), the beams of one sequence; return False if they lose every path."""
     T, S = member.shape
@@ -149,7 +149,7 @@ def choose(chain, choice, member, kept):
     return True
 
 
-@kernel
+@kernel(allocates=True)
 def masked(chain, weight, member, marginals, counts, edges):
     """Return log Z of one sequence inside ``member`` (T, S); fill the weighted marginals (T, S), add the transitions.
 

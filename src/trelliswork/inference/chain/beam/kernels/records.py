@@ -87,7 +87,7 @@ class Buffer(NamedTuple):
     marginals: Any
 
 
-@helper
+@helper(allocates=True)
 def copy_beams(sequence, used, s, results, buffer):
     """Copy the beams of a sequence from working memory to the outputs; return their number of states."""
     n, at = s.ptr[sequence.n_positions], sequence.first

@@ -49,7 +49,7 @@ class BeamRows(NamedTuple):
     masses: Any
 
 
-@helper
+@helper(allocates=True)
 def make_selection(n, width, like):
     """Allocate a ``Selection`` among n values in the precision of the array ``like``."""
     return Selection(np.empty(n, np.int32), np.empty(width, like.dtype), np.full(1, 0.03, like.dtype))
@@ -318,7 +318,7 @@ def largest_of(values, at, width):
     return largest(top)
 
 
-@kernel
+@kernel(allocates=True)
 def choose(start, stop, rows, forced, rule, width, inside, kept, sizes):
     """Choose the beams of positions ``start`` to ``stop`` from the masses in ``rows`` (a ``BeamRows``).
 

@@ -38,7 +38,7 @@ class SparseSpace(NamedTuple):
     spare: np.ndarray  # (T S,) when refining, else (0,)
 
 
-@helper
+@helper(allocates=True)
 def make_space(T, S, Lp, refining, like):
     """Allocate a ``SparseSpace`` in the precision of the array ``like``."""
     dtype, n = like.dtype, T * S if refining else S
@@ -178,7 +178,7 @@ def _inside(sequence, entries, s):
     return log_z
 
 
-@helper
+@helper(allocates=True)
 def within(sequence, entries, sets, s):
     """Run the forward pass inside given ``sets`` (a ``BeamSets``); return log Z, -inf if no path is left."""
     Lp = s.emission.shape[1]
@@ -193,7 +193,7 @@ def within(sequence, entries, sets, s):
     return _inside(sequence, entries, s)
 
 
-@helper
+@helper(allocates=True)
 def _refine(sequence, entries, gold, rule, s):
     """Choose the sets again from the end by belief times beta, among the states reached; return the new log Z.
 
@@ -308,7 +308,7 @@ def marginals(T, entries, limit, weight, counts, s):
     )
 
 
-@kernel
+@kernel(allocates=True)
 def sparse(start, stop, batch, entries, choice, limit, counts, results, buffer):
     """Run sparse forward-backward on the sequences ``start`` to ``stop``, with the outputs of ``dense``."""
     lengths, offsets, log_unary = batch

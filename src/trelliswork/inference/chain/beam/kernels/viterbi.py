@@ -71,7 +71,7 @@ def _choose(scores, n, values, width, rule, selection):
     return select(values, 0, n, width, mass, rule, -1, selection), top
 
 
-@kernel
+@kernel(allocates=True)
 def dense(start, stop, batch, matrices, rule, paths):
     """Fill ``paths`` (a ``Paths``) for the sequences ``start`` to ``stop``; ``matrices`` are logarithms."""
     lengths, _, log_unary = batch
@@ -124,7 +124,7 @@ def dense(start, stop, batch, matrices, rule, paths):
         scores[b] = score
 
 
-@kernel
+@kernel(allocates=True)
 def sparse(start, stop, batch, entries, sets, rule, paths):
     """Fill ``paths`` for sparse transitions (``Entries`` of logarithms); labels are states.
 

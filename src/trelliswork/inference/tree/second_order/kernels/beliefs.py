@@ -180,7 +180,7 @@ def _copy_pairs(n, arcs: Arcs, values, at, blocks, to_blocks):
     return to
 
 
-@kernel(error_model="numpy")
+@kernel(error_model="numpy", allocates=True)
 def infer(start, stop, parts: Parts, scores: Scores, options: Options, results: SecondOrderResult, safe):
     """Fill the results of sentences start..stop; ``safe`` (B,) is False where log space is needed."""
     arc_scores, sibling_scores, grandparent_scores = scores

@@ -120,7 +120,7 @@ def _side(first, step, size, scores, q, beta, gamma, out, beliefs):
     return value
 
 
-@helper
+@helper(allocates=True)
 def _tree(arcs: TreeArcs, messages: Messages, q, out, beliefs, damping):
     """Send the messages of the tree factor; return its log value."""
     _all_but(messages, messages.tree, q)
@@ -140,7 +140,7 @@ def _tree_scores(modifiers, q, scores):
                 scores[a] = -np.inf
 
 
-@kernel
+@kernel(allocates=True)
 def infer(start, stop, which, parts: Parts, scores: Scores, options: Options, results: SecondOrderResult):
     """Fill the results of sentences ``which[start:stop]``; see ``second_order.infer``."""
     arc_scores, sibling_scores, grandparent_scores = scores

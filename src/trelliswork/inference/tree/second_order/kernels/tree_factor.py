@@ -36,7 +36,7 @@ class TreeArcs(NamedTuple):
     projective: Any
 
 
-@helper
+@helper(allocates=True)
 def projective(w, n, single_root, maximize, D):
     """Fill D (n+1, n+1), head before word, from log weights w; return log Z. Eisner's charts, O(n^3)."""
     N = n + 1
@@ -115,7 +115,7 @@ def _into_word(w, n, d, single_root, A, degree, turn, D):
         D[k, d] = value
 
 
-@helper
+@helper(allocates=True)
 def spanning_sums(w, n, single_root, heads, modifiers, D):
     """Fill D (n+1, n+1) for the arcs (K,) from log weights w; return log Z and the number of words done separately.
 
@@ -149,7 +149,7 @@ def spanning_sums(w, n, single_root, heads, modifiers, D):
     return log_z if good else fold(w[:, 1], D[:, 1], N, False), n_again
 
 
-@helper
+@helper(allocates=True)
 def spanning(w, n, single_root, maximize, D):
     """Fill D (n+1, n+1), head before word, from log weights w; return log Z.
 
@@ -177,7 +177,7 @@ def spanning(w, n, single_root, maximize, D):
     return fold(w[:, 1], D[:, 1], N, maximize)
 
 
-@helper
+@helper(allocates=True)
 def tree_messages(arcs: TreeArcs, q, maximize, out, beliefs):
     """Fill the messages ``out`` and log beliefs (K, 2) from messages q (K, 2) of one sentence; return the log value.
 
@@ -226,7 +226,7 @@ def tree_messages(arcs: TreeArcs, q, maximize, out, beliefs):
     return base + log_z
 
 
-@kernel
+@kernel(allocates=True)
 def batch_messages(start, stop, arcs: TreeArcs, q, maximize, out, beliefs, values):
     """Run `tree_messages` for graphs start..stop that share their arcs: q, out, beliefs (B, K, 2), values (B,)."""
     for b in range(start, stop):

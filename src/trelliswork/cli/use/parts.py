@@ -1,0 +1,62 @@
+"""Inputs of ``tag`` and ``parse`` in parts, so that these commands write while they read, in bounded memory."""
+
+from collections.abc import Iterator
+from functools import partial
+from io import StringIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+from trelliswork.cli.inputs import Inputs
+from trelliswork.errors import DataError
+
+if TYPE_CHECKING:
+    from trelliswork.data.files import Excerpt
+
+
+def parts_of(source: Inputs, format: str, split: Any = None) -> "Iterator[Excerpt]":
+    """Yield the input of a command, one file or a part of the bundled corpus, in parts of whole sentences.
+
+    ``format`` is columns, conllu, crfsuite or text; with ``split``, a tokenizer, raw text.
+    """
+    from trelliswork.data.shares import excerpts
+
+    (file,) = source.files
+    if source.part:
+        yield bundled_text(source, format)
+        return
+    cut = None
+    if split is not None:
+        from trelliswork.data.tokenize import safe_end
+
+        cut = partial(safe_end, split=split)
+    yield from excerpts(file, blank_lines=cut is not None or format != "text", cut=cut)
+
+
+def counted(parts: "Iterator[Excerpt]", source: Inputs, model: Any) -> "Iterator[tuple[Excerpt, bool]]":
+    """Yield parts, each with whether it may be empty: an input without any sentence is an error of its reader.
+
+    The caller adds the sentences of each part to its ``notes``. A model that is used again is frozen.
+    """
+    for k, part in enumerate(parts):
+        if k == 1:
+            model.freeze()
+        yield part, source.allow_empty or not part.last or part.notes.get("sentences", 0) > 0
+
+
+def done_with(part: "Excerpt", n_sentences: int, stream: TextIO) -> None:
+    """Note the sentences of a part, and let readers of a pipe see what was written."""
+    part.notes["sentences"] = part.notes.get("sentences", 0) + n_sentences
+    stream.flush()
+
+
+def bundled_text(source: Inputs, format: str) -> "Excerpt":
+    """Return a part of the bundled corpus as a file of a format."""
+    from trelliswork.data import bundled, writers
+    from trelliswork.data.files import Excerpt
+
+    assert source.part is not None
+    write = getattr(writers, f"write_{format}", None)
+    if write is None:
+        raise DataError(f"{source}: the bundled corpus has words, tags, chunks and trees, but no ready attributes.")
+    text = StringIO()
+    write(bundled.load(source.part), text)
+    return Excerpt(source.name, text.getvalue().splitlines())
