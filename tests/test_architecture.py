@@ -36,7 +36,7 @@ FAMILIES = {  # families, and the families that they may import
     "hmm_lm": {"hmm"},
     "mrf": set(),
     "mrf_tagger": {"hmm"},
-    "parser": {"crf", "hmm"},
+    "parser": {"crf", "factorial", "hmm"},
     "pcfg": set(),
 }
 STRUCTURES = ("chain", "chain/beam", "factorial", "graph", "lifted", "lowrank", "span", "tree")

@@ -272,5 +272,5 @@ def _prepare_parser(group: Any, folder: Path, params: Params) -> dict[str, Any]:
 def _parser(group: Any, folder: Path, params: Params) -> float:
     from trelliswork import DependencyParser
 
-    parser = DependencyParser(1, max_iter=1, max_iter_labels=1, batch_size=params["batch"])
+    parser = DependencyParser(1, max_iter=1, max_iter_labels=1, batch_size=params["batch"], calibrated=False)
     return parser.fit(_STATE["X"], _STATE["y"]).report_.value

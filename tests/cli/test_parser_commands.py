@@ -283,6 +283,7 @@ def test_error_messages(folder, parser, tmp_path):
         ((*train, "--columns", "upos,xpos", *out), 2, "must name words (form or lemma)"),
         ((*train, "--columns", "form,upos,upos", *out), 2, "must name words"),
         ((*train, "--patience", "2", *out), 2, "give --dev too"),
+        ((*train, "--early-stopping", "log-score", *out), 2, "give --dev too"),
         *(
             ((*train, "--order", "1", "--" + option, "1", *out), 2, f"--{option}: for the second order only")
             for option in ("max-iter-second-order", "learning-rate-second-order", "bp-iterations", "tree-every")

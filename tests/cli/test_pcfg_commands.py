@@ -50,7 +50,9 @@ def test_evaluate(folder):
     figures = json.loads(out.stdout)
     assert set(figures) == {"up to 10 words", "up to 40 words", "all", "perplexity"}
     assert 0 <= figures["all"]["sentence_f1"] <= figures["all"]["best_f1"] <= 1
-    assert "right-branching" in run("evaluate", str(folder / "words"), "--bundled").stdout
+    shown = run("evaluate", str(folder / "words"), "--bundled").stdout
+    assert "right-branching" in shown
+    assert "calibration error" in shown
     failed = run("evaluate", str(folder / "tags"), "--bundled", "--label", "1", code=2)
     assert "leave --label" in failed.output
 

@@ -32,3 +32,14 @@ def test_all_ways_to_choose_start_from_the_same_sentences(tmp_path):
     assert table.rows[-1][2] is None  # never 100 %
     again = active_learning(tmp_path, by=("diverse entropy",), **options)
     assert again.curves[0].y == table.curves[1].y
+
+
+def test_numbers_are_means_over_seeds(tmp_path):
+    for part, size in (("train", 40), ("test", 20)):
+        with (tmp_path / f"en_ewt-ud-{part}.conllu").open("w") as out:
+            write_conllu(bundled.load(part)[:size], out)
+    options = {"by": ("random",), "first": 10, "growth": 2.0, "max_iter": 5, "target": 60.0}
+    rows = [active_learning(tmp_path, seed=k, **options).rows[-1][2:4] for k in (3, 4)]
+    both = active_learning(tmp_path, seed=3, n_seeds=2, **options).rows[-1][2:4]
+    assert None not in rows[0] + rows[1]
+    assert both == pytest.approx([(a + b) / 2 for a, b in zip(*rows, strict=True)], abs=1)

@@ -18,12 +18,38 @@ def test_posteriors_by_enumeration_and_by_samples_agree(monkeypatch):
     monkeypatch.setattr(module, "MOST_TREES", 0)
     sampled = module._sentence(parser, sentence, 20_000, np.random.default_rng(0))
     assert not sampled.exact
+    assert 1000 < sampled.effective <= 20_000.001
     assert_allclose(sampled.truth, exact.truth, atol=0.05)
 
 
 def test_table_of_all_methods():
     table = module.bp_marginals(n_train=40, n_test=4, n_samples=50, longest=5)
     assert [row[0] for row in table.rows][:2] == ["posterior", "tree every 2nd iteration"]
-    assert table.rows[0][2:6] == [0.0] * 4
-    assert all(0 <= row[2] < 0.5 for row in table.rows)
+    assert table.rows[0][3:7] == [0.0] * 4
+    assert [row[2] for row in table.rows] == ["exact, sampled"] + ["estimate"] * (len(table.rows) - 1)
+    assert all(0 <= row[3] < 0.5 for row in table.rows)
     assert len(table.figures) == 2 * (len(table.rows) - 1)
+
+
+def test_the_score_of_a_tree_is_log_z_of_that_tree_alone():
+    parser = DependencyParser(2, **SMALL, calibrated=False).fit(*treebank("train", 60))
+    sentence = next(s for s in bundled.load("test") if len(s.words) == 5)
+    one = module._sentence(parser, sentence, 1, np.random.default_rng(0))
+    (a, b, c), parts = one.scores, one.parts
+    heads = parser.posterior(list(zip(sentence.words, sentence.tags, strict=True))).argmax()[0][0].tolist()
+    on = [k for k, (h, m) in enumerate(zip(parts.heads, parts.modifiers, strict=True)) if heads[m - 1] == h]
+    alone = np.full(len(a), -np.inf)
+    alone[on] = a[on]
+    result = module.second_order.infer(parts, alone, b, c)
+    assert_allclose(module._score(parts, on, a, b, c), result.log_partition[0], rtol=1e-6)
+
+
+def test_the_common_error_of_all_variants_is_of_first_order():
+    parser = DependencyParser(2, **SMALL, calibrated=False).fit(*treebank("train", 60))
+    sentence = next(s for s in bundled.load("test") if len(s.words) == 5)
+    one = module._sentence(parser, sentence, 1, np.random.default_rng(0))
+    a, b, c = one.scores
+    small = one._replace(scores=(a, 0.05 * b, 0.05 * c))
+    loopy, weighted = module._loopy(small, max_iter=50), module._fractional(small, weight=0.5, max_iter=50, damping=0.3)
+    change = np.abs(loopy - module._loopy(one._replace(scores=(a, 0 * b, 0 * c)), max_iter=50)).max()
+    assert np.abs(loopy - weighted).max() < 0.05 * change

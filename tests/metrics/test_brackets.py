@@ -1,5 +1,6 @@
 """Evaluation of brackets: cases counted by hand."""
 
+import numpy as np
 import pytest
 
 from trelliswork.errors import DataError, ShapeError
@@ -42,3 +43,16 @@ def test_branching_trees():
     assert right_branching(4) == {(0, 3), (1, 3), (2, 3)}
     perfect = evaluate_brackets([4], [right_branching(4)], [left_branching(4)])
     assert (perfect.right_f1, perfect.left_f1, perfect.sentence_f1, perfect.best_f1) == (1.0, 0.0, 0.0, 1.0)
+
+
+def test_confidence_of_predicted_brackets():
+    gold, predicted = [{(0, 1), (0, 4)}, set()], [{(0, 1), (2, 4), (0, 4)}, {(0, 1)}]
+    report = evaluate_brackets([5, 2], gold, predicted, probabilities=[{(0, 1): 0.8, (0, 4): 1.0}, {}])
+    assert report.confidence.n_answers == 2  # the whole sentence is no answer
+    assert report.confidence.brier.value == pytest.approx(0.5 * (0.2**2 + 0.0))  # a span without probability has 0
+    assert report.confidence.log_score.value == pytest.approx(0.5 * np.log(0.8))
+    assert "2 brackets" in report.summary()
+    assert report.to_dict()["confidence"]["n_answers"] == 2
+    assert evaluate_brackets([5, 2], gold, predicted).confidence is None
+    with pytest.raises(ShapeError, match="probabilities"):
+        evaluate_brackets([5, 2], gold, predicted, probabilities=[{}])

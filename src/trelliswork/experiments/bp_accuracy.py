@@ -213,7 +213,8 @@ def _parsers(n_train: int, seed: int) -> tuple[list[DependencyParser], list[tupl
     """Return small parsers of both orders, and the tagged words of other sentences in one list."""
     train = bundled.load("train")[:n_train]
     X, heads = [list(zip(s.words, s.tags, strict=True)) for s in train], [s.heads for s in train]
-    parsers = [DependencyParser(order, hash_bits=18, batch_size=8, seed=seed).fit(X, heads) for order in (1, 2)]
+    settings: Any = {"hash_bits": 18, "batch_size": 8, "seed": seed, "calibrated": False}
+    parsers = [DependencyParser(order, **settings).fit(X, heads) for order in (1, 2)]
     return parsers, [pair for s in bundled.load("test") for pair in zip(s.words, s.tags, strict=True)]
 
 

@@ -146,6 +146,7 @@ def active_learning(
     l2: float = 0.1,
     max_iter: int = 60,
     n_sentences: int | None = None,
+    n_seeds: int = 1,
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Table:
@@ -153,7 +154,8 @@ def active_learning(
 
     The pool is the training part, whose labels are hidden until a sentence is chosen. Each run starts with the same
     ``first`` random sentences; in each round the labeled set grows by the factor ``growth``, and the CRF continues from
-    the weights of the round before. Numbers at the target are interpolated between rounds.
+    the weights of the round before. Numbers at the target are interpolated between rounds. With several seeds, from
+    ``seed`` on, they are means over the runs, which start with different sentences.
 
     Parameters
     ----------
@@ -163,21 +165,21 @@ def active_learning(
     """
     X, y = (column[:n_sentences] for column in read_tagged(Path(folder), "train"))
     test = read_tagged(Path(folder), "test")
-    order = np.random.default_rng(seed).permutation(len(X)).tolist()
     table = Table(
         f"Labels for an XPOS accuracy on UD English EWT, test part (pool of {len(X):,} sentences)",
         ["accuracy, %", "choice", "sentences", "tokens", "of random's sentences", "of random's tokens"],
         axes=("labeled sentences", "accuracy, %"),
     )
-    runs = []
-    for name in by:
-        say(f"choice: {name}")
-        runs.append(
-            _run(X, y, test, order, CRF("pos", l2=l2, max_iter=max_iter, tol=1e-3), name, target, first, growth, say)
-        )
-        table.curves.append(runs[-1][0])
+    settings = CRF("pos", l2=l2, max_iter=max_iter, tol=1e-3)
+    runs: dict[str, list[tuple[Curve, list[int]]]] = {name: [] for name in by}
+    for number in range(seed, seed + n_seeds):
+        order = np.random.default_rng(number).permutation(len(X)).tolist()
+        for name, own in runs.items():
+            say(f"seed {number}, choice: {name}")
+            own.append(_run(X, y, test, order, settings, name, target, first, growth, say))
+    table.curves += [own[0][0] for own in runs.values()]
     for level in (target - 3, target - 2, target - 1, target):
-        needed = {name: at_target(*run, level) for name, run in zip(by, runs, strict=True)}
+        needed = {name: _mean([at_target(*run, level) for run in own]) for name, own in runs.items()}
         base = needed.get(RANDOM)
         for name, found in needed.items():
             cells: list[Cell] = [None] * 4
@@ -189,6 +191,14 @@ def active_learning(
                 table.add(f"{level:g} %, {name}: {unit}", None, None if found is None else found[k], unit)
     table.notes.append("Sentences that a model is uncertain about are longer than others: compare tokens too.")
     return table
+
+
+def _mean(found: list[tuple[float, float] | None]) -> tuple[float, float] | None:
+    """Return the mean numbers of sentences and tokens; ``None`` if a run does not have the target."""
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    return sum(n for n, _ in known) / len(known), sum(n for _, n in known) / len(known)
 
 
 def _run(

@@ -1,9 +1,11 @@
 """Evaluation of constituent trees by their spans, with left- and right-branching trees as baselines."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from trelliswork.errors import DataError, ShapeError
+from trelliswork.metrics.calibration import ConfidenceReport, evaluate_confidence
 
 Spans = Collection[tuple[int, int]]  # (first, last), both included
 
@@ -26,6 +28,8 @@ class BracketReport:
         ``f1`` of these trees.
     best_f1 : float
         Maximum ``sentence_f1`` of binary trees, since gold trees are not binary.
+    confidence : ConfidenceReport or None
+        Predicted brackets by their probabilities.
     """
 
     n_sentences: int
@@ -38,14 +42,15 @@ class BracketReport:
     left_corpus_f1: float
     right_corpus_f1: float
     best_f1: float
+    confidence: ConfidenceReport | None = None
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return asdict(self)
+        return asdict(self) | {"confidence": None if self.confidence is None else self.confidence.to_dict()}
 
     def summary(self) -> str:
         """Return the scores as text."""
-        return (
+        scores = (
             f"{self.n_sentences:,} sentences of two or more words\n"
             f"F1 {100 * self.sentence_f1:.2f} per sentence; left-branching {100 * self.left_f1:.2f}, right-branching "
             f"{100 * self.right_f1:.2f}, best binary trees {100 * self.best_f1:.2f}\n"
@@ -53,6 +58,7 @@ class BracketReport:
             f"{100 * self.recall:.2f}); left-branching {100 * self.left_corpus_f1:.2f}, right-branching "
             f"{100 * self.right_corpus_f1:.2f}"
         )
+        return scores if self.confidence is None else f"{scores}\n\n{self.confidence.summary()}"
 
 
 def left_branching(n: int) -> set[tuple[int, int]]:
@@ -66,7 +72,12 @@ def right_branching(n: int) -> set[tuple[int, int]]:
 
 
 def evaluate_brackets(
-    lengths: Sequence[int], gold: Sequence[Spans], predicted: Sequence[Spans], *, max_length: int | None = None
+    lengths: Sequence[int],
+    gold: Sequence[Spans],
+    predicted: Sequence[Spans],
+    *,
+    max_length: int | None = None,
+    probabilities: Sequence[Mapping[tuple[int, int], float]] | None = None,
 ) -> BracketReport:
     """Compare trees by their spans.
 
@@ -82,6 +93,8 @@ def evaluate_brackets(
         Both ends included.
     max_length : int, optional
         Maximum number of words of a sentence; longer ones are left out.
+    probabilities : sequence of dict of (first, last) to float, optional
+        Probabilities of spans in each sentence, for the confidence of predicted brackets; a span that is missing has 0.
 
     Examples
     --------
@@ -94,8 +107,11 @@ def evaluate_brackets(
             f"lengths, gold and predicted must be of the same sentences, got {len(lengths)}, {len(gold)} and "
             f"{len(predicted)} of them."
         )
+    if probabilities is not None and len(probabilities) != len(lengths):
+        raise ShapeError(f"probabilities must have an entry for each sentence, got {len(probabilities)}.")
     sums = {name: _Sum() for name in ("predicted", "left", "right", "best")}
-    for n, gold_spans, predicted_spans in zip(lengths, gold, predicted, strict=True):
+    answers: list[list[tuple[float, bool, float]]] = []
+    for k, (n, gold_spans, predicted_spans) in enumerate(zip(lengths, gold, predicted, strict=True)):
         if n < 2 or (max_length is not None and n > max_length):
             continue
         expected = _proper(gold_spans, n)
@@ -104,6 +120,11 @@ def evaluate_brackets(
             proper = _proper(spans, n)
             sums[name].add(len(expected & proper), len(expected), len(proper))
         sums["best"].add(len(expected), len(expected), n - 2)  # a binary tree has n - 2 proper spans
+        if probabilities is not None:
+            judged = [
+                (probabilities[k].get(span, 0.0), span in expected) for span in sorted(_proper(predicted_spans, n))
+            ]
+            answers.append([(p, hit, p if hit else 1 - p) for p, hit in judged])
     total = sums["predicted"]
     if not total.n:
         raise DataError("expected at least one sentence of two or more words (up to max_length), got none.")
@@ -118,6 +139,7 @@ def evaluate_brackets(
         sums["left"].f1,
         sums["right"].f1,
         sums["best"].mean,
+        evaluate_confidence(answers, what="brackets") if any(answers) else None,
     )
 
 

@@ -109,10 +109,16 @@ def bracket_sections(reports: Mapping[str, BracketReport], perplexity: float) ->
         ("right-branching trees", 100 * longest.right_f1),
         ("the best binary trees", 100 * longest.best_f1),
     ]
+    found: list[Section] = []
+    if longest.confidence is not None:
+        diagram = calibration(longest.confidence.bins, title="Calibration", what="brackets")
+        tables = [side_by_side(diagram, confidence_tables(longest.confidence))]
+        found.append(("Confidence", "Predicted brackets, for sentences of all lengths.", tables))
     return [
         ("Results", f"Unlabeled brackets; perplexity {perplexity:.2f} per word.", [table(headers, rows)]),
         ("Comparison with simple trees", "F1 per sentence, for sentences of all lengths.",
          [bars(trees, headers=("trees", "F1"), digits=2)]),
+        *found,
     ]  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Temperatures of a parser: fitted on development data, stored, applied to trees and labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,47 @@ def test_the_posterior_has_the_reported_marginals(calibrated):
             assert arcs[h, d] == pytest.approx(p, abs=1e-6)
 
 
+def test_probabilities_are_a_mixture_with_those_at_temperature_1(tmp_path):
+    parser = DependencyParser(2, **SMALL, calibrated=False).fit(X[:100], Y[:100])
+    temperatures = Temperatures(arcs=2.0, siblings=4.0, grandparents=3.0, tree=1.5)
+
+    def with_share(share):
+        parser._learned = replace(parser._learned.with_temperatures(temperatures), sharp=share)
+        return parser
+
+    sharp = parser.predict_marginals(X_DEV[:9])
+    smooth = with_share(0.0).predict_marginals(X_DEV[:9])
+    trees = parser.predict(X_DEV[:9])
+    mixed = with_share(0.25).predict_marginals(X_DEV[:9])
+    for words in zip(sharp, smooth, mixed, strict=True):
+        for a, b, c in zip(*words, strict=True):
+            assert c == pytest.approx({h: 0.25 * a[h] + 0.75 * b[h] for h in a})
+    assert parser.predict(X_DEV[:9]) == trees
+    parser.save(tmp_path / "parser")
+    again = load(tmp_path / "parser")
+    assert again.predict_marginals(X_DEV[:9]) == mixed
+    sentence = min(X_DEV, key=len)
+    total = sum(p for _, p in parser.predict_topk([sentence], 500)[0])
+    assert total == pytest.approx(1, abs=0.01)  # the trees of one distribution, whose marginals are those of arcs
+    arcs = parser.posterior(sentence).marginals()[0].numpy()
+    for d, table in enumerate(parser.predict_marginals([sentence])[0], start=1):
+        assert [arcs[h, d] for h in table] == pytest.approx(list(table.values()), abs=1e-6)
+
+
+def test_the_share_of_sharp_beliefs_is_fitted(calibrated):
+    share = calibrated.report_.details.get("sharp", 0.0)
+    assert (0 < share < 0.9) if calibrated.order == 2 else share == 0
+    if calibrated.order == 2:
+        heads, learned = heads_of(Y_DEV), calibrated._learned
+        before = log_score(calibrated, heads)
+        try:
+            for other in (0.0, min(share + 0.1, 0.9)):
+                calibrated._learned = replace(learned, sharp=other)
+                assert log_score(calibrated, heads) < before
+        finally:
+            calibrated._learned = learned
+
+
 def test_damaged_temperatures_are_an_error():
     for bad in ({"arcs": 0.0}, {"arcs": float("nan")}, {"arc": 1.0}, {"labels": "1"}):
         with pytest.raises(TrellisworkError, match="temperatures"):
@@ -92,3 +135,26 @@ def test_without_development_data_temperatures_come_from_cross_validation():
         half = DependencyParser(1, **settings).fit([X[i] for i in seen], [Y[i] for i in seen])
         logs.append(np.log(half._calibrate_temperature([X[i] for i in rest], [Y[i] for i in rest])["arcs"]))
     assert model.report_.details["temperatures"]["arcs"] == pytest.approx(np.exp(np.mean(logs)))
+
+
+def test_by_default_a_parser_of_a_sample_fits_them_on_other_training_sentences(monkeypatch):
+    import trelliswork.models.parser as module
+
+    settings = {**SMALL, "max_iter_labels": 1}
+    few = DependencyParser(1, **settings).fit(X[:60], Y[:60])
+    assert "calibrated_on" not in few.report_.details  # too few for temperatures
+    monkeypatch.setattr(module, "LEAST_CALIBRATED", 60)
+    monkeypatch.setattr(module, "MOST_SAMPLED", 30)
+    model = DependencyParser(1, **settings).fit(X[:60], Y[:60])
+    assert model.describe().facts["calibrated_on"] == "training sentences, by 1 parser of others"
+    assert (model.weights_[0] == few.weights_[0]).all()  # of all sentences
+    order = np.random.default_rng((0, 8)).permutation(60)
+    seen, rest = np.flatnonzero((order >= 12) & (order < 42)), np.flatnonzero(order < 12)
+    half = DependencyParser(1, **settings).fit([X[i] for i in seen], [Y[i] for i in seen])
+    expected = half._calibrate_temperature([X[i] for i in rest], [Y[i] for i in rest])
+    assert model.report_.details["temperatures"] == pytest.approx(expected)
+    stopped = DependencyParser(1, **settings).fit(X[:60], Y[:60], callback=lambda step: "calibration" in step.stage)
+    assert set(stopped.report_.details["temperatures"].values()) == {1.0}
+    assert stopped.predict(X_DEV) == model.predict(X_DEV)
+    unknown = [[None] * len(tree) for tree in Y[:59]] + Y[59:60]  # no head among those that a fold trains on
+    assert DependencyParser(1, **settings).fit(X[:60], unknown).report_.details["temperatures"]["arcs"] == 1.0

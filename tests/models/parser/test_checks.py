@@ -27,6 +27,7 @@ WRONG = {
     "order": (3, 1.0, True),
     "hash_bits": (40, 16.5),
     "patience": (0,),
+    "early_stopping": ("las", None),
     "tagger": ("x", 1),
     "batch_size": (0,),
     "min_count": (0,),

@@ -89,6 +89,21 @@ def test_development_data_keeps_the_best_epoch_of_each_stage(order):
     assert not model.report_.converged
 
 
+def test_the_best_epoch_by_log_score():
+    settings = {"order": 1, **SMALL, "learning_rate": 2.0, "calibrated": False, "early_stopping": "log-score"}
+    model = DependencyParser(**settings, max_iter=4, max_iter_labels=3).fit(X[:100], Y[:100], dev=(X_DEV, Y_DEV))
+    figures = [step.dev for step in model.report_.history if step.stage == "first order"]
+    assert figures.index(max(figures)) < 3  # training on makes the parser too sure
+    rows = zip(model.predict_marginals(X_DEV), heads_of(Y_DEV), strict=True)
+    scores = [np.log(max(table[h], 1e-12)) for row, heads in rows for table, h in zip(row, heads, strict=True)]
+    assert max(figures) == pytest.approx(np.mean(scores))
+    parses, gold = model.predict(X_DEV), [arc for tree in Y_DEV for arc in tree]
+    flat = [arc for tree in parses for arc in tree]
+    labels = [p for row in model.predict_label_probabilities(X_DEV, heads_of(parses)) for p in row]
+    kept = [np.log(p[label]) for (h, _), (g, label), p in zip(flat, gold, labels, strict=True) if h == g and label in p]
+    assert (model.report_.metric, model.report_.dev) == ("log score", pytest.approx(np.mean(kept), rel=1e-5))
+
+
 def test_patience_is_convergence():
     model = DependencyParser(1, **SMALL, max_iter=50, patience=1).fit(TAGGED, HEADS, dev=(TAGGED, HEADS))
     assert model.report_.converged
@@ -141,7 +156,7 @@ def test_a_stop_is_heeded_while_taggers_are_trained(tagger, word):
     assert model.score(X_DEV, heads_of(Y_DEV)) > 0.2
 
 
-@pytest.mark.parametrize("tagger", ["hmm", "crf"])
+@pytest.mark.parametrize("tagger", ["hmm", "crf", "factorial-crf"])
 def test_parsers_with_taggers_need_words_only(tagger, tmp_path):
     model = DependencyParser(1, **SMALL, tagger=tagger).fit(X[:60], Y[:60])
     words = [[word for word, _ in sentence] for sentence in X_DEV]
@@ -151,6 +166,42 @@ def test_parsers_with_taggers_need_words_only(tagger, tmp_path):
     (tags,) = model.tag(words)
     gold = [tag for sentence in X_DEV for _, tag in sentence]
     assert sum(a == b for a, b in zip(tags, gold, strict=True)) > 0.7 * len(gold)
+
+
+def with_coarse_tags(sentences):
+    return [[(word, tag[0], tag) for word, tag in sentence] for sentence in sentences]
+
+
+@pytest.mark.parametrize("stop", [None, "fold 2"])
+def test_a_factorial_crf_tags_both_columns(stop, tmp_path):
+    model = DependencyParser(1, **SMALL, max_iter_labels=1, tagger="factorial-crf")
+    model.fit(with_coarse_tags(X[:40]), Y[:40], callback=lambda step: stop is not None and stop in step.stage)
+    words = [[word for word, _ in sentence] for sentence in X_DEV]
+    model.save(tmp_path / "parser")
+    again = load(tmp_path / "parser")
+    assert again.parse(words) == model.parse(words)
+    coarse, fine = model.tag(words)
+    assert np.mean([a == b[0] for a, b in zip(coarse, fine, strict=True)]) > 0.98  # the columns agree
+    gold = [tag for sentence in X_DEV for _, tag in sentence]
+    assert np.mean([a == b for a, b in zip(fine, gold, strict=True)]) > 0.7
+    assert model.tag([]) == [[], []]
+
+
+def test_a_factorial_crf_is_jackknifed_by_crfs_of_joint_labels():
+    from trelliswork.models.parser.data import read_sentences
+    from trelliswork.models.parser.tags import TaggerTrainer
+
+    columns = read_sentences(with_coarse_tags(X[:30]))
+    trainer = TaggerTrainer("factorial-crf", columns, 0, folds=2)
+    assert trainer.n_taggers == 3
+    while trainer.n_done < trainer.n_taggers:
+        trainer.add(trainer.train_next(lambda text: False))
+    coarse, fine = trainer.tagged().tags
+    assert coarse == [tag[0] for tag in fine]
+    assert 0.5 < np.mean([a == b for a, b in zip(fine, columns.tags[1], strict=True)]) < 1
+    again = TaggerTrainer("factorial-crf", columns, 0, folds=2)
+    again.restore(trainer.state())
+    assert again.tagged().tags == [coarse, fine]
 
 
 def test_training_sentences_are_tagged_by_taggers_that_have_not_seen_them():
@@ -169,3 +220,6 @@ def test_training_sentences_are_tagged_by_taggers_that_have_not_seen_them():
     assert correct[1] > 0.95
     single = TaggerTrainer("crf", read_sentences(X[:1]), 0)
     assert single.n_taggers == 1
+    many = TaggerTrainer("crf", read_sentences(X[:1] * 100), 0)._fold.tolist()
+    assert sorted(set(many)) == [0, 1, 2, 3, 4]
+    assert many[::2] == many[1::2]  # neighbors are in the same fold

@@ -94,6 +94,8 @@ def test_a_simple_language_is_learned():
     assert model.perplexity(drawn) < 3.2  # the language itself has exp(log 72 / 5) = 2.35; words by themselves 6.6
     gold = [Tree.parse("(S (NP (D d) (N n)) (VP (V v) (NP (D d) (N n))))")] * len(drawn)
     report = model.evaluate(gold, drawn)
+    assert 0 < report.confidence.calibration_error.value < 1
+    assert model.evaluate(gold[:2], drawn[:2], confidence=False).confidence is None
     assert report.n_sentences == 60
     assert report.right_f1 == pytest.approx(2 / 3)
     assert model.evaluate(gold, drawn, decoding="viterbi").n_sentences == 60

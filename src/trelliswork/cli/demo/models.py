@@ -79,7 +79,8 @@ def train(n_sentences: int, quiet: bool, say: Callable[[str], object]) -> Traine
         "ones.")  # fmt: skip
 
     parser = DependencyParser(2, max_iter=EPOCHS, max_iter_second_order=EPOCHS, max_iter_labels=LABEL_EPOCHS)
-    learn("parser", parser, 2 * EPOCHS + LABEL_EPOCHS, _with_tags(part.words, part.tags), part.trees)
+    held_out = _with_tags(dev.words, dev.tags), dev.trees
+    learn("parser", parser, 2 * EPOCHS + LABEL_EPOCHS, _with_tags(part.words, part.tags), part.trees, dev=held_out)
     tagged = _with_tags(test.words, predicted)
     parsing = parser.evaluate(tagged, test.trees)
     say(f"[bold]Parser[/] (second order), {seconds['parser']:.0f} s: {parsing.uas:.1%} of the words have the correct "

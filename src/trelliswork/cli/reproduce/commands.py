@@ -154,7 +154,9 @@ COMMANDS = {
          Option("by", list[str], "Choice: random, entropy, margin, expected-gain; 'diverse entropy' is greedy, "
                 "'entropy per token' divides by length."),
          Option("first", int, "Random sentences at the start.", min=10),
-         Option("growth", float, "Growth of the labeled set per round.", min=1.01), L2, MAX_ITER, FEWER),
+         Option("growth", float, "Growth of the labeled set per round.", min=1.01),
+         Option("seeds", int, "Number of runs of each choice, whose means are shown.", "n_seeds", min=1),
+         L2, MAX_ITER, FEWER),
     ),
     "beams-decoding": Command(
         "States that each kind of beam needs for the exact Viterbi path (paper 2, section 4.1).",

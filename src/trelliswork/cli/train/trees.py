@@ -57,8 +57,9 @@ def parser(
     if model.order == 1 and unused:
         options = ", ".join("--" + name.replace("_", "-") for name in unused)
         raise typer.BadParameter(f"{options}: for the second order only, leave out with --order 1.")
-    if "patience" in job.given and job.dev is None:
-        raise typer.BadParameter("--patience refers to development data: give --dev too.")
+    for name in ("patience", "early_stopping"):
+        if name in job.given and job.dev is None:
+            raise typer.BadParameter(f"--{name.replace('_', '-')} refers to development data: give --dev too.")
     source = job.inputs(train)
     corpus, heads, labels = _read(source, names)
     if columns is None:

@@ -207,7 +207,7 @@ def evaluate_constituents(model: str, source: Inputs, json: bool, page: str | No
         if any(len(s) > 1 and (longest is None or len(s) <= longest) for s in tokens):
             name = "all" if longest is None else f"up to {longest} words"
             with naming_lines(source):
-                reports[name] = grammar.evaluate(trees, tokens, max_length=longest)
+                reports[name] = grammar.evaluate(trees, tokens, max_length=longest, confidence=longest is None)
     if not reports:
         raise DataError(f"{source}: no tree of at least two words for the evaluation.")
     perplexity = grammar.perplexity(tokens)

@@ -19,7 +19,7 @@ from trelliswork.learning.watch import Development
 from trelliswork.metrics.dependencies import ParseReport, evaluate_parsing
 from trelliswork.models.base import Arrays, Description, watch_for
 from trelliswork.models.parameters import TRAINING, BatchSize, Clusters, MaxMinutes, Parameter, Patience, Seed
-from trelliswork.models.parser.calibration import fit_crossing_cost, fit_temperatures
+from trelliswork.models.parser.calibration import fit_crossing_cost, fit_temperatures, head_log_score
 from trelliswork.models.parser.data import (
     Arcs,
     Columns,
@@ -36,7 +36,7 @@ from trelliswork.models.parser.data import (
 from trelliswork.models.parser.decoding import Decode, LabeledTree, Learned, Parsing, Reader, correct_heads, features_of
 from trelliswork.models.parser.features import ParseTokens, TokenCoder
 from trelliswork.models.parser.first_order import Integers, TreeKind, Weights
-from trelliswork.models.parser.labels import LabelTrainer, correct_arcs
+from trelliswork.models.parser.labels import LabelTrainer, Metric, correct_arcs
 from trelliswork.models.parser.scoring import TreeScorer, check_lengths, flat_heads, prune
 from trelliswork.models.parser.second_order import Propagation
 from trelliswork.models.parser.tags import TaggerKind, TaggerTrainer
@@ -48,6 +48,7 @@ from trelliswork.models.tasks import TreeParser
 if TYPE_CHECKING:
     from trelliswork.distributions import ProjectiveTree, SpanningTree
 
+LEAST_CALIBRATED, MOST_HELD_OUT, MOST_SAMPLED = 1000, 600, 3000  # sentences, for temperatures without dev data
 LIMITS = ("max_iter", "max_iter_second_order", "max_iter_labels", "max_minutes")  # of training
 
 
@@ -71,7 +72,9 @@ class DependencyParser(TreeParser):
         ``value`` is the loss of the trees in their last epoch; ``dev`` is that of the last stage that was measured:
         UAS of the trees, LAS of the labels. ``details["dropped_heads"]`` is the number of training heads that were
         treated as unknown, because no tree of the kind has all of them. ``details["temperatures"]`` are the divisors
-        of the scores of each kind of factor (arcs, siblings, grandparents, labels).
+        of the scores of each kind of factor (arcs, siblings, grandparents, labels); with order 2, ``details["sharp"]``
+        is the share of the beliefs at temperature 1 in the probabilities of arcs. ``details["calibrated_on"]`` names
+        the data that they come from.
 
     Examples
     --------
@@ -107,8 +110,8 @@ class DependencyParser(TreeParser):
         tagger: Annotated[
             TaggerKind | None,
             Parameter(
-                "Kind of tagger that is trained and saved with the parser, one per column of tags. Training sentences "
-                "are tagged by taggers that have not seen them.",
+                "Kind of tagger that is trained and saved with the parser: one per column of tags, or a factorial CRF "
+                "for both columns together. Training sentences are tagged by taggers that have not seen them.",
                 unset="sentences come with tags",
             ),
         ] = None,
@@ -182,20 +185,29 @@ class DependencyParser(TreeParser):
         calibrated: Annotated[
             bool,
             Parameter(
-                "Fit the temperatures of the scores, so that probabilities are frequencies: on development data, or by "
-                "cross-validation (calibration_folds).",
+                "Fit the temperatures of the scores, so that probabilities are frequencies: on development data, or on "
+                "a part of the training data (calibration_folds).",
                 panel=TRAINING,
             ),
         ] = True,
         calibration_folds: Annotated[
             int,
             Parameter(
-                "Folds of a cross-validation that fits temperatures without development data: each takes another "
+                "Parsers that fit temperatures without development data, on sentences that they have not seen. 1: one, "
+                "trained on 3,000 sentences at most, if there are 1,000; from 2 on: cross-validation, each a whole "
                 "training; 0: temperatures are 1.",
                 minimum=0,
                 panel=TRAINING,
             ),
-        ] = 0,
+        ] = 1,
+        early_stopping: Annotated[
+            Metric,
+            Parameter(
+                "Metric on development data by which each stage keeps its best epoch and stops: accuracy (UAS of "
+                "trees, LAS of labels), or the log score, the mean log-probability of gold heads and labels.",
+                panel=TRAINING,
+            ),
+        ] = "accuracy",
         patience: Patience = 3,
         max_minutes: MaxMinutes = None,
         seed: Seed = 0,
@@ -224,6 +236,7 @@ class DependencyParser(TreeParser):
         self.l2 = l2
         self.calibrated = calibrated
         self.calibration_folds = calibration_folds
+        self.early_stopping = early_stopping
         self.patience = patience
         self.max_minutes = max_minutes
         self.seed = seed
@@ -248,8 +261,8 @@ class DependencyParser(TreeParser):
             For each word its head, counted from 1, 0 for the root, ``None`` if unknown; or a pair (head, label), with
             ``None`` for an unknown head or label.
         dev : (X, y), optional
-            Development data: each stage keeps its best epoch, by UAS for trees and by LAS for labels, and stops after
-            ``patience`` epochs without an improvement.
+            Development data: each stage keeps its best epoch, by UAS for trees and by LAS for labels or by the log
+            score (``early_stopping``), and stops after ``patience`` epochs without an improvement.
         checkpoint : path, optional
             A file for the state of training, written twice a minute, between epochs and between taggers. If it exists,
             training resumes from it and ends with the parser of an uninterrupted run. ``save`` deletes it.
@@ -299,9 +312,10 @@ class DependencyParser(TreeParser):
 
             def measure(parameters: Mapping[str, Any]) -> float:
                 scorer = self._tree_scorer(reader, before + _weights(parameters))
-                return current().ratio(*correct_heads(scorer, tokens, gold))
+                judge = head_log_score if self.early_stopping == "log-score" else correct_heads
+                return current().ratio(*judge(scorer, tokens, gold))
 
-            return Development("UAS", measure)
+            return Development("log score" if self.early_stopping == "log-score" else "UAS", measure)
 
         def first_order(some: Integers | None = None) -> FirstOrder:
             return FirstOrder(
@@ -337,7 +351,7 @@ class DependencyParser(TreeParser):
             label_development = None
             if dev_tokens is not None and dev_gold is not None and dev_gold.labels is not None:
                 heads = flat_heads(self._tree_scorer(reader, weights), dev_tokens, dev_columns.offsets)
-                label_development = trainer.development(dev_tokens, dev_gold, heads)
+                label_development = trainer.development(dev_tokens, dev_gold, heads, self.early_stopping)
             parameters = stages.train(LABELS, lambda: trainer, self.max_iter_labels, label_development)
             labels = trainer.model(parameters)
         report = stages.finish()
@@ -345,42 +359,61 @@ class DependencyParser(TreeParser):
         learned = Learned(reader, weights, labels)
         if self.calibrated and dev_tokens is not None and dev_gold is not None:
             learned = self._calibrate(learned, dev_tokens, dev_gold)
-        elif self.calibrated and self.calibration_folds > 1 and not watch.interrupted:
+            report.details["calibrated_on"] = "development data"
+        elif self.calibrated and self.calibration_folds and not watch.interrupted:
             learned = self._cross_validate(learned, original, given, stages)
         self._set(learned, report)
         return self
 
     def _calibrate(self, learned: Learned, tokens: ParseTokens, gold: Gold) -> Learned:
         """Return the parameters with temperatures, and a cost of crossing arcs, that fit these sentences."""
-        learned = replace(learned.with_temperatures(Temperatures()), crossing_cost=0.0)
-        temperatures = fit_temperatures(self._scorer(learned), learned.labels, tokens, gold)
-        learned = learned.with_temperatures(temperatures)
+        learned = replace(learned.with_temperatures(Temperatures()), crossing_cost=0.0, sharp=0.0)
+        temperatures, sharp = fit_temperatures(self._scorer(learned), learned.labels, tokens, gold)
+        learned = replace(learned.with_temperatures(temperatures), sharp=sharp)
         if self.projective:
             return learned
         return replace(learned, crossing_cost=fit_crossing_cost(self._scorer(learned), tokens, gold))
 
     def _cross_validate(self, learned: Learned, columns: Columns, gold: Gold, stages: Stages) -> Learned:
-        """Return the parameters with the mean temperatures (of logarithms) and cost of parsers that left out a fold."""
+        """Return the parameters with the mean temperatures (of logarithms) and cost of parsers that left out a part.
+
+        With one fold, it is a part of a sample: temperatures hardly depend on the size of the training data.
+        """
         n = len(columns.offsets) - 1
         first, total = current().place(n)
         folds = min(self.calibration_folds, total)
-        if folds < 2:
+        order = np.random.default_rng((self.seed, 8)).permutation(total)
+        if folds == 1 and total < LEAST_CALIBRATED:
             return learned
-        fold = (np.random.default_rng((self.seed, 8)).permutation(total) % folds)[first : first + n]
+        if folds == 1:  # 0: held out, 1: trained on, 2: left out
+            n_held_out = min(total // 5, MOST_HELD_OUT)
+            fold = np.digitize(order, [n_held_out, n_held_out + MOST_SAMPLED])[first : first + n]
+        else:
+            fold = (order % folds)[first : first + n]
         rows = columns.sentences(list(zip(columns.words, *columns.tags, strict=True)))
         labels = gold.labels or [None] * len(gold.heads)
         heads = [None if head < 0 else head for head in gold.heads.tolist()]
         trees = columns.sentences(list(zip(heads, labels, strict=True)))
         settings = self.get_params() | {"calibrated": False, "max_minutes": None}
         found: list[Learned] = []
+        watch = stages.watch
+
+        def late() -> bool:
+            if current().first(lambda: watch.time_is_up(stages.seconds)) is not None:
+                watch.interrupted = True
+            return watch.interrupted
+
         for k in range(folds):
 
             def announce(step: Step, k: int = k) -> bool:
-                return stages.watch.announce(f"calibration, fold {k + 1} of {folds}: {step.stage}", stages.seconds)
+                return late() or watch.announce(f"calibration, fold {k + 1} of {folds}: {step.stage}", stages.seconds)
 
-            seen, held_out = np.flatnonzero(fold != k).tolist(), np.flatnonzero(fold == k)
+            kept, held_out = np.flatnonzero(fold == 1 if folds == 1 else fold != k), np.flatnonzero(fold == k)
+            if late() or not current().any(bool((gold.some(kept).heads >= 0).any())):
+                break
+            seen = kept.tolist()
             other = type(self)(**settings).fit([rows[i] for i in seen], [trees[i] for i in seen], callback=announce)
-            if stages.watch.interrupted:
+            if watch.interrupted:
                 break
             reader = other._learned.reader
             tokens, _ = reader.read([rows[i] for i in held_out.tolist()])
@@ -389,8 +422,9 @@ class DependencyParser(TreeParser):
             return learned
         kinds = {name: [getattr(one.temperatures, name) for one in found] for name in asdict(Temperatures())}
         means = {name: math.exp(sum(map(math.log, values)) / len(values)) for name, values in kinds.items()}
-        cost = sum(one.crossing_cost for one in found) / len(found)
-        return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost)
+        cost, sharp = (sum(getattr(one, name) for one in found) / len(found) for name in ("crossing_cost", "sharp"))
+        stages.report.details["calibrated_on"] = f"training sentences, by {folds} parser{'s' * (folds > 1)} of others"
+        return replace(learned.with_temperatures(Temperatures(**means)), crossing_cost=cost, sharp=sharp)
 
     def _calibrate_temperature(self, X: Sentences, y: Arcs) -> dict[str, float]:
         """Fit and store the temperatures on sentences that training has not seen; return them by kind of factor."""
@@ -400,6 +434,7 @@ class DependencyParser(TreeParser):
         if not current().any(bool((gold.heads >= 0).any())):
             raise ValueRangeError("y must have at least one head to compare with, got None for all words.")
         self._set(self._calibrate(self._learned, tokens, gold), self.report_)
+        self.report_.details["calibrated_on"] = "held-out data"
         return dict(self.report_.details["temperatures"])
 
     def predict(
@@ -491,7 +526,7 @@ class DependencyParser(TreeParser):
         if not len(sentence):
             raise ShapeError("sentence must have at least one word.")
         parsing = self._parsing([list(sentence)], None if known is None else [known])
-        (beliefs,) = parsing.beliefs()
+        (beliefs,) = parsing.trees()
         make = ProjectiveTree if self.projective else SpanningTree
         return make(torch.from_numpy(beliefs.tree_scores), single_root=bool(self.single_root))
 
@@ -603,6 +638,8 @@ class DependencyParser(TreeParser):
             "active": sum(int((w != 0).sum()) for w in self.weights_),
             "dropped_heads": self.report_.details["dropped_heads"],
             "temperatures": self.report_.details["temperatures"],
+            "sharp": self._learned.sharp,
+            "calibrated_on": self.report_.details.get("calibrated_on", "nothing: temperatures are 1"),
             "parameters": self._plain_parameters(),
         }
         return Description(f"Dependency parser of order {self.order_}; features are hashed and have no names", facts)
@@ -614,6 +651,8 @@ class DependencyParser(TreeParser):
         self.order_ = 1 if len(learned.weights) == 1 else 2
         self.labels_ = None if learned.labels is None else learned.labels.labels
         report.details["temperatures"] = learned.temperatures.of(self.order_, learned.labels is not None)
+        if self.order_ == 2:
+            report.details["sharp"] = learned.sharp
         if not self.projective:
             report.details["crossing_cost"] = learned.crossing_cost
 
@@ -622,7 +661,7 @@ class DependencyParser(TreeParser):
 
     def _scorer(self, learned: Learned) -> TreeScorer:
         scorer = self._tree_scorer(learned.reader, learned.weights, learned.temperatures)
-        return replace(scorer, crossing_cost=learned.crossing_cost)
+        return replace(scorer, crossing_cost=learned.crossing_cost, sharp=learned.sharp)
 
     def _tree_scorer(
         self, reader: Reader, weights: tuple[Weights, ...], temperatures: Temperatures | None = None

@@ -3,12 +3,15 @@ r"""Temperatures: one divisor for the scores of each kind of factor, fitted on s
 .. math:: s'_a = s_a / T_{arcs}, \quad s'_{hij} = s_{hij} / T_{siblings}, \quad s'_{ghm} = s_{ghm} / T_{grandparents},
     \quad p(\ell \mid tree) \propto \exp(s_\ell / T_{labels})
 
-With order 2, the scores that belief propagation sends to the tree factor in the end have a temperature too.
+With order 2, the scores that belief propagation sends to the tree factor in the end have a temperature too, and the
+probabilities of arcs are a mixture, :math:`(1 - \lambda) p_T + \lambda p_1`, with the beliefs at temperature 1:
+tempered beliefs alone are too low for uncertain arcs, sharp ones too high for all.
 
 Trees minimize the negative mean log-probability of the known heads; first one temperature for all kinds of parts, then
-each in turn, as one-dimensional searches. Labels minimize that of the known labels of the arcs with the correct head,
-which is convex in 1 / T. Temperatures change probabilities; the minimum-risk tree is still that of temperature 1,
-since tempered beliefs were found to choose worse trees. Guo et al., On Calibration of Modern Neural Networks (2017).
+each in turn, as one-dimensional searches, each with the best :math:`\lambda`, in which the loss is convex. Labels
+minimize that of the known labels of the arcs with the correct head, which is convex in 1 / T. Temperatures change
+probabilities; the minimum-risk tree is still that of temperature 1, since tempered beliefs were found to choose worse
+trees. Guo et al., On Calibration of Modern Neural Networks (2017).
 """
 
 import math
@@ -20,108 +23,151 @@ import numpy as np
 from trelliswork.compute.sharing import current
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
-from trelliswork.models.parser.labels import LabelModel
-from trelliswork.models.parser.scoring import TreeScorer, flat_heads
+from trelliswork.models.parser.first_order import Doubles
+from trelliswork.models.parser.labels import LabelModel, judged_labels
+from trelliswork.models.parser.scoring import Beliefs, TreeScorer, flat_heads
 from trelliswork.models.parser.temperatures import TREE_KINDS, Temperatures, tempered, tree_kinds
 
 LOWEST, HIGHEST = 0.2, 10.0  # limits of a temperature
-PRECISION = 0.01  # of its logarithm
+LARGEST_SHARE = 0.9  # of beliefs at temperature 1
+SIMILAR = 1.2  # ratio of predicted and gold crossings, or its inverse, at most
+PRECISION = 0.01  # of a share, and of the logarithm of a temperature
 MAX_WORDS = 20_000  # of the sentences that trees are fitted on: a few numbers need no more
 TINY = 1e-12  # probability of a head that pruning excludes
 
 
-def minimize(loss: Callable[[float], float]) -> float:
-    """Return the temperature with the smallest loss, by Brent's method on its logarithm."""
+def bounded(loss: Callable[[float], float], low: float, high: float) -> float:
+    """Return the number between two limits with the smallest loss, by Brent's method."""
     from scipy.optimize import minimize_scalar  # slow to import
 
-    limits = math.log(LOWEST), math.log(HIGHEST)
-    result = minimize_scalar(lambda t: loss(math.exp(t)), bounds=limits, method="bounded", options={"xatol": PRECISION})
-    return math.exp(float(result.x))
+    return float(minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": PRECISION}).x)
 
 
-def fit_temperatures(scorer: TreeScorer, labels: LabelModel | None, tokens: ParseTokens, gold: Gold) -> Temperatures:
-    """Return the temperatures that fit sentences with known heads, and labels of some; others keep their temperature.
+def minimize(loss: Callable[[float], float]) -> float:
+    """Return the temperature with the smallest loss, by a search of its logarithm."""
+    return math.exp(bounded(lambda t: loss(math.exp(t)), math.log(LOWEST), math.log(HIGHEST)))
 
-    Trees are fitted on the first sentences with `MAX_WORDS` words. In a group of processes, each rank has its own
-    sentences, and temperatures are those of all. Time: about 40 times that of belief propagation.
+
+def gold_probabilities(beliefs: Beliefs, gold: Gold) -> Doubles:
+    """Return the probabilities of the known heads of a batch."""
+    heads = gold.rows(beliefs.sentences)
+    rows, words = np.nonzero(heads >= 0)
+    p: Doubles = beliefs.arcs[rows, heads[rows, words], words + 1]
+    return p
+
+
+def head_log_score(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[float, int]:
+    """Return the sum of the log-probabilities of all known heads, and their number."""
+    total, n = 0.0, 0
+    for sentences in scorer.batches(tokens):
+        p = gold_probabilities(scorer.beliefs(tokens, sentences), gold)
+        total, n = total + float(np.log(np.clip(p, TINY, 1.0)).sum()), n + len(p)
+    return total, n
+
+
+def fit_temperatures(
+    scorer: TreeScorer, labels: LabelModel | None, tokens: ParseTokens, gold: Gold
+) -> tuple[Temperatures, float]:
+    """Return the temperatures, and the share of beliefs at temperature 1, that fit sentences with known heads.
+
+    Temperatures of labels need known labels; kinds that are not fitted keep their temperature. Trees are fitted on the
+    first sentences with `MAX_WORDS` words. In a group of processes, each rank has its own sentences, and temperatures
+    are those of all. Time: about 40 times that of belief propagation.
     """
-    temperatures = _fit_trees(scorer, tokens, gold)
+    temperatures, sharp = _fit_trees(scorer, tokens, gold)
     if current().any(labels is not None and gold.labels is not None) and labels is not None:
         scorer = replace(scorer, temperatures=temperatures)
         temperatures = replace(temperatures, labels=_fit_labels(scorer, labels, tokens, gold))
-    return temperatures
+    return temperatures, sharp
 
 
-def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> Temperatures:
-    """Return temperatures of the scores of arcs, and with order 2 of siblings and grandparents."""
+def _fit_trees(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> tuple[Temperatures, float]:
+    """Return temperatures of the scores of arcs, and with order 2 of siblings and grandparents, and the share."""
     enough = np.flatnonzero(np.cumsum(tokens.lengths) - tokens.lengths < MAX_WORDS)
     batches = [scorer.scored(tokens, some) for some in scorer.batches(tokens, enough)]
-    n_heads = current().total(sum(int((gold.rows(batch.sentences) >= 0).sum()) for batch in batches))
-    kinds = tree_kinds(scorer.second is not None)
 
-    def loss(temperatures: Temperatures) -> float:
-        model = replace(scorer, temperatures=temperatures)
-        total = 0.0
-        for batch in batches:
-            heads = gold.rows(batch.sentences)
-            rows, words = np.nonzero(heads >= 0)
-            p = model.infer(batch).arcs[rows, heads[rows, words], words + 1]
-            total -= float(np.log(np.clip(p, TINY, 1.0)).sum())
-        return current().total(total) / max(n_heads, 1)
+    def of_gold(temperatures: Temperatures) -> Doubles:
+        model = replace(scorer, temperatures=temperatures, sharp=0.0)
+        rows = [gold_probabilities(model.infer(batch), gold) for batch in batches]
+        return np.concatenate(rows) if rows else np.zeros(0)
 
-    best = scorer.temperatures
+    sharp_p = of_gold(Temperatures())
+    n_heads = current().total(len(sharp_p))
+    best, share = scorer.temperatures, 0.0
     if not n_heads:
-        return best
-    value = loss(best)
+        return best, share
+    kinds, mixed = tree_kinds(scorer.second is not None), scorer.second is not None
+
+    def loss(temperatures: Temperatures) -> tuple[float, float]:
+        """Return the loss with the best share of sharp beliefs, and that share."""
+        p = of_gold(temperatures)
+
+        def mean(share: float) -> float:
+            values = np.log(np.clip((1 - share) * p + share * sharp_p, TINY, 1.0))
+            return -current().total(float(values.sum())) / n_heads
+
+        plain = mean(0.0), 0.0
+        if not mixed:
+            return plain
+        share = bounded(mean, 0.0, LARGEST_SHARE)
+        return min(plain, (mean(share), share))
+
+    value, share = loss(best)
 
     def moved(names: tuple[str, ...], t: float) -> Temperatures:
         return replace(best, **{name: min(max(getattr(best, name) * t, LOWEST), HIGHEST) for name in names})
 
     parts = tuple(kind for kind in kinds if kind in TREE_KINDS)
     for names in dict.fromkeys([parts, *((kind,) for kind in kinds)]):
-        candidate = moved(names, minimize(lambda t: loss(moved(names, t))))  # noqa: B023
-        found = loss(candidate)
+        candidate = moved(names, minimize(lambda t: loss(moved(names, t))[0]))  # noqa: B023
+        found, its_share = loss(candidate)
         if found < value:
-            best, value = candidate, found
-    return best
+            best, value, share = candidate, found, its_share
+    return best, share
 
 
 def _fit_labels(scorer: TreeScorer, labels: LabelModel, tokens: ParseTokens, gold: Gold) -> float:
     """Return the temperature of labels, on the arcs of predicted trees that have the correct head."""
-    numbers: dict[str | None, int] = {name: k for k, name in enumerate(labels.labels)}
-    known = np.array([numbers.get(name, -1) for name in gold.labels or [None] * len(gold.heads)], np.int64)
     heads = flat_heads(scorer, tokens, gold.offsets)
-    at = np.flatnonzero((heads == gold.heads) & (known >= 0))
+    at, known = judged_labels(labels.labels, heads, gold)
     n_labels = current().total(len(at))
     if not n_labels:
         return labels.temperature
     rows = replace(labels, temperature=1.0).probabilities(tokens, heads, gold.offsets)[at]
 
     def loss(temperature: float) -> float:
-        p = tempered(rows, temperature)[np.arange(len(at)), known[at]]
+        p = tempered(rows, temperature)[np.arange(len(at)), known]
         return -current().total(float(np.log(np.clip(p, TINY, 1.0)).sum())) / n_labels
 
     return minimize(loss)
 
 
 def fit_crossing_cost(scorer: TreeScorer, tokens: ParseTokens, gold: Gold) -> float:
-    """Return the cost of crossing arcs with the most correct heads; the largest, if several have the most.
+    """Return the cost of crossing arcs with the most correct heads, of those with about as many crossings as gold.
 
     A sentence gets its best tree if that is expected to have more correct arcs, by at least this cost, than its best
-    projective tree. The search is exact: costs between two sentences' differences have the same effect.
+    projective tree. The number of such sentences is that of gold trees with crossing arcs, up to the factor `SIMILAR`.
+    The search is exact: costs between two sentences' differences have the same effect. Of equal ones, the largest.
     """
-    scorer = replace(scorer, crossing_cost=TINY, temperatures=Temperatures())
+    scorer = replace(scorer.at_temperature_1(), crossing_cost=TINY)
     rows: list[tuple[float, int]] = []
     for sentences in scorer.batches(tokens):
         heads, crossing, lead = scorer.alternatives(scorer.beliefs(tokens, sentences))
         given = gold.rows(sentences)
         more = ((crossing == given) & (given >= 0)).sum(axis=1) - ((heads == given) & (given >= 0)).sum(axis=1)
         rows += [(d, k) for d, k in zip(lead.tolist(), more.tolist(), strict=True) if TINY < d < math.inf]
-    rows = sorted(row for own in current().gather(rows) for row in own)
-    best, cost = 0, float(len(gold.heads)) if rows else 0.0
-    total = 0
-    for k in range(len(rows) - 1, -1, -1):  # lower the cost from sentence to sentence
-        total += rows[k][1]
-        if total > best:
-            best, cost = total, (rows[k][0] + (rows[k - 1][0] if k else 0.0)) / 2
-    return cost
+    rows = sorted((row for own in current().gather(rows) for row in own), reverse=True)
+    n_gold = current().total(_n_crossing(scorer, gold))
+    most = min(math.floor(n_gold * SIMILAR), len(rows))
+    least = min(math.ceil(n_gold / SIMILAR), most)
+    totals = np.cumsum([0, *(more for _, more in rows)])[least : most + 1]  # of the sentences with the largest leads
+    n = least + int(totals.argmax())
+    leads = [float(len(gold.heads) + 1), *(lead for lead, _ in rows), 0.0]  # above all of them, to below all
+    return (leads[n] + leads[n + 1]) / 2 if rows else 0.0
+
+
+def _n_crossing(scorer: TreeScorer, gold: Gold) -> int:
+    """Return the number of sentences of which no projective tree has all known heads."""
+    left = gold.possible(replace(scorer.kind, projective=True)).heads
+    owner = np.repeat(np.arange(len(gold.offsets) - 1), np.diff(gold.offsets))
+    return len(np.unique(owner[left != gold.heads]))

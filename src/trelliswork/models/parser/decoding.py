@@ -74,6 +74,7 @@ class Learned:
     labels: LabelModel | None
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
     crossing_cost: float = 0.0  # of a tree with crossing arcs, for non-projective parsers
+    sharp: float = 0.0  # share of the beliefs at temperature 1 in probabilities, for order 2
 
     def with_temperatures(self, temperatures: Temperatures) -> "Learned":
         """Return the same parameters at other temperatures."""
@@ -94,6 +95,7 @@ class Learned:
             "taggers": None,
             "temperatures": asdict(self.temperatures),
             "crossing_cost": self.crossing_cost,
+            "sharp": self.sharp,
         }
         if reader.coder.clusters is not None:
             plain["knowledge"], own = Knowledge(reader.coder.clusters).state()
@@ -115,12 +117,15 @@ class Learned:
             check_finite("weights", one)
         taggers = None if plain["taggers"] is None else Taggers.from_state(plain["taggers"], arrays)
         n_tags = plain["n_tags"]
-        if type(n_tags) is not int or n_tags < 1 or (taggers is not None and len(taggers.models) != n_tags):
+        if type(n_tags) is not int or n_tags < 1 or (taggers is not None and taggers.n_columns != n_tags):
             raise ValueRangeError(f"n_tags must be the number of taggers or of columns of tags, got {n_tags!r}.")
         temperatures = Temperatures.from_dict(plain.get("temperatures", {}))  # older models have none,
         crossing_cost = plain.get("crossing_cost", 0.0)
         if not isinstance(crossing_cost, float) or not crossing_cost >= 0:
             raise ValueRangeError(f"crossing_cost must not be negative, got {crossing_cost!r}.")
+        sharp = plain.get("sharp", 0.0)
+        if not isinstance(sharp, float) or not 0 <= sharp < 1:
+            raise ValueRangeError(f"sharp must be at least 0 and less than 1, got {sharp!r}.")
         version = plain.get("features", 1)  # and the first version of the features
         if version not in range(1, VERSION + 1):
             raise ValueRangeError(f"features must be a version from 1 to {VERSION}, got {version!r}.")
@@ -130,7 +135,7 @@ class Learned:
         coder = TokenCoder(strings(plain["words"]), strings(plain["tags"]), clusters)
         reader = Reader(coder, n_tags, taggers, version)
         if plain["labels"] is None:
-            return cls(reader, weights, None, temperatures, crossing_cost)
+            return cls(reader, weights, None, temperatures, crossing_cost, sharp)
         rows, n_labels = arrays["labels"], len(plain["labels"])
         check_finite("labels", rows)
         if rows.ndim != 2 or rows.shape[1] != n_labels or len(rows) & (len(rows) - 1):
@@ -138,7 +143,7 @@ class Learned:
         labels = Vocabulary(strings(plain["labels"]))
         templates = feature_set(reader.n_tags > 1, version, clusters is not None)
         model = LabelModel(labels, rows, templates, temperatures.labels)
-        return cls(reader, weights, model, temperatures, crossing_cost)
+        return cls(reader, weights, model, temperatures, crossing_cost, sharp)
 
 
 @dataclass(frozen=True)
@@ -155,6 +160,11 @@ class Parsing:
         """Yield the beliefs of batches of sentences."""
         for sentences in self.scorer.batches(self.tokens):
             yield self.scorer.beliefs(self.tokens, sentences, self.allowed)
+
+    def trees(self) -> Iterator[Beliefs]:
+        """Yield the same, with the scores of the distribution over whole trees that has these probabilities of arcs."""
+        for b in self.beliefs():
+            yield replace(b, tree_scores=self.scorer.tree_scores_of(b), sharp=None)
 
     def heads(self, decoding: Decode = "posterior") -> tuple[list[list[int]], list[list[float]]]:
         """Return trees and the probabilities of their arcs; see `DependencyParser.predict`."""
@@ -189,7 +199,7 @@ class Parsing:
         """Return the heads (B, n) of a batch."""
         kind = self.scorer.kind
         if decoding == "viterbi":
-            return kind.engine.best(kind.potentials(beliefs.tree_scores, beliefs.lengths))[0]
+            return kind.engine.best(kind.potentials(self.scorer.tree_scores_of(beliefs), beliefs.lengths))[0]
         beliefs = self.scorer.risk_beliefs(scored, beliefs)
         heads = self.scorer.heads(beliefs)
         if decoding == "posterior" or self.labels is None:
@@ -240,7 +250,7 @@ class Parsing:
         """Return the k most probable trees with their best labels, and their probabilities."""
         engine = self.scorer.kind.engine
         trees: list[list[tuple[list[int], float]]] = [[([], 1.0)] for _ in range(len(self.tokens))]
-        for b in self.beliefs():
+        for b in self.trees():
             potentials = self.scorer.kind.potentials(b.tree_scores, b.lengths)
             log_z = engine.log_partition(potentials)
             heads, _, scores = engine.topk(potentials, potentials.log_arc[..., None], k)
@@ -262,7 +272,7 @@ class Parsing:
         """Return the log-probabilities of whole trees (n_sentences,)."""
         flat, offsets = read_trees(heads, self.columns.offsets, "heads").heads, self.columns.offsets
         log_p = np.zeros(len(self.tokens))
-        for b in self.beliefs():
+        for b in self.trees():
             log_z = self.scorer.kind.engine.log_partition(self.scorer.kind.potentials(b.tree_scores, b.lengths))
             for row, n in enumerate(b.sentences.tolist()):
                 tree = flat[offsets[n] : offsets[n + 1]]
@@ -276,7 +286,7 @@ class Parsing:
         """
         flat, offsets = read_trees(heads, self.columns.offsets, "heads").heads, self.columns.offsets
         result: list[list[float]] = [[] for _ in range(len(self.tokens))]
-        for b in self.beliefs():
+        for b in self.trees():
             log_z = self.scorer.kind.engine.log_partition(self.scorer.kind.potentials(b.tree_scores, b.lengths))
             for row, n in enumerate(b.sentences.tolist()):
                 size = int(b.lengths[row])

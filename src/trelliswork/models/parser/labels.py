@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from trelliswork.models.parser.temperatures import tempered
 from trelliswork.models.parser.templates import FeatureSet
 from trelliswork.models.parser.updates import FORGET
 
+Metric = Literal["accuracy", "log-score"]  # on development data
 FEWER_BITS = 5  # there are fewer rows of weights, with one entry per label, than single weights
 BLOCK = 128  # sentences of all ranks, after which they exchange their changes
 TINY = np.float32(1e-30)
@@ -98,14 +99,22 @@ class LabelTrainer:
         """Return the classifier with these parameters."""
         return LabelModel(self.labels, parameters["weights"], self._features)
 
-    def development(self, tokens: ParseTokens, gold: Gold, heads: Integers) -> Development:
-        """Return the LAS on development data, whose predicted trees are given as flat ``heads``: this rank's share."""
+    def development(self, tokens: ParseTokens, gold: Gold, heads: Integers, metric: Metric = "accuracy") -> Development:
+        """Return the LAS on development data, whose predicted trees are given as flat ``heads``: this rank's share.
 
-        def measure(parameters: Mapping[str, Any]) -> float:
+        The metric "log-score" is the mean log-probability of the gold labels of correct heads.
+        """
+        at, known = judged_labels(self.labels, heads, gold)
+
+        def las(parameters: Mapping[str, Any]) -> float:
             best = self.model(parameters).probabilities(tokens, heads, gold.offsets).argmax(axis=1)
             return current().ratio(*correct_arcs(heads, [self.labels[j] for j in best.tolist()], gold))
 
-        return Development("LAS", measure)
+        def log_score(parameters: Mapping[str, Any]) -> float:
+            p = self.model(parameters).probabilities(tokens, heads, gold.offsets)[at, known]
+            return current().ratio(float(np.log(np.clip(p, TINY, 1.0), dtype=np.float64).sum()), len(at))
+
+        return Development("log score", log_score) if metric == "log-score" else Development("LAS", las)
 
     def epoch(self, number: int, progress: object = None) -> float:
         """Train epoch ``number``, counted from 1; return its loss."""
@@ -182,6 +191,14 @@ class LabelTrainer:
         weights, squares = np.array(arrays["weights"]), np.array(arrays["squares"])
         self._state = AdaGrad(weights, squares, np.zeros_like(weights))
         self._mean, self._epochs = arrays["mean"], int(arrays["epochs"][0])
+
+
+def judged_labels(labels: Vocabulary, heads: Integers, gold: Gold) -> tuple[Integers, Integers]:
+    """Return the words with the correct head whose gold label the parser knows, and the numbers of these labels."""
+    numbers: dict[str | None, int] = {name: k for k, name in enumerate(labels)}
+    known = np.array([numbers.get(name, -1) for name in gold.labels or [None] * len(gold.heads)], np.int64)
+    at = np.flatnonzero((heads == gold.heads) & (known >= 0))
+    return at, known[at]
 
 
 def correct_arcs(heads: Integers, names: Sequence[str | None], gold: Gold) -> tuple[int, int]:

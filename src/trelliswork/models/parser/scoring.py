@@ -8,6 +8,7 @@ import numpy as np
 
 from trelliswork.compute.limits import check_sentences
 from trelliswork.errors import ImpossibleError
+from trelliswork.inference.tree import match_marginals
 from trelliswork.models.hmm.data import chosen_tokens
 from trelliswork.models.parser.data import Gold
 from trelliswork.models.parser.features import ParseTokens
@@ -45,7 +46,8 @@ class Beliefs:
     """Probabilities of the arcs of a batch: exact for first-order models, beliefs for second-order ones.
 
     ``tree_scores`` are the arc scores whose tree marginals are ``arcs``: those of a first-order model, or the final
-    messages of belief propagation to the tree factor; -inf for arcs that evidence or pruning excludes.
+    messages of belief propagation to the tree factor; -inf for arcs that evidence or pruning excludes. In a mixture
+    they are those of the part with temperatures.
     """
 
     sentences: Integers  # (B,) indices among the tokens
@@ -53,6 +55,7 @@ class Beliefs:
     tree_scores: Doubles  # (B, n+1, n+1)
     arcs: Doubles  # (B, n+1, n+1)
     possible: Mask  # (B, n+1, n+1) arcs that evidence and pruning allow
+    sharp: "Beliefs | None" = None  # at temperature 1, if ``arcs`` are a mixture with them: see ``tree_scores_of``
 
 
 class Scored(NamedTuple):
@@ -91,6 +94,7 @@ class TreeScorer:
     second: tuple[Weights, Weights, Weights] | None = None  # of arcs, siblings, grandparents of the second-order model
     temperatures: Temperatures = Temperatures()  # noqa: RUF009
     crossing_cost: float = 0.0  # of a tree with crossing arcs, in expected correct arcs
+    sharp: float = 0.0  # share of the beliefs at temperature 1 in the probabilities of arcs; order 2
 
     @property
     def kind(self) -> TreeKind:
@@ -150,7 +154,25 @@ class TreeScorer:
         )
 
     def infer(self, scored: Scored) -> Beliefs:
-        """Return the arc probabilities of sentences from their scores and the temperatures."""
+        """Return the arc probabilities of sentences from their scores, the temperatures and the share at 1."""
+        beliefs = self._infer(scored)
+        if not self.sharp:
+            return beliefs
+        sharp = self.at_temperature_1()._infer(scored)
+        return replace(beliefs, arcs=(1 - self.sharp) * beliefs.arcs + self.sharp * sharp.arcs, sharp=sharp)
+
+    def at_temperature_1(self) -> "TreeScorer":
+        """Return the model without temperatures, which chooses trees."""
+        return replace(self, temperatures=Temperatures(), sharp=0.0)
+
+    def tree_scores_of(self, beliefs: Beliefs) -> Doubles:
+        """Return arc scores (B, n+1, n+1) whose tree marginals are the probabilities of the arcs."""
+        if beliefs.sharp is None:
+            return beliefs.tree_scores
+        start = self.kind.potentials(beliefs.tree_scores, beliefs.lengths)
+        return match_marginals(self.kind.engine, start, beliefs.arcs)
+
+    def _infer(self, scored: Scored) -> Beliefs:
         sentences, lengths, log_arc, mask, candidates, scores = scored
         if candidates is None or scores is None:
             log_arc = log_arc / self.temperatures.arcs
@@ -168,15 +190,16 @@ class TreeScorer:
 
         ``beliefs`` are those at the temperatures of the trees.
         """
+        if beliefs.sharp is not None:
+            return beliefs.sharp
         t = self.temperatures
         if t.arcs == 1 and (self.second is None or t.siblings == t.grandparents == t.tree == 1):
             return beliefs
-        return replace(self, temperatures=Temperatures()).infer(scored)
+        return self.at_temperature_1().infer(scored)
 
     def trees(self, tokens: ParseTokens, sentences: Integers) -> Integers:
         """Return the minimum-risk trees (B, n) of some sentences."""
-        plain = replace(self, temperatures=Temperatures())
-        return self.heads(plain.beliefs(tokens, sentences))
+        return self.heads(self.at_temperature_1().beliefs(tokens, sentences))
 
     def heads(self, beliefs: Beliefs, gains: Doubles | None = None) -> Integers:
         """Return the trees (B, n) with the largest sum of gains; by default the expected number of correct arcs.

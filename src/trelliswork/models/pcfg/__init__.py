@@ -342,7 +342,7 @@ class PCFG(TreeParser, LanguageModel):
 
     def evaluate(
         self, trees: Sequence[Tree], words: Sentences | None = None, *, max_length: int | None = None,
-        decoding: Decoding = "mbr",
+        decoding: Decoding = "mbr", confidence: bool = True,
     ) -> BracketReport:  # fmt: skip
         """Compare with gold trees by their spans, see `evaluate_brackets`.
 
@@ -355,13 +355,17 @@ class PCFG(TreeParser, LanguageModel):
         max_length : int, optional
             Maximum number of words per sentence; longer sentences are skipped.
         decoding : {"mbr", "viterbi"}
+        confidence : bool
+            Compare the probabilities of brackets with how often they are correct.
         """
         given = [tree.leaves() for tree in trees] if words is None else words
         gold = [gold_spans(tree) for tree in trees]
         few = [n for n, s in enumerate(given) if max_length is None or len(s) <= max_length]
         lengths = [len(given[n]) for n in few]
-        charts = self._charts([given[n] for n in few], decoding)
-        return evaluate_brackets(lengths, [gold[n] for n in few], [spans_of(chart) for chart in charts])
+        sentences = [given[n] for n in few]
+        predicted = [spans_of(chart) for chart in self._charts(sentences, decoding)]
+        probabilities = self.predict_marginals(sentences) if confidence else None
+        return evaluate_brackets(lengths, [gold[n] for n in few], predicted, probabilities=probabilities)
 
     def sample(self, n: int = 1, *, seed: int = 0, max_length: int = 200) -> list[list[str]]:
         """Return n random sentences of at most ``max_length`` words; see ``sample_trees``."""
