@@ -42,7 +42,10 @@ BENCHMARK = Benchmark(
     ours=Contender(
         "trelliswork", f"{MODULE}:trelliswork", environment="", packages=("trelliswork", "numba"), precision="float64"
     ),
-    peers=(Contender("pgmax", f"{MODULE}:pgmax", packages=("pgmax", "jax"), precision="float32"),),
+    peers=(
+        Contender("pgmax", f"{MODULE}:pgmax", packages=("pgmax", "jax"), precision="float32"),
+        Contender("flooding", f"{MODULE}:flooding", environment="", precision="float64"),
+    ),
     cases=(
         Case("bp grid", GRID, check={**GRID, "side": 3, "S": 3, "seed": 1}, stop="100 iterations each"),
         Case(
