@@ -102,14 +102,12 @@ def trelliswork(params: Params) -> Task:
         return bp.run(wiring, schedule=schedule, tolerance=0, max_iter=n_iter)
 
     def digest(result: Any) -> dict[str, Any]:
-        if largest:  # other marginals
-            return {"n_iter": int(result.n_iter[0])}
         if n_iter is not None and result.n_iter[0] < n_iter and result.residual[0] > 0:
             raise RuntimeError(f"{result.n_iter[0]} iterations, not {n_iter}.")
         parts = np.split(result.marginals[0], ends)
         return digest_marginals([part.reshape(layer.shape) for part, layer in zip(parts, unary, strict=True)])
 
-    return Task(call, digest)
+    return Task(call, None if largest else digest)  # max-marginals are others
 
 
 def flooding(params: Params) -> Task:
@@ -117,7 +115,7 @@ def flooding(params: Params) -> Task:
     if "schedule" not in params:
         raise NotImplementedError("flooding is what we run")
     task = trelliswork({k: v for k, v in params.items() if k not in ("engine", "schedule")})
-    return task if params["engine"] == "bp" else Task(task.call, lambda result: {"n_iter": int(result.n_iter[0])})
+    return task if params["engine"] == "bp" else Task(task.call)
 
 
 def pgmax(params: Params) -> Task:
