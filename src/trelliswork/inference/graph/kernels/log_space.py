@@ -172,10 +172,33 @@ def _max_messages(layout, f, log_q, tables, w, out):
 
 
 @helper
+def _max_messages_of_two(layout, f, log_q, tables, out):
+    """Rows of ``out``: the max-product messages of a factor over two variables."""
+    widest = len(out) // 4
+    slot = layout.fac_start[f]
+    e0, e1 = layout.fac_edge[slot], layout.fac_edge[slot + 1]
+    n2, n3 = layout.n_states[layout.edge_variable[e0]], layout.n_states[layout.edge_variable[e1]]
+    at0, at1, row = layout.edge_at[e0], layout.edge_at[e1], tables.log_at[f]
+    to2, to3 = 2 * widest, 3 * widest
+    for j in range(n3):
+        out[to3 + j] = -np.inf
+    for i in range(n2):
+        y, top = log_q[at0 + i], -np.inf
+        for j in range(n3):
+            entry = tables.log_weights[row + j]
+            top = max(top, entry + log_q[at1 + j])
+            out[to3 + j] = max(out[to3 + j], entry + y)
+        out[to2 + i] = top
+        row += n3
+
+
+@helper
 def factor_messages(layout, f, skip, tables, messages, maximize):
     """``messages.rows[1]``: new messages of table factor f, in four rows, except that to slot ``skip``."""
     w, out, scratch = messages.rows[0], messages.rows[1], messages.rows[2]
-    if maximize:
+    if maximize and layout.fac_start[f + 1] - layout.fac_start[f] == 2:
+        _max_messages_of_two(layout, f, messages.log_q, tables, out)
+    elif maximize:
         _max_messages(layout, f, messages.log_q, tables, w, out)
     else:
         _sum_messages(layout, f, skip, messages.log_q, tables, w, out, scratch)
