@@ -28,8 +28,8 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"^```text title=\"([\w.]+)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # Commands on a data set in TRELLISWORK_DATA: ```console title="conll2002"
 ON_DATA = re.compile(r"^```console title=\"(\w+)\"\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# The shell that pages use: echo ... | trelliswork ..., trelliswork ... > FILE && wc -l FILE
-SHELL = re.compile(r"(?:echo (?:-e )?'([^']*)' \| )?trelliswork (.*?)(?: > (\S+) && wc -l \3)?")
+# The shell that pages use: echo or printf ... | trelliswork ..., trelliswork ... > FILE && wc -l FILE
+SHELL = re.compile(r"(?:(?:echo|printf) '([^']*)' \| )?trelliswork (.*?)(?: > (\S+) && wc -l \3)?")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -57,7 +57,7 @@ def snippets() -> list:
 def shell_lines(code: str) -> list[str]:
     """Return the lines ``$ trelliswork ...``, possibly after a pipe, in their order."""
     lines = [line[2:].split("  #")[0].strip() for line in code.splitlines() if line.startswith("$ ")]
-    return [line for line in lines if re.match(r"(echo .* \| )?trelliswork ", line)]
+    return [line for line in lines if re.match(r"((echo|printf) .* \| )?trelliswork ", line)]
 
 
 def consoles() -> list:

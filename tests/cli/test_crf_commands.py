@@ -291,6 +291,14 @@ def test_killed_run_resumes_from_its_checkpoint(files):
     assert weights_of(out).read_bytes() == weights_of(files / "uninterrupted").read_bytes()
 
 
+def test_an_empty_column_of_labels_is_an_error(tmp_path):
+    (tmp_path / "a.conllu").write_text("1\tDogs\tdog\tNOUN\t_\t_\t0\troot\t_\t_\n\n")
+    failed = run("train", "crf", tmp_path / "a.conllu", "--label", "xpos", "--out", tmp_path / "model")
+    assert failed.returncode == 1
+    assert "a.conllu: the column of labels is empty" in failed.stderr
+    assert not (tmp_path / "model").exists()
+
+
 def test_partial_labels_in_a_file(files):
     lines = small(files).read_text().split("\n")
     partial = [line.rsplit(" ", 1)[0] + " ?" if line and n % 4 == 0 else line for n, line in enumerate(lines)]

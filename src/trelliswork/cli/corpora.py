@@ -235,6 +235,11 @@ def read_labeled(
     """
     if layout.format != "crfsuite" or source.part:
         corpus, (labels,) = _read_parts(source, layout)
+        filled = current().any(not labels or any(label != "_" for row in labels for label in row))
+        if layout.format == "conllu" and not filled:
+            raise DataError(
+                f"{source.name}: the column of labels is empty (_ everywhere). Choose another with --label."
+            )
         return corpus, _standard(labels, source) if standard else labels
     attributes = source.attributes()
     rows = [attributes.labels[a:b] for a, b in pairwise(attributes.offsets.tolist())]

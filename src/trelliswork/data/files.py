@@ -315,7 +315,7 @@ def _undecodable(block: bytes, name: str, number: int, encoding: str) -> DataErr
             shown = shorten(bad.decode(encoding, errors="backslashreplace"))
             return DataError(
                 f"{name}:{line}: expected {encoding.upper()}, but byte {at + 1} of the line is 0x{bad[at]:02x}: "
-                f"{shown}. Give the encoding of the file, such as encoding='latin-1', or convert it to UTF-8."
+                f"{shown}. Convert it to UTF-8 (iconv -f latin1 -t utf8), or in Python give its encoding ('latin-1')."
             )
     return DataError(f"{name}: expected {encoding.upper()}, but the file has another encoding. Give its encoding.")
 

@@ -179,6 +179,5 @@ def check_scheme(y: Labels, labels: Vocabulary, allowed: Allowed, scheme: Scheme
         for t, where in bad[:1]:
             raise DataError(
                 f"sentence {n}, token {t}: {shorten(sentence[t])[1:-1]} {where} is not allowed in the scheme "
-                f"{scheme!r}. Correct the labels (`data.schemes.standard_labels` converts IOB1), or use scheme=None "
-                "(--scheme none)."
+                f"{scheme!r}. Correct it, or allow such labels with scheme=None (--scheme none)."
             ).at(n, t)
