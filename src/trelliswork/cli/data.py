@@ -16,6 +16,7 @@ from trelliswork.cli.options import ForceOption, FormatOption, JsonOption, Label
 from trelliswork.cli.progress import usage_line
 from trelliswork.cli.running import current, report_errors
 from trelliswork.cli.saving import check_out, check_out_file, save_or_rescue
+from trelliswork.compute.display import counted
 from trelliswork.errors import DataError
 
 app = typer.Typer(
@@ -128,8 +129,9 @@ def count(
         print(json_module.dumps(outcome))
     else:
         print(
-            f"{outcome['sentences']:,} sentences, {outcome['tokens']:,} tokens, {outcome['words']:,} different words, "
-            f"{outcome['pairs']:,} distinct pairs at distances 1 to {total.K}. Saved in {out}"
+            f"{counted(outcome['sentences'], 'sentences')}, {counted(outcome['tokens'], 'tokens')}, "
+            f"{counted(outcome['words'], 'different words')}, {counted(outcome['pairs'], 'distinct pairs')} "
+            f"at distances 1 to {total.K}. Saved in {out}"
         )
         if "processes" in outcome:
             print(usage_line(outcome["processes"]))
@@ -170,7 +172,7 @@ def lexicon(
     if json:
         print(json_module.dumps(outcome))
     else:
-        print(f"{len(learned):,} phrases of {', '.join(classes)}. Saved in {out}")
+        print(f"{counted(len(learned), 'phrases')} of {', '.join(classes)}. Saved in {out}")
 
 
 @contextmanager

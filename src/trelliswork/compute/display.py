@@ -1,12 +1,17 @@
-"""Displays of objects in notebooks.
+"""What people see of objects: counts in messages, displays in notebooks.
 
-They are drawn by a room above (``report``), which is imported when a notebook asks for a display.
+Displays are drawn by a room above (``report``), which is imported when a notebook asks for a display.
 """
 
 from importlib import import_module
 from typing import Any
 
 DRAWN_BY = "trelliswork.report.notebooks"
+
+
+def counted(number: int, nouns: str) -> str:
+    """Return a number with its noun, whose plural is regular: "1 sentence", "1,200 sentences"."""
+    return f"{number:,} {nouns.removesuffix('s') if number == 1 else nouns}"
 
 
 class Displayed:
