@@ -171,3 +171,30 @@ def test_commands_in_running_text_exist():
                 chosen = command.get_command(None, word)
                 assert chosen is not None, f"{page}: {text}: {word}"
                 command = getattr(chosen, "inner", chosen)
+
+
+def test_memory_is_shown_without_powers_of_ten():
+    assert [tables().memory_size(m) for m in (1.26, 24.4, 999, 1290, 10_100)] == [
+        "1.3 MB",
+        "24 MB",
+        "999 MB",
+        "1.3 GB",
+        "10.1 GB",
+    ]
+
+
+def test_figures_of_a_paper_with_other_data_have_columns_of_their_own():
+    entries = [
+        {"row": f"{data} tags, HMM: {measure}", "paper": paper, "ours": ours, "unit": "%"}
+        for data, measure, paper, ours in (
+            ("A", "all", 95.8, 92.7),
+            ("A", "unseen", 65.4, 28.0),
+            ("B", "all", 95.8, 86.3),
+        )
+    ]
+    shown = tables().experiment(entries, split=r"^(\w) tags, ", digits="1", paper="paper")
+    assert shown == [
+        "|  | A, all | A, unseen | B, all | paper, all | paper, unseen |",
+        "|---|---|---|---|---|---|",
+        "| HMM | 92.7 | 28.0 | 86.3 | 95.8 | 65.4 |",
+    ]

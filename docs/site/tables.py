@@ -8,7 +8,8 @@ tables; ``--check`` only lists the pages whose tables differ.
 - ``reproduction.jsonl experiment=NAME`` (or ``NAME+NAME``): a figure's name ``MODEL: MEASURE`` becomes a line and a
   column. ``rows=REGEX`` chooses lines (a group is the name to show), ``columns=A;B`` the columns, ``A=title`` renames
   one. ``split=REGEX`` moves the start of a model's name, its first group, to the columns. ``flat=yes`` makes one line
-  of all figures. ``digits=N`` is the number of digits after the point. The number in the paper is in parentheses.
+  of all figures. ``digits=N`` is the number of digits after the point. The number in the paper is in parentheses;
+  with ``paper=NAME``, for a paper with other data, it has columns of its own (``NAME, MEASURE``).
 """
 
 import json
@@ -80,11 +81,24 @@ def time(seconds: float | None, megabytes: float | None = None) -> str:
         return ""
     size, unit = next(u for u in ((1.0, "s"), (1e-3, "ms"), (0.0, "µs")) if seconds >= u[0])
     shown = f"{seconds / (size or 1e-6):#.3g}".rstrip(".")
-    return f"{shown} {unit}" + ("" if megabytes is None else f", {megabytes:,.3g} MB")
+    return f"{shown} {unit}" + ("" if megabytes is None else f", {memory_size(megabytes)}")
+
+
+def memory_size(megabytes: float) -> str:
+    """Return an amount of memory: ``24 MB``, ``4.6 MB``, ``1.3 GB``."""
+    if megabytes >= 1000:
+        return f"{megabytes / 1000:.1f} GB"
+    return f"{megabytes:.0f} MB" if megabytes >= 10 else f"{megabytes:.2g} MB"
 
 
 def experiment(
-    entries: list[Entry], rows: str = "", columns: str = "", split: str = "", flat: str = "", digits: str = ""
+    entries: list[Entry],
+    rows: str = "",
+    columns: str = "",
+    split: str = "",
+    flat: str = "",
+    digits: str = "",
+    paper: str = "",
 ) -> list[str]:
     """Return the table of an experiment: one line per model, one column per measure."""
     titles = dict((c.split("=", 1) if "=" in c else (c, c)) for c in columns.split(";") if c)
@@ -97,15 +111,19 @@ def experiment(
         model = found[1] if found.re.groups else model
         if titles and measure not in titles:
             continue
-        measure = titles.get(measure, measure)
+        measure = title = titles.get(measure, measure)
         if split and (prefix := re.match(split, model)):
             model, measure = model[prefix.end() :], f"{prefix[1]}, {measure}"
-        cells.setdefault(model, {})[measure] = figure(entry, digits)
+        cells.setdefault(model, {})[measure] = figure(entry | {"paper": None} if paper else entry, digits)
+        if paper and entry["paper"] is not None:
+            cells[model][f"{paper}, {title}"] = number(entry["paper"], digits)
     if not cells:
         raise ValueError(f"no figure matches rows={rows!r} and columns={columns!r}.")
     measures = list(dict.fromkeys(measure for line in cells.values() for measure in line))
     if titles and not split:
-        measures = list(titles.values())
+        measures = [*titles.values(), *(m for m in measures if m not in titles.values())]
+    if paper:
+        measures.sort(key=lambda measure: measure.startswith(f"{paper}, "))
     lines = [[model, *(line.get(measure, "") for measure in measures)] for model, line in cells.items()]
     if flat:
         return markdown(measures, [line[1:] for line in lines])
