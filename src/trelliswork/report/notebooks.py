@@ -52,6 +52,8 @@ def _style() -> str:
     rules = re.sub(r"(?m)^html \{.*\}$|^@media \(prefers-reduced-motion.*$|^@media print.*$", "", css)
     rules = rules.replace(":root {", "& {").replace("\nbody {", "\n& {").replace("margin: 0; background", "background")
     rules = re.sub(r"(?m)^(header|section|footer|nav)\b.*$", "", rules)  # of pages only
+    rules = re.sub(r"(\d)rem\b", r"\1em", rules)  # relative to the display, not to the page around it
+    rules = rules.replace("minmax(min(100%, 400px)", "minmax(min(100%, 300px)")  # cells are narrower than pages
     rules = re.sub(r"(?ms)^@media \(max-width: 600px\) \{.*?^\}", "", rules)
     chosen = [
         f"{', '.join(f'{where} .{_CLASS}' for where in places)} {{{theme}}}"
@@ -161,7 +163,7 @@ def _graph(graph: Any) -> list[Html]:
     V = wiring.n_variables
     rows: list[tuple[str, object]] = [
         ("variables", f"{V:,}"),
-        ("states", f"{int(wiring.n_states.min())} to {int(wiring.n_states.max())}" if V else "0"),
+        ("states", _range(int(wiring.n_states.min()), int(wiring.n_states.max())) if V else "0"),
         ("factors", f"{wiring.n_factors:,}"),
         ("graphs", f"{wiring.n_graphs:,}"),
         ("engine", graph.engine),
@@ -177,14 +179,20 @@ def _graph(graph: Any) -> list[Html]:
     return [side_by_side(*blocks, _circle(V, scopes)), bars(listed, title="Most probable state of each variable")]
 
 
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def _circle(V: int, scopes: list[tuple[int, ...]]) -> Html:
     size = 240.0 + 4.0 * V
     center, radius = size / 2, size / 2 - 30
     angles = [2 * math.pi * v / V for v in range(V)]
     at = [(center + radius * math.sin(angle), center - radius * math.cos(angle)) for angle in angles]
     lines, squares = [], []
+    taken: list[tuple[float, float]] = []
     for scope in scopes:
-        x, y = (sum(at[v][k] for v in scope) / max(len(scope), 1) for k in (0, 1))
+        x, y = _between([at[v] for v in scope], taken)
+        taken.append((x, y))
         lines += [element("path", d=f"M{x:.1f} {y:.1f}L{at[v][0]:.1f} {at[v][1]:.1f}", class_="axis") for v in scope]
         squares.append(element("rect", x=x - 4, y=y - 4, width=8.0, height=8.0, class_="arrow"))
     circles, labels = [], []
@@ -194,3 +202,11 @@ def _circle(V: int, scopes: list[tuple[int, ...]]) -> Html:
     about = f"Factor graph of {V} variables and {len(scopes)} factors"
     picture = svg(size, size, *lines, *squares, *circles, *labels, label=about)
     return figure(scroll(picture, label=about), "Variables (circles) and factors (squares)")
+
+
+def _between(places: list[tuple[float, float]], taken: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the mean of some places, or a point near it if a square is there: lines may cross at one point."""
+    x, y = (sum(place[k] for place in places) / max(len(places), 1) for k in (0, 1))
+    shifts = [(0.0, 0)] + [(share, n) for share in (0.25, 0.5) for n in range(len(places))]
+    points = [(x + s * (places[n][0] - x), y + s * (places[n][1] - y)) for s, n in shifts if places] or [(x, y)]
+    return next((p for p in points if all(math.dist(p, other) > 10 for other in taken)), points[0])
