@@ -9,6 +9,7 @@ single weights in ``narrow``, whose labels are ``narrow_labels``.
 Rows are padded to whole vectors, Sw labels; the padding scores -inf.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -157,6 +158,23 @@ def scatter(start, stop, residual, to, tokens, gradient):
         to += Sw
 
 
+@helper(allocates=True)
+def _step_scores(labels, transitions):
+    """Return the scores of label pairs (S, S) in float64 as log Z has them: logarithms of rounded exponentials.
+
+    A rounding error of one transition is multiplied by the number of its occurrences. In log Z and in the score of the
+    gold labels alike, it cancels; in one of them it would make the value noisy, and line searches fail.
+    """
+    log_transition, matrix = labels.log_transition, transitions.matrix
+    S = log_transition.shape[0]
+    exact = np.empty((S, S))
+    for i in range(S):
+        for j in range(S):
+            p = np.float64(matrix[i, j])
+            exact[i, j] = math.log(p) + transitions.log_shift if p > 0 else log_transition[i, j]
+    return exact
+
+
 @kernel(allocates=True)
 def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, check, gradient, sums):
     """Add loss and gradient of the sentences ``start`` to ``stop``, longest first; mark those that underflow.
@@ -166,7 +184,7 @@ def loss_gradient(start, stop, sentences, tokens, weights, labels, transitions, 
     """
     offsets, gold, weight, extra, extra_ids = sentences
     counts, loss, safe = sums
-    log_transition = labels.log_transition
+    log_transition = _step_scores(labels, transitions)
     S, Sp, Sw = log_transition.shape[0], transitions.matrix.shape[0], weights.wide.shape[1]
     longest = offsets[start + 1] - offsets[start]
     dtype = weights.wide.dtype
@@ -225,7 +243,7 @@ def lane_loss_gradient(start, stop, sentences, tokens, weights, labels, transiti
     """Do the same as ``loss_gradient`` with one sentence per lane: faster for few labels and similar lengths."""
     offsets, gold, weight, extra, extra_ids = sentences
     counts, loss, safe = sums
-    log_transition = labels.log_transition
+    log_transition = _step_scores(labels, transitions)
     S, Sw, L = log_transition.shape[0], weights.wide.shape[1], 2 * lanes(weights.wide)
     longest = offsets[start + 1] - offsets[start]
     rows = aligned(L * longest * Sw, weights.wide).reshape(L, longest, Sw)
