@@ -6,10 +6,18 @@ the optimum: CRFsuite to its stopping rule, ours until it is within 1e-4 of ``ta
 ``tag columns`` (from words and part-of-speech tags; CRFsuite's users build strings in Python). The task ``train ewt``
 is UD English EWT with XPOS labels and the attributes of our preset ``pos``, prepared attributes to ``EWT_ITERATIONS``
 iterations; its digest is accuracy on the test part, on all words and on those not in training.
+
+``train np`` is CoNLL-2000 with the labels B-NP, I-NP and O; ``train upos`` is EWT with UPOS labels and the preset
+``pos``. Without ``target`` ours stops by its own rule as well. ``command upos`` is the same from the file to the saved
+model, each as a new process: our command ``train crf``, and for CRFsuite this module, run as a program.
 """
 
+import json
 import os
 import re
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +37,19 @@ def data_folder() -> Path:
     return folder
 
 
-def read_ewt(split: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Return words and XPOS tags of each sentence of UD English EWT."""
-    text = (data_folder() / "ud-en-ewt" / f"en_ewt-ud-{split}.conllu").read_text(encoding="utf-8")
+def ewt_file(split: str) -> Path:
+    """Return a file of UD English EWT."""
+    return data_folder() / "ud-en-ewt" / f"en_ewt-ud-{split}.conllu"
+
+
+def read_ewt(split: str, column: int = 4) -> tuple[list[list[str]], list[list[str]]]:
+    """Return words and tags (column 3: UPOS, 4: XPOS) of each sentence of UD English EWT."""
+    text = ewt_file(split).read_text(encoding="utf-8")
     rows = [
         [line.split("\t") for line in block.splitlines() if line[0].isdigit()] for block in text.strip().split("\n\n")
     ]
     rows = [[cells for cells in sentence if cells[0].isdigit()] for sentence in rows]
-    return [[cells[1] for cells in s] for s in rows], [[cells[4] for cells in s] for s in rows]
+    return [[cells[1] for cells in s] for s in rows], [[cells[column] for cells in s] for s in rows]
 
 
 def pos_attributes(words: list[str]) -> list[list[str]]:
@@ -94,6 +107,16 @@ def attributes(split: str) -> tuple[Sentences, list[list[str]]]:
     return [chunking_attributes(sentence) for sentence in X], y
 
 
+def noun_phrases(y: list[list[str]]) -> list[list[str]]:
+    """Return chunk labels reduced to B-NP, I-NP and O."""
+    return [[label if label.endswith("-NP") else "O" for label in sentence] for sentence in y]
+
+
+def _final(text: str) -> dict[str, float]:
+    """Return the digest of a command: its last line is the final objective."""
+    return {"objective": float(text.split()[-1])}
+
+
 def trelliswork(params: Params) -> Task:
     """Ours, in one process with several threads."""
     import warnings
@@ -111,6 +134,17 @@ def trelliswork(params: Params) -> Task:
 
     warnings.simplefilter("ignore")
     task = params["task"]
+    if task == "command upos":
+        model = Path(tempfile.mkdtemp()) / "model"
+        command = [sys.executable, "-m", "trelliswork", "train", "crf", str(ewt_file("train")), "--columns", "form"]
+        command += ["--label", "upos", "--features", "pos", "--out", str(model), "--force", "--json"]
+        command += ["--threads", os.environ.get("TRELLISWORK_THREADS", "1")]
+
+        def run() -> str:
+            text = subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True)
+            return str(json.loads(text)["objective"])
+
+        return Task(run, _final)
     if task == "train ewt":
         words, tags = read_ewt("train")
         test_words, gold_tags = read_ewt("test")
@@ -127,8 +161,14 @@ def trelliswork(params: Params) -> Task:
             return _by_knowledge(words, test_words, gold_tags, crf.fit(words, tags).predict(test_words))
 
         return Task(train_ewt, evaluate)
-    X, y = attributes("train")
-    if task in ("train", "ingest"):
+    if task == "train upos":
+        words, y = read_ewt("train", 3)
+        X = [pos_attributes(sentence) for sentence in words]
+    else:
+        X, y = attributes("train")
+    if task == "train np":
+        y = noun_phrases(y)
+    if task in ("train", "train np", "train upos", "ingest"):
         labels = Vocabulary.from_sequences(y)
         gold = np.array([i for sentence in y for i in labels.ids(sentence)], np.int32)
 
@@ -161,16 +201,19 @@ def trelliswork(params: Params) -> Task:
 
 def crfsuite(params: Params) -> Task:
     """python-crfsuite, which has one thread; L-BFGS with c2 = 1."""
-    import tempfile
-
     import pycrfsuite
 
     task = params["task"]
-    if task == "train ewt":
-        words, y = read_ewt("train")
+    if task == "command upos":
+        program = [sys.executable, "-m", "benchmarks.contenders.crf"]
+        return Task(lambda: subprocess.check_output(program, text=True, cwd=ROOT), _final)
+    if task in ("train ewt", "train upos"):
+        words, y = read_ewt("train", 3 if task == "train upos" else 4)
         X = [pos_attributes(sentence) for sentence in words]
     else:
         X, y = attributes("train")
+    if task == "train np":
+        y = noun_phrases(y)
     path = str(Path(tempfile.mkdtemp()) / "model")
 
     def append() -> Any:
@@ -183,14 +226,15 @@ def crfsuite(params: Params) -> Task:
         return Task(append, lambda trainer: {"sentences": len(X)})
     trainer = append()
     trainer.select("lbfgs")
-    iterations = {"train": 1000, "train ewt": EWT_ITERATIONS}.get(task, TRAINED)
+    to_the_end = task in ("train", "train np", "train upos")
+    iterations = 1000 if to_the_end else EWT_ITERATIONS if task == "train ewt" else TRAINED
     trainer.set_params({"c1": 0.0, "c2": 1.0, "max_iterations": iterations})
 
     def train() -> float:
         trainer.train(path)
         return float(trainer.logparser.last_iteration["loss"])
 
-    if task == "train":
+    if to_the_end:
         return Task(train, lambda value: {"objective": value})
     tagger = pycrfsuite.Tagger()
     if task == "train ewt":
@@ -230,3 +274,7 @@ def _by_knowledge(
 def _accuracy(predicted: list[list[str]], gold: list[list[str]]) -> dict[str, float]:
     pairs = [(a, b) for p, g in zip(predicted, gold, strict=True) for a, b in zip(p, g, strict=True)]
     return {"accuracy": sum(a == b for a, b in pairs) / len(pairs)}
+
+
+if __name__ == "__main__":
+    print(crfsuite({"task": "train upos"}).call())

@@ -143,6 +143,23 @@ def put(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """``prefetch(array, k)``: have the cache line of flat index k loaded; any index is allowed, and nothing waits."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        place = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
+        kinds = [ir.IntType(8).as_pointer(), *[ir.IntType(32)] * 3]
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0"
+        )
+        builder.call(function, [place, *(ir.Constant(ir.IntType(32), x) for x in (0, 3, 1))])  # read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen
+
+
+@intrinsic
 def spread(typingctx: Any, array: Any, scalar: Any) -> Any:
     """``spread(array, x)``: a vector of the array's dtype with x in every lane."""
     vector = Vector(array.dtype)

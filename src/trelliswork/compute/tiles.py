@@ -103,3 +103,64 @@ max_outer = _outer(
     lambda builder, vector, a, b, old: combine_maximum(builder, vector, old, builder.fadd(a, b)),
     "``max_outer(sums, a, i, step, b, j)``: the larger of row r and a[i + r * step] + b[j...]; flat indices.",
 )
+
+
+@intrinsic
+def add_pairs(typingctx: Any, sums: Any, a: Any, i: Any, a_step: Any, b: Any, j: Any, b_step: Any) -> Any:
+    """``add_pairs(sums, a, i, a_step, b, j, b_step)``: add the vector a[i + r * a_step...] times b[j + v * b_step...].
+
+    Row r and column v of the tile receive the product of two vectors, lane by lane; flat indices.
+    """
+    vector = sums.vector
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        old, left, i, a_step, right, j, b_step = args
+
+        def vectors(n: int, kind: Any, array: Any, at: Any, step: Any) -> list[Any]:
+            places = _places(context, builder, Tile(vector, n, 1), kind, array, at, step)
+            return [builder.load(p, align=vector.align) for p in places]
+
+        rows = vectors(sums.rows, signature.args[1], left, i, a_step)
+        columns = vectors(sums.vectors, signature.args[4], right, j, b_step)
+        pairs = [(x, y) for x in rows for y in columns]
+        values = [
+            combine_multiply_add(builder, vector, x, y, value)
+            for (x, y), value in zip(pairs, sums.unpack(builder, old), strict=True)
+        ]
+        return sums.pack(builder, values)
+
+    return sums(sums, a, types.intp, types.intp, b, types.intp, types.intp), codegen
+
+
+@intrinsic
+def transpose(typingctx: Any, a: Any, i: Any, a_step: Any, b: Any, j: Any, b_step: Any) -> Any:
+    """``transpose(a, i, a_step, b, j, b_step)``: b[j + c * b_step + r] = a[i + r * a_step + c] for r, c < lanes."""
+    vector = Vector(a.dtype)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, i, a_step, target, j, b_step = args
+        shape, n = Tile(vector, vector.width, 1), vector.width
+        places = _places(context, builder, shape, signature.args[0], source, i, a_step)
+        rows = [builder.load(p, align=vector.align) for p in places]
+        half = 1
+        while half < n:  # exchange the blocks off the diagonal, of size 1, 2, 4, ...
+            low, high = (ir.Constant(ir.VectorType(ir.IntType(32), n), _exchange(n, half, part)) for part in (0, 1))
+            for r in range(n):
+                if not r & half:
+                    pair = rows[r], rows[r + half]
+                    rows[r], rows[r + half] = builder.shuffle_vector(*pair, low), builder.shuffle_vector(*pair, high)
+            half *= 2
+        places = _places(context, builder, shape, signature.args[3], target, j, b_step)
+        for place, value in zip(places, rows, strict=True):
+            builder.store(value, place, align=vector.align)
+        return context.get_dummy_value()
+
+    return types.void(a, types.intp, types.intp, b, types.intp, types.intp), codegen
+
+
+def _exchange(n: int, half: int, part: int) -> list[int]:
+    """Return the lanes of two vectors (the second ones from n on) that form the first or second after an exchange."""
+    lanes = range(n)
+    if part == 0:
+        return [lane if not lane & half else lane - half + n for lane in lanes]
+    return [lane + half if not lane & half else lane + n for lane in lanes]

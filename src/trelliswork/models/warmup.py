@@ -38,6 +38,7 @@ def tasks(group: str) -> Iterator[Task]:
 def _crf() -> Iterator[Task]:
     yield "templates", partial(_train, "U:%x[0,0]\nU:%x[-1,0]/%x[0,0]", X)
     yield "real-valued features", partial(_train, None, [[{w: 0.5} for w in x] for x in X])
+    yield "many sentences", partial(_train, "U:%x[0,0]\nU:%x[-1,0]/%x[0,0]", X * 400)
     yield "L1", partial(_train, "U:%x[0,0]", X, l1=0.1)
     yield "edge features", partial(_train, "U:%x[0,0]\nB:%x[0,0]", X)
     yield "hashed features", partial(_train, "U:%x[0,0]", X, hash_bits=4)
@@ -206,7 +207,8 @@ def _perceptron() -> object:
 
 
 def _train(features: str | None, sentences: list, **options: Any) -> object:
-    return CRF(features, scheme=None, tol=0.1, **options).fit(sentences, Y).predict(sentences)
+    labels = Y * (len(sentences) // len(Y))
+    return CRF(features, scheme=None, tol=0.1, **options).fit(sentences, labels).predict(sentences)
 
 
 _MODELS: dict[str, Callable[[], Iterator[Task]]] = {

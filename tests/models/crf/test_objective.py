@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from trelliswork.compute.threads import num_threads
 from trelliswork.errors import ImpossibleError, ValueRangeError
+from trelliswork.models.crf import composites, objective
+from trelliswork.models.crf.kernels.objective import TokenRows
 from trelliswork.models.crf.layout import Allowed, FeatureLayout, Labeling, Tokens
 from trelliswork.models.crf.objective import ChainObjective
 
@@ -175,6 +178,33 @@ def check_against_enumeration(problem, w, rtol=1e-4):
 @given(problems())
 def test_value_and_gradient_match_enumeration(case):
     check_against_enumeration(*case)
+
+
+@given(problems())
+def test_lanes_and_composites_match_enumeration(case):
+    with (
+        patch.object(objective, "LANE_PADDING", 1000),  # one sentence per lane, however few there are
+        patch.multiple(composites, SMALL=0, LEAST=1, LEAST_SAVED=0),
+    ):
+        check_against_enumeration(*case)
+
+
+def test_composites_replace_rows_that_come_together():
+    # Each token has the attributes (0, 1, 2, 3) or (0, 1, 4): 0 and 1 come together everywhere, 2 and 3 where they are.
+    with patch.multiple(composites, SMALL=0, LEAST=2):
+        ptr, ids = np.array([0, 4, 7, 11, 14]), np.array([0, 1, 2, 3, 0, 1, 4] * 2, np.int32)
+        nothing = np.empty(0, np.float32)
+        rows, found = composites.find_composites(TokenRows(ptr, ids, nothing, ptr, ids, nothing), 5)
+    assert (rows.wide_ptr.tolist(), rows.wide_ids.tolist()) == ([0, 1, 2, 3, 4], [7, 8, 7, 8])
+    assert found.parts.tolist() == [[0, 1], [2, 3], [5, 6], [5, 4]]
+    wide = np.zeros((found.size, 16), np.float32)
+    wide[:5, 0] = 1, 10, 100, 1000, 10000
+    found.fill(wide)
+    assert wide[5:, 0].tolist() == [11, 1100, 1111, 10011]
+    gradient = np.zeros_like(wide)
+    gradient[[7, 8], 0] = 3, 5
+    found.spread(gradient)
+    assert gradient[:5, 0].tolist() == [8, 8, 3, 3, 5]
 
 
 @given(problems())

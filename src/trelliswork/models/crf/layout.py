@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.memory import aligned_zeros
 from trelliswork.compute.sharing import current
 from trelliswork.errors import ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import whole_vectors
+from trelliswork.models.crf.composites import Composites
 from trelliswork.models.crf.kernels.layout import mark, split, split_sizes, take
 from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores, TokenRows, scores
 
@@ -46,6 +48,9 @@ class FeatureLayout:
     n_places: int = 0
     n_dims: int = 0
     vectors: NDArray[np.float32] | None = None  # (n_words, n_dims) of the words of the data at hand
+    frequent: NDArray[np.bool_] | None = (
+        None  # (n_attributes,) attributes with dense rows although their labels are few
+    )
 
     def for_data(self, attributes: Attributes) -> "FeatureLayout":
         """Return the layout with the vectors of the words of some data."""
@@ -111,6 +116,8 @@ class FeatureLayout:
     def wide_rows(self) -> Ids:
         """(n,): the dense row of an attribute, -1 if it has none; each word has one at each place."""
         is_wide = np.diff(self.attribute_ptr) >= WIDE
+        if self.frequent is not None:
+            is_wide[: self.n_attributes] |= self.frequent
         is_wide[self.n_attributes :] = True
         return np.where(is_wide, np.cumsum(is_wide) - 1, -1).astype(np.int32)
 
@@ -254,6 +261,11 @@ class Tokens:
     values: NDArray[np.float32] | None = None
     edges: "Tokens | None" = None
 
+    def frequent(self, n_attributes: int, least: int) -> NDArray[np.bool_]:
+        """Return which of the first ``n_attributes`` attributes occur at ``least`` tokens."""
+        frequent: NDArray[np.bool_] = np.bincount(self.ids, minlength=n_attributes)[:n_attributes] >= least
+        return frequent
+
     def sentences(self, which: NDArray[np.int64]) -> "tuple[Tokens, NDArray[np.int64]]":
         """Return the sentences ``which``, in this order, and the numbers of their tokens."""
         lengths = np.diff(self.offsets)[which]
@@ -334,20 +346,30 @@ class StateWeights:
     ``edge_arrays`` are ``ptr``, ``pairs`` and ``weights`` of the edge features.
     """
 
-    def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None = None) -> None:
+    def __init__(
+        self,
+        weights: Floats,
+        layout: FeatureLayout,
+        allowed: Allowed | None = None,
+        composites: Composites | None = None,
+    ) -> None:
         self.n_labels = S = layout.n_labels
-        n = len(layout.attributes)
-        self.wide, self.narrow = np.zeros(layout.wide_shape, np.float32), np.empty(0, np.float32)
+        n, (n_rows, width) = len(layout.attributes), layout.wide_shape
+        size = n_rows if composites is None else composites.size
+        self.wide, self.narrow = aligned_zeros(size, width), np.empty(0, np.float32)
+        own = self.wide[:n_rows]
         if layout.complete:
-            self.wide[:, :S] = weights[:n].reshape(-1, S)
+            own[:, :S] = weights[:n].reshape(-1, S)
         else:
             state = weights[:n].astype(np.float32)
             self.narrow = state[layout.narrow_features]
-            self.wide.reshape(-1)[layout.wide_places] = state[layout.wide_features]
+            own.reshape(-1)[layout.wide_places] = state[layout.wide_features]
         if layout.vectors is not None:
             W = weights[n + len(layout.edge_attributes) :].astype(np.float32).reshape(layout.n_places, -1, S)
             rows = np.matmul(layout.vectors, W).reshape(-1, S)
-            self.wide[len(self.wide) - len(rows) :, :S] = rows
+            own[n_rows - len(rows) :, :S] = rows
+        if composites is not None:
+            composites.fill(self.wide)
         self.narrow_labels = layout.labels[layout.narrow_features]
         self.start, self.end = np.zeros((2, layout.wide_shape[1]), np.float32)
         if allowed is not None:
@@ -367,9 +389,15 @@ class ChainWeights(StateWeights):
     ``potentials`` are the transitions as chain potentials, whose unary scores are placeholders.
     """
 
-    def __init__(self, weights: Floats, layout: FeatureLayout, allowed: Allowed | None = None) -> None:
+    def __init__(
+        self,
+        weights: Floats,
+        layout: FeatureLayout,
+        allowed: Allowed | None = None,
+        composites: Composites | None = None,
+    ) -> None:
         S, n = layout.n_labels, len(layout.transitions)
-        super().__init__(weights[n:], layout, allowed)
+        super().__init__(weights[n:], layout, allowed, composites)
         log_transition = np.zeros(S * S, np.float32)
         log_transition[layout.transitions] = weights[:n]
         if allowed is not None:

@@ -13,15 +13,20 @@ at every token (logit adjustment; Menon et al., 2021). The objective stays conve
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute import threads
+from trelliswork.compute.memory import aligned_empty
+from trelliswork.compute.simd import VECTOR_BYTES
 from trelliswork.errors import ImpossibleError
 from trelliswork.inference import chain
 from trelliswork.learning.evaluation import SharedEvaluation
+from trelliswork.models.crf import composites
+from trelliswork.models.crf.composites import Composites
 from trelliswork.models.crf.kernels import edges, objective
 from trelliswork.models.crf.kernels.beams import BeamGradient
 from trelliswork.models.crf.kernels.edges import EdgeFeatures
@@ -37,6 +42,10 @@ from trelliswork.models.crf.layout import (
     Tokens,
 )
 
+LANES = 2 * VECTOR_BYTES // 4  # sentences that advance together, one per lane of two vectors
+LANE_LABELS = 40  # maximum number of labels for which this is faster
+LANE_PADDING = 2  # maximum number of lanes and positions per token
+LANE_ROOM = 1 << 22  # maximum number of states of a group
 SLOTS = 4  # separate sums of the gradient: the maximum number of threads; results do not depend on it
 
 
@@ -46,8 +55,17 @@ class GradientSums:
     ``counts`` are those of the transitions, (n_slots, S, S) or another shape.
     """
 
-    def __init__(self, n_slots: int, layout: FeatureLayout, counts_shape: tuple[int, ...]) -> None:
-        self._wide = np.empty((n_slots, *layout.wide_shape), np.float32)
+    def __init__(
+        self,
+        n_slots: int,
+        layout: FeatureLayout,
+        counts_shape: tuple[int, ...],
+        composites: Composites | None = None,
+    ) -> None:
+        n_rows, width = layout.wide_shape
+        self._composites = composites
+        size = n_rows if composites is None else composites.size
+        self._wide = aligned_empty(n_slots, size, width)
         self._narrow = np.empty((n_slots, len(layout.narrow_features)), np.float32)
         self._edges = np.empty((n_slots, len(layout.edge_attributes)), np.float32)
         self._counts = np.empty((n_slots, *counts_shape))
@@ -66,7 +84,11 @@ class GradientSums:
     def total(self) -> Iterator[NDArray[Any]]:
         """Yield the arguments of ``FeatureLayout.vector``, summed over the threads."""
         for sums in (self._counts, self._wide, self._narrow, self._edges):
-            yield sums[0] if len(sums) == 1 else sums.sum(axis=0)
+            total = sums[0] if len(sums) == 1 else sums.sum(axis=0)
+            if sums is self._wide and self._composites is not None:
+                self._composites.spread(total)
+                total = total[: self._composites.n_rows]
+            yield total
 
 
 class ChainObjective:
@@ -88,17 +110,21 @@ class ChainObjective:
         label_weights: Floats | None = None,
         allowed: Allowed | None = None,
     ) -> None:
+        if tokens.values is None:  # composites have no values
+            layout = replace(layout, frequent=tokens.frequent(layout.n_attributes, composites.LEAST))
         self.layout, self.l2, self.allowed = layout, l2, allowed
         known = labeling if isinstance(labeling, Labeling) else Labeling(labeling)
         alpha = np.ones(len(tokens.offsets) - 1) if weights is None else np.asarray(weights)
         self._parts = list(_parts(tokens, known, layout, alpha, label_weights))
+        self._composites = None if tokens.values is not None else self._parts[0].compose()
         n_slots = max(len(part.ranges) for part in self._parts)
-        self._gradient = GradientSums(n_slots, layout, (1, layout.n_labels, layout.n_labels))
+        counts_shape = 1, layout.n_labels, layout.n_labels
+        self._gradient = GradientSums(n_slots, layout, counts_shape, self._composites)
         self.n_features = layout.n_features
 
     def __call__(self, weights: Floats) -> SharedEvaluation:
         """Return value and gradient at a weight vector."""
-        w = ChainWeights(weights, self.layout, self.allowed)
+        w = ChainWeights(weights, self.layout, self.allowed, self._composites)
         used = 0
         value = 0.0
         for part in self._parts:
@@ -126,6 +152,10 @@ class ChainObjective:
             if self.layout.n_edge_attributes:
                 edges.loss_gradient(
                     start, stop, sentences, tokens, w.arrays, features, w.labels, gradient, edge_gradient, sums
+                )
+            elif part.by_lane:
+                objective.lane_loss_gradient(
+                    start, stop, sentences, tokens, w.arrays, w.labels, transitions, gradient, sums
                 )
             else:
                 objective.loss_gradient(
@@ -206,6 +236,7 @@ class _Part:
         extra: NDArray[np.float32],
         extra_ids: Ids,
     ) -> None:
+        self.layout = layout
         order = tokens.longest_first()
         self.numbers = order[np.isin(order, which)]
         taken, token = tokens.sentences(self.numbers)
@@ -219,8 +250,23 @@ class _Part:
             padded,
             extra_ids[token] if len(extra_ids) else extra_ids,
         )
-        multiple = 1 if layout.n_edge_attributes else objective.ROWS
-        self.ranges = threads.cut(np.diff(taken.offsets), multiple=multiple, most=SLOTS)
+        lengths = np.diff(taken.offsets)
+        self.by_lane = fits_lanes(lengths, layout)
+        multiple = 1 if layout.n_edge_attributes else LANES if self.by_lane else objective.ROWS
+        self.ranges = threads.cut(lengths, multiple=multiple, most=SLOTS)
+
+    def compose(self) -> Composites:
+        """Replace rows that often stand side by side by composites, and return these."""
+        self.tokens.arrays, found = composites.find_composites(self.tokens.arrays, self.layout.wide_shape[0])
+        return found
+
+
+def fits_lanes(lengths: NDArray[np.int64], layout: FeatureLayout) -> bool:
+    """Return whether sentences of these lengths, longest first, are faster with one sentence per lane."""
+    padded = int(lengths[::LANES].sum()) * LANES
+    room = int(lengths[0]) * max(layout.n_labels, objective.ROWS) * LANES if len(lengths) else 0
+    few = 0 < layout.n_labels <= LANE_LABELS and not layout.n_edge_attributes
+    return few and padded <= LANE_PADDING * int(lengths.sum()) and room <= LANE_ROOM
 
 
 def _parts(
