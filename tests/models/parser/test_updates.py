@@ -54,7 +54,7 @@ def test_results_do_not_depend_on_the_number_of_threads():
 
 def test_many_blocks_of_weights_equal_one():
     few, many = SparseAdaGrad(np.zeros(50, np.float32), 0.1), SparseAdaGrad(np.zeros(50 * BLOCK, np.float32), 0.1)
-    at = np.arange(50, dtype=np.uint32) * (BLOCK - 1)  # two blocks share no weight, and some blocks have two
+    at = np.arange(50, dtype=np.uint32) * (BLOCK - 1)  # the first block has two of them, others have one
     for ids, counts, values in batches(np.random.default_rng(2)):
         few.step(ids, counts, values)
         with num_threads(3):

@@ -10,17 +10,15 @@ from trelliswork.models.parser.kernels.arcs import (
     CONSTANTS,
     HEAD_AT,
     MODIFIER_AT,
-    MULTIPLIER,
     SET_AT,
     bucket,
     direction_codes,
-    feature_id,
-    is_dropped,
     set_clusters,
     set_end,
     set_word,
     tags_between,
 )
+from trelliswork.models.parser.kernels.blocks import MULTIPLIER, feature_id, is_dropped
 from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Drop, Tokens, Trees
 from trelliswork.models.parser.templates import LABEL_SLOTS, FeatureSet, Templates
 

@@ -7,6 +7,7 @@ of id and value, by blocks of weights; a block and its memory stay in the cache 
 import numpy as np
 
 from trelliswork.compute.jit import kernel
+from trelliswork.compute.simd import prefetch
 
 BLOCK_BITS = 15
 BLOCK = 1 << BLOCK_BITS  # weights
@@ -64,6 +65,8 @@ def step(first, last, ids, counts, values, weights, memory, rate, l2, number):
             places[n], parts[n] = i, gradient[i & local]
             gradient[i & local] = 0
             n += parts[n] != 0
+            prefetch(weights, np.int64(i))
+            prefetch(memory, 2 * np.int64(i))
         for e in range(ends[block], n):
             i = places[e]
             g = parts[e] - l2 * weights[i]
