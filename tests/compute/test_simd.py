@@ -84,3 +84,20 @@ def test_exp_row(dtype, n):
     assert not out[1, n:].any()
     assert call_exp_row(np.full((1, n), -np.inf, dtype), 0, n, out, 0, 32) == -np.inf
     assert not out[0].any()
+
+
+def test_hashes_equal_those_of_single_numbers():
+    @njit
+    def fill(keys, more, ids, multiplier, shift):
+        for k in range(0, len(keys), simd.lanes(keys)):
+            simd.prefetch(keys, k)  # changes nothing
+            both = simd.add(simd.load(keys, k), simd.load(more, k))
+            simd.store_hashes(ids, k, both, multiplier, shift)
+
+    rng, n = np.random.default_rng(0), 32
+    keys, more = (rng.integers(0, 1 << 64, n, np.uint64) for _ in range(2))
+    multiplier, shift, ids = np.uint64(0x9E3779B97F4A7C15), np.uint64(42), np.zeros(n, np.uint32)
+    fill(keys, more, ids, multiplier, shift)
+    sums = [(int(a) + int(b)) % 2**64 for a, b in zip(keys, more, strict=True)]
+    assert ids.tolist() == [((x ^ x >> 32) * int(multiplier) % 2**64) >> 42 for x in sums]
+    assert (ids > 0).all()

@@ -20,13 +20,13 @@ from numba.extending import intrinsic, models, register_model
 
 VECTOR_BYTES = 64 if llvm.get_host_cpu_features().get("avx512f") else 32
 
-_IR_FLOAT = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+_IR_TYPES = {types.float32: ir.FloatType(), types.float64: ir.DoubleType(), types.uint64: ir.IntType(64)}
 
 
 class Vector(types.Type):
-    """Numba type of a SIMD vector of ``dtype`` (float32 or float64)."""
+    """Numba type of a SIMD vector of ``dtype``: float32, float64, or uint64 for ``add`` and ``hashes``."""
 
-    def __init__(self, dtype: types.Float) -> None:
+    def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
         self.width = VECTOR_BYTES * 8 // dtype.bitwidth
         super().__init__(name=f"Vector({dtype} x {self.width})")
@@ -34,7 +34,7 @@ class Vector(types.Type):
     @property
     def ir_type(self) -> ir.VectorType:
         """The LLVM type of this vector."""
-        return ir.VectorType(_IR_FLOAT[self.dtype], self.width)
+        return ir.VectorType(_IR_TYPES[self.dtype], self.width)
 
     @property
     def align(self) -> int:
@@ -144,16 +144,20 @@ def put(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
-    """``prefetch(array, k)``: have the cache line of flat index k loaded; any index is allowed, and nothing waits."""
+    """``prefetch(array, k)``: start loading the number at flat index k, which may be any, into the second-level cache.
+
+    More loads are under way at a time there than in the first-level cache: 2.4 ns per line instead of 3.9 or, with a
+    prefetch into the first level, 6.1 (AMD Zen 4, 16 MB at random).
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        place = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(8).as_pointer())
-        kinds = [ir.IntType(8).as_pointer(), *[ir.IntType(32)] * 3]
+        byte, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
         function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0"
+            builder.module, ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole]), "llvm.prefetch.p0i8"
         )
-        builder.call(function, [place, *(ir.Constant(ir.IntType(32), x) for x in (0, 3, 1))])  # read, keep, data
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        place = builder.bitcast(builder.gep(data, [args[1]]), byte)
+        builder.call(function, [place, *(ir.Constant(whole, value) for value in (0, 2, 1))])  # to read; level; data
         return context.get_dummy_value()
 
     return types.void(array, types.intp), codegen
@@ -275,7 +279,11 @@ def _ln2_rest(high: float) -> float:
 
 
 multiply_add = _elementwise(combine_multiply_add, 3, "``multiply_add(a, b, c)``: a * b + c, rounded once.")
-add = _elementwise(lambda builder, vector, a, b: builder.fadd(a, b), 2, "``add(a, b)``.")
+add = _elementwise(
+    lambda builder, vector, a, b: (builder.add if vector.dtype == types.uint64 else builder.fadd)(a, b),
+    2,
+    "``add(a, b)``.",
+)
 subtract = _elementwise(lambda builder, vector, a, b: builder.fsub(a, b), 2, "``subtract(a, b)``.")
 multiply = _elementwise(lambda builder, vector, a, b: builder.fmul(a, b), 2, "``multiply(a, b)``.")
 divide = _elementwise(lambda builder, vector, a, b: builder.fdiv(a, b), 2, "``divide(a, b)``.")
@@ -286,6 +294,23 @@ if_positive = _elementwise(
 )
 maximum = _elementwise(combine_maximum, 2, "``maximum(a, b)``: the larger of each lane.")
 exponential = _elementwise(_exponential, 1, _exponential.__doc__ or "")
+
+
+@intrinsic
+def store_hashes(typingctx: Any, array: Any, index: Any, keys: Any, multiplier: Any, shift: Any) -> Any:
+    """``store_hashes(array, k, v, m, s)``: write ``((x ^ x >> 32) * m) >> s`` of the lanes x of v as uint32."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array, index, x, multiplier, shift = args
+        narrow = ir.VectorType(ir.IntType(32), keys.width)
+        x = builder.xor(x, builder.lshr(x, ir.Constant(keys.ir_type, [32] * keys.width)))
+        x = builder.lshr(builder.mul(x, splat(builder, multiplier, keys.width)), splat(builder, shift, keys.width))
+        data = context.make_array(signature.args[0])(context, builder, array).data
+        place = builder.bitcast(builder.gep(data, [index]), narrow.as_pointer())
+        builder.store(builder.trunc(x, narrow), place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, keys, types.uint64, types.uint64), codegen
 
 
 def _reduction(combine: Callable[..., Any], doc: str) -> Any:

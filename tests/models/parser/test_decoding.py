@@ -17,7 +17,7 @@ def gains(parser, sentence):
     """Return the expected gain of each arc (n+1, n+1): belief times the probability of its best label."""
     parsing = parser._parsing([sentence], None)
     (beliefs,) = parsing.beliefs()
-    first, n = parsing.heads()[0][0], len(sentence)
+    first, n = parsing.heads()[0], len(sentence)
     table = np.zeros((n + 1, n + 1))
     for m, h in product(range(1, n + 1), range(n + 1)):
         if h != m and beliefs.arcs[0, h, m] >= 1e-3:

@@ -10,6 +10,7 @@ from trelliswork.features.hashed import hash_string
 from trelliswork.models.parser.features import TokenCoder, brackets, is_mark
 from trelliswork.models.parser.first_order import NO_DROP
 from trelliswork.models.parser.kernels.arcs import arc_ids, arc_scores, score_all
+from trelliswork.models.parser.kernels.blocks import SIZE
 from trelliswork.models.parser.kernels.labels import label_ids
 from trelliswork.models.parser.kernels.parts import part_ids, part_scores
 from trelliswork.models.parser.kernels.records import ArcList, PartList
@@ -163,12 +164,14 @@ def test_arcs(tokens, second):
     # Scores are sums of the weights of the same ids, of single arcs and of all at once.
     weights = np.random.default_rng(0).normal(size=1 << BITS)
     want = [weights[ids[a, : counts[a]]].sum() for a in range(len(pairs))]
-    scores = np.empty(len(pairs))
-    arc_scores(0, len(pairs), arcs, tokens.arrays, templates, shift, weights, NO_DROP, scores)
-    np.testing.assert_allclose(scores, want, rtol=1e-12, atol=1e-12)
-    log_arc = np.zeros((1, N + 1, N + 1))
-    score_all(0, 1, np.array([1]), tokens.arrays, templates, shift, weights, NO_DROP, log_arc)
-    np.testing.assert_allclose(log_arc[0, heads, modifiers], want, rtol=1e-12, atol=1e-12)
+    times = SIZE // len(pairs) + 2  # more than a block of parts
+    several, scores = ArcList(*(np.tile(column, times) for column in arcs)), np.empty(times * len(pairs))
+    arc_scores(0, len(scores), several, tokens.arrays, templates, shift, weights, NO_DROP, scores)
+    np.testing.assert_allclose(scores, np.tile(want, times), rtol=1e-12, atol=1e-12)
+    log_arc = np.zeros((times, N + 1, N + 1))
+    score_all(0, times, np.ones(times, np.int64), tokens.arrays, templates, shift, weights, NO_DROP, log_arc)
+    np.testing.assert_allclose(log_arc[:, heads, modifiers], np.tile(want, (times, 1)), rtol=1e-12, atol=1e-12)
+    assert (log_arc != 0).sum() == times * len(pairs)
 
 
 @pytest.mark.parametrize("kind", ["sibling", "grandparent"])
@@ -189,9 +192,11 @@ def test_pairs_of_arcs(tokens, kind):
         codes = DIRECTION * (1 + side), DIRECTION * ((1 + side) * 16 + apart)
         want = [index(key + d) for key in keys(kind, True, values, PART_SLOTS, clusters) for d in codes]
         assert sorted(ids[p, : counts[p]].tolist()) == sorted(want)
-    weights, scores = np.random.default_rng(1).normal(size=1 << BITS), np.empty(len(cases))
-    part_scores(0, len(cases), parts, tokens.arrays, templates, shift, weights, NO_DROP, scores)
-    np.testing.assert_allclose(scores, [weights[row].sum() for row in ids], rtol=1e-12, atol=1e-12)
+    times = SIZE // len(cases) + 2  # more than a block of parts
+    weights, scores = np.random.default_rng(1).normal(size=1 << BITS), np.empty(times * len(cases))
+    several = PartList(*(np.tile(column, times) for column in parts))
+    part_scores(0, len(scores), several, tokens.arrays, templates, shift, weights, NO_DROP, scores)
+    np.testing.assert_allclose(scores, np.tile([weights[row].sum() for row in ids], times), rtol=1e-12, atol=1e-12)
 
 
 def test_labels(tokens):

@@ -5,6 +5,7 @@ import pytest
 
 from trelliswork import num_threads
 from trelliswork.errors import ShapeError
+from trelliswork.models.parser.kernels.updates import BLOCK
 from trelliswork.models.parser.updates import FORGET, SparseAdaGrad
 
 
@@ -49,6 +50,20 @@ def test_results_do_not_depend_on_the_number_of_threads():
             averages.append(learner.average())
     assert (averages[0] == averages[1]).all()
     assert (averages[0] == averages[2]).all()
+
+
+def test_many_blocks_of_weights_equal_one():
+    few, many = SparseAdaGrad(np.zeros(50, np.float32), 0.1), SparseAdaGrad(np.zeros(50 * BLOCK, np.float32), 0.1)
+    at = np.arange(50, dtype=np.uint32) * (BLOCK - 1)  # the first block has two of them, others have one
+    for ids, counts, values in batches(np.random.default_rng(2)):
+        few.step(ids, counts, values)
+        with num_threads(3):
+            many.step(at[ids], counts, values)
+    few.end_epoch()
+    many.end_epoch()
+    assert (many.weights[at] == few.weights).all()
+    assert (many.average()[at] == few.average()).all()
+    assert np.count_nonzero(many.weights) == np.count_nonzero(few.weights) > 0
 
 
 def test_average_before_the_first_epoch_and_invalid_shapes():

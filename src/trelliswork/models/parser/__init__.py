@@ -452,14 +452,16 @@ class DependencyParser(TreeParser):
             `predict_topk`. "mbr-las": the largest expected number of words with correct head and label; the probability
             of the label of an arc is that in the first tree, with the word moved to the head in question.
         """
-        return [[(h, name) for h, name, _ in sentence] for sentence in self.parse(X, known=known, decoding=decoding)]
+        parsing = self._parsing(X, known)
+        heads = parsing.heads(decoding)
+        return [list(zip(*rows, strict=True)) for rows in zip(heads, parsing.names(heads), strict=True)]
 
     def parse(
         self, X: Sentences, *, known: Evidence | None = None, decoding: Decode = "posterior"
     ) -> list[list[tuple[int, str | None, float]]]:
         """Return head, label and the probability of the arc (with any label) of each word, in the tree of `predict`."""
         parsing = self._parsing(X, known)
-        heads, probabilities = parsing.heads(decoding)
+        heads, probabilities, _ = parsing.judged(decoding)
         names = parsing.names(heads)
         if self.calibration_ is not None and self.calibration_.maps:
             tables = self.predict_marginals(X, known=known)
@@ -542,7 +544,7 @@ class DependencyParser(TreeParser):
             raise ValueRangeError("y must have at least one head to compare with, got None for all words.")
         if gold.labels is None or parsing.labels is None:
             return _fraction(*correct_heads(parsing.scorer, parsing.tokens, gold))
-        heads = parsing.heads()[0]
+        heads = parsing.heads()
         names = [name for row in parsing.names(heads) for name in row]
         return _fraction(*correct_arcs(np.array([h for tree in heads for h in tree], np.int64), names, gold))
 

@@ -166,9 +166,10 @@ class Parsing:
         for b in self.beliefs():
             yield replace(b, tree_scores=self.scorer.tree_scores_of(b), sharp=None)
 
-    def heads(self, decoding: Decode = "posterior") -> tuple[list[list[int]], list[list[float]]]:
-        """Return trees and the probabilities of their arcs; see `DependencyParser.predict`."""
-        return self.judged(decoding)[:2]
+    def heads(self, decoding: Decode = "posterior") -> list[list[int]]:
+        """Return trees; see `DependencyParser.predict`. Inference at temperatures is left out if they need none."""
+        at_temperature = self.scorer if decoding == "viterbi" else self.scorer.at_temperature_1()
+        return replace(self, scorer=at_temperature).judged(decoding)[0]
 
     def judged(
         self, decoding: Decode = "posterior", gold: Sequence[Sequence[int]] | None = None

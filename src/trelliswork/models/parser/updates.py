@@ -6,8 +6,8 @@ of its features. The gradient g_i of weight i is the sum of the values of the pa
 .. math:: s_i \leftarrow s_i + g_i^2, \qquad w_i \leftarrow w_i + \eta g_i / (\epsilon + \sqrt{s_i})
 
 (Duchi et al., 2011). The mean of the weights over an epoch needs no further pass: :math:`\bar w = w - u / T`, where u
-sums t times the change of step t = 0, 1, ..., T - 1. Ids are divided into fixed ranges, one thread each, so that
-results do not depend on the number of threads.
+sums t times the change of step t = 0, 1, ..., T - 1. Each thread updates a range of the weights; the values of a weight
+are added in the order of the parts, so that results do not depend on the number of threads.
 
 In a group of processes all ranks have all weights. Each sends the ids and values of its part of the gradient that are
 not 0, 8 bytes per weight, and takes the step of the whole mini-batch.
@@ -25,8 +25,8 @@ from trelliswork.errors import ShapeError
 from trelliswork.models.parser.kernels import updates
 
 FORGET = 4  # polynomial-decay averaging over epochs, as in ``learning.online``
-_RANGES = 4
-_SQUARES, _CHANGES = 1, 2  # columns of the memory
+_SQUARES, _CHANGES = 0, 1  # columns of the memory
+_MOST_RANGES = 4  # each reads all entries
 _ID_BITS = 30  # of a weight among those of a learner, in a message; the learner's number is above
 _TOUCHED = np.dtype([("id", np.uint32), ("value", np.float32)])
 
@@ -42,22 +42,26 @@ class SparseAdaGrad:
             raise ShapeError(f"weights must have one axis, got shape {weights.shape}.")
         self.weights = np.array(weights, np.float32)
         self.rate, self.l2 = np.float32(rate), np.float32(l2)
-        self._memory = np.zeros((len(weights), 3), np.float32)
+        self._memory = np.zeros((len(weights), 2), np.float32)
+        self._gradient = np.zeros(0, np.float32)  # scratch of ``gradient``
         self._mean: NDArray[np.float32] | None = None
         self._steps = self._epochs = 0
 
     def step(self, ids: NDArray[np.uint32], counts: NDArray[np.int32], values: NDArray[np.float32]) -> None:
         """Take an ascent step on a mini-batch: ids (P, k), counts (P,) of ids in use and values (P,) of parts."""
         self._steps += 1
-        n, number = len(self.weights), np.float32(self._steps - 1)
-        size = -(-n // _RANGES)
-        ranges = [(low, min(low + size, n)) for low in range(0, n, size)]
+        n_blocks = -(-len(self.weights) // updates.BLOCK)
+        n_ranges = min(threads.get_num_threads(), _MOST_RANGES, n_blocks)
+        ranges = [(n_blocks * k // n_ranges, n_blocks * (k + 1) // n_ranges) for k in range(n_ranges)]
+        number = np.float32(self._steps - 1)
         threads.run(updates.step, ranges, ids, counts, values, self.weights, self._memory, self.rate, self.l2, number)
 
     def gradient(self, ids: NDArray[np.uint32], counts: NDArray[np.int32], values: NDArray[np.float32]) -> NDArray[Any]:
         """Return the gradient of a mini-batch, given as for ``step``: ids and values of weights where it is not 0."""
+        if not len(self._gradient):
+            self._gradient = np.zeros(len(self.weights), np.float32)
         found = np.empty(int(counts.sum()), _TOUCHED)
-        return found[: updates.collect(ids, counts, values, self._memory, found["id"], found["value"])]
+        return found[: updates.collect(ids, counts, values, self._gradient, found["id"], found["value"])]
 
     def end_epoch(self) -> None:
         """Include the mean of this epoch's weights in the average."""

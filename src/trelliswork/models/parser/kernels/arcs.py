@@ -3,24 +3,26 @@
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.models.parser.kernels.blocks import (
+    PADDED,
+    SIZE,
+    Block,
+    feature_id,
+    is_dropped,
+    new_block,
+    score_block,
+    set_part,
+)
 from trelliswork.models.parser.kernels.records import ArcList, Drop, Tokens
-from trelliswork.models.parser.templates import ARC_SLOTS, N_BITS, Templates, slot_constants
+from trelliswork.models.parser.templates import ARC_SLOTS, Templates, slot_constants
 
 CONSTANTS = slot_constants(64)
 CLUSTER_CONSTANTS = CONSTANTS[-4:]  # whatever the number of slots
 BETWEEN = np.uint64(0x8CB92BA72F3D8DD7)
 DIRECTION = np.uint64(0xD6E8FEB86659FD93)
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 HEAD_AT, MODIFIER_AT, SET_AT, PLACE_AT = (ARC_SLOTS.index(slot) for slot in ("h.w", "m.w", "between", "verbs"))
 N_SLOTS = len(ARC_SLOTS)
 NOBODY = np.uint64(0xA0761D6478BD642F)  # code of a missing word
-
-
-@helper(inline="always")
-def feature_id(key, shift):
-    """Return the upper bits of a mixed key."""
-    key ^= key >> np.uint64(32)
-    return np.uint32((key * MULTIPLIER) >> shift)
 
 
 @helper(inline="always")
@@ -121,28 +123,6 @@ def tags_between(bits, start, h, m):
     return tags
 
 
-@helper(inline="always")
-def is_dropped(feature, drop: Drop):
-    """Return whether a feature takes no part in this mini-batch."""
-    key = (np.uint64(feature) + drop.seed) * MULTIPLIER
-    key ^= key >> np.uint64(32)
-    return (key * MULTIPLIER) >> np.uint64(32) < drop.limit
-
-
-@helper
-def sum_weights(weights, ids, n, drop: Drop):
-    """Return the sum of the weights of the first n ids."""
-    total = np.float32(0)
-    if drop.limit == np.uint64(0):
-        for k in range(n):
-            total += weights[ids[k]]
-        return total
-    for k in range(n):
-        if not is_dropped(ids[k], drop):
-            total += weights[ids[k]]
-    return total * drop.scale
-
-
 @kernel
 def remaining(ids, counts, drop: Drop):
     """Remove the dropped features from ids (P, k) and counts (P,)."""
@@ -155,11 +135,29 @@ def remaining(ids, counts, drop: Drop):
         counts[p] = n
 
 
+@helper
+def _score_arcs(block: Block, tags, n, templates: Templates, shift, weights, drop: Drop, out, places):
+    """Fill ``out`` at the given places with the scores of the first n arcs of a block; ``tags`` between their ends."""
+    score_block(block, n, templates, shift, weights, drop)
+    head_tags, modifier_tags = (HEAD_AT + 1) * PADDED, (MODIFIER_AT + 1) * PADDED
+    for p in range(n):
+        key = BETWEEN + block.slots[head_tags + p] + block.slots[modifier_tags + p] + block.near[p]
+        between, total = tags[p], block.sums[p]
+        while between:
+            low = between & (~between + np.uint64(1))
+            feature = feature_id(key + low * BETWEEN, shift)
+            if drop.limit == np.uint64(0) or not is_dropped(feature, drop):
+                total += weights[feature]
+            between ^= low
+        out[places[p]] = total * drop.scale
+
+
 @kernel(allocates=True)
 def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, log_arc):
     """Fill log_arc (B, n+1, n+1) for ``sentences[first:last]``."""
     codes, bits, places, starts, lengths = tokens
-    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys) + N_BITS, np.uint32)
+    values, tags, at = np.zeros(N_SLOTS, np.uint64), np.zeros(SIZE, np.uint64), np.zeros(SIZE, np.int64)
+    block, N, scores, p = new_block(N_SLOTS, weights), log_arc.shape[1], log_arc.reshape(-1), 0
     for b in range(first, last):
         start, n = starts[sentences[b]], lengths[sentences[b]]
         for h in range(n + 1):
@@ -171,10 +169,17 @@ def score_all(first, last, sentences, tokens: Tokens, templates: Templates, shif
                     set_end(values, MODIFIER_AT, codes, start + m, False)
                     set_places(values, places, start, h, m)
                     set_clusters(values, codes, start + h, start + m)
-                    n_ids = _arc_ids(values, h, m, between, templates, shift, ids)
-                    log_arc[b, h, m] = sum_weights(weights, ids, n_ids, drop)
+                    values[SET_AT] = between * CONSTANTS[SET_AT]
+                    near, far = direction_codes(h, m)
+                    set_part(block, p, values, near, far)
+                    tags[p], at[p] = between, (b * N + h) * N + m
+                    p += 1
+                    if p == SIZE:
+                        _score_arcs(block, tags, p, templates, shift, weights, drop, scores, at)
+                        p = 0
                     between |= bits[start + m]
                     m += 1 if side else -1
+    _score_arcs(block, tags, p, templates, shift, weights, drop, scores, at)
 
 
 @kernel(allocates=True)
@@ -182,18 +187,22 @@ def arc_scores(first, last, arcs: ArcList, tokens: Tokens, templates: Templates,
     """Fill the scores of the arcs ``first`` to ``last`` of a list."""
     owners, heads, modifiers = arcs
     codes, bits, places, starts, _ = tokens
-    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys) + N_BITS, np.uint32)
-    head = -1
-    for a in range(first, last):
-        start, h, m = starts[owners[a]], heads[a], modifiers[a]
-        if start + h != head:
-            head = start + h
-            set_end(values, HEAD_AT, codes, head, h == 0)
-        set_end(values, MODIFIER_AT, codes, start + m, False)
-        set_places(values, places, start, h, m)
-        set_clusters(values, codes, start + h, start + m)
-        n_ids = _arc_ids(values, h, m, tags_between(bits, start, h, m), templates, shift, ids)
-        scores[a] = sum_weights(weights, ids, n_ids, drop)
+    values, tags, at = np.zeros(N_SLOTS, np.uint64), np.zeros(SIZE, np.uint64), np.zeros(SIZE, np.int64)
+    block = new_block(N_SLOTS, weights)
+    for begin in range(first, last, SIZE):
+        n = min(SIZE, last - begin)
+        for p in range(n):
+            a = begin + p
+            start, h, m = starts[owners[a]], heads[a], modifiers[a]
+            set_end(values, HEAD_AT, codes, start + h, h == 0)
+            set_end(values, MODIFIER_AT, codes, start + m, False)
+            set_places(values, places, start, h, m)
+            set_clusters(values, codes, start + h, start + m)
+            tags[p], at[p] = tags_between(bits, start, h, m), a
+            values[SET_AT] = tags[p] * CONSTANTS[SET_AT]
+            near, far = direction_codes(h, m)
+            set_part(block, p, values, near, far)
+        _score_arcs(block, tags, n, templates, shift, weights, drop, scores, at)
 
 
 @kernel(allocates=True)

@@ -6,21 +6,20 @@ Each feature has a row of weights, one per label.
 import numpy as np
 
 from trelliswork.compute.jit import helper, kernel
+from trelliswork.compute.simd import add, lanes, load, prefetch, spread, store
 from trelliswork.models.parser.kernels.arcs import (
     CONSTANTS,
     HEAD_AT,
     MODIFIER_AT,
-    MULTIPLIER,
     SET_AT,
     bucket,
     direction_codes,
-    feature_id,
-    is_dropped,
     set_clusters,
     set_end,
     set_word,
     tags_between,
 )
+from trelliswork.models.parser.kernels.blocks import MULTIPLIER, feature_id, is_dropped
 from trelliswork.models.parser.kernels.records import AdaGrad, ArcList, Drop, Tokens, Trees
 from trelliswork.models.parser.templates import LABEL_SLOTS, FeatureSet, Templates
 
@@ -28,6 +27,7 @@ APART, ABOVE, LEFT, RIGHT, N_LEFT, CHILD, SIDE = (
     LABEL_SLOTS.index(name) for name in ("apart", "g.w", "left.w", "right.w", "n.left", "c.w", "side")
 )
 N_SLOTS = len(LABEL_SLOTS)
+LINE = 16  # numbers of a cache line
 
 
 @helper
@@ -78,13 +78,22 @@ def _arc_ids(values, heads, m, tokens: Tokens, start, features: FeatureSet, shif
 @helper(fast=True)
 def _softmax(ids, n_ids, weights, probabilities):
     """Fill the probabilities (L,) of labels: the exponentials of the sums of their weights, normalized."""
-    L = weights.shape[1]
-    for j in range(L):
-        probabilities[j] = 0
+    L, W = weights.shape[1], lanes(weights)
     for k in range(n_ids):
-        row = weights[ids[k]]
+        for j in range(0, L, LINE):
+            prefetch(weights, np.int64(ids[k]) * L + j)
+    if L < W:
         for j in range(L):
-            probabilities[j] += row[j]
+            probabilities[j] = 0
+            for k in range(n_ids):
+                probabilities[j] += weights[ids[k], j]
+    else:
+        for j in range(0, L, W):
+            at = min(j, L - W)  # the last vector may overlap the one before
+            sums = spread(weights, np.float32(0))
+            for k in range(n_ids):
+                sums = add(sums, load(weights, np.int64(ids[k]) * L + at))
+            store(probabilities, at, sums)
     top = probabilities[0]
     for j in range(1, L):
         top = max(top, probabilities[j])
@@ -188,6 +197,10 @@ def train(
             if p[label] > 0.999:
                 continue  # nothing to learn; most arcs are like this in later epochs
             p[label] -= 1
+            for k in range(n_ids):
+                for j in range(0, L, LINE):
+                    prefetch(squares, np.int64(ids[k]) * L + j)
+                    prefetch(changes, np.int64(ids[k]) * L + j)
             for k in range(n_ids):
                 w, s, u = weights[ids[k]], squares[ids[k]], changes[ids[k]]
                 for j in range(L):

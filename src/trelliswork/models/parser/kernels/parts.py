@@ -9,9 +9,9 @@ from trelliswork.models.parser.kernels.arcs import (
     NOBODY,
     bucket,
     set_word,
-    sum_weights,
     template_ids,
 )
+from trelliswork.models.parser.kernels.blocks import SIZE, new_block, score_block, set_part
 from trelliswork.models.parser.kernels.records import Drop, PartList, Tokens
 from trelliswork.models.parser.templates import PART_SLOTS, Templates
 
@@ -20,8 +20,8 @@ SIDES, BUCKETS = 8, 16
 
 
 @helper
-def _part_ids(values, parts: PartList, p, tokens: Tokens, templates: Templates, shift, out):
-    """Fill all ids of part p; return their number."""
+def _set_part(values, parts: PartList, p, tokens: Tokens):
+    """Fill the slots of part p; return the codes of its direction, and of direction and distance."""
     h, m, other, side = parts.heads[p], parts.modifiers[p], parts.others[p], parts.sides[p]
     codes, start = tokens.codes, tokens.starts[parts.owners[p]]
     set_word(values, 1, codes, start, h, 3)
@@ -31,18 +31,21 @@ def _part_ids(values, parts: PartList, p, tokens: Tokens, templates: Templates, 
         for at, word in ((5, h), (8, m), (11, other)):
             values[at + k] = (NOBODY if word < 0 else codes[start + word, k]) * CONSTANTS[at + k]
     apart = bucket(abs(m - other)) if m >= 0 and other >= 0 else 0
-    plain = DIRECTION * np.uint64(1 + side)
-    far = DIRECTION * np.uint64((1 + side) * BUCKETS + apart)
-    return template_ids(values, templates, plain, far, shift, out, 0)
+    return DIRECTION * np.uint64(1 + side), DIRECTION * np.uint64((1 + side) * BUCKETS + apart)
 
 
 @kernel(allocates=True)
 def part_scores(first, last, parts: PartList, tokens: Tokens, templates: Templates, shift, weights, drop: Drop, scores):
     """Fill the scores of the parts ``first`` to ``last``; modifiers and others (siblings, grandparents) may be -1."""
-    values, ids = np.zeros(N_SLOTS, np.uint64), np.empty(2 * len(templates.keys), np.uint32)
-    for p in range(first, last):
-        n = _part_ids(values, parts, p, tokens, templates, shift, ids)
-        scores[p] = sum_weights(weights, ids, n, drop)
+    values, block = np.zeros(N_SLOTS, np.uint64), new_block(N_SLOTS, weights)
+    for begin in range(first, last, SIZE):
+        n = min(SIZE, last - begin)
+        for p in range(n):
+            near, far = _set_part(values, parts, begin + p, tokens)
+            set_part(block, p, values, near, far)
+        score_block(block, n, templates, shift, weights, drop)
+        for p in range(n):
+            scores[begin + p] = block.sums[p] * drop.scale
 
 
 @kernel(allocates=True)
@@ -50,7 +53,8 @@ def part_ids(first, last, parts: PartList, tokens: Tokens, templates: Templates,
     """Fill the ids of the same parts: ids (P, 2 templates), counts (P,)."""
     values = np.zeros(N_SLOTS, np.uint64)
     for p in range(first, last):
-        counts[p] = _part_ids(values, parts, p, tokens, templates, shift, ids[p])
+        near, far = _set_part(values, parts, p, tokens)
+        counts[p] = template_ids(values, templates, near, far, shift, ids[p], 0)
 
 
 @kernel

@@ -1,42 +1,76 @@
-"""Compiled steps of AdaGrad on sparse features; see ``parser.updates``."""
+"""Compiled steps of AdaGrad on sparse features; see ``parser.updates``.
+
+Weights are touched at random, and there are more of them than a cache holds. So a step first sorts its entries, pairs
+of id and value, by blocks of weights; a block and its memory stay in the cache until all of its entries are added up.
+"""
 
 import numpy as np
 
 from trelliswork.compute.jit import kernel
+from trelliswork.compute.simd import prefetch
+
+BLOCK_BITS = 15
+BLOCK = 1 << BLOCK_BITS  # weights
 
 
 @kernel
-def collect(ids, counts, values, memory, touched, sums):
-    """Fill the ids whose gradient is not 0, and the gradient; return their number. See ``step`` for the memory."""
+def collect(ids, counts, values, gradient, touched, sums):
+    """Fill the ids whose gradient is not 0, and the gradient; return their number. ``gradient`` (n,) is scratch, 0."""
     for p in range(len(values)):
         for k in range(counts[p]):
-            memory[ids[p, k], 0] += values[p]
+            gradient[ids[p, k]] += values[p]
     n = 0
     for p in range(len(values)):
         for k in range(counts[p]):
             i = ids[p, k]
-            if memory[i, 0] != 0:
-                touched[n], sums[n] = i, memory[i, 0]
-                memory[i, 0] = 0
+            if gradient[i] != 0:
+                touched[n], sums[n] = i, gradient[i]
+                gradient[i] = 0
                 n += 1
     return n
 
 
-@kernel
-def step(low, high, ids, counts, values, weights, memory, rate, l2, number):
-    """Update the weights ``low`` to ``high``; memory (n, 3): gradient (0 between steps), squares, changes."""
+@kernel(allocates=True, error_model="numpy")
+def step(first, last, ids, counts, values, weights, memory, rate, l2, number):
+    """Update the weights of the blocks ``first`` to ``last``; memory (n, 2): squares, changes.
+
+    Entries of a block keep their order, so that sums do not depend on the division into ranges.
+    """
+    n_blocks = last - first
+    ends = np.zeros(n_blocks + 1, np.int64)
     for p in range(len(values)):
         for k in range(counts[p]):
-            i = ids[p, k]
-            if low <= i < high:
-                memory[i, 0] += values[p]
+            block = np.int64(ids[p, k] >> np.uint32(BLOCK_BITS)) - first
+            if 0 <= block < n_blocks:
+                ends[block + 1] += 1
+    for block in range(n_blocks):
+        ends[block + 1] += ends[block]
+    at, places, parts = ends[:-1].copy(), np.empty(ends[-1], np.uint32), np.empty(ends[-1], np.float32)
     for p in range(len(values)):
+        value = values[p]
         for k in range(counts[p]):
             i = ids[p, k]
-            if low <= i < high and memory[i, 0] != 0:
-                g = memory[i, 0] - l2 * weights[i]
-                memory[i, 0] = 0
-                memory[i, 1] += g * g
-                change = rate * g / (np.float32(1e-6) + np.sqrt(memory[i, 1]))
-                weights[i] += change
-                memory[i, 2] += number * change
+            block = np.int64(i >> np.uint32(BLOCK_BITS)) - first
+            if 0 <= block < n_blocks:
+                e = at[block]
+                places[e], parts[e] = i, value
+                at[block] = e + 1
+    gradient, local = np.zeros(BLOCK, np.float32), np.uint32(BLOCK - 1)
+    for block in range(n_blocks):
+        for e in range(ends[block], ends[block + 1]):
+            gradient[places[e] & local] += parts[e]
+        n = ends[block]  # each id once, with its sum: then no branch interrupts the loads of the weights
+        for e in range(ends[block], ends[block + 1]):
+            i = places[e]
+            places[n], parts[n] = i, gradient[i & local]
+            gradient[i & local] = 0
+            n += parts[n] != 0
+            prefetch(weights, np.int64(i))
+            prefetch(memory, 2 * np.int64(i))
+        for e in range(ends[block], n):
+            i = places[e]
+            g = parts[e] - l2 * weights[i]
+            memory[i, 0] += g * g
+            change = rate * g / (np.float32(1e-6) + np.sqrt(memory[i, 0]))
+            weights[i] += change
+            memory[i, 1] += number * change
