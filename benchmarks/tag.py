@@ -3,7 +3,7 @@
 Both tag with the attributes of the preset ``pos``, trained on UD English EWT (17 labels). ``ewt`` is the development
 and test part 24 times, ``wikitext-2`` text of another kind without repetition; about 1.2 million tokens each. Seconds
 include the start of the program and loading the model. The figures of the warm-up call are shown: tokens per second
-of CPU time, peak memory, and the CPU time of a program that tags one sentence. ``load`` is ``CRF.load`` alone, of 30 MB.
+of CPU time, peak memory, and the CPU time of a program that tags two words. ``load`` is ``CRF.load`` alone, of 30 MB.
 """
 
 import sys
