@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trelliswork.compute.sharing import current
+from trelliswork.data.corpus import Column
 from trelliswork.data.files import shorten
 from trelliswork.data.vocabulary import strings
 from trelliswork.errors import DataError
@@ -41,6 +42,8 @@ class ColumnIds:
 
     def learn(self, column: Sequence[str]) -> Ids:
         """Return the ids of a column, with new ids for new strings."""
+        if isinstance(column, Column) and column.in_order:
+            return self.learn(column.distinct)[column.ids]
         ids = self._ids
         out = np.fromiter((ids.setdefault(s, len(ids)) for s in column), np.int32, len(column))
         self.strings = list(ids)
@@ -54,6 +57,8 @@ class ColumnIds:
 
     def look_up(self, column: Sequence[str]) -> Ids:
         """Return the ids of a column, -1 for unknown strings."""
+        if isinstance(column, Column):
+            return self.look_up(column.distinct)[column.ids]
         get = self._ids.get
         return np.fromiter((get(s, -1) for s in column), np.int32, len(column))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from trelliswork.data.corpus import Column
 from trelliswork.data.files import shorten
 from trelliswork.errors import ValueRangeError
 from trelliswork.features.brown import BrownClusters
@@ -69,12 +70,16 @@ def derive(
             assert offsets is not None
             result.append(knowledge.column(name, columns[column], offsets, training=training))
             continue
-        function, known = DERIVED[name], {}
-        for string in columns[column]:
-            if string not in known:
-                known[string] = function(string)
-        result.append([known[string] for string in columns[column]])
+        result.append(_each(DERIVED[name], columns[column]))
     return result
+
+
+def _each(function: Callable[[str], str], column: Sequence[str]) -> Sequence[str]:
+    """Return the results of a function, called once for equal strings."""
+    if isinstance(column, Column):
+        return Column(list(map(function, column.distinct)), column.ids)
+    known = {string: function(string) for string in dict.fromkeys(column)}
+    return list(map(known.__getitem__, column))
 
 
 def _window(column: int, rows: Sequence[int], name: str) -> list[str]:

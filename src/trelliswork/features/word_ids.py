@@ -5,6 +5,7 @@ from threading import Lock
 
 import numpy as np
 
+from trelliswork.data.corpus import Column
 from trelliswork.features.extraction import ColumnIds
 from trelliswork.features.numbering import Ids
 from trelliswork.features.presets import Preset, derive
@@ -33,6 +34,8 @@ class WordIds:
 
     def look_up(self, words: Sequence[str]) -> Ids:
         """Return the ids (n_columns, n_words) of words, -1 for unknown strings."""
+        if isinstance(words, Column):
+            return np.take(self.look_up(words.distinct), words.ids, axis=1)
         known = self._known
         try:
             rows = np.fromiter(map(known.rows.__getitem__, words), np.int64, len(words))
