@@ -22,13 +22,12 @@ from trelliswork.data.files import (
     source_name,
     splitter,
 )
-from trelliswork.data.kernels import columns as kernels
-from trelliswork.data.kernels.columns import WHITE
 from trelliswork.errors import DataError, ShapeError, ValueRangeError
 
 _DOCSTART = "-DOCSTART-"
 _EDGES = (["#begin", "document"], ["#end", "document"])  # of the documents of CoNLL-2011 and 2012
 _EDGE_BYTES = tuple(np.frombuffer(s, np.uint8) for s in (_DOCSTART.encode(), b"#begin", b"#end", b"document"))
+_WHITE = -1  # separator of the kernels: runs of white space
 _FEW = 1 << 15  # distinct strings for which there is room at first
 
 
@@ -202,7 +201,7 @@ def _read_regular(
     ``None`` if the text has no token, an error, or lines between documents: the general reader treats them.
     ``known`` are these two numbers, if an earlier part has tokens.
     """
-    byte = WHITE if separator is None else ord(separator) if len(separator) == 1 else 128
+    byte = _WHITE if separator is None else ord(separator) if len(separator) == 1 else 128
     if lines is None or byte >= 128:
         return None
     text, split = lines.text, splitter(separator)
@@ -231,6 +230,8 @@ def _numbered(
     text: NDArray[np.uint8], n_lines: int, byte: int, slots: NDArray[np.int64], n: int
 ) -> tuple[list[Column], NDArray[np.int64], NDArray[np.int64]] | None:
     """Return n columns of a text, the lines of tokens, and the offsets of sentences; ``None`` if it is irregular."""
+    from trelliswork.data.kernels import columns as kernels  # not imported where no file is read
+
     ids, token_lines = np.empty((n, n_lines), np.int32), np.empty(n_lines, np.int64)
     ends = np.zeros(n_lines + 1, np.int64)
     size = min(n_lines, _FEW)
@@ -330,6 +331,8 @@ def _with_columns(
     text: bytes, token_lines: NDArray[np.int64], extra: Sequence[Column], between: str, strip: bool
 ) -> str:
     """Return the lines of a text, each with a line end, and with new columns at those of tokens."""
+    from trelliswork.data.kernels import columns as kernels
+
     spelled = [string.encode() for values in extra for string in values.distinct]
     sizes = np.array([len(string) for string in spelled], np.int64)
     firsts = np.cumsum([0, *(len(values.distinct) for values in extra)])

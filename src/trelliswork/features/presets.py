@@ -9,6 +9,7 @@ it too.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,18 @@ class Preset:
 
 def shape(word: str) -> str:
     """Map letters to X and x, digits to 9, and shorten runs to two: ``McDonald's`` is ``XxXxx'x``."""
-    kinds = "".join("X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c for c in word)
+    return _shortened(word.translate(_ASCII_KINDS) if word.isascii() else "".join(map(_kind, word)))
+
+
+def _kind(c: str) -> str:
+    return "X" if c.isupper() else "x" if c.islower() else "9" if c.isdigit() else c
+
+
+_ASCII_KINDS = {code: _kind(chr(code)) for code in range(128)}
+
+
+@lru_cache(maxsize=10_000)  # few shapes are frequent
+def _shortened(kinds: str) -> str:
     return re.sub(r"(.)\1\1+", r"\1\1", kinds)
 
 

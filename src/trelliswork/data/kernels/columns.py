@@ -11,7 +11,7 @@ import numpy as np
 from trelliswork.compute.jit import helper, kernel
 
 DONE, FULL, IRREGULAR = 0, 1, 2  # status of `read`
-WHITE = -1  # separator: runs of white space
+_WHITE = -1  # separator: runs of white space
 _NEWLINE = 10
 _PRIME = np.uint64(0x100000001B3)  # FNV-1a
 _BASIS = np.uint64(0xCBF29CE484222325)
@@ -105,14 +105,14 @@ def read(text, separator, slots, edges, strings, tokens):
     while t < n:
         column, second = 0, False  # whether the first field is that of a line between documents
         blank = True
-        if separator != WHITE:  # a line of white space is blank
+        if separator != _WHITE:  # a line of white space is blank
             at = t
             while at < n and text[at] != _NEWLINE and _is_stripped(text[at]):
                 at += 1
             if at == n or text[at] == _NEWLINE:
                 t = at
         while t < n and text[t] != _NEWLINE:
-            if separator == WHITE:
+            if separator == _WHITE:
                 while t < n and text[t] != _NEWLINE and _is_white(text[t]):
                     t += 1
                 if t == n or text[t] == _NEWLINE:
@@ -121,7 +121,7 @@ def read(text, separator, slots, edges, strings, tokens):
             start, mixed = t, _BASIS
             while t < n:
                 byte = text[t]
-                if byte == _NEWLINE or (_is_white(byte) if separator == WHITE else byte == separator):
+                if byte == _NEWLINE or (_is_white(byte) if separator == _WHITE else byte == separator):
                     break
                 if byte == 0:
                     return n_tokens, n_sentences, IRREGULAR
@@ -141,7 +141,7 @@ def read(text, separator, slots, edges, strings, tokens):
                     return n_tokens, n_sentences, FULL
                 tokens.ids[slots[column], n_tokens] = number
             column += 1
-            if separator != WHITE and t < n and text[t] == separator:
+            if separator != _WHITE and t < n and text[t] == separator:
                 t += 1
                 if t == n or text[t] == _NEWLINE:  # an empty last column, left to the general reader
                     return n_tokens, n_sentences, IRREGULAR

@@ -13,6 +13,7 @@ from trelliswork.errors import ValueRangeError
 from trelliswork.features.attributes import Attributes
 from trelliswork.inference import chain
 from trelliswork.inference.chain.potentials import whole_vectors
+from trelliswork.models.crf.kernels.attributes import FEW
 from trelliswork.models.crf.kernels.layout import mark, split, split_sizes, take
 from trelliswork.models.crf.kernels.objective import FeatureWeights, LabelScores, TokenRows, scores
 
@@ -20,7 +21,7 @@ Ids = NDArray[np.int32]
 Floats = NDArray[np.floating]
 Vector = NDArray[np.float64]
 _NO_VALUES = np.empty(0, np.float32)  # all are 1
-WIDE = 3  # minimum number of labels of an attribute with a dense row
+WIDE = FEW  # minimum number of labels of an attribute with a dense row
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,12 @@ class FeatureLayout:
         is_wide = np.diff(self.attribute_ptr) >= WIDE
         is_wide[self.n_attributes :] = True
         return np.where(is_wide, np.cumsum(is_wide) - 1, -1).astype(np.int32)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """(n,): where the weights of an attribute are, see `AttributeRows`."""
+        n_single = np.where(self.wide_rows < 0, np.diff(self.attribute_ptr), 0)
+        return np.where(self.wide_rows >= 0, self.wide_rows, -1 - (FEW * (np.cumsum(n_single) - n_single) + n_single))
 
     @cached_property
     def wide_features(self) -> NDArray[np.int64]:
