@@ -38,7 +38,7 @@ class Column(Strings):
 
     def occurring(self) -> list[str]:
         """Return the distinct strings that occur."""
-        return [self.distinct[k] for k in np.unique(self.ids).tolist()]
+        return [self.distinct[k] for k in np.flatnonzero(np.bincount(self.ids)).tolist()]
 
     @property
     def in_order(self) -> bool:

@@ -7,6 +7,7 @@ The strings of each column get ids. The macros of a template look up ids at shif
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,7 @@ class ColumnIds:
         """Return the ids of a column, -1 for unknown strings."""
         if isinstance(column, Column):
             return self.look_up(column.distinct)[column.ids]
-        get = self._ids.get
-        return np.fromiter((get(s, -1) for s in column), np.int32, len(column))
+        return np.fromiter(map(self._ids.get, column, repeat(-1)), np.int32, len(column))
 
     def shifted(self, ids: Ids, offsets: NDArray[np.int64], row: int, skip_outside: bool) -> Keys:
         """Return the id ``row`` positions away from each token, or of the position beyond the end."""

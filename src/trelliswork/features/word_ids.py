@@ -58,7 +58,8 @@ class WordIds:
                 table = np.empty((max(last, 2 * len(known.table)), self._width), np.int32)
                 table[:first] = known.table[:first]
                 known.table = table
-            columns = zip(self._extractor.columns, derive([new], self._preset), strict=True)
+            derived = derive([Column(new, np.arange(len(new)))], self._preset)  # new words are distinct
+            columns = zip(self._extractor.columns, derived, strict=True)
             known.table[first:last] = self._extractor.word_rows([ids.look_up(column) for ids, column in columns])
             known.rows.update(zip(new, range(first, last), strict=True))
             if last <= MAX_WORDS:

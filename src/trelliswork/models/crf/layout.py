@@ -106,7 +106,8 @@ class FeatureLayout:
     @cached_property
     def attribute_ptr(self) -> NDArray[np.int64]:
         """(n + 1,): attribute a has state features ``attribute_ptr[a]`` to ``attribute_ptr[a + 1]``, a word none."""
-        return np.searchsorted(self.attributes, np.arange(self.n_attributes + self.n_places * self.n_words + 1))
+        n = self.n_attributes + self.n_places * self.n_words
+        return np.concatenate([[0], np.cumsum(np.bincount(self.attributes, minlength=n))])  # they are sorted
 
     @cached_property
     def wide_rows(self) -> Ids:
