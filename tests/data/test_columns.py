@@ -256,17 +256,24 @@ def test_kernels_read_and_write_what_the_general_code_does(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns_module, "_read_regular", lambda *_: None)
         expected = outcome(path, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns_module, "_SHORT", 0)
+        _compare_with_kernels(path, options, expected)
+
+
+def _compare_with_kernels(path, options, expected):
     assert outcome(path, **options) == expected
     parts = list(excerpts(path, blank_lines=True, first=2, most=2)) if not isinstance(expected[0], type) else []
     together = [outcome(part, allow_empty=True, **options) for part in parts]
     assert [line for part in together for line in part[3]] == (expected[3] if parts else [])
-    if separator is not None:
+    if options["separator"] is not None:
         assert "".join(part[4] for part in together) == (expected[4] if parts else "")
     for written in [expected, *together] if parts else []:
         assert written[4] == written[5]  # by the kernel, and from strings
 
 
 def test_many_distinct_strings(write, monkeypatch):
+    monkeypatch.setattr(columns_module, "_SHORT", 0)
     monkeypatch.setattr(columns_module, "_FEW", 2)
     words = [f"w{k % 50}" for k in range(200)]
     assert read_columns(write("\n".join(words))).columns == [words]

@@ -28,6 +28,7 @@ _DOCSTART = "-DOCSTART-"
 _EDGES = (["#begin", "document"], ["#end", "document"])  # of the documents of CoNLL-2011 and 2012
 _EDGE_BYTES = tuple(np.frombuffer(s, np.uint8) for s in (_DOCSTART.encode(), b"#begin", b"#end", b"document"))
 _WHITE = -1  # separator of the kernels: runs of white space
+_SHORT = 1 << 12  # bytes of a text for which loading the kernels is not worth it
 _FEW = 1 << 15  # distinct strings for which there is room at first
 
 
@@ -198,11 +199,11 @@ def _read_regular(
 ) -> tuple[Corpus, tuple[int, int]] | None:
     """Return the sentences of a text, its number of columns and the number of the first token's line.
 
-    ``None`` if the text has no token, an error, or lines between documents: the general reader treats them.
+    ``None`` if the text is short, has no token, an error, or lines between documents: the general reader treats them.
     ``known`` are these two numbers, if an earlier part has tokens.
     """
     byte = _WHITE if separator is None else ord(separator) if len(separator) == 1 else 128
-    if lines is None or byte >= 128:
+    if lines is None or byte >= 128 or len(lines.text) < _SHORT:
         return None
     text, split = lines.text, splitter(separator)
     start = 0

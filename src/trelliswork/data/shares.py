@@ -123,12 +123,14 @@ def _sentences(
     start = n_lines = 0  # of the next part, and how many are pending
     for block, waits in blocks:
         text, done = np.frombuffer(block, np.uint8), 0
-        while True:
+        while n_lines + block.count(b"\n", done) >= size:
             end, n_lines = cut(text, done, n_lines, size)
             if end < 0:
                 break
             yield Excerpt(path, Lines(b"".join([*pending, block[done:end]])), start, last=False, notes=notes)
             pending, start, done, n_lines, size = [], start + n_lines, end, 0, min(2 * size, most)
+        else:
+            n_lines += block.count(b"\n", done)
         pending.append(block[done:])
         if waits and (end := _last_blank(joined := b"".join(pending))):
             lines = Lines(joined[:end])

@@ -97,7 +97,7 @@ def _columns() -> None:
     """Read and write a column file as the command ``tag`` does."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "text"
-        path.write_text("a b\n\n")
+        path.write_text("a b\n\n" * 2000)
         for part in excerpts(path, blank_lines=True, first=1):
             corpus = read_columns(part, keep_lines=True, allow_empty=True)
             write_columns_with(corpus, [Column(["c"], np.zeros(corpus.n_tokens, np.int64))], StringIO())
